@@ -82,8 +82,11 @@ fn one_filter(content: &Content, what: &str, text: &str) {
 
 fn topic(count: u64, rule: impl Fn(u64) -> RuleDescription) -> Matcher {
     let limits = Limits::of(Tier::Premium);
-    let settings =
-        SubscriptionSettings { dead_lettering_on_filter_errors: true, requires_session: false };
+    let settings = SubscriptionSettings {
+        dead_lettering_on_filter_errors: true,
+        requires_session: false,
+        catch_all: false,
+    };
     let mut matcher = Matcher::new();
     for number in 0..count {
         let default = RuleDescription::default_rule(NOW);

@@ -55,6 +55,7 @@ fn no_example_is_left_out() {
         "deadline",
         "embed",
         "forwarder",
+        "request_reply",
         "session_worker",
         "sessions",
         "topic",
@@ -77,6 +78,19 @@ fn requesters_get_their_replies_by_session() {
     let expected =
         ["ada is told b\"42\"", "bob is told b\"4\"", "state of ada: Some(b\"asked once\")"];
     assert_eq!(sorted("sessions"), expected);
+}
+
+/// SES-34: by the same handles in process and over WebSocket.
+#[test]
+fn a_requester_is_told_the_price_or_why_there_is_none() {
+    let said = ["in process", "over WebSocket"].map(|way| {
+        [
+            format!("{way}: 2 cups are 500 cents"),
+            format!("{way}: the responder failed: OutOfStock: 12 cups are too many"),
+            format!("{way}: no reply came in time"),
+        ]
+    });
+    assert_eq!(run("request_reply"), said.concat());
 }
 
 #[test]

@@ -66,8 +66,11 @@ fn evaluations_do_not_allocate() {
 #[test]
 fn matching_allocates_the_list_of_copies_only() {
     let limits = Limits::of(Tier::Premium);
-    let settings =
-        SubscriptionSettings { dead_lettering_on_filter_errors: true, requires_session: false };
+    let settings = SubscriptionSettings {
+        dead_lettering_on_filter_errors: true,
+        requires_session: false,
+        catch_all: false,
+    };
     let mut matcher = Matcher::new();
     for number in 0..500u32 {
         let correlated = CorrelationFilter::property("property7", i64::from(number));

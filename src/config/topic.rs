@@ -51,6 +51,7 @@ pub struct SubscriptionDeclaration {
     status: Option<Scalar<EntityStatus>>,
     forward_to: Option<Scalar<String>>,
     forward_dead_lettered_messages_to: Option<Scalar<String>>,
+    catch_all: Option<Scalar<bool>>,
     auto_delete_on_idle: Option<Scalar<TimeSpan>>,
     user_metadata: Option<Scalar<String>>,
     /// `[[topics.subscriptions.rules]]`; without any it has `$Default`, which selects every message (TOP-12).
@@ -178,6 +179,7 @@ impl SubscriptionDeclaration {
             user_metadata: text(self.user_metadata.as_ref()),
             retry_policy: None,
             session_retry_order: None,
+            catch_all: bare(self.catch_all),
             extensions: None,
         }
     }

@@ -253,6 +253,9 @@ mod tests {
         [[topics.subscriptions]]
         name = "all"
         forward_to = "orders"
+        [[topics.subscriptions]]
+        name = "rest"
+        catch_all = true
     "#;
 
     async fn declared(broker: &Broker, existing: Existing) {
@@ -297,6 +300,8 @@ mod tests {
             assert_eq!(rules.iter().map(|rule| &*rule.name).collect::<Vec<_>>(), ["region"]);
             let rules = broker.rules("events/Subscriptions/all", 0, 9).await.unwrap();
             assert_eq!(rules.iter().map(|rule| &*rule.name).collect::<Vec<_>>(), [DEFAULT_RULE]);
+            let rest = broker.describe_subscription("events/Subscriptions/rest").await.unwrap();
+            assert!(rest.description.catch_all, "TOP-25");
         }
         broker.stop(std::time::Duration::ZERO).await.unwrap();
     }

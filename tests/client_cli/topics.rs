@@ -120,6 +120,39 @@ fn subscriptions_get_what_their_rules_select() {
     broker.ok(&["subscription", "delete", "orders", "coffee", "--yes", "--if-exists"]);
 }
 
+/// TOP-25, TOP-30
+#[test]
+fn a_catch_all_gets_the_rest_and_says_why_not_all() {
+    let broker = with_topic();
+    broker.ok(&["subscription", "create", "orders", "dear", "--sql", "price > 5"]);
+    broker.ok(&["subscription", "create", "orders", "rest", "--catch-all"]);
+    for price in ["1", "7"] {
+        broker.ok(&["send", "orders", price, "--property", &format!("price:i32={price}")]);
+    }
+    let bodies = || -> Vec<Value> {
+        let messages = broker.peek("orders/subscriptions/rest");
+        messages.iter().map(|message| message["body"].clone()).collect()
+    };
+    assert_eq!(bodies(), ["1"]);
+    let (out, _) = broker.ends(6, &["rule", "test", "orders", "rest", "--property", "price:i32=9"]);
+    assert_eq!(
+        out,
+        "rule $Default is not asked: the subscription dear selects the message\n\n\
+         a catch-all gets only what no other subscription selects: no copy\n"
+    );
+    broker.ok(&["rule", "test", "orders", "rest", "--property", "price:i32=1"]);
+    let shown = |wanted: &str| {
+        let shown = broker.ok(&["subscription", "show", "orders", "rest"]);
+        let row = shown.lines().find(|line| line.starts_with("catch-all")).unwrap().to_owned();
+        assert_eq!(words(&row), ["catch-all", wanted]);
+    };
+    shown("true");
+    broker.ok(&["subscription", "update", "orders", "rest", "--catch-all=false"]);
+    shown("false");
+    broker.ok(&["send", "orders", "9", "--property", "price:i32=9"]);
+    assert_eq!(bodies(), ["1", "9"]);
+}
+
 /// TOP-13, TOP-16, TOP-24
 #[test]
 fn rules_are_added_shown_replaced_and_removed() {

@@ -355,6 +355,7 @@ scenarios! {
         idle_subscriptions_go_alone_and_idle_topics_with_all,
         a_topic_has_so_many_subscriptions_rules_and_receivers with few,
         rules_explain_what_they_make_of_a_message,
+        a_catch_all_gets_what_no_other_subscription_selects,
         a_batch_is_published_whole_and_in_order,
         a_topic_outlives_a_restart_with_all_it_has,
         rules_never_see_the_body,

@@ -287,6 +287,27 @@ RETRY = [
      "                codec::write_delay(until, value);", "                let _ = (until, &value);"),
 ]
 
+CATCH_ALL = [
+    ("a catch-all gets only what no other subscription selects", "TOP-25", "words/src/rule/judging.rs",
+     "            Round::Ordinary if judging.selected_by.is_some() => return Stage::Done,\n", ""),
+    ("a selection by a rule without action counts", "TOP-25", "words/src/rule/judging.rs",
+     "        self.plain || !self.changed.is_empty()", "        !self.changed.is_empty()"),
+    ("a subscription becomes a catch-all, and one no more", "TOP-25", "words/src/rule/matcher.rs",
+     "        if before.catch_all == settings.catch_all {", "        if before.catch_all == settings.catch_all || true {"),
+    ("a catch-all is one after a restart", "TOP-25", "model/src/change/codec/description.rs",
+     "        catch_all: version == CATCH_ALL,", "        catch_all: version == CATCH_ALL && false,"),
+    ("the rules of a catch-all decide", "TOP-26", "words/src/rule/judging.rs",
+     "                    if tested == Ok(Some(true)) {", "                    if tested == Ok(Some(true)) || judging.round == Round::CatchAll {"),
+    ("catch-alls do not count for each other", "TOP-27", "words/src/rule/judging.rs",
+     "            close(open, message, &mut judging.copies);", "            if judging.round == Round::Ordinary || judging.copies.is_empty() {\n                close(open, message, &mut judging.copies);\n            }"),
+    ("a rule that fails selects nothing", "TOP-28", "words/src/rule/judging.rs",
+     "            if judging.round == Round::Ordinary && open.selects() {", "            if judging.round == Round::Ordinary {"),
+    ("copies are in the order of subscriptions", "TOP-05", "words/src/rule/judging.rs",
+     "                judging.copies.sort_by_key(|copy| copy.subscription);\n", ""),
+    ("who explains a catch-all says that it was not asked", "TOP-30", "machine/src/topic/rules.rs",
+     "        if !self.is_catch_all(id) {", "        if !self.is_catch_all(id) || true {"),
+]
+
 # Which tests look for a break, in this order.
 GROUPS = {
     "queue": (QUEUE, ["model", "unit", "conformance"]),
@@ -295,6 +316,7 @@ GROUPS = {
     "topics": (TOPICS, ["topics", "whole", "rules", "unit", "topic_recovery", "conformance"]),
     "transactions": (TRANSACTIONS, ["model", "whole", "unit", "topic_recovery", "conformance"]),
     "retry": (RETRY, ["model", "sessions", "whole", "unit", "conformance"]),
+    "catch-all": (CATCH_ALL, ["rules", "unit", "topics", "whole", "conformance"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 

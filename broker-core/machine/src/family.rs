@@ -74,9 +74,13 @@ impl CopySettings {
     pub const fn of(description: &SubscriptionDescription) -> Self {
         let dead_lettering_on_filter_errors =
             description.enable_dead_lettering_on_filter_evaluation_exceptions;
-        let requires_session = description.requires_session;
+        let SubscriptionDescription { requires_session, catch_all, .. } = *description;
         Self {
-            rules: SubscriptionSettings { dead_lettering_on_filter_errors, requires_session },
+            rules: SubscriptionSettings {
+                dead_lettering_on_filter_errors,
+                requires_session,
+                catch_all,
+            },
             default_message_time_to_live: description.default_message_time_to_live,
             forwards: description.forward_to.is_some(),
         }

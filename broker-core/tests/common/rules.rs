@@ -68,6 +68,13 @@ pub fn rule(name: &str, rule: Rule) -> RuleDescription {
     }
 }
 
+/// Whether a subscription has selected the message that these copies are made of: a rule that fails does not
+/// (TOP-25, TOP-28).
+pub fn select(made: &[Made]) -> bool {
+    let is_failure = |reason| matches!(reason, Some("FilterException" | "RuleActionException"));
+    made.iter().any(|one| !is_failure(one.reason))
+}
+
 /// The copies that a subscription with these rules gets, in their order: TOP-02 to TOP-05, DLQ-21, DLQ-23
 /// to DLQ-25.
 pub fn copies(

@@ -44,7 +44,7 @@ struct Test {
     copies: u64,
 }
 
-/// TOP-01, TOP-02, TOP-03, TOP-04, TOP-05, TOP-06, TOP-07, TOP-08, TOP-09, TOP-24, SCH-03, SCH-10, DUP-02,
+/// TOP-01, TOP-02, TOP-03, TOP-04, TOP-05, TOP-06, TOP-07, TOP-08, TOP-09, TOP-24, TOP-25, TOP-26, TOP-27, SCH-03, SCH-10, DUP-02,
 /// DUP-09, DLQ-21, DLQ-23, DLQ-24, DLQ-25, DLQ-27, MSG-13, MSG-16, FND-02, LIF-02: what a topic with random rules does is what the oracle says, over crashes, whatever
 /// becomes durable when, and each content is stored once.
 #[test]
@@ -203,6 +203,7 @@ impl Test {
         let settings = SubscriptionSettings {
             dead_lettering_on_filter_errors: !self.random.one_in(3),
             requires_session: self.random.one_in(4),
+            catch_all: self.random.one_in(4),
         };
         let count = self.random.index(NAMES.len());
         let mut rules = BTreeMap::new();
@@ -221,6 +222,7 @@ impl Test {
                 rules,
                 dead_letters_errors: settings.dead_lettering_on_filter_errors,
                 requires_session: settings.requires_session,
+                catch_all: settings.catch_all,
                 ..Subscription::default()
             },
         );

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use peeklock_core::ids::EntityId;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use crate::rules::{Made, Matter, Rule, copies};
+use crate::rules::{Made, Matter, Rule, copies, select};
 
 /// How long ids are remembered.
 pub const WINDOW: TimeSpan = TimeSpan::from_seconds(30);
@@ -37,6 +37,7 @@ pub struct Subscription {
     pub rules: BTreeMap<String, Rule>,
     pub dead_letters_errors: bool,
     pub requires_session: bool,
+    pub catch_all: bool,
     /// By number, with the stage that stored it.
     pub copies: BTreeMap<u64, (u64, Seen)>,
     pub last: u64,
@@ -93,7 +94,13 @@ impl Oracle {
 
     fn publish(&mut self, sent: &Sent, stage: u64) -> u64 {
         self.last += 1;
+        // TOP-25 to TOP-27
+        let is_selected =
+            self.subscriptions.values().any(|one| !one.catch_all && one.selects(sent));
         for subscription in self.subscriptions.values_mut() {
+            if subscription.catch_all && is_selected {
+                continue;
+            }
             for copy in subscription.copies_of(sent, self.last) {
                 subscription.last += 1;
                 subscription.copies.insert(subscription.last, (stage, copy));
@@ -104,9 +111,17 @@ impl Oracle {
 }
 
 impl Subscription {
-    fn copies_of(&self, sent: &Sent, published_as: u64) -> Vec<Seen> {
+    fn selects(&self, sent: &Sent) -> bool {
+        select(&self.made_of(sent))
+    }
+
+    fn made_of(&self, sent: &Sent) -> Vec<Made> {
         let matter = Matter { number: sent.number, subject: sent.subject, session: sent.session };
         copies(&self.rules, self.dead_letters_errors, self.requires_session, matter)
+    }
+
+    fn copies_of(&self, sent: &Sent, published_as: u64) -> Vec<Seen> {
+        self.made_of(sent)
             .into_iter()
             .map(|Made { rule, mark, session, reason }| Seen {
                 marker: sent.marker,

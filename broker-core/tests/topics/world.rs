@@ -388,6 +388,7 @@ pub fn described(id: EntityId, settings: SubscriptionSettings) -> SubscriptionDe
         enable_dead_lettering_on_filter_evaluation_exceptions: settings
             .dead_lettering_on_filter_errors,
         requires_session: settings.requires_session,
+        catch_all: settings.catch_all,
         // Nobody holds a lock so long here.
         lock_duration: TimeSpan::from_minutes(5),
         ..SubscriptionDescription::new("events", id.0.to_string(), &Limits::of(Tier::Premium))

@@ -161,6 +161,7 @@ pub struct Mutable {
     pub status: EntityStatus,
     pub forward_to: Option<String>,
     pub forward_dead: Option<String>,
+    pub catch_all: bool,
 }
 
 pub struct Entity {

@@ -27,6 +27,10 @@ pub fn shown(explanation: &Explanation, out: &Out) -> String {
         Verdict::ActionFailed(error) => {
             (paint("31", "selects it, and its action fails"), format!(": {}", line(error)))
         }
+        Verdict::NotAsked(by) => {
+            let detail = format!(": the subscription {} selects the message", line(by));
+            (paint("33", "is not asked"), detail)
+        }
     };
     let name = paint("1", &line(&explanation.rule));
     let mut text = format!("rule {name} {mark}{verdict}\n");
@@ -62,7 +66,11 @@ pub fn summary(explained: &[Explanation], has_action: impl Fn(&Explanation) -> b
     let with_action = selecting.iter().filter(|one| has_action(one)).count();
     let plain = usize::from(selecting.len() > with_action);
     let copies = plain + with_action;
+    let is_passed_over = explained.iter().any(|one| matches!(one.verdict, Verdict::NotAsked(_)));
     match copies {
+        0 if is_passed_over => {
+            "a catch-all gets only what no other subscription selects: no copy\n".to_owned()
+        }
         0 => "no rule selects it: no copy\n".to_owned(),
         1 => "1 copy\n".to_owned(),
         _ => format!("{copies} copies\n"),

@@ -42,6 +42,10 @@ pub struct Properties {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     requires_session: Option<bool>,
+    /// Get only those messages that no other subscription of the topic selects
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = ArgAction::Set)]
+    catch_all: Option<bool>,
     /// Forward messages to a queue or topic
     #[arg(long, value_name = "ENTITY")]
     forward_to: Option<String>,
@@ -76,6 +80,7 @@ impl Properties {
             user_metadata: text(&self.user_metadata),
             retry_policy: self.retries.policy(),
             session_retry_order: self.retries.order(),
+            catch_all: self.catch_all,
             extensions: None,
         }
     }

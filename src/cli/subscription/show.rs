@@ -76,6 +76,7 @@ fn rows(described: &DescribedSubscription) -> Vec<(&'static str, String)> {
         ("dead-letters rule failures", failing.to_string()),
         ("auto-delete on idle", span_text(description.auto_delete_on_idle)),
         ("sessions", description.requires_session.to_string()),
+        ("catch-all", description.catch_all.to_string()),
     ];
     if let Some(sessions) = sessions {
         rows.push(("sessions there", sessions.existing.to_string()));

@@ -1,5 +1,5 @@
 //! The handles of a client of the broker, over any transport: [`Client`] opens [`Sender`]s, [`Receiver`]s,
-//! [`SessionReceiver`]s, [`Transaction`]s, [`Consumer`]s and an [`Admin`].
+//! [`SessionReceiver`]s, [`Transaction`]s, [`Consumer`]s, [`Requester`]s and an [`Admin`].
 //!
 //! What is under them is a [`port::Port`]: in process it is the broker itself (the feature `in-process`, for
 //! `Client::new`), over a network it is a connection. Nothing else differs, so code moves from one to
@@ -11,9 +11,11 @@
 mod admin;
 mod client;
 mod consumer;
+mod job;
 mod keeper;
 mod received;
 mod receiver;
+mod request;
 mod sender;
 mod session;
 mod transaction;
@@ -28,10 +30,12 @@ pub use client::Client;
 pub use consumer::{
     Consumer, ConsumerOptions, Delivery, Handler, Refusal, SessionConsumerOptions, SessionDelivery,
 };
+pub use job::{Job, JobError, JobType, Jobs, job_message, jobs};
 pub use keeper::LockKeeper;
 pub use peeklock_core::description::Cleared;
 pub use received::{BodyError, Received, json_message};
 pub use receiver::Receiver;
+pub use request::{Failure, RequestError, Requester, RequesterOptions, Responder, ResponseError};
 pub use sender::Sender;
 pub use session::SessionReceiver;
 pub use transaction::{Committed, Transaction};

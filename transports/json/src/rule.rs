@@ -110,6 +110,9 @@ pub struct ExplanationView {
     /// What failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// The subscription that selects the message, for which a catch-all was not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    selected_by: Option<String>,
     /// The tests that were made, in that order; what was skipped is not there.
     tests: Vec<TestView>,
     /// The properties that were read, in that order.
@@ -119,7 +122,7 @@ pub struct ExplanationView {
 }
 
 /// `matches` and `actionFailed` select the message; `unknown` does not, because something that the
-/// filter asks for is not there.
+/// filter asks for is not there; `notAsked` is of a catch-all, where another subscription selects the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -129,6 +132,7 @@ enum VerdictView {
     Unknown,
     FilterFailed,
     ActionFailed,
+    NotAsked,
 }
 
 /// One test of a filter.
@@ -343,12 +347,23 @@ fn parameters(sql: &SqlText) -> Option<PropertyMap> {
 impl From<&Explanation> for ExplanationView {
     fn from(explanation: &Explanation) -> Self {
         let Explanation { rule, verdict, reads, tests, changes } = explanation;
-        let (verdict, error) = match verdict {
-            Verdict::Matches => (VerdictView::Matches, None),
-            Verdict::DoesNotMatch => (VerdictView::DoesNotMatch, None),
-            Verdict::Unknown => (VerdictView::Unknown, None),
-            Verdict::FilterFailed(error) => (VerdictView::FilterFailed, Some(error.clone())),
-            Verdict::ActionFailed(error) => (VerdictView::ActionFailed, Some(error.clone())),
+        let (mut error, mut selected_by) = (None, None);
+        let verdict = match verdict {
+            Verdict::Matches => VerdictView::Matches,
+            Verdict::DoesNotMatch => VerdictView::DoesNotMatch,
+            Verdict::Unknown => VerdictView::Unknown,
+            Verdict::FilterFailed(text) => {
+                error = Some(text.clone());
+                VerdictView::FilterFailed
+            }
+            Verdict::ActionFailed(text) => {
+                error = Some(text.clone());
+                VerdictView::ActionFailed
+            }
+            Verdict::NotAsked(by) => {
+                selected_by = Some(by.clone());
+                VerdictView::NotAsked
+            }
         };
         let test = |Tested { text, operands, result }: &Tested| TestView {
             text: text.clone(),
@@ -361,6 +376,7 @@ impl From<&Explanation> for ExplanationView {
             rule: rule.clone(),
             verdict,
             error,
+            selected_by,
             tests: tests.iter().map(test).collect(),
             reads: reads.iter().map(read).collect(),
             changes: changes.clone(),
@@ -377,6 +393,7 @@ impl From<ExplanationView> for Explanation {
             VerdictView::Unknown => Verdict::Unknown,
             VerdictView::FilterFailed => Verdict::FilterFailed(error),
             VerdictView::ActionFailed => Verdict::ActionFailed(error),
+            VerdictView::NotAsked => Verdict::NotAsked(view.selected_by.unwrap_or_default()),
         };
         let test = |TestView { text, operands, result }| Tested { text, operands, result };
         let read = |ReadView { name, value }| Read { name, value };

@@ -63,6 +63,9 @@ pub struct SubscriptionProperties {
     /// Whether a session waits for its delayed messages: hold or pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     session_retry_order: Option<String>,
+    /// Whether it gets only those messages that no other subscription of its topic selects; by default it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    catch_all: Option<bool>,
 }
 
 /// A subscription: its properties with their effective values, and its runtime part.
@@ -96,6 +99,9 @@ pub struct SubscriptionView {
     /// Left out if a session waits for its delayed messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session_retry_order: Option<String>,
+    /// Left out if it is none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    catch_all: bool,
     runtime: SubscriptionRuntime,
 }
 
@@ -207,6 +213,7 @@ impl SubscriptionProperties {
             user_metadata: text(&self.user_metadata),
             retry_policy: policy(self.retry_policy.as_ref())?,
             session_retry_order: order(self.session_retry_order.as_deref())?,
+            catch_all: self.catch_all,
             extensions: None,
         })
     }
@@ -232,6 +239,7 @@ impl From<&SubscriptionUpdate> for SubscriptionProperties {
             user_metadata: text(&update.user_metadata),
             retry_policy: update.retry_policy.map(|policy| policy.map(Into::into)),
             session_retry_order: update.session_retry_order.map(|order| order.name().to_owned()),
+            catch_all: update.catch_all,
         }
     }
 }
@@ -269,6 +277,7 @@ impl From<DescribedSubscription> for SubscriptionView {
             user_metadata: text(description.user_metadata),
             retry_policy: description.retry_policy.map(Into::into),
             session_retry_order: order_told(description.session_retry_order),
+            catch_all: description.catch_all,
             runtime: SubscriptionRuntime {
                 active_message_count: counts.active,
                 deferred_message_count: counts.deferred,
@@ -312,6 +321,7 @@ impl From<SubscriptionView> for DescribedSubscription {
                 user_metadata: text(view.user_metadata),
                 retry_policy: view.retry_policy.and_then(|form| form.read().ok()),
                 session_retry_order: order_of(view.session_retry_order.as_deref()),
+                catch_all: view.catch_all,
                 extensions: None,
             },
             counts: Counts {

@@ -569,9 +569,13 @@ export interface SubscriptionProperties {
   forwardDeadLetteredMessagesTo?: string | null;
   autoDeleteOnIdle?: string;
   userMetadata?: string | null;
+  /** Gets only those messages that no other subscription of its topic selects. */
+  catchAll?: boolean;
 }
 
-export interface Subscription extends Required<SubscriptionProperties> {
+export interface Subscription extends Required<Omit<SubscriptionProperties, "catchAll">> {
+  /** Left out if it is none. */
+  catchAll?: boolean;
   path: string;
   topic: string;
   name: string;
@@ -634,8 +638,10 @@ export interface Rule extends NewRule {
 /** What a rule would make of a message, and why. */
 export interface Explanation {
   rule: string;
-  verdict: "matches" | "doesNotMatch" | "unknown" | "filterFailed" | "actionFailed";
+  verdict: "matches" | "doesNotMatch" | "unknown" | "filterFailed" | "actionFailed" | "notAsked";
   error?: string;
+  /** With `notAsked`: the subscription that selects the message, for which a catch-all was not asked. */
+  selectedBy?: string;
   /** `null` is unknown: something is not there. */
   tests: { text: string; operands: string[]; result: boolean | null }[];
   reads: { name: string; value: string | null }[];

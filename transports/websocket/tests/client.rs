@@ -7,5 +7,6 @@ mod client {
 
     mod handles;
     mod loss;
+    mod requests;
     mod secure;
 }

@@ -191,7 +191,7 @@ impl Topic {
         is_over
     }
 
-    /// One rule a slice, if they are heavy.
+    /// One rule a slice, if they are heavy. That is none if the message does not reach them.
     fn explain_ahead(
         &mut self,
         whose: Whose,
@@ -205,9 +205,23 @@ impl Topic {
             return true;
         }
         let mut ahead = self.begin(whose, ctx.now);
+        let mut left = SLICE_STEPS;
+        // Whether a catch-all is asked rests on all other rules of the topic (TOP-30).
+        if self.is_catch_all(subscription) && ahead.selections.is_empty() {
+            let next =
+                Next { content: &message.content, journey: Journey::default(), is_new: true };
+            if !self.judge_one(&mut ahead, &next, &mut left, ctx) {
+                self.ahead = Some(ahead);
+                return false;
+            }
+        }
+        if ahead.selections.values().any(|selection| selection.selected_by.is_some()) {
+            self.ahead = Some(ahead);
+            return true;
+        }
         let journey = Journey::default();
         let published = self.published(&message.content, &journey, ahead.sequence, ahead.now);
-        let mut steps = 0;
+        let mut steps = SLICE_STEPS - left;
         let rules = self.matcher.rules(subscription).skip(ahead.explained.len());
         for rule in rules.take(count - ahead.explained.len().min(count)) {
             let (explained, taken) = rule.explain_counted(&published, ctx.limits, &mut *ctx.tokens);

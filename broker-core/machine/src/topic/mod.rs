@@ -106,6 +106,8 @@ pub struct Topic {
 /// What a topic keeps of a subscription.
 #[derive(Debug)]
 struct Subscription {
+    /// As it was created, for who asks why a catch-all was not asked (TOP-30).
+    name: Box<str>,
     /// The highest number given there so far.
     last_sequence: SequenceNumber,
     settings: CopySettings,
@@ -524,7 +526,7 @@ impl Topic {
             }
             TopicChange::SubscriptionCreated { id, description, rules, .. } => {
                 let settings = CopySettings::of(description);
-                self.add(*id, settings, SequenceNumber(0));
+                self.add(*id, &description.name, settings, SequenceNumber(0));
                 for rule in rules {
                     self.matcher.restore_rule(*id, rule.clone());
                 }

@@ -7,6 +7,7 @@ use crate::command::{Outcome, RuleCommand};
 use crate::effect::Answer;
 use crate::error::{Quoted, Rejection};
 use crate::ids::{EntityId, Ticket};
+use crate::message::Content;
 use crate::rule::{Rule, RuleDescription};
 use crate::{Ctx, Step, admission};
 
@@ -54,6 +55,11 @@ impl Topic {
                 Ok(Answer::after_commit(Outcome::Rules(rules)))
             }
             RuleCommand::Explain(message) => {
+                if let Some(selected_by) = self.passed_over(id, &message.content, ctx) {
+                    let rules = self.matcher.rules(id).take(ctx.limits.list_count_max);
+                    let explained = rules.map(|rule| rule.not_asked(selected_by)).collect();
+                    return Ok(Answer::after_commit(Outcome::Explained(explained)));
+                }
                 if let Some(explained) = self.explained_ahead(ticket) {
                     return Ok(Answer::after_commit(Outcome::Explained(explained)));
                 }
@@ -67,6 +73,20 @@ impl Topic {
                 Ok(Answer::after_commit(Outcome::Explained(explained)))
             }
         }
+    }
+
+    /// The name of the subscription for whose selection a message does not reach this one, a catch-all (TOP-30).
+    fn passed_over(&self, id: EntityId, content: &Content, ctx: &mut Ctx<'_>) -> Option<&str> {
+        if !self.is_catch_all(id) {
+            return None;
+        }
+        let sequence = self.last_sequence.next();
+        let selection = self.select(content, &Journey::default(), sequence, ctx);
+        self.subscriptions.get(&selection.selected_by?).map(|subscription| &*subscription.name)
+    }
+
+    pub(super) fn is_catch_all(&self, id: EntityId) -> bool {
+        self.matcher.settings(id).is_some_and(|settings| settings.catch_all)
     }
 
     /// Stores a rule that the matcher has judged. Rules apply to what is accepted afterwards (TOP-09).

@@ -62,11 +62,12 @@ impl Topic {
     pub(super) fn add(
         &mut self,
         id: EntityId,
+        name: &str,
         settings: CopySettings,
         last_sequence: SequenceNumber,
     ) {
         self.matcher.restore_subscription(id, settings.rules);
-        let subscription = Subscription { last_sequence, settings };
+        let subscription = Subscription { name: name.into(), last_sequence, settings };
         self.session_subscription_count += sessions_of(Some(&subscription));
         let before = self.subscriptions.insert(id, subscription);
         self.session_subscription_count -= sessions_of(before.as_ref());
@@ -81,7 +82,7 @@ impl Topic {
         last_sequence: SequenceNumber,
         rules: Vec<Rule>,
     ) {
-        self.add(id, CopySettings::of(description), last_sequence);
+        self.add(id, &description.name, CopySettings::of(description), last_sequence);
         for rule in rules {
             self.matcher.restore_rule(id, rule);
         }

@@ -7,7 +7,7 @@ use crate::condition::Condition;
 use crate::description::SubscriptionDescription;
 use crate::limits::{Limits, Tier};
 use crate::message::{Message, PropertyLimits};
-use crate::rule::{Filter, RuleDescription};
+use crate::rule::{Filter, RuleDescription, Verdict};
 use crate::store::{ContentOp, Record, Reserved};
 
 const KEY: [u8; 16] = [7; 16];
@@ -225,6 +225,79 @@ fn a_heavy_batch_is_judged_in_slices_and_is_one_change() {
     let (_, step) = stand.apply(batch).unwrap();
     let count = step.changes.iter().filter(|change| matches!(change, Change::OfTopic(_))).count();
     assert_eq!((step.changes.len(), count), (3, 2));
+}
+
+impl Stand {
+    /// Adds a catch-all that gets everything else.
+    fn add_catch_all(&mut self, id: u64) {
+        let description = Box::new(SubscriptionDescription {
+            catch_all: true,
+            ..SubscriptionDescription::new("events", id.to_string(), &self.limits)
+        });
+        let command =
+            TopicCommand::CreateSubscription { id: EntityId(id), description, rules: vec![] };
+        self.apply(Command::OfTopic(command)).unwrap();
+    }
+
+    fn explain(id: u64, message: InboundMessage) -> Command {
+        let command = RuleCommand::Explain(Box::new(message));
+        Command::OfTopic(TopicCommand::InSubscription { subscription: EntityId(id), command })
+    }
+
+    fn explained(&mut self, id: u64, message: InboundMessage) -> Vec<Verdict> {
+        match self.apply(Self::explain(id, message)).unwrap().0 {
+            Answer::Now(Outcome::Explained(explained), _) => {
+                explained.into_iter().map(|one| one.verdict).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// TOP-29, TOP-07, TOP-10: what a catch-all gets is stored by the one change that the publish is, and counted.
+#[test]
+fn a_catch_all_gets_its_copy_by_the_same_change() {
+    let mut stand = Stand::new(1);
+    stand.add_catch_all(9);
+    let of = |step: &Step| copies(step).iter().map(|copy| copy.subscription.0).collect::<Vec<_>>();
+    let (_, selected) = stand.send(1_000).unwrap();
+    assert_eq!(of(&selected), [2]);
+    stand.topic.matcher.remove_rule(EntityId(2), "$default").unwrap();
+    let (_, caught) = stand.send(1_000).unwrap();
+    assert_eq!(of(&caught), [9]);
+    assert_eq!(caught.bytes_added, u64::from(copies(&caught)[0].slot.size));
+    assert_eq!(caught.bytes_added, selected.bytes_added);
+}
+
+/// TOP-25, TOP-30: where rules take long, a catch-all is asked, and explained, in slices, with the same result.
+#[test]
+fn a_catch_all_behind_heavy_rules_is_judged_in_slices() {
+    let mut stand = Stand::with_heavy_rules(12);
+    stand.add_catch_all(9);
+    let message = stand.heavy();
+    let explain = Stand::explain(9, message.clone());
+    for selects in [true, false] {
+        let expected = match selects {
+            true => Verdict::NotAsked("0".to_owned()),
+            false => Verdict::Matches,
+        };
+        stand.topic.ahead = None;
+        assert_eq!(stand.explained(9, message.clone()), std::slice::from_ref(&expected), "at once");
+        assert!(stand.slices(&explain) >= 6);
+        assert_eq!(stand.explained(9, message.clone()), [expected], "in slices");
+        let send = Command::Send { message: message.clone() };
+        assert!(stand.slices(&send) >= 6);
+        let (_, step) = stand.apply(send).unwrap();
+        assert_eq!(copies(&step).iter().any(|copy| copy.subscription.0 == 9), !selects);
+        // From now on no rule of the other subscription selects it.
+        for number in 0..12 {
+            let name = format!("r{number}");
+            let text = format!("p LIKE '%{}_c%'", "a".repeat(950));
+            let rule = RuleDescription::new(name, Filter::sql(&*text), stand.now);
+            stand.topic.matcher.update_rule(EntityId(2), rule, &stand.limits).unwrap();
+        }
+        stand.topic.matcher.remove_rule(EntityId(2), "$default").ok();
+    }
 }
 
 /// What takes little is not judged ahead.

@@ -7,7 +7,7 @@ use peeklock_core::path::SubQueue;
 use super::send::expiry;
 use super::{Journey, Kind, Oracle, Reply};
 use crate::image::{Bare, Record};
-use crate::rules::{Made, Matter, Rule, copies};
+use crate::rules::{Made, Matter, Rule, copies, select};
 
 impl Oracle {
     /// TOP-01 to TOP-08: what a message becomes in all subscriptions; the number that the topic gives it.
@@ -73,7 +73,12 @@ impl Oracle {
             let (errors, session) = (nature.dead_letters_errors, nature.requires_session);
             (id, copies(&entity.rules, errors, session, matter))
         };
-        subscriptions.map(made).collect()
+        let all: Vec<(u64, Vec<Made>)> = subscriptions.map(made).collect();
+        // TOP-25 to TOP-27: a catch-all gets what no other selects.
+        let is_catch_all = |id: &u64| self.entities[id].now.catch_all;
+        let is_selected = all.iter().any(|(id, made)| !is_catch_all(id) && select(made));
+        let is_asked = |id: &u64| !is_selected || !is_catch_all(id);
+        all.into_iter().filter(|(id, _)| is_asked(id)).collect()
     }
 
     /// Copies that a message may still become (FWD-33).

@@ -43,7 +43,8 @@ impl World {
         };
         let forward_to = self.draw_destination(id, odds);
         let forward_dead = if kind == Kind::Topic { None } else { self.draw_destination(id, 30) };
-        Mutable { status, forward_to, forward_dead }
+        let catch_all = kind == Kind::Subscription && self.random.one_in(4);
+        Mutable { status, forward_to, forward_dead, catch_all }
     }
 
     /// Another queue or the topic, or an entity that was deleted meanwhile.

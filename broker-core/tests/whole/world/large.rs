@@ -25,7 +25,12 @@ impl World {
         let mut world = Self::new(1, false);
         world.odds = peeklock_core::testing::Odds::default();
         for id in [TOPIC, MEMBER] {
-            let to = Mutable { status: EntityStatus::Active, forward_to: None, forward_dead: None };
+            let to = Mutable {
+                status: EntityStatus::Active,
+                forward_to: None,
+                forward_dead: None,
+                catch_all: false,
+            };
             world.update_to(id, to);
         }
         let all = Rule { select: Select::All, act: None };

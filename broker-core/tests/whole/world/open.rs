@@ -264,6 +264,7 @@ impl World {
             status: now.status,
             forward_to: now.forward_to.as_deref().map(Box::from),
             forward_dead_lettered_messages_to: now.forward_dead.as_deref().map(Box::from),
+            catch_all: now.catch_all,
             ..SubscriptionDescription::new("t", format!("s{}", id - 6), &self.limits)
         }
     }
@@ -287,6 +288,7 @@ impl World {
                     .forward_dead_lettered_messages_to
                     .as_deref()
                     .map(str::to_owned),
+                catch_all: false,
             };
             self.find_description(root, found);
             let tree = Rc::new(RefCell::new(Tree::new(writer, queue.size_bytes())));
@@ -298,7 +300,10 @@ impl World {
         self.restore(root, &mut topic, |_, _| false);
         topic.restored(now);
         let status = topic.description().status;
-        self.find_description(root, Mutable { status, forward_to: None, forward_dead: None });
+        self.find_description(
+            root,
+            Mutable { status, forward_to: None, forward_dead: None, catch_all: false },
+        );
         let mut family = Family::new(Arc::clone(topic.description()));
         let mut stored_bytes = topic.size_bytes();
         let mut queues = Vec::new();
@@ -324,6 +329,7 @@ impl World {
                     .forward_dead_lettered_messages_to
                     .as_deref()
                     .map(str::to_owned),
+                catch_all: description.catch_all,
             };
             topic.adopt(Self::id(*id), description, queue.last_sequence(), rules.clone());
             self.find_description(*id, found);

@@ -49,6 +49,8 @@ pub struct SubscriptionDescription {
     pub retry_policy: Option<RetryPolicy>,
     /// Whether a session waits for its Delayed messages (RTY-23).
     pub session_retry_order: SessionRetryOrder,
+    /// Whether it gets only those messages that no other subscription of its topic selects (TOP-25).
+    pub catch_all: bool,
     /// What administration clients have said that there is no property for, as they said it (HTP-17).
     pub extensions: Option<Box<str>>,
 }
@@ -84,6 +86,8 @@ pub struct SubscriptionUpdate {
     pub retry_policy: Option<Option<RetryPolicy>>,
     /// SessionRetryOrder.
     pub session_retry_order: Option<SessionRetryOrder>,
+    /// CatchAll.
+    pub catch_all: Option<bool>,
     /// All that there is no property for; empty for nothing (HTP-17).
     pub extensions: Option<Box<str>>,
 }
@@ -109,6 +113,7 @@ impl SubscriptionDescription {
             user_metadata: None,
             retry_policy: None,
             session_retry_order: SessionRetryOrder::Hold,
+            catch_all: false,
             extensions: None,
         }
     }
@@ -142,6 +147,7 @@ impl SubscriptionDescription {
             user_metadata,
             retry_policy,
             session_retry_order,
+            catch_all: _,
             extensions: _,
         } = self;
         QueueDescription {
@@ -255,6 +261,7 @@ impl SubscriptionUpdate {
             user_metadata: self.user_metadata,
             retry_policy: self.retry_policy.unwrap_or(base.retry_policy),
             session_retry_order: self.session_retry_order.unwrap_or(base.session_retry_order),
+            catch_all: self.catch_all.unwrap_or(base.catch_all),
             extensions: super::extended(self.extensions, &base.extensions),
         }
     }

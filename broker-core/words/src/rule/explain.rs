@@ -44,6 +44,9 @@ pub enum Verdict {
     FilterFailed(String),
     /// Its filter selects the message, and its action failed (ACT-10).
     ActionFailed(String),
+    /// It is a rule of a catch-all, which was not asked: the subscription of that name selects the message
+    /// (TOP-30).
+    NotAsked(String),
 }
 
 /// A property that a rule looked at.
@@ -119,6 +122,18 @@ impl Rule {
         };
         let Seen { reads, tests, steps, .. } = seen;
         (Explanation { rule: self.name().to_owned(), verdict, reads, tests, changes }, steps)
+    }
+
+    /// A rule of a catch-all that was not asked, for the subscription of that name selects the message (TOP-30).
+    #[must_use]
+    pub fn not_asked(&self, selected_by: &str) -> Explanation {
+        Explanation {
+            rule: self.name().to_owned(),
+            verdict: Verdict::NotAsked(selected_by.to_owned()),
+            reads: Vec::new(),
+            tests: Vec::new(),
+            changes: Vec::new(),
+        }
     }
 
     fn explain_action(
@@ -197,6 +212,9 @@ impl fmt::Display for Explanation {
             Verdict::Unknown => "does not match: the result is unknown".to_owned(),
             Verdict::FilterFailed(error) => format!("its filter fails: {error}"),
             Verdict::ActionFailed(error) => format!("matches, and its action fails: {error}"),
+            Verdict::NotAsked(by) => {
+                format!("is not asked: the subscription {by} selects the message")
+            }
         };
         write!(f, "rule {} {verdict}", self.rule)?;
         for Tested { text, operands, result } in &self.tests {

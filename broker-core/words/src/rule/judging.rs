@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  begin ──► true filters ──► correlation filters ──► SQL filters ──► copies, subscription by subscription
-//!                                 └──────────── a slice may end behind any of them ────────────┘
+//!         ▲                       └──────────── a slice may end behind any of them ────────────┤
+//!         └──────── once more with the rules of catch-alls, if nobody selects the message ─────┘
 //! ```
 //!
 //! To judge alters nothing, so it does not matter how often it is interrupted, as long as the rules stay as
@@ -15,7 +16,7 @@ use smallvec::SmallVec;
 use super::action::{self, Changed};
 use super::correlation::{Property, hash_values};
 use super::matcher::{
-    Cause, Copy, Counted, Entry, Excess, Matcher, Place, Refusal, Selection, Subscription,
+    Cause, Copy, Counted, Entry, Excess, Matcher, Place, Refusal, Round, Selection, Subscription,
     SubscriptionSettings,
 };
 use super::properties::{Properties as _, Published};
@@ -31,9 +32,11 @@ const MATCH_STEPS: u64 = 32;
 
 /// A message that is being judged.
 pub struct Judging {
+    round: Round,
     stage: Stage,
     hits: SmallVec<[Hit; 16]>,
     copies: Vec<Copy>,
+    selected_by: Option<EntityId>,
     counted: Counted,
     /// What the changes of the copies need in the store.
     changed_bytes: u64,
@@ -73,6 +76,13 @@ struct Open {
     failed: Option<Refusal>,
 }
 
+impl Open {
+    /// Whether some rule selects the message.
+    fn selects(&self) -> bool {
+        self.plain || !self.changed.is_empty()
+    }
+}
+
 /// A message as a publish looks at it.
 pub struct Judged<'m, 'a> {
     /// All of it.
@@ -95,9 +105,11 @@ impl Observer for Meter<'_> {
 impl Default for Judging {
     fn default() -> Self {
         Self {
+            round: Round::Ordinary,
             stage: Stage::Always,
             hits: SmallVec::new(),
             copies: Vec::new(),
+            selected_by: None,
             counted: Counted::default(),
             changed_bytes: 0,
             open: None,
@@ -117,7 +129,8 @@ impl Judging {
     /// What came of it, when it is over.
     #[must_use]
     pub fn into_selection(self) -> Selection {
-        Selection { copies: self.copies, counted: self.counted, excess: self.excess }
+        let Self { copies, selected_by, counted, excess, .. } = self;
+        Selection { copies, selected_by, counted, excess }
     }
 
     fn exceed(&mut self, excess: Excess) {
@@ -180,11 +193,10 @@ impl Matcher {
         loop {
             match &judging.stage {
                 Stage::Always => {
-                    let always = self.always().map(|(subscription, place)| Hit {
-                        subscription,
-                        place,
-                        failure: None,
-                    });
+                    let always = self
+                        .index(judging.round)
+                        .always()
+                        .map(|(subscription, place)| Hit { subscription, place, failure: None });
                     judging.hits.extend(always);
                     judging.stage = Stage::Correlation(None);
                 }
@@ -208,10 +220,11 @@ impl Matcher {
     /// TOP-23: one look-up for each set of properties that some filter constrains.
     fn correlate(&self, judging: &mut Judging, published: &Published<'_>, until: u64) {
         let Stage::Correlation(behind) = &judging.stage else { return };
+        let index = self.index(judging.round);
         let from = behind.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = None;
         for (properties, group) in
-            self.correlation().range::<Box<[Property]>, _>((from, Bound::Unbounded))
+            index.correlation().range::<Box<[Property]>, _>((from, Bound::Unbounded))
         {
             let each = published.lookup_steps().saturating_add(MATCH_STEPS);
             judging.steps += each.saturating_mul(properties.len() as u64);
@@ -253,7 +266,7 @@ impl Matcher {
     ) {
         let Stage::Sql(behind) = &judging.stage else { return };
         let from = behind.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(*key));
-        for (subscription, place) in self.sql_from(from) {
+        for (subscription, place) in self.index(judging.round).sql_from(from) {
             let Some(entry) = self.entry(place) else { continue };
             judging.counted.evaluations += 1;
             let failure = match entry.rule.test(published, random, &mut Meter(&mut judging.steps)) {
@@ -309,13 +322,37 @@ impl Matcher {
                 judging.open = Some(open);
                 break;
             }
+            // A rule that fails counts as not matching, whether its message is kept or not (DLQ-24).
+            if judging.round == Round::Ordinary && open.selects() {
+                judging.selected_by.get_or_insert(open.subscription);
+            }
             close(open, message, &mut judging.copies);
             if judging.copies.len() > message.limits.publish_copy_count_max {
                 judging.exceed(Excess::Copies);
                 return;
             }
         }
-        judging.stage = if at < judging.hits.len() { Stage::Copies(at) } else { Stage::Done };
+        judging.stage =
+            if at < judging.hits.len() { Stage::Copies(at) } else { self.after_copies(judging) };
+    }
+
+    /// Catch-alls are asked about what nobody else selects (TOP-25).
+    fn after_copies(&self, judging: &mut Judging) -> Stage {
+        match judging.round {
+            Round::CatchAll => {
+                // There may be dead letters of other subscriptions before theirs.
+                judging.copies.sort_by_key(|copy| copy.subscription);
+                return Stage::Done;
+            }
+            Round::Ordinary if judging.selected_by.is_some() => return Stage::Done,
+            Round::Ordinary => {}
+        }
+        if self.index(Round::CatchAll).is_empty() {
+            return Stage::Done;
+        }
+        judging.round = Round::CatchAll;
+        judging.hits.clear();
+        Stage::Always
     }
 
     /// Begins with the hits of the subscription that the one at `from` is of.

@@ -8,6 +8,8 @@
 //!  correlation filter   properties constrained -> hash of their values -> rules   (TOP-23)
 //!  SQL filter           evaluated, one after another
 //! ```
+//!
+//! There are two such indices: that of catch-alls is looked into where the other one has led to nothing (TOP-25).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -34,6 +36,14 @@ pub struct SubscriptionSettings {
     pub dead_lettering_on_filter_errors: bool,
     /// RequiresSession (DLQ-21).
     pub requires_session: bool,
+    /// CatchAll (TOP-25).
+    pub catch_all: bool,
+}
+
+impl SubscriptionSettings {
+    const fn round(self) -> Round {
+        if self.catch_all { Round::CatchAll } else { Round::Ordinary }
+    }
 }
 
 /// The rules of all subscriptions of one topic.
@@ -43,9 +53,8 @@ pub struct Matcher {
     /// Rules by their place, free places in between.
     rules: Vec<Option<Entry>>,
     free: Vec<Place>,
-    always: BTreeSet<(EntityId, Place)>,
-    sql: BTreeSet<(EntityId, Place)>,
-    correlation: BTreeMap<Box<[Property]>, Group>,
+    ordinary: Index,
+    catch_all: Index,
     /// How many rules have other filters than SQL.
     plain_count: usize,
     /// How the steps of a publish grow with the size of what the rules read.
@@ -53,6 +62,21 @@ pub struct Matcher {
 }
 
 pub(super) type Place = u32;
+
+/// Whose rules are asked: those of catch-alls after the others, and only about what none of them selects (TOP-25).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Round {
+    Ordinary,
+    CatchAll,
+}
+
+/// The rules of one round, by what has to be done for a message.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    always: BTreeSet<(EntityId, Place)>,
+    sql: BTreeSet<(EntityId, Place)>,
+    correlation: BTreeMap<Box<[Property]>, Group>,
+}
 
 #[derive(Debug)]
 pub(super) struct Subscription {
@@ -73,6 +97,62 @@ pub(super) struct Group {
     by_hash: BTreeSet<(u64, Place)>,
 }
 
+impl Index {
+    /// Whether no rule of it can select anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.always.is_empty() && self.sql.is_empty() && self.correlation.is_empty()
+    }
+
+    /// Rules that select everything.
+    pub(super) fn always(&self) -> impl Iterator<Item = (EntityId, Place)> {
+        self.always.iter().copied()
+    }
+
+    pub(super) const fn correlation(&self) -> &BTreeMap<Box<[Property]>, Group> {
+        &self.correlation
+    }
+
+    pub(super) fn sql_from(
+        &self,
+        from: Bound<(EntityId, Place)>,
+    ) -> impl Iterator<Item = (EntityId, Place)> {
+        self.sql.range((from, Bound::Unbounded)).copied()
+    }
+
+    fn add(&mut self, subscription: EntityId, place: Place, rule: &Rule) {
+        let key = (subscription, place);
+        match &rule.filter {
+            Compiled::Always => drop(self.always.insert(key)),
+            Compiled::Never => {}
+            Compiled::Sql(_) => drop(self.sql.insert(key)),
+            Compiled::Correlation(_) => {
+                let (properties, hash) = index_key(rule);
+                let group = self.correlation.entry(properties).or_default();
+                group.by_hash.insert((hash, place));
+            }
+        }
+    }
+
+    fn remove(&mut self, subscription: EntityId, place: Place, rule: &Rule) {
+        let key = (subscription, place);
+        match &rule.filter {
+            Compiled::Always => drop(self.always.remove(&key)),
+            Compiled::Never => {}
+            Compiled::Sql(_) => drop(self.sql.remove(&key)),
+            Compiled::Correlation(_) => self.remove_from_group(rule, place),
+        }
+    }
+
+    fn remove_from_group(&mut self, rule: &Rule, place: Place) {
+        let (properties, hash) = index_key(rule);
+        let Some(group) = self.correlation.get_mut(&properties) else { return };
+        group.by_hash.remove(&(hash, place));
+        if group.by_hash.is_empty() {
+            self.correlation.remove(&properties);
+        }
+    }
+}
+
 impl Group {
     pub(super) fn places(&self, hash: u64) -> impl Iterator<Item = Place> {
         self.by_hash.range((hash, Place::MIN)..=(hash, Place::MAX)).map(|(_, place)| *place)
@@ -85,6 +165,8 @@ pub struct Selection {
     /// In the order of subscriptions; in each of them the one without changes first, then those
     /// of actions in the order of rule names (TOP-05), then a dead letter of a failed rule.
     pub copies: Vec<Copy>,
+    /// The first subscription that selects it, apart from catch-alls, which are not asked then (TOP-25).
+    pub selected_by: Option<EntityId>,
     /// What it took.
     pub counted: Counted,
     /// Why it is not whole: then nothing of it may be stored.
@@ -202,16 +284,32 @@ impl Matcher {
 
     /// A subscription without rules, whose rules follow (TOP-06), or new settings of a known one.
     pub fn restore_subscription(&mut self, subscription: EntityId, settings: SubscriptionSettings) {
-        self.subscriptions
+        let known = self
+            .subscriptions
             .entry(subscription)
-            .and_modify(|known| known.settings = settings)
             .or_insert_with(|| Subscription { settings, rules: BTreeMap::new() });
+        let before = std::mem::replace(&mut known.settings, settings);
+        if before.catch_all == settings.catch_all {
+            return;
+        }
+        let (from, to) = match settings.round() {
+            Round::Ordinary => (&mut self.catch_all, &mut self.ordinary),
+            Round::CatchAll => (&mut self.ordinary, &mut self.catch_all),
+        };
+        for place in known.rules.values() {
+            if let Some(Entry { rule, .. }) = self.rules.get(index(*place)).and_then(Option::as_ref)
+            {
+                from.remove(subscription, *place, rule);
+                to.add(subscription, *place, rule);
+            }
+        }
     }
 
     /// Forgets a subscription and its rules.
     pub fn remove_subscription(&mut self, subscription: EntityId) {
         if let Some(removed) = self.subscriptions.remove(&subscription) {
-            removed.rules.into_values().for_each(|place| self.take_out(place));
+            let round = removed.settings.round();
+            removed.rules.into_values().for_each(|place| self.take_out(round, place));
         }
     }
 
@@ -304,17 +402,8 @@ impl Matcher {
         let place = self.free.pop().or_else(|| Place::try_from(self.rules.len()).ok());
         let Some(place) = place else { return };
         owner.rules.insert(rule.description().key(), place);
-        let key = (subscription, place);
-        match &rule.filter {
-            Compiled::Always => drop(self.always.insert(key)),
-            Compiled::Never => {}
-            Compiled::Sql(_) => drop(self.sql.insert(key)),
-            Compiled::Correlation(_) => {
-                let (properties, hash) = index_key(&rule);
-                let group = self.correlation.entry(properties).or_default();
-                group.by_hash.insert((hash, place));
-            }
-        }
+        let round = owner.settings.round();
+        self.index_mut(round).add(subscription, place, &rule);
         self.plain_count += usize::from(!rule.is_sql());
         self.weight = self.weight.saturating_add(rule.weight());
         let entry = Some(Entry { subscription, rule });
@@ -339,7 +428,7 @@ impl Matcher {
     /// How many of them have a filter in SQL, as their limit counts them (QUO-01).
     #[must_use]
     pub fn sql_rule_count(&self) -> usize {
-        self.sql.len()
+        self.ordinary.sql.len() + self.catch_all.sql.len()
     }
 
     /// How many subscriptions are known.
@@ -366,20 +455,18 @@ impl Matcher {
         self.weight
     }
 
-    /// Rules that select everything.
-    pub(super) fn always(&self) -> impl Iterator<Item = (EntityId, Place)> {
-        self.always.iter().copied()
+    pub(super) const fn index(&self, round: Round) -> &Index {
+        match round {
+            Round::Ordinary => &self.ordinary,
+            Round::CatchAll => &self.catch_all,
+        }
     }
 
-    pub(super) const fn correlation(&self) -> &BTreeMap<Box<[Property]>, Group> {
-        &self.correlation
-    }
-
-    pub(super) fn sql_from(
-        &self,
-        from: Bound<(EntityId, Place)>,
-    ) -> impl Iterator<Item = (EntityId, Place)> {
-        self.sql.range((from, Bound::Unbounded)).copied()
+    const fn index_mut(&mut self, round: Round) -> &mut Index {
+        match round {
+            Round::Ordinary => &mut self.ordinary,
+            Round::CatchAll => &mut self.catch_all,
+        }
     }
 
     pub(super) fn subscription(&self, id: EntityId) -> Option<&Subscription> {
@@ -401,31 +488,17 @@ impl Matcher {
         let Some(place) = owner.rules.remove(name.to_ascii_lowercase().as_str()) else {
             return false;
         };
-        self.take_out(place);
+        let round = owner.settings.round();
+        self.take_out(round, place);
         true
     }
 
-    fn take_out(&mut self, place: Place) {
+    fn take_out(&mut self, round: Round, place: Place) {
         let Some(entry) = self.rules.get_mut(index(place)).and_then(Option::take) else { return };
         self.free.push(place);
         self.plain_count -= usize::from(!entry.rule.is_sql());
         self.weight = self.weight.saturating_sub(entry.rule.weight());
-        let key = (entry.subscription, place);
-        match &entry.rule.filter {
-            Compiled::Always => drop(self.always.remove(&key)),
-            Compiled::Never => {}
-            Compiled::Sql(_) => drop(self.sql.remove(&key)),
-            Compiled::Correlation(_) => self.take_out_of_group(&entry.rule, place),
-        }
-    }
-
-    fn take_out_of_group(&mut self, rule: &Rule, place: Place) {
-        let (properties, hash) = index_key(rule);
-        let Some(group) = self.correlation.get_mut(&properties) else { return };
-        group.by_hash.remove(&(hash, place));
-        if group.by_hash.is_empty() {
-            self.correlation.remove(&properties);
-        }
+        self.index_mut(round).remove(entry.subscription, place, &entry.rule);
     }
 }
 
@@ -437,7 +510,7 @@ struct Taken {
 
 impl Taken {
     fn of(matcher: &Matcher) -> Self {
-        Self { sql: matcher.sql.len(), plain: matcher.plain_count }
+        Self { sql: matcher.sql_rule_count(), plain: matcher.plain_count }
     }
 
     const fn count_of(&mut self, rule: &Rule) -> &mut usize {

@@ -60,8 +60,11 @@ fn create(
     id: EntityId,
     rules: Vec<RuleDescription>,
 ) -> Result<(), Rejection> {
-    let settings =
-        SubscriptionSettings { dead_lettering_on_filter_errors: true, requires_session: false };
+    let settings = SubscriptionSettings {
+        dead_lettering_on_filter_errors: true,
+        requires_session: false,
+        catch_all: false,
+    };
     let default = RuleDescription::default_rule(NOW);
     matcher.create_subscription(id, settings, rules, default, &limits())
 }

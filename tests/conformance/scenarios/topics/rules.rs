@@ -171,6 +171,54 @@ pub async fn rules_explain_what_they_make_of_a_message(s: &Stage) {
     assert_eq!(events(s).await.last_sequence.0, 0);
 }
 
+/// TOP-25, TOP-26, TOP-27, TOP-28, TOP-29, TOP-30, SND-27
+pub async fn a_catch_all_gets_what_no_other_subscription_selects(s: &Stage) {
+    let rest = "events/Subscriptions/rest";
+    let catching = |catch_all| SubscriptionUpdate {
+        catch_all: Some(catch_all),
+        ..SubscriptionUpdate::default()
+    };
+    let admin = open_with(s, SubscriptionUpdate::default(), vec![sql("dear", "price > 5")]).await;
+    admin.create_subscription_with(EVENTS, "rest", catching(true), vec![]).await.unwrap();
+    assert!(admin.subscription(rest).await.unwrap().description.catch_all);
+    assert!(!audit(s).await.description.catch_all);
+    s.send(EVENTS, priced("dear", 7)).await.unwrap();
+    s.send(EVENTS, priced("cheap", 2)).await.unwrap();
+    s.put(EVENTS, "without a price").await;
+    assert_eq!(s.drain(AUDIT).await, ["dear"]);
+    let verdicts = async |price| {
+        let explained = admin.explain(rest, priced("x", price)).await.unwrap();
+        explained.into_iter().map(|one| one.verdict).collect::<Vec<_>>()
+    };
+    assert_eq!(verdicts(7).await, [Verdict::NotAsked("audit".to_owned())]);
+    assert_eq!(verdicts(2).await, [Verdict::Matches]);
+    admin.create_rule(rest, sql("cheap", "price < 3").with_action("SET mark = 1")).await.unwrap();
+    assert_eq!(s.drain(rest).await, ["cheap", "without a price"], "rules are for what comes");
+    s.send(EVENTS, priced("cheap", 1)).await.unwrap();
+    assert_eq!(s.drain(rest).await, ["cheap", "cheap"]);
+    // A subscription counts that nobody may receive from, and one that forwards.
+    let closed = SubscriptionUpdate {
+        status: Some(EntityStatus::ReceiveDisabled),
+        ..SubscriptionUpdate::default()
+    };
+    admin.update_subscription(AUDIT, closed).await.unwrap();
+    s.send(EVENTS, priced("closed", 8)).await.unwrap();
+    s.assert_empty(rest).await;
+    // A second one does not count for the first.
+    admin.create_subscription_with(EVENTS, "other", catching(true), vec![]).await.unwrap();
+    s.put(EVENTS, "nobody's").await;
+    assert_eq!(s.drain(rest).await, ["nobody's"]);
+    let s = s.restart().await;
+    let admin = self::admin(&s);
+    assert_eq!(s.drain("events/Subscriptions/other").await, ["nobody's"]);
+    s.send(EVENTS, priced("closed", 9)).await.unwrap();
+    s.assert_empty(rest).await;
+    admin.update_subscription(rest, catching(false)).await.unwrap();
+    s.send(EVENTS, priced("closed", 6)).await.unwrap();
+    assert_eq!(s.drain(rest).await, ["closed"]);
+    s.stop().await;
+}
+
 /// TOP-11
 pub async fn rules_never_see_the_body(s: &Stage) {
     let rules = vec![sql("r", "body = 'wanted'")];

@@ -112,6 +112,7 @@ fn write_subscription(properties: &SubscriptionUpdate) -> Map<String, Json> {
         "forwardDeadLetteredMessagesTo": properties.forward_dead_lettered_messages_to,
         "autoDeleteOnIdle": span(properties.auto_delete_on_idle),
         "userMetadata": properties.user_metadata,
+        "catchAll": properties.catch_all,
         "sessionRetryOrder": properties.session_retry_order.map(SessionRetryOrder::name),
         "retryPolicy": properties.retry_policy.flatten().map(write_retry_policy),
     }))
@@ -153,6 +154,7 @@ fn read_subscription(subscription: &Json) -> DescribedSubscription {
         user_metadata: text("userMetadata"),
         retry_policy: read_retry_policy(subscription),
         session_retry_order: read_retry_order(subscription),
+        catch_all: subscription["catchAll"].as_bool().unwrap_or(false),
         extensions: None,
     };
     assert_eq!(text_of(subscription, "path"), Some(description.path()));
@@ -263,6 +265,7 @@ fn read_explanation(view: &Json) -> Explanation {
             "unknown" => Verdict::Unknown,
             "filterFailed" => Verdict::FilterFailed(error),
             "actionFailed" => Verdict::ActionFailed(error),
+            "notAsked" => Verdict::NotAsked(text_of(view, "selectedBy").unwrap()),
             other => panic!("unknown verdict {other}"),
         },
         reads: list("reads")

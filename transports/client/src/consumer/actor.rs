@@ -6,12 +6,17 @@ use futures_util::FutureExt;
 use futures_util::future::Map;
 
 use super::{Delivery, Handler, Refusal, SessionDelivery};
+use crate::Job;
 
 impl Message for Delivery {
     type Result = Result<(), Refusal>;
 }
 
 impl Message for SessionDelivery {
+    type Result = Result<(), Refusal>;
+}
+
+impl<T: 'static> Message for Job<T> {
     type Result = Result<(), Refusal>;
 }
 

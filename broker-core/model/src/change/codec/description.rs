@@ -14,6 +14,9 @@ const EXTENDED: u8 = VERSION + 1;
 /// ends with that, behind its extensions if it has some. One that says nothing is written as the versions
 /// before read it.
 const RETRYING: u8 = EXTENDED + 1;
+/// The version of the description of a subscription that is a catch-all (TOP-25). It ends as the one before. One
+/// that is none is written as the versions before read it.
+const CATCH_ALL: u8 = RETRYING + 1;
 
 /// What is said of retries in a byte.
 const HAS_POLICY: u8 = 1;
@@ -39,9 +42,9 @@ impl Retries {
         }
     }
 
-    /// Writes the end of a description.
-    fn write_end(self, extensions: Option<&str>, value: &mut Vec<u8>) {
-        if self.version(extensions) != RETRYING {
+    /// Writes the end of a description of that version.
+    fn write_end(self, version: u8, extensions: Option<&str>, value: &mut Vec<u8>) {
+        if version < RETRYING {
             write_extensions(extensions, value);
             return;
         }
@@ -127,7 +130,8 @@ pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
         extensions,
     } = description;
     let retries = Retries { policy: *retry_policy, order: *session_retry_order };
-    value.push(retries.version(extensions.as_deref()));
+    let version = retries.version(extensions.as_deref());
+    value.push(version);
     write_text(path, value);
     for span in [
         lock_duration,
@@ -154,7 +158,7 @@ pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
     for text in [forward_to, forward_dead_lettered_messages_to, user_metadata] {
         write_optional_text(text.as_deref(), value);
     }
-    retries.write_end(extensions.as_deref(), value);
+    retries.write_end(version, extensions.as_deref(), value);
 }
 
 /// Reads the description of a queue.
@@ -282,10 +286,12 @@ pub fn write_subscription(description: &SubscriptionDescription, value: &mut Vec
         user_metadata,
         retry_policy,
         session_retry_order,
+        catch_all,
         extensions,
     } = description;
     let retries = Retries { policy: *retry_policy, order: *session_retry_order };
-    value.push(retries.version(extensions.as_deref()));
+    let version = if *catch_all { CATCH_ALL } else { retries.version(extensions.as_deref()) };
+    value.push(version);
     write_text(topic, value);
     write_text(name, value);
     for span in [lock_duration, default_message_time_to_live, auto_delete_on_idle] {
@@ -304,7 +310,7 @@ pub fn write_subscription(description: &SubscriptionDescription, value: &mut Vec
     for text in [forward_to, forward_dead_lettered_messages_to, user_metadata] {
         write_optional_text(text.as_deref(), value);
     }
-    retries.write_end(extensions.as_deref(), value);
+    retries.write_end(version, extensions.as_deref(), value);
 }
 
 /// Reads the description of a subscription.
@@ -313,7 +319,7 @@ pub fn write_subscription(description: &SubscriptionDescription, value: &mut Vec
 /// With what is wrong with it.
 pub fn read_subscription(value: &[u8]) -> Read<SubscriptionDescription> {
     let mut reader = Reader::new(value);
-    let version = reader.version_up_to(RETRYING)?;
+    let version = reader.version_up_to(CATCH_ALL)?;
     let mut description = SubscriptionDescription {
         topic: reader.text()?,
         name: reader.text()?,
@@ -331,6 +337,7 @@ pub fn read_subscription(value: &[u8]) -> Read<SubscriptionDescription> {
         user_metadata: reader.optional_text()?,
         retry_policy: None,
         session_retry_order: SessionRetryOrder::Hold,
+        catch_all: version == CATCH_ALL,
         extensions: None,
     };
     let (extensions, retries) = Retries::read_end(version, &mut reader)?;

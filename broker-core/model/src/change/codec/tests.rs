@@ -277,13 +277,36 @@ fn the_description_of_a_subscription_stays_readable() {
         user_metadata: Some("me".into()),
         retry_policy: None,
         session_retry_order: SessionRetryOrder::Hold,
+        catch_all: false,
         extensions: None,
     };
     let mut written = Vec::new();
     write_subscription(&description, &mut written);
     assert_eq!(written, golden);
-    assert_eq!(read_subscription(golden), Ok(description));
+    assert_eq!(read_subscription(golden), Ok(description.clone()));
     assert!(read_subscription(&golden[..golden.len() - 1]).is_err());
+    // TOP-25: a catch-all is of version 4, which ends as version 3 does.
+    let caught = SubscriptionDescription { catch_all: true, ..description.clone() };
+    let passing = SubscriptionDescription {
+        session_retry_order: SessionRetryOrder::Pass,
+        extensions: Some("<x/>".into()),
+        ..caught.clone()
+    };
+    for (caught, end) in [(caught, &b"\0\0\0\0\0\0"[..]), (passing, b"\x01\0\0\0\x04<x/>\x04")] {
+        let golden = [b"\x04", &golden[1..], end].concat();
+        let mut written = Vec::new();
+        write_subscription(&caught, &mut written);
+        assert_eq!(written, golden);
+        assert_eq!(read_subscription(&golden), Ok(caught));
+        assert!(read_subscription(&golden[..golden.len() - 1]).is_err());
+        assert!(read_subscription(&[&golden[..], b"\0"].concat()).is_err());
+    }
+    assert!(read_subscription(&[b"\x05", &golden[1..], b"\0\0\0\0\0\0"].concat()).is_err());
+    let queue = QueueDescription::new("orders", &Limits::default());
+    let mut written = Vec::new();
+    write_description(&queue, &mut written);
+    let catching = [b"\x04", &written[1..], b"\0\0\0\0\0\0"].concat();
+    assert!(read_description(&catching).is_err(), "a queue is no catch-all");
 }
 
 /// DESIGN D11, RTY-16, RTY-23: a description that says how it retries is of version 3 and says it at its end; one

@@ -62,6 +62,7 @@ fn a_name_alone_gives_the_defaults() {
         user_metadata: None,
         retry_policy: None,
         session_retry_order: crate::description::SessionRetryOrder::Hold,
+        catch_all: false,
         extensions: None,
     };
     assert_eq!(SubscriptionUpdate::default().create("events", "audit", &settings), Ok(expected));
@@ -123,6 +124,18 @@ fn values_out_of_bounds_are_refused() {
     for description in wrong {
         assert_eq!(refused(description.validate(&limits())), Condition::ArgumentOutOfRange);
     }
+}
+
+/// TOP-25, ENT-17
+#[test]
+fn a_subscription_becomes_a_catch_all_and_one_no_more() {
+    let settings = Settings::default();
+    let with = |catch_all| SubscriptionUpdate { catch_all, ..SubscriptionUpdate::default() };
+    let created = with(Some(true)).create("events", "rest", &settings).unwrap();
+    assert!(created.catch_all);
+    assert!(with(None).apply_to(&created, &limits()).unwrap().catch_all);
+    assert!(!with(Some(false)).apply_to(&created, &limits()).unwrap().catch_all);
+    assert!(with(Some(true)).apply_to(&subscription(), &limits()).unwrap().catch_all);
 }
 
 /// ENT-16

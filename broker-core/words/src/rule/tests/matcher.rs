@@ -269,8 +269,11 @@ fn a_failing_action_dead_letters_the_unmodified_message() {
 fn without_the_switch_a_failing_rule_does_not_match() {
     let mut matcher = topic(vec![sql("bad", "a > 'x'"), sql("good", "a = 1")]);
     create(&mut matcher, EntityId(2), vec![sql("bad", "a > 'x'")]).unwrap();
-    let off =
-        SubscriptionSettings { dead_lettering_on_filter_errors: false, requires_session: false };
+    let off = SubscriptionSettings {
+        dead_lettering_on_filter_errors: false,
+        requires_session: false,
+        catch_all: false,
+    };
     matcher.restore_subscription(SUBSCRIPTION, off);
     let selection = publish(&matcher, &with(&[("a", Value::I32(1))]));
     assert_eq!(told(&selection), ["-", "!FilterException"]);
@@ -282,8 +285,11 @@ fn without_the_switch_a_failing_rule_does_not_match() {
 /// DLQ-21, ACT-09
 #[test]
 fn a_copy_without_session_is_dead_lettered_where_one_is_required() {
-    let on =
-        SubscriptionSettings { dead_lettering_on_filter_errors: false, requires_session: true };
+    let on = SubscriptionSettings {
+        dead_lettering_on_filter_errors: false,
+        requires_session: true,
+        catch_all: false,
+    };
     let mut matcher = topic(vec![
         RuleDescription::new("plain", Filter::True, NOW),
         sql("removed", "1 = 1").with_action("REMOVE sys.SessionId"),
@@ -347,4 +353,160 @@ fn the_index_follows_its_rules() {
     }
     matcher.remove_subscription(SUBSCRIPTION);
     assert_eq!(publish(&matcher, &with(&[("a", Value::I64(1))])), Selection::default());
+}
+
+const CATCH_ALL: EntityId = EntityId(0);
+
+/// A topic as [`topic`] makes it, with a catch-all before its subscription.
+fn with_catch_all(rules: Vec<RuleDescription>, caught: Vec<RuleDescription>) -> Matcher {
+    let mut matcher = topic(rules);
+    create(&mut matcher, CATCH_ALL, caught).unwrap();
+    mark(&mut matcher, CATCH_ALL, true);
+    matcher
+}
+
+fn mark(matcher: &mut Matcher, subscription: EntityId, catch_all: bool) {
+    let settings = matcher.settings(subscription).unwrap();
+    matcher.restore_subscription(subscription, SubscriptionSettings { catch_all, ..settings });
+}
+
+/// The copies by subscription.
+fn placed(selection: &Selection) -> Vec<(u64, String)> {
+    let ids = selection.copies.iter().map(|copy| copy.subscription.0);
+    ids.zip(told(selection)).collect()
+}
+
+fn of(id: u64, told: &str) -> (u64, String) {
+    (id, told.to_owned())
+}
+
+/// TOP-25, TOP-26: its rules decide, of messages that no other subscription selects.
+#[test]
+fn a_catch_all_gets_what_no_other_selects() {
+    let caught = vec![
+        RuleDescription::new("$Default", Filter::True, NOW),
+        sql("marked", "a > 5").with_action("SET b = 1"),
+        correlated("three", CorrelationFilter::property("a", 3)),
+    ];
+    let matcher = with_catch_all(vec![sql("r", "a = 1")], caught);
+    let one = publish(&matcher, &with(&[("a", Value::I64(1))]));
+    assert_eq!((placed(&one), one.selected_by), (vec![of(1, "-")], Some(SUBSCRIPTION)));
+    let two = publish(&matcher, &with(&[("a", Value::I64(2))]));
+    assert_eq!((placed(&two), two.selected_by), (vec![of(0, "-")], None));
+    let seven = publish(&matcher, &with(&[("a", Value::I64(7))]));
+    assert_eq!(placed(&seven), [of(0, "-"), of(0, "marked")]);
+}
+
+/// TOP-06, TOP-26: with rules that do not select the message it is dropped, as if there were no catch-all.
+#[test]
+fn what_no_rule_of_a_catch_all_selects_is_dropped() {
+    let matcher = with_catch_all(vec![sql("r", "a = 1")], vec![sql("c", "a = 2")]);
+    assert_eq!(placed(&publish(&matcher, &with(&[("a", Value::I64(2))]))), [of(0, "-")]);
+    assert_eq!(placed(&publish(&matcher, &with(&[("a", Value::I64(3))]))), []);
+}
+
+/// TOP-25: no rule of a catch-all is looked at for a message that another subscription selects.
+#[test]
+fn a_catch_all_is_not_asked_in_vain() {
+    let caught = vec![sql("s", "a = 1"), correlated("c", CorrelationFilter::property("a", 1))];
+    let matcher = with_catch_all(vec![sql("r", "a = 1")], caught);
+    let asked = |value| publish(&matcher, &with(&[("a", Value::I64(value))])).counted;
+    assert_eq!(asked(1), Counted { lookups: 0, comparisons: 0, evaluations: 1 });
+    assert_eq!(asked(2), Counted { lookups: 1, comparisons: 0, evaluations: 2 });
+}
+
+/// TOP-27
+#[test]
+fn catch_alls_do_not_count_for_each_other() {
+    let mut matcher = with_catch_all(vec![sql("r", "a = 1")], vec![sql("c", "a > 1")]);
+    let default = RuleDescription::default_rule(NOW);
+    create(&mut matcher, EntityId(7), vec![default]).unwrap();
+    mark(&mut matcher, EntityId(7), true);
+    let published = |value| placed(&publish(&matcher, &with(&[("a", Value::I64(value))])));
+    assert_eq!(published(1), [of(1, "-")]);
+    assert_eq!(published(2), [of(0, "-"), of(7, "-")]);
+    assert_eq!(published(0), [of(7, "-")]);
+}
+
+/// TOP-28, DLQ-20, DLQ-21: a copy that is refused was selected.
+#[test]
+fn a_copy_that_is_refused_counts_as_selected() {
+    let mut matcher = with_catch_all(vec![sql("r", "a = 1")], vec![]);
+    let settings = matcher.settings(SUBSCRIPTION).unwrap();
+    let in_sessions = SubscriptionSettings { requires_session: true, ..settings };
+    matcher.restore_subscription(SUBSCRIPTION, in_sessions);
+    let selection = publish(&matcher, &with(&[("a", Value::I64(1))]));
+    assert_eq!(placed(&selection), [of(1, "!Session ID is null.")]);
+    let large = vec![sql("r", "1 = 1").with_action("SET b = a + 'x'")];
+    let matcher = with_catch_all(large, vec![]);
+    let value = |length: usize| Value::from("y".repeat(length));
+    let selection = publish(&matcher, &with(&[("a", value(30_000)), ("c", value(10_000))]));
+    assert_eq!(placed(&selection), [of(1, "!HeaderSizeExceeded")]);
+}
+
+/// TOP-28, DLQ-23, DLQ-24, ACT-10: a rule that fails selects nothing, whether its message is dead-lettered or
+/// not; copies stay in the order of subscriptions.
+#[test]
+fn a_rule_that_fails_does_not_keep_a_message_from_a_catch_all() {
+    let failing = [sql("f", "a > 'x'"), sql("f", "1 = 1").with_action("SET b = 1 / 0")];
+    for (rule, reason) in failing.into_iter().zip(["!FilterException", "!RuleActionException"]) {
+        let mut matcher = with_catch_all(vec![rule.clone()], vec![]);
+        let message = with(&[("a", Value::I64(1))]);
+        let selection = publish(&matcher, &message);
+        assert_eq!(
+            (placed(&selection), selection.selected_by),
+            (vec![of(0, "-"), of(1, reason)], None)
+        );
+        let settings = matcher.settings(SUBSCRIPTION).unwrap();
+        let off = SubscriptionSettings { dead_lettering_on_filter_errors: false, ..settings };
+        matcher.restore_subscription(SUBSCRIPTION, off);
+        assert_eq!(placed(&publish(&matcher, &message)), [of(0, "-")]);
+        matcher.create_rule(SUBSCRIPTION, sql("works", "a = 1"), &limits()).unwrap();
+        assert_eq!(placed(&publish(&matcher, &message)), [of(1, "-")]);
+    }
+}
+
+/// TOP-25, QUO-01: the rules of a subscription that becomes a catch-all, or one no more, go with it.
+#[test]
+fn the_mark_can_be_changed() {
+    let rules = vec![
+        RuleDescription::default_rule(NOW),
+        sql("s", "a = 1").with_action("SET b = 1"),
+        correlated("c", CorrelationFilter::property("a", 1)).with_action("SET b = 2"),
+    ];
+    let mut matcher = with_catch_all(rules, vec![]);
+    let message = with(&[("a", Value::I64(1))]);
+    let all = [of(1, "-"), of(1, "c"), of(1, "s")];
+    assert_eq!(placed(&publish(&matcher, &message)), all);
+    mark(&mut matcher, SUBSCRIPTION, true);
+    assert_eq!(placed(&publish(&matcher, &message)), [&[of(0, "-")], &all[..]].concat());
+    assert_eq!((matcher.rule_count(), matcher.sql_rule_count()), (4, 1));
+    mark(&mut matcher, CATCH_ALL, false);
+    assert_eq!(placed(&publish(&matcher, &message)), [of(0, "-")]);
+    mark(&mut matcher, SUBSCRIPTION, false);
+    matcher.remove_subscription(CATCH_ALL);
+    assert_eq!(placed(&publish(&matcher, &message)), all);
+    mark(&mut matcher, SUBSCRIPTION, true);
+    for name in ["$default", "s", "c"] {
+        matcher.remove_rule(SUBSCRIPTION, name).unwrap();
+    }
+    assert_eq!(publish(&matcher, &message), Selection::default());
+}
+
+/// TOP-05, TOP-25: what is judged in slices of a step comes to the same.
+#[test]
+fn a_catch_all_is_found_in_slices_too() {
+    let caught =
+        vec![RuleDescription::default_rule(NOW), sql("s", "a > 1").with_action("SET b = 1")];
+    let matcher = with_catch_all(vec![sql("r", "a = 1"), sql("f", "a > 'x'")], caught);
+    for value in 0..3 {
+        let message = with(&[("a", Value::I64(value))]);
+        let content = message.encode();
+        let published = Published::new(content.property_view(), facts(&content));
+        let judged = Judged { content: &content, published: &published, limits: &limits() };
+        let mut judging = Judging::default();
+        let slices = (0..).find(|_| matcher.go_on(&mut judging, &judged, 1, &mut || 0));
+        assert!(slices.is_some_and(|slices| slices > 1));
+        assert_eq!(judging.into_selection(), publish(&matcher, &message));
+    }
 }

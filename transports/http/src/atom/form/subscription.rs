@@ -58,9 +58,10 @@ pub(in crate::atom) fn read(
         forward_dead_lettered_messages_to: fields.destination("ForwardDeadLetteredMessagesTo"),
         auto_delete_on_idle: fields.span("AutoDeleteOnIdle")?,
         user_metadata: fields.text("UserMetadata").map(Box::from),
-        // Clients of this form know nothing of retries; absence keeps what is there.
+        // Clients of this form know nothing of these; absence keeps what is there.
         retry_policy: None,
         session_retry_order: None,
+        catch_all: None,
         extensions: Kept::stored(kept).with(description, &KNOWN),
     })
 }

@@ -1,0 +1,312 @@
+//! Jobs: values of a type that travel as JSON under its name, and come to a handler as that type.
+//!
+//! ```text
+//!  value ──► job_message: body in JSON, ContentType application/json, Subject = name of the type
+//!                                                    │
+//!  handler ◄── Job { value, message } ◄── jobs ◄─────┘    what is none: dead-lettered, and says why
+//! ```
+
+use std::future::{Ready, ready};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures_util::future::Either;
+use peeklock_core::error::{BrokerError, Quoted, Rejection};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::Message;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{
+    Delivery, Handler, Received, Refusal, Sender, SessionDelivery, SessionReceiver, json_message,
+};
+
+/// The media type of every job.
+const JSON: &str = "application/json";
+
+/// A type whose values are sent as jobs. The name is what sender and receiver agree on: it is the Subject of the
+/// message, so it should outlive the name that the type has in a program.
+///
+/// ```
+/// use peeklock_client::{JobType, job_message};
+///
+/// #[derive(serde::Serialize)]
+/// struct Invoice {
+///     number: u32,
+/// }
+///
+/// impl JobType for Invoice {
+///     const NAME: &'static str = "invoice";
+/// }
+///
+/// let message = job_message(&Invoice { number: 7 })?;
+/// assert_eq!(message.subject.as_deref(), Some("invoice"));
+/// assert_eq!(message.body.as_bytes(), r#"{"number":7}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub trait JobType {
+    /// The Subject of its messages.
+    const NAME: &'static str;
+}
+
+/// A message with a value of a type, for a handler, which answers `Ok` to complete it, or says what else becomes of
+/// it. Actors take it as mail, and so do functions; [`jobs`] makes a handler of either.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Job<T> {
+    /// What was sent.
+    pub value: T,
+    /// The message that it came in.
+    pub message: Received,
+    /// Its session, if the consumer works off sessions; see [`SessionDelivery::session`].
+    pub session: Option<Arc<SessionReceiver>>,
+}
+
+/// Why a message is no job of the type asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// Its content type is another than `application/json`, or it has none.
+    #[error(
+        "message {sequence} is no job {}: its content type is {}, not `application/json`",
+        Quoted(wanted),
+        Quoted(found)
+    )]
+    ContentType {
+        /// The message.
+        sequence: SequenceNumber,
+        /// The name of the type.
+        wanted: &'static str,
+        /// What it has; empty for none.
+        found: String,
+    },
+    /// It is a job of another type, by its Subject.
+    #[error("message {sequence} is no job {}: its subject is {}", Quoted(wanted), Quoted(found))]
+    Type {
+        /// The message.
+        sequence: SequenceNumber,
+        /// The name of the type.
+        wanted: &'static str,
+        /// What it has.
+        found: String,
+    },
+    /// Its body is not the JSON of the type.
+    #[error("message {sequence} is no job {}: {source}", Quoted(wanted))]
+    Body {
+        /// The message.
+        sequence: SequenceNumber,
+        /// The name of the type.
+        wanted: &'static str,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl JobError {
+    /// For what reason such a message is dead-lettered: `ContentTypeNotSupported`, `JobTypeNotExpected` or
+    /// `BodyNotReadable`.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::ContentType { .. } => "ContentTypeNotSupported",
+            Self::Type { .. } => "JobTypeNotExpected",
+            Self::Body { .. } => "BodyNotReadable",
+        }
+    }
+}
+
+/// What is no job of the type never will be: dead-lettered for [`JobError::reason`].
+impl From<JobError> for Refusal {
+    fn from(error: JobError) -> Self {
+        Self::dead_letter(error.reason(), error.to_string())
+    }
+}
+
+impl Received {
+    /// The body as a job of a type: JSON by its ContentType, of that type by its Subject. A message without
+    /// a Subject may be of any type.
+    ///
+    /// # Errors
+    /// When it is none.
+    ///
+    /// ```
+    /// # use peeklock_client::{JobError, JobType, Receiver};
+    /// # use peeklock_core::time::TimeSpan;
+    /// # #[derive(serde::Deserialize)]
+    /// # struct Invoice { number: u32 }
+    /// # impl JobType for Invoice { const NAME: &'static str = "invoice"; }
+    /// # async fn book(receiver: Receiver) -> Result<(), Box<dyn std::error::Error>> {
+    /// if let Some(message) = receiver.receive(TimeSpan::from_seconds(5)).await? {
+    ///     let invoice: Invoice = message.job()?;
+    ///     println!("invoice {}", invoice.number);
+    ///     receiver.complete(&message).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn job<T: JobType + DeserializeOwned>(&self) -> Result<T, JobError> {
+        let (sequence, wanted) = (self.sequence_number(), T::NAME);
+        let content_type = self.message().content_type.as_deref().unwrap_or_default();
+        if !is_json(content_type) {
+            let found = content_type.to_owned();
+            return Err(JobError::ContentType { sequence, wanted, found });
+        }
+        if let Some(subject) = self.message().subject.as_deref().filter(|text| *text != wanted) {
+            return Err(JobError::Type { sequence, wanted, found: subject.to_owned() });
+        }
+        serde_json::from_slice(self.body()).map_err(|source| JobError::Body {
+            sequence,
+            wanted,
+            source,
+        })
+    }
+}
+
+/// Whether a content type is that of JSON, whatever its parameters.
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case(JSON)
+}
+
+/// A message with a value as its job. What else it needs is set on it: an id, a session, the instant from which it is
+/// available.
+///
+/// # Errors
+/// When the value cannot be written as JSON.
+///
+/// ```
+/// # use peeklock_client::{Client, JobType, job_message};
+/// # use peeklock_core::time::TimeSpan;
+/// # #[derive(serde::Serialize)]
+/// # struct Invoice { number: u32 }
+/// # impl JobType for Invoice { const NAME: &'static str = "invoice"; }
+/// # async fn send(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let invoice = job_message(&Invoice { number: 7 })?
+///     .with_message_id("invoice-7")
+///     .with_session_id("customer-3")
+///     .with_scheduled_enqueue_time(client.now().plus(TimeSpan::from_minutes(10)));
+/// client.sender("invoices")?.send(invoice).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn job_message<T: JobType + Serialize>(job: &T) -> Result<Message, serde_json::Error> {
+    Ok(json_message(job)?.with_subject(T::NAME))
+}
+
+impl Sender {
+    /// Sends a value as a job and waits until it is stored; see [`Sender::send`], and [`job_message`] for one with
+    /// an id, a session or an instant.
+    ///
+    /// # Errors
+    /// Those of [`Sender::send`]; `ArgumentError` when the value cannot be written as JSON.
+    ///
+    /// ```
+    /// # use peeklock_client::{JobType, Sender};
+    /// # #[derive(serde::Serialize)]
+    /// # struct Invoice { number: u32 }
+    /// # impl JobType for Invoice { const NAME: &'static str = "invoice"; }
+    /// # async fn send(sender: Sender) -> Result<(), Box<dyn std::error::Error>> {
+    /// sender.send_job(&Invoice { number: 7 }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn send_job<T: JobType + Serialize>(
+        &self,
+        job: &T,
+    ) -> Result<SequenceNumber, BrokerError> {
+        let message = job_message(job).map_err(|error| {
+            let detail = format!("a job {} cannot be written: {error}", Quoted(T::NAME));
+            self.link().refuse(Rejection::argument(detail))
+        })?;
+        self.send(message).await
+    }
+}
+
+/// A handler of messages that hands jobs of one type to another; made by [`jobs`].
+pub struct Jobs<T, H> {
+    handler: H,
+    of: PhantomData<fn() -> T>,
+}
+
+/// Makes a function or the recipient of an actor that takes jobs into a handler for [`crate::Client::consume`] and
+/// [`crate::Client::consume_sessions`]. A message that is no such job goes into the dead-letter queue, with a reason and
+/// a description that names the type and what is wrong ([`JobError`]).
+///
+/// ```
+/// # use peeklock_client::{Client, ConsumerOptions, Job, JobType, jobs};
+/// # #[derive(serde::Deserialize)]
+/// # struct Invoice { number: u32 }
+/// # impl JobType for Invoice { const NAME: &'static str = "invoice"; }
+/// # async fn consume(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let book = jobs(|job: Job<Invoice>| async move {
+///     println!("invoice {}", job.value.number);
+///     Ok(())
+/// });
+/// let consumer = client.consume("invoices", book, ConsumerOptions::default()).await?;
+/// # consumer.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub const fn jobs<T, H: Handler<Job<T>>>(handler: H) -> Jobs<T, H> {
+    Jobs { handler, of: PhantomData }
+}
+
+impl<T: JobType + DeserializeOwned> Job<T> {
+    /// Reads it out of a message.
+    pub(crate) fn read(
+        message: Received,
+        session: Option<Arc<SessionReceiver>>,
+    ) -> Result<Self, JobError> {
+        Ok(Self { value: message.job()?, message, session })
+    }
+}
+
+/// The work of a handler of jobs, or nothing to do for one.
+type Handling<F> = Either<F, Ready<Result<(), Refusal>>>;
+
+impl<T, H> Jobs<T, H>
+where
+    T: JobType + DeserializeOwned + 'static,
+    H: Handler<Job<T>>,
+{
+    fn hand_on(&self, job: Result<Job<T>, JobError>) -> Handling<H::Handling> {
+        match job {
+            Ok(job) => Either::Left(self.handler.handle(job)),
+            Err(error) => Either::Right(ready(Err(error.into()))),
+        }
+    }
+}
+
+impl<T, H> Handler<Delivery> for Jobs<T, H>
+where
+    T: JobType + DeserializeOwned + 'static,
+    H: Handler<Job<T>>,
+{
+    type Handling = Handling<H::Handling>;
+
+    fn handle(&self, delivery: Delivery) -> Self::Handling {
+        self.hand_on(Job::read(delivery.message, None))
+    }
+
+    fn is_gone(&self) -> bool {
+        self.handler.is_gone()
+    }
+}
+
+impl<T, H> Handler<SessionDelivery> for Jobs<T, H>
+where
+    T: JobType + DeserializeOwned + 'static,
+    H: Handler<Job<T>>,
+{
+    type Handling = Handling<H::Handling>;
+
+    fn handle(&self, delivery: SessionDelivery) -> Self::Handling {
+        self.hand_on(Job::read(delivery.message, Some(delivery.session)))
+    }
+
+    fn is_gone(&self) -> bool {
+        self.handler.is_gone()
+    }
+}

@@ -1,0 +1,293 @@
+//! Request and reply as a call (SES-34).
+//!
+//! ```text
+//!  requester ──► request: ReplyTo, ReplyToSessionId, MessageId ──► queue ──► Responder ──► handler
+//!      ▲                                                                          │
+//!      └── session of its own ◄── reply: SessionId, CorrelationId ◄── reply queue ┘
+//! ```
+//!
+//! One task of a requester takes every reply out of its session: one that nobody waits for any more is dropped.
+
+mod replies;
+mod respond;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::time::TimeSpan;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, oneshot, watch};
+
+use self::replies::{Replies, Waiting};
+pub use self::respond::{Responder, ResponseError};
+use crate::{Client, JobError, JobType, Received, Sender, job_message};
+
+/// How a requester works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct RequesterOptions {
+    /// Requests that wait for their reply at once; one more waits for its turn, within its time-out. At least 1;
+    /// 256 unless said otherwise.
+    pub waiting_max: usize,
+    /// AutoDeleteOnIdle of the reply queue, if it is not there and is made: at least 5 minutes (TMP-03), which it is
+    /// unless said otherwise.
+    pub reply_queue_idle: TimeSpan,
+}
+
+impl Default for RequesterOptions {
+    fn default() -> Self {
+        Self { waiting_max: 256, reply_queue_idle: TimeSpan::from_minutes(5) }
+    }
+}
+
+impl RequesterOptions {
+    /// The defaults, with another number of requests at once.
+    ///
+    /// ```
+    /// use peeklock_client::RequesterOptions;
+    ///
+    /// assert_eq!(RequesterOptions::at_once(8).waiting_max, 8);
+    /// ```
+    #[must_use]
+    pub fn at_once(waiting_max: usize) -> Self {
+        Self { waiting_max, ..Self::default() }
+    }
+}
+
+/// Why a request has no reply.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// It could not be sent.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    /// It cannot be written as JSON.
+    #[error("the request cannot be written: {0}")]
+    Body(#[source] serde_json::Error),
+    /// No reply came in time. Whether the request was handled is open.
+    #[error("no reply came in time")]
+    Timeout,
+    /// The responder has said why it has none.
+    #[error("the responder failed: {0}")]
+    Failed(#[source] Failure),
+    /// The reply is not of the type expected.
+    #[error("the reply cannot be read: {0}")]
+    Reply(#[source] JobError),
+    /// The requester gets no more replies, for this reason: its queue or its client is gone.
+    #[error("no replies can be received: {0}")]
+    Closed(#[source] Arc<BrokerError>),
+}
+
+/// What a responder tells a requester instead of a reply.
+///
+/// ```
+/// use peeklock_client::Failure;
+///
+/// let failure = Failure::new("OutOfStock", "there is no coffee left");
+/// assert_eq!(failure.to_string(), "OutOfStock: there is no coffee left");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{reason}: {description}")]
+pub struct Failure {
+    /// Why, for programs.
+    pub reason: String,
+    /// Why, for people.
+    pub description: String,
+}
+
+impl Failure {
+    /// With a reason for programs and a description for people.
+    #[must_use]
+    pub fn new(reason: impl Into<String>, description: impl Into<String>) -> Self {
+        Self { reason: reason.into(), description: description.into() }
+    }
+}
+
+impl JobType for Failure {
+    const NAME: &'static str = "peeklock.failure";
+}
+
+/// Asks responders, and waits for what they reply. Cheap to clone; clones share the session that replies come to, and
+/// the bound on requests that wait. When the last of them is dropped, the session is given back.
+///
+/// Requests carry their time-out as TimeToLive, and replies what is left of it: what comes too late is dropped, here or
+/// by the broker.
+#[derive(Clone)]
+pub struct Requester {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    client: Client,
+    reply_to: Box<str>,
+    session: Box<str>,
+    waiting: Arc<Waiting>,
+    places: Semaphore,
+    senders: LastSender,
+    /// Dropped to stop the task that takes replies.
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    ended: watch::Receiver<bool>,
+}
+
+impl Client {
+    /// Opens a requester whose replies come to a queue with sessions, which many requesters can share: each has a
+    /// session of its own. If the queue is not there it is made, as a temporary one that goes when nobody has used it
+    /// for a while (TMP-20); that takes the Manage right. To be called inside a tokio or actix runtime, whose task it
+    /// uses.
+    ///
+    /// # Errors
+    /// `InvalidOperation` for a queue without sessions (SES-09); those of [`crate::Admin::create_queue_with`].
+    ///
+    /// ```
+    /// # use peeklock_client::{Client, JobType, RequesterOptions};
+    /// # use peeklock_core::time::TimeSpan;
+    /// # #[derive(serde::Serialize)]
+    /// # struct Order { cups: u32 }
+    /// # impl JobType for Order { const NAME: &'static str = "order"; }
+    /// # #[derive(serde::Deserialize)]
+    /// # struct Total { cents: u32 }
+    /// # impl JobType for Total { const NAME: &'static str = "total"; }
+    /// # async fn ask(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let requester = client.requester("replies", RequesterOptions::default()).await?;
+    /// let wait = TimeSpan::from_seconds(5);
+    /// let total: Total = requester.request("orders", &Order { cups: 2 }, wait).await?;
+    /// println!("{} cents", total.cents);
+    /// requester.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn requester(
+        &self,
+        reply_to: &str,
+        options: RequesterOptions,
+    ) -> Result<Requester, BrokerError> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| {
+            let detail = format!("there are no random numbers: {error}");
+            self.port().refuse(Rejection::internal(detail), reply_to)
+        })?;
+        let session = format!("{:032x}", u128::from_be_bytes(random));
+        let waiting = Arc::new(Waiting::default());
+        let replies = Replies {
+            client: self.clone(),
+            queue: reply_to.into(),
+            session: session.as_str().into(),
+            made: QueueUpdate {
+                requires_session: Some(true),
+                auto_delete_on_idle: Some(options.reply_queue_idle),
+                ..QueueUpdate::default()
+            },
+            waiting: Arc::clone(&waiting),
+        };
+        let opened = replies.open().await?;
+        let (stop, stopped) = oneshot::channel();
+        let (end, ended) = watch::channel(false);
+        tokio::spawn(async move {
+            replies.run(opened, stopped).await;
+            // Nobody may want to know.
+            end.send_replace(true);
+        });
+        let shared = Shared {
+            client: self.clone(),
+            reply_to: reply_to.into(),
+            session: session.into(),
+            waiting,
+            places: Semaphore::new(options.waiting_max.clamp(1, Semaphore::MAX_PERMITS)),
+            senders: LastSender::default(),
+            stop: Mutex::new(Some(stop)),
+            ended,
+        };
+        Ok(Requester { shared: Arc::new(shared) })
+    }
+}
+
+impl Requester {
+    /// Sends a job to a queue or topic and waits for the reply to it, both together no longer than `timeout`, which is at
+    /// least 1 ms. Dropping the future gives the reply up.
+    ///
+    /// # Errors
+    /// [`RequestError`]; only after `Failed` and `Reply` was the request certainly handled.
+    ///
+    /// ```
+    /// # use peeklock_client::{JobType, RequestError, Requester};
+    /// # use peeklock_core::time::TimeSpan;
+    /// # #[derive(serde::Serialize)]
+    /// # struct Order { cups: u32 }
+    /// # impl JobType for Order { const NAME: &'static str = "order"; }
+    /// # #[derive(serde::Deserialize)]
+    /// # struct Total { cents: u32 }
+    /// # impl JobType for Total { const NAME: &'static str = "total"; }
+    /// # async fn ask(requester: Requester) {
+    /// let wait = TimeSpan::from_seconds(5);
+    /// match requester.request::<_, Total>("orders", &Order { cups: 2 }, wait).await {
+    ///     Ok(total) => println!("{} cents", total.cents),
+    ///     Err(RequestError::Failed(failure)) if failure.reason == "OutOfStock" => println!("none left"),
+    ///     Err(error) => println!("{error}"),
+    /// }
+    /// # }
+    /// ```
+    pub async fn request<T, R>(
+        &self,
+        queue: &str,
+        job: &T,
+        timeout: TimeSpan,
+    ) -> Result<R, RequestError>
+    where
+        T: JobType + Serialize,
+        R: JobType + DeserializeOwned,
+    {
+        let timeout = timeout.max(TimeSpan::from_ms(1));
+        let Shared { reply_to, session, .. } = &*self.shared;
+        let message = job_message(job)
+            .map_err(RequestError::Body)?
+            .with_reply_to(&**reply_to)
+            .with_reply_to_session_id(&**session)
+            .with_time_to_live(timeout);
+        let asked = self.ask(queue, message);
+        let reply = tokio::time::timeout(timeout.to_std(), asked).await;
+        let reply = reply.map_err(|_| RequestError::Timeout)??;
+        if reply.message().subject.as_deref() == Some(Failure::NAME) {
+            return Err(reply.job().map_or_else(RequestError::Reply, RequestError::Failed));
+        }
+        reply.job().map_err(RequestError::Reply)
+    }
+
+    async fn ask(
+        &self,
+        queue: &str,
+        message: peeklock_core::message::Message,
+    ) -> Result<Received, RequestError> {
+        let Shared { client, waiting, places, senders, .. } = &*self.shared;
+        // It is never closed.
+        let _place = places.acquire().await.ok();
+        let mut waits = waiting.enter(&self.shared.session).map_err(RequestError::Closed)?;
+        let message = message.with_message_id(waits.id());
+        senders.to(client, queue)?.send(message).await?;
+        waits.reply().await.map_err(RequestError::Closed)
+    }
+
+    /// Gives the session back, also while clones are there: their requests find the requester closed.
+    pub async fn close(self) {
+        self.shared.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A runtime that is being stopped ends it without a word.
+        self.shared.ended.clone().wait_for(|ended| *ended).await.ok();
+    }
+}
+
+/// The sender that was used last: most go to one place.
+#[derive(Default)]
+struct LastSender(Mutex<Option<Sender>>);
+
+impl LastSender {
+    fn to(&self, client: &Client, path: &str) -> Result<Sender, BrokerError> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = last.as_ref().filter(|sender| sender.path() == path) {
+            return Ok(sender.clone());
+        }
+        let sender = client.sender(path)?;
+        *last = Some(sender.clone());
+        Ok(sender)
+    }
+}
