@@ -1,0 +1,281 @@
+//! A server that speaks AMQP 1.0 with nothing behind it: a floor for measuring clients, and the smallest
+//! driver of this crate's machines.
+//!
+//! Who logs in is admitted, whatever is sent is accepted and dropped, and who receives gets copies of one
+//! message of 1 KiB as fast as credit and windows allow. So what a client reaches here is what it can
+//! reach at all. There is no storage, no broker and no right; one thread serves all connections of
+//! loopback, and they end with the process.
+//!
+//! ```console
+//! cargo run --release -p peeklock-amqp --example nothing -- --port 5672
+//! ```
+//!
+//! It listens on any free port without `--port`, and says where. `benches/sdk/run` measures with it.
+
+#![allow(clippy::print_stdout, reason = "it tells where it listens")]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use peeklock_amqp::connection::{Config, Connection, Event, Fate, LinkId, Part};
+use peeklock_amqp::error::{AmqpError, condition};
+use peeklock_amqp::link::{Answer, Delivery};
+use peeklock_amqp::message::{Assembly, Stamps, encode};
+use peeklock_amqp::performative::{Attach, DeliveryTag, Role, SenderSettleMode};
+use peeklock_amqp::state::{DeliveryState, Outcome, Rejected};
+use peeklock_amqp::terminus::Target;
+use peeklock_words::message::{Content, Message, Value};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep_until;
+
+/// How much a client may send before it is granted more (AMQP-40).
+const SENDER_CREDIT: u32 = 1_000;
+const BODY_BYTES: usize = 1 << 10;
+const READ_BYTES: usize = 64 << 10;
+/// Longer than anybody measures.
+const LOCK: Duration = Duration::from_hours(1);
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let port = match (arguments.next().as_deref(), arguments.next()) {
+        (None, _) => 0,
+        (Some("--port"), Some(port)) => port.parse()?,
+        _ => return Err("usage: nothing [--port PORT]".into()),
+    };
+    let message = message()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        println!("amqp://{}", listener.local_addr()?);
+        loop {
+            let (stream, _) = listener.accept().await?;
+            tokio::spawn(serve(stream, message.clone()));
+        }
+    })
+}
+
+/// What every receiver is sent, with everything that a broker says of a message (AMQP-56).
+fn message() -> Result<Bytes, std::time::SystemTimeError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let ms = |since: Duration| i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+    // As long as those that a broker gives (AMQP-44).
+    let id = format!("{:032x}", 1);
+    let content = Message::new(vec![b'x'; BODY_BYTES]).with_message_id(id).encode();
+    let stamps = Stamps {
+        sequence_number: 1,
+        enqueued_sequence_number: 1,
+        enqueued_at_ms: ms(now),
+        locked_until_ms: Some(ms(now + LOCK)),
+        lock_token: Some(1),
+        ..Stamps::default()
+    };
+    Ok(encode(&content, &[], &stamps).concat().into())
+}
+
+/// Drives the machine of one connection: what is read goes in, what it says goes out.
+async fn serve(mut stream: TcpStream, message: Bytes) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (mut reader, mut writer) = stream.split();
+    let began = Instant::now();
+    let mut peer = Peer::new(message);
+    let mut input = BytesMut::new();
+    loop {
+        let now = began.elapsed();
+        while let Some(event) = peer.amqp.next_event(&mut input, now) {
+            peer.happened(event);
+        }
+        peer.deliver();
+        let may_read = !peer.amqp.is_full();
+        let is_over = peer.amqp.is_over();
+        // One that is not open and not over has a deadline too.
+        let due = began + peer.amqp.deadline().unwrap_or(now + LOCK);
+        let output = peer.amqp.output(now);
+        if is_over && !output.has_remaining() {
+            return Ok(());
+        }
+        input.reserve(READ_BYTES);
+        tokio::select! {
+            biased;
+            written = writer.write_buf(output), if output.has_remaining() => {
+                written?;
+            }
+            read = reader.read_buf(&mut input), if may_read => {
+                if read? == 0 {
+                    return Ok(());
+                }
+            }
+            () = sleep_until(due.into()) => peer.amqp.tick(began.elapsed()),
+        }
+    }
+}
+
+/// A connection and what is known of its links.
+struct Peer {
+    amqp: Connection,
+    links: BTreeMap<LinkId, Node>,
+    message: Bytes,
+    sent_count: u128,
+}
+
+/// What a link is for.
+enum Node {
+    /// The client sends what is dropped.
+    Inlet,
+    /// The client receives; whether for good when it is sent (AMQP-55).
+    Outlet { settled: bool },
+    /// The client puts tokens, of which one has arrived so far.
+    Tokens(Assembly),
+    /// The client is answered that they are good.
+    Answers,
+}
+
+impl Peer {
+    fn new(message: Bytes) -> Self {
+        let amqp = Connection::new(Config { container_id: "nothing".into(), ..Config::default() });
+        Self { amqp, links: BTreeMap::new(), message, sent_count: 0 }
+    }
+
+    fn happened(&mut self, event: Event) {
+        match event {
+            Event::Login(_) => self.amqp.admit(),
+            Event::Attached { link, attach } => self.attach(link, &attach),
+            Event::Received { link, part } => self.received(link, part),
+            Event::Settled { delivery, state, settled: false, .. } => {
+                self.amqp.answer(delivery, answer_to(state));
+            }
+            Event::Detached { link, .. } => {
+                self.links.remove(&link);
+                self.amqp.detach(link, None);
+            }
+            Event::Failed { link, .. } => {
+                self.links.remove(&link);
+            }
+            Event::Ended { session, .. } => self.links.retain(|link, _| link.session() != session),
+            // Credit is the machine's to count, and what is settled needs no answer.
+            Event::Opened(_)
+            | Event::Begun(_)
+            | Event::Credit { .. }
+            | Event::Settled { .. }
+            | Event::Closed { .. } => {}
+        }
+    }
+
+    /// Accepts any link of a queue and of `$cbs` (AMQP-20, AMQP-34).
+    fn attach(&mut self, link: LinkId, attach: &Attach) {
+        let address = match attach.role {
+            Role::Sender => attach.target.as_ref().and_then(Target::address),
+            Role::Receiver => attach.source.as_ref().and_then(|source| source.address()),
+        };
+        let last = address.and_then(|address| address.rsplit('/').next());
+        let node = match (last, attach.role) {
+            (None | Some("$management"), _) => {
+                let error = AmqpError::new(condition::NOT_IMPLEMENTED, "nothing is behind this");
+                return self.amqp.refuse(link, error);
+            }
+            (Some("$cbs"), Role::Sender) => Node::Tokens(Assembly::default()),
+            (Some("$cbs"), Role::Receiver) => Node::Answers,
+            (Some(_), Role::Sender) => Node::Inlet,
+            (Some(_), Role::Receiver) => {
+                Node::Outlet { settled: attach.snd_settle_mode == Some(SenderSettleMode::Settled) }
+            }
+        };
+        if self.amqp.accept(link, Answer::echo(attach)) {
+            self.links.insert(link, node);
+            // Does nothing where the client receives.
+            self.amqp.grant(link, SENDER_CREDIT);
+        }
+    }
+
+    /// Accepts a message when it is whole, and drops it (AMQP-41).
+    fn received(&mut self, link: LinkId, part: Part) {
+        if let Some(Node::Tokens(request)) = self.links.get_mut(&link) {
+            match part.fate {
+                Fate::Void => *request = Assembly::default(),
+                _ => request.push(part.payload),
+            }
+        }
+        let state = match part.fate {
+            Fate::More | Fate::Void => return,
+            Fate::Whole => DeliveryState::accepted(),
+            Fate::TooLarge(bytes) => {
+                let text = format!("message of {bytes} bytes is too large");
+                DeliveryState::rejected(AmqpError::new(condition::MESSAGE_SIZE_EXCEEDED, text))
+            }
+        };
+        if !part.settled {
+            // The machine makes one disposition of those that stand side by side.
+            self.amqp.dispose(part.delivery, state);
+        }
+        if self.amqp.credit(link) <= SENDER_CREDIT / 2 {
+            self.amqp.grant(link, SENDER_CREDIT);
+        }
+        if let Some(Node::Tokens(request)) = self.links.get_mut(&link) {
+            let request = std::mem::take(request).join();
+            self.welcome(link, request);
+        }
+    }
+
+    /// Answers a token, whatever it is, on the link of the same session that is for answers (AMQP-21, AMQP-22).
+    /// Who has given no credit for it by now does not get it.
+    fn welcome(&mut self, asked_on: LinkId, request: Bytes) {
+        let Ok(request) = Content::parse(request).and_then(|request| request.decode()) else {
+            return;
+        };
+        let mut answer = Message::new("")
+            .with_application_property("status-code", Value::I32(202))
+            .with_application_property("status-description", "Accepted");
+        answer.correlation_id = request.message_id;
+        let to = self.links.iter().find(|(link, node)| {
+            link.session() == asked_on.session() && matches!(node, Node::Answers)
+        });
+        if let Some((&to, _)) = to {
+            self.send(to, answer.encode().as_bytes().clone(), true);
+        }
+    }
+
+    /// Sends as much as credit, windows and the output have room for (AMQP-50).
+    fn deliver(&mut self) {
+        let outlets: Vec<(LinkId, bool)> = self
+            .links
+            .iter()
+            .filter_map(|(link, node)| match node {
+                Node::Outlet { settled } => Some((*link, *settled)),
+                _ => None,
+            })
+            .collect();
+        for (link, settled) in outlets {
+            while self.send(link, self.message.clone(), settled) {}
+            if self.amqp.credit(link) == 0 {
+                // Only who drains is told (AMQP-51).
+                self.amqp.drained(link);
+            }
+        }
+    }
+
+    /// Sends a message if there is room; whether it did.
+    fn send(&mut self, link: LinkId, payload: Bytes, settled: bool) -> bool {
+        if !self.amqp.can_send(link) {
+            return false;
+        }
+        self.sent_count += 1;
+        // 16 bytes, as the token of a lock has (AMQP-54).
+        let Some(tag) = DeliveryTag::new(&self.sent_count.to_be_bytes()) else { return false };
+        self.amqp.send(link, Delivery { tag, settled, payload: vec![payload] }).is_ok()
+    }
+}
+
+/// The same kind of state as the client's, and of a rejection no error, which would mean that it has failed
+/// (AMQP-60, AMQP-61).
+fn answer_to(state: Option<DeliveryState>) -> DeliveryState {
+    match state {
+        Some(DeliveryState::Outcome(Outcome::Rejected(_))) => {
+            DeliveryState::Outcome(Outcome::Rejected(Rejected::default()))
+        }
+        Some(state) => state,
+        None => DeliveryState::accepted(),
+    }
+}
