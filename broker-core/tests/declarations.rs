@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use peeklock_core::Broker;
 use peeklock_core::condition::Condition;
+use peeklock_core::contract::{Right, Rights};
 use peeklock_core::declaration::{
     Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, Existing, StepKind,
 };
@@ -14,6 +15,7 @@ use peeklock_core::description::{
     Cleared, Jitter, QueueDescription, QueueUpdate, RetryKind, RetryPolicy,
     SubscriptionDescription, SubscriptionUpdate, TopicDescription, TopicUpdate,
 };
+use peeklock_core::policies::PolicyUpdate;
 use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
@@ -148,6 +150,7 @@ impl Random {
                         properties,
                         cleared,
                         rules,
+                        ..DeclaredSubscription::default()
                     });
                 }
             }
@@ -214,7 +217,7 @@ impl Whole {
             let user_metadata = properties.user_metadata.clone().or(kept);
             let wanted = TopicUpdate { user_metadata, ..properties.clone() };
             self.topics.insert(path.to_string(), wanted.over(&before));
-            for DeclaredSubscription { name, properties, cleared, rules } in subscriptions {
+            for DeclaredSubscription { name, properties, cleared, rules, .. } in subscriptions {
                 let key = format!("{path}/Subscriptions/{name}");
                 let (before, rules_before) = self.subscriptions.remove(&key).unwrap_or_else(|| {
                     let description = settings.new_subscription(&**path, &**name);
@@ -342,6 +345,41 @@ async fn a_plan_that_is_outrun_is_not_carried_out() {
     assert_eq!(error.condition(), Condition::UpdateConflict);
     assert!(error.detail().ends_with("plan it anew"), "{}", error.detail());
     assert!(broker.describe_queue("new").await.is_err());
+    stop(broker).await;
+}
+
+/// DEC-12: who plans has Manage on all that is named, and on destinations; what may not be read is refused alike
+/// whether it is there or not.
+#[tokio::test]
+async fn who_may_not_manage_may_not_plan() {
+    let broker = started().await;
+    for path in ["mine", "other"] {
+        broker.create_queue(path, QueueUpdate::default()).await.unwrap();
+    }
+    let less = Rights::of(Right::Listen).and(Right::Send);
+    for (name, rights) in [("manager", less.and(Right::Manage)), ("listener", less)] {
+        let update = PolicyUpdate { rights: Some(rights), ..PolicyUpdate::default() };
+        broker.create_policy("mine", name, update).await.unwrap();
+    }
+    let declared = |path: &str, to: Option<&str>| {
+        let set = QueueUpdate { forward_to: to.map(Into::into), ..QueueUpdate::default() };
+        Declaration::new().with_queue(DeclaredQueue::new(path).with(set))
+    };
+    let manager = broker.access_of_policy("mine", "manager");
+    assert!(manager.plan(&declared("mine", None)).await.unwrap().is_empty());
+    let listener = broker.access_of_policy("mine", "listener");
+    for (access, declaration) in [
+        (&listener, declared("mine", None)),
+        (&manager, declared("other", None)),
+        (&manager, declared("absent", None)),
+        (&manager, declared("mine", Some("other"))),
+        (&manager, declared("mine", Some("absent"))),
+    ] {
+        let error = access.plan(&declaration).await.unwrap_err();
+        assert_eq!(error.condition(), Condition::Unauthorized, "{declaration:?}");
+        let error = access.declare(&declaration).await.unwrap_err();
+        assert_eq!(error.condition(), Condition::Unauthorized, "{declaration:?}");
+    }
     stop(broker).await;
 }
 

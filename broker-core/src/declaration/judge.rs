@@ -67,6 +67,13 @@ impl Declaration {
     /// With what is refused first, as the operation that creates it would refuse it.
     pub fn judge(&self, settings: &Settings) -> Result<(), Misdeclared> {
         self.judge_counts()?;
+        let (roots, most) =
+            (self.queues.len() + self.topics.len(), settings.limits.entity_count_max);
+        if roots > most {
+            let detail =
+                format!("{roots} queues and topics are more than limits.entity_count_max = {most}");
+            return Err(Misdeclared::at("queues")(Rejection::quota_exceeded(detail)));
+        }
         let mut paths = BTreeSet::new();
         for (index, queue) in self.queues.iter().enumerate() {
             let judged = validate_entity_path(&queue.path, &settings.limits).and_then(|name| {

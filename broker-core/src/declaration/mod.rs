@@ -26,6 +26,10 @@ use crate::description::{Cleared, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::BrokerError;
 use crate::rule::RuleDescription;
 
+/// The steps that a remote caller has done at once, at most: it hears of progress, and a broken connection leaves little
+/// unsaid (DEC-10).
+pub const STEP_COUNT_MAX: usize = 100;
+
 /// Queues, topics, subscriptions and rules as they shall be (DEC-01).
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Declaration {
@@ -82,6 +86,18 @@ pub struct DeclaredSubscription {
     pub cleared: Cleared,
     /// Exactly the rules that it has; without a list `$Default` at creation, and afterwards those it has (DEC-03).
     pub rules: Option<Vec<RuleDescription>>,
+    /// What becomes of rules that are not among them.
+    pub other_rules: OtherRules,
+}
+
+/// What becomes of rules of a subscription that declares some and not these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OtherRules {
+    /// They are removed.
+    #[default]
+    AreRemoved,
+    /// They stay, but for `$Default` (ADM-64).
+    AreKept,
 }
 
 /// What became of the steps that were asked for (DEC-10, DEC-11).

@@ -9,7 +9,7 @@ use crate::description::EntityKind;
 use crate::error::Quoted;
 
 /// The steps that make a declaration so (DEC-06).
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// In an order in which each can be done (DEC-07).
     pub steps: Vec<Step>,
@@ -17,6 +17,7 @@ pub struct Plan {
     pub kept: Vec<Step>,
     /// How many of the entities named need no step.
     pub unchanged_count: usize,
+    digest: Digest,
 }
 
 /// What is done to one entity.
@@ -57,6 +58,22 @@ pub struct Change {
 pub struct Digest(u64);
 
 impl Plan {
+    pub(super) fn new(steps: Vec<Step>, kept: Vec<Step>, unchanged_count: usize) -> Self {
+        let digest = Digest::of(&steps);
+        Self { steps, kept, unchanged_count, digest }
+    }
+
+    /// A plan that another broker has told, with the digest that it knows it by.
+    #[must_use]
+    pub const fn of_another(
+        steps: Vec<Step>,
+        kept: Vec<Step>,
+        unchanged_count: usize,
+        digest: Digest,
+    ) -> Self {
+        Self { steps, kept, unchanged_count, digest }
+    }
+
     /// Whether there is nothing to do.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -71,22 +88,16 @@ impl Plan {
 
     /// By which it is carried out.
     #[must_use]
-    pub fn digest(&self) -> Digest {
-        let mut hasher = SipHasher13::new();
-        for step in &self.steps {
-            // All of it is text and names of variants, between quotes.
-            hasher.write(format!("{step:?}").as_bytes());
-        }
-        Digest(hasher.finish())
+    pub const fn digest(&self) -> Digest {
+        self.digest
     }
 
     /// What is left when the first steps are done.
-    #[must_use]
-    pub fn after(mut self, done: usize) -> Self {
-        let done = done.min(self.steps.len());
-        self.unchanged_count += done;
-        self.steps.drain(..done);
-        self
+    pub(crate) fn after(self, done: usize) -> Self {
+        let Self { mut steps, kept, unchanged_count, .. } = self;
+        let done = done.min(steps.len());
+        steps.drain(..done);
+        Self::new(steps, kept, unchanged_count + done)
     }
 }
 
@@ -111,6 +122,15 @@ impl StepKind {
 }
 
 impl Digest {
+    fn of(steps: &[Step]) -> Self {
+        let mut hasher = SipHasher13::new();
+        for step in steps {
+            // All of it is names of variants, and text between quotes.
+            hasher.write(format!("{step:?}").as_bytes());
+        }
+        Self(hasher.finish())
+    }
+
     /// The digest of that text: 16 hexadecimal digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -7,7 +7,7 @@ use super::judge::{place_of_queue, place_of_subscription, place_of_topic};
 use super::order::{Placed, order};
 use super::plan::{Change, Plan, Step, StepKind};
 use super::told::{self, Told, change, changes};
-use super::{Declaration, DeclaredSubscription, Existing, Misdeclared};
+use super::{Declaration, DeclaredSubscription, Existing, Misdeclared, OtherRules};
 use crate::broker::Update;
 use crate::description::{
     Cleared, Destination, EntityKind, QueueDescription, QueueUpdate, Settings,
@@ -15,7 +15,7 @@ use crate::description::{
 };
 use crate::error::{Quoted, Rejection};
 use crate::path::{PathKey, subscription_path, validate_entity_path};
-use crate::rule::RuleDescription;
+use crate::rule::{DEFAULT_RULE, RuleDescription};
 
 /// Properties that cannot change (ENT-16).
 const FIXED: [&str; 3] =
@@ -41,7 +41,7 @@ pub(crate) enum Found {
 }
 
 /// A plan, and what each of its steps asks of the broker.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
     pub(crate) work: Vec<Work>,
@@ -202,7 +202,7 @@ impl Planner<'_> {
         declared: &DeclaredSubscription,
     ) -> Result<(), Rejection> {
         let topic = validate_entity_path(topic, &self.settings.limits)?;
-        let DeclaredSubscription { name, properties, cleared, rules } = declared;
+        let DeclaredSubscription { name, properties, cleared, rules, other_rules } = declared;
         let path = subscription_path(&topic.path(), name);
         match self.snapshot.entities.get(&PathKey::fold(&path)) {
             None => {
@@ -221,7 +221,7 @@ impl Planner<'_> {
                 let path = current.path();
                 let mut changes = self.update(&path, properties, *cleared, current)?;
                 let rules = match rules {
-                    Some(rules) => rule_work(rules, current_rules, &mut changes),
+                    Some(rules) => rule_work(rules, current_rules, *other_rules, &mut changes),
                     None => Vec::new(),
                 };
                 let work = || Work::UpdateSubscription(properties.clone(), *cleared, rules);
@@ -330,7 +330,7 @@ impl Planner<'_> {
         steps.extend(updates);
         steps.extend(after);
         let (steps, work) = steps.into_iter().unzip();
-        Ok(Planned { plan: Plan { steps, kept, unchanged_count }, work })
+        Ok(Planned { plan: Plan::new(steps, kept, unchanged_count), work })
     }
 }
 
@@ -418,6 +418,7 @@ fn destinations(description: &QueueDescription) -> [Option<&str>; 2] {
 fn rule_work(
     declared: &[RuleDescription],
     current: &[RuleDescription],
+    others: OtherRules,
     changes: &mut Vec<Change>,
 ) -> Vec<RuleWork> {
     let current: BTreeMap<Box<str>, &RuleDescription> =
@@ -437,7 +438,9 @@ fn rule_work(
     }
     let declared: BTreeSet<Box<str>> = declared.iter().map(RuleDescription::key).collect();
     for (key, rule) in current {
-        if !declared.contains(&key) {
+        let is_kept = others == OtherRules::AreKept
+            && (declared.is_empty() || !rule.name.eq_ignore_ascii_case(DEFAULT_RULE));
+        if !declared.contains(&key) && !is_kept {
             work.push(RuleWork::Delete(rule.name.clone()));
             changes.push(change(property(&rule.name), Some(told::rule(rule)), None));
         }
