@@ -325,6 +325,39 @@ async fn any_declaration_makes_any_namespace_so_and_nothing_else() {
     assert!(taken > 100, "{taken}");
 }
 
+/// DEC-07, DEC-10: done one at a time, the steps are those that were planned, in their order, also where a circle is closed
+/// among other updates.
+#[tokio::test]
+async fn steps_that_are_done_one_at_a_time_are_those_of_the_plan() {
+    let broker = started().await;
+    for path in ["old", "older"] {
+        broker.create_queue(path, QueueUpdate::default()).await.unwrap();
+    }
+    let forwarding = |path: &str, to: &str| {
+        let set = QueueUpdate { forward_to: Some(to.into()), ..QueueUpdate::default() };
+        DeclaredQueue::new(path).with(set)
+    };
+    let declaration = Declaration::new()
+        .with_queue(forwarding("old", "c"))
+        .with_queue(forwarding("a", "b"))
+        .with_queue(forwarding("older", "a"))
+        .with_queue(forwarding("b", "a"))
+        .with_queue(forwarding("c", "c2"))
+        .with_queue(forwarding("c2", "c"))
+        .with_topic(DeclaredTopic::new("t"));
+    let plan = broker.plan(&declaration).await.unwrap();
+    assert_eq!((plan.count(StepKind::Create), plan.count(StepKind::Update)), (5, 4));
+    let mut rest = plan.clone();
+    for done in 0..plan.steps.len() {
+        assert_eq!(rest.steps, plan.steps[done..]);
+        let again = broker.plan(&declaration).await.unwrap();
+        assert_eq!(again, rest, "after {done}");
+        rest = broker.carry_out(&declaration, rest.digest(), 1).await.unwrap().rest;
+    }
+    assert!(rest.is_empty());
+    stop(broker).await;
+}
+
 /// DEC-09: steps that are others by now are not done, nor any else; what leaves the steps as they are does not matter.
 #[tokio::test]
 async fn a_plan_that_is_outrun_is_not_carried_out() {
@@ -387,7 +420,7 @@ async fn who_may_not_manage_may_not_plan() {
 #[tokio::test]
 async fn a_failure_says_what_is_done_and_what_is_left() {
     let mut settings = peeklock_core::description::Settings::default();
-    settings.limits.entity_count_max = 2;
+    settings.limits.entity_count_max = 3;
     let broker = Broker::builder().settings(settings).arbiters(1).start().await.unwrap();
     broker.create_queue("old", QueueUpdate::default()).await.unwrap();
     let declaration = Declaration::new()
@@ -396,18 +429,17 @@ async fn a_failure_says_what_is_done_and_what_is_left() {
         .with_queue(DeclaredQueue::new("c"));
     let digest = broker.plan(&declaration).await.unwrap().digest();
     let part = broker.carry_out(&declaration, digest, usize::MAX).await.unwrap();
-    assert_eq!((part.done, part.rest.steps.len()), (1, 2));
+    assert_eq!((part.done, part.rest.steps.len()), (2, 1));
     assert_eq!(part.failure.unwrap().condition(), Condition::QuotaExceeded);
     let error = broker.declare(&declaration).await.unwrap_err();
     assert_eq!(error.condition(), Condition::QuotaExceeded);
     assert!(
-        error.detail().starts_with("0 of 2 steps are done; create queue `b` failed: "),
+        error.detail().starts_with("0 of 1 steps are done; create queue `c` failed: "),
         "{}",
         error.detail()
     );
     broker.delete_entity("old").await.unwrap();
-    let two = Declaration { queues: declaration.queues[..2].to_vec(), ..Declaration::new() };
-    assert_eq!(broker.declare(&two).await.unwrap().count(StepKind::Create), 1);
+    assert_eq!(broker.declare(&declaration).await.unwrap().count(StepKind::Create), 1);
     stop(broker).await;
 }
 

@@ -16,8 +16,8 @@ Examples:
   peeklock export --to topology.toml
   peeklock export | peeklock apply --context other -f - --dry-run
 
-Written are queues, topics, subscriptions and rules with all their properties, as far as the credentials may manage them; \
-not messages, not policies. `peeklock apply -f` makes another broker so; on the same one it changes nothing.
+Written are queues, topics, subscriptions and rules with all their properties, for who may manage the namespace; not \
+messages, not policies. `peeklock apply -f` makes another broker so; on the same one it changes nothing.
 
 ",
     exit_codes!()

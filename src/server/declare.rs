@@ -43,7 +43,8 @@ fn differing(step: &Step) -> String {
 
 #[cfg(test)]
 mod tests {
-    use peeklock::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+    use peeklock::declaration::{Change, StepKind};
+    use peeklock::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
     use peeklock::time::{TimeSpan, Timestamp};
 
     use peeklock::rule::{DEFAULT_RULE, Filter, RuleDescription};
@@ -129,6 +130,29 @@ mod tests {
         let eu = broker.describe_subscription("events/Subscriptions/eu").await.unwrap();
         assert_eq!(eu.description.lock_duration, TimeSpan::from_minutes(1));
         broker.stop(std::time::Duration::ZERO).await.unwrap();
+    }
+
+    /// DEC-14: the log names each property with the value it has and the one that is configured.
+    #[test]
+    fn what_differs_is_told_with_both_values() {
+        let change = |property: &str, before: Option<&str>, after: Option<&str>| Change {
+            property: property.into(),
+            before: before.map(Into::into),
+            after: after.map(Into::into),
+        };
+        let step = Step {
+            kind: StepKind::Update,
+            entity: EntityKind::Queue,
+            path: "orders".into(),
+            changes: vec![
+                change("max_delivery_count", Some("10"), Some("5")),
+                change("forward_to", None, Some("archive")),
+            ],
+        };
+        assert_eq!(
+            differing(&step),
+            "max_delivery_count is 10, not 5; forward_to is none, not archive"
+        );
     }
 
     /// ADM-64, DEC-15: in the emulator's place what differs is updated, and what is not in the file stays, rules too; an

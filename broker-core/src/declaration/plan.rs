@@ -1,5 +1,6 @@
 //! What is to be done, as it is shown and told: plain values, in process and on the wire alike.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::Hasher as _;
 
@@ -95,9 +96,11 @@ impl Plan {
     /// What is left when the first steps are done.
     pub(crate) fn after(self, done: usize) -> Self {
         let Self { mut steps, kept, unchanged_count, .. } = self;
-        let done = done.min(steps.len());
-        steps.drain(..done);
-        Self::new(steps, kept, unchanged_count + done)
+        let left = steps.split_off(done.min(steps.len()));
+        let still: BTreeSet<&str> = left.iter().map(|step| &*step.path).collect();
+        // What is on a circle has one step more.
+        let finished = steps.iter().filter(|step| !still.contains(&*step.path)).count();
+        Self::new(left, kept, unchanged_count + finished)
     }
 }
 

@@ -77,6 +77,8 @@ pub(crate) enum RuleWork {
 
 /// A queue or subscription that is missing.
 struct Missing {
+    /// Where it stands among all that is declared.
+    place: usize,
     path: Box<str>,
     new: New,
     /// What it forwards to of what is missing itself: messages, dead letters.
@@ -94,9 +96,12 @@ struct Planner<'a> {
     existing: Existing,
     /// What is declared that can be forwarded to.
     declared: BTreeSet<PathKey>,
+    /// How many of the entities declared were looked at.
+    place: usize,
     topics: Vec<(Step, Work)>,
     missing: Vec<Missing>,
-    updates: Vec<(Step, Work)>,
+    /// By their places, so that steps that are planned anew after some were done are in the same order.
+    updates: BTreeMap<usize, (Step, Work)>,
     kept: Vec<Step>,
     unchanged_count: usize,
 }
@@ -121,9 +126,10 @@ pub(crate) fn plan(
         settings,
         existing: declaration.existing,
         declared: declared.collect(),
+        place: 0,
         topics: Vec::new(),
         missing: Vec::new(),
-        updates: Vec::new(),
+        updates: BTreeMap::new(),
         kept: Vec::new(),
         unchanged_count: 0,
     };
@@ -151,6 +157,7 @@ impl Planner<'_> {
         properties: &TopicUpdate,
         cleared: Cleared,
     ) -> Result<(), Rejection> {
+        self.place += 1;
         let name = validate_entity_path(path, &self.settings.limits)?;
         match self.snapshot.entities.get(&name.key()) {
             None => {
@@ -176,6 +183,7 @@ impl Planner<'_> {
         properties: &QueueUpdate,
         cleared: Cleared,
     ) -> Result<(), Rejection> {
+        self.place += 1;
         let name = validate_entity_path(path, &self.settings.limits)?;
         match self.snapshot.entities.get(&name.key()) {
             None => {
@@ -183,7 +191,7 @@ impl Planner<'_> {
                 let created = properties.clone().create(&*path, self.settings)?;
                 let needs = self.needs(EntityKind::Queue, &path, destinations(&created))?;
                 let new = New::Queue(properties.clone());
-                self.missing.push(Missing { path: path.into(), new, needs });
+                self.missing.push(Missing { place: self.place, path: path.into(), new, needs });
                 Ok(())
             }
             Some(Found::Queue(current)) => {
@@ -201,6 +209,7 @@ impl Planner<'_> {
         topic: &str,
         declared: &DeclaredSubscription,
     ) -> Result<(), Rejection> {
+        self.place += 1;
         let topic = validate_entity_path(topic, &self.settings.limits)?;
         let DeclaredSubscription { name, properties, cleared, rules, other_rules } = declared;
         let path = subscription_path(&topic.path(), name);
@@ -214,7 +223,7 @@ impl Planner<'_> {
                 let needs =
                     self.needs(EntityKind::Subscription, &path, to.map(Option::as_deref))?;
                 let new = New::Subscription(new);
-                self.missing.push(Missing { path: path.into(), new, needs });
+                self.missing.push(Missing { place: self.place, path: path.into(), new, needs });
                 Ok(())
             }
             Some(Found::Subscription(current, current_rules)) => {
@@ -268,7 +277,9 @@ impl Planner<'_> {
         }
         let step = Step { kind: StepKind::Update, entity, path: path.into(), changes };
         match self.existing {
-            Existing::IsUpdated => self.updates.push((step, work())),
+            Existing::IsUpdated => {
+                self.updates.insert(self.place, (step, work()));
+            }
             Existing::IsKept => self.kept.push(step),
         }
     }
@@ -306,7 +317,7 @@ impl Planner<'_> {
 
     /// All steps in their order.
     fn finish(self) -> Result<Planned, Rejection> {
-        let Self { settings, topics, missing, updates, kept, unchanged_count, .. } = self;
+        let Self { settings, topics, missing, mut updates, kept, unchanged_count, .. } = self;
         let mut steps = topics;
         // A topic comes before all of them, and needs nothing.
         let queues = missing.iter().enumerate();
@@ -317,18 +328,17 @@ impl Planner<'_> {
         };
         let ordered = order(&missing.iter().map(needs).collect::<Vec<Vec<usize>>>());
         let mut missing: Vec<Option<Missing>> = missing.into_iter().map(Some).collect();
-        let mut after = Vec::new();
         for Placed { index, later } in ordered {
             let Some(one) = missing.get_mut(index).and_then(Option::take) else { continue };
             let comes_later = one.needs.clone().map(|need| {
                 need.and_then(|key| places.get(&key)).is_some_and(|place| later.contains(place))
             });
+            let place = one.place;
             let (now, then) = one.in_two(comes_later, settings)?;
             steps.push(now);
-            after.extend(then);
+            updates.extend(then.map(|update| (place, update)));
         }
-        steps.extend(updates);
-        steps.extend(after);
+        steps.extend(updates.into_values());
         let (steps, work) = steps.into_iter().unzip();
         Ok(Planned { plan: Plan::new(steps, kept, unchanged_count), work })
     }

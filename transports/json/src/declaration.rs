@@ -174,11 +174,10 @@ impl DeclarationForm {
                 properties,
                 cleared: queue.properties.cleared(),
             });
-            declared.map_err(|rejection| at(&format!("queues[{index}]"), &rejection))
+            declared.map_err(at(&format!("queues[{index}]")))
         });
-        let topics = self.topics.iter().enumerate().map(|(index, topic)| {
-            topic.to_topic().map_err(|rejection| at(&format!("topics[{index}]"), &rejection))
-        });
+        let topics = self.topics.iter().enumerate();
+        let topics = topics.map(|(index, topic)| topic.to_topic(&format!("topics[{index}]")));
         let existing = if self.keep_existing { Existing::IsKept } else { Existing::IsUpdated };
         Ok(Declaration {
             queues: queues.collect::<Result<_, _>>()?,
@@ -188,19 +187,22 @@ impl DeclarationForm {
     }
 }
 
-fn at(place: &str, rejection: &Rejection) -> Rejection {
-    Rejection::new(rejection.condition(), format!("{place}: {}", rejection.detail()))
+/// The refusal with the place of what is refused.
+fn at(place: &str) -> impl Fn(Rejection) -> Rejection + '_ {
+    move |rejection| {
+        Rejection::new(rejection.condition(), format!("{place}: {}", rejection.detail()))
+    }
 }
 
 impl DeclaredTopicForm {
-    fn to_topic(&self) -> Result<DeclaredTopic, Rejection> {
+    fn to_topic(&self, place: &str) -> Result<DeclaredTopic, Rejection> {
         let subscriptions = self.subscriptions.iter().enumerate().map(|(index, subscription)| {
             let declared = subscription.to_subscription();
-            declared.map_err(|rejection| at(&format!("subscriptions[{index}]"), &rejection))
+            declared.map_err(at(&format!("{place}.subscriptions[{index}]")))
         });
         Ok(DeclaredTopic {
             path: self.path.as_str().into(),
-            properties: self.properties.to_update()?,
+            properties: self.properties.to_update().map_err(at(place))?,
             cleared: self.properties.cleared(),
             subscriptions: subscriptions.collect::<Result<_, _>>()?,
         })
