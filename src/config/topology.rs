@@ -82,9 +82,9 @@ struct Names {
 struct Named {
     name: Spanned<String>,
     #[serde(default)]
-    subscriptions: Vec<Named>,
+    subscriptions: Vec<Self>,
     #[serde(default)]
-    rules: Vec<Named>,
+    rules: Vec<Self>,
 }
 
 impl Topology {

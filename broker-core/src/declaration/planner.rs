@@ -75,6 +75,9 @@ pub(crate) enum RuleWork {
     Delete(Box<str>),
 }
 
+/// A step, and what it asks for.
+type Task = (Step, Work);
+
 /// A queue or subscription that is missing.
 struct Missing {
     /// Where it stands among all that is declared.
@@ -98,10 +101,10 @@ struct Planner<'a> {
     declared: BTreeSet<PathKey>,
     /// How many of the entities declared were looked at.
     place: usize,
-    topics: Vec<(Step, Work)>,
+    topics: Vec<Task>,
     missing: Vec<Missing>,
     /// By their places, so that steps that are planned anew after some were done are in the same order.
-    updates: BTreeMap<usize, (Step, Work)>,
+    updates: BTreeMap<usize, Task>,
     kept: Vec<Step>,
     unchanged_count: usize,
 }
@@ -350,7 +353,7 @@ impl Missing {
         self,
         comes_later: [bool; 2],
         settings: &Settings,
-    ) -> Result<((Step, Work), Option<(Step, Work)>), Rejection> {
+    ) -> Result<(Task, Option<Task>), Rejection> {
         let Self { path, new, .. } = self;
         match new {
             New::Queue(whole) => {
@@ -414,7 +417,7 @@ fn creation(entity: EntityKind, path: &str, mut changes: Vec<Change>) -> Step {
     Step { kind: StepKind::Create, entity, path: path.into(), changes }
 }
 
-fn later(entity: EntityKind, path: &str, changes: Vec<Change>, work: Work) -> Option<(Step, Work)> {
+fn later(entity: EntityKind, path: &str, changes: Vec<Change>, work: Work) -> Option<Task> {
     let step = Step { kind: StepKind::Update, entity, path: path.into(), changes };
     (!step.changes.is_empty()).then_some((step, work))
 }
