@@ -22,10 +22,12 @@ mod property;
 mod purge;
 mod terminal;
 
+mod apply;
 mod completions;
 mod connection_string;
 mod context;
 mod dlq;
+mod export;
 mod forward;
 mod health;
 mod import;
@@ -78,6 +80,8 @@ Examples:
   peeklock receive orders                    and out of it
   peeklock topic create events               a topic, to which several listen,
   peeklock subscription create events eu --sql \"region = 'eu'\"
+  peeklock export > topology.toml            all of these as a file,
+  peeklock apply -f topology.toml --dry-run  and what would make a broker so
   peeklock top                               what comes in and goes out
   peeklock dlq resubmit orders --dry-run     what was given up on
 
@@ -197,6 +201,12 @@ enum Command {
     /// Say what subscriptions get, and find out why
     #[command(subcommand, after_help = rule::HELP)]
     Rule(rule::RuleCommand),
+    /// Make queues, topics, subscriptions and rules as a file declares them
+    #[command(after_help = apply::HELP)]
+    Apply(apply::ApplyFlags),
+    /// Write queues, topics, subscriptions and rules as a file that declares them
+    #[command(after_help = export::HELP)]
+    Export(export::ExportFlags),
     /// Show who forwards to whom
     #[command(after_help = forward::HELP)]
     Forward(forward::ForwardFlags),
@@ -409,6 +419,8 @@ pub fn run() -> ExitCode {
         Some(Command::Topic(command)) => topic::run(&command),
         Some(Command::Subscription(command)) => subscription::run(&command),
         Some(Command::Rule(command)) => rule::run(&command),
+        Some(Command::Apply(flags)) => apply::run(&flags),
+        Some(Command::Export(flags)) => export::run(&flags),
         Some(Command::Forward(flags)) => forward::run(&flags),
         Some(Command::Send(flags)) => send::run(&flags),
         Some(Command::Receive(flags)) => receive::run(&flags),

@@ -4,6 +4,7 @@
 //! `peeklock config default` prints, so that the two cannot differ.
 
 mod amqp;
+mod declared;
 mod error;
 mod gateway;
 mod http;
@@ -14,10 +15,14 @@ mod limits;
 mod peers;
 mod queue;
 mod ranges;
+mod retry;
+mod rule;
 mod source;
+mod subscription;
 mod text;
 mod tls;
 mod topic;
+mod topology;
 mod webhook;
 mod websocket;
 
@@ -28,12 +33,12 @@ use std::sync::Arc;
 use config::{FileFormat, Map, Value};
 use peeklock::auth_jwt::JwtConfig;
 use peeklock::contract::browser::split_host;
+use peeklock::declaration::Declaration;
 use peeklock::description::{FailureTarget, OnDestinationFull, Settings};
 use peeklock::forward_peeklock::PeerConfig;
 use peeklock::forward_webhook::WebhookConfig;
 use peeklock::limits::{Limits, Tier};
 use peeklock::metrics_prometheus::EntityGauges;
-use peeklock::path::validate_entity_path;
 use peeklock::time::TimeSpan;
 use peeklock::tls::Tls;
 use serde::Deserialize;
@@ -46,10 +51,11 @@ pub use http::HttpSection;
 pub use in_place::{InPlace, import};
 pub use journal::JournalSection;
 pub use queue::QueueDeclaration;
-pub use queue::differences;
+pub use subscription::SubscriptionDeclaration;
 pub use text::{FromText, Scalar, span_text};
 pub use tls::TlsSection;
-pub use topic::{SubscriptionDeclaration, TopicDeclaration};
+pub use topic::TopicDeclaration;
+pub use topology::{FileError, Topology, TopologyFile};
 
 /// Files beside connections and segments: standard streams, listeners, wakers, what else the journal has.
 const OTHER_FILES: u64 = 64;
@@ -381,7 +387,10 @@ impl Config {
         for (key, address) in self.addresses() {
             self.judge_access(address).map_err(|detail| invalid(key, detail))?;
         }
-        self.judge_queues(&settings).map_err(|(key, detail)| invalid(&key, detail))?;
+        let declaration = self.declaration().map_err(|(key, detail)| invalid(&key, detail))?;
+        declaration
+            .judge(&settings)
+            .map_err(|wrong| invalid(&wrong.place, wrong.rejection.detail().to_owned()))?;
         Ok(settings)
     }
 
@@ -423,58 +432,12 @@ impl Config {
         ))
     }
 
-    fn judge_queues(&self, settings: &Settings) -> Result<(), (String, String)> {
-        let mut names: Vec<String> = Vec::new();
-        for (index, queue) in self.queues.iter().enumerate() {
-            let refuse = |detail: &str| (format!("queues[{index}]"), detail.to_owned());
-            let name = validate_entity_path(&queue.name, &settings.limits)
-                .map_err(|rejection| refuse(rejection.detail()))?;
-            queue
-                .properties()
-                .create(name.path(), settings)
-                .map_err(|rejection| refuse(rejection.detail()))?;
-            let key = name.key().as_str().to_owned();
-            if names.contains(&key) {
-                let detail = format!("the queue `{}` is declared twice; keep one", queue.name);
-                return Err(refuse(&detail));
-            }
-            names.push(key);
-        }
-        self.judge_topics(settings, &mut names)?;
-        if names.len() > settings.limits.entity_count_max {
-            let detail = format!(
-                "{} queues and topics are more than limits.entity_count_max = {}",
-                names.len(),
-                settings.limits.entity_count_max
-            );
-            return Err(("queues".to_owned(), detail));
-        }
-        Ok(())
-    }
-
-    fn judge_topics(
-        &self,
-        settings: &Settings,
-        names: &mut Vec<String>,
-    ) -> Result<(), (String, String)> {
-        for (index, topic) in self.topics.iter().enumerate() {
-            let key = format!("topics[{index}]");
-            let refuse = |detail: &str| (key.clone(), detail.to_owned());
-            let name = validate_entity_path(&topic.name, &settings.limits)
-                .map_err(|rejection| refuse(rejection.detail()))?;
-            let created = topic.properties().create(name.path(), settings);
-            created.map_err(|rejection| refuse(rejection.detail()))?;
-            let folded = name.key().as_str().to_owned();
-            if names.contains(&folded) {
-                let detail = format!("the path `{}` is declared twice; keep one", topic.name);
-                return Err(refuse(&detail));
-            }
-            names.push(folded);
-            topic
-                .judge_subscriptions(settings)
-                .map_err(|(below, detail)| (format!("{key}.{below}"), detail))?;
-        }
-        Ok(())
+    /// The queues and topics that are declared.
+    ///
+    /// # Errors
+    /// With what is wrong, and its key.
+    pub fn declaration(&self) -> Result<Declaration, (String, String)> {
+        declared::declaration(&self.queues, &self.topics)
     }
 
     /// What the process may hold in memory for what is under way, besides what its entities keep: all commands on

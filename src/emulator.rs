@@ -4,6 +4,7 @@
 //! `file` turns the configuration file into ours; what is set by the environment is judged by `environment`. What is in
 //! the file goes the way of every other configuration from there on.
 
+pub mod declared;
 pub mod environment;
 pub mod file;
 

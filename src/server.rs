@@ -26,7 +26,7 @@ use crate::config::{ConfigError, InPlace, Loaded, TlsSection};
 use crate::emulator;
 use crate::{files, memory, registry};
 use banner::{Banner, BannerTls, Listener};
-use declare::{Existing, declare_all};
+use declare::declare;
 pub use root_key::FILE as ROOT_KEY_FILE;
 use signals::Signals;
 use supervisor::Patience;
@@ -49,16 +49,8 @@ pub enum ServeError {
     #[error("signals cannot be received: {0}")]
     Signals(#[source] io::Error),
     /// A declared entity could not be created or updated.
-    #[error("{kind} `{name}` of the configuration cannot be declared: {source}")]
-    Declared {
-        /// What it is.
-        kind: &'static str,
-        /// Its path.
-        name: String,
-        /// What the broker said.
-        #[source]
-        source: BrokerError,
-    },
+    #[error("queues and topics of the configuration cannot be declared: {0}")]
+    Declared(#[source] BrokerError),
     /// Nothing can look at the files of the certificate.
     #[error("changes of the certificate cannot be watched: {0}")]
     Watch(#[source] io::Error),
@@ -321,8 +313,7 @@ async fn start(loaded: &Loaded, policies: &Policies) -> Result<Served, ServeErro
         builder = builder.forwarder(forwarder);
     }
     let broker = builder.start().await?;
-    let existing = if loaded.emulator.is_some() { Existing::IsUpdated } else { Existing::IsKept };
-    declare_all(&broker, &loaded.config.queues, &loaded.config.topics, existing).await?;
+    declare(&broker, loaded).await?;
     let metrics: MetricsHook = {
         let (broker, shown) = (broker.clone(), loaded.config.metrics.entities.0);
         Arc::new(move || recorder.render(&broker, shown))

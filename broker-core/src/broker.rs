@@ -1,6 +1,7 @@
 //! The handle on a running broker, and on its entities. What transports and embedding code use.
 //! (Data path, step 1 to 2.)
 
+mod declare;
 mod entity;
 mod policies;
 mod queues;
@@ -262,7 +263,10 @@ impl Broker {
     }
 
     /// What an entity forwards to must be there when it is created or updated (FWD-02).
-    fn check_destinations(&self, destinations: [Option<&str>; 2]) -> Result<(), Rejection> {
+    pub(crate) fn check_destinations(
+        &self,
+        destinations: [Option<&str>; 2],
+    ) -> Result<(), Rejection> {
         for text in destinations.into_iter().flatten() {
             match Destination::parse(text)? {
                 Destination::Entity(key) if self.shared.directory.get(&key).is_none() => {

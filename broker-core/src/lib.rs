@@ -45,6 +45,7 @@ pub mod builder;
 pub mod call;
 pub mod census;
 pub mod contract;
+pub mod declaration;
 mod forwarders;
 pub mod policies;
 // For tests of this workspace and of extensions.

@@ -65,16 +65,11 @@ pub(super) fn explain(error: &config::ConfigError, layers: &Value) -> ConfigErro
     let child = |name: &str| {
         if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") }
     };
-    if let Some((name, known)) = unknown_field(&detail) {
+    if let Some((name, meant)) = unknown_field(&detail) {
         let key = child(name);
-        let nearest = known
-            .iter()
-            .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
-            .min()
-            .filter(|(distance, _)| *distance <= 3);
         return ConfigError::UnknownKey {
             source_name: source_of(layers, &key),
-            meant_key: nearest.map(|(_, candidate)| child(candidate)),
+            meant_key: meant.map(child),
             key,
         };
     }
@@ -82,10 +77,15 @@ pub(super) fn explain(error: &config::ConfigError, layers: &Value) -> ConfigErro
     ConfigError::Invalid { key, detail, source_name }
 }
 
-/// The name and the known names in serde's "unknown field `x`, expected one of `a`, `b`".
-fn unknown_field(detail: &str) -> Option<(&str, Vec<&str>)> {
+/// The name in serde's "unknown field `x`, expected one of `a`, `b`", and the known one that looks like it.
+pub(super) fn unknown_field(detail: &str) -> Option<(&str, Option<&str>)> {
     let mut quoted = detail.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
-    Some((quoted.next()?, quoted.collect()))
+    let name = quoted.next()?;
+    let nearest = quoted
+        .map(|known| (strsim::damerau_levenshtein(name, known), known))
+        .min()
+        .filter(|(distance, _)| *distance <= 3);
+    Some((name, nearest.map(|(_, known)| known)))
 }
 
 /// Where the value of a key comes from, as people say it; none for a default.

@@ -1,4 +1,5 @@
 use peeklock::contract::port;
+use peeklock::description::{Jitter, RetryKind, RetryPolicy, SessionRetryOrder};
 
 use super::*;
 
@@ -186,6 +187,80 @@ fn anonymous_access_beyond_loopback_needs_a_confirmation() {
     load("loopback", "[http]\naddress = \"[::1]:5300\"").unwrap();
 }
 
+/// DEC-14, RTY-16, RTY-23: a queue and a subscription declare how they retry; what cannot be is refused by its key.
+#[test]
+fn retries_are_declared() {
+    let table = "retry_policy = { kind = \"exponential\", delay = \"1s\", delay_max = \"5m\", jitter = 0.2 }\n";
+    let loaded = load(
+        "retry",
+        &format!(
+            "[[queues]]\nname = \"a\"\nsession_retry_order = \"pass\"\n{table}\
+             [[queues]]\nname = \"b\"\nretry_policy = \"none\"\n\
+             [[topics]]\nname = \"t\"\n[[topics.subscriptions]]\nname = \"s\"\n{table}"
+        ),
+    );
+    let declaration = loaded.unwrap().config.declaration().unwrap();
+    let policy = RetryPolicy {
+        kind: RetryKind::Exponential,
+        delay: TimeSpan::from_seconds(1),
+        delay_max: Some(TimeSpan::from_minutes(5)),
+        jitter: Jitter::of(0.2).unwrap(),
+    };
+    let [a, b] = &declaration.queues[..] else { panic!("{declaration:?}") };
+    assert_eq!(a.properties.retry_policy, Some(Some(policy)));
+    assert_eq!(a.properties.session_retry_order, Some(SessionRetryOrder::Pass));
+    assert_eq!(b.properties.retry_policy, Some(None));
+    let subscription = &declaration.topics[0].subscriptions[0];
+    assert_eq!(subscription.properties.retry_policy, Some(Some(policy)));
+    for (given, key, said) in [
+        ("retry_policy = 5", "queues[0].retry_policy", "expected a retry policy, such as"),
+        ("retry_policy = \"soon\"", "queues[0].retry_policy", "or \"none\""),
+        (
+            "retry_policy = { kind = \"fixed\", delay = \"soon\" }",
+            "queues[0].retry_policy",
+            "`soon`",
+        ),
+        ("retry_policy = { kind = \"fixed\", delay = \"8d\" }", "queues[0]", "not PT0.001S to P7D"),
+        ("session_retry_order = \"late\"", "queues[0].session_retry_order", "hold or pass"),
+    ] {
+        let text = refusal("retry-wrong", &format!("[[queues]]\nname = \"a\"\n{given}"));
+        assert!(text.starts_with(&format!("`{key}")), "{given}: {text}");
+        assert!(text.contains(said), "{given}: {text}");
+    }
+}
+
+/// DEC-02, DEC-03, DEC-04: what is empty is taken away, what is left out is not named, and a rule is refused by its key.
+#[test]
+fn what_is_left_out_is_not_named() {
+    let text = "[[queues]]\nname = \"a\"\nforward_to = \"\"\nuser_metadata = \"mine\"\n\
+                [[topics]]\nname = \"t\"\n[[topics.subscriptions]]\nname = \"any\"\n\
+                [[topics.subscriptions]]\nname = \"none\"\nrules = []\n";
+    let declaration = load("left-out", text).unwrap().config.declaration().unwrap();
+    let [queue] = &declaration.queues[..] else { panic!("{declaration:?}") };
+    assert!(queue.cleared.forward_to && !queue.cleared.forward_dead_lettered_messages_to);
+    assert!(queue.properties.forward_to.is_none() && !queue.cleared.user_metadata);
+    let rules = declaration.topics[0].subscriptions.iter().map(|it| it.rules.clone());
+    assert_eq!(rules.collect::<Vec<_>>(), [None, Some(Vec::new())]);
+    let rules = |rules: &str| {
+        let head = "[[topics]]\nname = \"t\"\n[[topics.subscriptions]]\nname = \"s\"\n";
+        refusal("rule", &format!("{head}{rules}"))
+    };
+    let rule = "[[topics.subscriptions.rules]]\nname = \"r\"\n";
+    for (given, said) in [
+        (format!("{rule}sql = \"a = 1\"\nfilter = true\n"), "more than one of filter, sql"),
+        (format!("{rule}sql = \"a =\"\n"), "line 1"),
+        (format!("{rule}action_parameters = {{ a = 1 }}\n"), "action_parameters and no action"),
+    ] {
+        let text = rules(&given);
+        assert!(text.starts_with("`topics[0].subscriptions[0].rules[0]`: "), "{text}");
+        assert!(text.contains(said) || said == "line 1", "{text}");
+    }
+    let text = rules(&format!("{rule}{rule}"));
+    assert!(
+        text.starts_with("`topics[0].subscriptions[0].rules[1]`: the rule `r` is declared twice")
+    );
+}
+
 /// EXP-24.
 #[test]
 fn the_older_name_of_dead_lettering_on_expiration_is_accepted() {
@@ -196,7 +271,7 @@ fn the_older_name_of_dead_lettering_on_expiration_is_accepted() {
     ] {
         let text = format!("[[queues]]\nname = \"a\"\nlock_duration = \"30s\"\n{name} = true\n");
         let loaded = load(name, &text).unwrap();
-        let properties = loaded.config.queues[0].properties();
+        let properties = loaded.config.queues[0].declared().properties;
         assert_eq!(properties.dead_lettering_on_message_expiration, Some(true));
         assert_eq!(properties.lock_duration, Some(TimeSpan::from_seconds(30)));
     }

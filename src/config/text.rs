@@ -5,10 +5,13 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 
-use peeklock::description::{EntityStatus, FailureTarget, OnDestinationFull};
+use peeklock::description::{
+    EntityStatus, FailureTarget, Jitter, OnDestinationFull, RetryKind, SessionRetryOrder,
+};
 use peeklock::limits::Tier;
 use peeklock::time::TimeSpan;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::{Serialize, Serializer};
 
 /// The word for a duration without end.
 const UNLIMITED: &str = "unlimited";
@@ -110,6 +113,30 @@ impl FromText for EntityStatus {
     }
 }
 
+impl FromText for RetryKind {
+    const EXPECTED: &'static str = "a kind of retry: fixed, linear or exponential";
+
+    fn from_text(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+}
+
+impl FromText for SessionRetryOrder {
+    const EXPECTED: &'static str = "an order of retries: hold or pass";
+
+    fn from_text(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+}
+
+impl FromText for Jitter {
+    const EXPECTED: &'static str = "a number from 0 to 1";
+
+    fn from_text(text: &str) -> Option<Self> {
+        Self::of(text.parse().ok()?).ok()
+    }
+}
+
 /// ISO 8601 or what people write: `PT30S`, `30s`, `1h 30m`, `unlimited`.
 impl FromText for TimeSpan {
     const EXPECTED: &'static str =
@@ -121,6 +148,74 @@ impl FromText for TimeSpan {
         }
         let human = || humantime::parse_duration(text).ok().map(Self::from_std);
         Self::parse(text).or_else(human)
+    }
+}
+
+/// A value as a file has it that is read again.
+pub trait ToScalar {
+    /// The value as text, a number or a truth value.
+    fn to_scalar(&self) -> toml::Value;
+}
+
+impl ToScalar for bool {
+    fn to_scalar(&self) -> toml::Value {
+        (*self).into()
+    }
+}
+
+impl ToScalar for u32 {
+    fn to_scalar(&self) -> toml::Value {
+        (*self).into()
+    }
+}
+
+impl ToScalar for u64 {
+    fn to_scalar(&self) -> toml::Value {
+        // TOML has no greater ones; the text of one is read alike.
+        i64::try_from(*self).map_or_else(|_| self.to_string().into(), Into::into)
+    }
+}
+
+impl ToScalar for String {
+    fn to_scalar(&self) -> toml::Value {
+        self.as_str().into()
+    }
+}
+
+impl ToScalar for EntityStatus {
+    fn to_scalar(&self) -> toml::Value {
+        self.name().into()
+    }
+}
+
+impl ToScalar for RetryKind {
+    fn to_scalar(&self) -> toml::Value {
+        self.name().into()
+    }
+}
+
+impl ToScalar for SessionRetryOrder {
+    fn to_scalar(&self) -> toml::Value {
+        self.name().into()
+    }
+}
+
+impl ToScalar for Jitter {
+    fn to_scalar(&self) -> toml::Value {
+        self.part().into()
+    }
+}
+
+/// ISO 8601, which is exact.
+impl ToScalar for TimeSpan {
+    fn to_scalar(&self) -> toml::Value {
+        if self.is_unlimited() { UNLIMITED.into() } else { self.to_string().into() }
+    }
+}
+
+impl<T: ToScalar> Serialize for Scalar<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.to_scalar().serialize(serializer)
     }
 }
 

@@ -27,6 +27,8 @@ fn commands() -> Vec<Vec<&'static str>> {
         "rule update",
         "rule delete",
         "rule test",
+        "apply",
+        "export",
         "forward",
         "send",
         "receive",

@@ -11,6 +11,7 @@ mod terminal;
 
 mod contexts;
 mod dead_letters;
+mod declaring;
 mod help;
 #[cfg(target_os = "linux")]
 mod on_a_terminal;

@@ -18,6 +18,7 @@
 //! An access that [`Broker::full_access`] gives, and the handles of a [`Broker`], are not asked anything: they
 //! are for the program that has the broker in it (SEC-17).
 
+mod declare;
 pub(crate) mod entitlement;
 pub(crate) mod lapse;
 mod list;

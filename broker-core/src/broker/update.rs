@@ -39,6 +39,10 @@ pub trait Update: Clone + Send + Sync {
     /// The same properties of a description.
     fn optional_of(description: &Self::Description) -> [Option<&str>; 3];
 
+    /// What is in force when this is put over `current`, whether it can be or not.
+    #[must_use]
+    fn over(self, current: &Self::Description) -> Self::Description;
+
     /// What is in force when this has replaced `current`.
     ///
     /// # Errors
@@ -160,6 +164,10 @@ impl Update for QueueUpdate {
         [&description.forward_to, dead_letters, &description.user_metadata].map(Option::as_deref)
     }
 
+    fn over(self, current: &QueueDescription) -> QueueDescription {
+        Self::over(self, current)
+    }
+
     fn apply_to(
         self,
         current: &QueueDescription,
@@ -195,6 +203,10 @@ impl Update for TopicUpdate {
 
     fn optional_of(description: &TopicDescription) -> [Option<&str>; 3] {
         [None, None, description.user_metadata.as_deref()]
+    }
+
+    fn over(self, current: &TopicDescription) -> TopicDescription {
+        Self::over(self, current)
     }
 
     fn apply_to(
@@ -235,6 +247,10 @@ impl Update for SubscriptionUpdate {
     fn optional_of(description: &SubscriptionDescription) -> [Option<&str>; 3] {
         let dead_letters = &description.forward_dead_lettered_messages_to;
         [&description.forward_to, dead_letters, &description.user_metadata].map(Option::as_deref)
+    }
+
+    fn over(self, current: &SubscriptionDescription) -> SubscriptionDescription {
+        Self::over(self, current)
     }
 
     fn apply_to(

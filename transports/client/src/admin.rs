@@ -1,5 +1,6 @@
 //! Management of queues (files 03 and 17 of the specification); `topics` and `policies` have the rest.
 
+mod declarations;
 mod policies;
 mod topics;
 

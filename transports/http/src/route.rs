@@ -61,6 +61,8 @@ pub(crate) enum ApiRoute {
     Messages { queue: String },
     /// `/namespace`
     Namespace,
+    /// `/declaration`
+    Declaration,
     /// `/queues/{queue}/messages/{operation or sequence number}`
     Message { queue: String, name: String },
     /// `/queues/{queue}/locks/{lockToken}/{operation}`
@@ -151,6 +153,7 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
     Some(match *words {
         ["openapi.json"] => ApiRoute::Document,
         ["namespace"] => ApiRoute::Namespace,
+        ["declaration"] => ApiRoute::Declaration,
         ["queues"] => ApiRoute::Queues,
         ["queues", queue] => ApiRoute::Queue { queue: queue.to_owned() },
         ["queues", queue, "messages"] => ApiRoute::Messages { queue: queue.to_owned() },

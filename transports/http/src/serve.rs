@@ -302,7 +302,10 @@ fn methods(route: &Route) -> Option<&'static str> {
             | ApiRoute::Policy { .. },
         ) => "GET, HEAD, PUT, PATCH, DELETE, OPTIONS",
         Route::Api(
-            ApiRoute::Explain { .. } | ApiRoute::PolicyKeys { .. } | ApiRoute::RegenerateKey { .. },
+            ApiRoute::Declaration
+            | ApiRoute::Explain { .. }
+            | ApiRoute::PolicyKeys { .. }
+            | ApiRoute::RegenerateKey { .. },
         ) => "POST, OPTIONS",
         Route::Api(ApiRoute::Messages { .. }) => "GET, HEAD, POST, OPTIONS",
         Route::Api(ApiRoute::Message { name, .. }) => api::message_methods(name)?,
@@ -353,7 +356,11 @@ fn place(route: Option<&Route>) -> Place<'_> {
             | Route::Atom(_)
             | Route::Unknown
             | Route::Api(
-                ApiRoute::Document | ApiRoute::Namespace | ApiRoute::Queues | ApiRoute::Topics,
+                ApiRoute::Declaration
+                | ApiRoute::Document
+                | ApiRoute::Namespace
+                | ApiRoute::Queues
+                | ApiRoute::Topics,
             ),
         )
         | None => (Surface::Management, false, ""),

@@ -2,6 +2,7 @@
 //! application properties, instants, durations and GUIDs. A transport adds its own frames or paths;
 //! what these mean is the same everywhere.
 
+mod declaration;
 mod message;
 mod policy;
 mod property;
@@ -15,6 +16,7 @@ mod topic;
 #[cfg(test)]
 mod tests;
 
+pub use declaration::{CarriedOutView, DeclarationForm, DigestText, PlanView};
 pub use message::{
     BrokersPart, Ignored, MessageObject, MessageView, NewMessage, ReceivedView, StateName, Told,
     ToldMessage,

@@ -1,3 +1,7 @@
+use peeklock_core::declaration::{
+    Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, Existing, OtherRules,
+};
+use peeklock_core::description::{Cleared, QueueUpdate};
 use peeklock_core::message::Value;
 use peeklock_core::rule::sql::Parameters;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
@@ -103,5 +107,51 @@ fn unknown_statuses_and_durations_are_refused() {
         assert!(topic.to_update().is_err(), "{text}");
         let subscription: SubscriptionProperties = serde_json::from_str(text).unwrap();
         assert!(subscription.to_update().is_err(), "{text}");
+    }
+}
+
+/// DEC-02, DEC-03, DEC-13: what a declaration names, clears and leaves out is the same behind the wire.
+#[test]
+fn declarations_come_back_as_they_were_sent() {
+    let cleared = Cleared { forward_to: true, user_metadata: true, ..Cleared::default() };
+    let queue = DeclaredQueue {
+        cleared,
+        ..DeclaredQueue::new("q").with(QueueUpdate {
+            max_delivery_count: Some(5),
+            forward_dead_lettered_messages_to: Some("d".into()),
+            retry_policy: Some(None),
+            ..QueueUpdate::default()
+        })
+    };
+    let rule = RuleDescription::new("r", Filter::sql("a = @b"), Timestamp::NONE);
+    let rules = [None, Some(Vec::new()), Some(vec![rule.with_action("SET a = 1")])];
+    let mut topic = DeclaredTopic::new("t");
+    topic.cleared.user_metadata = true;
+    for (index, rules) in rules.into_iter().enumerate() {
+        let other_rules = if index == 2 { OtherRules::AreKept } else { OtherRules::AreRemoved };
+        let name = format!("s{index}").into();
+        let one = DeclaredSubscription { name, rules, other_rules, cleared, ..Default::default() };
+        topic = topic.with_subscription(one);
+    }
+    let declaration = Declaration::new()
+        .with_queue(queue)
+        .with_queue(DeclaredQueue::new("bare"))
+        .with_topic(topic);
+    for existing in [Existing::IsUpdated, Existing::IsKept] {
+        let declaration = declaration.clone().existing(existing);
+        let text = serde_json::to_string(&DeclarationForm::from(&declaration)).unwrap();
+        let form: DeclarationForm = serde_json::from_str(&text).unwrap();
+        assert_eq!(form.to_declaration().unwrap(), declaration, "{text}");
+    }
+    for (text, place) in [
+        (r#"{"queues":[{"path":"q","properties":{"status":"Odd"}}]}"#, "queues[0]: "),
+        (
+            r#"{"topics":[{"path":"t","subscriptions":[{"name":"s","rules":[{}]}]}]}"#,
+            "topics[0].subscriptions[0]: ",
+        ),
+    ] {
+        let form: DeclarationForm = serde_json::from_str(text).unwrap();
+        let refused = form.to_declaration().unwrap_err();
+        assert!(refused.detail().starts_with(place), "{refused}");
     }
 }

@@ -10,6 +10,7 @@ mod attach;
 mod attach_via;
 mod cancel_scheduled;
 mod credit;
+mod declarations;
 mod delete;
 mod deliver;
 mod explain;
@@ -40,10 +41,10 @@ use peeklock_core::error::Rejection;
 use peeklock_link::Pending;
 
 pub(crate) use self::{
-    accept_session::*, attach::*, attach_via::*, cancel_scheduled::*, credit::*, delete::*,
-    deliver::*, explain::*, forward::*, hello::*, join::*, list_sessions::*, manage::*, peek::*,
-    policies::*, queues::*, receive::*, renew::*, rules::*, send::*, session::*, settle::*,
-    subscriptions::*, topics::*, transaction::*,
+    accept_session::*, attach::*, attach_via::*, cancel_scheduled::*, credit::*, declarations::*,
+    delete::*, deliver::*, explain::*, forward::*, hello::*, join::*, list_sessions::*, manage::*,
+    peek::*, policies::*, queues::*, receive::*, renew::*, rules::*, send::*, session::*,
+    settle::*, subscriptions::*, topics::*, transaction::*,
 };
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::{Empty, Run, WireError, schema};
@@ -177,6 +178,10 @@ schema! {
         85 "getPolicyKeys" GetPolicyKeys(NamedPolicy),
         /// Puts another key in the place of one.
         86 "regeneratePolicyKey" RegeneratePolicyKey(RegeneratePolicyKey),
+        /// Tells the steps that make the namespace as declared.
+        90 "planDeclaration" PlanDeclaration(PlanDeclaration),
+        /// Carries out the first of them.
+        91 "carryOutDeclaration" CarryOutDeclaration(CarryOutDeclaration),
     }
 }
 
@@ -231,6 +236,10 @@ schema! {
         24 "policies" Policies(PolicyList),
         /// A policy with its keys.
         25 "policyKeys" PolicyKeys(Box<PolicyKeysView>),
+        /// The steps of a declaration.
+        26 "plan" Plan(Box<PlanView>),
+        /// What became of steps of a declaration.
+        27 "carriedOut" CarriedOut(Box<CarriedOutView>),
         /// What became of forwarded messages.
         28 "forwarded" Forwarded(Forwarded),
         /// A transaction was begun.
@@ -358,6 +367,8 @@ impl Conversation {
             Operation::ListPolicies(it) => self.list_policies(asked, it),
             Operation::GetPolicyKeys(it) => self.policy_keys(asked, it),
             Operation::RegeneratePolicyKey(it) => self.regenerate_key(asked, it),
+            Operation::PlanDeclaration(it) => self.plan_declaration(asked, it),
+            Operation::CarryOutDeclaration(it) => self.carry_out_declaration(asked, it),
         }
     }
 
@@ -466,6 +477,8 @@ impl Operation {
             | Self::Withdraw(_)
             | Self::ListQueues(_)
             | Self::ListTopics(_)
+            | Self::PlanDeclaration(_)
+            | Self::CarryOutDeclaration(_)
             | Self::Heartbeat(_) => Subject::Connection,
         }
     }
@@ -516,6 +529,8 @@ impl Notice {
             | Self::Policy(_)
             | Self::Policies(_)
             | Self::PolicyKeys(_)
+            | Self::Plan(_)
+            | Self::CarriedOut(_)
             | Self::Explained(_) => {
                 let mut written = Vec::new();
                 self.write_body(&mut written);

@@ -225,7 +225,9 @@ impl QueueUpdate {
         fixed.keep("EnablePartitioning", self.enable_partitioning, current.enable_partitioning)
     }
 
-    fn over(self, base: &QueueDescription) -> QueueDescription {
+    /// What is in force when these are put over `base`, whether it can be or not (ENT-17).
+    #[must_use]
+    pub fn over(self, base: &QueueDescription) -> QueueDescription {
         // A queue that forwards is never idle (TMP-12).
         let auto_delete_on_idle = match &self.forward_to {
             Some(_) => TimeSpan::MAX,

@@ -230,7 +230,9 @@ impl SubscriptionUpdate {
         Ok(description)
     }
 
-    fn over(self, base: &SubscriptionDescription) -> SubscriptionDescription {
+    /// What is in force when these are put over `base`, whether it can be or not (ENT-17).
+    #[must_use]
+    pub fn over(self, base: &SubscriptionDescription) -> SubscriptionDescription {
         // One that forwards is never idle (TMP-12).
         let auto_delete_on_idle = match &self.forward_to {
             Some(_) => TimeSpan::MAX,

@@ -152,7 +152,9 @@ impl TopicUpdate {
         Ok(description)
     }
 
-    fn over(self, base: &TopicDescription) -> TopicDescription {
+    /// What is in force when these are put over `base`, whether it can be or not (ENT-17).
+    #[must_use]
+    pub fn over(self, base: &TopicDescription) -> TopicDescription {
         TopicDescription {
             path: base.path.clone(),
             max_size_in_megabytes: self.max_size_in_megabytes.unwrap_or(base.max_size_in_megabytes),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use peeklock_core::Access;
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::contract::Action;
+use peeklock_core::declaration::STEP_COUNT_MAX;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::{BrokerError, Rejection};
 
@@ -111,6 +112,10 @@ pub(super) async fn manage(
             let keys = access.regenerate_key(path, &name, which, key).await?;
             Managed::PolicyKeys(Box::new(keys))
         }
+        Management::Plan(declaration) => Managed::Plan(Box::new(access.plan(&declaration).await?)),
+        Management::CarryOut(declaration, digest) => Managed::CarriedOut(Box::new(
+            access.carry_out(&declaration, digest, STEP_COUNT_MAX).await?,
+        )),
     })
 }
 

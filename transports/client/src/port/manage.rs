@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic, SessionFilter};
+use peeklock_core::declaration::{CarriedOut, Declaration, Digest, Plan};
 use peeklock_core::description::{EntityKind, Patch, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
@@ -89,6 +90,10 @@ pub enum Management {
     PolicyKeys(Box<str>),
     /// Puts another key in the place of one, or the one given (SEC-09). Answer: [`Managed::PolicyKeys`].
     RegenerateKey(Box<str>, WhichKey, Option<KeyText>),
+    /// Tells the steps that make the namespace as declared (DEC-06). Answer: [`Managed::Plan`].
+    Plan(Box<Declaration>),
+    /// Carries out the first steps of the plan of that digest (DEC-10). Answer: [`Managed::CarriedOut`].
+    CarryOut(Box<Declaration>, Digest),
 }
 
 /// A part of a list.
@@ -101,7 +106,7 @@ pub struct Page {
 }
 
 /// What is answered.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Managed {
     /// It is done.
     Done,
@@ -131,4 +136,8 @@ pub enum Managed {
     Policies(Vec<PolicyDescription>),
     /// A policy with its keys.
     PolicyKeys(Box<PolicyKeys>),
+    /// The steps of a declaration.
+    Plan(Box<Plan>),
+    /// What became of them; boxed, since most answers are small.
+    CarriedOut(Box<CarriedOut>),
 }

@@ -5,6 +5,7 @@
 //! messages are below each, and operations on them are verbs in the last segment; a lock is a resource
 //! of its own, so that every settlement names it in the path.
 
+mod declaration;
 mod lock;
 mod messages;
 mod namespace;
@@ -49,6 +50,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::Topics
         | ApiRoute::Subscriptions { .. }
         | ApiRoute::Rules { .. } => &["skip", "top"],
+        ApiRoute::Declaration => &["dryRun", "digest", "stepsMax"],
         ApiRoute::Document
         | ApiRoute::Namespace
         | ApiRoute::Queue { .. }
@@ -125,6 +127,7 @@ pub(crate) async fn dispatch(
             "renew" => lock::renew(exchange, payload, queue, token).await,
             _ => Err(Refusal::no_resource()),
         },
+        ApiRoute::Declaration => declaration::declare(exchange, payload).await,
         ApiRoute::Namespace => namespace::get(exchange).await,
         ApiRoute::Sessions { path } => sessions::list(exchange, path).await,
         ApiRoute::Topics => topics::list(exchange).await,

@@ -6,7 +6,12 @@ use utoipa::openapi::path::{ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Required};
 
-use super::{lock, messages, namespace, policies, queues, rules, sessions, subscriptions, topics};
+use peeklock_json::CarriedOutView;
+
+use super::{
+    declaration, lock, messages, namespace, policies, queues, rules, sessions, subscriptions,
+    topics,
+};
 use crate::error::PROBLEM;
 
 /// What holds for all operations.
@@ -37,6 +42,7 @@ property is a header of its own, so its name is in lower case.";
     servers((url = "/$api/v1")),
     paths(
         namespace::get,
+        declaration::declare,
         queues::list,
         queues::create,
         queues::get,
@@ -83,7 +89,8 @@ property is a header of its own, so its name is in lower case.";
         policies::delete,
         policies::keys,
         policies::regenerate,
-    )
+    ),
+    components(schemas(CarriedOutView))
 )]
 struct Document;
 

@@ -413,3 +413,40 @@ async fn a_slash_in_the_name_of_a_queue_is_encoded() {
     assert!(refused["detail"].as_str().unwrap().contains("%2F"), "{refused}");
     server.stop().await;
 }
+
+/// DEC-09, DEC-10, DEC-12, DEC-13: a declaration is planned, carried out in parts by digests, and refused when the steps
+/// are others; what is neither asked nor known is refused.
+#[tokio::test]
+async fn a_declaration_is_planned_and_carried_out() {
+    const PATH: &str = "POST /$api/v1/declaration";
+    let server = Server::start().await;
+    let body = json!({
+        "queues": [{ "path": "a", "properties": { "maxDeliveryCount": 5 } }, { "path": "b" }],
+        "topics": [{ "path": "t", "subscriptions": [{ "name": "s", "rules": [{ "name": "r" }] }] }],
+    });
+    let plan = expect(&server, &format!("{PATH}?dryRun=true"), body.clone(), 200).await;
+    let step = json!({
+        "kind": "create", "entity": "queue", "path": "a",
+        "changes": [{ "property": "max_delivery_count", "after": "5" }],
+    });
+    assert_eq!((plan["steps"].as_array().unwrap().len(), &plan["steps"][1]), (4, &step));
+    expect(&server, "GET /$api/v1/queues/a", Value::Null, 404).await;
+    let digest = |plan: &Value| plan["digest"].as_str().unwrap().to_owned();
+    let head = format!("{PATH}?digest={}&stepsMax=3", digest(&plan));
+    let part = expect(&server, &head, body.clone(), 200).await;
+    assert_eq!((&part["done"], part["rest"]["steps"].as_array().unwrap().len()), (&json!(3), 1));
+    let conflict = expect(&server, &head, body.clone(), 409).await;
+    assert_eq!(conflict["code"], "UpdateConflict");
+    let head = format!("{PATH}?digest={}", digest(&part["rest"]));
+    let rest = expect(&server, &head, body.clone(), 200).await;
+    assert_eq!((&rest["done"], &rest["rest"]["unchangedCount"]), (&json!(1), &json!(4)));
+    for wrong in ["", "?digest=zz", "?dryRun=true&digest=0123456789abcdef", "?dryrunn=true"] {
+        expect(&server, &format!("{PATH}{wrong}"), body.clone(), 400).await;
+    }
+    let twice = json!({ "queues": [{ "path": "a" }, { "path": "A" }] });
+    let refused = expect(&server, &format!("{PATH}?dryRun=true"), twice, 400).await;
+    assert!(refused["detail"].as_str().unwrap().starts_with("queues[1]: "), "{refused}");
+    let unknown = json!({ "queues": [{ "path": "a", "propertys": {} }] });
+    expect(&server, &format!("{PATH}?dryRun=true"), unknown, 400).await;
+    server.stop().await;
+}

@@ -12,9 +12,10 @@ use super::core::Lifeline;
 use crate::frame::message::Outgoing;
 use crate::frame::text::Instant;
 use crate::operation::{
-    CreateQueue, CreateSubscription, CreateTopic, DeleteDeferred, DeleteUnlocked, Explain, KeyForm,
-    ListOf, ListQueues, ListSessions, NamedPolicy, NamedRule, Notice, Operation, PathOnly,
-    PolicyProperties, QueueProperties, RegeneratePolicyKey, Role, RuleForm, SetPolicy, SetRule,
+    CarryOutDeclaration, CreateQueue, CreateSubscription, CreateTopic, DeclarationForm,
+    DeleteDeferred, DeleteUnlocked, DigestText, Explain, KeyForm, ListOf, ListQueues, ListSessions,
+    NamedPolicy, NamedRule, Notice, Operation, PathOnly, PlanDeclaration, PolicyProperties,
+    QueueProperties, RegeneratePolicyKey, Role, RuleForm, SetPolicy, SetRule,
     SubscriptionProperties, TopicProperties, UpdateQueue, UpdateSubscription, UpdateTopic,
 };
 use std::sync::Arc;
@@ -145,6 +146,15 @@ fn operation(path: &str, asked: Management) -> Option<Operation> {
             let (name, key) = (name.into(), which.into());
             Operation::RegeneratePolicyKey(RegeneratePolicyKey { path, name, key, value })
         }
+        Management::Plan(declaration) => {
+            let declaration = DeclarationForm::from(&*declaration);
+            Operation::PlanDeclaration(PlanDeclaration { declaration })
+        }
+        Management::CarryOut(declaration, digest) => {
+            let declaration = DeclarationForm::from(&*declaration);
+            let (digest, steps_max) = (DigestText(digest), None);
+            Operation::CarryOutDeclaration(CarryOutDeclaration { declaration, digest, steps_max })
+        }
         // Asked over a link.
         Management::DeleteDeferred(_) => return None,
     })
@@ -176,6 +186,8 @@ fn managed(notice: Notice) -> Option<Managed> {
             Managed::Policies(list.policies.into_iter().map(Into::into).collect())
         }
         Notice::PolicyKeys(view) => Managed::PolicyKeys(Box::new((*view).try_into().ok()?)),
+        Notice::Plan(view) => Managed::Plan(Box::new((*view).try_into().ok()?)),
+        Notice::CarriedOut(view) => Managed::CarriedOut(Box::new((*view).try_into().ok()?)),
         Notice::Deleted(deleted) => Managed::Deleted(deleted.count),
         _ => return None,
     })

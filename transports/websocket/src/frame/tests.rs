@@ -1,5 +1,6 @@
 //! Frames of both encodings: golden ones, every truncation, random mutations, random round trips.
 
+mod declarations;
 mod every_kind;
 mod forwarded;
 mod overlays;
@@ -207,9 +208,11 @@ fn golden_frames_are_read_and_mean_the_same_in_both_encodings() {
 fn no_kind_is_forgotten() {
     let all = operations().into_iter().chain(topics::operations());
     let all = all.chain(policies::operations()).chain(retry::operations());
+    let all = all.chain(declarations::operations());
     let codes: Vec<u8> = all.map(|operation| operation.code()).collect();
     assert!(Operation::NAMES.iter().all(|(code, _)| codes.contains(code)));
     let all = notices().into_iter().chain(topics::notices()).chain(policies::notices());
+    let all = all.chain(declarations::notices());
     let codes: Vec<u8> = all.map(|notice| notice.code()).collect();
     assert!(Notice::NAMES.iter().all(|(code, _)| codes.contains(code)));
 }
@@ -245,13 +248,20 @@ fn mutations_do_no_harm() {
     let mut random = Random::new(1);
     for encoding in Encoding::ALL {
         let frames: Vec<Bytes> = (1..)
-            .zip(operations().into_iter().chain(topics::operations()).chain(policies::operations()))
+            .zip(
+                operations()
+                    .into_iter()
+                    .chain(topics::operations())
+                    .chain(policies::operations())
+                    .chain(declarations::operations()),
+            )
             .map(|(id, operation)| client_frame(encoding, 3, &[Request { id, operation }]))
             .chain(
                 notices()
                     .into_iter()
                     .chain(topics::notices())
                     .chain(policies::notices())
+                    .chain(declarations::notices())
                     .map(|notice| server_frame(encoding, 3, vec![Item { id: 1, notice }])),
             )
             .collect();

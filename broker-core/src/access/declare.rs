@@ -1,0 +1,242 @@
+//! Declarations: what is there of what is declared, and the steps that are missing, by who may do them (DEC-06 to
+//! DEC-12). Each step is an operation like any other, by the same door.
+
+use super::Access;
+use crate::broker::Update;
+use crate::condition::Condition;
+use crate::contract::action::Action;
+use crate::declaration::planner::{
+    Found, NewSubscription, Planned, RuleWork, Snapshot, Work, plan,
+};
+use crate::declaration::{CarriedOut, Declaration, Digest, Plan, Step};
+use crate::description::{
+    Cleared, Destination, EntityKind, Patch, QueueUpdate, SubscriptionUpdate,
+};
+use crate::error::{BrokerError, Rejection};
+use crate::path::{EntityAddress, PathKey, subscription_path, validate_entity_path};
+use crate::rule::{DEFAULT_RULE, Filter, RuleDescription};
+use crate::time::Timestamp;
+
+impl Access {
+    /// The steps that make the namespace as declared, for who may manage what is named (DEC-06). Changes nothing.
+    ///
+    /// # Errors
+    /// `Unauthorized`; with what cannot be, and its place in the declaration, as the operations would refuse it (DEC-04,
+    /// DEC-05, DEC-08).
+    pub async fn plan(&self, declaration: &Declaration) -> Result<Plan, BrokerError> {
+        self.planned(declaration).await.map(|planned| planned.plan)
+    }
+
+    /// Carries out the first steps of a plan, at most so many, in their order. What is done before a step fails stays
+    /// done (DEC-10, DEC-11).
+    ///
+    /// # Errors
+    /// `UpdateConflict`, with nothing done, if the steps are no longer those of the digest (DEC-09); as for
+    /// [`Access::plan`]. The failure of a step is told in the answer.
+    pub async fn carry_out(
+        &self,
+        declaration: &Declaration,
+        digest: Digest,
+        steps_max: usize,
+    ) -> Result<CarriedOut, BrokerError> {
+        let planned = self.planned(declaration).await?;
+        if planned.plan.digest() != digest {
+            let detail = "the namespace has changed since this was planned, and the steps would be others; plan it anew";
+            return Err(self.broker.refuse(Rejection::new(Condition::UpdateConflict, detail), ""));
+        }
+        Ok(self.carry_out_planned(planned, steps_max).await)
+    }
+
+    /// Makes the namespace as declared, and tells what was done.
+    ///
+    /// # Errors
+    /// As for [`Access::plan`]; when a step fails, with how many are done before it. Declared again, the rest is done.
+    pub async fn declare(&self, declaration: &Declaration) -> Result<Plan, BrokerError> {
+        let planned = self.planned(declaration).await?;
+        let (plan, count) = (planned.plan.clone(), planned.plan.steps.len());
+        let CarriedOut { done, rest, failure } = self.carry_out_planned(planned, usize::MAX).await;
+        let Some(failure) = failure else { return Ok(plan) };
+        let failed = rest.steps.first().map_or_else(String::new, Step::to_string);
+        let detail = format!(
+            "{done} of {count} steps are done; {failed} failed: {}; declare the same again for the rest",
+            failure.detail()
+        );
+        let rejection = Rejection::new(failure.condition(), detail);
+        let entity = failure.entity().to_owned();
+        Err(BrokerError::new(rejection, failure.tracking_id(), &entity, failure.timestamp()))
+    }
+
+    async fn planned(&self, declaration: &Declaration) -> Result<Planned, BrokerError> {
+        let settings = self.broker.settings();
+        let refuse = |refused: crate::declaration::Misdeclared| {
+            self.broker.refuse(refused.into_rejection(), "")
+        };
+        // Nothing is asked for what cannot be.
+        declaration.judge(settings).map_err(refuse)?;
+        let snapshot = self.snapshot(declaration).await?;
+        plan(declaration, &snapshot, settings).map_err(refuse)
+    }
+
+    /// What is there of what is declared.
+    async fn snapshot(&self, declaration: &Declaration) -> Result<Snapshot, BrokerError> {
+        let mut snapshot = Snapshot::default();
+        for queue in &declaration.queues {
+            let QueueUpdate { forward_to, forward_dead_lettered_messages_to, .. } =
+                &queue.properties;
+            let to = [forward_to.as_deref(), forward_dead_lettered_messages_to.as_deref()];
+            self.find(&mut snapshot, &queue.path, to).await?;
+        }
+        for topic in &declaration.topics {
+            self.find(&mut snapshot, &topic.path, [None, None]).await?;
+            for subscription in &topic.subscriptions {
+                let SubscriptionUpdate { forward_to, forward_dead_lettered_messages_to, .. } =
+                    &subscription.properties;
+                let to = [forward_to.as_deref(), forward_dead_lettered_messages_to.as_deref()];
+                let limits = &self.broker.settings().limits;
+                let name = validate_entity_path(&topic.path, limits);
+                let name = name.map_err(|rejection| self.broker.refuse(rejection, &topic.path))?;
+                let path = subscription_path(&name.path(), &subscription.name);
+                self.find(&mut snapshot, &path, to).await?;
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// Adds an entity, if it is there, and the destinations that it has or shall have.
+    async fn find(
+        &self,
+        snapshot: &mut Snapshot,
+        path: &str,
+        wanted: [Option<&str>; 2],
+    ) -> Result<(), BrokerError> {
+        let path = self.allow(Action::Describe, path).await?;
+        self.allow_forwarding_to(wanted).await?;
+        for text in wanted.into_iter().flatten() {
+            self.find_destination_of(snapshot, text)
+                .map_err(|rejection| self.broker.refuse(rejection, &path))?;
+        }
+        let Some(found) = self.found(&path).await? else {
+            return self.allow(Action::Create, &path).await.map(drop);
+        };
+        let kept = match &found {
+            Found::Queue(queue) => {
+                [&queue.forward_to, &queue.forward_dead_lettered_messages_to].map(Option::as_deref)
+            }
+            Found::Subscription(subscription, _) => {
+                [&subscription.forward_to, &subscription.forward_dead_lettered_messages_to]
+                    .map(Option::as_deref)
+            }
+            Found::Topic(_) => [None, None],
+        };
+        for text in kept.into_iter().flatten() {
+            // What it forwards to already is judged if it is to be changed.
+            let _unserved = self.find_destination_of(snapshot, text);
+        }
+        let key = EntityAddress::parse(&path).map(|address| address.entity.key());
+        snapshot.entities.insert(key.unwrap_or_else(|_| PathKey::fold(&path)), found);
+        Ok(())
+    }
+
+    fn find_destination_of(&self, snapshot: &mut Snapshot, text: &str) -> Result<(), Rejection> {
+        match Destination::parse(text)? {
+            Destination::Entity(key) => {
+                if self.broker.shared.directory.get(&key).is_some() {
+                    snapshot.destinations.insert(key);
+                }
+                Ok(())
+            }
+            Destination::Foreign(scheme) => self.broker.shared.forwarders.check(&scheme, text),
+        }
+    }
+
+    /// An entity as it is now; none if there is none.
+    async fn found(&self, path: &str) -> Result<Option<Found>, BrokerError> {
+        let Ok(entity) = self.broker.find(path) else { return Ok(None) };
+        let found = match entity.kind() {
+            EntityKind::Queue => self
+                .broker
+                .describe_queue(path)
+                .await
+                .map(|described| Found::Queue(described.description)),
+            EntityKind::Topic => self
+                .broker
+                .describe_topic(path)
+                .await
+                .map(|described| Found::Topic(described.description)),
+            EntityKind::Subscription => self.found_subscription(path).await,
+        };
+        match found {
+            Ok(found) => Ok(Some(found)),
+            // It was deleted meanwhile.
+            Err(error) if error.condition() == Condition::EntityNotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn found_subscription(&self, path: &str) -> Result<Found, BrokerError> {
+        let described = self.broker.describe_subscription(path).await?;
+        let rules = self.rules(path, 0, usize::MAX).await?;
+        Ok(Found::Subscription(described.description, rules))
+    }
+
+    async fn carry_out_planned(&self, planned: Planned, steps_max: usize) -> CarriedOut {
+        let Planned { plan, work } = planned;
+        let mut done = 0;
+        for (step, work) in plan.steps.iter().zip(work).take(steps_max) {
+            if let Err(failure) = self.carry_out_step(&step.path, work).await {
+                return CarriedOut { done, rest: plan.after(done), failure: Some(failure) };
+            }
+            done += 1;
+            tracing::info!(entity = &*step.path, kind = step.kind.name(), "made as declared");
+        }
+        CarriedOut { done, rest: plan.after(done), failure: None }
+    }
+
+    async fn carry_out_step(&self, path: &str, work: Work) -> Result<(), BrokerError> {
+        match work {
+            Work::CreateQueue(properties) => self.create_queue(path, properties).await.map(drop),
+            Work::CreateTopic(properties) => self.create_topic(path, properties).await.map(drop),
+            Work::CreateSubscription(new) => self.create_declared(path, new).await,
+            Work::UpdateQueue(properties, cleared) => self.put(path, properties, cleared).await,
+            Work::UpdateTopic(properties, cleared) => self.put(path, properties, cleared).await,
+            Work::UpdateSubscription(properties, cleared, rules) => {
+                self.put(path, properties, cleared).await?;
+                for rule in rules {
+                    self.change_rule(path, rule).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Changes the properties named and keeps all others. What names none changes nothing.
+    async fn put<U: Update>(
+        &self,
+        path: &str,
+        properties: U,
+        cleared: Cleared,
+    ) -> Result<(), BrokerError> {
+        let patch = Patch { cleared, read_at: None };
+        self.patch(path, &properties, patch).await.map(drop)
+    }
+
+    async fn create_declared(&self, path: &str, new: NewSubscription) -> Result<(), BrokerError> {
+        let NewSubscription { topic, name, properties, rules } = new;
+        let Some([]) = rules.as_deref() else {
+            let rules = rules.unwrap_or_default();
+            return self.create_subscription(&topic, &name, properties, rules).await.map(drop);
+        };
+        // It is created with one rule at least, which must not select anything meanwhile.
+        let nothing = RuleDescription::new(DEFAULT_RULE, Filter::False, Timestamp::NONE);
+        self.create_subscription(&topic, &name, properties, vec![nothing]).await?;
+        self.delete_rule(path, DEFAULT_RULE).await
+    }
+
+    async fn change_rule(&self, path: &str, rule: RuleWork) -> Result<(), BrokerError> {
+        match rule {
+            RuleWork::Create(rule) => self.create_rule(path, rule).await.map(drop),
+            RuleWork::Update(rule) => self.update_rule(path, rule).await.map(drop),
+            RuleWork::Delete(name) => self.delete_rule(path, &name).await,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! In which order new entities are created, so that destinations are there before what forwards to them (DEC-07).
+
+use std::collections::BTreeSet;
+
+/// A place in the order.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Placed {
+    /// Which one.
+    pub(super) index: usize,
+    /// Those it needs that come later: it is on a circle.
+    pub(super) later: Vec<usize>,
+}
+
+/// Orders by what each needs. As few as possible come before something they need: one of each circle.
+pub(super) fn order(needs: &[Vec<usize>]) -> Vec<Placed> {
+    let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); needs.len()];
+    let mut open: Vec<BTreeSet<usize>> = Vec::with_capacity(needs.len());
+    for (index, of) in needs.iter().enumerate() {
+        let of: BTreeSet<usize> = of.iter().copied().filter(|need| *need < needs.len()).collect();
+        for need in &of {
+            if let Some(dependents) = needed_by.get_mut(*need) {
+                dependents.push(index);
+            }
+        }
+        open.push(of);
+    }
+    let mut waiting: BTreeSet<usize> = (0..needs.len()).collect();
+    let mut ready: BTreeSet<usize> =
+        open.iter().enumerate().filter(|(_, of)| of.is_empty()).map(|(index, _)| index).collect();
+    let mut placed = Vec::with_capacity(needs.len());
+    while let Some(first) = waiting.first().copied() {
+        let index = ready.pop_first().unwrap_or_else(|| on_a_circle(first, &open));
+        waiting.remove(&index);
+        let later = open.get_mut(index).map(std::mem::take).unwrap_or_default();
+        placed.push(Placed { index, later: later.into_iter().collect() });
+        for dependent in needed_by.get(index).into_iter().flatten() {
+            let Some(of) = open.get_mut(*dependent) else { continue };
+            of.remove(&index);
+            if of.is_empty() && waiting.contains(dependent) {
+                ready.insert(*dependent);
+            }
+        }
+    }
+    placed
+}
+
+/// Follows needs until one comes again: where nothing is ready, there is one.
+fn on_a_circle(first: usize, open: &[BTreeSet<usize>]) -> usize {
+    let (mut at, mut seen) = (first, BTreeSet::new());
+    while seen.insert(at) {
+        at = open.get(at).and_then(BTreeSet::first).copied().unwrap_or(first);
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(needs: &[&[usize]], expected: &[(usize, &[usize])]) {
+        let needs: Vec<Vec<usize>> = needs.iter().map(|of| of.to_vec()).collect();
+        let placed = order(&needs);
+        let placed: Vec<_> =
+            placed.iter().map(|placed| (placed.index, placed.later.as_slice())).collect();
+        assert_eq!(placed, expected, "{needs:?}");
+    }
+
+    /// DEC-07: what is needed comes first, whatever the order given; of a circle one comes before what it needs, and what
+    /// hangs on it comes after.
+    #[test]
+    fn what_is_needed_comes_first() {
+        check(&[], &[]);
+        check(&[&[], &[]], &[(0, &[]), (1, &[])]);
+        check(&[&[1], &[2], &[]], &[(2, &[]), (1, &[]), (0, &[])]);
+        check(&[&[2, 2], &[2], &[]], &[(2, &[]), (0, &[]), (1, &[])]);
+        check(&[&[1], &[0]], &[(0, &[1]), (1, &[])]);
+        check(&[&[1], &[2], &[1]], &[(1, &[2]), (0, &[]), (2, &[])]);
+        // More than a stack could follow.
+        let long: Vec<Vec<usize>> = (1..=50_000).map(|next| vec![next % 50_000]).collect();
+        let placed = order(&long);
+        assert_eq!(placed.iter().filter(|placed| !placed.later.is_empty()).count(), 1);
+        assert_eq!(placed.len(), long.len());
+    }
+}

@@ -1,0 +1,496 @@
+//! What has to be done so that a namespace is as declared (DEC-06 to DEC-08). Pure: what is there comes as a
+//! [`Snapshot`], what is to be done leaves as a [`Planned`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::judge::{place_of_queue, place_of_subscription, place_of_topic};
+use super::order::{Placed, order};
+use super::plan::{Change, Plan, Step, StepKind};
+use super::told::{self, Told, change, changes};
+use super::{Declaration, DeclaredSubscription, Existing, Misdeclared, OtherRules};
+use crate::broker::Update;
+use crate::description::{
+    Cleared, Destination, EntityKind, QueueDescription, QueueUpdate, Settings,
+    SubscriptionDescription, SubscriptionUpdate, TopicDescription, TopicUpdate,
+};
+use crate::error::{Quoted, Rejection};
+use crate::path::{PathKey, subscription_path, validate_entity_path};
+use crate::rule::{DEFAULT_RULE, RuleDescription};
+
+/// Properties that cannot change (ENT-16).
+const FIXED: [&str; 3] =
+    ["requires_session", "requires_duplicate_detection", "enable_partitioning"];
+/// What stands for no value.
+const NONE: &str = "none";
+
+/// What a namespace has of what a declaration names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// The entities named that are there.
+    pub(crate) entities: BTreeMap<PathKey, Found>,
+    /// The queues and topics that are there of those that are forwarded to.
+    pub(crate) destinations: BTreeSet<PathKey>,
+}
+
+/// An entity that is there.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Found {
+    Queue(QueueDescription),
+    Topic(TopicDescription),
+    Subscription(SubscriptionDescription, Vec<RuleDescription>),
+}
+
+/// A plan, and what each of its steps asks of the broker.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) plan: Plan,
+    pub(crate) work: Vec<Work>,
+}
+
+/// What a step asks of the broker.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Work {
+    CreateQueue(QueueUpdate),
+    UpdateQueue(QueueUpdate, Cleared),
+    CreateTopic(TopicUpdate),
+    UpdateTopic(TopicUpdate, Cleared),
+    CreateSubscription(NewSubscription),
+    UpdateSubscription(SubscriptionUpdate, Cleared, Vec<RuleWork>),
+}
+
+/// A subscription that is created.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct NewSubscription {
+    pub(crate) topic: Box<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) properties: SubscriptionUpdate,
+    pub(crate) rules: Option<Vec<RuleDescription>>,
+}
+
+/// What an update of a subscription asks for its rules.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum RuleWork {
+    Create(RuleDescription),
+    Update(RuleDescription),
+    Delete(Box<str>),
+}
+
+/// A step, and what it asks for.
+type Task = (Step, Work);
+
+/// A queue or subscription that is missing.
+struct Missing {
+    /// Where it stands among all that is declared.
+    place: usize,
+    path: Box<str>,
+    new: New,
+    /// What it forwards to of what is missing itself: messages, dead letters.
+    needs: [Option<PathKey>; 2],
+}
+
+enum New {
+    Queue(QueueUpdate),
+    Subscription(NewSubscription),
+}
+
+struct Planner<'a> {
+    snapshot: &'a Snapshot,
+    settings: &'a Settings,
+    existing: Existing,
+    /// What is declared that can be forwarded to.
+    declared: BTreeSet<PathKey>,
+    /// How many of the entities declared were looked at.
+    place: usize,
+    topics: Vec<Task>,
+    missing: Vec<Missing>,
+    /// By their places, so that steps that are planned anew after some were done are in the same order.
+    updates: BTreeMap<usize, Task>,
+    kept: Vec<Step>,
+    unchanged_count: usize,
+}
+
+/// The steps that make it so.
+///
+/// # Errors
+/// With what the declaration cannot have, by itself or of what is there.
+pub(crate) fn plan(
+    declaration: &Declaration,
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> Result<Planned, Misdeclared> {
+    declaration.judge(settings)?;
+    let limits = &settings.limits;
+    let roots = declaration.queues.iter().map(|queue| &queue.path);
+    let roots = roots.chain(declaration.topics.iter().map(|topic| &topic.path));
+    // What is no path was refused.
+    let declared = roots.filter_map(|path| Some(validate_entity_path(path, limits).ok()?.key()));
+    let mut planner = Planner {
+        snapshot,
+        settings,
+        existing: declaration.existing,
+        declared: declared.collect(),
+        place: 0,
+        topics: Vec::new(),
+        missing: Vec::new(),
+        updates: BTreeMap::new(),
+        kept: Vec::new(),
+        unchanged_count: 0,
+    };
+    for (index, topic) in declaration.topics.iter().enumerate() {
+        let planned = planner.topic(&topic.path, &topic.properties, topic.cleared);
+        planned.map_err(Misdeclared::at(place_of_topic(index)))?;
+    }
+    for (index, queue) in declaration.queues.iter().enumerate() {
+        let planned = planner.queue(&queue.path, &queue.properties, queue.cleared);
+        planned.map_err(Misdeclared::at(place_of_queue(index)))?;
+    }
+    for (index, topic) in declaration.topics.iter().enumerate() {
+        for (below, subscription) in topic.subscriptions.iter().enumerate() {
+            let planned = planner.subscription(&topic.path, subscription);
+            planned.map_err(Misdeclared::at(place_of_subscription(index, below)))?;
+        }
+    }
+    planner.finish().map_err(Misdeclared::at(""))
+}
+
+impl Planner<'_> {
+    fn topic(
+        &mut self,
+        path: &str,
+        properties: &TopicUpdate,
+        cleared: Cleared,
+    ) -> Result<(), Rejection> {
+        self.place += 1;
+        let name = validate_entity_path(path, &self.settings.limits)?;
+        match self.snapshot.entities.get(&name.key()) {
+            None => {
+                let created = properties.clone().create(name.path(), self.settings)?;
+                let changes = changes(&self.settings.new_topic(name.path()), &created);
+                let step = creation(EntityKind::Topic, &name.path(), changes);
+                self.topics.push((step, Work::CreateTopic(properties.clone())));
+                Ok(())
+            }
+            Some(Found::Topic(current)) => {
+                let changes = self.update(&current.path, properties, cleared, current)?;
+                let work = || Work::UpdateTopic(properties.clone(), cleared);
+                self.updated(EntityKind::Topic, &current.path, changes, work);
+                Ok(())
+            }
+            Some(found) => Err(another_kind(EntityKind::Topic, path, found)),
+        }
+    }
+
+    fn queue(
+        &mut self,
+        path: &str,
+        properties: &QueueUpdate,
+        cleared: Cleared,
+    ) -> Result<(), Rejection> {
+        self.place += 1;
+        let name = validate_entity_path(path, &self.settings.limits)?;
+        match self.snapshot.entities.get(&name.key()) {
+            None => {
+                let path = name.path();
+                let created = properties.clone().create(&*path, self.settings)?;
+                let needs = self.needs(EntityKind::Queue, &path, destinations(&created))?;
+                let new = New::Queue(properties.clone());
+                self.missing.push(Missing { place: self.place, path: path.into(), new, needs });
+                Ok(())
+            }
+            Some(Found::Queue(current)) => {
+                let changes = self.update(&current.path, properties, cleared, current)?;
+                let work = || Work::UpdateQueue(properties.clone(), cleared);
+                self.updated(EntityKind::Queue, &current.path, changes, work);
+                Ok(())
+            }
+            Some(found) => Err(another_kind(EntityKind::Queue, path, found)),
+        }
+    }
+
+    fn subscription(
+        &mut self,
+        topic: &str,
+        declared: &DeclaredSubscription,
+    ) -> Result<(), Rejection> {
+        self.place += 1;
+        let topic = validate_entity_path(topic, &self.settings.limits)?;
+        let DeclaredSubscription { name, properties, cleared, rules, other_rules } = declared;
+        let path = subscription_path(&topic.path(), name);
+        match self.snapshot.entities.get(&PathKey::fold(&path)) {
+            None => {
+                let (topic, name, properties) =
+                    (topic.path().into(), name.clone(), properties.clone());
+                let new = NewSubscription { topic, name, properties, rules: rules.clone() };
+                let created = new.described(self.settings)?;
+                let to = [&created.forward_to, &created.forward_dead_lettered_messages_to];
+                let needs =
+                    self.needs(EntityKind::Subscription, &path, to.map(Option::as_deref))?;
+                let new = New::Subscription(new);
+                self.missing.push(Missing { place: self.place, path: path.into(), new, needs });
+                Ok(())
+            }
+            Some(Found::Subscription(current, current_rules)) => {
+                let path = current.path();
+                let mut changes = self.update(&path, properties, *cleared, current)?;
+                let rules = match rules {
+                    Some(rules) => rule_work(rules, current_rules, *other_rules, &mut changes),
+                    None => Vec::new(),
+                };
+                let work = || Work::UpdateSubscription(properties.clone(), *cleared, rules);
+                self.updated(EntityKind::Subscription, &path, changes, work);
+                Ok(())
+            }
+            Some(found) => Err(another_kind(EntityKind::Subscription, &path, found)),
+        }
+    }
+
+    /// What an update changes, if it can be.
+    fn update<U: Update<Description: Told>>(
+        &self,
+        path: &str,
+        properties: &U,
+        cleared: Cleared,
+        current: &U::Description,
+    ) -> Result<Vec<Change>, Rejection> {
+        let mut properties = properties.clone();
+        properties.keep(cleared, current);
+        let after = properties.clone().over(current);
+        let changes = changes(current, &after);
+        if changes.is_empty() || self.existing == Existing::IsKept {
+            return Ok(changes);
+        }
+        if let Some(fixed) = changes.iter().find(|change| FIXED.contains(&&*change.property)) {
+            return Err(is_fixed(U::KIND, path, fixed));
+        }
+        properties.apply_to(current, &self.settings.limits)?;
+        self.needs(U::KIND, path, U::destinations(&after))?;
+        Ok(changes)
+    }
+
+    fn updated(
+        &mut self,
+        entity: EntityKind,
+        path: &str,
+        changes: Vec<Change>,
+        work: impl FnOnce() -> Work,
+    ) {
+        if changes.is_empty() {
+            self.unchanged_count += 1;
+            return;
+        }
+        let step = Step { kind: StepKind::Update, entity, path: path.into(), changes };
+        match self.existing {
+            Existing::IsUpdated => {
+                self.updates.insert(self.place, (step, work()));
+            }
+            Existing::IsKept => self.kept.push(step),
+        }
+    }
+
+    /// The destinations that are not there yet (DEC-08).
+    fn needs(
+        &self,
+        kind: EntityKind,
+        path: &str,
+        destinations: [Option<&str>; 2],
+    ) -> Result<[Option<PathKey>; 2], Rejection> {
+        let mut needs = [None, None];
+        let names = ["forward_to", "forward_dead_lettered_messages_to"];
+        for ((text, need), name) in destinations.into_iter().zip(&mut needs).zip(names) {
+            let Some(text) = text else { continue };
+            let Destination::Entity(key) = Destination::parse(text)? else { continue };
+            if self.snapshot.destinations.contains(&key) {
+                continue;
+            }
+            if !self.declared.contains(&key) {
+                return Err(Rejection::new(
+                    crate::condition::Condition::EntityNotFound,
+                    format!(
+                        "{name} of {kind} {} names {}, which is neither there nor declared; declare it, or create it \
+                         first",
+                        Quoted(path),
+                        Quoted(text)
+                    ),
+                ));
+            }
+            *need = Some(key);
+        }
+        Ok(needs)
+    }
+
+    /// All steps in their order.
+    fn finish(self) -> Result<Planned, Rejection> {
+        let Self { settings, topics, missing, mut updates, kept, unchanged_count, .. } = self;
+        let mut steps = topics;
+        // A topic comes before all of them, and needs nothing.
+        let queues = missing.iter().enumerate();
+        let places: BTreeMap<PathKey, usize> =
+            queues.map(|(index, one)| (PathKey::fold(&one.path), index)).collect();
+        let needs = |one: &Missing| {
+            one.needs.iter().flatten().filter_map(|key| places.get(key).copied()).collect()
+        };
+        let ordered = order(&missing.iter().map(needs).collect::<Vec<Vec<usize>>>());
+        let mut missing: Vec<Option<Missing>> = missing.into_iter().map(Some).collect();
+        for Placed { index, later } in ordered {
+            let Some(one) = missing.get_mut(index).and_then(Option::take) else { continue };
+            let comes_later = one.needs.clone().map(|need| {
+                need.and_then(|key| places.get(&key)).is_some_and(|place| later.contains(place))
+            });
+            let place = one.place;
+            let (now, then) = one.in_two(comes_later, settings)?;
+            steps.push(now);
+            updates.extend(then.map(|update| (place, update)));
+        }
+        steps.extend(updates.into_values());
+        let (steps, work) = steps.into_iter().unzip();
+        Ok(Planned { plan: Plan::new(steps, kept, unchanged_count), work })
+    }
+}
+
+impl Missing {
+    /// The step that creates it, and the one that sets the destinations that come later, if there are some.
+    fn in_two(
+        self,
+        comes_later: [bool; 2],
+        settings: &Settings,
+    ) -> Result<(Task, Option<Task>), Rejection> {
+        let Self { path, new, .. } = self;
+        match new {
+            New::Queue(whole) => {
+                let described =
+                    |properties: &QueueUpdate| properties.clone().create(&*path, settings);
+                let (mut now, mut then) = (whole.clone(), QueueUpdate::default());
+                put_off(&mut now, &mut then, comes_later);
+                let (begun, finished) = (described(&now)?, described(&whole)?);
+                let created = changes(&settings.new_queue(&*path), &begun);
+                let updated = changes(&begun, &finished);
+                let create = (creation(EntityKind::Queue, &path, created), Work::CreateQueue(now));
+                let update = Work::UpdateQueue(then, Cleared::default());
+                Ok((create, later(EntityKind::Queue, &path, updated, update)))
+            }
+            New::Subscription(whole) => {
+                let (mut now, mut then) = (whole.clone(), SubscriptionUpdate::default());
+                put_off(&mut now.properties, &mut then, comes_later);
+                let (begun, finished) = (now.described(settings)?, whole.described(settings)?);
+                let default = settings.new_subscription(&*whole.topic, &*whole.name);
+                let mut created = changes(&default, &begun);
+                match now.rules.as_deref() {
+                    Some([]) => created.push(change("rules", None, Some(NONE.into()))),
+                    rules => {
+                        let rules = rules.into_iter().flatten();
+                        created.extend(rules.map(|rule| {
+                            change(property(&rule.name), None, Some(told::rule(rule)))
+                        }));
+                    }
+                }
+                let updated = changes(&begun, &finished);
+                let kind = EntityKind::Subscription;
+                let create = (creation(kind, &path, created), Work::CreateSubscription(now));
+                let update = Work::UpdateSubscription(then, Cleared::default(), Vec::new());
+                Ok((create, later(kind, &path, updated, update)))
+            }
+        }
+    }
+}
+
+impl NewSubscription {
+    fn described(&self, settings: &Settings) -> Result<SubscriptionDescription, Rejection> {
+        self.properties.clone().create(&*self.topic, &*self.name, settings)
+    }
+}
+
+/// Takes destinations out of what is done now, for later.
+fn put_off<U: Update>(now: &mut U, then: &mut U, comes_later: [bool; 2]) {
+    let destinations = now.optional().into_iter().zip(then.optional()).zip(comes_later);
+    for ((now, then), is_later) in destinations {
+        if let (Some(now), Some(then), true) = (now, then, is_later) {
+            *then = now.take();
+        }
+    }
+}
+
+fn creation(entity: EntityKind, path: &str, mut changes: Vec<Change>) -> Step {
+    for change in &mut changes {
+        // It was not there: its defaults were not in force.
+        change.before = None;
+    }
+    Step { kind: StepKind::Create, entity, path: path.into(), changes }
+}
+
+fn later(entity: EntityKind, path: &str, changes: Vec<Change>, work: Work) -> Option<Task> {
+    let step = Step { kind: StepKind::Update, entity, path: path.into(), changes };
+    (!step.changes.is_empty()).then_some((step, work))
+}
+
+fn destinations(description: &QueueDescription) -> [Option<&str>; 2] {
+    QueueUpdate::destinations(description)
+}
+
+/// What makes the rules of a subscription exactly these (DEC-03). New ones come before others go, so that no message
+/// is missed that both select.
+fn rule_work(
+    declared: &[RuleDescription],
+    current: &[RuleDescription],
+    others: OtherRules,
+    changes: &mut Vec<Change>,
+) -> Vec<RuleWork> {
+    let current: BTreeMap<Box<str>, &RuleDescription> =
+        current.iter().map(|rule| (rule.key(), rule)).collect();
+    let mut work = Vec::new();
+    for rule in declared {
+        let known = current.get(&rule.key()).map(|known| told::rule(known));
+        let wanted = Some(told::rule(rule));
+        if known == wanted {
+            continue;
+        }
+        work.push(match known {
+            Some(_) => RuleWork::Update(rule.clone()),
+            None => RuleWork::Create(rule.clone()),
+        });
+        changes.push(change(property(&rule.name), known, wanted));
+    }
+    let declared: BTreeSet<Box<str>> = declared.iter().map(RuleDescription::key).collect();
+    for (key, rule) in current {
+        let is_kept = others == OtherRules::AreKept
+            && (declared.is_empty() || !rule.name.eq_ignore_ascii_case(DEFAULT_RULE));
+        if !declared.contains(&key) && !is_kept {
+            work.push(RuleWork::Delete(rule.name.clone()));
+            changes.push(change(property(&rule.name), Some(told::rule(rule)), None));
+        }
+    }
+    work
+}
+
+fn property(rule: &str) -> String {
+    format!("rule {rule}")
+}
+
+/// DEC-05
+fn is_fixed(kind: EntityKind, path: &str, fixed: &Change) -> Rejection {
+    let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or(NONE).to_owned();
+    Rejection::argument(format!(
+        "{} of {kind} {} is {} and cannot become {}: it is fixed at creation; declare it as it is, or delete the {kind} \
+         so that it is created anew",
+        fixed.property,
+        Quoted(path),
+        text(&fixed.before),
+        text(&fixed.after),
+    ))
+}
+
+/// DEC-05
+fn another_kind(wanted: EntityKind, path: &str, found: &Found) -> Rejection {
+    let found = match found {
+        Found::Queue(_) => EntityKind::Queue,
+        Found::Topic(_) => EntityKind::Topic,
+        Found::Subscription(..) => EntityKind::Subscription,
+    };
+    Rejection::new(
+        crate::condition::Condition::EntityAlreadyExists,
+        format!(
+            "{} is declared as a {wanted} and is a {found}, which cannot become one; declare another path, or delete the \
+             {found}",
+            Quoted(path)
+        ),
+    )
+}

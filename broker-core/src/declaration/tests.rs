@@ -1,0 +1,300 @@
+//! What plans say, case by case. That carrying one out makes it so is in `tests/declarations.rs`.
+
+use super::planner::{Found, Planned, Snapshot, Work, plan};
+use super::*;
+use crate::condition::Condition;
+use crate::description::Settings;
+use crate::path::PathKey;
+use crate::rule::Filter;
+use crate::time::{TimeSpan, Timestamp};
+
+fn settings() -> Settings {
+    Settings::default()
+}
+
+/// A namespace that has these.
+fn having(found: Vec<Found>) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    for found in found {
+        let path = match &found {
+            Found::Queue(queue) => queue.path.to_string(),
+            Found::Topic(topic) => topic.path.to_string(),
+            Found::Subscription(subscription, _) => subscription.path(),
+        };
+        if !matches!(found, Found::Subscription(..)) {
+            snapshot.destinations.insert(PathKey::fold(&path));
+        }
+        snapshot.entities.insert(PathKey::fold(&path), found);
+    }
+    snapshot
+}
+
+fn queue(path: &str, properties: QueueUpdate) -> DeclaredQueue {
+    DeclaredQueue::new(path).with(properties)
+}
+
+fn forwarding(path: &str, to: &str) -> DeclaredQueue {
+    queue(path, QueueUpdate { forward_to: Some(to.into()), ..QueueUpdate::default() })
+}
+
+fn existing_queue(path: &str, properties: QueueUpdate) -> Found {
+    Found::Queue(properties.create(path, &settings()).unwrap())
+}
+
+fn rule(name: &str, filter: Filter) -> RuleDescription {
+    RuleDescription::new(name, filter, Timestamp::NONE)
+}
+
+/// The steps as a person would say them.
+fn told(plan: &Plan) -> Vec<String> {
+    let value = |value: &Option<Box<str>>| value.as_deref().unwrap_or("-").to_owned();
+    let step = |step: &Step| {
+        let changes = step.changes.iter().map(|change| {
+            format!(" {}: {} > {}", change.property, value(&change.before), value(&change.after))
+        });
+        format!("{step}{}", changes.collect::<Vec<_>>().join(","))
+    };
+    plan.steps.iter().map(step).collect()
+}
+
+fn planned(declaration: &Declaration, snapshot: &Snapshot) -> Planned {
+    plan(declaration, snapshot, &settings()).unwrap()
+}
+
+fn refused(declaration: &Declaration, snapshot: &Snapshot) -> (Condition, String) {
+    let refused = plan(declaration, snapshot, &settings()).unwrap_err().into_rejection();
+    (refused.condition(), refused.detail().to_owned())
+}
+
+/// DEC-01, DEC-02, DEC-06: what is missing is created, what differs updated with both values, what is as declared is
+/// counted, and what is not named is in no step.
+#[test]
+fn a_plan_names_what_differs_and_nothing_else() {
+    let set = QueueUpdate { max_delivery_count: Some(5), ..QueueUpdate::default() };
+    let there = QueueUpdate {
+        lock_duration: Some(TimeSpan::from_seconds(30)),
+        user_metadata: Some("mine".into()),
+        ..QueueUpdate::default()
+    };
+    let snapshot = having(vec![
+        existing_queue("Orders", there.clone()),
+        existing_queue("done", set.clone()),
+        existing_queue("bare", there),
+    ]);
+    let mut bare = DeclaredQueue::new("bare");
+    bare.cleared.user_metadata = true;
+    let declaration = Declaration::new()
+        .with_queue(queue("orders", set.clone()))
+        .with_queue(queue("done", set.clone()))
+        .with_queue(bare)
+        .with_queue(queue("new", set));
+    let plan = planned(&declaration, &snapshot).plan;
+    assert_eq!(
+        told(&plan),
+        [
+            "create queue `new` max_delivery_count: - > 5",
+            "update queue `Orders` max_delivery_count: 10 > 5",
+            "update queue `bare` user_metadata: mine > -",
+        ]
+    );
+    assert_eq!(plan.unchanged_count, 1);
+    assert_eq!(plan.kept, []);
+}
+
+/// DEC-03: rules that are declared are all there are; without a list they are nobody's business; a new one comes
+/// before an old one goes.
+#[test]
+fn a_subscription_has_exactly_the_rules_that_it_declares() {
+    let there = || {
+        let topic = settings().new_topic("events");
+        let subscription = settings().new_subscription("events", "eu");
+        let rules = vec![
+            RuleDescription::default_rule(Timestamp::NONE),
+            rule("Same", Filter::sql("a = 1")),
+            rule("other", Filter::sql("b = 1")),
+        ];
+        having(vec![Found::Topic(topic), Found::Subscription(subscription, rules)])
+    };
+    let declared = |subscription: DeclaredSubscription| {
+        let topic = DeclaredTopic::new("events").with_subscription(subscription);
+        Declaration::new().with_topic(topic)
+    };
+    let silent = declared(DeclaredSubscription::new("eu"));
+    assert!(planned(&silent, &there()).plan.is_empty());
+    let rules =
+        [rule("same", Filter::sql("a = 1")), rule("OTHER", Filter::True), rule("x", Filter::False)];
+    let exact = declared(DeclaredSubscription::new("eu").with_rules(rules));
+    assert_eq!(
+        told(&planned(&exact, &there()).plan),
+        [
+            "update subscription `events/Subscriptions/eu` rule OTHER: sql: b = 1 > true, rule x: - > false, \
+          rule $Default: true > -"
+        ]
+    );
+    let none = declared(DeclaredSubscription::new("eu").with_rules([]));
+    let plan = planned(&none, &there()).plan;
+    assert_eq!(plan.steps[0].changes.len(), 3);
+    let created = planned(&none, &Snapshot::default()).plan;
+    assert_eq!(
+        told(&created),
+        ["create topic `events`", "create subscription `events/Subscriptions/eu` rules: - > none"]
+    );
+}
+
+/// DEC-04: each with its place, and before anything is asked.
+#[test]
+fn what_cannot_be_is_refused_with_its_place() {
+    let two = |a: &str, b: &str| {
+        Declaration::new().with_queue(DeclaredQueue::new(a)).with_queue(DeclaredQueue::new(b))
+    };
+    let below = |subscription: DeclaredSubscription| {
+        let ok = DeclaredSubscription::new("ok");
+        let topic = DeclaredTopic::new("t").with_subscription(ok).with_subscription(subscription);
+        Declaration::new().with_topic(topic)
+    };
+    let rules =
+        |rules: Vec<RuleDescription>| below(DeclaredSubscription::new("s").with_rules(rules));
+    let short = QueueUpdate { lock_duration: Some(TimeSpan::ZERO), ..QueueUpdate::default() };
+    let of_topic = two("a", "b").with_topic(DeclaredTopic::new("B"));
+    for (declaration, said) in [
+        (two("a", "A"), "queues[1]: the path `A` is declared twice; keep one"),
+        (two("a", "b//c"), "queues[1]: path `b//c` has two separators in a row"),
+        (of_topic, "topics[0]: the path `B` is declared twice"),
+        (
+            two("a", "b").with_queue(queue("c", short)),
+            "queues[2]: LockDuration of queue `c` is PT0S",
+        ),
+        (
+            below(DeclaredSubscription::new("OK")),
+            "topics[0].subscriptions[1]: the subscription `OK`",
+        ),
+        (
+            rules(vec![rule("r", Filter::True), rule("R", Filter::True)]),
+            "topics[0].subscriptions[1].rules[1]: the rule `R` is declared twice",
+        ),
+        (rules(vec![rule("r", Filter::sql("a ="))]), "topics[0].subscriptions[1].rules[0]: "),
+    ] {
+        let (_, detail) = refused(&declaration, &Snapshot::default());
+        assert!(detail.starts_with(said), "{detail}");
+    }
+    let many = (0..=ENTITY_COUNT_MAX).map(|index| DeclaredQueue::new(format!("q{index}")));
+    let many = Declaration { queues: many.collect(), ..Declaration::new() };
+    let (condition, detail) = refused(&many, &Snapshot::default());
+    assert_eq!(condition, Condition::QuotaExceeded);
+    assert!(detail.contains("more than 10000; declare them in several"), "{detail}");
+}
+
+/// DEC-05: both values, why not, and the way out.
+#[test]
+fn what_cannot_change_is_refused_with_both_values() {
+    let snapshot = having(vec![
+        existing_queue("orders", QueueUpdate::default()),
+        Found::Topic(settings().new_topic("events")),
+    ]);
+    let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+    let (condition, detail) =
+        refused(&Declaration::new().with_queue(queue("orders", sessions.clone())), &snapshot);
+    assert_eq!(condition, Condition::ArgumentError);
+    assert_eq!(
+        detail,
+        "queues[0]: requires_session of queue `orders` is false and cannot become true: it is fixed at creation; \
+         declare it as it is, or delete the queue so that it is created anew"
+    );
+    let (condition, detail) =
+        refused(&Declaration::new().with_queue(DeclaredQueue::new("Events")), &snapshot);
+    assert_eq!(condition, Condition::EntityAlreadyExists);
+    assert_eq!(
+        detail,
+        "queues[0]: `Events` is declared as a queue and is a topic, which cannot become one; declare another path, or \
+         delete the topic"
+    );
+    // Where existing entities are kept, a difference that could not be made is told like others.
+    let kept = Declaration::new().with_queue(queue("orders", sessions)).existing(Existing::IsKept);
+    let plan = planned(&kept, &snapshot).plan;
+    assert!(plan.is_empty());
+    assert_eq!(&*plan.kept[0].changes[0].property, "requires_session");
+}
+
+/// DEC-07: topics, then destinations before what forwards to them, then updates; a circle is closed at the end.
+#[test]
+fn steps_are_in_an_order_in_which_they_can_be_done() {
+    let all = SubscriptionUpdate { forward_to: Some("a".into()), ..SubscriptionUpdate::default() };
+    let topic = DeclaredTopic::new("t").with_subscription(DeclaredSubscription::new("s").with(all));
+    let idle = QueueUpdate {
+        auto_delete_on_idle: Some(TimeSpan::from_minutes(10)),
+        forward_to: Some("x".into()),
+        ..QueueUpdate::default()
+    };
+    let declaration = Declaration::new()
+        .with_queue(forwarding("old", "a"))
+        .with_queue(forwarding("a", "b"))
+        .with_queue(forwarding("b", "T"))
+        .with_queue(queue("x", QueueUpdate { forward_to: Some("y".into()), ..idle.clone() }))
+        .with_queue(queue("y", idle))
+        .with_topic(topic);
+    let snapshot = having(vec![existing_queue("old", QueueUpdate::default())]);
+    let planned = planned(&declaration, &snapshot);
+    assert_eq!(
+        told(&planned.plan),
+        [
+            "create topic `t`",
+            "create queue `b` forward_to: - > T",
+            "create queue `a` forward_to: - > b",
+            "create subscription `t/Subscriptions/s` forward_to: - > a",
+            "create queue `x` auto_delete_on_idle: - > PT10M",
+            "create queue `y` forward_to: - > x",
+            "update queue `old` forward_to: - > a",
+            "update queue `x` forward_to: - > y, auto_delete_on_idle: PT10M > unlimited",
+        ]
+    );
+    let Work::CreateQueue(begun) = &planned.work[4] else { panic!("{:?}", planned.work[4]) };
+    assert_eq!(begun.forward_to, None);
+}
+
+/// DEC-08
+#[test]
+fn a_destination_that_will_not_be_there_is_refused() {
+    let snapshot = having(vec![existing_queue("there", QueueUpdate::default())]);
+    for (to, is_there) in [("there", true), ("other", true), ("absent", false)] {
+        let declaration = Declaration::new()
+            .with_queue(forwarding("q", to))
+            .with_queue(DeclaredQueue::new("other"));
+        if is_there {
+            planned(&declaration, &snapshot);
+            continue;
+        }
+        let (condition, detail) = refused(&declaration, &snapshot);
+        assert_eq!(condition, Condition::EntityNotFound);
+        assert_eq!(
+            detail,
+            "queues[0]: forward_to of queue `q` names `absent`, which is neither there nor declared; declare it, or \
+             create it first"
+        );
+    }
+}
+
+/// DEC-09, DEC-10: the digest is that of the steps alone, of those that are left too.
+#[test]
+fn plans_of_other_steps_have_other_digests() {
+    let declaration = |count| {
+        let set = QueueUpdate { max_delivery_count: Some(count), ..QueueUpdate::default() };
+        Declaration::new().with_queue(queue("a", set)).with_queue(DeclaredQueue::new("b"))
+    };
+    let empty = Snapshot::default();
+    let plan = |count, snapshot: &Snapshot| planned(&declaration(count), snapshot).plan;
+    let digest = plan(5, &empty).digest();
+    assert_eq!(plan(5, &empty).digest(), digest);
+    assert_ne!(plan(6, &empty).digest(), digest);
+    let elsewhere = having(vec![existing_queue("c", QueueUpdate::default())]);
+    assert_eq!(plan(5, &elsewhere).digest(), digest);
+    let begun = having(vec![existing_queue(
+        "a",
+        QueueUpdate { max_delivery_count: Some(5), ..QueueUpdate::default() },
+    )]);
+    assert_eq!(plan(5, &empty).after(1).digest(), plan(5, &begun).digest());
+    assert_eq!(plan(5, &empty).after(1).unchanged_count, plan(5, &begun).unchanged_count);
+    assert_eq!(Digest::parse(&digest.to_string()), Some(digest));
+    for wrong in ["", "0", "+123456789abcdef", "0123456789abcdefg"] {
+        assert_eq!(Digest::parse(wrong), None, "{wrong}");
+    }
+}

@@ -1,0 +1,168 @@
+//! `peeklock apply`: what a file declares is made so, step by step (DEC-16).
+
+use std::path::PathBuf;
+
+use clap::Args;
+use peeklock::declaration::{CarriedOut, Change, Declaration, Plan, Step, StepKind};
+use peeklock::error::BrokerError;
+use peeklock_json::PlanView;
+
+use super::connect::{Common, Output, Patience, Session, code, told};
+use super::terminal::{Bar, Cell, Out, Table, object};
+use super::{Failure, exit};
+use crate::config::{FileError, TopologyFile};
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock apply -f topology.toml --dry-run      shows what would be done
+  peeklock apply -f topology.toml                does it
+  peeklock export | peeklock apply --context other -f -
+
+The file has [[queues]], [[topics]], [[topics.subscriptions]] and [[topics.subscriptions.rules]], as a configuration file \
+does and as `peeklock export` writes it. What is missing is created, what differs is updated, and what the file does not \
+name stays as it is. A subscription that lists rules has exactly these. Nothing is deleted but rules.
+
+What fails leaves the steps before it done; the same command does the rest.
+
+",
+    exit_codes!()
+);
+
+#[derive(Args)]
+pub struct ApplyFlags {
+    /// File that declares queues and topics; - for standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+pub fn run(flags: &ApplyFlags) -> Result<(), Failure> {
+    let file = TopologyFile::read(&flags.file)?;
+    flags.common.run(Patience::Limited, async |session| {
+        let admin = session.client.admin();
+        let plan = admin.plan(&file.declaration).await.map_err(|error| {
+            let place = file.place_of(error.detail());
+            Failure::ended(code(error.condition()), format!("{place}: {}", told(&error)))
+        })?;
+        let output = flags.common.output;
+        if output == Output::Table {
+            session.out.say(&shown(&plan, &session.out))?;
+        }
+        let done = if flags.dry_run || plan.is_empty() {
+            0
+        } else {
+            carry_out(session, &file.declaration, &plan).await?
+        };
+        if output != Output::Table {
+            return session.out.say(&as_object(&plan, done, output)?);
+        }
+        if done > 0 {
+            let steps = if done == 1 { "step" } else { "steps" };
+            session.out.say(&format!("done: {done} {steps}\n"))?;
+        }
+        Ok(())
+    })
+}
+
+/// Carries out the plan that was shown, and no other; returns how many steps were done.
+async fn carry_out(
+    session: &Session,
+    declaration: &Declaration,
+    plan: &Plan,
+) -> Result<usize, Failure> {
+    let admin = session.client.admin();
+    let total = plan.steps.len();
+    let bar = Bar::new("applying", Some(total as u64));
+    let (mut done, mut digest) = (0, plan.digest());
+    while done < total {
+        if session.interrupt.is_set() {
+            drop(bar);
+            return Err(in_part(exit::INTERRUPTED, done, total, "interrupted"));
+        }
+        let part = admin.carry_out(declaration, digest).await;
+        let CarriedOut { done: more, rest, failure } = match part {
+            Ok(part) => part,
+            Err(error) => return Err(failed(&error, done, total, "the next steps")),
+        };
+        bar.advance(more as u64);
+        done += more;
+        digest = rest.digest();
+        if let Some(error) = failure {
+            let step = rest.steps.first().map_or_else(String::new, Step::to_string);
+            return Err(failed(&error, done, total, &step));
+        }
+        if more == 0 {
+            return Err(in_part(1, done, total, "the broker does no more of them"));
+        }
+    }
+    Ok(done)
+}
+
+fn failed(error: &BrokerError, done: usize, total: usize, what: &str) -> Failure {
+    in_part(code(error.condition()), done, total, &format!("{what} failed: {}", told(error)))
+}
+
+/// Says what was done; without any, the code says why not.
+fn in_part(code: u8, done: usize, total: usize, why: &str) -> Failure {
+    let code = if done > 0 && code != exit::INTERRUPTED { exit::IN_PART } else { code };
+    Failure::ended(code, format!("{done} of {total} steps are done; {why}"))
+        .hint("the same command again does what is left")
+}
+
+/// A line for each property of each step, and one of totals.
+fn shown(plan: &Plan, out: &Out) -> String {
+    let (creates, updates) = (plan.count(StepKind::Create), plan.count(StepKind::Update));
+    let unchanged = plan.unchanged_count;
+    if plan.is_empty() {
+        return format!("nothing to do: all is as declared ({unchanged} unchanged)\n");
+    }
+    let mut table = Table::new(&["", "KIND", "PATH", "PROPERTY", "VALUE"], 4, out.colours);
+    for step in &plan.steps {
+        let sign = match step.kind {
+            StepKind::Create => "+",
+            StepKind::Update => "~",
+        };
+        let mut head = [sign, step.entity.noun(), &step.path].map(str::to_owned);
+        let mut row = |property: &str, value: String| {
+            let cells = std::mem::take(&mut head).into_iter().chain([property.to_owned(), value]);
+            table.row(cells.map(Cell::Text).collect());
+        };
+        if step.changes.is_empty() {
+            row("", String::new());
+        }
+        for change in &step.changes {
+            row(&change.property, value(step.kind, change));
+        }
+    }
+    let (table, _) = table.text(out);
+    format!("{table}{creates} to create, {updates} to update, {unchanged} unchanged\n")
+}
+
+fn value(kind: StepKind, change: &Change) -> String {
+    let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or("none").to_owned();
+    match kind {
+        StepKind::Create => text(&change.after),
+        StepKind::Update => format!("{} → {}", text(&change.before), text(&change.after)),
+    }
+}
+
+/// The plan as the JSON API tells it, with how many of its steps were done.
+fn as_object(plan: &Plan, done: usize, output: Output) -> Result<String, Failure> {
+    let mut told = serde_json::to_value(PlanView::from(plan))
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    if let Some(members) = told.as_object_mut() {
+        members.insert("done".to_owned(), done.into());
+    }
+    Ok(object(&told.to_string(), output))
+}

@@ -1,0 +1,221 @@
+//! `peeklock apply` and `peeklock export`
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use super::broker::Broker;
+
+const TOPOLOGY: &str = r#"
+[[queues]]
+name = "orders"
+max_delivery_count = 5
+forward_dead_lettered_messages_to = "failed"
+retry_policy = { kind = "exponential", delay = "1s", delay_max = "5m", jitter = 0.2 }
+
+[[queues]]
+name = "failed"
+
+[[topics]]
+name = "events"
+
+[[topics.subscriptions]]
+name = "eu"
+forward_to = "orders"
+
+[[topics.subscriptions.rules]]
+name = "region"
+sql = "region = 'eu'"
+action = "SET priority = 'high'"
+"#;
+
+/// A file that ends with the test.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let path =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("declaring-{name}.toml"));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.0).unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // A test that failed before it was written has none.
+        let _gone = std::fs::remove_file(&self.0);
+    }
+}
+
+fn words(text: &str) -> Vec<Vec<&str>> {
+    text.lines().map(|line| line.split_whitespace().collect()).collect()
+}
+
+/// DEC-13, DEC-16: what would be done is shown and not done; then it is; then there is nothing to do; then what differs
+/// is updated, with the values before and after.
+#[test]
+fn a_file_is_applied_once_and_then_there_is_nothing_to_do() {
+    let broker = Broker::start();
+    let file = File::new("once", TOPOLOGY);
+    let apply = ["apply", "-f", file.path()];
+    let dry = [&apply[..], &["--dry-run"]].concat();
+    let shown = broker.ok(&dry);
+    let lines = words(&shown);
+    assert_eq!(lines[0], ["KIND", "PATH", "PROPERTY", "VALUE"], "{shown}");
+    assert_eq!(lines[1], ["+", "topic", "events"], "{shown}");
+    assert_eq!(lines[2], ["+", "queue", "failed"], "{shown}");
+    assert_eq!(lines[3], ["+", "queue", "orders", "max_delivery_count", "5"], "{shown}");
+    assert_eq!(lines[4], ["forward_dead_lettered_messages_to", "failed"], "{shown}");
+    assert!(shown.contains("retry_policy"), "{shown}");
+    assert!(shown.contains("sql: region = 'eu'; action: SET priority = 'high'"), "{shown}");
+    assert!(shown.ends_with("\n4 to create, 0 to update, 0 unchanged\n"), "{shown}");
+    broker.ends(4, &["queue", "show", "orders"]);
+
+    let done = broker.ok(&apply);
+    assert!(done.ends_with("\n4 to create, 0 to update, 0 unchanged\ndone: 4 steps\n"), "{done}");
+    let queue = broker.ok(&["queue", "show", "orders"]);
+    assert!(queue.contains("exponential from 1s up to 5m, jitter 0.2"), "{queue}");
+    let rules = broker.ok(&["rule", "list", "events", "eu"]);
+    assert!(rules.contains("region") && !rules.contains("$Default"), "{rules}");
+    for again in [&apply[..], &dry] {
+        assert_eq!(broker.ok(again), "nothing to do: all is as declared (4 unchanged)\n");
+    }
+
+    let changed = TOPOLOGY.replace("= 5", "= 7").replace("'eu'", "'us'");
+    let changed = File::new("changed", &changed);
+    let shown = broker.ok(&["apply", "-f", changed.path()]);
+    let lines = words(&shown);
+    assert_eq!(lines[1], ["~", "queue", "orders", "max_delivery_count", "5", "→", "7"], "{shown}");
+    assert_eq!(lines[2][..5], ["~", "subscription", "events/Subscriptions/eu", "rule", "region"]);
+    assert!(lines[2].contains(&"→"), "{shown}");
+    assert!(shown.ends_with("0 to create, 2 to update, 2 unchanged\ndone: 2 steps\n"), "{shown}");
+
+    let told = broker.program(&["apply", "-f", "-", "-o", "json"]).input(TOPOLOGY.as_bytes()).run();
+    let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!((told["done"].as_u64(), told["unchangedCount"].as_u64()), (Some(2), Some(2)));
+    let change = &told["steps"][0]["changes"][0];
+    assert_eq!((&change["before"], &change["after"]), (&"7".into(), &"5".into()));
+}
+
+/// DEC-17: what is exported changes nothing where it comes from, and makes an empty namespace equal.
+#[test]
+fn what_is_exported_can_be_applied() {
+    let broker = Broker::start();
+    let file = File::new("exported", "");
+    for command in [
+        "queue create failed --max-delivery-count 3 --user-metadata it's+\"ours\" --auto-delete-on-idle 2h",
+        "queue create Orders --forward-dead-lettered-messages-to failed --retry linear --retry-delay 90s \
+         --retry-jitter 0.5 --session-retry-order pass --requires-session=true",
+        "topic create events --requires-duplicate-detection=true",
+        "subscription create events all",
+        "subscription create events none",
+        "rule delete events none $Default",
+        "subscription create events eu --forward-to failed --retry fixed --retry-delay 1s",
+        "rule add events eu typed --correlation size:i32=7 --correlation sys.Label=order",
+        "rule add events eu texts --sql a=@b --parameter @b:uuid=9b3f1c52-0f6e-4cf1-9d0e-7f1d0a8e2b11 --action SET+c=1",
+    ] {
+        let words: Vec<String> =
+            command.split_whitespace().map(|word| word.replace('+', " ")).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        broker.ok(&words);
+    }
+    broker.ok(&["export", "--to", file.path()]);
+    let exported = file.text();
+    assert_eq!(broker.ok(&["export"]), exported);
+    assert!(exported.contains("[[topics.subscriptions.rules]]"), "{exported}");
+    let nothing = "nothing to do: all is as declared (6 unchanged)\n";
+    assert_eq!(broker.ok(&["apply", "--dry-run", "-f", file.path()]), nothing, "{exported}");
+    let other = Broker::start();
+    let done = other.ok(&["apply", "-f", file.path()]);
+    assert!(done.ends_with("done: 6 steps\n"), "{done}");
+    assert_eq!(other.ok(&["export"]), exported);
+    other.ends(2, &["export", "-o", "json"]);
+}
+
+/// DEC-04, DEC-05, DEC-08, DEC-16: file, line and key of what is wrong, and the way out; nothing is done.
+#[test]
+fn what_is_wrong_in_a_file_is_told_with_its_place() {
+    let broker = Broker::with_queue(&[]);
+    let apply = |text: &str| {
+        let file = File::new("wrong", text);
+        let (out, log) = broker.ends(2, &["apply", "-f", file.path()]);
+        assert_eq!(out, "");
+        log.replace(file.path(), "FILE")
+    };
+    for (text, place, said) in [
+        ("[[queues]]\nname = \"a\"\nlock_durtion = \"1m\"\n", "FILE:3:1: ", "`lock_duration`?"),
+        ("[[queues]]\nname = \"a\"\nlock_duration = \"soon\"\n", "FILE:3:17: ", "\"30s\""),
+        ("[[queues]]\nname = \"a\"\nlock_duration = \"6m\"\n", "FILE:2: ", "PT5S to PT5M"),
+        ("[[queues]]\nname = \"a\"\n[[queues]]\nname = \"A\"\n", "FILE:4: ", "keep one"),
+        (
+            "[[queues]]\nname = \"a\"\n[[queues]]\nname = \"orders\"\nrequires_session = true\n",
+            "FILE:4: ",
+            "requires_session of queue `orders` is false and cannot become true: it is fixed at creation; declare it",
+        ),
+        ("{ \"queues\": [] }", "FILE:1:1: ", ""),
+    ] {
+        let log = apply(text);
+        assert!(log.starts_with(&format!("error: {place}")), "{text}: {log}");
+        assert!(log.contains(said), "{text}: {log}");
+    }
+    let log = apply(&"#".repeat((1 << 20) + 1));
+    assert!(log.contains("more than 1048576 bytes; declare less"), "{log}");
+    let file = File::new("refused", "[[queues]]\nname = \"a\"\nforward_to = \"absent\"\n");
+    let (_, log) = broker.ends(4, &["apply", "-f", file.path()]);
+    assert!(
+        log.contains("refused.toml:2: EntityNotFound: queues[0]: forward_to of queue `a` names"),
+        "{log}"
+    );
+    let file = File::new("taken", "[[topics]]\nname = \"orders\"\n");
+    let (_, log) = broker.ends(5, &["apply", "-f", file.path()]);
+    assert!(log.contains("declared as a topic and is a queue"), "{log}");
+    let (_, log) = broker.ends(2, &["apply", "-f", "/absent/file.toml"]);
+    assert!(log.contains("`/absent/file.toml` cannot be read"), "{log}");
+    assert_eq!(words(&broker.ok(&["queue", "list"])).len(), 2);
+}
+
+/// DEC-10, DEC-11, DEC-16: a failure in the middle says what is done, and the same command does the rest; so many steps
+/// go in several parts.
+#[test]
+fn a_failure_in_the_middle_says_what_is_done() {
+    let settings = [("PEEKLOCK__LIMITS__ENTITY_COUNT_MAX", "150")];
+    let broker = Broker::start_with("127.0.0.1:0", &settings);
+    broker.ok(&["queue", "create", "old"]);
+    let mut text = String::new();
+    for index in 0..150 {
+        writeln!(text, "[[queues]]\nname = \"q{index}\"").unwrap();
+    }
+    let file = File::new("middle", &text);
+    let (_, log) = broker.ends(8, &["apply", "-f", file.path()]);
+    assert!(
+        log.starts_with("error: 149 of 150 steps are done; create queue `q149` failed: "),
+        "{log}"
+    );
+    assert!(log.contains("QuotaExceeded") && log.contains("the same command again"), "{log}");
+    broker.ok(&["queue", "delete", "old", "--yes"]);
+    let done = broker.ok(&["apply", "-f", file.path()]);
+    assert!(done.ends_with("1 to create, 0 to update, 149 unchanged\ndone: 1 step\n"), "{done}");
+}
+
+/// DEC-16: a file of nearly the largest size is taken whole.
+#[test]
+fn a_large_file_is_applied() {
+    let broker = Broker::start();
+    let mut text = String::new();
+    for index in 0..1_500 {
+        let metadata = "m".repeat(600);
+        writeln!(text, "[[queues]]\nname = \"q{index}\"\nuser_metadata = \"{metadata}\"").unwrap();
+    }
+    assert!(((900 << 10)..(1 << 20)).contains(&text.len()), "{}", text.len());
+    let file = File::new("large", &text);
+    let shown = broker.ok(&["apply", "--dry-run", "-f", file.path()]);
+    assert!(shown.ends_with("\n1500 to create, 0 to update, 0 unchanged\n"), "{}", shown.len());
+}

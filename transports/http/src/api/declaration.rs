@@ -1,0 +1,66 @@
+//! Declarations: what would be done, and doing it (file 27 of the specification).
+
+use actix_web::web;
+use peeklock_core::declaration::{Digest, STEP_COUNT_MAX};
+use peeklock_json::{CarriedOutView, DeclarationForm, PlanView};
+
+use super::large;
+use super::messages::number;
+use crate::body;
+use crate::error::{Answer, Problem, Refusal};
+use crate::route::parameter;
+use crate::serve::Exchange;
+
+/// What is asked for.
+enum Asked {
+    Plan,
+    CarryOut(Digest),
+}
+
+/// Plan a declaration, or carry out the plan of a digest.
+///
+/// With `dryRun=true` the steps are told that make the namespace as declared, and nothing is changed. With the `digest` of
+/// such a plan its first steps are done, at most 100, and the answer is `CarriedOutView`: how many were done, why the next
+/// failed if it did, and the plan of what is left with its own digest. Steps that are others by now give UpdateConflict,
+/// with nothing done.
+#[utoipa::path(post, operation_id = "declare", path = "/declaration", tag = "namespace",
+    params(("dryRun" = Option<bool>, Query, description = "true only tells the steps"),
+        ("digest" = Option<String>, Query, description = "of the plan to carry out"),
+        ("stepsMax" = Option<usize>, Query, description = "by default 100, which is also the most")),
+    request_body = DeclarationForm,
+    responses((status = 200, body = PlanView), (status = "default", body = Problem)))]
+pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> Answer {
+    exchange.access.identify().await?;
+    let asked = asked(exchange)?;
+    let steps_max = number(exchange, "stepsMax")?.unwrap_or(STEP_COUNT_MAX).min(STEP_COUNT_MAX);
+    let (form, _room): (DeclarationForm, _) = body::read_json(exchange, payload).await?;
+    let declaration = form.to_declaration()?;
+    let room = exchange.room().await?;
+    match asked {
+        Asked::Plan => {
+            let plan = exchange.access.plan(&declaration).await?;
+            large(exchange, room, &PlanView::from(&plan)).await
+        }
+        Asked::CarryOut(digest) => {
+            let done = exchange.access.carry_out(&declaration, digest, steps_max).await?;
+            large(exchange, room, &CarriedOutView::from(&done)).await
+        }
+    }
+}
+
+fn asked(exchange: &Exchange) -> Result<Asked, Refusal> {
+    let dry_run = parameter(exchange.query(), "dryrun");
+    let digest = parameter(exchange.query(), "digest");
+    match (dry_run.as_deref(), digest) {
+        (Some("true"), None) => Ok(Asked::Plan),
+        (None | Some("false"), Some(text)) => match Digest::parse(&text) {
+            Some(digest) => Ok(Asked::CarryOut(digest)),
+            None => {
+                Err(Refusal::argument("the query parameter digest is not 16 hexadecimal digits"))
+            }
+        },
+        _ => Err(Refusal::argument(
+            "a declaration wants the query parameter dryRun=true, or the digest that was answered to that",
+        )),
+    }
+}

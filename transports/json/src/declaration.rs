@@ -1,0 +1,362 @@
+//! Declarations, plans, and what became of them (file 27 of the specification).
+
+use peeklock_core::condition::Condition;
+use peeklock_core::declaration::{
+    CarriedOut, Change, Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, Digest,
+    Existing, OtherRules, Plan, Step, StepKind,
+};
+use peeklock_core::description::EntityKind;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::ids::TrackingId;
+use serde::{Deserialize, Serialize};
+
+use crate::text::{Guid, Instant};
+use crate::{QueueProperties, RuleForm, SubscriptionProperties, TopicProperties};
+
+/// Queues, topics, subscriptions and rules as they shall be. What is not named stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DeclarationForm {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    queues: Vec<DeclaredQueueForm>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    topics: Vec<DeclaredTopicForm>,
+    /// Whether entities that exist and differ are left as they are.
+    #[serde(skip_serializing_if = "is_false")]
+    keep_existing: bool,
+}
+
+/// A queue. `null` takes the value of a property that can be without one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DeclaredQueueForm {
+    path: String,
+    #[serde(default)]
+    properties: QueueProperties,
+}
+
+/// A topic with its subscriptions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DeclaredTopicForm {
+    path: String,
+    #[serde(default)]
+    properties: TopicProperties,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    subscriptions: Vec<DeclaredSubscriptionForm>,
+}
+
+/// A subscription. With `rules` it has exactly these; without, `$Default` when it is created, and later those it has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DeclaredSubscriptionForm {
+    name: String,
+    #[serde(default)]
+    properties: SubscriptionProperties,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rules: Option<Vec<RuleForm>>,
+    /// Whether rules that are not among them stay, but for `$Default`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    keep_other_rules: bool,
+}
+
+/// The steps that make it so, in their order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PlanView {
+    steps: Vec<StepView>,
+    /// What would be steps if existing entities were updated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<StepView>,
+    /// How many of the entities named need no step.
+    unchanged_count: usize,
+    /// Stands for the steps; with it they are carried out, and no others.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    digest: DigestText,
+}
+
+/// What is done to one entity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+struct StepView {
+    /// create or update.
+    kind: String,
+    /// queue, topic or subscription.
+    entity: String,
+    path: String,
+    /// Of a new entity, what is not at its default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<ChangeView>,
+}
+
+/// A property that changes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+struct ChangeView {
+    property: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
+}
+
+/// What became of the steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct CarriedOutView {
+    /// So many of the first steps are done.
+    done: usize,
+    /// The steps that are left.
+    rest: PlanView,
+    /// Why the first of them failed, if it was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failure: Option<FailureView>,
+}
+
+/// Why a step failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+struct FailureView {
+    condition: String,
+    detail: String,
+    entity: String,
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    tracking_id: Guid,
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    timestamp: Instant,
+}
+
+/// A digest: 16 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DigestText(
+    /// The value.
+    pub Digest,
+);
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it out so")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+impl TryFrom<String> for DigestText {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Digest::parse(&text).map(Self).ok_or("not a digest, which is 16 hexadecimal digits")
+    }
+}
+
+impl From<DigestText> for String {
+    fn from(DigestText(digest): DigestText) -> Self {
+        digest.to_string()
+    }
+}
+
+impl DeclarationForm {
+    /// The declaration as the broker takes it, which judges it.
+    ///
+    /// # Errors
+    /// `ArgumentError` for what is no value of its property, with its place.
+    pub fn to_declaration(&self) -> Result<Declaration, Rejection> {
+        let queues = self.queues.iter().enumerate().map(|(index, queue)| {
+            let declared = queue.properties.to_update().map(|properties| DeclaredQueue {
+                path: queue.path.as_str().into(),
+                properties,
+                cleared: queue.properties.cleared(),
+            });
+            declared.map_err(at(&format!("queues[{index}]")))
+        });
+        let topics = self.topics.iter().enumerate();
+        let topics = topics.map(|(index, topic)| topic.to_topic(&format!("topics[{index}]")));
+        let existing = if self.keep_existing { Existing::IsKept } else { Existing::IsUpdated };
+        Ok(Declaration {
+            queues: queues.collect::<Result<_, _>>()?,
+            topics: topics.collect::<Result<_, _>>()?,
+            existing,
+        })
+    }
+}
+
+/// The refusal with the place of what is refused.
+fn at(place: &str) -> impl Fn(Rejection) -> Rejection + '_ {
+    move |rejection| {
+        Rejection::new(rejection.condition(), format!("{place}: {}", rejection.detail()))
+    }
+}
+
+impl DeclaredTopicForm {
+    fn to_topic(&self, place: &str) -> Result<DeclaredTopic, Rejection> {
+        let subscriptions = self.subscriptions.iter().enumerate().map(|(index, subscription)| {
+            let declared = subscription.to_subscription();
+            declared.map_err(at(&format!("{place}.subscriptions[{index}]")))
+        });
+        Ok(DeclaredTopic {
+            path: self.path.as_str().into(),
+            properties: self.properties.to_update().map_err(at(place))?,
+            cleared: self.properties.cleared(),
+            subscriptions: subscriptions.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl DeclaredSubscriptionForm {
+    fn to_subscription(&self) -> Result<DeclaredSubscription, Rejection> {
+        let rules = self
+            .rules
+            .as_ref()
+            .map(|rules| rules.iter().map(RuleForm::to_description).collect::<Result<Vec<_>, _>>());
+        let other_rules =
+            if self.keep_other_rules { OtherRules::AreKept } else { OtherRules::AreRemoved };
+        Ok(DeclaredSubscription {
+            name: self.name.as_str().into(),
+            properties: self.properties.to_update()?,
+            cleared: self.properties.cleared(),
+            rules: rules.transpose()?,
+            other_rules,
+        })
+    }
+}
+
+impl From<&Declaration> for DeclarationForm {
+    fn from(declaration: &Declaration) -> Self {
+        let queue = |queue: &DeclaredQueue| DeclaredQueueForm {
+            path: queue.path.to_string(),
+            properties: QueueProperties::from(&queue.properties).clearing(queue.cleared),
+        };
+        let subscription = |one: &DeclaredSubscription| DeclaredSubscriptionForm {
+            name: one.name.to_string(),
+            properties: SubscriptionProperties::from(&one.properties).clearing(one.cleared),
+            rules: one.rules.as_ref().map(|rules| rules.iter().map(RuleForm::from).collect()),
+            keep_other_rules: one.other_rules == OtherRules::AreKept,
+        };
+        let topic = |topic: &DeclaredTopic| {
+            let mut properties = TopicProperties::from(&topic.properties);
+            if topic.cleared.user_metadata {
+                properties = properties.replacing();
+            }
+            DeclaredTopicForm {
+                path: topic.path.to_string(),
+                properties,
+                subscriptions: topic.subscriptions.iter().map(subscription).collect(),
+            }
+        };
+        Self {
+            queues: declaration.queues.iter().map(queue).collect(),
+            topics: declaration.topics.iter().map(topic).collect(),
+            keep_existing: declaration.existing == Existing::IsKept,
+        }
+    }
+}
+
+impl From<&Plan> for PlanView {
+    fn from(plan: &Plan) -> Self {
+        Self {
+            steps: plan.steps.iter().map(Into::into).collect(),
+            kept: plan.kept.iter().map(Into::into).collect(),
+            unchanged_count: plan.unchanged_count,
+            digest: DigestText(plan.digest()),
+        }
+    }
+}
+
+impl TryFrom<PlanView> for Plan {
+    type Error = Rejection;
+
+    /// A plan as a broker tells it.
+    fn try_from(view: PlanView) -> Result<Self, Rejection> {
+        let steps = |views: Vec<StepView>| {
+            views.into_iter().map(Step::try_from).collect::<Result<Vec<_>, _>>()
+        };
+        let (planned, kept) = (steps(view.steps)?, steps(view.kept)?);
+        Ok(Self::of_another(planned, kept, view.unchanged_count, view.digest.0))
+    }
+}
+
+impl From<&Step> for StepView {
+    fn from(step: &Step) -> Self {
+        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        let change = |change: &Change| ChangeView {
+            property: change.property.to_string(),
+            before: text(&change.before),
+            after: text(&change.after),
+        };
+        Self {
+            kind: step.kind.name().to_owned(),
+            entity: step.entity.noun().to_owned(),
+            path: step.path.to_string(),
+            changes: step.changes.iter().map(change).collect(),
+        }
+    }
+}
+
+impl TryFrom<StepView> for Step {
+    type Error = Rejection;
+
+    fn try_from(view: StepView) -> Result<Self, Rejection> {
+        let unknown = || Rejection::internal("a plan has a step that is not known");
+        let entities = [EntityKind::Queue, EntityKind::Topic, EntityKind::Subscription];
+        let entity = entities.into_iter().find(|kind| kind.noun() == view.entity);
+        let change = |view: ChangeView| Change {
+            property: view.property.into(),
+            before: view.before.map(Into::into),
+            after: view.after.map(Into::into),
+        };
+        Ok(Self {
+            kind: StepKind::parse(&view.kind).ok_or_else(unknown)?,
+            entity: entity.ok_or_else(unknown)?,
+            path: view.path.into(),
+            changes: view.changes.into_iter().map(change).collect(),
+        })
+    }
+}
+
+impl From<&CarriedOut> for CarriedOutView {
+    fn from(carried_out: &CarriedOut) -> Self {
+        Self {
+            done: carried_out.done,
+            rest: PlanView::from(&carried_out.rest),
+            failure: carried_out.failure.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl TryFrom<CarriedOutView> for CarriedOut {
+    type Error = Rejection;
+
+    /// As a broker tells it.
+    fn try_from(view: CarriedOutView) -> Result<Self, Rejection> {
+        let failure = view.failure.map(BrokerError::from);
+        Ok(Self { done: view.done, rest: view.rest.try_into()?, failure })
+    }
+}
+
+impl From<&BrokerError> for FailureView {
+    fn from(error: &BrokerError) -> Self {
+        Self {
+            condition: error.condition().name().to_owned(),
+            detail: error.detail().to_owned(),
+            entity: error.entity().to_owned(),
+            tracking_id: Guid(error.tracking_id().0),
+            timestamp: Instant(error.timestamp()),
+        }
+    }
+}
+
+impl From<FailureView> for BrokerError {
+    fn from(view: FailureView) -> Self {
+        // One that this version does not know is an internal error.
+        let condition = Condition::parse(&view.condition).unwrap_or(Condition::InternalError);
+        let rejection = Rejection::new(condition, view.detail);
+        Self::new(rejection, TrackingId(view.tracking_id.0), &view.entity, view.timestamp.0)
+    }
+}

@@ -1,0 +1,48 @@
+//! Declarations: what would be done, and doing it (file 27 of the specification).
+
+use peeklock_core::declaration::STEP_COUNT_MAX;
+
+use super::Notice;
+use super::manage::json_inside;
+use crate::connection::{Asked, Conversation, Done};
+use crate::frame::bodies;
+
+pub(crate) use peeklock_json::{CarriedOutView, DeclarationForm, DigestText, PlanView};
+
+bodies! {
+    struct PlanDeclaration {
+        declaration: DeclarationForm,
+    }
+
+    struct CarryOutDeclaration {
+        declaration: DeclarationForm,
+        /// Of the plan whose steps are to be done.
+        digest: DigestText,
+        /// At most so many steps, and no more than 100.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        steps_max: Option<u32>,
+    }
+}
+
+json_inside!(DeclarationForm, PlanView, CarriedOutView, DigestText);
+
+impl Conversation {
+    pub(super) fn plan_declaration(&mut self, asked: Asked, plan: PlanDeclaration) -> Done {
+        let declaration = plan.declaration.to_declaration()?;
+        self.list(asked, |access| async move {
+            let plan = access.plan(&declaration).await?;
+            Ok(Notice::Plan(Box::new(PlanView::from(&plan))))
+        })
+    }
+
+    pub(super) fn carry_out_declaration(&mut self, asked: Asked, it: CarryOutDeclaration) -> Done {
+        let declaration = it.declaration.to_declaration()?;
+        let steps_max = it.steps_max.map_or(STEP_COUNT_MAX, |count| {
+            usize::try_from(count).unwrap_or(STEP_COUNT_MAX).min(STEP_COUNT_MAX)
+        });
+        self.list(asked, move |access| async move {
+            let carried_out = access.carry_out(&declaration, it.digest.0, steps_max).await?;
+            Ok(Notice::CarriedOut(Box::new(CarriedOutView::from(&carried_out))))
+        })
+    }
+}
