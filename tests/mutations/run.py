@@ -198,7 +198,7 @@ TOPICS = [
     ("a copy whose rule took its session is a dead letter where one is required", "DLQ-21", "words/src/rule/judging.rs",
      "session_refusal(settings, changed.session_id.as_deref())", "session_refusal(settings, message.published.view().session_id())"),
     ("a removed rule selects nothing any more", "TOP-09", "words/src/rule/matcher.rs",
-     "        self.take_out(place);\n        true\n", "        let _ = place;\n        true\n"),
+     "        self.take_out(round, place);\n        true\n", "        let _ = (round, place);\n        true\n"),
     ("a removed rule is gone after its removal", "TOP-13", "machine/src/topic/mod.rs",
      "                self.matcher.remove_rule(*subscription, name).ok();", "                let _ = (subscription, name);"),
     ("a subscription with a rule that is not valid is not created", "TOP-17", "words/src/rule/matcher.rs",

@@ -96,6 +96,23 @@ fn code_of(name: &str, folder: &str) -> Vec<(String, String)> {
 }
 
 /// What each crate of the core has seen of the others, and of what makes a machine or a word impure.
+/// Each metric that the broker has stands in docs/metrics.md, and no other.
+#[test]
+fn the_metrics_are_documented() {
+    let names = |text: &str, before: char| -> BTreeSet<String> {
+        let parts = text.split(before).filter(|part| part.starts_with("peeklock_"));
+        let name = |part: &str| {
+            part.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().map(str::to_owned)
+        };
+        parts.filter_map(name).collect()
+    };
+    let sources = ["broker-core/src/telemetry.rs", "plugins/metrics-prometheus/src/gauges.rs"];
+    let there: BTreeSet<String> = sources.iter().flat_map(|path| names(&read(path), '"')).collect();
+    let page = read("docs/metrics.md");
+    let rows: String = page.lines().filter(|line| line.starts_with("| `peeklock_")).collect();
+    assert_eq!(names(&rows, '`'), there);
+}
+
 #[test]
 fn the_floors_of_the_core_are_as_the_map_shows_them() {
     let floors: [(&str, &[&str]); 5] = [

@@ -11,6 +11,7 @@ const TOP_DEFAULT: usize = 100;
 
 const READY: &str = "peeklock_ready";
 const MESSAGES: &str = "peeklock_entity_messages";
+const DELAYED: &str = "peeklock_entity_messages_delayed";
 const SIZE: &str = "peeklock_entity_size_bytes";
 
 /// `metrics.entities`: which entities have gauges of their own.
@@ -95,6 +96,12 @@ pub(crate) fn render(
         for (state, count) in states(counts) {
             line(page, format_args!("{MESSAGES}{{entity=\"{entity}\",state=\"{state}\"}} {count}"));
         }
+    }
+    // Not a state among the others: they are active, and a sum over states counts them once.
+    head(page, DELAYED, "Active messages of an entity that wait for another attempt");
+    for Gauges { path, counts, .. } in &entities {
+        let (entity, count) = (escaped(path), counts.delayed);
+        line(page, format_args!("{DELAYED}{{entity=\"{entity}\"}} {count}"));
     }
     head(page, SIZE, "Sum of stored sizes of an entity");
     for Gauges { path, size_bytes, .. } in &entities {

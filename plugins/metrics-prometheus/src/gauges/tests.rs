@@ -9,7 +9,7 @@ use super::{EntityGauges, Gauges, escaped, render};
 use crate::recorder;
 
 fn entity(path: &str, active: u64, dead_letter: u64) -> Gauges {
-    let counts = Counts { active, dead_letter, ..Counts::default() };
+    let counts = Counts { active, dead_letter, delayed: active / 2, ..Counts::default() };
     Gauges { path: path.to_owned(), counts, size_bytes: active * 10 }
 }
 
@@ -25,6 +25,7 @@ fn the_largest_entities_are_shown_and_no_others() {
     let page = page(entities, EntityGauges::Top(2));
     assert!(page.contains("peeklock_entity_messages{entity=\"large\",state=\"active\"} 5\n"));
     assert!(page.contains("peeklock_entity_messages{entity=\"large\",state=\"dead_letter\"} 7\n"));
+    assert!(page.contains("peeklock_entity_messages_delayed{entity=\"large\"} 2\n"));
     assert!(page.contains("peeklock_entity_size_bytes{entity=\"middle\"} 30\n"));
     assert!(!page.contains("small"));
     assert!(page.find("large") < page.find("middle"));
