@@ -243,6 +243,7 @@ fn an_authority_is_made_shown_and_explained() {
         "security add-trusted-cert",
         "NODE_EXTRA_CA_CERTS",
         "keytool",
+        "connection_verify",
         "REQUESTS_CA_BUNDLE",
     ] {
         assert!(advice.contains(word), "{word}: {advice}");

@@ -91,7 +91,7 @@ macOS                 sudo security add-trusted-cert -d -r trustRoot -k /Library
 Windows, .NET there   certutil -user -addstore Root authority.pem
 .NET on Linux         as the system, or SSL_CERT_FILE='{file}'
 Node                  NODE_EXTRA_CA_CERTS='{file}'
-Python (azure)        connection_verify='{file}' of the client, which trusts certifi's list alone otherwise
+Python (azure)        connection_verify='{file}' of each client; REQUESTS_CA_BUNDLE='{file}' is enough for administration
 Go                    as the system, or SSL_CERT_FILE='{file}'
 Java                  keytool -importcert -noprompt -alias {name} -file '{file}' -keystore trust.p12 -storepass changeit
                       java -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=changeit …
