@@ -49,6 +49,11 @@ impl Pace {
         self.slow_from = (self.slow_from.max(longest_ago) + earned).min(now + self.grace);
     }
 
+    /// For so long nothing could pass, through no fault of its own.
+    pub fn put_off(&mut self, by: Duration) {
+        self.slow_from += by;
+    }
+
     /// From when on it is slow, if nothing more passes.
     #[must_use]
     pub const fn slow_from(&self) -> Instant {

@@ -113,7 +113,8 @@ impl<'a> Arriving<'a> {
     ) -> Self {
         let Exchange { site, request, .. } = exchange;
         let connection = request.conn_data();
-        let pace = begin(site, 0);
+        let grace = site.config.body_timeout;
+        let pace = Pace::begin(Instant::now(), 0, grace).at_least(PACE_BYTES);
         Self { site, connection, payload, what, bytes_max, bytes: 0, pace }
     }
 
@@ -151,9 +152,10 @@ impl<'a> Arriving<'a> {
         let most = self.site.inbound.bytes_max();
         while self.bytes.min(most) > FREE_BYTES + seat.held_bytes() {
             let step = STEP_BYTES.min(most - seat.held_bytes());
-            match take(seat, step, self.bytes, Instant::now() + ROOM_PATIENCE).await {
-                // Meanwhile it was not read: nobody can say that it is slow.
-                Taken::Granted => self.pace = begin(self.site, self.bytes),
+            let asked = Instant::now();
+            match take(seat, step, self.bytes, asked + ROOM_PATIENCE).await {
+                // Meanwhile it was not read.
+                Taken::Granted => self.pace.put_off(asked.elapsed()),
                 Taken::Yield => return Err(yielded()),
                 Taken::Late => return Err(no_room().closing()),
             }
@@ -282,11 +284,6 @@ fn refuse_encoding(request: &HttpRequest) -> Result<(), Refusal> {
 
 fn broken() -> Refusal {
     Refusal::argument("the request's body is malformed or incomplete").closing()
-}
-
-/// The pace of a body of which so much is here.
-fn begin(site: &Site, bytes: u64) -> Pace {
-    Pace::begin(Instant::now(), bytes, site.config.body_timeout).at_least(PACE_BYTES)
 }
 
 fn too_slow(patience: Duration) -> Refusal {

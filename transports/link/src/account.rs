@@ -110,7 +110,7 @@ impl Account {
     pub fn release(&mut self, bytes: u64) {
         self.held_bytes = self.held_bytes.saturating_sub(bytes);
         if let Some(large) = &mut self.large
-            && (bytes > LARGE_BYTES || self.held_bytes == 0)
+            && (self.held_bytes == 0 || (bytes > LARGE_BYTES && self.held_bytes <= LARGE_BYTES))
         {
             large.permit = None;
         }

@@ -48,6 +48,11 @@ impl Clock {
 }
 
 impl Connection {
+    /// Nothing was read up to now, for a reason that is not the peer's: silence counts from here on (AMQP-06).
+    pub const fn was_not_read(&mut self, now: Duration) {
+        self.clock.heard_at = now;
+    }
+
     /// When [`tick`](Self::tick) is to be called, unless something happens before.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {

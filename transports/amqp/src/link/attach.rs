@@ -98,6 +98,7 @@ impl Connection {
             },
             credit: 0,
             drain: false,
+            message_bytes_max: 0,
             taken_bytes_max: 0,
             assembly: None,
             under_way: None,
@@ -144,6 +145,7 @@ impl Connection {
         link.stage = Stage::Attached;
         let client_sends = link.role == Role::Sender;
         let message_bytes_max = answer.message_bytes_max.unwrap_or(config_max).get();
+        link.message_bytes_max = message_bytes_max;
         link.taken_bytes_max = message_bytes_max.saturating_add(answer.leeway_bytes);
         let reply = Attach {
             name: link.name.clone(),
@@ -202,13 +204,13 @@ impl Connection {
         }
     }
 
-    /// The largest message that is taken of a client on a link; 0 if there is none.
+    /// The largest message that a client may send on a link, as it was told; 0 if there is none.
     #[must_use]
     pub fn message_bytes_max(&self, id: LinkId) -> u64 {
         let session = self.sessions.get(&id.session.channel);
         let link = session.and_then(|session| session.links.get(&id.handle));
         link.filter(|link| link.id(id.session, id.handle) == id)
-            .map_or(0, |link| link.taken_bytes_max)
+            .map_or(0, |link| link.message_bytes_max)
     }
 
     /// A link of a session that has not ended.

@@ -47,7 +47,9 @@ pub(crate) struct Link {
     pub(crate) credit: u32,
     /// The client wants its credit used up.
     pub(crate) drain: bool,
-    /// The largest message that is taken of the client.
+    /// The largest message that the client may send, as it was told.
+    pub(crate) message_bytes_max: u64,
+    /// The largest that is taken of it.
     pub(crate) taken_bytes_max: u64,
     /// A message of which not all frames came.
     pub(crate) assembly: Option<Assembly>,

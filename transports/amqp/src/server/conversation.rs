@@ -166,6 +166,8 @@ pub(super) struct Conversation {
     pub(super) deadline: Option<Instant>,
     /// How it ended, when it has.
     pub(super) closed: Option<Option<AmqpError>>,
+    /// Whether nothing is read for want of room, or of an answer: its client cannot be heard.
+    pub(super) is_held_up: bool,
     /// Whether what comes is not even split into frames any more.
     pub(super) is_deaf: bool,
 }
@@ -223,6 +225,7 @@ impl Conversation {
             has_read: false,
             deadline: None,
             closed: None,
+            is_held_up: false,
             is_deaf: false,
             broker,
             site,
@@ -378,7 +381,12 @@ impl Conversation {
         if let LinkEvent::Delivered { link, message, .. } = event {
             return self.deliver(link, *message, held_bytes);
         }
+        self.heed(event);
+        // Not before: what is made of it is counted by now, and keeps the room that it had.
         self.account.release(held_bytes);
+    }
+
+    fn heed(&mut self, event: LinkEvent) {
         match event {
             LinkEvent::Stopped { link, path, reason } => self.stopped(link, &path, reason),
             LinkEvent::Done { id, path, result } => match self.asked.remove(&id) {

@@ -10,7 +10,7 @@ use crate::sasl::{Credentials, Plain};
 
 /// The user whose password is a token.
 const TOKEN_USER: &str = "$jwt";
-/// Tokens of one connection. One for each entity is what clients put.
+/// Tokens of one connection. One for each entity is what clients put; the oldest that no link rests on makes room.
 const TOKEN_COUNT_MAX: usize = 256;
 
 /// What a client has shown, and where it counts.
@@ -24,7 +24,7 @@ pub(super) struct Shown {
 pub(super) enum Refused {
     /// It is not good.
     Token(BrokerError),
-    /// There are too many.
+    /// There are too many, and links rest on each.
     Many,
 }
 
@@ -87,10 +87,17 @@ impl Conversation {
             return Ok(());
         }
         if self.shown.len() >= TOKEN_COUNT_MAX {
-            return Err(Refused::Many);
+            let unused = self.shown.iter().position(|shown| !self.is_used(shown));
+            self.shown.remove(unused.ok_or(Refused::Many)?);
         }
         self.shown.push(Shown { path: folded, access: tried });
         Ok(())
+    }
+
+    /// Whether a link is attached at the path of a token, or below it.
+    fn is_used(&self, shown: &Shown) -> bool {
+        let mut links = self.numbers.keys().filter_map(|number| self.links.get(*number));
+        links.any(|link| link.entity.path().to_lowercase().starts_with(&*shown.path))
     }
 
     /// What counts at a path: the token that was put nearest to it, or what the connection began with.

@@ -250,6 +250,13 @@ impl Conversation {
         self.amqp.dispose(delivery, state);
     }
 
+    /// Something that may name a transaction is not carried out: see [`Self::doom`].
+    pub(super) fn doom_named(&mut self, transaction: Option<TransactionId>) {
+        if let Some(id) = transaction {
+            self.doom(id);
+        }
+    }
+
     /// A message that is to be part of a transaction cannot be: nothing of it can, since the client may not notice
     /// (AMQP-100).
     pub(super) fn doom(&mut self, id: TransactionId) {

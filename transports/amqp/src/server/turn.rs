@@ -121,6 +121,9 @@ impl Conversation {
                         break if is_stopping { LinkEnd::ByBroker } else { LinkEnd::Broken };
                     }
                     self.close_unknown();
+                    if self.is_held_up {
+                        self.amqp.was_not_read(self.began.elapsed());
+                    }
                     self.amqp.tick(self.began.elapsed());
                     self.forget_ended();
                     self.expire_transactions();
@@ -184,6 +187,7 @@ impl Conversation {
             self.seat.rest();
         }
         // What is here and was not carried out goes first. Behind an end the client's own is waited for.
+        self.is_held_up = !self.may_ask();
         if self.may_ask() || self.closed.is_some() {
             match self.poll_room(stream.withheld_bytes(), context) {
                 Poll::Ready(true) => {
@@ -192,7 +196,7 @@ impl Conversation {
                     }
                 }
                 Poll::Ready(false) => return Poll::Ready(Turn::GiveUp),
-                Poll::Pending => {}
+                Poll::Pending => self.is_held_up = true,
             }
         }
         self.timer.as_mut().poll(context).map(|()| Turn::Tick)

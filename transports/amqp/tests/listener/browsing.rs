@@ -8,7 +8,7 @@ use peeklock_core::description::TopicUpdate;
 use crate::client::Client;
 use crate::server::Server;
 
-fn browser(handle: u32, address: &str) -> Attach {
+pub fn browser(handle: u32, address: &str) -> Attach {
     let source = Source { distribution_mode: Some("copy".into()), ..Source::at(address) };
     Attach {
         source: Some(source),

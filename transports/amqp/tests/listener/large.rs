@@ -10,6 +10,7 @@ use peeklock_amqp::state::DeliveryState;
 use peeklock_core::command::Command;
 use peeklock_core::message::Message;
 
+use crate::browsing::browser;
 use crate::client::{Client, text};
 use crate::request::{uuids, value};
 use crate::server::Server;
@@ -163,6 +164,32 @@ async fn large_messages_leave_one_at_a_time() {
     assert_eq!(second.disposed().await.1, DeliveryState::accepted());
     let reply = second.ask(1, "peek-message", &[("message-count", value(0_i32))]).await;
     assert_eq!(reply.status(), 400);
+    first.window(1, 1_000).await;
+    assert!(take(&mut first, 1).await > LARGE - 8_192);
+    assert!(take(&mut second, 0).await > LARGE);
+    server.stop().await;
+}
+
+/// The same for who only looks.
+#[tokio::test]
+async fn large_messages_are_looked_at_one_at_a_time() {
+    let server = Server::start_large().await;
+    let entity = server.broker.entity("q").unwrap();
+    let message = server.broker.inbound(Message::new(vec![7; LARGE]));
+    entity.call(Command::Send { message }).await.unwrap();
+    let mut first = narrow(&server, 0).await;
+    first.attach_receiver(browser(0, "q")).await.unwrap();
+    first.credit_within(0, 0, 1, false, 1).await;
+    assert!(matches!(first.hear().await, (Performative::Transfer(_), _)));
+    let mut second = narrow(&server, 1_000).await;
+    second.sender(5, "q").await.unwrap();
+    second.attach_receiver(browser(0, "q")).await.unwrap();
+    second.credit(0, 0, 1, false).await;
+    for _ in 0..50 {
+        second.send(5, 0, false, &text("m")).await;
+        let (heard, _) = second.hear().await;
+        assert!(matches!(heard, Performative::Disposition(_)), "{heard:?}");
+    }
     first.window(1, 1_000).await;
     assert!(take(&mut first, 1).await > LARGE - 8_192);
     assert!(take(&mut second, 0).await > LARGE);

@@ -90,6 +90,7 @@ async fn a_message_that_is_too_large_is_rejected() {
         assert_eq!(condition(&state), "amqp:link:message-size-exceeded");
         let error = error(&state);
         assert!(error.contains("TrackingId:") && error.contains("Entity:q,"), "{error}");
+        assert!(error.contains("the 1048576 bytes allowed"), "{error}");
     }
     client.send(0, 0, false, &text("m")).await;
     assert_eq!(client.disposed().await, (2, DeliveryState::accepted()));

@@ -62,6 +62,29 @@ fn status(reply: &Content) -> Value {
     reply.application_properties().find(|(name, _)| *name == "status-code").unwrap().1
 }
 
+/// AMQP-27: tokens that no link rests on make room for others, however many entities a client goes through.
+#[tokio::test]
+async fn tokens_make_room_for_others() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.sender(0, "$cbs").await.unwrap();
+    client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
+    client.credit(1, 0, 1_000, false).await;
+    for number in 0..600_u64 {
+        let audience = format!("amqp://h:1/of-{number}");
+        let put = request(&audience, "any", MessageId::Ulong(number));
+        client.send(0, 0, true, put.as_bytes()).await;
+        // Credit comes between.
+        let reply = loop {
+            if let (Performative::Transfer(_), reply) = client.hear().await {
+                break Content::parse(reply).unwrap();
+            }
+        };
+        assert_eq!(status(&reply), Value::I32(202), "{number}");
+    }
+    server.stop().await;
+}
+
 /// AMQP-20, AMQP-21, AMQP-25, AMQ-03: a link takes a token, which is put at `$cbs`; the reply keeps the type of the id.
 #[tokio::test]
 async fn a_link_takes_a_token() {

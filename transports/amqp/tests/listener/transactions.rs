@@ -309,6 +309,21 @@ async fn management_takes_part() {
     server.stop().await;
 }
 
+/// AMQP-100: a request that is not carried out, for nobody listens to its reply, dooms its transaction.
+#[tokio::test]
+async fn a_request_that_nobody_listens_to_dooms_its_transaction() {
+    let (server, mut client) = coordinating(&[]).await;
+    client.sender(0, "q/$management").await.unwrap();
+    let id = client.declare().await;
+    let message = map(&[("message", value(Value::Binary(text("b"))))]);
+    let body = map(&[("messages", list(&[message]))]);
+    let request = crate::request::request(7, "com.microsoft:schedule-message", &[], &body);
+    client.send_within(0, &id, request.as_bytes()).await;
+    let answer = client.discharge(&id, false).await;
+    assert_eq!(condition(&answer), "amqp:transaction:rollback");
+    server.stop().await;
+}
+
 /// AMQ-26: a request in many frames names its transaction in the first of them.
 #[tokio::test]
 async fn requests_in_many_frames_take_part() {

@@ -196,6 +196,7 @@ impl Conversation {
                 Request { transaction, until, ..request }
             }
             Err(error) => {
+                self.doom_named(transaction);
                 self.amqp.detach(link, Some(error));
                 return self.detach(link);
             }
@@ -214,6 +215,7 @@ impl Conversation {
             return self.tokens_asked(asker, &request).await;
         }
         let Some(to) = to else {
+            self.doom_named(transaction);
             return tracing::debug!("a request is not carried out: nobody listens to its reply");
         };
         if requests.waiting.is_empty() && self.takes_reply(to) {
@@ -222,11 +224,13 @@ impl Conversation {
         if self.waiting_request_bytes().saturating_add(bytes) > WAITING_BYTES_MAX {
             let text = "too many bytes of requests wait for credit for their replies";
             let busy = self.refuse(Rejection::new(Condition::ServerBusy, text), "");
+            self.doom_named(transaction);
             self.await_reply(to);
             return self.answer_managed(request.asker(to), Err(busy));
         }
         let Some(Node::Requests(requests)) = self.nodes.get_mut(&link) else { return };
         if requests.waiting.len() >= WAITING_MAX {
+            self.doom_named(transaction);
             let text =
                 format!("{WAITING_MAX} requests wait for credit for their replies: grant it");
             let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text);
