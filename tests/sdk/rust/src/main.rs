@@ -53,7 +53,7 @@ async fn run(program: &str, part: &str) -> Result<usize> {
         ],
         settling: [
             what_is_completed_is_gone,
-            an_abandoned_message_comes_back_with_its_new_properties,
+            an_abandoned_message_comes_back_and_is_counted,
             a_deferred_message_is_received_by_its_number,
             a_dead_letter_has_its_reason,
             a_lock_is_renewed,

@@ -37,23 +37,17 @@ pub async fn nothing_comes_of_an_empty_queue(w: &World<'_>) -> Result<()> {
 
 pub async fn messages_are_received_ahead(w: &World<'_>) -> Result<()> {
     let (mut client, mut sender, _receiver) = w.open("{}").await?;
-    sender.send_messages((0..20).map(|number: u32| number.to_string()).collect::<Vec<_>>()).await?;
+    let sent: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+    sender.send_messages(sent.clone()).await?;
     let options = ServiceBusReceiverOptions { prefetch_count: 10, ..Default::default() };
     let mut ahead = client.create_receiver_for_queue(w.name, options).await?;
     let mut seen = Vec::new();
-    while seen.len() < 20 {
+    while seen.len() < sent.len() {
         let message = ahead.receive_message().await?;
         seen.extend(bodies(std::slice::from_ref(&message))?);
         ahead.complete_message(&message).await?;
     }
-    ensure!(
-        seen.iter().map(String::as_str).eq((0..20)
-            .map(|n: u32| n.to_string())
-            .collect::<Vec<_>>()
-            .iter()
-            .map(String::as_str)),
-        "{seen:?}"
-    );
+    ensure!(seen == sent, "{seen:?}");
     Ok(())
 }
 

@@ -18,7 +18,7 @@ pub async fn what_is_completed_is_gone(w: &World<'_>) -> Result<()> {
     Ok(())
 }
 
-pub async fn an_abandoned_message_comes_back_with_its_new_properties(w: &World<'_>) -> Result<()> {
+pub async fn an_abandoned_message_comes_back_and_is_counted(w: &World<'_>) -> Result<()> {
     let (_client, mut sender, mut receiver) = w.open("{}").await?;
     sender.send_message("a").await?;
     let seen = receiver.receive_message().await?;

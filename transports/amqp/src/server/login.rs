@@ -20,6 +20,14 @@ pub(super) struct Shown {
     access: Access,
 }
 
+impl Shown {
+    /// Whether it counts at a path in folded case.
+    fn covers(&self, folded: &str) -> bool {
+        let rest = folded.strip_prefix(&*self.path);
+        rest.is_some_and(|rest| self.path.is_empty() || rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
 /// Why a token is not taken.
 pub(super) enum Refused {
     /// It is not good.
@@ -87,29 +95,25 @@ impl Conversation {
             return Ok(());
         }
         if self.shown.len() >= TOKEN_COUNT_MAX {
-            let unused = self.shown.iter().position(|shown| !self.is_used(shown));
+            let unused = self.unused();
             self.shown.remove(unused.ok_or(Refused::Many)?);
         }
         self.shown.push(Shown { path: folded, access: tried });
         Ok(())
     }
 
-    /// Whether a link is attached at the path of a token, or below it.
-    fn is_used(&self, shown: &Shown) -> bool {
-        let mut links = self.numbers.keys().filter_map(|number| self.links.get(*number));
-        links.any(|link| link.entity.path().to_lowercase().starts_with(&*shown.path))
+    /// The oldest token at or below whose path no link is attached.
+    fn unused(&self) -> Option<usize> {
+        let links = self.numbers.keys().filter_map(|number| self.links.get(*number));
+        let paths: Vec<String> = links.map(|link| link.entity.path().to_lowercase()).collect();
+        self.shown.iter().position(|shown| !paths.iter().any(|path| shown.covers(path)))
     }
 
     /// What counts at a path: the token that was put nearest to it, or what the connection began with.
     pub(super) fn access_at(&self, path: &str) -> Access {
         let folded = path.to_lowercase();
-        let covers = |shown: &&Shown| {
-            let rest = folded.strip_prefix(&*shown.path);
-            rest.is_some_and(|rest| {
-                shown.path.is_empty() || rest.is_empty() || rest.starts_with('/')
-            })
-        };
-        let nearest = self.shown.iter().filter(covers).max_by_key(|shown| shown.path.len());
+        let covering = self.shown.iter().filter(|shown| shown.covers(&folded));
+        let nearest = covering.max_by_key(|shown| shown.path.len());
         nearest.map_or(&self.access, |shown| &shown.access).clone()
     }
 }
