@@ -32,7 +32,8 @@ impl Process {
         self.status("VmRSS:")
     }
 
-    /// The most that ever was.
+    /// The most that ever was. The system keeps both counts apart for each CPU and sums them up in steps, so this
+    /// may be some hundred KiB below what was resident.
     pub fn resident_bytes_max(self) -> Option<u64> {
         self.status("VmHWM:")
     }
@@ -68,14 +69,18 @@ mod tests {
 
     #[test]
     fn a_process_that_works_uses_cpu_and_memory() {
+        const HELD_BYTES: usize = 64 << 20;
         let own = Process::own();
+        drop(std::hint::black_box(vec![1_u8; HELD_BYTES]));
         let before = own.cpu().unwrap();
         let mut sum = 0_u64;
         while own.cpu().unwrap() < before + Duration::from_millis(20) {
             sum = std::hint::black_box((0..10_000).fold(sum, u64::wrapping_add));
         }
         let (now, most) = (own.resident_bytes().unwrap(), own.resident_bytes_max().unwrap());
-        assert!(1 << 20 < now && now <= most, "{now} of {most}");
+        // Not beside each other: they are two readings of counts that are not exact.
+        assert!(1 << 20 < now, "{now}");
+        assert!((HELD_BYTES - (4 << 20)) as u64 <= most, "{most}");
     }
 
     #[test]
