@@ -7,6 +7,11 @@ use tokio::net::TcpStream;
 
 use crate::proxy::Proxies;
 
+/// So much of what was written for a peer waits in the system until it is sent. More helps nobody: what is on its way
+/// is not counted, however long the way is.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT_BYTES_MAX: u32 = 128 << 10;
+
 /// What a listener asks of a socket before anything is served on it.
 #[derive(Clone, Debug, Default)]
 pub struct Admission {
@@ -24,6 +29,7 @@ impl Admission {
     pub async fn admit(&self, mut socket: TcpStream) -> io::Result<Stream> {
         // Answers are written whole; waiting to fill a packet only delays them.
         socket.set_nodelay(true).ok();
+        bound_unsent(&socket);
         let relayed = self.proxies.hear(&mut socket).await?;
         let stream = Acceptor::accept_on(self.tls.as_ref(), socket).await;
         let stream = stream.map_err(io::Error::other)?;
@@ -31,5 +37,44 @@ impl Admission {
             Some(relayed) => stream.relayed(relayed.client),
             None => stream,
         })
+    }
+}
+
+/// The system takes up to some MiB for a peer that does not read, and says that there is room again when a third of
+/// that is gone: a peer that reads steadily, but not fast, would look as if it did not read at all.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn bound_unsent(socket: &TcpStream) {
+    socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX).ok();
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const fn bound_unsent(_: &TcpStream) {}
+
+#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// For a peer that does not read, the system takes little, and it tells of little that was read.
+    #[tokio::test]
+    async fn little_waits_in_the_system() {
+        const MANY_BYTES: usize = 1 << 20;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        bound_unsent(&socket);
+        let mut taken_bytes = 0;
+        while taken_bytes < MANY_BYTES {
+            match socket.try_write(&vec![0; MANY_BYTES]) {
+                Ok(bytes) => taken_bytes += bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(taken_bytes < MANY_BYTES, "a writer of {MANY_BYTES} bytes never had to wait");
+        peer.read_exact(&mut vec![0; taken_bytes]).await.unwrap();
+        socket.writable().await.unwrap();
     }
 }
