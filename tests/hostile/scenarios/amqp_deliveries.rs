@@ -7,7 +7,8 @@ use super::super::broker::Broker;
 use super::fill;
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
-    fill(broker, 100);
+    // More than all budgets together.
+    fill(broker, 400);
     let mut attack = Attack::default();
     for number in 0..40 * weight.min(3) {
         let window = if number % 2 == 0 { WINDOW } else { 0 };
