@@ -1,8 +1,11 @@
 //! What a writer makes of the order in which a store completes its batches.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 use crate::content_ref::ContentRef;
 use crate::store::{Key, Reserved, Visit, Waker};
+use crate::transfer::passage::Passages;
 
 /// A store whose test completes what it was given, in any order.
 #[derive(Default)]
@@ -115,4 +118,25 @@ fn what_completes_behind_an_unknown_outcome_waits_for_it() {
         world.complete(number, Ok(()));
     }
     assert_eq!(world.told(), [(1, true), (2, true), (3, true)]);
+}
+
+/// FND-03: a batch that failed may land as long as nobody else owns its shard, so what it takes over from its source is
+/// on its way until then. One that is stored has arrived.
+#[test]
+fn the_guard_of_a_failed_batch_is_out_until_the_shard_is_owned_anew() {
+    let world = World::with_batches(0);
+    let passages = Arc::new(Passages::default());
+    for number in 1..=2 {
+        let guard = passages.open(Box::new(|_| {})).claim().unwrap();
+        world.writer.submit_behind(None, Batch::default(), vec![guard], Box::new(|_| {}));
+        world.complete(number, if number == 1 { Ok(()) } else { Err(StoreError::Unknown) });
+    }
+    world.writer.resubmit();
+    world.complete(2, Err(StoreError::Unknown));
+    let is_clear = Arc::new(AtomicBool::new(false));
+    let clear = Arc::clone(&is_clear);
+    passages.close(Box::new(move || clear.store(true, Ordering::Relaxed)));
+    assert!(!is_clear.load(Ordering::Relaxed), "what failed may land");
+    world.writer.recover().unwrap();
+    assert!(is_clear.load(Ordering::Relaxed));
 }
