@@ -22,31 +22,33 @@
 mod chunks;
 mod connection;
 mod head;
+mod timer;
+mod write;
 
 pub(crate) use connection::{Connection, Handed};
 
-use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use actix_web::http::StatusCode;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{Admission, Pace, Seat};
+use peeklock_core::permits::{Admission, Seat};
 use peeklock_listen::Upgrade;
 use peeklock_tls::Stream;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::oneshot;
-use tokio::time::Sleep;
 
 use crate::error::Refusal;
 use crate::places::Place;
 use crate::site::Site;
 use head::{Body, Fault, HEAD_BYTES_MAX, HEADER_COUNT_MAX, Head, HeadReader, blank_bytes};
+use timer::Timer;
+use write::Writing;
 
 /// How much is read at once of what is looked at here.
 const READ_BYTES: usize = 8 << 10;
@@ -56,10 +58,6 @@ const FREE_BYTES: u64 = 16 << 10;
 const STEP_BYTES: u64 = 32 << 10;
 /// How much is read of further requests before the answer to the one at hand was written.
 const EARLY_BYTES_MAX: usize = 8 << 10;
-/// An answer is read at no less than so many bytes a second, or after a while is given up.
-const WRITE_PACE_BYTES: u64 = 4 << 10;
-/// How often a write that waits is looked at.
-const WRITE_LOOK: Duration = Duration::from_millis(250);
 
 /// What the framework gets in place of a head that is none. It has a body that nobody reads, so that the
 /// framework takes what the client still sends before it closes: a client sees the answer then.
@@ -107,34 +105,6 @@ enum Phase {
         is_answered: bool,
     },
     Ended,
-}
-
-/// Something was written that the peer has not taken.
-struct Writing {
-    pace: Pace,
-    written_bytes: u64,
-    timer: Timer,
-}
-
-/// A timer that is set anew only where it would be late.
-#[derive(Default)]
-struct Timer(Option<Pin<Box<Sleep>>>);
-
-impl Timer {
-    fn poll(&mut self, at: Instant, context: &mut Context<'_>) -> Poll<()> {
-        let wanted = tokio::time::Instant::from_std(at);
-        let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(wanted)));
-        if sleep.deadline() > wanted {
-            sleep.as_mut().reset(wanted);
-        }
-        while sleep.as_mut().poll(context).is_ready() {
-            if Instant::now() >= at {
-                return Poll::Ready(());
-            }
-            sleep.as_mut().reset(wanted);
-        }
-        Poll::Pending
-    }
 }
 
 impl Socket {
@@ -394,23 +364,6 @@ impl Socket {
         self.place.is_idle();
         Phase::Head(None)
     }
-
-    /// Whether the peer takes too long to read what was written.
-    fn poll_unread(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        let now = Instant::now();
-        let (connection, patience) = (&self.connection, self.site.config.write_timeout);
-        let writing = self.writing.get_or_insert_with(|| {
-            connection.write_begins(now);
-            let pace = Pace::begin(now, 0, patience).at_least(WRITE_PACE_BYTES);
-            Writing { pace, written_bytes: 0, timer: Timer::default() }
-        });
-        writing.pace.pass(writing.written_bytes, 0, now);
-        let late = writing.pace.slow_from();
-        if now >= late || connection.must_yield(writing.written_bytes, context) {
-            return Poll::Ready(slow_reader());
-        }
-        writing.timer.poll(late.min(now + WRITE_LOOK), context).map(|()| slow_reader())
-    }
 }
 
 /// What was handed on of a body.
@@ -436,11 +389,6 @@ fn read_into(
     let read = part.filled().len();
     buffer.advance(read);
     Poll::Ready(Ok(read))
-}
-
-/// The error of an answer that is not read, or too slowly while others wait for its room.
-fn slow_reader() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the answer is read too slowly")
 }
 
 /// Why a head is refused, as its client is told.
@@ -567,50 +515,6 @@ impl AsyncRead for Socket {
                 }
                 Phase::Ended => return Poll::Ready(Ok(())),
             }
-        }
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = &mut *self;
-        let Some(stream) = &mut this.stream else {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        };
-        match Pin::new(stream).poll_write(context, bytes)? {
-            Poll::Ready(written) => {
-                if let Some(writing) = &mut this.writing {
-                    writing.written_bytes += written as u64;
-                }
-                Poll::Ready(Ok(written))
-            }
-            Poll::Pending => Poll::Ready(Err(ready!(this.poll_unread(context)))),
-        }
-    }
-
-    /// Called when the framework has written all that it has.
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        // What TLS has made of the last bytes may be waiting for the peer.
-        let Some(stream) = &mut this.stream else { return Poll::Ready(Ok(())) };
-        if Pin::new(stream).poll_flush(context)?.is_pending() {
-            return Poll::Ready(Err(ready!(this.poll_unread(context))));
-        }
-        this.writing = None;
-        if this.connection.flushed() {
-            this.answered();
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Some(stream) => Pin::new(stream).poll_shutdown(context),
-            None => Poll::Ready(Ok(())),
         }
     }
 }

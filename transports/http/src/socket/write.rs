@@ -1,0 +1,92 @@
+//! What is written, at the pace of its reader.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use peeklock_core::permits::Pace;
+use tokio::io::AsyncWrite;
+
+use super::Socket;
+use super::timer::Timer;
+
+/// An answer is read at no less than so many bytes a second, or after a while is given up.
+const WRITE_PACE_BYTES: u64 = 4 << 10;
+/// How often a write that waits is looked at.
+const WRITE_LOOK: Duration = Duration::from_millis(250);
+
+/// Something was written that the peer has not taken.
+pub(super) struct Writing {
+    pace: Pace,
+    written_bytes: u64,
+    timer: Timer,
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        let Some(stream) = &mut this.stream else {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        };
+        match Pin::new(stream).poll_write(context, bytes)? {
+            Poll::Ready(written) => {
+                if let Some(writing) = &mut this.writing {
+                    writing.written_bytes += written as u64;
+                }
+                Poll::Ready(Ok(written))
+            }
+            Poll::Pending => Poll::Ready(Err(ready!(this.poll_unread(context)))),
+        }
+    }
+
+    /// Called when the framework has written all that it has.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        // What TLS has made of the last bytes may be waiting for the peer.
+        let Some(stream) = &mut this.stream else { return Poll::Ready(Ok(())) };
+        if Pin::new(stream).poll_flush(context)?.is_pending() {
+            return Poll::Ready(Err(ready!(this.poll_unread(context))));
+        }
+        this.writing = None;
+        if this.connection.flushed() {
+            this.answered();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Some(stream) => Pin::new(stream).poll_shutdown(context),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl Socket {
+    /// Whether the peer takes too long to read what was written.
+    fn poll_unread(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let now = Instant::now();
+        let (connection, patience) = (&self.connection, self.site.config.write_timeout);
+        let writing = self.writing.get_or_insert_with(|| {
+            connection.write_begins(now);
+            let pace = Pace::begin(now, 0, patience).at_least(WRITE_PACE_BYTES);
+            Writing { pace, written_bytes: 0, timer: Timer::default() }
+        });
+        writing.pace.pass(writing.written_bytes, 0, now);
+        let late = writing.pace.slow_from();
+        if now >= late || connection.must_yield(writing.written_bytes, context) {
+            return Poll::Ready(slow_reader());
+        }
+        writing.timer.poll(late.min(now + WRITE_LOOK), context).map(|()| slow_reader())
+    }
+}
+
+/// The error of an answer that is not read, or too slowly while others wait for its room.
+fn slow_reader() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the answer is read too slowly")
+}
