@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::action::{self, Changed};
-use super::matcher::Cause;
 use super::properties::Published;
+use super::selection::Cause;
 use super::sql::{Observer, Operand, Random, Unobserved};
 use super::system::SystemProperty;
 use super::{Compiled, Filter, Rule};

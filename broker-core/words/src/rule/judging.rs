@@ -15,11 +15,9 @@ use smallvec::SmallVec;
 
 use super::action::{self, Changed};
 use super::correlation::{Property, hash_values};
-use super::matcher::{
-    Cause, Copy, Counted, Entry, Excess, Matcher, Place, Refusal, Round, Selection, Subscription,
-    SubscriptionSettings,
-};
+use super::matcher::{Entry, Matcher, Place, Round, Subscription, SubscriptionSettings};
 use super::properties::{Properties as _, Published};
+use super::selection::{Cause, Copy, Counted, Excess, Refusal, Selection};
 use super::sql::{EvaluationError, Observer, Operand, Random, Statement};
 use super::{Compiled, Rule};
 use crate::error::Quoted;

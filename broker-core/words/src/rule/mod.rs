@@ -16,6 +16,7 @@ mod explain;
 mod judging;
 mod matcher;
 mod properties;
+mod selection;
 pub mod sql;
 mod system;
 mod trial;
@@ -33,10 +34,9 @@ pub use correlation::CorrelationFilter;
 pub use description::{DEFAULT_RULE, Filter, RuleDescription, SqlText};
 pub use explain::{Explanation, Read, Tested, Verdict};
 pub use judging::{Judged, Judging};
-pub use matcher::{
-    Cause, Copy, Counted, Excess, Matcher, Refusal, Selection, SubscriptionSettings,
-};
+pub use matcher::{Matcher, SubscriptionSettings};
 pub use properties::{Facts, Properties, Published};
+pub use selection::{Cause, Copy, Counted, Excess, Refusal, Selection};
 pub use system::SystemProperty;
 pub use trial::try_rules;
 
