@@ -14,6 +14,8 @@ const STUCK: Duration = Duration::from_millis(200);
 #[derive(Default)]
 pub struct Attack {
     sent: Arc<AtomicU64>,
+    attempts: Arc<AtomicU64>,
+    lasting: Duration,
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     held: Vec<Box<dyn Any>>,
@@ -25,6 +27,21 @@ impl Attack {
         Arc::clone(&self.sent)
     }
 
+    /// Goes on for so long at least, whatever else it takes to judge it.
+    pub const fn last(&mut self, lasting: Duration) {
+        self.lasting = lasting;
+    }
+
+    /// For how long it has to go on.
+    pub const fn lasting(&self) -> Duration {
+        self.lasting
+    }
+
+    /// How often it has done what it repeats.
+    pub fn attempts(&self) -> u64 {
+        self.attempts.load(Ordering::Relaxed)
+    }
+
     /// Keeps this open until the end.
     pub fn hold(&mut self, what: impl Any) {
         self.held.push(Box::new(what));
@@ -32,10 +49,11 @@ impl Attack {
 
     /// Does this again and again, beside everything else, until the end.
     pub fn repeat(&mut self, mut attempt: impl FnMut() + Send + 'static) {
-        let over = Arc::clone(&self.over);
+        let (over, attempts) = (Arc::clone(&self.over), Arc::clone(&self.attempts));
         self.threads.push(std::thread::spawn(move || {
             while !over.load(Ordering::Relaxed) {
                 attempt();
+                attempts.fetch_add(1, Ordering::Relaxed);
             }
         }));
     }

@@ -83,8 +83,17 @@ fn judge(scenario: Scenario) {
     let judge = Judge::begin(&broker);
     let attack = scenario(&broker, weight);
     let load = Load::begin(&broker);
-    let beside = slowest(witness::all(&broker, wants));
+    let mut took = witness::all(&broker, wants);
+    while load.elapsed() < attack.lasting() {
+        took.extend(witness::all(&broker, wants));
+    }
+    let beside = slowest(took);
     let (cpu, elapsed) = (load.cpu(), load.elapsed());
+    let attempts = attack.attempts();
+    if attempts > 0 {
+        let in_a_second = attempts as f64 / elapsed.as_secs_f64();
+        eprintln!("attempts: {attempts} in {elapsed:?}, {in_a_second:.0} a second");
+    }
     judge.memory_was_bounded(attack.sent());
     let sent = attack.end();
     judge.nothing_is_left(sent);

@@ -17,11 +17,16 @@ const THREADS: u32 = 2;
 /// In a second.
 const USUAL_COUNT: u32 = 1_000;
 const LONG_COUNT: u32 = 10_000;
+/// The longest round goes on for so long.
+const LASTING: Duration = Duration::from_secs(60);
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
     let count = if weight > 1 { LONG_COUNT } else { USUAL_COUNT };
     let pause = Duration::from_secs(1) * THREADS / count;
     let mut attack = Attack::default();
+    if weight >= 10 {
+        attack.last(LASTING);
+    }
     for _ in 0..THREADS {
         let ways = [(broker.http, token()), (broker.amqp, password())];
         let mut next = Instant::now();
