@@ -53,3 +53,54 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Done))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Command;
+    use crate::condition::Condition;
+    use crate::ids::EntityId;
+    use crate::limits::{Limits, Tier};
+    use crate::path::SubQueue;
+    use crate::queue::{ForwardingConfig, QueueConfig};
+    use crate::store::Reserved;
+    use crate::{Machine as _, StageNumber, Ticket};
+
+    /// ENT-16: whoever makes the description, it keeps what is fixed at creation.
+    #[test]
+    fn an_update_keeps_what_is_fixed_at_creation() {
+        let limits = Limits::of(Tier::Premium);
+        let config = QueueConfig {
+            release_on_detach: false,
+            expire_whole_sessions: true,
+            duplicate_key: [7; 16],
+            forwarding: ForwardingConfig::default(),
+        };
+        let now = Timestamp::from_unix_ms(1_800_000_000_000);
+        let kept = QueueDescription::new("orders", &limits);
+        let mut queue = Queue::new(EntityId(1), kept.clone(), config, now);
+        let changes: [fn(&mut QueueDescription); 3] = [
+            |changed| changed.requires_session = true,
+            |changed| changed.requires_duplicate_detection = true,
+            |changed| changed.enable_partitioning = true,
+        ];
+        for change in changes {
+            let mut description = Box::new(kept.clone());
+            change(&mut description);
+            let mut step = Step::default();
+            let mut ctx = Ctx {
+                now,
+                stage: StageNumber(1),
+                stored_bytes: 0,
+                room: Reserved::Granted,
+                left: crate::Left::ALL,
+                limits: &limits,
+                tokens: &mut || 0,
+            };
+            let update = Command::Update { description, read_at: None };
+            let result = queue.apply(Ticket(1), SubQueue::Main, update, &mut ctx, &mut step);
+            assert_eq!(result.err().map(|it| it.condition()), Some(Condition::ArgumentError));
+            assert!(step.changes.is_empty());
+        }
+    }
+}

@@ -330,3 +330,17 @@ fn a_publish_beyond_its_bounds_is_refused_and_names_the_limit() {
     stand.slices(&send);
     stand.apply(send).unwrap();
 }
+
+/// ENT-16: whoever makes the description, it keeps what is fixed at creation.
+#[test]
+fn an_update_keeps_what_is_fixed_at_creation() {
+    let mut stand = Stand::new(0);
+    let kept = TopicDescription::clone(&stand.topic.description);
+    let detects = TopicDescription { requires_duplicate_detection: true, ..kept.clone() };
+    let partitioned = TopicDescription { enable_partitioning: true, ..kept };
+    for description in [detects, partitioned].map(Box::new) {
+        let update = TopicCommand::Update { description, read_at: None };
+        let rejection = stand.apply(Command::OfTopic(update)).unwrap_err();
+        assert_eq!(rejection.condition(), Condition::ArgumentError);
+    }
+}
