@@ -29,6 +29,9 @@
 //! # }
 //! ```
 //!
+//! [docs/embedding.md](https://github.com/peeklock/peeklock/blob/main/docs/embedding.md) is the guide: workers, retries,
+//! sessions, jobs, requests, declarations, tests, a host of one's own.
+//!
 //! # Where things are
 //!
 //! - [`Broker`] starts and manages; [`Client`] opens [`Sender`], [`Receiver`] and [`Admin`] on it.
@@ -162,3 +165,8 @@ pub mod metrics_prometheus {
     #[doc(inline)]
     pub use peeklock_metrics_prometheus::*;
 }
+
+/// The guide is true: its programs run.
+#[cfg(doctest)]
+#[doc = include_str!("../embedding.md")]
+pub struct Embedding;
