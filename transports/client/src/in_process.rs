@@ -4,6 +4,8 @@
 mod deliveries;
 mod link;
 mod manage;
+#[cfg(feature = "testing")]
+pub(crate) mod test_broker;
 
 use std::sync::Arc;
 

@@ -9,10 +9,14 @@
 //! a consumer would settle it, and [`Settlement`](crate::port::Settlement) says how. What comes of several messages,
 //! of retries and of time is tested with [`TestBroker`]; nothing sleeps there.
 
-mod broker;
 mod delivery;
 mod session;
 
-pub use self::broker::TestBroker;
+use peeklock_core::time::Timestamp;
+
 pub use self::delivery::TestDelivery;
 pub use self::session::TestSession;
+pub use crate::in_process::test_broker::*;
+
+/// The time at which tests begin: 2026-01-01.
+pub(crate) const FIRST_INSTANT: Timestamp = Timestamp::from_unix_ms(1_767_225_600_000);

@@ -10,8 +10,8 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::FIRST_INSTANT;
 use super::TestSession;
-use super::broker::FIRST_INSTANT;
 use crate::consumer::handled;
 use crate::port::Settlement;
 use crate::{Delivery, Handler, Job, JobError, JobType, Received, SessionDelivery, job_message};

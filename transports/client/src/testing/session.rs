@@ -9,7 +9,7 @@ use peeklock_core::ids::{LockToken, SequenceNumber, TrackingId};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::TransactionId;
 
-use super::broker::FIRST_INSTANT;
+use super::FIRST_INSTANT;
 use crate::SessionReceiver;
 use crate::port::{Accepted, Answer, Answering, Link, Request, Settlement, Waiting};
 

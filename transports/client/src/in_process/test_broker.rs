@@ -9,9 +9,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, BrokerBuilder, StartError};
 
 use crate::Client;
-
-/// 2026-01-01.
-pub(super) const FIRST_INSTANT: Timestamp = Timestamp::from_unix_ms(1_767_225_600_000);
+use crate::testing::FIRST_INSTANT;
 
 /// A broker in memory whose time stands still until it is told to go on, with one thread for its entities. Dropping it
 /// ends it.
