@@ -52,6 +52,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use crate::Host;
 use crate::config::{ConfigError, DEFAULT, Flag, InPlace, Layers, LogFormat};
 use crate::emulator::environment;
 use crate::server::ServeError;
@@ -404,11 +405,11 @@ impl From<io::Error> for Failure {
 }
 
 /// Reads the command line and does what it says.
-pub fn run() -> ExitCode {
+pub fn run(host: Host) -> ExitCode {
     let line = CommandLine::parse();
     let result = match line.command {
-        None => serve::serve(&line.serve),
-        Some(Command::Serve(flags)) => serve::serve(&flags),
+        None => serve::serve(&line.serve, host),
+        Some(Command::Serve(flags)) => serve::serve(&flags, host),
         Some(Command::Verify(flags)) => verify::verify(&flags),
         Some(Command::Repair(flags)) => repair::repair(&flags),
         Some(Command::Bench(flags)) => bench::run(&flags),

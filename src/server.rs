@@ -18,12 +18,12 @@ use peeklock::http::MetricsHook;
 use peeklock::limits::Limits;
 use peeklock::listen::Entrances;
 use peeklock::policies::{Policies, ROOT_POLICY};
-use peeklock::store::StoreError;
+use peeklock::store::{Store, StoreError};
 use peeklock::tls::{Tls, Watch};
 use peeklock::{Broker, StartError, metrics_prometheus};
 
 use crate::config::{ConfigError, InPlace, Loaded, TlsSection};
-use crate::emulator;
+use crate::{Host, emulator};
 use crate::{files, memory, registry};
 use banner::{Banner, BannerTls, Listener};
 use declare::declare;
@@ -95,6 +95,10 @@ pub enum ServeError {
 /// What to do about a transport that cannot listen.
 fn way_out(error: &TransportError) -> String {
     let name = error.transport;
+    if registry::TRANSPORTS.iter().all(|(known, _)| *known != name) {
+        // It has no setting.
+        return String::new();
+    }
     let flag = if name == "websocket" { "ws" } else { name };
     let problem = match error.source.kind() {
         io::ErrorKind::AddrInUse => "another process listens there",
@@ -121,25 +125,26 @@ const fn store_way_out(error: &StoreError) -> &'static str {
     }
 }
 
-/// Serves until a signal or a failure ends it.
-pub async fn serve(loaded: &Loaded) -> Result<(), ServeError> {
+/// Serves until a signal or a failure ends it, with what the host has besides.
+pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
     // From here on a signal stops in order, also while the broker is starting.
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
     let mut loaded = loaded.clone();
     fit(&mut loaded);
     let loaded = &loaded;
-    warn(loaded);
+    warn(loaded, host.authorizer.is_some());
     let policies = Policies::new();
     if loaded.emulator.is_some() {
         policies.allow_development_key(emulator::KEY);
     }
     let opening = Patience::during("opening the store");
-    let Served { broker, transports, tls } = start(loaded, &policies).await?;
+    let data_dir = host.store.is_none().then_some(&*loaded.config.server.data_dir.0);
+    let Served { broker, transports, tls } = start(loaded, &policies, host).await?;
     let certificate = tls.as_ref().map(|(tls, _)| tls.certificate());
     let _root_key = root_key::keep(loaded, &policies, &transports, certificate.as_ref())?;
     drop(opening);
     let is_new = broker.describe_queue(banner::QUEUE).await.is_err();
-    greet(loaded, &broker, &transports, is_new);
+    greet(loaded, data_dir, &broker, &transports, is_new);
     let _watchdog = supervisor::ready(&broker);
     let outcome = tokio::select! {
         signal = signals.next() => Ok(signal),
@@ -183,21 +188,24 @@ fn fit(loaded: &mut Loaded) {
 }
 
 /// Says what an operator should know before the first message.
-fn warn(loaded: &Loaded) {
+fn warn(loaded: &Loaded, has_authorizer: bool) {
     let config = &loaded.config;
     if let Some(emulator) = &loaded.emulator {
         warn_of_emulator(emulator);
     }
+    // Who is let in is for another one to say.
+    let is_told = !has_authorizer;
     let is_closed = !config.security.allow_anonymous.0 && !config.security.jwt.is_used();
-    if is_closed && config.server.ephemeral.0 {
+    if is_told && is_closed && config.server.ephemeral.0 {
         tracing::warn!(
             "every client is refused: security.allow_anonymous is false, and with --ephemeral there is no file \
              with a first key"
         );
     } else if !config.security.allow_anonymous.0 {
         tracing::debug!("clients are let in with a token");
-    } else if let Some((_, address)) =
-        config.addresses().iter().find(|(_, address)| !address.ip().is_loopback())
+    } else if is_told
+        && let Some((_, address)) =
+            config.addresses().iter().find(|(_, address)| !address.ip().is_loopback())
     {
         tracing::warn!(
             %address,
@@ -263,7 +271,7 @@ struct Served {
     tls: Option<(Arc<Tls>, Watch)>,
 }
 
-async fn start(loaded: &Loaded, policies: &Policies) -> Result<Served, ServeError> {
+async fn start(loaded: &Loaded, policies: &Policies, mut host: Host) -> Result<Served, ServeError> {
     // Before the broker: its threads look their counters up once.
     let recorder =
         metrics_prometheus::install().map_err(|error| ServeError::Metrics(error.to_string()))?;
@@ -284,20 +292,59 @@ async fn start(loaded: &Loaded, policies: &Policies) -> Result<Served, ServeErro
         }
         None => None,
     };
-    let name = registry::store_in_use(loaded);
-    let opened = Instant::now();
-    let store = registry::STORES
-        .iter()
-        .find(|(store, _)| *store == name)
-        .map_or_else(|| unreachable!("the registry has the store"), |(_, open)| open(loaded))
-        .map_err(|source| ServeError::Open {
-            directory: loaded.config.server.data_dir.0.clone(),
-            source,
-        })?;
-    tracing::info!(store = name, elapsed = ?opened.elapsed(), "store is open");
+    let broker = broker_of(loaded, policies, &mut host).await?;
+    declare(&broker, loaded).await?;
+    let metrics: MetricsHook = {
+        let (broker, shown) = (broker.clone(), loaded.config.metrics.entities.0);
+        Arc::new(move || recorder.render(&broker, shown))
+    };
+    let around = registry::Around {
+        metrics,
+        tls: tls.as_ref().map(|(tls, _)| Arc::clone(tls)),
+        entrances: Entrances::default(),
+    };
+    let mut transports: Vec<Running> = Vec::new();
+    let configured = registry::TRANSPORTS.into_iter().filter_map(|(_, make)| make(loaded, &around));
+    for transport in configured.chain(host.transports) {
+        let name = transport.name();
+        match transport.start(broker.clone()).await {
+            Ok(running) => transports.push((name, running)),
+            Err(source) => {
+                stop(transports, Duration::ZERO).await;
+                // So that the store is closed in order.
+                broker.stop(Duration::ZERO).await?;
+                return Err(ServeError::Transport { source });
+            }
+        }
+    }
+    Ok(Served { broker, transports, tls })
+}
+
+/// Starts the broker, with the parts that the configuration asks for, and those of the host.
+pub async fn broker_of(
+    loaded: &Loaded,
+    policies: &Policies,
+    host: &mut Host,
+) -> Result<Broker, ServeError> {
+    let store = match host.store.take() {
+        Some(store) => {
+            // The first key is written there all the same.
+            let directory = &loaded.config.server.data_dir.0;
+            if !loaded.config.server.ephemeral.0 {
+                std::fs::create_dir_all(directory)
+                    .map_err(|source| ServeError::RootKey { path: directory.clone(), source })?;
+            }
+            store
+        }
+        None => open_store(loaded)?,
+    };
     let mut builder =
         Broker::builder().settings(loaded.settings.clone()).store(store).policies(policies);
-    for (name, make) in registry::AUTHORIZERS {
+    let asked = host.authorizer.is_none().then_some(registry::AUTHORIZERS);
+    if let Some(authorizer) = host.authorizer.take() {
+        builder = builder.authorizer(authorizer);
+    }
+    for (name, make) in asked.into_iter().flatten() {
         if let Some(authorizer) = make(loaded, policies)? {
             tracing::debug!(authorizer = name, "authorizer is ready");
             builder = builder.authorizer(authorizer);
@@ -312,31 +359,26 @@ async fn start(loaded: &Loaded, policies: &Policies) -> Result<Served, ServeErro
         tracing::debug!(forwarder = name, schemes = ?forwarder.schemes(), "forwarder is ready");
         builder = builder.forwarder(forwarder);
     }
-    let broker = builder.start().await?;
-    declare(&broker, loaded).await?;
-    let metrics: MetricsHook = {
-        let (broker, shown) = (broker.clone(), loaded.config.metrics.entities.0);
-        Arc::new(move || recorder.render(&broker, shown))
-    };
-    let around = registry::Around {
-        metrics,
-        tls: tls.as_ref().map(|(tls, _)| Arc::clone(tls)),
-        entrances: Entrances::default(),
-    };
-    let mut transports: Vec<Running> = Vec::new();
-    for (name, make) in registry::TRANSPORTS {
-        let Some(transport) = make(loaded, &around) else { continue };
-        match transport.start(broker.clone()).await {
-            Ok(running) => transports.push((name, running)),
-            Err(source) => {
-                stop(transports, Duration::ZERO).await;
-                // So that the store is closed in order.
-                broker.stop(Duration::ZERO).await?;
-                return Err(ServeError::Transport { source });
-            }
-        }
+    for forwarder in host.forwarders.drain(..) {
+        builder = builder.forwarder(forwarder);
     }
-    Ok(Served { broker, transports, tls })
+    Ok(builder.start().await?)
+}
+
+/// Opens the store that the configuration asks for.
+fn open_store(loaded: &Loaded) -> Result<Arc<dyn Store>, ServeError> {
+    let name = registry::store_in_use(loaded);
+    let opened = Instant::now();
+    let store = registry::STORES
+        .iter()
+        .find(|(store, _)| *store == name)
+        .map_or_else(|| unreachable!("the registry has the store"), |(_, open)| open(loaded))
+        .map_err(|source| ServeError::Open {
+            directory: loaded.config.server.data_dir.0.clone(),
+            source,
+        })?;
+    tracing::info!(store = name, elapsed = ?opened.elapsed(), "store is open");
+    Ok(store)
 }
 
 /// How connections are made, for who reads the banner.
@@ -354,7 +396,13 @@ fn banner_tls(loaded: &Loaded) -> BannerTls {
 }
 
 /// Tells people on standard output that the broker is ready.
-fn greet(loaded: &Loaded, broker: &Broker, transports: &[Running], is_new: bool) {
+fn greet(
+    loaded: &Loaded,
+    kept_in: Option<&str>,
+    broker: &Broker,
+    transports: &[Running],
+    is_new: bool,
+) {
     let listeners = transports
         .iter()
         .map(|(name, running)| Listener { name, address: running.local_address() })
@@ -365,6 +413,7 @@ fn greet(loaded: &Loaded, broker: &Broker, transports: &[Running], is_new: bool)
         store,
         is_durable,
         data_dir: &loaded.config.server.data_dir.0,
+        kept_in,
         tls: banner_tls(loaded),
         is_new,
         // Where nothing is kept there is no file with a key.

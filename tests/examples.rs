@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// A folder of its own for each, so that nothing is there from a run before.
 fn folder(name: &str) -> PathBuf {
@@ -55,6 +57,7 @@ fn no_example_is_left_out() {
         "deadline",
         "embed",
         "forwarder",
+        "host",
         "request_reply",
         "session_worker",
         "sessions",
@@ -176,4 +179,46 @@ fn a_dead_letter_is_mended_in_one_transaction() {
         "at the end: 0 in the queue, 0 in its dead-letter queue",
     ];
     assert_eq!(run("transaction"), expected);
+}
+
+/// The guide shows the whole of it, in under 30 lines of code.
+#[test]
+fn the_guide_shows_the_second_binary() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let example = std::fs::read_to_string(folder.join("examples/host.rs")).unwrap();
+    let code = &example[example.find("use peeklock::").unwrap()..];
+    assert!(code.lines().count() < 30);
+    let guide = std::fs::read_to_string(folder.join("docs/embedding.md")).unwrap();
+    assert!(guide.contains(code), "docs/embedding.md and examples/host.rs differ");
+}
+
+/// It is `peeklock` with its configuration, banner and signals, and has a transport and a forwarder of its own.
+#[test]
+fn the_second_binary_serves_lines_and_prints_what_it_forwards() {
+    let folder = folder("host");
+    let program = Path::new(env!("CARGO_BIN_EXE_peeklock"));
+    let example = program.parent().unwrap().join("examples").join("host");
+    let topology = "[[queues]]\nname = \"lines\"\nforward_to = \"print://order\"\n";
+    std::fs::write(folder.join("peeklock.toml"), topology).unwrap();
+    let mut served = Command::new(&example)
+        .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"])
+        .args(["--amqp", "127.0.0.1:0", "--log-filter", "warn"])
+        .current_dir(&folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(served.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let listens = lines.find(|line| line.trim().starts_with("line ")).expect("the banner names it");
+    let address = listens.rsplit('/').next().unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"two coffees\none tea\n").unwrap();
+    let mut answers = BufReader::new(client).lines().map(Result::unwrap);
+    assert_eq!([answers.next(), answers.next()], [Some("1".to_owned()), Some("2".to_owned())]);
+    // Whoever is connected is waited for at the end.
+    drop(answers);
+    let mut printed = lines.by_ref().filter(|line| line.starts_with("order"));
+    assert_eq!(printed.next().unwrap(), "order: two coffees");
+    assert_eq!(printed.next().unwrap(), "order: one tea");
+    let told = Command::new("kill").arg(served.id().to_string()).status().unwrap();
+    assert!(told.success() && served.wait().unwrap().success(), "it ends by a signal, in order");
 }

@@ -3,6 +3,8 @@
 
 mod declare;
 mod entity;
+mod fork;
+mod idle;
 mod policies;
 mod queues;
 mod topics;
@@ -20,6 +22,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::access::lapse::Lapses;
 use crate::access::question;
+use crate::activity::Activity;
 use crate::actor::directory::Directory;
 use crate::actor::namespace::{Answer, DeleteEntity, NamespaceActor, Stop};
 use crate::actor::pulse::Pulses;
@@ -70,6 +73,9 @@ pub struct Shared {
     /// Whether every entity that the store has was opened.
     pub(crate) are_open: watch::Sender<bool>,
     pub(crate) forwarders: Forwarders,
+    pub(crate) activity: Activity,
+    /// As the builder was told; none for as many as there are cores.
+    pub(crate) arbiter_count: Option<usize>,
 }
 
 impl Shared {
@@ -450,6 +456,17 @@ impl Broker {
         ended.await.unwrap_or_else(|error| {
             Err(StoreError::Failed(format!("the store did not close: {error}").into()))
         })
+    }
+}
+
+impl Broker {
+    /// Ends the threads of the broker without a word, as the end of its process would: for who cannot wait, such as a
+    /// test that is over. What was acknowledged is in the store; who waits for an answer waits for ever.
+    pub fn abandon(&self) {
+        let thread = self.engine.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some() {
+            self.engine.end.notify_one();
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use actix::Actor;
 use tokio::sync::{Notify, oneshot};
 
+use crate::activity::Activity;
 use crate::actor::directory::Directory;
 use crate::actor::namespace::{self, NamespaceActor};
 use crate::actor::pulse::Pulses;
@@ -45,6 +46,9 @@ pub enum StartError {
     /// The system gave no random bits.
     #[error("no random bits: {0}")]
     Entropy(String),
+    /// The store does not copy what it has; only one in memory does.
+    #[error("the store `{0}` cannot be forked")]
+    NoFork(&'static str),
     /// The threads could not be started.
     #[error("threads cannot be started: {0}")]
     Threads(String),
@@ -62,6 +66,7 @@ pub struct BrokerBuilder {
     policies: Option<Policies>,
     arbiter_count: Option<usize>,
     forwarders: Vec<Arc<dyn Forwarder>>,
+    is_watched: bool,
 }
 
 impl Default for BrokerBuilder {
@@ -74,6 +79,7 @@ impl Default for BrokerBuilder {
             policies: None,
             arbiter_count: None,
             forwarders: Vec::new(),
+            is_watched: false,
         }
     }
 }
@@ -143,6 +149,14 @@ impl BrokerBuilder {
         self
     }
 
+    /// Has the broker take note of what its consumers and couriers are at, so that [`Broker::idle`] waits for them.
+    /// For tests; it costs each delivery a little.
+    #[must_use]
+    pub const fn watched(mut self) -> Self {
+        self.is_watched = true;
+        self
+    }
+
     /// Starts the broker's own threads and opens every entity the store has. Returns when all are
     /// open. May be called in any runtime, also several times in one process.
     ///
@@ -197,6 +211,8 @@ impl BrokerBuilder {
             receivers: AtomicU64::new(1),
             forwarders: Forwarders::new(self.forwarders, limits.forwarder_thread_count_max),
             are_open: tokio::sync::watch::Sender::new(false),
+            activity: Activity::new(self.is_watched),
+            arbiter_count: self.arbiter_count,
         });
         // Not an owner of the broker: a store may live longer.
         let watched = Arc::downgrade(&shared);

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::activity::{self, AtWork};
 use crate::broker::Entity;
 use crate::command::{Command, LinkEnd, Outcome, SessionCommand, Settlement};
 use crate::error::Rejection;
@@ -24,11 +25,13 @@ pub(crate) struct Call {
 struct CallSlot {
     state: Mutex<CallState>,
     entity: Entity,
+    is_receive: bool,
 }
 
 enum CallState {
     Waiting(Option<Waker>),
-    Answered(Result<Outcome, Rejection>),
+    /// With what was received somebody has something to do, if that is wanted to be known.
+    Answered(Result<Outcome, Rejection>, Option<AtWork>),
     /// The answer was taken.
     Taken,
     /// Nobody waits any more.
@@ -37,10 +40,6 @@ enum CallState {
 
 impl Call {
     pub(crate) fn start(entity: Entity, command: Command, permit: Permit) -> Self {
-        let slot = Arc::new(CallSlot {
-            state: Mutex::new(CallState::Waiting(None)),
-            entity: entity.clone(),
-        });
         let ticket = entity.broker().ticket();
         let is_receive = matches!(
             command,
@@ -53,6 +52,11 @@ impl Call {
                     ..
                 }
         );
+        let slot = Arc::new(CallSlot {
+            state: Mutex::new(CallState::Waiting(None)),
+            entity: entity.clone(),
+            is_receive,
+        });
         let reply = Reply::new(Arc::clone(&slot) as Arc<dyn Outlet>, 0, Some(permit));
         entity.submit(vec![Request { ticket, sub_queue: entity.sub_queue(), command, reply }]);
         Self { entity, slot, ticket, is_receive }
@@ -72,9 +76,16 @@ impl Future for Call {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = lock(&self.slot.state);
         match std::mem::replace(&mut *state, CallState::Taken) {
-            CallState::Answered(result) => Poll::Ready(result),
+            CallState::Answered(result, at_work) => {
+                activity::is_at_work(at_work);
+                Poll::Ready(result)
+            }
             CallState::Waiting(_) => {
                 *state = CallState::Waiting(Some(context.waker().clone()));
+                drop(state);
+                if self.is_receive {
+                    activity::waits();
+                }
                 Poll::Pending
             }
             CallState::Taken | CallState::Abandoned => {
@@ -89,9 +100,9 @@ impl Drop for Call {
         let before = std::mem::replace(&mut *lock(&self.slot.state), CallState::Abandoned);
         match before {
             CallState::Waiting(_) if self.is_receive => self.withdraw(),
-            CallState::Answered(Ok(outcome)) => give_back(&self.entity, &outcome),
+            CallState::Answered(Ok(outcome), _) => give_back(&self.entity, &outcome),
             CallState::Waiting(_)
-            | CallState::Answered(Err(_))
+            | CallState::Answered(Err(_), _)
             | CallState::Taken
             | CallState::Abandoned => {}
         }
@@ -105,7 +116,9 @@ impl Outlet for CallSlot {
             let mut state = lock(&self.state);
             match std::mem::replace(&mut *state, CallState::Taken) {
                 CallState::Waiting(waker) => {
-                    *state = CallState::Answered(result);
+                    let broker = self.entity.broker();
+                    let at_work = self.is_receive.then(|| broker.at_work()).flatten();
+                    *state = CallState::Answered(result, at_work);
                     drop(state);
                     if let Some(waker) = waker {
                         waker.wake();
@@ -118,7 +131,7 @@ impl Outlet for CallSlot {
                         give_back(&self.entity, &outcome);
                     }
                 }
-                other @ (CallState::Answered(_) | CallState::Taken) => *state = other,
+                other @ (CallState::Answered(..) | CallState::Taken) => *state = other,
             }
         }
     }

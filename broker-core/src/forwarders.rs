@@ -28,6 +28,11 @@ impl Forwarders {
         Self { by_scheme, threads }
     }
 
+    /// All of them; one that serves several schemes as often.
+    pub(crate) fn all(&self) -> Vec<Arc<dyn Forwarder>> {
+        self.by_scheme.values().map(Arc::clone).collect()
+    }
+
     /// The forwarder of a scheme.
     pub(crate) fn get(&self, scheme: &str) -> Option<&Arc<dyn Forwarder>> {
         self.by_scheme.get(scheme)

@@ -40,6 +40,7 @@ pub mod shell;
 pub mod telemetry;
 // What extension authors implement, and what everybody uses.
 pub mod access;
+pub mod activity;
 pub mod broker;
 pub mod builder;
 pub mod call;

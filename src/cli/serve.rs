@@ -2,13 +2,13 @@
 
 use super::{Failure, ServeFlags};
 use crate::config::Loaded;
-use crate::{memory, server, telemetry};
+use crate::{Host, memory, server, telemetry};
 
-pub fn serve(flags: &ServeFlags) -> Result<(), Failure> {
+pub fn serve(flags: &ServeFlags, host: Host) -> Result<(), Failure> {
     memory::give_large_blocks_back();
     let loaded = Loaded::load(&flags.layers()?)?;
     telemetry::start(&loaded.config.log);
     // One thread is enough: the broker and the transports have their own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(server::serve(&loaded))?)
+    Ok(runtime.block_on(server::serve(&loaded, host))?)
 }

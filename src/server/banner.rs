@@ -36,8 +36,10 @@ pub struct Banner<'a> {
     pub store: &'static str,
     /// Whether what it keeps outlives the process.
     pub is_durable: bool,
-    /// The directory where it is kept, if it is.
+    /// The directory of the first key.
     pub data_dir: &'a str,
+    /// The directory where messages are kept; none for a store of somebody else's.
+    pub kept_in: Option<&'a str>,
     /// How connections are made.
     pub tls: BannerTls,
     /// Whether the queue of the first steps is still to be created.
@@ -67,7 +69,7 @@ impl Banner<'_> {
 impl fmt::Display for Banner<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (bold, yellow, plain) = (self.paint(BOLD), self.paint(YELLOW), self.paint(PLAIN));
-        let Self { store, data_dir, .. } = self;
+        let store = self.store;
         writeln!(f, "{bold}peeklock {}{plain}\n", env!("CARGO_PKG_VERSION"))?;
         for Listener { name, address } in &self.listeners {
             let s = self.tls.secure();
@@ -80,7 +82,8 @@ impl fmt::Display for Banner<'_> {
             }
         }
         if self.is_durable {
-            writeln!(f, "  {:<10}{store} in {data_dir}, durable at acknowledgement", "store")?;
+            let place = self.kept_in.map(|folder| format!(" in {folder}")).unwrap_or_default();
+            writeln!(f, "  {:<10}{store}{place}, durable at acknowledgement", "store")?;
         } else {
             let what = "nothing survives this process";
             writeln!(f, "  {:<10}{store}, {yellow}{what}{plain}", "store")?;
@@ -155,6 +158,7 @@ mod tests {
             store: if is_durable { "journal" } else { "memory" },
             is_durable,
             data_dir: "./data",
+            kept_in: Some("./data"),
             tls: BannerTls::Off,
             is_new: true,
             wants_token: false,
@@ -178,8 +182,19 @@ mod tests {
             let listeners = vec![Listener { name: listener.name, address: listener.address }];
             let (store, data_dir, tls) = ("journal", "./data", BannerTls::Off);
             let (is_durable, is_new, colours) = (true, true, false);
-            Banner { listeners, store, is_durable, data_dir, tls, is_new, wants_token, colours }
-                .to_string()
+            let kept_in = Some(data_dir);
+            Banner {
+                listeners,
+                store,
+                is_durable,
+                data_dir,
+                kept_in,
+                tls,
+                is_new,
+                wants_token,
+                colours,
+            }
+            .to_string()
         };
         let (open, closed) = (banner(false), banner(true));
         assert!(!open.contains("Authorization"));

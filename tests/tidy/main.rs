@@ -334,7 +334,8 @@ fn the_changelog_has_its_form() {
 /// Relative links of the documents lead somewhere.
 #[test]
 fn links_of_the_documents_lead_somewhere() {
-    for path in files(".", "md") {
+    // What a package has of `docs/` is judged there.
+    for path in files(".", "md").into_iter().filter(|path| !path.is_symlink()) {
         let text = read(&path);
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = link.split('#').next().unwrap_or_default();

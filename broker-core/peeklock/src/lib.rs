@@ -29,6 +29,9 @@
 //! # }
 //! ```
 //!
+//! [docs/embedding.md](https://github.com/peeklock/peeklock/blob/main/docs/embedding.md) is the guide: workers, retries,
+//! sessions, jobs, requests, declarations, tests, a host of one's own.
+//!
 //! # Where things are
 //!
 //! - [`Broker`] starts and manages; [`Client`] opens [`Sender`], [`Receiver`] and [`Admin`] on it.
@@ -47,13 +50,44 @@
 //!
 //! Without any, this is the broker with its in-process clients, and nothing that opens a socket. `amqp`, `http`,
 //! `websocket`, `websocket-client`, `auth-jwt`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook` and
-//! `metrics-prometheus` add the modules of these names; `full` is all of them, `testing` the kit for tests of stores. The program
-//! `peeklock` is the package `peeklock-server`.
+//! `metrics-prometheus` add the modules of these names; `full` is all of them, `testing` the kit for tests of handlers and of
+//! stores. The program `peeklock` is the package `peeklock-server`.
 
 #[doc(inline)]
 pub use peeklock_core::*;
 #[doc(inline)]
 pub use peeklock_inproc::*;
+
+/// The test kit: [`TestDelivery`](testing::TestDelivery) and [`TestBroker`](testing::TestBroker) for handlers, and for
+/// stores one that fails when it is told to, and the suite that every store must pass.
+///
+/// ```
+/// use peeklock::message::Message;
+/// use peeklock::port::Settlement;
+/// use peeklock::testing::TestDelivery;
+/// use peeklock::{Delivery, Refusal};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let cook = |order: Delivery| async move {
+///     match &order.body()[..] {
+///         b"two coffees" => Ok(()),
+///         _ => Err(Refusal::dead_letter("NotOnTheMenu", "there is only coffee")),
+///     }
+/// };
+/// let settled = TestDelivery::of(Message::new("two coffees")).given_to(&cook).await;
+/// assert_eq!(settled, Settlement::Complete);
+/// let settled = TestDelivery::of(Message::new("one tea")).given_to(&cook).await;
+/// assert!(matches!(settled, Settlement::DeadLetter { reason: Some(reason), .. } if reason == "NotOnTheMenu"));
+/// # }
+/// ```
+#[cfg(feature = "testing")]
+pub mod testing {
+    #[doc(inline)]
+    pub use peeklock_core::testing::*;
+    #[doc(inline)]
+    pub use peeklock_inproc::testing::*;
+}
 
 /// The AMQP 1.0 transport, to which the clients of the Azure SDKs connect.
 #[cfg(feature = "amqp")]
@@ -131,3 +165,8 @@ pub mod metrics_prometheus {
     #[doc(inline)]
     pub use peeklock_metrics_prometheus::*;
 }
+
+/// The guide is true: its programs run.
+#[cfg(doctest)]
+#[doc = include_str!("../embedding.md")]
+pub struct Embedding;

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use super::desk::Desk;
 use super::entity::EntityActor;
 use super::inlet::{Inlet, next};
+use super::look::{Look, Round};
 use super::namespace::{IdleElapsed, NamespaceActor};
 use super::pace::Knock;
 use super::session::{End, HeldSession, SessionActor};
@@ -244,6 +245,7 @@ impl Drive {
     fn load(&self, entity: Addr<EntityActor>) {
         let contents = self.shell().and_then(|shell| shell.borrow_mut().take_load());
         let Some(contents) = contents else { return };
+        let at_work = self.courier.at_work();
         actix_rt::spawn(async move {
             let mut loaded = Vec::with_capacity(contents.len());
             for (sequence, content) in contents {
@@ -254,6 +256,7 @@ impl Drive {
                 loaded.push((sequence, bytes.ok()));
             }
             entity.do_send(ContentsLoaded(loaded));
+            drop(at_work);
         });
     }
 
@@ -280,6 +283,29 @@ impl Drive {
             // Until it has looked, it is not mailed again.
             self.wakes_at.set(Some(Timestamp::NONE));
             entity.do_send(Knock);
+        }
+    }
+}
+
+/// Whether there is something to do.
+impl Drive {
+    /// Whether nothing waits that is to be done before time passes: nobody's command, nothing of the machine's,
+    /// nothing of its tree on its way to the store.
+    pub(super) fn is_quiet(&self, now: Timestamp) -> bool {
+        let tree = self.tree.borrow();
+        let is_due = self.own_deadline().is_some_and(|at| at <= now);
+        self.is_running()
+            && self.inlet.is_empty()
+            && !is_due
+            && !self.is_judging()
+            && !tree.wants_submit(now)
+            && !tree.is_submitting()
+    }
+
+    /// Has the actors of the sessions that are held look too.
+    pub(super) fn look(&self, round: &Arc<Round>) {
+        for driven in self.sessions.borrow().values() {
+            driven.actor.do_send(Look(Arc::clone(round)));
         }
     }
 }

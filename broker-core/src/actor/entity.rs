@@ -12,6 +12,7 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message};
 use super::desk::Desk;
 use super::drive::{ContentsLoaded, Drive};
 use super::inlet::{self, Group};
+use super::look::Round;
 use super::pace::{self, Knock, Pace, Paced};
 use crate::command::Command;
 use crate::entity::StageNumber;
@@ -195,6 +196,17 @@ impl EntityActor {
             self.take_commands(context);
         }
         false
+    }
+
+    /// Whether nothing is to be done before time passes.
+    pub(super) fn is_quiet(&self) -> bool {
+        let now = self.drive.clock.now();
+        self.groups.is_empty() && self.pace.is_quiet(now) && self.drive.is_quiet(now)
+    }
+
+    /// Has the actors of its sessions look.
+    pub(super) fn look_further(&self, round: &Arc<Round>) {
+        self.drive.look(round);
     }
 
     /// Calls back when what a retired actor has left is durable, or lost with its tree, and ends it.

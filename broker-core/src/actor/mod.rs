@@ -15,6 +15,7 @@ pub mod directory;
 mod drive;
 pub mod entity;
 pub mod inlet;
+pub(crate) mod look;
 pub mod namespace;
 mod pace;
 pub mod pulse;

@@ -62,6 +62,11 @@ impl Pace {
         self.knocking.set(false);
     }
 
+    /// Whether nothing is to be done until then: no knock of its own is on its way, and its timer not due.
+    pub(super) fn is_quiet(&self, now: Timestamp) -> bool {
+        !self.knocking.get() && self.armed().is_none_or(|at| at > now)
+    }
+
     /// What the timer is armed for.
     pub(super) fn armed(&self) -> Option<Timestamp> {
         self.armed.map(|(at, _)| at)

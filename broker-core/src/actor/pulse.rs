@@ -16,6 +16,8 @@ pub struct Pulse {
     /// When its turn began, in ticks; 0 between turns.
     since: AtomicI64,
     entity: AtomicU64,
+    /// How many turns there were; only its arbiter counts.
+    turns: AtomicU64,
 }
 
 /// Of all arbiters.
@@ -29,6 +31,7 @@ impl Pulse {
     /// A turn of an entity begins; one within another, as at the end of a hold, goes on as that.
     pub fn begin(&self, entity: EntityId, now: Timestamp) -> Beat<'_> {
         self.entity.store(entity.0, Ordering::Relaxed);
+        self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.since.store(now.ticks(), Ordering::Release);
         Beat(self)
     }
@@ -46,6 +49,12 @@ impl Pulses {
         let pulse = Arc::<Pulse>::default();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&pulse));
         pulse
+    }
+
+    /// How many turns there were in all: as long as that stays, no machine was asked anything.
+    pub fn turns(&self) -> u64 {
+        let pulses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pulses.iter().map(|pulse| pulse.turns.load(Ordering::Acquire)).sum()
     }
 
     /// The entity whose turn has taken longest, and for how long, if that is too long.

@@ -85,6 +85,14 @@ impl SessionActor {
         self.arm(context);
     }
 
+    /// Whether nothing is to be done before time passes.
+    pub(super) fn is_quiet(&self) -> bool {
+        let now = self.drive.clock.now();
+        let is_due =
+            self.drive.deadline_of(self.session.holder).is_some_and(|deadline| deadline <= now);
+        !self.session.has_some() && self.pace.is_quiet(now) && !is_due
+    }
+
     /// Arms the one timer for what is due first in the session.
     fn arm(&mut self, context: &mut Context<Self>) {
         let Some(deadline) = self.drive.deadline_of(self.session.holder) else { return };

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::entity::EntityActor;
 use super::inlet::Inlet;
 use super::route::{RouteSlot, Trouble};
+use crate::activity::AtWork;
 use crate::broker::Shared;
 use crate::command::Command;
 use crate::contract::{Outgoing, Source, Verdict};
@@ -52,6 +53,11 @@ impl Courier {
         Self { id, shared, passages, routes: RefCell::default() }
     }
 
+    /// Somebody does something for the entity outside its mailbox.
+    pub(super) fn at_work(&self) -> Option<AtWork> {
+        self.shared.activity.begin()
+    }
+
     /// Brings a list to its destination.
     pub(super) fn carry(&self, list: HandOver<PinnedMessage>, source: Addr<EntityActor>) {
         let route = Rc::clone(self.routes.borrow_mut().entry(list.sub_queue).or_default());
@@ -61,9 +67,11 @@ impl Courier {
             passages: Arc::clone(&self.passages),
             route,
         };
+        let at_work = self.at_work();
         actix_rt::spawn(async move {
             let departures = errand.run(&list).await;
             source.do_send(ListEnded { list: list.list, departures });
+            drop(at_work);
         });
     }
 }

@@ -139,6 +139,12 @@ pub trait Store: Send + Sync {
     /// When the records cannot be read.
     fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError>;
 
+    /// A store with what is completed in this one, of which each goes its own way from here on; none if that is not
+    /// to be had without copying everything. Atomic as a batch is.
+    fn fork(&self) -> Option<Arc<dyn Store>> {
+        None
+    }
+
     /// Wants to be told if the store comes to its end, also while nobody asks anything of it; told at
     /// once if it has. Stores that can always be owned again have no end and ignore it.
     fn watch(&self, watcher: Watcher) {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
@@ -40,13 +40,15 @@ struct ShardState {
 
 #[derive(Default)]
 struct Spaces {
-    live: BTreeMap<u64, Space>,
+    /// A space is shared with forks until one of them changes it.
+    live: BTreeMap<u64, Arc<Space>>,
     /// Dropped spaces, freed in slices so that no submission waits for a million records.
-    dropped: VecDeque<Space>,
+    dropped: VecDeque<Arc<Space>>,
 }
 
 type Space = BTreeMap<Tail, Entry>;
 
+#[derive(Clone)]
 struct Entry {
     value: Box<[u8]>,
     content: Option<Bytes>,
@@ -159,7 +161,7 @@ impl Spaces {
         match *record {
             Record::Put { key, value, content: op } => {
                 let Some(key) = Tail::of(key) else { return (0, 0) };
-                let records = self.live.entry(space).or_default();
+                let records = Arc::make_mut(self.live.entry(space).or_default());
                 let mut entry = Entry { value: value.into(), content };
                 let old = match op {
                     ContentOp::New(bytes) => {
@@ -179,7 +181,7 @@ impl Spaces {
             }
             Record::Delete { key } => {
                 let freed = Tail::of(key)
-                    .and_then(|key| self.live.get_mut(&space)?.remove(&key))
+                    .and_then(|key| Arc::make_mut(self.live.get_mut(&space)?).remove(&key))
                     .map_or(0, |old| old.bytes());
                 (0, freed)
             }
@@ -194,6 +196,7 @@ impl Spaces {
                 else {
                     return (0, 0);
                 };
+                let records = Arc::make_mut(records);
                 let tail = prefix.get(SPACE_BYTES..).unwrap_or_default();
                 let mut freed = 0;
                 while let Some((key, entry)) = records.range(first..).next() {
@@ -213,10 +216,15 @@ impl Spaces {
     fn reap(&mut self, mut count: usize) -> usize {
         while count > 0 {
             let Some(space) = self.dropped.front_mut() else { break };
-            while count > 0 && space.pop_first().is_some() {
+            // What a fork has still is freed by who has it last.
+            let Some(records) = Arc::get_mut(space) else {
+                self.dropped.pop_front();
+                continue;
+            };
+            while count > 0 && records.pop_first().is_some() {
                 count -= 1;
             }
-            if space.is_empty() {
+            if records.is_empty() {
                 self.dropped.pop_front();
             }
         }
@@ -334,6 +342,24 @@ impl Store for MemoryStore {
             visit(key.key(space_of(prefix)).as_bytes(), &entry.value);
         }
         Ok(())
+    }
+
+    fn fork(&self) -> Option<Arc<dyn Store>> {
+        // While all shards are held no batch is being carried out.
+        let _shards: Vec<_> = self.shards.iter().map(lock).collect();
+        let spaces = self.spaces.iter().map(|spaces| {
+            let live = lock(spaces).live.clone();
+            Mutex::new(Spaces { live, dropped: VecDeque::new() })
+        });
+        Some(Arc::new(Self {
+            shards: self.shards.iter().map(|_| Mutex::default()).collect(),
+            spaces: spaces.collect(),
+            capacity_bytes: self.capacity_bytes,
+            reserved_bytes: AtomicU64::new(0),
+            stored_bytes: AtomicU64::new(self.stored_bytes.load(Ordering::Relaxed)),
+            waiting: Mutex::default(),
+            dropped_count: AtomicUsize::new(0),
+        }))
     }
 
     fn close(&self) -> Result<(), StoreError> {

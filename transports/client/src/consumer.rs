@@ -14,6 +14,8 @@ use peeklock_core::error::BrokerError;
 use tokio::sync::{oneshot, watch};
 
 pub use self::handler::{Delivery, Handler, Refusal, SessionDelivery};
+#[cfg(feature = "testing")]
+pub(crate) use self::queue::handled;
 pub use self::sessions::SessionConsumerOptions;
 use crate::Client;
 
@@ -105,7 +107,8 @@ impl Client {
         // Tells whether the entity is there, where that is known.
         let _link = self.port().receiver(path, peeklock_core::command::ReceiveMode::PeekLock)?;
         let (stop, stopped) = oneshot::channel();
-        let work = sessions::run(self.clone(), path.into(), handler, options, stopped);
+        let at_work = self.port().at_work();
+        let work = sessions::run(self.clone(), path.into(), handler, options, stopped, at_work);
         Ok(Consumer::start(stop, work))
     }
 }

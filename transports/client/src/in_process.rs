@@ -4,9 +4,12 @@
 mod deliveries;
 mod link;
 mod manage;
+#[cfg(feature = "testing")]
+pub(crate) mod test_broker;
 
 use std::sync::Arc;
 
+use peeklock_core::activity::AtWork;
 use peeklock_core::command::{Command, Outcome, ReceiveMode};
 use peeklock_core::contract::Action;
 use peeklock_core::error::{BrokerError, Rejection};
@@ -146,6 +149,10 @@ impl Port for InProcess {
 
     fn reached(&self, is_reached: bool) -> Waiting<'_, ()> {
         if is_reached { Box::pin(std::future::ready(())) } else { Box::pin(std::future::pending()) }
+    }
+
+    fn at_work(&self) -> Option<AtWork> {
+        self.access.broker().at_work()
     }
 
     fn close(&self) -> Waiting<'_, ()> {

@@ -24,6 +24,8 @@ pub mod port;
 
 #[cfg(feature = "in-process")]
 mod in_process;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use admin::Admin;
 pub use client::Client;

@@ -16,6 +16,7 @@ mod request;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use peeklock_core::activity::AtWork;
 use peeklock_core::command::ReceiveMode;
 pub use peeklock_core::description::Patch;
 use peeklock_core::error::{BrokerError, Rejection};
@@ -93,6 +94,12 @@ pub trait Port: Send + Sync {
     /// Waits until the broker can be reached, or until it cannot. Where it always can, the one is so at once
     /// and the other never.
     fn reached(&self, is_reached: bool) -> Waiting<'_, ()>;
+
+    /// Says that somebody has something to do, as long as what is returned is there; for a broker of this process that
+    /// is waited for until it is idle.
+    fn at_work(&self) -> Option<AtWork> {
+        None
+    }
 
     /// Ends the way in order: locks stay until they run out (SET-21).
     fn close(&self) -> Waiting<'_, ()>;

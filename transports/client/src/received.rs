@@ -46,6 +46,13 @@ impl Received {
         Ok(Self { message, facts, own_time_to_live, dead_letter_source })
     }
 
+    /// One that no broker has delivered.
+    #[cfg(feature = "testing")]
+    pub(crate) fn by_hand(message: Message, facts: MessageFacts) -> Self {
+        let own_time_to_live = message.time_to_live;
+        Self { message, facts, own_time_to_live, dead_letter_source: None }
+    }
+
     /// The message with the properties that its sender set, and those set by settlements.
     #[must_use]
     pub const fn message(&self) -> &Message {

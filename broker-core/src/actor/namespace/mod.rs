@@ -15,6 +15,7 @@
 mod create;
 mod delete;
 mod landing;
+mod look;
 mod open;
 mod policy;
 mod rebuild;

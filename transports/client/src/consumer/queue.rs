@@ -88,7 +88,7 @@ async fn work<H: Handler<Delivery>>(
 }
 
 /// What a handler's outcome does to its message; a panic abandons it.
-pub(super) async fn handled(handling: impl Future<Output = Result<(), Refusal>>) -> Settlement {
+pub(crate) async fn handled(handling: impl Future<Output = Result<(), Refusal>>) -> Settlement {
     let outcome = AssertUnwindSafe(handling).catch_unwind().await;
     let outcome = outcome.unwrap_or_else(|_| {
         tracing::warn!("a handler panicked, its message is abandoned");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use peeklock_core::activity::{AtWork, tracked};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::BrokerError;
 use peeklock_core::time::TimeSpan;
@@ -62,15 +63,20 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
     handler: H,
     options: SessionConsumerOptions,
     mut stopped: oneshot::Receiver<()>,
+    at_work: Option<AtWork>,
 ) -> Option<BrokerError> {
     let handler = Arc::new(handler);
     let (stop, stopping) = watch::channel(false);
     let mut workers: FuturesUnordered<_> = (0..options.sessions_max.max(1))
         .map(|_| {
             let (client, path, handler) = (client.clone(), Arc::clone(&path), Arc::clone(&handler));
-            Worker { client, path, handler, idle: options.idle, stopping: stopping.clone() }.run()
+            let (idle, stopping) = (options.idle, stopping.clone());
+            let at_work = client.port().at_work();
+            tracked(at_work, Worker { client, path, handler, idle, stopping }.run())
         })
         .collect();
+    // Each has its own now.
+    drop(at_work);
     let mut failure = None;
     loop {
         tokio::select! {

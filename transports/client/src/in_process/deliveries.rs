@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use peeklock_core::Broker;
+use peeklock_core::activity::AtWork;
 use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceiveMode};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::request::{Outlet, Released, Reply, Request};
@@ -23,9 +25,11 @@ pub(super) struct PushedLink {
     /// The same, for who asks over it.
     shared: Arc<dyn Link>,
     outlet: Arc<dyn Outlet>,
-    arrivals: mpsc::UnboundedReceiver<Vec<Released>>,
+    arrivals: mpsc::UnboundedReceiver<Arrived>,
     /// Of the last group that arrived.
     group: std::vec::IntoIter<Released>,
+    /// Until all that has arrived is worked off.
+    at_work: Option<AtWork>,
     unsettled_max: u64,
     /// The sizes of what was delivered and is not settled, from the tag `first` on.
     sizes: VecDeque<Option<u32>>,
@@ -42,15 +46,19 @@ struct Settled {
     bytes: u64,
 }
 
+/// A group that the entity has sent: with it there is something to do.
+type Arrived = (Vec<Released>, Option<AtWork>);
+
 /// What the entity sends, in order. The credit of the link bounds how much.
 struct Arrivals {
-    mail: mpsc::UnboundedSender<Vec<Released>>,
+    mail: mpsc::UnboundedSender<Arrived>,
+    broker: Broker,
 }
 
 impl Outlet for Arrivals {
     fn release(&self, group: Vec<Released>) {
         // If nobody takes it any more, the detach that follows releases its locks.
-        self.mail.send(group).ok();
+        self.mail.send((group, self.broker.at_work())).ok();
     }
 }
 
@@ -83,7 +91,8 @@ impl Outlet for Attaching {
 impl PushedLink {
     pub(super) async fn attach(link: EntityLink, unsettled_max: u32) -> Result<Self, BrokerError> {
         let (mail, arrivals) = mpsc::unbounded_channel();
-        let outlet: Arc<dyn Outlet> = Arc::new(Arrivals { mail });
+        let outlet: Arc<dyn Outlet> =
+            Arc::new(Arrivals { mail, broker: link.entity.broker().clone() });
         let (answer, answered) = oneshot::channel();
         let attaching = Attaching { outlet: Arc::clone(&outlet), answer: Mutex::new(Some(answer)) };
         let link = Arc::new(link);
@@ -93,6 +102,7 @@ impl PushedLink {
             outlet,
             arrivals,
             group: Vec::new().into_iter(),
+            at_work: None,
             unsettled_max: u64::from(unsettled_max.max(1)),
             sizes: VecDeque::new(),
             first: UNTAGGED + 1,
@@ -199,10 +209,16 @@ impl Deliveries for PushedLink {
                 }
             }
             match self.arrivals.poll_recv(context) {
-                Poll::Ready(Some(group)) => self.group = group.into_iter(),
+                Poll::Ready(Some((group, at_work))) => {
+                    self.group = group.into_iter();
+                    self.at_work = at_work;
+                }
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
                     self.grant_if_due();
+                    if self.sizes.is_empty() {
+                        self.at_work = None;
+                    }
                     return Poll::Pending;
                 }
             }

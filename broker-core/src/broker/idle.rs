@@ -1,0 +1,36 @@
+//! Waiting until nothing is left to be done, for tests.
+
+use super::Broker;
+use crate::activity::AtWork;
+use crate::actor::look::{Look, Round};
+
+impl Broker {
+    /// Waits until nothing is left to be done before time passes or somebody asks something: nothing is in a mailbox, on
+    /// its way to the store or to another entity, and no handler of a consumer has a message. Receives that wait are
+    /// nothing to be done, nor are messages that wait for a receiver, for an instant or for room.
+    ///
+    /// For tests, of a broker that was built with [`crate::BrokerBuilder::watched`]; of any other what its consumers and
+    /// couriers are at is not known. It counts consumers of this process, not those that are connected to it.
+    pub async fn idle(&self) {
+        let shared = &self.shared;
+        loop {
+            shared.activity.none_at_work().await;
+            let turns = shared.pulses.turns();
+            let (round, told) = Round::begin();
+            self.namespace.do_send(Look(round));
+            // A namespace that is gone has nothing to do.
+            let is_quiet = told.await.unwrap_or(true);
+            // Whoever was asked early may have got something by who was asked later: that was a turn.
+            if is_quiet && shared.activity.is_none_at_work() && shared.pulses.turns() == turns {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Somebody has something to do for this broker, until what is returned is dropped; none if nobody wants to know.
+    #[must_use]
+    pub fn at_work(&self) -> Option<AtWork> {
+        self.shared.activity.begin()
+    }
+}

@@ -1,0 +1,128 @@
+//! A transport that is a function, which is given each connection.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use peeklock::contract::{Principal, RunningTransport, Transport, TransportError};
+use peeklock::listen::Listener;
+use peeklock::{Broker, Client};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+/// The pause after a connection that could not be taken, as when there are no files left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Somebody who has connected.
+#[non_exhaustive]
+pub struct Connection {
+    /// The socket.
+    pub stream: TcpStream,
+    /// For what comes over it.
+    pub client: Client,
+    /// Where it comes from.
+    pub peer: SocketAddr,
+}
+
+/// Takes connections at an address.
+pub(super) struct Accepts<A> {
+    pub(super) name: &'static str,
+    pub(super) address: SocketAddr,
+    pub(super) attend: Arc<A>,
+}
+
+struct Running {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    accepting: JoinHandle<JoinSet<()>>,
+}
+
+#[async_trait]
+impl<A, F> Transport for Accepts<A>
+where
+    A: Fn(Connection) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    async fn start(
+        self: Box<Self>,
+        broker: Broker,
+    ) -> Result<Box<dyn RunningTransport>, TransportError> {
+        let Self { name, address, attend } = *self;
+        let listener = Listener { transport: name, address, i_know: false };
+        let socket = listener.bind(&broker)?;
+        let opened = (|| {
+            socket.set_nonblocking(true)?;
+            let socket = TcpListener::from_std(socket)?;
+            let address = socket.local_addr()?;
+            Ok((socket, address))
+        })();
+        let (socket, address) = opened.map_err(|error: io::Error| listener.failed(error))?;
+        let (stop, stopping) = watch::channel(false);
+        let accepting = tokio::spawn(accept(name, socket, broker, attend, stopping));
+        Ok(Box::new(Running { address, stop, accepting }))
+    }
+}
+
+/// Takes connections until it is stopped, and returns those that are there still.
+async fn accept<A, F>(
+    name: &'static str,
+    socket: TcpListener,
+    broker: Broker,
+    attend: Arc<A>,
+    mut stopping: watch::Receiver<bool>,
+) -> JoinSet<()>
+where
+    A: Fn(Connection) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
+    let count_max = broker.settings().limits.connection_count_max;
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stop| *stop) => return connections,
+            // One that panicked is done with as well; the panic was logged.
+            _ = connections.join_next(), if !connections.is_empty() => continue,
+            accepted = socket.accept(), if connections.len() < count_max => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let access = broker.access(Principal::anonymous().from_peer(peer));
+                let client = Client::with_access(access);
+                let attending = attend(Connection { stream, client, peer });
+                connections.spawn(async move {
+                    if let Err(error) = attending.await {
+                        tracing::debug!(transport = name, %peer, %error, "a connection ended");
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(transport = name, %error, "a connection could not be taken");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl RunningTransport for Running {
+    fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    async fn stop(self: Box<Self>, grace: Duration) {
+        self.stop.send_replace(true);
+        let Ok(mut connections) = self.accepting.await else { return };
+        let ended = async { while connections.join_next().await.is_some() {} };
+        // What is left is closed with the set.
+        tokio::time::timeout(grace, ended).await.ok();
+    }
+}

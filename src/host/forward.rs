@@ -1,0 +1,55 @@
+//! A forwarder that is a function.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use peeklock::contract::{Forwarder, Outgoing, Route, Source, Verdict};
+use peeklock::error::Rejection;
+
+/// Says what becomes of a message for a destination.
+type Decide = Arc<dyn Fn(&str, &Outgoing) -> Verdict + Send + Sync>;
+
+/// For the destinations of one scheme.
+pub(super) struct Decides {
+    scheme: &'static str,
+    schemes: &'static [&'static str],
+    decide: Decide,
+}
+
+struct Way {
+    destination: Box<str>,
+    decide: Decide,
+}
+
+impl Decides {
+    pub(super) fn new(scheme: &'static str, decide: Decide) -> Self {
+        // A host is made once, and is there until the process ends.
+        Self { scheme, schemes: Vec::leak(vec![scheme]), decide }
+    }
+}
+
+impl Forwarder for Decides {
+    fn name(&self) -> &'static str {
+        self.scheme
+    }
+
+    fn schemes(&self) -> &'static [&'static str] {
+        self.schemes
+    }
+
+    fn check(&self, _: &str) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn route(&self, destination: &str, _: Source) -> Result<Box<dyn Route>, Rejection> {
+        let decide = Arc::clone(&self.decide);
+        Ok(Box::new(Way { destination: destination.into(), decide }))
+    }
+}
+
+#[async_trait]
+impl Route for Way {
+    async fn forward(&mut self, messages: &[Outgoing]) -> Vec<Verdict> {
+        messages.iter().map(|message| (self.decide)(&self.destination, message)).collect()
+    }
+}

@@ -1,0 +1,22 @@
+//! Tests of handlers: deliveries made by hand, and a broker whose time stands still. (The feature `testing`.)
+//!
+//! ```text
+//!  TestDelivery ──► handler ──► Settlement                     one message, no broker
+//!  TestBroker: send ──► idle().await ──► look ──► advance(..)  what broker and handlers make of it together
+//! ```
+//!
+//! A handler that decides by its message alone is tested with [`TestDelivery`]: what is given to it by hand is settled as
+//! a consumer would settle it, and [`Settlement`](crate::port::Settlement) says how. What comes of several messages,
+//! of retries and of time is tested with [`TestBroker`]; nothing sleeps there.
+
+mod delivery;
+mod session;
+
+use peeklock_core::time::Timestamp;
+
+pub use self::delivery::TestDelivery;
+pub use self::session::TestSession;
+pub use crate::in_process::test_broker::*;
+
+/// The time at which tests begin: 2026-01-01.
+pub(crate) const FIRST_INSTANT: Timestamp = Timestamp::from_unix_ms(1_767_225_600_000);

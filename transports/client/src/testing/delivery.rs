@@ -1,0 +1,184 @@
+//! A message for a handler that no broker has delivered.
+
+use std::sync::Arc;
+
+use peeklock_core::command::{LockGrant, MessageFacts, MessageState};
+use peeklock_core::ids::{LockToken, SequenceNumber};
+use peeklock_core::message::{DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Message};
+use peeklock_core::path::SubQueue;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::FIRST_INSTANT;
+use super::TestSession;
+use crate::consumer::handled;
+use crate::port::Settlement;
+use crate::{Delivery, Handler, Job, JobError, JobType, Received, SessionDelivery, job_message};
+
+/// How long its lock seems to last.
+const LOCK: TimeSpan = TimeSpan::from_minutes(1);
+
+/// A delivery made by hand, to be given to a handler. Unless said otherwise it is the first of message 1, enqueued at
+/// the instant at which a [`super::TestBroker`] starts.
+///
+/// A function, [`crate::jobs`], a responder or the recipient of an actor is given it as a consumer does:
+///
+/// ```
+/// use peeklock_client::port::Settlement;
+/// use peeklock_client::testing::TestDelivery;
+/// use peeklock_client::{Job, JobType, Refusal, jobs};
+/// use peeklock_core::time::TimeSpan;
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct Order {
+///     cups: u32,
+/// }
+///
+/// impl JobType for Order {
+///     const NAME: &'static str = "order";
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let brew = jobs(|order: Job<Order>| async move {
+///     if order.value.cups > 9 {
+///         return Err(Refusal::retry_after(TimeSpan::from_minutes(5)));
+///     }
+///     Ok(())
+/// });
+/// let small = TestDelivery::of_job(&Order { cups: 2 })?;
+/// assert_eq!(small.given_to(&brew).await, Settlement::Complete);
+///
+/// let large = TestDelivery::of_job(&Order { cups: 20 })?.with_delivery_count(3);
+/// let later = Settlement::Abandon { properties: vec![], delay: Some(TimeSpan::from_minutes(5)) };
+/// assert_eq!(large.given_to(&brew).await, later);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct TestDelivery {
+    message: Message,
+    sequence: SequenceNumber,
+    enqueued_at: Timestamp,
+    /// Those before this one that have failed.
+    failed_count: u32,
+}
+
+impl TestDelivery {
+    /// The first delivery of a message.
+    #[must_use]
+    pub const fn of(message: Message) -> Self {
+        let sequence = SequenceNumber(1);
+        Self { message, sequence, enqueued_at: FIRST_INSTANT, failed_count: 0 }
+    }
+
+    /// The first delivery of a value that is sent as a job.
+    ///
+    /// # Errors
+    /// When the value cannot be written as JSON.
+    pub fn of_job<T: JobType + Serialize>(value: &T) -> Result<Self, serde_json::Error> {
+        Ok(Self::of(job_message(value)?))
+    }
+
+    /// The same with another number.
+    #[must_use]
+    pub const fn with_sequence_number(mut self, number: u64) -> Self {
+        self.sequence = SequenceNumber(number);
+        self
+    }
+
+    /// The same, enqueued at another instant.
+    #[must_use]
+    pub const fn with_enqueued_at(mut self, at: Timestamp) -> Self {
+        self.enqueued_at = at;
+        self
+    }
+
+    /// The same as the n-th delivery of its message; 1 is the first.
+    #[must_use]
+    pub const fn with_delivery_count(mut self, count: u32) -> Self {
+        self.failed_count = count.saturating_sub(1);
+        self
+    }
+
+    /// The next delivery of the same message, as after an abandon or a lock that ran out: what a handler does twice
+    /// that it should do once, it does now.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let failed_count = self.failed_count.saturating_add(1);
+        Self { failed_count, ..self.clone() }
+    }
+
+    /// The same as it comes out of a dead-letter queue.
+    #[must_use]
+    pub fn with_dead_letter_reason(mut self, reason: &str, description: &str) -> Self {
+        self.message = self
+            .message
+            .with_application_property(DEAD_LETTER_REASON, reason)
+            .with_application_property(DEAD_LETTER_ERROR_DESCRIPTION, description);
+        self
+    }
+
+    /// The message as a receiver gets it.
+    #[must_use]
+    pub fn received(&self) -> Received {
+        let token = LockToken(u128::from(self.sequence.0));
+        let time_to_live = self.message.time_to_live;
+        let size = u32::try_from(self.message.body.as_bytes().len()).unwrap_or(u32::MAX);
+        let facts = MessageFacts {
+            sequence: self.sequence,
+            enqueued_sequence: SequenceNumber(0),
+            enqueued_at: self.enqueued_at,
+            expires_at: Some(
+                time_to_live
+                    .map_or(Timestamp::NEVER, |time_to_live| self.enqueued_at.plus(time_to_live)),
+            ),
+            time_to_live,
+            delivery_count: self.failed_count,
+            state: MessageState::Active,
+            delayed_until: None,
+            sub_queue: SubQueue::Main,
+            lock: Some(LockGrant { token, until: self.enqueued_at.plus(LOCK) }),
+            size,
+            overlay_count: 0,
+        };
+        Received::by_hand(self.message.clone(), facts)
+    }
+
+    /// What a handler of messages gets, and an actor as mail.
+    #[must_use]
+    pub fn delivery(&self) -> Delivery {
+        Delivery { message: self.received() }
+    }
+
+    /// What a handler of sessions gets.
+    #[must_use]
+    pub fn in_session(&self, session: &TestSession) -> SessionDelivery {
+        SessionDelivery { message: self.received(), session: Arc::clone(session.receiver()) }
+    }
+
+    /// What a handler of jobs gets, and an actor as mail.
+    ///
+    /// # Errors
+    /// When the message is no such job; [`crate::jobs`] would dead-letter it.
+    pub fn job<T: JobType + DeserializeOwned>(&self) -> Result<Job<T>, JobError> {
+        Job::read(self.received(), None)
+    }
+
+    /// Gives it to a handler as a consumer does, and returns how the handler settled it; a panic abandons.
+    pub async fn given_to(&self, handler: &impl Handler<Delivery>) -> Settlement {
+        let delivery = self.delivery();
+        handled(async { handler.handle(delivery).await }).await
+    }
+
+    /// Gives it to a handler as a message of a session, and returns how the handler settled it.
+    pub async fn given_in(
+        &self,
+        session: &TestSession,
+        handler: &impl Handler<SessionDelivery>,
+    ) -> Settlement {
+        let delivery = self.in_session(session);
+        handled(async { handler.handle(delivery).await }).await
+    }
+}
