@@ -178,6 +178,7 @@ impl Conversation {
         let mailbox: Arc<Mailbox<Told>> = Arc::default();
         let config = &site.config;
         let window_bytes = config.outbound_bytes_max;
+        let first = u64::from(config.initial_delivery_count);
         let outlet = Arc::clone(&mailbox) as Arc<_>;
         Self {
             _tracked: site.connections.track(),
@@ -198,7 +199,8 @@ impl Conversation {
             gathered: None,
             behind: None,
             acquiring: None,
-            links: Links::new(broker.clone(), outlet, window_bytes, config.unsettled_count_max),
+            links: Links::new(broker.clone(), outlet, window_bytes, config.unsettled_count_max)
+                .counting_from(first),
             nodes: BTreeMap::new(),
             numbers: HashMap::new(),
             last_number: 0,
