@@ -1,6 +1,7 @@
 //! What links are attached to, one file each.
 
 mod browser;
+mod credit;
 mod inlet;
 mod management;
 mod outlet;
