@@ -34,7 +34,7 @@ impl Authorizer for OneToken {
 }
 
 /// What puts a token.
-fn request(audience: &str, token: &str, id: MessageId) -> Content {
+pub fn request(audience: &str, token: &str, id: MessageId) -> Content {
     let mut body = vec![0x00, 0x53, 0x77];
     Value::String(token.into()).encode_to(&mut body);
     let property = |name: &str, value: &str| (name.to_owned(), Value::String(value.into()));
@@ -104,6 +104,23 @@ async fn a_link_takes_a_token() {
     assert_eq!(message.correlation_id, Some(MessageId::Ulong(7)));
     client.sender(7, "q").await.unwrap();
     assert_eq!(client.sender(8, "other").await, refused);
+    server.stop().await;
+}
+
+/// AMQP-21: what is put is kept as long as the connection, and is not longer than tokens and paths are.
+#[tokio::test]
+async fn what_is_put_is_not_too_long() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.sender(0, "$cbs").await.unwrap();
+    client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
+    client.credit(1, 0, 10, false).await;
+    let long = ["x".repeat(4 << 10), "x".repeat((4 << 10) + 1), "x".repeat((16 << 10) + 1)];
+    let cases = [(&*long[0], &*long[1], 202), (&long[1], "t", 400), ("q", &long[2], 400)];
+    for (audience, token, expected) in cases {
+        let reply = put(&mut client, audience, token, MessageId::Ulong(1)).await;
+        assert_eq!(status(&reply), Value::I32(expected));
+    }
     server.stop().await;
 }
 

@@ -55,6 +55,18 @@ impl Node {
         }
     }
 
+    /// How many replies wait until the client lets them be sent.
+    fn waiting_replies(&self) -> usize {
+        match self {
+            Self::Replies(replies) => replies.waiting_count(),
+            Self::Inlet(_)
+            | Self::Coordinator(_)
+            | Self::Requests(_)
+            | Self::Outlet(_)
+            | Self::Browser(_) => 0,
+        }
+    }
+
     /// Forgets what has not arrived whole, and what was asked and waits.
     pub(super) fn forget_arriving(&mut self) {
         match self {
