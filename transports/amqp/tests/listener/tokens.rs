@@ -1,6 +1,8 @@
 //! `$cbs`: who has put which token may do what.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use peeklock_amqp::performative::{End, Performative, SenderSettleMode};
@@ -50,6 +52,37 @@ pub fn request(audience: &str, token: &str, id: MessageId) -> Content {
         ..Message::default()
     };
     request.encode()
+}
+
+/// A listener that takes tokens of an identity provider, which let send to `q`, beside the token `q`.
+struct Issued {
+    server: Server,
+    good: String,
+    /// One for another audience.
+    elsewhere: String,
+    file: PathBuf,
+}
+
+impl Issued {
+    async fn start() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let key = IssuerKey::new("k1");
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("peeklock-jwks-amqp-{}-{count}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        std::fs::write(&file, key_set([&key])).unwrap();
+        let mut config = JwtConfig::new("https://issuer.example", "bus", KeySource::file(&file));
+        config.roles = vec![Role::new("sender", Rights::of(Right::Send)).at("q")];
+        let noon = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
+        let clock = Arc::new(ManualClock::at(noon));
+        config.clock = Arc::clone(&clock) as Arc<_>;
+        let authorizer = JwtAuthorizer::new(config, Arc::new(OneToken));
+        let server = Server::start_for(Arc::new(authorizer)).await;
+        let exp = clock.now().unix_ms() / 1_000 + 60;
+        let claims = |audience: &str| json!({"iss": "https://issuer.example", "aud": audience, "roles": ["sender"], "exp": exp, "name": "x".repeat(400)});
+        let [good, elsewhere] = ["bus", "elsewhere"].map(|audience| key.sign(&claims(audience)));
+        Self { server, good, elsewhere, file }
+    }
 }
 
 /// Puts a token; what it is answered.
@@ -127,20 +160,7 @@ async fn what_is_put_is_not_too_long() {
 /// SEC-27, AMQP-23: a token of an identity provider is put at `$cbs` like any other; tokens of another kind count beside it.
 #[tokio::test]
 async fn a_link_takes_a_token_of_an_identity_provider() {
-    let key = IssuerKey::new("k1");
-    let name = format!("peeklock-jwks-amqp-{}", std::process::id());
-    let file = std::env::temp_dir().join(name);
-    std::fs::write(&file, key_set([&key])).unwrap();
-    let mut config = JwtConfig::new("https://issuer.example", "bus", KeySource::file(&file));
-    config.roles = vec![Role::new("sender", Rights::of(Right::Send)).at("q")];
-    let noon = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
-    let clock = Arc::new(ManualClock::at(noon));
-    config.clock = Arc::clone(&clock) as Arc<_>;
-    let server = Server::start_for(Arc::new(JwtAuthorizer::new(config, Arc::new(OneToken)))).await;
-    let exp = clock.now().unix_ms() / 1_000 + 60;
-    let claims = |audience: &str| json!({"iss": "https://issuer.example", "aud": audience, "roles": ["sender"], "exp": exp});
-    let [good, elsewhere] = ["bus", "elsewhere"].map(|audience| key.sign(&claims(audience)));
-
+    let Issued { server, good, elsewhere, file } = Issued::start().await;
     let mut client = server.client().await;
     client.sender(0, "$cbs").await.unwrap();
     client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
@@ -159,6 +179,34 @@ async fn a_link_takes_a_token_of_an_identity_provider() {
     client.receiver(8, "q", settled).await.unwrap();
     server.stop().await;
     std::fs::remove_file(&file).unwrap();
+}
+
+/// SEC-27, AMQP-08: such a token is good as the password of `$jwt`, and gives the same without `$cbs`; under another
+/// name it is a key that nobody knows, and one that is not good ends the connection. Where no issuer is known, all are.
+#[tokio::test]
+async fn a_token_of_an_identity_provider_is_a_password() {
+    let Issued { server, good, elsewhere, file } = Issued::start().await;
+    let plain = |user: &str, token: &str| format!("\0{user}\0{token}").into_bytes();
+    assert!(good.len() > 255, "more than a short binary holds");
+    for wrong in [plain("$jwt", &elsewhere), plain("sender", &good), plain("$jwt", &good[1..])] {
+        let (mut client, code) = Client::log_in(server.address, "PLAIN", &wrong).await;
+        assert_eq!(code, 1);
+        assert!(client.is_closed().await);
+    }
+    let (mut client, code) = Client::log_in(server.address, "PLAIN", &plain("$jwt", &good)).await;
+    assert_eq!(code, 0);
+    client.begin().await;
+    client.sender(0, "q").await.unwrap();
+    let refused = Err("amqp:unauthorized-access".to_owned());
+    assert_eq!(client.receiver(1, "q", SenderSettleMode::Unsettled).await, refused);
+    assert_eq!(client.sender(2, "other").await, refused);
+    server.stop().await;
+    std::fs::remove_file(&file).unwrap();
+
+    let server = Server::start_for(Arc::new(OneToken)).await;
+    let (_, code) = Client::log_in(server.address, "PLAIN", &plain("$jwt", &good)).await;
+    assert_eq!(code, 1);
+    server.stop().await;
 }
 
 /// AMQP-27: a session with a pair of links at `$cbs` for every put, ended without detaching, leaves nothing: no links,
