@@ -81,6 +81,21 @@ mod tests {
         assert_eq!(pace.slow_from(), start + ms(100) + GRACE);
     }
 
+    /// Who could not pass, for want of room, is not slower for it.
+    #[test]
+    fn a_wait_that_is_not_its_own_is_put_off() {
+        let start = Instant::now();
+        let mut pace = Pace::begin(start, 0, GRACE);
+        pace.pass(16 * KIB, 16 * KIB, start + ms(10));
+        let slow_from = pace.slow_from();
+        pace.put_off(ms(5_000));
+        assert_eq!(pace.slow_from(), slow_from + ms(5_000));
+        // It goes on from there: neither is the wait haste, nor has it to be made up for.
+        pace.pass(17 * KIB, 16 * KIB, start + ms(5_020));
+        assert!(pace.slow_from() > start + ms(5_020));
+        assert!(pace.slow_from() <= start + ms(5_020) + GRACE);
+    }
+
     /// Another least number of bytes a second is another pace.
     #[test]
     fn a_pace_is_what_it_is_set_to() {

@@ -9,7 +9,7 @@ use peeklock_core::command::Drain;
 #[derive(Debug)]
 pub struct Flow {
     /// The number of the last delivery before.
-    pub(crate) base: u32,
+    pub(crate) base: u64,
     /// Bytes that the client has taken, or that were written where it need not say so.
     pub(crate) returned_bytes: u64,
     pub(crate) delivery_limit: u64,
@@ -42,16 +42,16 @@ pub struct Bounds {
 
 impl Flow {
     /// A flow that begins behind this delivery.
-    pub(crate) const fn new(last: u32) -> Self {
+    pub(crate) const fn new(last: u64) -> Self {
         Self { base: last, returned_bytes: 0, delivery_limit: 0, byte_limit: 0, draining: false }
     }
 
     /// The limits to be told to the entity, if they have changed enough.
-    pub(crate) fn new_limits(&mut self, up_to: u32, window_bytes: u64) -> Option<Limits> {
+    pub(crate) fn new_limits(&mut self, up_to: u64, window_bytes: u64) -> Option<Limits> {
         if self.draining {
             return None;
         }
-        let delivery_limit = u64::from(up_to.saturating_sub(self.base));
+        let delivery_limit = up_to.saturating_sub(self.base);
         let byte_limit = self.returned_bytes.saturating_add(window_bytes);
         let more_bytes = byte_limit.saturating_sub(self.byte_limit);
         if delivery_limit == self.delivery_limit && more_bytes < window_bytes / 2 {

@@ -33,7 +33,7 @@ mod unsettled;
 mod tests;
 
 pub use account::{Account, FREE_BYTES, LARGE_BYTES};
-pub use apart::{Apart, Size, WORKING_MAX};
+pub use apart::{Apart, LONG_MAX, Size, WORKING_MAX};
 pub use arrivals::{Arrivals, Fetch, Fetched, Next};
 pub use link::{Closing, Link, Role, Source};
 pub use links::{Engine, Event, Inlet, Links};

@@ -34,9 +34,9 @@ pub struct Link<E> {
     /// Holds the locks.
     pub receiver: ReceiverId,
     /// The number of the last delivery.
-    pub(crate) last: u32,
+    pub(crate) last: u64,
     /// How far the client lets it be sent.
-    pub(crate) up_to: u32,
+    pub(crate) up_to: u64,
     pub(crate) flow: Option<Flow>,
     /// How it is being closed.
     pub(crate) closing: Option<Closing>,
@@ -67,7 +67,7 @@ pub struct Closing {
 }
 
 impl<E> Link<E> {
-    /// A link on which nothing was delivered.
+    /// A link on which nothing was delivered, whose deliveries are numbered from behind this one.
     #[must_use]
     pub fn new(
         entity: E,
@@ -75,6 +75,7 @@ impl<E> Link<E> {
         role: Role,
         mode: ReceiveMode,
         receiver: ReceiverId,
+        last: u64,
     ) -> Self {
         Self {
             entity,
@@ -84,8 +85,8 @@ impl<E> Link<E> {
             destination: None,
             source: Source::Queue,
             receiver,
-            last: 0,
-            up_to: 0,
+            last,
+            up_to: last,
             flow: None,
             closing: None,
             watch: Watch::default(),
@@ -104,7 +105,7 @@ impl<E> Link<E> {
 
     /// The number of the last delivery.
     #[must_use]
-    pub const fn last(&self) -> u32 {
+    pub const fn last(&self) -> u64 {
         self.last
     }
 
@@ -137,7 +138,7 @@ impl<E> Link<E> {
         let up_to = if bounds.paused || self.closing.is_some() {
             self.last
         } else {
-            self.up_to.min(self.last.saturating_add(room))
+            self.up_to.min(self.last.saturating_add(u64::from(room)))
         };
         self.flow.as_mut()?.new_limits(up_to, bounds.window_bytes)
     }
@@ -147,7 +148,7 @@ impl<E> Link<E> {
         self.up_to = self.up_to.min(self.last);
         if let Some(flow) = &mut self.flow {
             flow.draining = false;
-            flow.delivery_limit = u64::from(self.last.saturating_sub(flow.base));
+            flow.delivery_limit = self.last.saturating_sub(flow.base);
         }
     }
 }

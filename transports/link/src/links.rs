@@ -49,8 +49,8 @@ pub(crate) enum Expect<T> {
     Drained,
     /// Messages, at most so many bytes of them.
     Messages(u64),
-    /// That a session is locked for the link, which then gets so much credit.
-    Accepted(u32),
+    /// That a session is locked for the link, which may then be sent so far.
+    Accepted(u64),
     /// Something of the transport's.
     Asked(T),
 }
@@ -74,6 +74,8 @@ pub struct Links<G: Engine, T> {
     promised_bytes: u64,
     window_bytes: u64,
     unsettled_max: u32,
+    /// What the first delivery of a link comes behind.
+    first: u64,
     paused: bool,
     /// Nothing more is told of deliveries: the connection is about to end.
     returning: bool,
@@ -97,9 +99,17 @@ impl<G: Engine, T> Links<G, T> {
             promised_bytes: 0,
             window_bytes,
             unsettled_max,
+            first: 0,
             paused: false,
             returning: false,
         }
+    }
+
+    /// These links, whose deliveries are numbered from behind this one and not from 1: so a client may count, whose
+    /// numbers go round.
+    #[must_use]
+    pub fn counting_from(self, first: u64) -> Self {
+        Self { first, ..self }
     }
 
     /// How many requests are not answered.
@@ -167,7 +177,7 @@ impl<G: Engine, T> Links<G, T> {
         role: Role,
         mode: ReceiveMode,
     ) {
-        let mut link = Link::new(entity, path, role, mode, self.engine.receiver_id());
+        let mut link = Link::new(entity, path, role, mode, self.engine.receiver_id(), self.first);
         link.watch = link.entity.watch(role, link.receiver, &self.outlet);
         self.receivers.insert(link.receiver, number);
         self.receiver_count += u64::from(role == Role::Receiver);
@@ -223,7 +233,7 @@ impl<G: Engine, T> Links<G, T> {
             Expect::Attached => self.attached(id, number, path, result),
             Expect::Drained => self.drained(id, number, path, result),
             Expect::Messages(promised) => self.received(id, number, promised, path, result),
-            Expect::Accepted(credit) => self.accepted(id, number, credit, path, result),
+            Expect::Accepted(up_to) => self.accepted(id, number, up_to, path, result),
         }
     }
 }

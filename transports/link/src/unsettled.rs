@@ -36,24 +36,24 @@ pub struct Outstanding {
     /// The link that it was delivered on.
     pub link: u32,
     /// Its number.
-    pub number: u32,
+    pub number: u64,
 }
 
 /// What a range of delivery numbers names.
 #[derive(Debug, Default)]
 pub struct Named {
     /// Number and lock of deliveries that are not settled.
-    pub held: Vec<(u32, LockToken)>,
+    pub held: Vec<(u64, LockToken)>,
     /// Numbers of no such delivery, from and to, both included; none follows another without a
     /// delivery between them, so that they are no more than the deliveries and the ranges are.
-    pub gaps: Vec<(u32, u32)>,
+    pub gaps: Vec<(u64, u64)>,
 }
 
 /// The table of one connection.
 #[derive(Default)]
 pub struct Unsettled {
     by_lock: HashMap<LockToken, Outstanding, BuildHasherDefault<TokenHasher>>,
-    by_link: HashMap<u32, BTreeMap<u32, LockGrant>>,
+    by_link: HashMap<u32, BTreeMap<u64, LockGrant>>,
 }
 
 impl Unsettled {
@@ -132,7 +132,7 @@ impl Unsettled {
     pub fn named(
         &self,
         link: u32,
-        ranges: impl Iterator<Item = (u32, u32)>,
+        ranges: impl Iterator<Item = (u64, u64)>,
         count_max: usize,
     ) -> Option<Named> {
         let none = BTreeMap::new();
@@ -163,7 +163,7 @@ impl Unsettled {
 }
 
 /// Adds a gap; one that touches the last, or says the same again, becomes part of it.
-fn gap(gaps: &mut Vec<(u32, u32)>, from: u32, to: u32) {
+fn gap(gaps: &mut Vec<(u64, u64)>, from: u64, to: u64) {
     match gaps.last_mut() {
         Some((first, last)) if from >= *first && from <= last.saturating_add(1) => {
             *last = to.max(*last);

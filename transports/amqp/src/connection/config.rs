@@ -30,6 +30,9 @@ pub struct Config {
     pub opening_max: Duration,
     /// How long the peer may take to answer a `close`.
     pub closing_max: Duration,
+    /// The delivery-count of a link on which the client receives, before anything is delivered: it is the sender's
+    /// to choose, and goes round at 2³² (AMQP-09).
+    pub initial_delivery_count: u32,
     /// How many transfers a session takes before it is told of more room (AMQP-30).
     pub incoming_window: u32,
     /// Deliveries of a session that its client has sent and that are not answered; above this its window
@@ -62,6 +65,7 @@ impl Default for Config {
             idle_time_out: Duration::from_secs(240),
             opening_max: Duration::from_secs(20),
             closing_max: Duration::from_secs(5),
+            initial_delivery_count: 0,
             incoming_window: 2_048,
             unanswered_max: 4_096,
             unsettled_max: 8_192,

@@ -94,7 +94,7 @@ impl Connection {
             // The standard wants it where the client sends; who leaves it out begins at 0.
             delivery_count: match role {
                 Role::Sender => attach.initial_delivery_count.unwrap_or(0),
-                Role::Receiver => 0,
+                Role::Receiver => self.config.initial_delivery_count,
             },
             credit: 0,
             drain: false,
@@ -139,6 +139,7 @@ impl Connection {
     /// Accepts a link. False if its client does not wait for that any more.
     pub fn accept(&mut self, id: LinkId, answer: Answer) -> bool {
         let config_max = self.config.message_bytes_max;
+        let initial_delivery_count = self.config.initial_delivery_count;
         let Some(link) = self.link_mut(id).filter(|link| link.stage == Stage::Asked) else {
             return false;
         };
@@ -157,7 +158,7 @@ impl Connection {
             target: answer.target,
             // Left out where the client receives, for some would hold messages against it (AMQP-34).
             max_message_size: client_sends.then_some(message_bytes_max),
-            initial_delivery_count: (!client_sends).then_some(0),
+            initial_delivery_count: (!client_sends).then_some(initial_delivery_count),
             offered_capabilities: answer.offered_capabilities,
             properties: answer.properties,
             ..Attach::default()
@@ -173,6 +174,7 @@ impl Connection {
     /// Refuses a link: it is attached without the end that the broker has, and detached at once
     /// (AMQP-36).
     pub fn refuse(&mut self, id: LinkId, error: AmqpError) {
+        let initial_delivery_count = self.config.initial_delivery_count;
         let Some(link) = self.link_mut(id) else {
             return;
         };
@@ -192,7 +194,7 @@ impl Connection {
             source: client_sends.then(Source::default),
             target: (!client_sends).then(|| Target::Node(crate::terminus::NodeTarget::default())),
             max_message_size: client_sends.then_some(self.config.message_bytes_max.get()),
-            initial_delivery_count: (!client_sends).then_some(0),
+            initial_delivery_count: (!client_sends).then_some(initial_delivery_count),
             ..Attach::default()
         };
         let channel = id.session.channel;

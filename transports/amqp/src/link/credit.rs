@@ -4,7 +4,7 @@ use super::Stage;
 use super::detach::unattached;
 use crate::connection::{Connection, Event, Fault, LinkId};
 use crate::performative::{Flow, Role};
-use crate::serial::room;
+use crate::serial::distance;
 
 impl Connection {
     /// A client's flow of a link. Where the client sends, what it says of credit means nothing (AMQP-40).
@@ -14,6 +14,7 @@ impl Connection {
         handle: u32,
         flow: &Flow,
     ) -> Result<(), Fault> {
+        let first = self.config.initial_delivery_count;
         let Some(session) = self.session_of(channel)? else {
             return Ok(());
         };
@@ -28,8 +29,10 @@ impl Connection {
         if link.role == Role::Receiver {
             if let Some(credit) = flow.link_credit {
                 // What was sent since the client has counted is of this credit (AMQP-50).
-                let up_to = flow.delivery_count.unwrap_or(0).wrapping_add(credit);
-                link.credit = room(link.delivery_count, up_to);
+                let counted = flow.delivery_count.unwrap_or(first);
+                let uncounted = distance(counted, link.delivery_count);
+                // Not by where it ends: so much credit may reach further than serial numbers tell apart.
+                link.credit = credit.saturating_add_signed(uncounted.saturating_neg());
             }
             link.drain = flow.drain;
             if link.is_attached() {

@@ -30,8 +30,6 @@ use crate::message::Assembly;
 use crate::performative::{Attach, Role, SenderSettleMode};
 use crate::terminus::Target;
 
-/// Credit of a client's sender (AMQP-40).
-pub(super) const SENDER_CREDIT: u32 = 1_000;
 /// So much beside its messages the envelope of a batch may have, and so much too large a message may be to be
 /// refused by its entity, which judges first whether it takes any (SND-19).
 const LEEWAY_BYTES: u64 = 128 << 10;
@@ -297,8 +295,10 @@ impl Conversation {
         if let Some(destination) = destination {
             self.links.send_on(number, destination);
         }
-        self.nodes.insert(link, Node::Inlet(Inlet::new(number)));
-        self.amqp.grant(link, SENDER_CREDIT);
+        let room_bytes = self.broker.settings().limits.connection_inbound_bytes_max;
+        let (inlet, credit) = Inlet::new(number, room_bytes, bytes_max.get());
+        self.nodes.insert(link, Node::Inlet(inlet));
+        self.amqp.grant(link, credit);
     }
 
     /// An entity has said whether a receiver may be attached.

@@ -30,6 +30,9 @@ pub struct AmqpConfig {
     pub connection_count_max: usize,
     /// `amqp.link_count_max`: links of one connection.
     pub link_count_max: usize,
+    /// What deliveries to a client are counted from on each link, on the wire as here. Clients take any number; it
+    /// goes round at 2³² (AMQP-09).
+    pub initial_delivery_count: u32,
     /// `amqp.unsettled_count_max`: deliveries of one receiver, and of one session, that are not settled.
     pub unsettled_count_max: u32,
     /// `limits.message_bytes_max`: the largest message of a client, where its entity allows it (AMQP-34).
@@ -64,6 +67,7 @@ impl Default for AmqpConfig {
             workers: 2,
             connection_count_max: 5_000,
             link_count_max: 256,
+            initial_delivery_count: 0,
             unsettled_count_max: 8_192,
             message_bytes_max: NonZero::new(100 << 20).unwrap_or(NonZero::<u64>::MIN),
             inbound_bytes_max: 64 << 20,
@@ -93,6 +97,7 @@ impl AmqpConfig {
             // JavaScript says nothing of itself when its connection string has a token and no key (AMQP-04).
             sasl_required: false,
             link_count_max: self.link_count_max,
+            initial_delivery_count: self.initial_delivery_count,
             idle_time_out: self.idle_timeout,
             opening_max: self.opening_timeout,
             unsettled_max: usize::try_from(self.unsettled_count_max).unwrap_or(usize::MAX),

@@ -23,6 +23,7 @@ use peeklock_link::{
     Account, Apart, Arrivals, Event as LinkEvent, Links, Mail, Mailbox, Next, Taking,
 };
 use peeklock_listen::Tracked;
+use tokio::sync::watch;
 use tokio::time::Sleep;
 
 use super::attach::Attaching;
@@ -170,6 +171,8 @@ pub(super) struct Conversation {
     pub(super) is_held_up: bool,
     /// Whether what comes is not even split into frames any more.
     pub(super) is_deaf: bool,
+    /// What is asked beside the connection is told by this that it has ended.
+    pub(super) alive: watch::Sender<()>,
 }
 
 impl Conversation {
@@ -178,6 +181,7 @@ impl Conversation {
         let mailbox: Arc<Mailbox<Told>> = Arc::default();
         let config = &site.config;
         let window_bytes = config.outbound_bytes_max;
+        let first = u64::from(config.initial_delivery_count);
         let outlet = Arc::clone(&mailbox) as Arc<_>;
         Self {
             _tracked: site.connections.track(),
@@ -198,7 +202,8 @@ impl Conversation {
             gathered: None,
             behind: None,
             acquiring: None,
-            links: Links::new(broker.clone(), outlet, window_bytes, config.unsettled_count_max),
+            links: Links::new(broker.clone(), outlet, window_bytes, config.unsettled_count_max)
+                .counting_from(first),
             nodes: BTreeMap::new(),
             numbers: HashMap::new(),
             last_number: 0,
@@ -228,6 +233,7 @@ impl Conversation {
             is_held_up: false,
             is_deaf: false,
             broker,
+            alive: watch::Sender::new(()),
             site,
         }
     }
@@ -381,8 +387,10 @@ impl Conversation {
         if let LinkEvent::Delivered { link, message, .. } = event {
             return self.deliver(link, *message, held_bytes);
         }
+        if let LinkEvent::Answer { slot, index, result } = event {
+            return self.answered(slot, index, result, held_bytes);
+        }
         self.heed(event);
-        // Not before: what is made of it is counted by now, and keeps the room that it had.
         self.account.release(held_bytes);
     }
 
@@ -399,46 +407,63 @@ impl Conversation {
                     self.drained(link);
                 }
             }
-            LinkEvent::Answer { slot, index, result } => {
-                match self.links.asked_mut(slot) {
-                    Some((_, _, Expect::Managed(_))) => return self.managed(slot, index, result),
-                    Some((_, path, Expect::Sent { number, deliveries, is_large })) => {
-                        let (number, is_large) = (*number, *is_large);
-                        let Some((delivery, is_last)) = deliveries.answered(index) else { return };
-                        if is_last {
-                            self.links.answered(slot);
-                            self.large_count -= usize::from(is_large);
-                        }
-                        return self.stored(number, delivery, &path, result.map(|_| ()));
-                    }
-                    Some((_, path, Expect::Settled(each))) => {
-                        let Some((ended, is_last)) = each.answered(index) else { return };
-                        if is_last {
-                            self.links.answered(slot);
-                        }
-                        return self.settled(ended, &path, result.map(|_| ()));
-                    }
-                    _ => {}
-                }
-                let Some(pending) = self.links.answered(slot) else { return };
-                let path = pending.path;
-                match pending.expect {
-                    Expect::Described(attaching) => self.described(*attaching, result),
-                    Expect::Seen { number } => self.seen(number, &path, result),
-                    Expect::Joined(joining) => self.joined(*joining, &path, result),
-                    Expect::Committed(committed) => self.committed(*committed, &path, result),
-                    Expect::Managed(_)
-                    | Expect::Apart(_)
-                    | Expect::Sent { .. }
-                    | Expect::Settled(_) => {}
-                }
-            }
             LinkEvent::Accepted { id, path, result } => {
                 if let Some(Asked::Attach(link)) = self.asked.remove(&id) {
                     self.session_accepted(link, &path, result);
                 }
             }
-            LinkEvent::Nothing | LinkEvent::Delivered { .. } | LinkEvent::Messages { .. } => {}
+            LinkEvent::Nothing
+            | LinkEvent::Delivered { .. }
+            | LinkEvent::Messages { .. }
+            | LinkEvent::Answer { .. } => {}
+        }
+    }
+
+    /// Something that an entity was asked is answered, by what holds so much of the account.
+    fn answered(
+        &mut self,
+        slot: usize,
+        index: usize,
+        result: Result<Outcome, Rejection>,
+        held_bytes: u64,
+    ) {
+        if let Some((_, _, Expect::Managed(_))) = self.links.asked_mut(slot) {
+            return self.managed(slot, index, result, held_bytes);
+        }
+        self.answered_alone(slot, index, result);
+        // Not before: what is made of it is counted by now, and keeps the room that it had.
+        self.account.release(held_bytes);
+    }
+
+    /// The same for what is told at once, whatever else was asked with it.
+    fn answered_alone(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
+        match self.links.asked_mut(slot) {
+            Some((_, path, Expect::Sent { number, deliveries, is_large })) => {
+                let (number, is_large) = (*number, *is_large);
+                let Some((delivery, is_last)) = deliveries.answered(index) else { return };
+                if is_last {
+                    self.links.answered(slot);
+                    self.large_count -= usize::from(is_large);
+                }
+                return self.stored(number, delivery, &path, result.map(|_| ()));
+            }
+            Some((_, path, Expect::Settled(each))) => {
+                let Some((ended, is_last)) = each.answered(index) else { return };
+                if is_last {
+                    self.links.answered(slot);
+                }
+                return self.settled(ended, &path, result.map(|_| ()));
+            }
+            _ => {}
+        }
+        let Some(pending) = self.links.answered(slot) else { return };
+        let path = pending.path;
+        match pending.expect {
+            Expect::Described(attaching) => self.described(*attaching, result),
+            Expect::Seen { number } => self.seen(number, &path, result),
+            Expect::Joined(joining) => self.joined(*joining, &path, result),
+            Expect::Committed(committed) => self.committed(*committed, &path, result),
+            Expect::Managed(_) | Expect::Apart(_) | Expect::Sent { .. } | Expect::Settled(_) => {}
         }
     }
 

@@ -1,7 +1,8 @@
 //! AMQP over WebSocket (AMQP-17, AMQP-18): who may connect, and a socket whose bytes are those of messages.
 //!
 //! A message holds any run of bytes: frames of AMQP may be cut anywhere. What has arrived of one that is not
-//! whole counts as other bytes do that wait for more.
+//! whole counts as other bytes do that wait for more; pings and pongs, which may stand within a message, do not: who
+//! pings is not late with anything, nor does it finish anything.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -28,6 +29,10 @@ const PATH: &str = "$servicebus/websocket";
 const SUBPROTOCOLS: [&str; 2] = ["amqp", "AMQPWSB10"];
 /// A message of a client. Clients put one frame of AMQP into each, of which none is larger than 64 KiB here.
 const MESSAGE_BYTES_MAX: usize = 256 << 10;
+/// What may be read until a message is whole: its pieces may be small, but not without end.
+const UNFINISHED_BYTES_MAX: u64 = 2 * MESSAGE_BYTES_MAX as u64;
+/// What stands before the content of a ping or pong of a client: its head, and the mask.
+const CONTROL_HEAD_BYTES: u64 = 6;
 /// What is put into one message.
 const PIECE_BYTES: usize = 64 << 10;
 /// What is read at once.
@@ -153,7 +158,10 @@ impl<S: Socket> AsyncRead for WebSocket<S> {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
                 }
                 Message::Close(_) => return Poll::Ready(Ok(())),
-                Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+                Message::Ping(content) | Message::Pong(content) => {
+                    self.stream.get_mut().passed_over(content.len() as u64);
+                }
+                Message::Frame(_) => {}
             }
         }
         let count = self.rest.len().min(buffer.remaining());
@@ -202,6 +210,14 @@ impl<S: Socket> AsyncWrite for WebSocket<S> {
     }
 }
 
+impl<S> Below<S> {
+    /// A ping or a pong of so much content came: what was read of it is no part of a message.
+    const fn passed_over(&mut self, content_bytes: u64) {
+        let bytes = CONTROL_HEAD_BYTES.saturating_add(content_bytes);
+        self.unfinished_bytes = self.unfinished_bytes.saturating_sub(bytes);
+    }
+}
+
 impl<S: Socket> AsyncRead for Below<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -213,6 +229,10 @@ impl<S: Socket> AsyncRead for Below<S> {
             let count = this.first.len().min(buffer.remaining());
             buffer.put_slice(&this.first.split_to(count));
             return Poll::Ready(Ok(()));
+        }
+        if this.unfinished_bytes > UNFINISHED_BYTES_MAX {
+            let text = "a message of AMQP over WebSocket has too many pieces";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
@@ -236,5 +256,93 @@ impl<S: Socket> AsyncWrite for Below<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    use super::*;
+
+    const PING: u8 = 0x89;
+    const PONG: u8 = 0x8a;
+    const BINARY_BEGUN: u8 = 0x02;
+    const CONTINUED: u8 = 0x00;
+    const CONTINUED_LAST: u8 = 0x80;
+
+    impl Socket for DuplexStream {}
+
+    async fn socket() -> (DuplexStream, WebSocket<DuplexStream>) {
+        let (client, stream) = duplex(1 << 20);
+        let below = Below { stream, first: Bytes::new(), unfinished_bytes: 0 };
+        let stream = WebSocketStream::from_raw_socket(below, Role::Server, None).await;
+        (client, WebSocket { stream, rest: Payload::new() })
+    }
+
+    /// A frame of a client, whose mask changes nothing.
+    fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
+        let mut frame = vec![kind, 0x80 | u8::try_from(content.len()).unwrap(), 0, 0, 0, 0];
+        frame.extend_from_slice(content);
+        frame
+    }
+
+    /// Reads what is there; what comes of it.
+    async fn read(socket: &mut WebSocket<DuplexStream>) -> Option<io::Result<usize>> {
+        let mut room = [0; 64];
+        // A task that reads and writes without end is told to wait.
+        tokio::task::yield_now().await;
+        poll_fn(|context| {
+            let mut buffer = ReadBuf::new(&mut room);
+            let read = Pin::new(&mut *socket).poll_read(context, &mut buffer);
+            Poll::Ready(match read {
+                Poll::Ready(read) => Some(read.map(|()| buffer.filled().len())),
+                Poll::Pending => None,
+            })
+        })
+        .await
+    }
+
+    /// AMQP-17: pings are no bytes that wait for more, however many there are, and are no haste of a message either of
+    /// which a part is here.
+    #[tokio::test]
+    async fn pings_leave_nothing_unfinished() {
+        let (mut client, mut socket) = socket().await;
+        for _ in 0..1_000 {
+            client.write_all(&frame(PING, b"there?")).await.unwrap();
+            client.write_all(&frame(PONG, b"")).await.unwrap();
+            assert!(read(&mut socket).await.is_none());
+            // What it is answered.
+            client.read_exact(&mut [0; 8]).await.unwrap();
+        }
+        assert_eq!(socket.withheld_bytes(), 0);
+        client.write_all(&frame(BINARY_BEGUN, b"part")).await.unwrap();
+        assert!(read(&mut socket).await.is_none());
+        let withheld_bytes = socket.withheld_bytes();
+        assert_eq!(withheld_bytes, 10);
+        client.write_all(&frame(PING, &[0; 125])).await.unwrap();
+        assert!(read(&mut socket).await.is_none());
+        assert_eq!(socket.withheld_bytes(), withheld_bytes);
+        client.write_all(&frame(CONTINUED_LAST, b"s")).await.unwrap();
+        assert_eq!(read(&mut socket).await.unwrap().unwrap(), 5);
+        assert_eq!(socket.withheld_bytes(), 0);
+    }
+
+    /// AMQP-17: a message may come in small pieces, but has an end, also where they are empty.
+    #[tokio::test]
+    async fn a_message_of_empty_pieces_has_an_end() {
+        let (mut client, mut socket) = socket().await;
+        client.write_all(&frame(BINARY_BEGUN, b"")).await.unwrap();
+        let pieces = frame(CONTINUED, b"").repeat(1_000);
+        for _ in 0..UNFINISHED_BYTES_MAX / 6_000 {
+            client.write_all(&pieces).await.unwrap();
+            assert!(read(&mut socket).await.is_none());
+        }
+        client.write_all(&pieces).await.unwrap();
+        client.write_all(&pieces).await.unwrap();
+        assert!(matches!(read(&mut socket).await, Some(Err(_))));
     }
 }

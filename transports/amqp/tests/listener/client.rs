@@ -60,9 +60,12 @@ pub struct Client {
 fn init(mechanism: &str, response: &[u8]) -> Vec<u8> {
     let mut fields = vec![0xa3, u8::try_from(mechanism.len()).unwrap()];
     fields.extend(mechanism.as_bytes());
-    fields.extend([0xa0, u8::try_from(response.len()).unwrap()]);
+    fields.push(0xb0);
+    fields.extend(u32::try_from(response.len()).unwrap().to_be_bytes());
     fields.extend(response);
-    let mut body = vec![0x00, 0x53, 0x41, 0xc0, u8::try_from(fields.len() + 1).unwrap(), 2];
+    let mut body = vec![0x00, 0x53, 0x41, 0xd0];
+    body.extend(u32::try_from(fields.len() + 4).unwrap().to_be_bytes());
+    body.extend([0, 0, 0, 2]);
     body.extend(fields);
     frame(1, 0, &body)
 }

@@ -93,6 +93,29 @@ async fn a_silent_client_is_closed() {
     server.stop().await;
 }
 
+/// AMQP-06: a client that is not read, for want of room, is not silent: it is served when there is room.
+#[tokio::test]
+async fn who_waits_for_room_is_not_silent() {
+    let idle = |config: &mut peeklock_amqp::server::AmqpConfig| {
+        config.idle_timeout = Duration::from_millis(300);
+    };
+    let server = Server::start_with(Arc::new(AllowAll), idle).await;
+    let mut client = server.client().await;
+    client.sender(0, "q").await.unwrap();
+    let mut held = Vec::new();
+    for bytes in [16 << 20, 1] {
+        while let Some(permit) = server.broker.connection_budget().try_acquire(bytes) {
+            held.push(permit);
+        }
+    }
+    client.send(0, 0, false, &text("m")).await;
+    let heard = tokio::time::timeout(Duration::from_millis(1_000), client.hear()).await;
+    assert!(heard.is_err(), "{heard:?}");
+    drop(held);
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    server.stop().await;
+}
+
 /// AMQP-90: a client whose connection ends for a mistake of its own is told, and is let go as soon as it has closed too.
 #[tokio::test]
 async fn a_client_that_has_closed_too_is_let_go() {

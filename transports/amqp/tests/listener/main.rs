@@ -15,6 +15,7 @@ mod large;
 mod management;
 mod passwords;
 mod receiving;
+mod replies;
 mod request;
 mod sending;
 mod server;

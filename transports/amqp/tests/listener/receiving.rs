@@ -1,13 +1,17 @@
 //! Clients that receive and settle.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::performative::{
     Attach, Disposition, Performative, Role, SenderSettleMode, Transfer,
 };
+use peeklock_amqp::server::AmqpConfig;
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Rejected};
 use peeklock_core::clock::Clock as _;
+use peeklock_core::contract::AllowAll;
 use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::time::TimeSpan;
 use peeklock_words::amqp::{Reader, Scalar};
@@ -49,6 +53,30 @@ async fn credit_is_what_is_delivered() {
     // What comes next is the answer to this, not a third message.
     assert_eq!(client.settle(0, DeliveryState::accepted()).await, DeliveryState::accepted());
     assert_eq!(server.counts().await.active, 2);
+    server.stop().await;
+}
+
+/// AMQP-09: a receiver goes on behind 2³² deliveries on its link, with drains between them; their locks too.
+#[tokio::test]
+async fn a_link_goes_on_where_its_count_goes_round() {
+    let first = u32::MAX - 1;
+    let adjust = |config: &mut AmqpConfig| config.initial_delivery_count = first;
+    let server = Server::start_with(Arc::new(AllowAll), adjust).await;
+    server.put(&["a", "b", "c", "d", "e"]).await;
+    let mut client = server.client().await;
+    let attach = client.attach_receiver(Client::receiver_of(0, "q", LOCKED)).await.unwrap();
+    assert_eq!(attach.initial_delivery_count, Some(first));
+    for (number, body) in (0_u32..).zip(["a", "b", "c", "d", "e"]) {
+        client.credit(0, first.wrapping_add(number), 1, number == 2).await;
+        let (transfer, content) = client.message().await;
+        assert_eq!(content.body_bytes(), body);
+        if number == 2 {
+            let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+            assert_eq!((flow.delivery_count, flow.link_credit), (Some(1), Some(0)));
+        }
+        let answer = client.settle(id(&transfer), DeliveryState::accepted()).await;
+        assert_eq!(answer, DeliveryState::accepted());
+    }
     server.stop().await;
 }
 

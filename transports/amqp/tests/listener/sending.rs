@@ -2,7 +2,7 @@
 
 use peeklock_amqp::codec::value::Symbols;
 use peeklock_amqp::message::BATCH_FORMAT;
-use peeklock_amqp::performative::{Attach, Performative, SenderSettleMode};
+use peeklock_amqp::performative::{Attach, Flow, Performative, SenderSettleMode};
 use peeklock_amqp::state::{DeliveryState, Outcome};
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::message::Message;
@@ -42,6 +42,39 @@ async fn what_is_accepted_is_stored() {
         assert_eq!(client.disposed().await, (id, DeliveryState::accepted()));
         assert_eq!(server.counts().await.active, u64::from(id) + 1);
     }
+    server.stop().await;
+}
+
+/// AMQP-40: credit is what the connection has room for, of messages as large as the last ones; before there were any,
+/// as large as the link allows.
+#[tokio::test]
+async fn credit_goes_by_the_size_of_what_is_sent() {
+    let server = Server::start_large().await;
+    let mut client = server.client().await;
+    let attach = Client::sender_of(0, "q");
+    client.say(&Performative::Attach(Box::new(attach))).await;
+    assert!(matches!(client.hear().await, (Performative::Attach(_), _)));
+    let granted = async |client: &mut Client| loop {
+        match client.hear().await {
+            (Performative::Flow(Flow { handle: Some(0), link_credit, .. }), _) => {
+                break link_credit;
+            }
+            (Performative::Disposition(_) | Performative::Flow(_), _) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    // Less than 16 MiB would have room for, at 100 MiB each.
+    assert_eq!(granted(&mut client).await, Some(1));
+    client.send(0, 0, false, &text(&"m".repeat(3 << 20))).await;
+    assert_eq!(granted(&mut client).await, Some(5));
+    for _ in 0..3 {
+        client.send(0, 0, false, &text("m")).await;
+    }
+    assert_eq!(granted(&mut client).await, Some(5));
+    for _ in 0..3 {
+        client.send(0, 0, false, &text("m")).await;
+    }
+    assert_eq!(granted(&mut client).await, Some(1_000));
     server.stop().await;
 }
 

@@ -1,6 +1,8 @@
 //! `$cbs`: who has put which token may do what.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use peeklock_amqp::performative::{End, Performative, SenderSettleMode};
@@ -34,7 +36,7 @@ impl Authorizer for OneToken {
 }
 
 /// What puts a token.
-fn request(audience: &str, token: &str, id: MessageId) -> Content {
+pub fn request(audience: &str, token: &str, id: MessageId) -> Content {
     let mut body = vec![0x00, 0x53, 0x77];
     Value::String(token.into()).encode_to(&mut body);
     let property = |name: &str, value: &str| (name.to_owned(), Value::String(value.into()));
@@ -50,6 +52,37 @@ fn request(audience: &str, token: &str, id: MessageId) -> Content {
         ..Message::default()
     };
     request.encode()
+}
+
+/// A listener that takes tokens of an identity provider, which let send to `q`, beside the token `q`.
+struct Issued {
+    server: Server,
+    good: String,
+    /// One for another audience.
+    elsewhere: String,
+    file: PathBuf,
+}
+
+impl Issued {
+    async fn start() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let key = IssuerKey::new("k1");
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("peeklock-jwks-amqp-{}-{count}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        std::fs::write(&file, key_set([&key])).unwrap();
+        let mut config = JwtConfig::new("https://issuer.example", "bus", KeySource::file(&file));
+        config.roles = vec![Role::new("sender", Rights::of(Right::Send)).at("q")];
+        let noon = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
+        let clock = Arc::new(ManualClock::at(noon));
+        config.clock = Arc::clone(&clock) as Arc<_>;
+        let authorizer = JwtAuthorizer::new(config, Arc::new(OneToken));
+        let server = Server::start_for(Arc::new(authorizer)).await;
+        let exp = clock.now().unix_ms() / 1_000 + 60;
+        let claims = |audience: &str| json!({"iss": "https://issuer.example", "aud": audience, "roles": ["sender"], "exp": exp, "name": "x".repeat(400)});
+        let [good, elsewhere] = ["bus", "elsewhere"].map(|audience| key.sign(&claims(audience)));
+        Self { server, good, elsewhere, file }
+    }
 }
 
 /// Puts a token; what it is answered.
@@ -107,23 +140,27 @@ async fn a_link_takes_a_token() {
     server.stop().await;
 }
 
+/// AMQP-21: what is put is kept as long as the connection, and is not longer than tokens and paths are.
+#[tokio::test]
+async fn what_is_put_is_not_too_long() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.sender(0, "$cbs").await.unwrap();
+    client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
+    client.credit(1, 0, 10, false).await;
+    let long = ["x".repeat(4 << 10), "x".repeat((4 << 10) + 1), "x".repeat((16 << 10) + 1)];
+    let cases = [(&*long[0], &*long[1], 202), (&long[1], "t", 400), ("q", &long[2], 400)];
+    for (audience, token, expected) in cases {
+        let reply = put(&mut client, audience, token, MessageId::Ulong(1)).await;
+        assert_eq!(status(&reply), Value::I32(expected));
+    }
+    server.stop().await;
+}
+
 /// SEC-27, AMQP-23: a token of an identity provider is put at `$cbs` like any other; tokens of another kind count beside it.
 #[tokio::test]
 async fn a_link_takes_a_token_of_an_identity_provider() {
-    let key = IssuerKey::new("k1");
-    let name = format!("peeklock-jwks-amqp-{}", std::process::id());
-    let file = std::env::temp_dir().join(name);
-    std::fs::write(&file, key_set([&key])).unwrap();
-    let mut config = JwtConfig::new("https://issuer.example", "bus", KeySource::file(&file));
-    config.roles = vec![Role::new("sender", Rights::of(Right::Send)).at("q")];
-    let noon = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
-    let clock = Arc::new(ManualClock::at(noon));
-    config.clock = Arc::clone(&clock) as Arc<_>;
-    let server = Server::start_for(Arc::new(JwtAuthorizer::new(config, Arc::new(OneToken)))).await;
-    let exp = clock.now().unix_ms() / 1_000 + 60;
-    let claims = |audience: &str| json!({"iss": "https://issuer.example", "aud": audience, "roles": ["sender"], "exp": exp});
-    let [good, elsewhere] = ["bus", "elsewhere"].map(|audience| key.sign(&claims(audience)));
-
+    let Issued { server, good, elsewhere, file } = Issued::start().await;
     let mut client = server.client().await;
     client.sender(0, "$cbs").await.unwrap();
     client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
@@ -142,6 +179,34 @@ async fn a_link_takes_a_token_of_an_identity_provider() {
     client.receiver(8, "q", settled).await.unwrap();
     server.stop().await;
     std::fs::remove_file(&file).unwrap();
+}
+
+/// SEC-27, AMQP-08: such a token is good as the password of `$jwt`, and gives the same without `$cbs`; under another
+/// name it is a key that nobody knows, and one that is not good ends the connection. Where no issuer is known, all are.
+#[tokio::test]
+async fn a_token_of_an_identity_provider_is_a_password() {
+    let Issued { server, good, elsewhere, file } = Issued::start().await;
+    let plain = |user: &str, token: &str| format!("\0{user}\0{token}").into_bytes();
+    assert!(good.len() > 255, "more than a short binary holds");
+    for wrong in [plain("$jwt", &elsewhere), plain("sender", &good), plain("$jwt", &good[1..])] {
+        let (mut client, code) = Client::log_in(server.address, "PLAIN", &wrong).await;
+        assert_eq!(code, 1);
+        assert!(client.is_closed().await);
+    }
+    let (mut client, code) = Client::log_in(server.address, "PLAIN", &plain("$jwt", &good)).await;
+    assert_eq!(code, 0);
+    client.begin().await;
+    client.sender(0, "q").await.unwrap();
+    let refused = Err("amqp:unauthorized-access".to_owned());
+    assert_eq!(client.receiver(1, "q", SenderSettleMode::Unsettled).await, refused);
+    assert_eq!(client.sender(2, "other").await, refused);
+    server.stop().await;
+    std::fs::remove_file(&file).unwrap();
+
+    let server = Server::start_for(Arc::new(OneToken)).await;
+    let (_, code) = Client::log_in(server.address, "PLAIN", &plain("$jwt", &good)).await;
+    assert_eq!(code, 1);
+    server.stop().await;
 }
 
 /// AMQP-27: a session with a pair of links at `$cbs` for every put, ended without detaching, leaves nothing: no links,

@@ -74,6 +74,41 @@ fn a_first_flow_may_lack_the_count() {
     assert_eq!(flowed(&mut client, flow), [(7, false)]);
 }
 
+/// AMQP-09: the count of a link goes round at 2³², in what is told of it and in what is heard; a first flow without a
+/// count means the one that the link begins with.
+#[test]
+fn the_count_of_a_link_goes_round() {
+    let first = u32::MAX - 1;
+    let config = Config { initial_delivery_count: first, ..Config::default() };
+    let (mut client, _) = Client::in_session(config);
+    client.say(0, &Performative::Attach(Box::new(receiver(0))));
+    let link = client.asked();
+    client.connection.accept(link, peeklock_amqp::link::Answer::echo(&receiver(0)));
+    let heard = client.hear();
+    let [(_, Performative::Attach(attach), _)] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!(attach.initial_delivery_count, Some(first));
+    let flow = Flow { delivery_count: None, ..credit(0, 0, 4) };
+    assert_eq!(flowed(&mut client, flow), [(4, false)]);
+    for _ in 0..3 {
+        assert!(send(&mut client, link));
+    }
+    assert_eq!(flowed(&mut client, credit(0, u32::MAX, 4)), [(2, false)]);
+    client.hear();
+    assert_eq!(flowed(&mut client, Flow { drain: true, ..credit(0, 1, 5) }), [(5, true)]);
+    client.connection.drained(link);
+    assert_eq!(answer(&mut client).delivery_count, Some(6));
+}
+
+/// AMQP-09: credit may be the highest number that there is, which is no credit for those that subtract its end.
+#[test]
+fn credit_may_be_as_much_as_can_be_said() {
+    let (mut client, link) = receiving();
+    assert_eq!(flowed(&mut client, credit(0, 0, u32::MAX)), [(u32::MAX, false)]);
+    assert!(send(&mut client, link));
+    assert_eq!(flowed(&mut client, credit(0, 0, u32::MAX)), [(u32::MAX - 1, false)]);
+    assert_eq!(flowed(&mut client, credit(0, 1, u32::MAX)), [(u32::MAX, false)]);
+}
+
 /// Credit may come before the answer to `attach`, as from clients that wait for nothing.
 #[test]
 fn credit_may_come_before_the_answer() {

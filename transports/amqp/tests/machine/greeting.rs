@@ -267,6 +267,21 @@ fn a_silent_client_is_given_up() {
     assert_eq!(client.closed(), "amqp:resource-limit-exceeded");
 }
 
+/// AMQP-06: who was not read could not be heard: silence counts from when it is read again.
+#[test]
+fn who_is_not_read_is_not_silent() {
+    let seconds = Duration::from_secs;
+    let mut client = Client::open(Config::default());
+    client.now = seconds(240);
+    client.connection.was_not_read(client.now);
+    client.connection.tick(client.now);
+    assert_eq!(client.events(), []);
+    assert_eq!(client.connection.deadline(), Some(seconds(480)));
+    client.now = seconds(480);
+    client.connection.tick(client.now);
+    assert_eq!(client.closed(), "amqp:resource-limit-exceeded");
+}
+
 /// AMQ-06: a link on which nothing happens stays, for as long as its client is heard.
 #[test]
 fn an_idle_link_stays() {

@@ -258,6 +258,33 @@ async fn a_body_keeps_a_pace() {
     server.stop().await;
 }
 
+/// ERR-01: a body that waits for room is not read meanwhile, and not late for that.
+#[tokio::test]
+async fn a_body_that_waits_for_room_is_not_late() {
+    let mut plan = patient();
+    plan.config.body_timeout = Duration::from_millis(300);
+    plan.config.inbound_bytes_max = 1 << 20;
+    let server = plan.start().await;
+    let mut held = Vec::new();
+    for bytes in [16 << 20, 1] {
+        while let Some(permit) = server.broker.connection_budget().try_acquire(bytes) {
+            held.push(permit);
+        }
+    }
+    let mut first = server.connect().await;
+    first.write(&server.request("POST /q/messages", "x".repeat(900_000))).await;
+    server.in_progress(2).await;
+    let mut second = server.connect().await;
+    second.write(&server.request("POST /q/messages", "x".repeat(600_000))).await;
+    let told = tokio::time::timeout(Duration::from_millis(900), second.read()).await;
+    assert!(told.is_err(), "{:?}", told.map(|answer| answer.map(|answer| answer.status)));
+    drop(held);
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.read().await.unwrap().status, 201);
+    }
+    server.stop().await;
+}
+
 /// More than what the sockets between two take unread.
 pub const LARGE: usize = 12 << 20;
 

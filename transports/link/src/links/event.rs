@@ -16,7 +16,7 @@ pub enum Event {
         /// The link.
         link: u32,
         /// Its number, one above the last.
-        number: u32,
+        number: u64,
         /// The message.
         message: Box<ReceivedMessage>,
     },

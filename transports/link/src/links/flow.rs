@@ -18,14 +18,14 @@ const LINK_BYTES_MIN: u64 = 64 << 10;
 impl<G: Engine, T> Links<G, T> {
     /// Lets a receiver that was just attached be sent so far; the request is answered when the entity
     /// has agreed.
-    pub fn attach_flow(&mut self, number: u32, up_to: u32, id: u32, permit: Arc<Permit>) {
+    pub fn attach_flow(&mut self, number: u32, up_to: u64, id: u32, permit: Arc<Permit>) {
         self.start_flow(number, up_to, Expect::Attached, id, Some(permit));
     }
 
     fn start_flow(
         &mut self,
         number: u32,
-        up_to: u32,
+        up_to: u64,
         expect: Expect<T>,
         id: u32,
         permit: Option<Arc<Permit>>,
@@ -40,7 +40,7 @@ impl<G: Engine, T> Links<G, T> {
     }
 
     /// Sets how far a receiver may be sent.
-    pub fn credit(&mut self, number: u32, up_to: u32) {
+    pub fn credit(&mut self, number: u32, up_to: u64) {
         let Some(link) = self.links.get_mut(&number) else { return };
         if link.flow.is_some() {
             link.up_to = up_to;

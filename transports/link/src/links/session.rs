@@ -19,7 +19,7 @@ impl<G: Engine, T> Links<G, T> {
         number: u32,
         session: Option<Box<str>>,
         wait: TimeSpan,
-        credit: u32,
+        up_to: u64,
         id: u32,
         permit: Option<Arc<Permit>>,
     ) {
@@ -29,7 +29,7 @@ impl<G: Engine, T> Links<G, T> {
         let command = Command::AcceptSession { session, receiver, mode, wait };
         let waits = wait > TimeSpan::ZERO;
         let permit = permit.filter(|_| !waits);
-        let slot = self.expect(id, number, Expect::Accepted(credit), permit);
+        let slot = self.expect(id, number, Expect::Accepted(up_to), permit);
         let ticket = self.submit(number, command, correlation(slot, 0));
         if waits {
             self.waits.insert(id, (ticket, number));
@@ -46,7 +46,7 @@ impl<G: Engine, T> Links<G, T> {
         &mut self,
         id: u32,
         number: u32,
-        credit: u32,
+        up_to: u64,
         path: Arc<str>,
         result: Result<Outcome, Rejection>,
     ) -> Event {
@@ -56,7 +56,7 @@ impl<G: Engine, T> Links<G, T> {
                 if let Some(link) = self.links.get_mut(&number) {
                     link.entity = link.entity.by_way_of(way);
                     link.source = Source::Session((*session).into());
-                    link.up_to = credit;
+                    link.up_to = up_to;
                     link.flow = Some(Flow::new(link.last));
                 }
                 self.limit(number);

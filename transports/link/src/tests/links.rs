@@ -13,8 +13,7 @@ fn a_receiver_is_granted_what_its_client_and_its_table_allow() {
     let receiver = stand.receiver(1, 100);
     for sequence in 1..=4 {
         let event = stand.deliver(receiver, sequence, 50);
-        let number = u32::try_from(sequence).unwrap();
-        assert!(matches!(event, Event::Delivered { link: 1, number: it, .. } if it == number));
+        assert!(matches!(event, Event::Delivered { link: 1, number, .. } if number == sequence));
     }
     // The table takes four; nothing is settled.
     stand.links.limit(1);
@@ -31,6 +30,31 @@ fn a_receiver_is_granted_what_its_client_and_its_table_allow() {
     stand.links.limit_full(at(60));
     assert_eq!(stand.links.unsettled.count(1), 1);
     assert_eq!(limit(&stand.asked()), Some(8));
+}
+
+/// A link does not stand still after 2³² deliveries: what is told to its entity, what is unsettled and what a drain
+/// leaves is of numbers that go on (AMQP-09).
+#[test]
+fn a_receiver_goes_on_behind_the_last_number_of_32_bits() {
+    let first = u64::from(u32::MAX) - 2;
+    let mut stand = Stand::counting_from(first);
+    let receiver = stand.receiver(1, first + 4);
+    for sequence in 1..=4 {
+        let event = stand.deliver(receiver, sequence, 50);
+        let Event::Delivered { number, .. } = event else { panic!("{event:?}") };
+        assert_eq!(number, first + sequence);
+    }
+    let settled = (1..=4).map(|sequence| stand.links.settled(token(sequence)).unwrap().number);
+    assert_eq!(settled.collect::<Vec<_>>(), [first + 1, first + 2, first + 3, first + 4]);
+    stand.links.credit(1, first + 6);
+    assert!(matches!(stand.asked()[..], [Command::Grant { delivery_limit: 6, .. }]));
+    stand.links.drain(1, 7, None).unwrap();
+    let (_, correlation) = stand.requests().remove(0);
+    stand.deliver(receiver, 5, 50);
+    stand.answer(correlation, Ok(Outcome::Granted { unused: 1 }));
+    assert_eq!(stand.links.get(1).unwrap().last(), first + 5);
+    stand.links.credit(1, first + 7);
+    assert!(matches!(stand.asked()[..], [Command::Grant { delivery_limit: 7, .. }]));
 }
 
 /// Bytes of deliveries are given back by halves of the window, not one by one.

@@ -79,14 +79,20 @@ pub const WINDOW_BYTES: u64 = 256 << 10;
 
 impl Stand {
     pub fn new() -> Self {
+        Self::counting_from(0)
+    }
+
+    /// The same, with links that have had so many deliveries.
+    pub fn counting_from(first: u64) -> Self {
         let told: Arc<Told> = Arc::default();
         let outlet = Arc::clone(&told) as Arc<dyn Outlet>;
         let links = Links::new(Names::default(), outlet, WINDOW_BYTES, 4);
+        let links = links.counting_from(first);
         Self { links, entity: Asked::default(), told }
     }
 
     /// A receiver with credit, which the entity has agreed to.
-    pub fn receiver(&mut self, number: u32, credit: u32) -> ReceiverId {
+    pub fn receiver(&mut self, number: u32, credit: u64) -> ReceiverId {
         let entity = self.entity.clone();
         self.links.attach(number, entity, "q".into(), Role::Receiver, ReceiveMode::PeekLock);
         self.links.credit(number, credit);

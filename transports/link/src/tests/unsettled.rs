@@ -2,7 +2,7 @@ use super::stand::{at, token};
 use crate::unsettled::{Outstanding, Unsettled};
 use peeklock_core::command::LockGrant;
 
-fn table(deliveries: &[(u32, u32, u64)]) -> Unsettled {
+fn table(deliveries: &[(u32, u64, u64)]) -> Unsettled {
     let mut table = Unsettled::default();
     for (link, number, sequence) in deliveries {
         let lock = LockGrant { token: token(*sequence), until: at(*sequence) };

@@ -54,7 +54,7 @@ impl Conversation {
         self.links.attach(number, entity, link_path, role, mode.into());
         let session = session_id.map(String::into_boxed_str);
         let credit = credit.unwrap_or(0);
-        self.links.accept(number, session, wait, credit, asked.id, Some(asked.permit));
+        self.links.accept(number, session, wait, credit.into(), asked.id, Some(asked.permit));
         Ok(())
     }
 }

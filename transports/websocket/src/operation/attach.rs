@@ -97,7 +97,7 @@ impl Conversation {
         self.links.attach(number, entity, path, role.into(), mode.into());
         match credit {
             Some(credit) if role == Role::Receiver => {
-                self.links.attach_flow(number, credit, asked.id, asked.permit);
+                self.links.attach_flow(number, credit.into(), asked.id, asked.permit);
             }
             Some(_) | None => self.done(&asked)?,
         }

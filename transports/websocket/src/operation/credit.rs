@@ -16,11 +16,16 @@ bodies! {
     }
 }
 
+/// The number of a delivery on the wire: no credit reaches further than its numbers do.
+pub(super) fn on_the_wire(delivery: u64) -> u32 {
+    u32::try_from(delivery).unwrap_or(u32::MAX)
+}
+
 impl Conversation {
     pub(super) fn credit(&mut self, asked: &Asked, credit: &Credit) -> Done {
         let Credit { link: number, up_to } = *credit;
         self.receiver(number)?;
-        self.links.credit(number, up_to);
+        self.links.credit(number, up_to.into());
         self.done(asked)
     }
 

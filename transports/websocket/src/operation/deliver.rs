@@ -5,6 +5,7 @@ use peeklock_core::command::ReceivedMessage;
 use peeklock_core::error::Rejection;
 
 use super::Notice;
+use super::credit::on_the_wire;
 use crate::connection::Conversation;
 use crate::frame::message::{Carried, Delivered};
 use crate::frame::{Encoding, Item, LIST_COUNT_MAX, WireError, bodies};
@@ -25,7 +26,8 @@ bodies! {
 
 impl Conversation {
     /// Says a message that was delivered under this number; whether it could.
-    pub(crate) fn deliver(&mut self, number: u32, delivery: u32, message: ReceivedMessage) -> bool {
+    pub(crate) fn deliver(&mut self, number: u32, delivery: u64, message: ReceivedMessage) -> bool {
+        let delivery = on_the_wire(delivery);
         let lock = message.facts.lock;
         let bytes = u64::from(message.facts.size);
         let Some(delivered) = delivered(self.encoding, message) else {

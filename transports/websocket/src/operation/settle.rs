@@ -10,6 +10,7 @@ use peeklock_link::Pending;
 use peeklock_link::pending::correlation;
 use serde::{Deserialize, Serialize};
 
+use super::credit::on_the_wire;
 use super::{Expect, Notice, Renewed};
 use crate::connection::{Asked, Conversation, Done, Refusal};
 use crate::error::FrameError;
@@ -327,7 +328,7 @@ impl Conversation {
         }
         let count_max = self.command_count_max();
         let link = self.link(number)?;
-        let numbers = ranges.iter().map(|Range(from, to)| (*from, *to));
+        let numbers = ranges.iter().map(|Range(from, to)| (u64::from(*from), u64::from(*to)));
         let Some(found) = self.links.unsettled.named(number, numbers, count_max) else {
             let detail = format!("the ranges name more than {count_max} deliveries");
             return Err(Rejection::out_of_range(detail).into());
@@ -336,10 +337,12 @@ impl Conversation {
             let detail =
                 format!("no unsettled delivery of link {number} has a number from {from} to {to}");
             let rejection = Rejection::new(Condition::MessageLockLost, detail);
+            let (from, to) = (on_the_wire(from), on_the_wire(to));
             FailedRange { from, to, error: self.wire_error(rejection, &link.path) }
         });
         let (failed, left) = (failed.collect(), found.held.len());
-        let (keys, tokens) = found.held.into_iter().unzip();
+        let held = found.held.into_iter();
+        let (keys, tokens) = held.map(|(number, token)| (on_the_wire(number), token)).unzip();
         Ok(Keyed { keys, tokens, left, failed, ..Keyed::none(number) })
     }
 }

@@ -15,10 +15,11 @@ use peeklock_link::LARGE_BYTES;
 use peeklock_link::pending::correlation;
 
 use super::Node;
+use super::credit::Credit;
 use crate::connection::{Fate, LinkId, Part, ReceivedId};
 use crate::error::{AmqpError, condition};
 use crate::message::{Assembly, BATCH_FORMAT, BatchError, unpack};
-use crate::server::attach::SENDER_CREDIT;
+use crate::server::attach::REQUEST_CREDIT;
 use crate::server::conversation::{Conversation, Expect};
 use crate::server::gather::Each;
 use crate::server::transaction::{Book, Part as PartOf};
@@ -29,6 +30,7 @@ use crate::state::DeliveryState;
 pub(in crate::server) struct Inlet {
     pub(in crate::server) number: u32,
     pub(in crate::server) assembly: Assembly,
+    credit: Credit,
     /// The transaction that the delivery names of which not all frames came.
     transaction: Option<TransactionId>,
     /// Whether a message was lost that was sent settled.
@@ -89,8 +91,16 @@ impl Inbound {
 }
 
 impl Inlet {
-    pub(in crate::server) fn new(number: u32) -> Self {
-        Self { number, assembly: Assembly::default(), transaction: None, has_dropped: false }
+    /// One that nothing was sent to, and the credit that it is to have.
+    pub(in crate::server) fn new(
+        number: u32,
+        room_bytes: u64,
+        message_bytes_max: u64,
+    ) -> (Self, u32) {
+        let (credit, first) = Credit::first(room_bytes, message_bytes_max);
+        let (transaction, has_dropped) = (None, false);
+        let assembly = Assembly::default();
+        (Self { number, assembly, credit, transaction, has_dropped }, first)
     }
 
     /// Whether what comes of this part is one message, and of no transaction.
@@ -116,6 +126,7 @@ impl Conversation {
                 self.doom(id);
             }
             if let Fate::TooLarge(bytes) = part.fate {
+                self.came(link, bytes);
                 let rejection = Rejection::message_size_exceeded(
                     "message",
                     bytes,
@@ -136,6 +147,7 @@ impl Conversation {
             return;
         };
         self.assembled_bytes -= before;
+        self.came(link, before.saturating_add(bytes));
         let delivery = (!part.settled).then_some(part.delivery);
         match self.nodes.get_mut(&link) {
             Some(Node::Inlet(inlet)) => {
@@ -236,15 +248,28 @@ impl Conversation {
         at.map(|at| at.entity.path().into()).unwrap_or_default()
     }
 
+    /// So large was what came on a link: its credit goes by that.
+    fn came(&mut self, link: LinkId, bytes: u64) {
+        if let Some(Node::Inlet(inlet)) = self.nodes.get_mut(&link) {
+            inlet.credit.came(bytes);
+        }
+    }
+
     /// Grants credit anew when half of it is used up (AMQP-40).
     fn top_up(&mut self, link: LinkId) {
-        let most = match self.nodes.get(&link) {
-            Some(Node::Inlet(_)) => SENDER_CREDIT,
-            Some(Node::Requests(_) | Node::Coordinator(_)) => crate::server::attach::REQUEST_CREDIT,
+        let left = self.amqp.credit(link);
+        let anew = match self.nodes.get_mut(&link) {
+            Some(Node::Inlet(inlet)) => {
+                let room_bytes = self.broker.settings().limits.connection_inbound_bytes_max;
+                inlet.credit.anew(left, room_bytes)
+            }
+            Some(Node::Requests(_) | Node::Coordinator(_)) => {
+                (left <= REQUEST_CREDIT / 2).then_some(REQUEST_CREDIT)
+            }
             _ => return,
         };
-        if self.amqp.credit(link) <= most / 2 {
-            self.amqp.grant(link, most);
+        if let Some(credit) = anew {
+            self.amqp.grant(link, credit);
         }
     }
 

@@ -1,6 +1,7 @@
 //! What links are attached to, one file each.
 
 mod browser;
+mod credit;
 mod inlet;
 mod management;
 mod outlet;
@@ -51,6 +52,18 @@ impl Node {
             Self::Browser(browser) => browser.has_waiting(),
             Self::Replies(replies) => replies.has_waiting(),
             Self::Inlet(_) | Self::Coordinator(_) | Self::Requests(_) => false,
+        }
+    }
+
+    /// How many replies wait until the client lets them be sent.
+    fn waiting_replies(&self) -> usize {
+        match self {
+            Self::Replies(replies) => replies.waiting_count(),
+            Self::Inlet(_)
+            | Self::Coordinator(_)
+            | Self::Requests(_)
+            | Self::Outlet(_)
+            | Self::Browser(_) => 0,
         }
     }
 

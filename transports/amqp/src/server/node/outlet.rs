@@ -27,9 +27,10 @@ pub(in crate::server) struct Outlet {
     pub(in crate::server) waiting: VecDeque<Waiting>,
     /// What the message holds of the account of which not all frames are written.
     pub(in crate::server) held_bytes: u64,
-    /// How far the client lets it be sent, and how far its entity was told.
-    up_to: u32,
-    let_up_to: u32,
+    /// How far the client lets it be sent, and how far its entity was told: counted on, where numbers on the wire go
+    /// round (AMQP-09).
+    up_to: u64,
+    let_up_to: u64,
     drain: Drain,
 }
 
@@ -38,7 +39,7 @@ pub(in crate::server) struct Outlet {
 enum Drain {
     No,
     /// Its entity is asked, behind so many deliveries.
-    Asked(u32),
+    Asked(u64),
     /// There was something: there may be more, for which there was no room.
     Again,
     /// There is nothing more; it is told behind what waits.
@@ -46,7 +47,7 @@ enum Drain {
 }
 
 /// Deliveries of one link that are asked for and not sent, whatever its credit: they take memory.
-const AHEAD_MAX: u32 = 1_024;
+const AHEAD_MAX: u64 = 1_024;
 
 /// A message that was not sent.
 pub(in crate::server) struct Waiting {
@@ -88,7 +89,7 @@ impl Conversation {
             Some(Node::Outlet(outlet)) => {
                 let sent = sent(outlet, &self.links);
                 // What waits here is of this credit.
-                outlet.up_to = sent.saturating_add(credit);
+                outlet.up_to = sent.saturating_add(u64::from(credit));
                 outlet.let_up_to = outlet.up_to.min(sent.saturating_add(AHEAD_MAX));
                 let (number, up_to) = (outlet.number, outlet.let_up_to);
                 self.links.credit(number, up_to);
@@ -180,7 +181,7 @@ impl Conversation {
 }
 
 /// How many deliveries of a link were sent.
-fn sent<T>(outlet: &Outlet, links: &Links<Broker, T>) -> u32 {
-    let waiting = u32::try_from(outlet.waiting.len()).unwrap_or(u32::MAX);
+fn sent<T>(outlet: &Outlet, links: &Links<Broker, T>) -> u64 {
+    let waiting = outlet.waiting.len() as u64;
     links.get(outlet.number).map_or(0, peeklock_link::Link::last).saturating_sub(waiting)
 }

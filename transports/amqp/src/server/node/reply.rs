@@ -16,7 +16,7 @@ use crate::performative::{Attach, DeliveryTag};
 use crate::server::conversation::Conversation;
 use crate::terminus::Target;
 
-/// Replies of one link for which there is no credit.
+/// Replies of one connection for which there is no credit, or no room in windows.
 const WAITING_MAX: usize = 256;
 /// The place of the correlation-id among the properties (AMQP 3.2.4).
 const CORRELATION_ID: usize = 5;
@@ -71,9 +71,9 @@ impl Replies {
         }
     }
 
-    /// How many replies will need credit.
-    pub(super) fn promised(&self) -> usize {
-        self.awaited + self.waiting.len()
+    /// How many replies wait.
+    pub(super) fn waiting_count(&self) -> usize {
+        self.waiting.len()
     }
 
     /// What of the account its replies hold.
@@ -144,9 +144,10 @@ impl Conversation {
 
     /// Answers a request.
     pub(super) fn reply(&mut self, asker: Asker, reply: Reply) {
+        let waiting_count: usize = self.nodes.values().map(Node::waiting_replies).sum();
         let Some(Node::Replies(replies)) = self.nodes.get_mut(&asker.to) else { return };
         replies.awaited = replies.awaited.saturating_sub(1);
-        if replies.waiting.len() < WAITING_MAX {
+        if waiting_count < WAITING_MAX {
             self.account.hold(bytes_of(&reply));
             replies.waiting.push_back(reply);
         } else {
@@ -154,11 +155,12 @@ impl Conversation {
         }
     }
 
-    /// Whether a link has credit for one more reply than will need it.
+    /// Whether a link has credit for one more reply than will need it, and none waits for something else: what a
+    /// client does not let be sent is not added to.
     pub(super) fn takes_reply(&mut self, to: LinkId) -> bool {
         let Some(Node::Replies(replies)) = self.nodes.get(&to) else { return true };
-        let promised = replies.promised();
-        usize::try_from(self.amqp.credit(to)).unwrap_or(usize::MAX) > promised
+        let (awaited, has_waiting) = (replies.awaited, replies.has_waiting());
+        !has_waiting && usize::try_from(self.amqp.credit(to)).unwrap_or(usize::MAX) > awaited
     }
 
     /// The largest reply that a client takes on a link.
@@ -176,7 +178,7 @@ impl Conversation {
     pub(in crate::server) fn pump_replies(&mut self, link: LinkId) {
         let Some(Node::Replies(replies)) = self.nodes.get_mut(&link) else { return };
         if replies.overflowed {
-            let text = format!("{WAITING_MAX} replies wait for credit: grant some, or ask less");
+            let text = format!("{WAITING_MAX} replies wait for credit or windows: open them");
             let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text);
             self.amqp.detach(link, Some(error));
             return self.detach(link);

@@ -21,6 +21,9 @@ use crate::state::DeliveryState;
 
 /// Requests of one link whose replies there is no credit for.
 const WAITING_MAX: usize = 256;
+/// The longest name of a request, by which it is answered and which is kept until then. That of a message has 128
+/// characters at most.
+const ID_BYTES_MAX: usize = 1_024;
 /// What such requests of one connection may take.
 const WAITING_BYTES_MAX: u64 = 8 << 20;
 /// The properties by which clients say how many milliseconds they wait for an answer (AMQP-80).
@@ -134,11 +137,16 @@ impl Request {
             let raw = Raw::encoded(|bytes| bytes.extend_from_slice(field));
             (raw.scalar() != Ok(Scalar::Null)).then_some(raw)
         };
+        let message_id = raw(0);
+        if message_id.as_ref().is_some_and(|id| id.as_bytes().len() > ID_BYTES_MAX) {
+            let text = format!("message-id of a request has more than {ID_BYTES_MAX} bytes");
+            return Err(AmqpError::invalid_field(text));
+        }
         let reply_to = raw(4).and_then(|raw| match raw.scalar() {
             Ok(Scalar::Text(text) | Scalar::Symbol(text)) => Some(text.to_owned()),
             _ => None,
         });
-        Ok(Self { message_id: raw(0), reply_to, transaction: None, until: None, content })
+        Ok(Self { message_id, reply_to, transaction: None, until: None, content })
     }
 
     /// Whom it is answered.

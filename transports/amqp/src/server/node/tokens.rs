@@ -11,6 +11,9 @@ use crate::server::login::Refused;
 
 const NAMES: Names = Names { code: "status-code", description: "status-description" };
 const OPERATION: &str = "put-token";
+/// The longest token, and the longest name of what it is for: both are kept as long as the connection.
+const TOKEN_BYTES_MAX: usize = 16 << 10;
+const AUDIENCE_BYTES_MAX: usize = 4 << 10;
 
 impl Conversation {
     /// Something is asked of `$cbs`.
@@ -32,6 +35,12 @@ impl Conversation {
             return (400, "body is no token, which is a value of text".to_owned());
         };
         let audience = request.text("name").unwrap_or_default();
+        if token.len() > TOKEN_BYTES_MAX || audience.len() > AUDIENCE_BYTES_MAX {
+            let text = format!(
+                "token has more than {TOKEN_BYTES_MAX} bytes, or its name more than {AUDIENCE_BYTES_MAX}"
+            );
+            return (400, text);
+        }
         match self.put_token(&path_of(&audience), token).await {
             Ok(()) => (202, "Accepted".to_owned()),
             Err(Refused::Token(error)) => (401, error.to_string()),

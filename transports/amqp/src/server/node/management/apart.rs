@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use peeklock_core::error::BrokerError;
-use peeklock_core::permits::Permit;
-use peeklock_link::{Mail, Size};
+use peeklock_core::permits::{Permit, Room};
+use peeklock_link::{LONG_MAX, Mail, Size};
 
 use super::super::reply::Asker;
 use super::Answer;
@@ -21,6 +21,8 @@ pub(in crate::server) type Asking =
 pub(in crate::server) struct Told {
     slot: usize,
     answer: Result<Answer, BrokerError>,
+    /// What it takes, and the room for it; none if it needs no room of others.
+    paid: Option<(u64, Room)>,
 }
 
 impl Conversation {
@@ -35,11 +37,29 @@ impl Conversation {
 
     /// Begins what waits, while there is room for its answers and little is under way.
     pub(in crate::server) fn begin_apart(&mut self) {
-        while let Some((_, (slot, asking))) = self.apart.begin(self.may_answer()) {
+        loop {
+            let has_room = self.account.held_bytes() < self.account.bytes_max();
+            let begun = self.apart.begin(has_room && self.may_answer());
+            let Some((_, (slot, asking))) = begun else { return };
             let mailbox = Arc::clone(&self.mailbox);
+            let outbound = self.broker.outbound_pool();
+            let free_bytes = self.account.free_bytes() / LONG_MAX as u64;
+            let mut alive = self.alive.subscribe();
             tokio::spawn(async move {
                 let answer = asking.await;
-                mailbox.put(Mail::Own(Told { slot, answer }));
+                let bytes = answer.as_ref().map_or(0, Answer::len);
+                let mut paid = None;
+                if bytes > free_bytes {
+                    tokio::select! {
+                        // Nothing is ever sent: the connection has ended.
+                        _ = alive.changed() => return,
+                        // One that is larger than all of the room takes all of it.
+                        room = outbound.hold(None, bytes.min(outbound.bytes_max())) => {
+                            paid = Some((bytes, room));
+                        }
+                    }
+                }
+                mailbox.put(Mail::Own(Told { slot, answer, paid }));
             });
         }
     }
@@ -47,12 +67,19 @@ impl Conversation {
     /// What was asked apart is answered.
     pub(in crate::server) fn told(&mut self, told: Told) {
         self.apart.done(Size::Long);
+        let mut held_bytes = 0;
+        if let Some((bytes, room)) = told.paid {
+            self.account.hold_paid(bytes, room);
+            held_bytes = bytes;
+        }
         if let Some(pending) = self.links.answered(told.slot)
             && let Expect::Apart(asker) = pending.expect
         {
             let answer = told.answer.map_err(|error| crate::server::error::of(&error));
             self.answer_managed(asker, answer);
         }
+        // Not before: the reply is counted by now, and keeps the room that it had.
+        self.account.release(held_bytes);
         self.begin_apart();
     }
 }

@@ -140,6 +140,8 @@ pub(in crate::server) struct Managing {
     issued: Vec<Issued>,
     left: usize,
     failure: Option<Rejection>,
+    /// What the outcomes hold of the account that are here, until all are.
+    held_bytes: u64,
 }
 
 /// Makes the reply of the outcomes of all commands.
@@ -153,6 +155,16 @@ pub(in crate::server) enum Answer {
     Nothing,
     /// The items of a map, and their count.
     Map(Pieces, usize),
+}
+
+impl Answer {
+    /// How many bytes it has, beside what stands before them.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Done | Self::Nothing => 0,
+            Self::Map(items, _) => items.len() as u64,
+        }
+    }
 }
 
 /// What a request is about, for the file of its operation.
@@ -296,6 +308,7 @@ impl Conversation {
             issued: Vec::new(),
             left: count,
             failure: None,
+            held_bytes: 0,
         };
         let expect = Expect::Managed(Box::new(managing));
         let slot = self.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
@@ -335,7 +348,8 @@ impl Conversation {
             }
         }
         let (outcomes, left) = (vec![None; checks.len()], checks.len());
-        let managing = Managing { asker, read, memo, outcomes, issued, left, failure: None };
+        let (failure, held_bytes) = (None, 0);
+        let managing = Managing { asker, read, memo, outcomes, issued, left, failure, held_bytes };
         let expect = Expect::Managed(Box::new(managing));
         let slot = self.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
         for (index, (entity, command)) in checks.into_iter().enumerate() {
@@ -343,15 +357,19 @@ impl Conversation {
         }
     }
 
-    /// One command of a request is answered; the request is when all are.
+    /// One command of a request is answered, by what holds so much of the account; the request is when all are.
     pub(in crate::server) fn managed(
         &mut self,
         slot: usize,
         index: usize,
         result: Result<Outcome, Rejection>,
+        held_bytes: u64,
     ) {
-        let Some((_, path, Expect::Managed(managing))) = self.links.asked_mut(slot) else { return };
+        let Some((_, path, Expect::Managed(managing))) = self.links.asked_mut(slot) else {
+            return self.account.release(held_bytes);
+        };
         managing.left = managing.left.saturating_sub(1);
+        managing.held_bytes += held_bytes;
         match result {
             Ok(outcome) => {
                 if let Some(place) = managing.outcomes.get_mut(index) {
@@ -365,7 +383,7 @@ impl Conversation {
         }
         let Some(pending) = self.links.answered(slot) else { return };
         let Expect::Managed(managing) = pending.expect else { return };
-        let Managing { asker, read, memo, outcomes, issued, failure, .. } = *managing;
+        let Managing { asker, read, memo, outcomes, issued, failure, held_bytes, .. } = *managing;
         if failure.is_none() {
             issued.into_iter().for_each(Issued::confirm);
         }
@@ -379,6 +397,8 @@ impl Conversation {
         };
         let answer = answer.map_err(|rejection| self.refuse(rejection, &path));
         self.answer_managed(asker, answer);
+        // Not before: the reply is counted by now, and keeps the room that they had.
+        self.account.release(held_bytes);
     }
 
     /// Replies.

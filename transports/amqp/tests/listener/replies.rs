@@ -1,0 +1,160 @@
+//! Replies that a client does not take: what is kept of them is counted, and few.
+
+use peeklock_amqp::performative::{Open, Performative, SenderSettleMode};
+use peeklock_amqp::state::DeliveryState;
+use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
+use peeklock_core::message::{Content, MessageId};
+use peeklock_core::rule::{Filter, RuleDescription, SqlText};
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use crate::client::{Client, text};
+use crate::request::{Reply, map, request, uuids, value};
+use crate::server::Server;
+use crate::tokens;
+
+const UNSETTLED: SenderSettleMode = SenderSettleMode::Unsettled;
+
+/// The next reply; windows and credit of what is sent come between.
+async fn reply(client: &mut Client) -> Reply {
+    loop {
+        if let (Performative::Transfer(_), payload) = client.hear().await {
+            return Reply { content: Content::parse(payload).unwrap() };
+        }
+    }
+}
+
+/// Sends a message, and waits until it is stored: what was asked of its queue before has been answered then.
+async fn stored(client: &mut Client, handle: u32) {
+    client.send(handle, 0, false, &text("m")).await;
+    loop {
+        match client.hear().await {
+            (Performative::Disposition(of), _) => {
+                return assert_eq!(of.state, Some(DeliveryState::accepted()));
+            }
+            (Performative::Flow(_), _) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// AMQP-80: while replies wait for the client's windows, nothing more is carried out whose reply would wait with them.
+#[tokio::test]
+async fn a_request_waits_behind_replies_that_are_not_taken() {
+    let server = Server::start().await;
+    server.put(&["a"]).await;
+    server.clock.advance(TimeSpan::from_seconds(1));
+    let mut client = Client::open_with(server.address, Open::default(), 0).await;
+    client.sender(5, "q").await.unwrap();
+    client.sender(0, "q/$management").await.unwrap();
+    client.receiver(1, "q/$management", UNSETTLED).await.unwrap();
+    client.credit_within(1, 0, 100, false, 0).await;
+    let renew = request(1, "com.microsoft:renew-lock", &[], &map(&[("lock-tokens", uuids(&[1]))]));
+    client.send(0, 0, true, renew.as_bytes()).await;
+    stored(&mut client, 5).await;
+    let entries = map(&[("message-count", value(1_i32))]);
+    let delete = request(2, "com.microsoft:batch-delete-messages", &[], &entries);
+    client.send(0, 0, true, delete.as_bytes()).await;
+    stored(&mut client, 5).await;
+    assert_eq!(server.total().await, 3, "nothing was done whose answer nobody takes");
+    client.window(0, 1_000).await;
+    assert_eq!(reply(&mut client).await.status(), 410);
+    assert_eq!(reply(&mut client).await.status(), 200);
+    assert_eq!(server.total().await, 2);
+    server.stop().await;
+}
+
+/// A list that is long has its room among what all connections hold before it is handed over; what is short does
+/// not wait for that.
+#[tokio::test]
+async fn a_long_list_waits_for_its_room() {
+    let server = Server::start().await;
+    server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    server
+        .broker
+        .create_subscription("t", "s", SubscriptionUpdate::default(), Vec::new())
+        .await
+        .unwrap();
+    for number in 0..40 {
+        let filter = Filter::Sql(SqlText::new(format!("a = '{}'", "x".repeat(900))));
+        let rule = RuleDescription::new(format!("r{number}"), filter, Timestamp::NONE);
+        server.broker.create_rule("t/subscriptions/s", rule).await.unwrap();
+    }
+    let pool = server.broker.outbound_pool();
+    let room = pool.try_hold(None, pool.free_bytes()).unwrap();
+    let mut client = server.client().await;
+    client.manager(0, "t/subscriptions/s").await;
+    client.sender(5, "q").await.unwrap();
+    let list = request(1, "com.microsoft:enumerate-rules", &[], &map(&[]));
+    client.send(0, 0, true, list.as_bytes()).await;
+    for _ in 0..20 {
+        // Not the list, which has another name.
+        let nothing = client.ask(0, "remove-rule", &[("rule-name", value("none"))]).await;
+        assert_eq!(nothing.status(), 404);
+    }
+    drop(room);
+    assert_eq!(reply(&mut client).await.maps("rules").len(), 41);
+    // What it had is given back.
+    while pool.free_bytes() < pool.bytes_max() {
+        stored(&mut client, 5).await;
+    }
+    server.stop().await;
+}
+
+/// The name of a request is kept until it is answered, and is not longer than names are.
+#[tokio::test]
+async fn a_request_of_a_long_name_is_refused() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.manager(0, "q").await;
+    let name = |bytes: usize| MessageId::String("x".repeat(bytes));
+    for (handle, bytes) in [(2, 128), (4, 1_100)] {
+        client.sender(handle, "$cbs").await.unwrap();
+        client.receiver(handle + 1, "$cbs", UNSETTLED).await.unwrap();
+        client.credit(handle + 1, 0, 1, false).await;
+        client.send(handle, 0, true, tokens::request("q", "t", name(bytes)).as_bytes()).await;
+        match client.hear().await {
+            (Performative::Transfer(transfer), _) => assert_eq!((transfer.handle, bytes), (3, 128)),
+            (Performative::Detach(detach), _) => {
+                let condition = detach.error.map(|error| error.condition().to_owned());
+                assert_eq!((detach.handle, condition.as_deref()), (4, Some("amqp:invalid-field")));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    server.stop().await;
+}
+
+/// Replies that wait because the client grants no credit are few over all links of a connection: any client may ask
+/// at `$cbs`.
+#[tokio::test]
+async fn replies_that_are_not_taken_are_few() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    for (channel, count) in [(0, 200_u64), (1, 57)] {
+        if channel > 0 {
+            client.begin_on(channel).await;
+            client.restart_deliveries();
+        }
+        client.sender(0, "$cbs").await.unwrap();
+        client.receiver(1, "$cbs", UNSETTLED).await.unwrap();
+        for number in 0..count {
+            let put = tokens::request("q", "t", MessageId::Ulong(number));
+            client.send(0, 0, true, put.as_bytes()).await;
+        }
+        let attach = Client::receiver_of(9, "q", UNSETTLED);
+        client.say(&Performative::Attach(Box::new(attach))).await;
+        let detached = loop {
+            match client.hear().await {
+                (Performative::Attach(_), _) => break None,
+                (Performative::Detach(detach), _) => {
+                    break detach.error.map(|error| error.condition().to_owned());
+                }
+                (Performative::Flow(_), _) => {}
+                other => panic!("{other:?}"),
+            }
+        };
+        let refused = (channel == 1).then_some("amqp:resource-limit-exceeded");
+        assert_eq!(detached.as_deref(), refused);
+    }
+    server.stop().await;
+}
