@@ -145,6 +145,12 @@ impl Budget {
         Some(Permit { _own: None, _shared: shared })
     }
 
+    /// What this connection holds of the room of all.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.own.as_ref().map_or(0, |own| own.place.held_bytes())
+    }
+
     /// From this instant on the client of this connection is slow: it holds up what it has room for. Never, if
     /// nothing waits for it.
     pub fn judge(&self, slow_from: Option<Instant>) {

@@ -51,6 +51,12 @@ impl<W> Apart<W> {
         Some((size, work))
     }
 
+    /// Whether any is under way, or waits to be.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.short + self.long > 0 || !self.waiting.is_empty()
+    }
+
     /// A piece is done.
     pub fn done(&mut self, size: Size) {
         let working = self.working(size);

@@ -30,6 +30,7 @@ use peeklock_core::ids::{LockToken, ReceiverId, Ticket};
 use peeklock_core::request::{Outlet, Released, Request};
 
 pub use self::event::Event;
+use self::receive::Promise;
 pub use self::seam::{Engine, Inlet};
 use crate::link::{Link, Role};
 use crate::pending::{Pending, PendingTable, place};
@@ -47,8 +48,8 @@ pub(crate) enum Expect<T> {
     Detached,
     /// What is left of the credit of a link.
     Drained,
-    /// Messages, at most so many bytes of them.
-    Messages(u64),
+    /// Messages.
+    Messages(Promise),
     /// That a session is locked for the link, which may then be sent so far.
     Accepted(u64),
     /// Something of the transport's.
@@ -70,8 +71,9 @@ pub struct Links<G: Engine, T> {
     waits: HashMap<u32, (Ticket, u32)>,
     /// Commands to be handed over, by link.
     groups: Vec<(u32, Vec<Request>)>,
-    /// What receives that are not answered may bring.
+    /// What receives that are not answered may bring: those that do not wait, and those that do.
     promised_bytes: u64,
+    awaited_bytes: u64,
     window_bytes: u64,
     unsettled_max: u32,
     /// What the first delivery of a link comes behind.
@@ -97,6 +99,7 @@ impl<G: Engine, T> Links<G, T> {
             waits: HashMap::new(),
             groups: Vec::new(),
             promised_bytes: 0,
+            awaited_bytes: 0,
             window_bytes,
             unsettled_max,
             first: 0,

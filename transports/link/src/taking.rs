@@ -25,9 +25,21 @@ impl Taking {
         now: Instant,
         context: &Context<'_>,
     ) -> bool {
+        self.must_yield_of(taken_bytes, held.0.held_bytes(), held, now, context)
+    }
+
+    /// The same for something else that passes than what is written: so much in all, and so much is held for it.
+    pub fn must_yield_of(
+        &mut self,
+        passed_bytes: u64,
+        held_bytes: u64,
+        held: (&Account, &Budget),
+        now: Instant,
+        context: &Context<'_>,
+    ) -> bool {
         let (account, budget) = held;
-        let pace = self.pace.get_or_insert_with(|| Pace::begin(now, taken_bytes, GRACE));
-        pace.pass(taken_bytes, account.held_bytes(), now);
+        let pace = self.pace.get_or_insert_with(|| Pace::begin(now, passed_bytes, GRACE));
+        pace.pass(passed_bytes, held_bytes, now);
         let slow_from = Some(pace.slow_from()).filter(|slow_from| *slow_from <= now);
         self.tell(slow_from, held);
         if slow_from.is_none() {

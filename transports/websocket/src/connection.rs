@@ -124,6 +124,9 @@ pub(crate) struct Conversation {
     wanted_bytes: Option<u64>,
     yielding: Yielding,
     apart: Apart<Work>,
+    /// Requests that were begun; with what is still to be begun, or done apart, its client may hold others up.
+    begun_count: u64,
+    beginning: Yielding,
     /// Ends with the conversation; what waits on its behalf ends with it.
     alive: watch::Sender<()>,
     /// What is to be written, and what it counts for.

@@ -33,6 +33,12 @@ impl Place {
         self.pool.bytes_max
     }
 
+    /// What it holds.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.held.bytes()
+    }
+
     /// Takes room if there is some at once.
     #[must_use]
     pub fn try_take(&self, bytes: u64) -> bool {

@@ -64,7 +64,7 @@ impl<G: Engine, T> Links<G, T> {
                 let Some(pending) = self.pending.remove(slot) else { return 0 };
                 match (pending.expect, result) {
                     (Expect::Messages(promised), Ok(Outcome::Received(messages))) => {
-                        self.promised_bytes = self.promised_bytes.saturating_sub(promised);
+                        self.keep(promised);
                         self.abandon_messages(Some(pending.link), &messages)
                     }
                     _ => 0,

@@ -14,12 +14,35 @@ use crate::pending::correlation;
 /// What a receive may always take, so that one that waits holds little; the first message always fits.
 const RECEIVE_BYTES_MIN: u64 = 4 << 10;
 
+/// What a receive may bring, until it is answered.
+#[derive(Clone, Copy)]
+pub(crate) struct Promise {
+    bytes: u64,
+    waits: bool,
+}
+
 impl<G: Engine, T> Links<G, T> {
     /// Whether a receive that does not wait may be asked for: there is room for what it may bring, beside
-    /// what others may.
+    /// what others may. Those that wait, however many they are, do not have it wait for their end.
     #[must_use]
-    pub const fn may_receive(&self, room_bytes: u64) -> bool {
-        self.promised_bytes == 0 || self.promised_bytes + RECEIVE_BYTES_MIN <= room_bytes
+    pub fn may_receive(&self, room_bytes: u64) -> bool {
+        self.promised_bytes == 0 || self.left_bytes(room_bytes) >= RECEIVE_BYTES_MIN
+    }
+
+    /// What of this room is left to one that does not wait.
+    fn left_bytes(&self, room_bytes: u64) -> u64 {
+        let awaited = self.awaited_bytes.min(room_bytes / 2);
+        room_bytes.saturating_sub(self.promised_bytes + awaited)
+    }
+
+    const fn promised(&mut self, waits: bool) -> &mut u64 {
+        if waits { &mut self.awaited_bytes } else { &mut self.promised_bytes }
+    }
+
+    /// It is answered, or nobody is told of its answer.
+    pub(super) fn keep(&mut self, Promise { bytes, waits }: Promise) {
+        let promised = self.promised(waits);
+        *promised = promised.saturating_sub(bytes);
     }
 
     /// Asks for messages that are there, or waits for them.
@@ -35,9 +58,12 @@ impl<G: Engine, T> Links<G, T> {
         let Some(link) = self.links.get(&number) else { return };
         let most = self.window_bytes.max(RECEIVE_BYTES_MIN);
         let waits = wait > TimeSpan::ZERO;
-        let left = room_bytes.saturating_sub(self.promised_bytes);
         // One that waits leaves most of the room to those that do not, who would wait for its end.
-        let share = if waits { left / 4 } else { left };
+        let share = if waits {
+            room_bytes.saturating_sub(self.promised_bytes + self.awaited_bytes) / 4
+        } else {
+            self.left_bytes(room_bytes)
+        };
         let bytes_max = share.clamp(RECEIVE_BYTES_MIN, most);
         let command = match link.source {
             Source::Session(_) => {
@@ -51,10 +77,11 @@ impl<G: Engine, T> Links<G, T> {
                 holder: Some(link.receiver),
             },
         };
-        self.promised_bytes += bytes_max;
+        *self.promised(waits) += bytes_max;
         // A receive that waits holds little, and no room.
         let permit = permit.filter(|_| !waits);
-        let slot = self.expect(id, number, Expect::Messages(bytes_max), permit);
+        let slot =
+            self.expect(id, number, Expect::Messages(Promise { bytes: bytes_max, waits }), permit);
         let ticket = self.submit(number, command, correlation(slot, 0));
         if waits {
             self.waits.insert(id, (ticket, number));
@@ -63,7 +90,8 @@ impl<G: Engine, T> Links<G, T> {
 
     /// Asks for something that is answered with messages.
     pub fn look(&mut self, number: u32, command: Command, id: u32, permit: Option<Arc<Permit>>) {
-        let slot = self.expect(id, number, Expect::Messages(0), permit);
+        let slot =
+            self.expect(id, number, Expect::Messages(Promise { bytes: 0, waits: false }), permit);
         self.submit(number, command, correlation(slot, 0));
     }
 
@@ -88,11 +116,11 @@ impl<G: Engine, T> Links<G, T> {
         &mut self,
         id: u32,
         number: u32,
-        promised: u64,
+        promised: Promise,
         path: Arc<str>,
         result: Result<Outcome, Rejection>,
     ) -> Event {
-        self.promised_bytes = self.promised_bytes.saturating_sub(promised);
+        self.keep(promised);
         self.waits.remove(&id);
         let (result, taken_count) = match result {
             Ok(Outcome::Received(messages)) => {

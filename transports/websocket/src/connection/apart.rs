@@ -124,6 +124,7 @@ impl Conversation {
     /// Something was done apart.
     pub(super) fn done_apart(&mut self, own: Own) {
         self.apart.done(own.size);
+        self.begun_count += 1;
         if let Some(Pending { id, .. }) = self.links.answered(own.slot) {
             match own.paid {
                 Some((bytes, room)) => self.say_paid(id, *own.notice, bytes, room),

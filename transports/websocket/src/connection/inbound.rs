@@ -54,6 +54,7 @@ impl Conversation {
                 self.postponed = Some(Postponed::Requests(requests, permit));
                 return;
             }
+            self.begun_count += 1;
             let (id, done) = match requests.pop_front() {
                 Some(Ok(Request { id, .. })) if self.awaits(id) => {
                     let detail =

@@ -158,6 +158,8 @@ impl Conversation {
             wanted_bytes: None,
             yielding: Yielding::new(),
             apart: Apart::default(),
+            begun_count: 0,
+            beginning: Yielding::new(),
             alive: watch::Sender::new(()),
             ready: Vec::new(),
             ready_bytes: 0,

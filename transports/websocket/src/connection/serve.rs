@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
-use peeklock_core::permits::Permit;
+use peeklock_core::permits::{COMMAND_BYTES, Permit};
 use peeklock_link::FREE_BYTES;
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
@@ -23,8 +23,12 @@ use crate::site::{Call, Socket};
 const FRAMES_PER_TURN: usize = 16;
 /// A turn ends when so much was read.
 const BYTES_PER_TURN: usize = 256 << 10;
+/// Holding no more than this for what it asks for, a client is not in the way of others: all there may be hold little.
+const ASKED_BYTES_FREE: u64 = 16 << 10;
 /// Why a frame has to be given up.
 const YIELDS: &str = "a frame arrives slowly, and others wait";
+/// Why one who has asked for much has to give it up.
+const ASKS_MUCH: &str = "what was asked for at once takes long, and others wait";
 /// Pongs that may wait for the socket; with more, nothing is read.
 const PONG_BYTES_MAX: usize = 4 << 10;
 /// What a pong has besides what was in the ping.
@@ -45,7 +49,7 @@ enum Turn {
     /// The socket has taken all that was written.
     Flushed,
     /// Others wait for the room that this one holds, and it is slow.
-    Yield,
+    Yield(Ended),
     /// Another task wants something of this one.
     Call(Call),
     /// Time has passed.
@@ -90,7 +94,7 @@ impl Conversation {
                     self.flushed();
                     self.welcome()
                 }
-                Turn::Yield => return Ended::Yielded,
+                Turn::Yield(ended) => return ended,
                 Turn::Call(Call::Resume(handover)) => return Ended::Replaced(handover),
                 Turn::Call(Call::Leave) => return Ended::Leave,
                 Turn::Tick => {
@@ -160,8 +164,8 @@ impl Conversation {
         } else if self.has_mail(context) {
             return Poll::Ready(Turn::Mail);
         }
-        if self.poll_yield(socket, context).is_ready() {
-            return Poll::Ready(Turn::Yield);
+        if let Poll::Ready(ended) = self.poll_yield(socket, context) {
+            return Poll::Ready(Turn::Yield(ended));
         }
         if let Some(Postponed::Requests(requests, _)) = &self.postponed
             && requests.front().is_none_or(|request| self.may_ask(request))
@@ -183,11 +187,21 @@ impl Conversation {
 
     /// Ready if others wait for room that its client holds up: it does not take what is written, or does not say that
     /// it did.
-    fn poll_yield(&mut self, socket: &Socket, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_yield(&mut self, socket: &Socket, context: &mut Context<'_>) -> Poll<Ended> {
         let is_held_up = self.unflushed || self.kept_bytes > FREE_BYTES;
         let taken_bytes =
             is_held_up.then(|| socket.get_ref().written_bytes() + self.confirmed_bytes);
-        self.yielding.poll(taken_bytes, (&self.account, &self.budget), context)
+        let held = (&self.account, &self.budget);
+        if self.yielding.poll(taken_bytes, held, context).is_ready() {
+            return Poll::Ready(Ended::Yielded);
+        }
+        // Or it has asked for much at once that waits for its turn, and all of that keeps its room so long.
+        let held_bytes = self.budget.held_bytes();
+        let is_waiting = matches!(self.postponed, Some(Postponed::Requests(..)));
+        let is_asked = (is_waiting || self.apart.is_busy()) && held_bytes > ASKED_BYTES_FREE;
+        let begun_bytes = is_asked.then_some(self.begun_count * COMMAND_BYTES);
+        let yields = self.beginning.poll_of(begun_bytes, held_bytes, held, context);
+        yields.map(|()| Ended::Refused(Close::new(code::SLOW, ASKS_MUCH)))
     }
 
     /// Whether there is something to be told, or to be made ready to be.

@@ -1,4 +1,4 @@
-//! Whether a client holds up what it is told while others wait for the room of it.
+//! Whether a client holds up what it is told, or what it asks for takes its time, while others wait for the room of it.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -27,13 +27,24 @@ impl Yielding {
         held: (&Account, &Budget),
         context: &mut Context<'_>,
     ) -> Poll<()> {
-        let Some(taken_bytes) = taken_bytes else {
+        self.poll_of(taken_bytes, held.0.held_bytes(), held, context)
+    }
+
+    /// The same for something else that passes: so much in all, and so much is held for it.
+    pub(super) fn poll_of(
+        &mut self,
+        passed_bytes: Option<u64>,
+        held_bytes: u64,
+        held: (&Account, &Budget),
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        let Some(passed_bytes) = passed_bytes else {
             self.taking.rest(held);
             return Poll::Pending;
         };
         loop {
             let now = Instant::now();
-            if self.taking.must_yield(taken_bytes, held, now, context) {
+            if self.taking.must_yield_of(passed_bytes, held_bytes, held, now, context) {
                 return Poll::Ready(());
             }
             let slow_from = self.taking.slow_from().filter(|slow_from| now < *slow_from);

@@ -338,6 +338,64 @@ fn stalled_frames_yield_to_one_that_moves() {
     });
 }
 
+/// Receives that wait for days do not have one that does not wait for their end, however many they are.
+#[test]
+fn receives_that_wait_hold_up_none_that_does_not() {
+    run(async {
+        let server = Server::start().await;
+        let mut client = server.client().await;
+        client.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
+        let wait = json!({ "link": 1, "maxCount": 1, "waitSeconds": 86_400 });
+        let waits: Vec<_> = (100..1_100).map(|id| json!({ "id": id, "receive": wait })).collect();
+        client.frame_of(json!(waits)).await;
+        let now = json!({ "link": 1, "maxCount": 1, "waitSeconds": 0 });
+        let received = client.ask("receive", now);
+        let answer =
+            tokio::time::timeout(Duration::from_secs(60), received).await.expect("in time");
+        assert_eq!(answer["received"]["messages"], json!([]), "{answer}");
+        server.stop().await;
+    });
+}
+
+/// Who asks for much at once that takes long keeps the room of it only as long as nobody waits for it.
+#[test]
+fn who_asks_for_much_that_takes_long_yields() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.settings.limits.broker_inbound_bytes_max = 1 << 20;
+        let server = plan.start().await;
+        let mut client = server.client().await;
+        client.ask("createTopic", json!({ "path": "t" })).await;
+        let rules: Vec<_> = (0..20)
+            .map(|number| {
+                let sql = format!("p LIKE '%a_a_a_a_a_a_ab{number}%'");
+                json!({ "name": format!("r{number}"), "filter": { "type": "sql", "sql": sql } })
+            })
+            .collect();
+        let made = json!({ "topic": "t", "name": "s", "rules": rules });
+        let made = client.ask("createSubscription", made).await;
+        assert!(made.get("subscription").is_some(), "{made}");
+        let message = json!({ "body": "x", "applicationProperties": { "p": "a".repeat(1_000) } });
+        let explain = json!({ "path": "t/subscriptions/s", "message": message });
+        let mut greedy = Vec::new();
+        for _ in 0..3 {
+            let mut client = server.client().await;
+            let asked: Vec<_> =
+                (10..400).map(|id| json!({ "id": id, "explain": explain })).collect();
+            client.frame_of(json!(asked)).await;
+            greedy.push(client);
+        }
+        for _ in 0..20 {
+            let asked = client.ask("attach", json!({ "link": 1, "path": "q", "role": "sender" }));
+            tokio::time::timeout(Duration::from_secs(60), asked).await.expect("in time");
+            client.ask("detach", json!({ "link": 1 })).await;
+        }
+        let first = greedy.first_mut().unwrap();
+        assert_eq!(first.closed().await.unwrap().0, 4_101);
+        server.stop().await;
+    });
+}
+
 /// A client that is sent what it does not take, however lively it is otherwise, is given up.
 #[test]
 fn who_takes_nothing_is_given_up() {
