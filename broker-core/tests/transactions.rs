@@ -269,6 +269,32 @@ async fn what_all_connections_hold_in_transactions_has_a_bound() {
     assert_eq!(world.active().await, 2);
 }
 
+/// DESIGN D6: nobody has that room because it was there first. Who holds much more than others would gives up what it has
+/// held longest.
+#[tokio::test]
+async fn who_holds_much_in_transactions_makes_room() {
+    let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;
+    let (greedy, modest) = (Transactions::new(&world.broker), Transactions::new(&world.broker));
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let id = greedy.begin(Reach::OneEntity).unwrap();
+        world.add(&greedy, id, 60_000).await.unwrap();
+        world.clock.advance(TimeSpan::from_seconds(1));
+        held.push(id);
+    }
+    let id = modest.begin(Reach::OneEntity).unwrap();
+    world.add(&modest, id, 50_000).await.unwrap();
+    let told = condition(greedy.roll_back(held[0]));
+    assert_eq!(told, Some(Condition::TransactionTimedOut));
+    // What is left to it is not much more any more.
+    let busy = condition(world.add(&modest, id, 50_000).await);
+    assert_eq!(busy, Some(Condition::ServerBusy));
+    for rest in held.drain(1..) {
+        assert_eq!(commit(&greedy, rest).await, Ok(1));
+    }
+    assert_eq!(commit(&modest, id).await, Ok(1));
+}
+
 /// QUO-07
 #[tokio::test]
 async fn small_messages_of_one_transaction_have_a_bound_together() {

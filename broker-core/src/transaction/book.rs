@@ -150,7 +150,8 @@ impl Transactions {
         let broker = &self.0.broker;
         let (limits, now) = (&broker.settings().limits, broker.now());
         // Nobody else is looked at while the own lock is held.
-        let room = broker.shared.transactions.take(bytes, now)?;
+        let held = self.0.held_bytes();
+        let room = broker.shared.transactions.take(bytes, held, now)?;
         let mut state = self.0.lock();
         let held = state.bytes;
         let begun = state.find(id, now, limits.transaction_open_count_max)?;
@@ -265,6 +266,21 @@ impl Book {
         self.lock().expire(now, count_max);
     }
 
+    /// What the open ones hold.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+
+    /// Rolls back the one whose time runs out first, as if it had: others need the room of it. Whether there is one.
+    pub(super) fn roll_back_oldest(&self) -> bool {
+        let count_max = self.broker.settings().limits.transaction_open_count_max;
+        let mut state = self.lock();
+        let in_time = |(id, begun): (&TransactionId, &Begun)| Some((begun.open.deadline()?, *id));
+        let Some((_, oldest)) = state.open.iter().filter_map(in_time).min() else { return false };
+        state.time_out(oldest, count_max);
+        true
+    }
+
     /// Locks the state, which no panic can leave half changed.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -285,7 +301,9 @@ impl State {
         if !self.open.contains_key(&id) && self.timed_out.contains(&id) {
             return Err(Rejection::new(
                 Condition::TransactionTimedOut,
-                format!("transaction {id} took too long and was rolled back"),
+                format!(
+                    "transaction {id} took too long, or held the room that others needed, and was rolled back"
+                ),
             ));
         }
         self.open.get_mut(&id).ok_or_else(|| unknown(id))

@@ -60,6 +60,11 @@ impl Scope {
 }
 
 impl Open {
+    /// When its time is over; none before its first operation, and then it holds nothing.
+    pub(super) const fn deadline(&self) -> Option<Timestamp> {
+        self.deadline
+    }
+
     /// Whether it is too old (TXN-06).
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
