@@ -28,11 +28,13 @@
 //! | connections over AMQP that are never opened | `scenarios/amqp_openings.rs` |
 //! | credit over AMQP without reading, or without a window | `scenarios/amqp_deliveries.rs` |
 //! | links, sessions, tokens, questions and empty frames over AMQP, answers unread | `scenarios/amqp_floods.rs` |
+//! | receives that wait for days, and frames of requests behind them | `scenarios/waits.rs` |
 //! | wrong tokens and passwords, ten thousand a second | `scenarios/wrong_tokens.rs` |
 //! | all of that again by clients that come back as soon as they are closed | `scenarios/returning.rs` |
 //! | any command in any order, answers read or not | `scenarios/anything.rs` |
 //! | every file descriptor taken | the reserve of `broker-core/store/src/journal/disk.rs` |
-//! | many subscriptions, sessions, rules, message ids; circles of topics | `broker-core/tests/broker_bounds.rs` |
+//! | many subscriptions, sessions, rules, message ids | `broker-core/tests/broker_bounds.rs` |
+//! | circles of topics | `broker-core/tests/copies.rs` |
 //! | lists of many entities, locks with many ends | `broker-core/tests/slices.rs`, tests of the machine |
 //! | ids of waiting receives used twice | `transports/websocket/tests/wire/hostile.rs` |
 #![allow(
@@ -139,5 +141,5 @@ macro_rules! scenarios {
 scenarios! {
     pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
     amqp_transfers amqp_openings amqp_deliveries amqp_floods amqp_websockets returning
-    anything wrong_tokens
+    anything waits wrong_tokens
 }

@@ -18,6 +18,7 @@ pub mod peeks;
 pub mod pongs;
 pub mod receives;
 pub mod returning;
+pub mod waits;
 pub mod wrong_tokens;
 
 use serde_json::json;
