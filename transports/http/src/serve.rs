@@ -19,7 +19,7 @@ use peeklock_core::{Access, Entity};
 use crate::atom::AtomRoute;
 use crate::delivery::Delivery;
 use crate::error::{Answer, Form, Place, Refusal};
-use crate::room::AnswerRoom;
+use crate::room::{self, AnswerRoom};
 use crate::route::{self, ApiRoute, Probe, Route};
 use crate::site::Site;
 use crate::socket::{Connection, Handed};
@@ -169,12 +169,13 @@ impl Exchange {
     /// Asks an entity something. A stop of the listener ends a receive that waits; so does the end
     /// of the connection, because this future is dropped then (RCV-14).
     pub(crate) async fn call(&self, entity: &Entity, command: Command) -> Result<Outcome, Refusal> {
+        let permit = room::admit(entity, std::slice::from_ref(&command)).await?;
         if !matches!(command, Command::Receive { .. }) {
-            return Ok(entity.call(command).await?);
+            return Ok(entity.call_admitted(permit, command).await?);
         }
         tokio::select! {
             biased;
-            outcome = entity.call(command) => Ok(outcome?),
+            outcome = entity.call_admitted(permit, command) => Ok(outcome?),
             _ = self.site.requests.stop_begun() => Ok(Outcome::Received(Vec::new())),
         }
     }

@@ -413,3 +413,37 @@ async fn a_batch_is_bounded_before_it_is_made() {
     assert_eq!(answer.error(), (403, "QuotaExceeded".to_owned()), "{}", answer.text());
     server.stop().await;
 }
+
+/// DESIGN D6: who waits for the broker's room for commands is told to come back after a while, and nothing was done.
+#[tokio::test]
+async fn who_finds_no_room_for_a_command_is_told() {
+    let mut plan = patient();
+    plan.settings.limits.broker_inbound_bytes_max = 1 << 20;
+    let server = plan.start().await;
+    server.send_direct("locked").await;
+    let lock = server.receive().await.header("location").unwrap().to_owned();
+    let delete = lock.replace(&format!("http://{}", server.address), "DELETE ");
+    let budget = server.broker.connection_budget();
+    let held: Vec<_> = std::iter::from_fn(|| budget.try_acquire(1)).collect();
+    let mut waiting = Vec::new();
+    for (head, body) in [
+        ("POST /q/messages", "more"),
+        ("POST /q/messages/head?timeout=0", ""),
+        ("GET /$api/v1/queues/q/messages", ""),
+        (&delete, ""),
+    ] {
+        let mut client = server.connect().await;
+        client.write(&server.request(head, body)).await;
+        waiting.push(client);
+    }
+    for mut client in waiting {
+        let answer = tokio::time::timeout(Duration::from_secs(60), client.read()).await;
+        let answer = answer.expect("it waits for good").unwrap();
+        assert_eq!(answer.error(), (503, "ServerBusy".to_owned()));
+        assert_eq!(answer.json()["retryable"], true);
+    }
+    drop(held);
+    assert_eq!(server.ask(&delete, "").await.status, 200, "it is locked still");
+    assert_eq!(server.receive().await.status, 204, "nothing else was stored");
+    server.stop().await;
+}
