@@ -1,6 +1,7 @@
 //! What a socket and the requests that came over it know of each other. Both are of one thread.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Instant;
 
@@ -8,6 +9,7 @@ use peeklock_core::permits::Seat;
 
 use crate::delivery::Delivery;
 use crate::error::Refusal;
+use crate::places::Occupied;
 
 /// How much of a body may be on its way to who reads it.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
@@ -15,8 +17,9 @@ const AHEAD_BYTES_MAX: usize = 64 << 10;
 const AHEAD_PIECES_MAX: usize = 256;
 
 /// One connection.
-#[derive(Default)]
 pub(crate) struct Connection {
+    /// Its place as others see it.
+    pub(crate) place: Arc<Occupied>,
     /// Why the request that was passed on last is none.
     refusal: Cell<Option<Refusal>>,
     /// Whether the answer stands in the framework's buffer as a whole.
@@ -38,6 +41,18 @@ pub(crate) struct Handed {
 }
 
 impl Connection {
+    pub(super) fn new(place: Arc<Occupied>) -> Self {
+        Self {
+            place,
+            refusal: Cell::default(),
+            is_answered: Cell::default(),
+            answer: RefCell::default(),
+            ahead_bytes: Cell::default(),
+            ahead_pieces: Cell::default(),
+            reader: Cell::default(),
+        }
+    }
+
     /// The refusal of a request that could not be read as one.
     pub(crate) fn take_refusal(&self) -> Option<Refusal> {
         self.refusal.take()
@@ -134,11 +149,12 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::places::Places;
 
     /// A body is read so far ahead of who reads it and no farther, in bytes and in pieces.
     #[test]
     fn a_body_is_read_only_so_far_ahead() {
-        let connection = Connection::default();
+        let connection = Connection::new(Places::new(1).enter().occupied());
         let passed = |bytes: usize| {
             connection.begin();
             let pieces = std::iter::repeat_with(|| connection.passed(bytes));
