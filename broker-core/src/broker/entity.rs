@@ -142,7 +142,19 @@ impl Entity {
     /// # Errors
     /// With the condition of the rejection.
     pub async fn call(&self, command: Command) -> Result<Outcome, BrokerError> {
-        let permit = self.room(&command).await;
+        let permit = self.admit(std::slice::from_ref(&command)).await;
+        self.call_admitted(permit, command).await
+    }
+
+    /// As [`Entity::call`], with room that was waited for before, by [`Entity::admit`].
+    ///
+    /// # Errors
+    /// With the condition of the rejection.
+    pub async fn call_admitted(
+        &self,
+        permit: Permit,
+        command: Command,
+    ) -> Result<Outcome, BrokerError> {
         Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
     }
 
@@ -156,7 +168,7 @@ impl Entity {
         command: Command,
         stop: impl Future<Output = ()>,
     ) -> Result<Outcome, BrokerError> {
-        let permit = self.room(&command).await;
+        let permit = self.admit(std::slice::from_ref(&command)).await;
         let mut call = std::pin::pin!(Call::start(self.clone(), command, permit));
         let answer = tokio::select! {
             biased;
@@ -169,9 +181,13 @@ impl Entity {
         answer.map_err(|rejection| self.refuse(rejection))
     }
 
-    /// Room of the budget for a command.
-    async fn room(&self, command: &Command) -> Permit {
-        let Cost { count, bytes, .. } = command.cost();
+    /// Waits for room of the budget for commands that are asked at once, however long that takes. For who has a
+    /// deadline for it: nothing was asked yet.
+    pub async fn admit(&self, commands: &[Command]) -> Permit {
+        let (count, bytes) =
+            commands.iter().map(Command::cost).fold((0, 0), |(count, bytes), cost| {
+                (cost.count.saturating_add(count), cost.bytes.saturating_add(bytes))
+            });
         let budget = &self.handle.broker.shared.budget;
         match budget.try_acquire_list(count, bytes) {
             Some(permit) => permit,
@@ -189,11 +205,16 @@ impl Entity {
     /// Asks several things at once, as one group; the answers come in the order of the commands.
     /// For commands that do not wait: sends, settlements, renewals, peeks.
     pub async fn call_many(&self, commands: Vec<Command>) -> Vec<Result<Outcome, BrokerError>> {
-        let (count, bytes) =
-            commands.iter().map(Command::cost).fold((0, 0), |(count, bytes), cost| {
-                (cost.count.saturating_add(count), cost.bytes.saturating_add(bytes))
-            });
-        let permit = self.handle.broker.shared.budget.acquire_list(count, bytes).await;
+        let permit = self.admit(&commands).await;
+        self.call_many_admitted(permit, commands).await
+    }
+
+    /// As [`Entity::call_many`], with room that was waited for before, by [`Entity::admit`].
+    pub async fn call_many_admitted(
+        &self,
+        permit: Permit,
+        commands: Vec<Command>,
+    ) -> Vec<Result<Outcome, BrokerError>> {
         let results = CallList::start(self, commands, permit).await;
         results
             .into_iter()

@@ -11,6 +11,7 @@ use peeklock_core::message::{Defect, Message};
 use peeklock_core::telemetry::count_undelivered;
 
 use crate::error::Refusal;
+use crate::room::admit;
 use crate::site::Site;
 
 /// Makes a message ready to be sent. One above the size of HTTP gets that defect, so that the entity
@@ -62,13 +63,16 @@ impl Delivery {
         &mut self,
         messages: &mut Vec<ReceivedMessage>,
     ) -> Result<(), Refusal> {
-        let completes = std::mem::take(&mut self.tokens)
-            .into_iter()
-            .map(|token| Command::Settle { token, settlement: Settlement::Complete });
+        let tokens = self.tokens.iter();
+        let completes =
+            tokens.map(|token| Command::Settle { token: *token, settlement: Settlement::Complete });
         let completes: Vec<Command> = completes.collect();
+        // Without room for them the locks are released as always.
+        let permit = admit(&self.entity, &completes).await?;
+        self.tokens.clear();
         // Nobody may be there any more to be told what became of it.
         self.removed_count = completes.len() as u64;
-        let removed = self.entity.call_many(completes).await;
+        let removed = self.entity.call_many_admitted(permit, completes).await;
         self.removed_count = removed.iter().filter(|result| result.is_ok()).count() as u64;
         let mut results = removed.iter();
         messages.retain(|_| results.next().is_some_and(Result::is_ok));
@@ -117,4 +121,44 @@ pub(crate) async fn load(received: &ReceivedMessage) -> Result<LoadedMessage, Re
 /// The text form of a stored message's id.
 pub(crate) async fn message_id(received: &ReceivedMessage) -> Result<Option<String>, Refusal> {
     Ok(load(received).await?.message.message_id.map(|id| id.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use peeklock_core::Broker;
+    use peeklock_core::command::Outcome;
+    use peeklock_core::description::{QueueUpdate, Settings};
+    use peeklock_core::time::TimeSpan;
+
+    use super::*;
+
+    /// RCV-02, DESIGN D6: what cannot be removed because the broker has no room for commands comes back.
+    #[tokio::test]
+    async fn what_finds_no_room_to_be_removed_comes_back() {
+        let mut settings = Settings::default();
+        settings.limits.broker_inbound_bytes_max = 1 << 20;
+        let broker = Broker::builder().arbiters(1).settings(settings).start().await.unwrap();
+        broker.create_queue("q", QueueUpdate::default()).await.unwrap();
+        let entity = broker.entity("q").unwrap();
+        let message = broker.inbound(Message::new("a"));
+        entity.call(Command::Send { message }).await.unwrap();
+        let receive = || async {
+            let (mode, wait) = (ReceiveMode::PeekLock, TimeSpan::ZERO);
+            let command =
+                Command::Receive { mode, count_max: 1, bytes_max: u64::MAX, wait, holder: None };
+            match entity.call(command).await.unwrap() {
+                Outcome::Received(messages) => messages,
+                other => panic!("{other:?}"),
+            }
+        };
+        let mut messages = receive().await;
+        let mut delivery = Delivery::new(&entity, ReceiveMode::ReceiveAndDelete, &mut messages);
+        let budget = broker.connection_budget();
+        let held: Vec<_> = std::iter::from_fn(|| budget.try_acquire(1)).collect();
+        assert!(delivery.remove(&mut messages).await.is_err());
+        assert_eq!(delivery.removed_count, 0);
+        drop((delivery, held));
+        assert_eq!(receive().await.len(), 1);
+        broker.stop(std::time::Duration::ZERO).await.unwrap();
+    }
 }

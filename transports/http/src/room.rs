@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use peeklock_core::Entity;
+use peeklock_core::command::Command;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{Admission, Pool, Seat};
+use peeklock_core::permits::{Admission, Permit, Pool, Seat};
 
 use crate::error::Refusal;
 use crate::site::Site;
@@ -53,6 +55,16 @@ pub(crate) async fn take(seat: &mut Seat, bytes: u64, here_bytes: u64, until: In
             Admission::Later(_) => {}
         }
     }
+}
+
+/// Waits for the broker's room for commands, as long as for any other.
+pub(crate) async fn admit(entity: &Entity, commands: &[Command]) -> Result<Permit, Refusal> {
+    let permit = tokio::time::timeout(PATIENCE, entity.admit(commands)).await;
+    permit.map_err(|_| {
+        let detail =
+            "there is no room for more commands: `broker_inbound_bytes_max` are on their way in";
+        Rejection::server_busy(detail).into()
+    })
 }
 
 /// Room for an answer.

@@ -19,7 +19,7 @@ use peeklock_core::{Access, Entity};
 use crate::atom::AtomRoute;
 use crate::delivery::Delivery;
 use crate::error::{Answer, Form, Place, Refusal};
-use crate::room::AnswerRoom;
+use crate::room::{self, AnswerRoom};
 use crate::route::{self, ApiRoute, Probe, Route};
 use crate::site::Site;
 use crate::socket::{Connection, Handed};
@@ -50,7 +50,9 @@ pub(crate) async fn serve(
     let access = access(&site, &request, route.as_ref());
     let exchange = Exchange { site, request, access };
     let mut response = exchange.answer(route.as_ref(), &mut payload).await;
-    if exchange.site.requests.is_stopping() {
+    // Its place is needed, or the whole listener goes.
+    let is_told = connection.as_ref().is_some_and(|connection| connection.place.was_told());
+    if is_told || exchange.site.requests.is_stopping() {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
     let unread = may_be_unread(&exchange.request, &response).then_some(payload);
@@ -166,16 +168,20 @@ impl Exchange {
         Ok(self.access.entity(path, purpose).await?)
     }
 
-    /// Asks an entity something. A stop of the listener ends a receive that waits; so does the end
-    /// of the connection, because this future is dropped then (RCV-14).
+    /// Asks an entity something. A receive that waits ends as if its time were over when the listener stops, or
+    /// others need its place; and at the end of the connection, because this future is dropped then (RCV-14).
     pub(crate) async fn call(&self, entity: &Entity, command: Command) -> Result<Outcome, Refusal> {
-        if !matches!(command, Command::Receive { .. }) {
-            return Ok(entity.call(command).await?);
-        }
+        let permit = room::admit(entity, std::slice::from_ref(&command)).await?;
+        let waits = matches!(command, Command::Receive { wait, .. } if wait > TimeSpan::ZERO);
+        let call = entity.call_admitted(permit, command);
+        let connection = self.request.conn_data::<Rc<Connection>>().filter(|_| waits);
+        let Some(connection) = connection else { return Ok(call.await?) };
+        let receiving = connection.place.receives();
         tokio::select! {
             biased;
-            outcome = entity.call(command) => Ok(outcome?),
+            outcome = call => Ok(outcome?),
             _ = self.site.requests.stop_begun() => Ok(Outcome::Received(Vec::new())),
+            () = receiving.told() => Ok(Outcome::Received(Vec::new())),
         }
     }
 

@@ -1,5 +1,8 @@
-//! Where a body ends that comes in chunks (RFC 9112, section 7.1), without trailers, which the framework does
-//! not take either.
+//! A body that comes in chunks (RFC 9112, section 7.1): where it ends, and what it is without its frames. Without
+//! trailers, which the framework does not take either.
+//!
+//! The framework keeps each chunk apart until somebody reads it, which costs it far more than a small one has
+//! bytes. So it does not see those of the client, but one of all content that has arrived.
 
 /// A place in such a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -26,31 +29,54 @@ pub(super) enum Chunks {
 /// The longest text behind a size.
 const EXTENSION_BYTES_MAX: u16 = 1_024;
 
+/// More than the frame of a chunk and the end of a body take.
+const FRAME_BYTES: usize = 32;
+
 /// The bytes are not those of such a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// What belongs to the body.
+/// A part of the body in a frame of ours.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Advanced {
-    pub(super) bytes: usize,
-    /// How many of them are content.
-    pub(super) content_bytes: u64,
+pub(super) struct Framed {
+    /// How many of the bytes that arrived belong to the body.
+    pub(super) taken: usize,
+    /// How much of that is content.
+    pub(super) content_bytes: usize,
+    /// The content in one chunk, and after it the end of the body if that is here; empty if neither is.
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Chunks {
     /// Goes on, up to the end of the body or of the bytes.
-    pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Advanced, Malformed> {
+    pub(super) fn frame_anew(&mut self, bytes: &[u8]) -> Result<Framed, Malformed> {
+        let mut content = Vec::with_capacity(bytes.len());
+        let taken = self.advance(bytes, &mut content)?;
+        let content_bytes = content.len();
+        let mut framed = Vec::with_capacity(content_bytes + FRAME_BYTES);
+        if content_bytes > 0 {
+            framed.extend_from_slice(format!("{content_bytes:X}\r\n").as_bytes());
+            framed.append(&mut content);
+            framed.extend_from_slice(b"\r\n");
+        }
+        if *self == Self::Ended {
+            framed.extend_from_slice(b"0\r\n\r\n");
+        }
+        Ok(Framed { taken, content_bytes, bytes: framed })
+    }
+
+    /// Tells how many of the bytes belong to the body, and adds what of them is content.
+    fn advance(&mut self, bytes: &[u8], content: &mut Vec<u8>) -> Result<usize, Malformed> {
         let mut rest = bytes;
-        let mut content_bytes = 0;
         while *self != Self::Ended {
             if let Self::Data(left) = self {
                 let passed = (*left).min(rest.len() as u64);
                 if passed == 0 {
                     break;
                 }
-                rest = rest.split_at(usize::try_from(passed).unwrap_or(rest.len())).1;
-                content_bytes += passed;
+                let (here, after) = rest.split_at(usize::try_from(passed).unwrap_or(rest.len()));
+                content.extend_from_slice(here);
+                rest = after;
                 *left -= passed;
                 if *left == 0 {
                     *self = Self::DataReturn;
@@ -61,7 +87,7 @@ impl Chunks {
             *self = self.after(*byte).ok_or(Malformed)?;
             rest = after;
         }
-        Ok(Advanced { bytes: bytes.len() - rest.len(), content_bytes })
+        Ok(bytes.len() - rest.len())
     }
 
     fn after(self, byte: u8) -> Option<Self> {
@@ -100,15 +126,32 @@ mod tests {
     fn the_end_of_a_body_is_found() {
         let text = b"4\r\nbody\r\nA;x=\"y\"\r\n0123456789\r\n0\r\n\r\nGET /";
         let end = text.len() - 5;
-        let whole = Chunks::default().advance(text);
-        assert_eq!(whole, Ok(Advanced { bytes: end, content_bytes: 14 }));
-        let mut dripped = Chunks::default();
-        let mut content = 0;
+        let (mut whole, mut content) = (Chunks::default(), Vec::new());
+        assert_eq!(whole.advance(text, &mut content), Ok(end));
+        assert_eq!((whole, content.as_slice()), (Chunks::Ended, b"body0123456789".as_slice()));
+        let (mut dripped, mut content) = (Chunks::default(), Vec::new());
         for byte in &text[..end] {
             assert_ne!(dripped, Chunks::Ended);
-            content += dripped.advance(&[*byte]).unwrap().content_bytes;
+            assert_eq!(dripped.advance(&[*byte], &mut content), Ok(1));
         }
-        assert_eq!((dripped, content), (Chunks::Ended, 14));
+        assert_eq!((dripped, content.as_slice()), (Chunks::Ended, b"body0123456789".as_slice()));
+    }
+
+    /// HTP-01: what has arrived is one chunk, however many the client has made of it.
+    #[test]
+    fn many_chunks_become_one() {
+        let mut chunks = Chunks::default();
+        let text = [b"1\r\nx\r\n".repeat(4_096).as_slice(), b"2;a=b"].concat();
+        let framed = chunks.frame_anew(&text).unwrap();
+        assert_eq!((framed.taken, framed.content_bytes), (text.len(), 4_096));
+        let expected = [b"1000\r\n".as_slice(), &b"x".repeat(4_096), b"\r\n"].concat();
+        assert!(framed.bytes == expected, "{:?}", String::from_utf8_lossy(&framed.bytes));
+        // No chunk of nothing, which would be the end.
+        let nothing = Framed { taken: 2, content_bytes: 0, bytes: Vec::new() };
+        assert_eq!(chunks.frame_anew(b"\r\n"), Ok(nothing));
+        let rest = chunks.frame_anew(b"yz\r\n0\r\n\r\nGET /").unwrap();
+        assert_eq!((rest.taken, rest.content_bytes), (9, 2));
+        assert_eq!(rest.bytes, b"2\r\nyz\r\n0\r\n\r\n");
     }
 
     /// HTP-01: what is no such body is not taken for one.
@@ -125,10 +168,10 @@ mod tests {
             "0\r\nA: b\r\n",
         ] {
             let mut chunks = Chunks::default();
-            let advanced = chunks.advance(text.as_bytes());
-            assert!(text.is_empty() || advanced == Err(Malformed), "{text:?}: {advanced:?}");
+            let framed = chunks.frame_anew(text.as_bytes());
+            assert!(text.is_empty() || framed == Err(Malformed), "{text:?}: {framed:?}");
         }
         let long = format!("4;{}\r\n", "x".repeat(2_000));
-        assert_eq!(Chunks::default().advance(long.as_bytes()), Err(Malformed));
+        assert_eq!(Chunks::default().frame_anew(long.as_bytes()), Err(Malformed));
     }
 }

@@ -1,6 +1,7 @@
 //! What a socket and the requests that came over it know of each other. Both are of one thread.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Instant;
 
@@ -8,13 +9,17 @@ use peeklock_core::permits::Seat;
 
 use crate::delivery::Delivery;
 use crate::error::Refusal;
+use crate::places::Occupied;
 
 /// How much of a body may be on its way to who reads it.
-pub(super) const AHEAD_BYTES_MAX: u64 = 64 << 10;
+const AHEAD_BYTES_MAX: usize = 64 << 10;
+/// In how many pieces. The framework keeps apart what came apart, at a cost of its own.
+const AHEAD_PIECES_MAX: usize = 256;
 
 /// One connection.
-#[derive(Default)]
 pub(crate) struct Connection {
+    /// Its place as others see it.
+    pub(crate) place: Arc<Occupied>,
     /// Why the request that was passed on last is none.
     refusal: Cell<Option<Refusal>>,
     /// Whether the answer stands in the framework's buffer as a whole.
@@ -22,7 +27,9 @@ pub(crate) struct Connection {
     /// What belongs to the answer until all of it was written.
     answer: RefCell<Option<Handed>>,
     /// Content of the body that was passed on and that nobody has taken yet.
-    ahead_bytes: Cell<u64>,
+    ahead_bytes: Cell<usize>,
+    /// The pieces of it, until nothing is left of any.
+    ahead_pieces: Cell<usize>,
     /// Whoever reads the socket, if it was left unread for a reason of ours.
     reader: Cell<Option<Waker>>,
 }
@@ -34,6 +41,18 @@ pub(crate) struct Handed {
 }
 
 impl Connection {
+    pub(super) fn new(place: Arc<Occupied>) -> Self {
+        Self {
+            place,
+            refusal: Cell::default(),
+            is_answered: Cell::default(),
+            answer: RefCell::default(),
+            ahead_bytes: Cell::default(),
+            ahead_pieces: Cell::default(),
+            reader: Cell::default(),
+        }
+    }
+
     /// The refusal of a request that could not be read as one.
     pub(crate) fn take_refusal(&self) -> Option<Refusal> {
         self.refusal.take()
@@ -83,20 +102,27 @@ impl Connection {
         }
     }
 
-    /// So much content was passed on.
-    pub(super) fn passed(&self, bytes: u64) {
+    /// So much content was passed on at once.
+    pub(super) fn passed(&self, bytes: usize) {
         self.ahead_bytes.set(self.ahead_bytes.get().saturating_add(bytes));
+        if bytes > 0 {
+            self.ahead_pieces.set(self.ahead_pieces.get().saturating_add(1));
+        }
     }
 
     /// Whether who reads the body has fallen behind.
     pub(super) fn is_behind(&self) -> bool {
-        self.ahead_bytes.get() >= AHEAD_BYTES_MAX
+        self.ahead_bytes.get() >= AHEAD_BYTES_MAX || self.ahead_pieces.get() >= AHEAD_PIECES_MAX
     }
 
     /// So much content was taken.
     pub(crate) fn taken(&self, bytes: usize) {
         let was_behind = self.is_behind();
-        self.ahead_bytes.set(self.ahead_bytes.get().saturating_sub(bytes as u64));
+        let ahead_bytes = self.ahead_bytes.get().saturating_sub(bytes);
+        self.ahead_bytes.set(ahead_bytes);
+        if ahead_bytes == 0 {
+            self.ahead_pieces.set(0);
+        }
         if was_behind && !self.is_behind() {
             self.wake();
         }
@@ -105,6 +131,7 @@ impl Connection {
     /// Another body begins.
     pub(super) fn begin(&self) {
         self.ahead_bytes.set(0);
+        self.ahead_pieces.set(0);
     }
 
     /// The socket is left unread until [`Self::wake`].
@@ -116,5 +143,29 @@ impl Connection {
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::places::Places;
+
+    /// A body is read so far ahead of who reads it and no farther, in bytes and in pieces.
+    #[test]
+    fn a_body_is_read_only_so_far_ahead() {
+        let connection = Connection::new(Places::new(1).enter().occupied());
+        let passed = |bytes: usize| {
+            connection.begin();
+            let pieces = std::iter::repeat_with(|| connection.passed(bytes));
+            pieces.take_while(|()| !connection.is_behind()).take(1 << 20).count() + 1
+        };
+        assert_eq!(passed(8 << 10), 8);
+        assert_eq!(passed(1), AHEAD_PIECES_MAX);
+        // It goes on when all of them were taken, together or one by one.
+        connection.taken(100);
+        assert!(connection.is_behind());
+        connection.taken(AHEAD_PIECES_MAX - 100);
+        assert!(!connection.is_behind());
     }
 }

@@ -17,7 +17,8 @@
 //! - What was written must be read at a pace; what goes with the answer (locks, room) lives until then.
 //! - A request for WebSocket is not the framework's: on a connection that another listener has accepted it goes back
 //!   there with it, whichever request it is, and for the framework the connection ends.
-//! - A body is not read farther ahead of its reader than a bound.
+//! - A body is not read farther ahead of its reader than a bound, in bytes and in pieces, and however small the
+//!   chunks are in which it comes, they are passed on as large ones ([`chunks`]).
 
 mod chunks;
 mod connection;
@@ -77,6 +78,8 @@ pub(crate) struct Socket {
     phase: Phase,
     /// Bytes that were read and not passed on.
     input: Vec<u8>,
+    /// How many of them are a chunk of a body as it is passed on.
+    framed_bytes: usize,
     head: HeadReader,
     /// Room for a large head.
     seat: Seat,
@@ -121,10 +124,11 @@ impl Socket {
             upgrades,
             seat: site.inbound.seat(),
             site,
+            connection: Rc::new(Connection::new(place.occupied())),
             place,
-            connection: Rc::default(),
             phase: Phase::Head(None),
             input: Vec::new(),
+            framed_bytes: 0,
             head: HeadReader::default(),
             is_first: true,
             since: Instant::now(),
@@ -315,23 +319,25 @@ impl Socket {
                     self.pass(most, buffer)
                 };
                 *left -= passed as u64;
-                self.connection.passed(passed as u64);
+                self.connection.passed(passed);
                 Poll::Ready(Ok(if passed == 0 { Passed::Ended } else { Passed::Some }))
             }
             Body::Chunked(chunks) => {
-                if *chunks == chunks::Chunks::Ended {
-                    return Poll::Ready(Ok(Passed::Whole));
+                while self.framed_bytes == 0 {
+                    if *chunks == chunks::Chunks::Ended {
+                        return Poll::Ready(Ok(Passed::Whole));
+                    }
+                    if self.input.is_empty() && ready!(self.poll_fill(context))? == 0 {
+                        return Poll::Ready(Ok(Passed::Ended));
+                    }
+                    let Ok(framed) = chunks.frame_anew(&self.input) else {
+                        return Poll::Ready(Ok(Passed::Ended));
+                    };
+                    self.connection.passed(framed.content_bytes);
+                    self.framed_bytes = framed.bytes.len();
+                    self.input.splice(..framed.taken, framed.bytes);
                 }
-                if self.input.is_empty() && ready!(self.poll_fill(context))? == 0 {
-                    return Poll::Ready(Ok(Passed::Ended));
-                }
-                let most = buffer.remaining().min(self.input.len());
-                let Ok(advanced) = chunks.advance(self.input.get(..most).unwrap_or_default())
-                else {
-                    return Poll::Ready(Ok(Passed::Ended));
-                };
-                self.pass(advanced.bytes, buffer);
-                self.connection.passed(advanced.content_bytes);
+                self.framed_bytes -= self.pass(self.framed_bytes, buffer);
                 Poll::Ready(Ok(Passed::Some))
             }
             Body::ToEnd => {
@@ -340,7 +346,7 @@ impl Socket {
                 } else {
                     self.pass(usize::MAX, buffer)
                 };
-                self.connection.passed(passed as u64);
+                self.connection.passed(passed);
                 Poll::Ready(Ok(if passed == 0 { Passed::Ended } else { Passed::Some }))
             }
         }

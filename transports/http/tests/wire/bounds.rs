@@ -147,9 +147,10 @@ async fn an_idle_connection_makes_room() {
     let mut plan = patient();
     plan.config.connection_count_max = 3;
     let server = plan.start().await;
-    let receive = server.request("POST /q/messages/head", "");
+    // Busy: its body has not come.
+    let busy = server.request("POST /q/messages\nContent-Length: 4", "");
     let mut first = server.connect().await;
-    first.write(&receive).await;
+    first.write(&busy).await;
     let mut half = server.connect().await;
     half.write(&server.request("GET /livez", "")).await;
     assert_eq!(half.read().await.unwrap().status, 200);
@@ -158,12 +159,12 @@ async fn an_idle_connection_makes_room() {
     in_progress(&server, &mut look, 2).await;
     // The fourth takes the place of the one whose head does not go on.
     let mut second = server.connect().await;
-    second.write(&receive).await;
+    second.write(&busy).await;
     refused(&mut half, 503, "ServerBusy").await;
     in_progress(&server, &mut look, 3).await;
     // When the last of them is busy too, one more is told so.
     let answer = loop {
-        look.write(&receive).await;
+        look.write(&busy).await;
         let mut more = server.connect().await;
         let read = tokio::time::timeout(Duration::from_secs(2), more.read()).await;
         if let Ok(answer) = read {
@@ -173,11 +174,49 @@ async fn an_idle_connection_makes_room() {
         look = server.connect().await;
     };
     assert_eq!(answer.error(), (503, "ServerBusy".to_owned()));
-    for mut waiting in [first, second, look] {
-        server.send_direct("a").await;
-        assert_eq!(waiting.read().await.unwrap().status, 201);
+    for mut client in [first, second, look] {
+        client.write(b"body").await;
+        assert_eq!(client.read().await.unwrap().status, 201);
     }
     server.stop().await;
+}
+
+/// HTP-08: where all connections wait for messages, the receive that has waited longest ends early for a new one, and the
+/// others go on.
+#[tokio::test]
+async fn a_receive_that_waits_makes_room() {
+    for (receive, status) in [
+        ("POST /q/messages/head", 204),
+        ("DELETE /q/messages/head", 204),
+        ("POST /$api/v1/queues/q/messages/receive", 200),
+    ] {
+        let mut plan = patient();
+        plan.config.connection_count_max = 3;
+        let server = plan.start().await;
+        let body = if status == 200 { r#"{"waitSeconds":60}"# } else { "" };
+        let mut waiting = Vec::new();
+        for _ in 0..3 {
+            server.clock.advance(TimeSpan::from_seconds(1));
+            let mut client = server.connect().await;
+            client.write(&server.request(receive, body)).await;
+            let described = async || server.broker.describe_queue("q").await.unwrap();
+            while described().await.accessed_at != server.broker.now() {}
+            waiting.push(client);
+        }
+        let mut probe = server.connect().await;
+        probe.write(&server.request("GET /readyz", "")).await;
+        assert_eq!(probe.read().await.unwrap().status, 200);
+        let mut oldest = waiting.remove(0);
+        let answer = oldest.read().await.unwrap();
+        assert_eq!((answer.status, answer.header("connection")), (status, Some("close")));
+        assert_eq!(oldest.read_to_end().await, b"");
+        for mut client in waiting {
+            server.send_direct("a").await;
+            let answer = client.read().await.unwrap();
+            assert!(answer.text().contains('a'), "{}", answer.status);
+        }
+        server.stop().await;
+    }
 }
 
 /// A body that is only announced takes no room.
@@ -438,5 +477,39 @@ async fn a_batch_is_bounded_before_it_is_made() {
     let values = format!("{{\"body\":[{}1]}}", "1,".repeat(500_000));
     let answer = server.ask("POST /$api/v1/queues/q/messages", values).await;
     assert_eq!(answer.error(), (403, "QuotaExceeded".to_owned()), "{}", answer.text());
+    server.stop().await;
+}
+
+/// DESIGN D6: who waits for the broker's room for commands is told to come back after a while, and nothing was done.
+#[tokio::test]
+async fn who_finds_no_room_for_a_command_is_told() {
+    let mut plan = patient();
+    plan.settings.limits.broker_inbound_bytes_max = 1 << 20;
+    let server = plan.start().await;
+    server.send_direct("locked").await;
+    let lock = server.receive().await.header("location").unwrap().to_owned();
+    let delete = lock.replace(&format!("http://{}", server.address), "DELETE ");
+    let budget = server.broker.connection_budget();
+    let held: Vec<_> = std::iter::from_fn(|| budget.try_acquire(1)).collect();
+    let mut waiting = Vec::new();
+    for (head, body) in [
+        ("POST /q/messages", "more"),
+        ("POST /q/messages/head?timeout=0", ""),
+        ("GET /$api/v1/queues/q/messages", ""),
+        (&delete, ""),
+    ] {
+        let mut client = server.connect().await;
+        client.write(&server.request(head, body)).await;
+        waiting.push(client);
+    }
+    for mut client in waiting {
+        let answer = tokio::time::timeout(Duration::from_secs(60), client.read()).await;
+        let answer = answer.expect("it waits for good").unwrap();
+        assert_eq!(answer.error(), (503, "ServerBusy".to_owned()));
+        assert_eq!(answer.json()["retryable"], true);
+    }
+    drop(held);
+    assert_eq!(server.ask(&delete, "").await.status, 200, "it is locked still");
+    assert_eq!(server.receive().await.status, 204, "nothing else was stored");
     server.stop().await;
 }

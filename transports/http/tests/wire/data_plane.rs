@@ -374,3 +374,23 @@ async fn bodies_come_in_every_framing() {
     assert_eq!(bodies, ["abcde", "later"]);
     server.stop().await;
 }
+
+/// A body of very many chunks is whole, however they are cut on their way, and ends before the next request.
+#[tokio::test]
+async fn a_body_may_have_very_many_chunks() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let head = server.request("POST /q/messages\nTransfer-Encoding: chunked", "");
+    let chunks: String =
+        (0..50_000).map(|number| format!("1;n={number}\r\n{}\r\n", number % 7)).collect();
+    let last = "7\r\nthe end\r\n000\r\n\r\n";
+    let next = server.request("POST /q/messages", "next");
+    client.write(&[&head, chunks.as_bytes(), last.as_bytes(), &next].concat()).await;
+    assert_eq!(client.read().await.unwrap().status, 201);
+    assert_eq!(client.read().await.unwrap().status, 201);
+    let stored = stored(&server, "q").await;
+    let bodies: Vec<_> = stored.iter().map(|message| message.body.as_bytes().clone()).collect();
+    let expected: String = (0..50_000).map(|number| (number % 7).to_string()).collect();
+    assert!(bodies.len() == 2 && bodies[0] == expected + "the end" && bodies[1] == "next");
+    server.stop().await;
+}

@@ -1,8 +1,12 @@
 //! Connections that end, listeners that stop, time that passes.
 
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use peeklock_core::command::Command;
+use peeklock_core::request::{Outlet, Released, Reply, Request};
 use peeklock_core::time::TimeSpan;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::server::{Plan, Server};
 
@@ -143,5 +147,48 @@ async fn a_listener_starts_from_any_runtime() {
     assert_eq!(health["store"], "memory");
     assert_eq!(health["durable"], false);
     assert_eq!(health["entities"], 1);
+    server.stop().await;
+}
+
+/// What no outlet may do: it holds up its arbiter, until its sender is gone.
+struct Standstill {
+    reached: UnboundedSender<()>,
+    end: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Outlet for Standstill {
+    fn release(&self, _: Vec<Released>) {
+        self.reached.send(()).unwrap();
+        self.end.lock().unwrap().recv().unwrap_err();
+    }
+}
+
+/// A broker of which an arbiter has been at one entity for a second is not ready, and says at which; when it turns
+/// again it is.
+#[tokio::test]
+async fn who_has_an_arbiter_that_stands_still_is_not_ready() {
+    let server = Server::start().await;
+    server.broker.create_queue("slow", Default::default()).await.unwrap();
+    let slow = server.broker.entity("slow").unwrap();
+    let (reached, mut is_reached) = unbounded_channel();
+    let (go_on, end) = mpsc::channel();
+    let outlet: Arc<dyn Outlet> = Arc::new(Standstill { reached, end: Mutex::new(end) });
+    let command = Command::Describe;
+    let (ticket, sub_queue) = (server.broker.ticket(), slow.sub_queue());
+    let reply = Reply::new(outlet, 0, None);
+    slow.submit(vec![Request { ticket, sub_queue, command, reply }]);
+    is_reached.recv().await.unwrap();
+    server.clock.advance(TimeSpan::from_ms(999));
+    assert_eq!(server.ask("GET /readyz", "").await.status, 200);
+    server.clock.advance(TimeSpan::from_ms(1));
+    let answer = server.ask("GET /readyz", "").await;
+    assert_eq!(answer.error(), (503, "ServerBusy".to_owned()));
+    let detail = answer.json()["detail"].to_string();
+    assert!(detail.contains("`slow` for 1.0 s"), "{detail}");
+    assert_eq!(server.ask("GET /livez", "").await.status, 200);
+    drop(go_on);
+    // The one arbiter has come to something else.
+    server.send("a").await;
+    assert_eq!(server.ask("GET /readyz", "").await.status, 200);
     server.stop().await;
 }
