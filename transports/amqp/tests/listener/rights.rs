@@ -30,15 +30,19 @@ const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 const CBS: u32 = 0;
 const MANAGEMENT: u32 = 2;
 
-/// Entries of the body of a request.
-type Entries = Vec<(&'static str, Vec<u8>)>;
+/// An entry of the body of a request.
+type Entry = (&'static str, Vec<u8>);
+/// A request, by the name of its operation.
+type Asked<'a> = (&'static str, &'a [Entry]);
+/// A link on this handle.
+type Link = fn(u32) -> Attach;
 
 /// How an action is carried over AMQP.
 enum Carried {
     /// A link is attached for it.
-    ByLink(Vec<fn(u32) -> Attach>),
+    ByLink(Vec<Link>),
     /// It is asked of a management node.
-    ByRequest(Vec<(&'static str, Entries)>),
+    ByRequest(Vec<(&'static str, Vec<Entry>)>),
     /// It takes no right, or it is no operation of AMQP.
     Not,
 }
@@ -56,7 +60,7 @@ fn sender_via(handle: u32, via: &str, destination: &str) -> Attach {
 
 /// What carries an action out on `orders`.
 fn carried(action: Action) -> Carried {
-    let requests = |requests: &[(&'static str, &[(&'static str, Vec<u8>)])]| {
+    let requests = |requests: &[Asked<'_>]| {
         let owned = requests.iter().map(|(name, entries)| (*name, entries.to_vec()));
         Carried::ByRequest(owned.collect())
     };
@@ -88,9 +92,9 @@ fn carried(action: Action) -> Carried {
             &[("from-sequence-number", value(0_i64)), ("message-count", value(1_i32))],
         )]),
         Action::HoldSession => requests(&[
-            ("renew-session-lock", &[of_session_s.clone()]),
-            ("get-session-state", &[of_session_s.clone()]),
-            ("set-session-state", &[of_session_s, ("session-state", value(Value::Null))]),
+            ("renew-session-lock", std::slice::from_ref(&of_session_s)),
+            ("get-session-state", std::slice::from_ref(&of_session_s)),
+            ("set-session-state", &[of_session_s.clone(), ("session-state", value(Value::Null))]),
         ]),
         Action::ListSessions => {
             requests(&[("get-message-sessions", &[("top", value(1_i32)), ("skip", value(0_i32))])])
@@ -127,7 +131,7 @@ fn carried(action: Action) -> Carried {
 }
 
 /// The same for what several operations take, in more than one way.
-fn more_links() -> [(Action, fn(u32) -> Attach); 2] {
+fn more_links() -> [(Action, Link); 2] {
     [
         (Action::Peek, |handle| browser(handle, "orders")),
         (Action::Receive, |handle| Client::receiver_of(handle, "orders/$DeadLetterQueue", LOCKED)),
