@@ -29,6 +29,7 @@
 //! | credit over AMQP without reading, or without a window | `scenarios/amqp_deliveries.rs` |
 //! | links, sessions, tokens, questions and empty frames over AMQP, answers unread | `scenarios/amqp_floods.rs` |
 //! | receives that wait for days, and frames of requests behind them | `scenarios/waits.rs` |
+//! | links over AMQP with names and properties as large as a frame | `scenarios/amqp_links.rs` |
 //! | wrong tokens and passwords, ten thousand a second | `scenarios/wrong_tokens.rs` |
 //! | all of that again by clients that come back as soon as they are closed | `scenarios/returning.rs` |
 //! | any command in any order, answers read or not | `scenarios/anything.rs` |
@@ -140,6 +141,6 @@ macro_rules! scenarios {
 
 scenarios! {
     pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
-    amqp_transfers amqp_openings amqp_deliveries amqp_floods amqp_websockets returning
+    amqp_transfers amqp_openings amqp_deliveries amqp_floods amqp_links amqp_websockets returning
     anything waits wrong_tokens
 }

@@ -179,6 +179,16 @@ impl Access {
         asked.map(|_| ()).map_err(|rejection| self.broker.refuse(rejection, ""))
     }
 
+    /// Whether anything that was granted lasts still, as far as it is remembered: nobody is asked (SEC-16).
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let Some(door) = &self.door else { return true };
+        let lasts = |held: &Arc<Entitlement>| {
+            held.lapse(|| self.broker.now()).is_none() && !held.is_refused()
+        };
+        door.lock().held.values().any(lasts)
+    }
+
     /// An entity or sub-queue by its path, for a purpose. Refused before it is known whether there is one
     /// (SEC-08). Whatever is asked by the handle is checked again, against what is granted then.
     ///

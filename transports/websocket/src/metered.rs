@@ -14,6 +14,8 @@ use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use crate::progress::Progress;
+
 /// What every connection may have read without room of the budget.
 const FREE_BYTES: u64 = 16 << 10;
 /// How much room is taken at once.
@@ -27,7 +29,10 @@ pub(crate) struct Metered {
     seat: Seat,
     /// How long a frame may stand still.
     patience: Duration,
+    /// What was read of a message that is not whole: of the upgrade all that was.
     unfinished_bytes: u64,
+    /// How far the client's frames have come, behind the upgrade.
+    progress: Option<Progress>,
     /// Of the frame that has not arrived whole.
     pace: Option<Pace>,
     /// When room is asked for again.
@@ -44,6 +49,7 @@ impl Metered {
             seat,
             patience,
             unfinished_bytes: 0,
+            progress: None,
             pace: None,
             again: None,
             written_bytes: 0,
@@ -56,10 +62,16 @@ impl Metered {
         self.by_proxy = true;
     }
 
-    /// A frame has arrived whole: its room is given back, the reader has its own bounds.
+    /// A frame has arrived whole, or the upgrade before the first: its room is given back, the reader has its own
+    /// bounds. A ping within a message has none, and what was read of the message stays counted, at its pace.
     pub(crate) fn frame_taken(&mut self) {
-        self.unfinished_bytes = 0;
-        self.pace = None;
+        let progress = self.progress.get_or_insert_default();
+        self.unfinished_bytes = progress.message_bytes();
+        let (is_under_way, has_ended) = (progress.is_under_way(), progress.take_ended());
+        if is_under_way && !has_ended {
+            return;
+        }
+        self.pace = is_under_way.then(|| self.begin());
         self.again = None;
         self.seat.give_back();
     }
@@ -139,11 +151,17 @@ impl AsyncRead for Metered {
             }
             return Poll::Pending;
         }
-        let read = (buffer.filled().len() - before) as u64;
-        this.unfinished_bytes += read;
+        let read = buffer.filled().get(before..).unwrap_or_default();
+        match &mut this.progress {
+            Some(progress) => {
+                progress.pass(read);
+                this.unfinished_bytes = progress.message_bytes();
+            }
+            None => this.unfinished_bytes += read.len() as u64,
+        }
         if let Some(pace) = &mut this.pace {
             pace.pass(this.unfinished_bytes, 0, Instant::now());
-        } else if read > 0 {
+        } else if !read.is_empty() {
             this.pace = Some(this.begin());
         }
         Poll::Ready(Ok(()))

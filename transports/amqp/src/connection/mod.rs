@@ -19,7 +19,7 @@ mod wire;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 pub use self::config::Config;
 pub use self::event::{Event, Fate, LinkId, Part, ReceivedId, SentId, SessionId};
@@ -194,9 +194,17 @@ impl Connection {
         if frame.body.is_empty() {
             return;
         }
-        let taken = match Performative::read(&frame.body) {
+        let read = match Performative::read(&frame.body) {
+            // Until it is answered it is kept, and nothing with it of what was read beside it.
+            Ok((Performative::Attach(_), _)) => {
+                Performative::read(&Bytes::copy_from_slice(&frame.body))
+            }
+            read => read,
+        };
+        let bytes = frame.body.len();
+        let taken = match read {
             Ok((performative, payload)) => {
-                self.take_performative(frame.channel, performative, payload, now)
+                self.take_performative(frame.channel, performative, payload, bytes)
             }
             Err(error) => Err(Fault::Connection(error)),
         };
@@ -205,12 +213,13 @@ impl Connection {
         }
     }
 
+    /// Takes what a frame of so many bytes says.
     fn take_performative(
         &mut self,
         channel: u16,
         performative: Performative,
-        payload: bytes::Bytes,
-        now: Duration,
+        payload: Bytes,
+        bytes: usize,
     ) -> Result<(), Fault> {
         match (self.phase, performative) {
             (Phase::Opening, Performative::Open(open)) => self.take_open(open),
@@ -221,7 +230,7 @@ impl Connection {
             (Phase::Closing, _) => Ok(()),
             (Phase::Open, performative) => match performative {
                 Performative::Begin(begin) => self.take_begin(channel, &begin),
-                Performative::Attach(attach) => self.take_attach(channel, attach),
+                Performative::Attach(attach) => self.take_attach(channel, attach, bytes),
                 Performative::Flow(flow) => self.take_flow(channel, &flow),
                 Performative::Transfer(transfer) => self.take_transfer(channel, transfer, payload),
                 Performative::Disposition(disposition) => {
@@ -233,10 +242,7 @@ impl Connection {
                     Err(Fault::Connection(AmqpError::illegal_state("connection is open already")))
                 }
             },
-            _ => {
-                let _ = now;
-                Err(Fault::Connection(AmqpError::illegal_state("open is awaited")))
-            }
+            _ => Err(Fault::Connection(AmqpError::illegal_state("open is awaited"))),
         }
     }
 

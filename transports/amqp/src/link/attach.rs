@@ -13,6 +13,11 @@ use crate::terminus::{Source, Target};
 /// there are no more than this.
 const REFUSED_COUNT_MAX: usize = 64;
 
+/// The longest name of a link; clients make theirs of a path and a random part.
+const NAME_BYTES_MAX: usize = 1 << 10;
+/// What links of a connection may leave behind of their `attach`, each on average; one may be as large as a frame.
+const LINK_BYTES: usize = 2 << 10;
+
 /// What a client's `attach` is answered with. Name, handle and settle modes are those that it asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
@@ -44,7 +49,13 @@ impl Answer {
 }
 
 impl Connection {
-    pub(crate) fn take_attach(&mut self, channel: u16, attach: Box<Attach>) -> Result<(), Fault> {
+    /// Takes an `attach`, whose frame has so many bytes.
+    pub(crate) fn take_attach(
+        &mut self,
+        channel: u16,
+        attach: Box<Attach>,
+        bytes: usize,
+    ) -> Result<(), Fault> {
         let handle_max = self.config.handle_max;
         let Some(session) = self.session_of(channel)? else {
             return Ok(());
@@ -88,6 +99,8 @@ impl Connection {
             generation,
             stage: Stage::Asked,
             name: attach.name.clone(),
+            kept_bytes: bytes,
+            names_bytes: names_bytes(&attach),
             role,
             snd_settle_mode: attach.snd_settle_mode,
             rcv_settle_mode: attach.rcv_settle_mode,
@@ -129,11 +142,37 @@ impl Connection {
                 format!("connection has {count_max} links, which is the most: use another one"),
             ));
         }
+        if attach.name.len() > NAME_BYTES_MAX {
+            return Some(AmqpError::invalid_field(format!(
+                "name of the link has more than {NAME_BYTES_MAX} bytes"
+            )));
+        }
+        let bytes_max = self.links_bytes_max();
+        if self.links_bytes() > bytes_max {
+            return Some(AmqpError::new(
+                condition::RESOURCE_LIMIT_EXCEEDED,
+                format!(
+                    "links of the connection hold {bytes_max} bytes, which is the most: use another one"
+                ),
+            ));
+        }
         let dynamic = attach.source.as_ref().is_some_and(|source| source.node.dynamic)
             || matches!(&attach.target, Some(Target::Node(target)) if target.node.dynamic);
         dynamic.then(|| {
             AmqpError::new(condition::NOT_IMPLEMENTED, "dynamic nodes are not offered: create one")
         })
+    }
+
+    /// What all links may leave behind.
+    fn links_bytes_max(&self) -> usize {
+        let frame_bytes = usize::try_from(self.config.frame_bytes_max).unwrap_or(usize::MAX);
+        self.config.link_count_max.saturating_mul(LINK_BYTES).saturating_add(frame_bytes)
+    }
+
+    /// What they do.
+    fn links_bytes(&self) -> usize {
+        let links = self.sessions.values().flat_map(|session| session.links.values());
+        links.map(|link| link.kept_bytes).sum()
     }
 
     /// Accepts a link. False if its client does not wait for that any more.
@@ -144,6 +183,7 @@ impl Connection {
             return false;
         };
         link.stage = Stage::Attached;
+        link.kept_bytes = link.names_bytes;
         let client_sends = link.role == Role::Sender;
         let message_bytes_max = answer.message_bytes_max.unwrap_or(config_max).get();
         link.message_bytes_max = message_bytes_max;
@@ -183,9 +223,11 @@ impl Connection {
             return;
         }
         link.stage = Stage::Left;
+        link.kept_bytes = 0;
         let client_sends = link.role == Role::Sender;
         let reply = Attach {
-            name: link.name.clone(),
+            // Nobody asks for it any more.
+            name: std::mem::take(&mut link.name),
             handle: id.handle,
             role: link.role.other(),
             snd_settle_mode: link.snd_settle_mode,
@@ -220,4 +262,12 @@ impl Connection {
         let link = self.session_mut(id.session)?.links.get_mut(&id.handle)?;
         (link.generation == id.generation).then_some(link)
     }
+}
+
+/// What names take that are kept as long as a link: its own, by which requests name it too, and those of its ends.
+fn names_bytes(attach: &Attach) -> usize {
+    let source = attach.source.as_ref().and_then(Source::address);
+    let target = attach.target.as_ref().and_then(Target::address);
+    let ends = [source, target].into_iter().flatten().map(str::len).sum::<usize>();
+    2 * attach.name.len() + ends
 }

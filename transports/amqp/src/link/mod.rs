@@ -37,6 +37,10 @@ pub(crate) struct Link {
     pub(crate) generation: u32,
     pub(crate) stage: Stage,
     pub(crate) name: Box<str>,
+    /// What of its `attach` is kept: all of it until it is answered, then its names.
+    pub(crate) kept_bytes: usize,
+    /// What its names take.
+    pub(crate) names_bytes: usize,
     /// What the client is.
     pub(crate) role: Role,
     pub(crate) snd_settle_mode: Option<SenderSettleMode>,

@@ -112,6 +112,8 @@ pub(super) struct Conversation {
     pub(super) is_open: bool,
     /// Whether it has shown a password or a certificate that is good.
     pub(super) is_known: bool,
+    /// When what it has shown was good the last time that was asked.
+    pub(super) known_at: Instant,
 
     pub(super) amqp: Connection,
     pub(super) began: Instant,
@@ -189,6 +191,7 @@ impl Conversation {
             shown: Vec::new(),
             is_open: false,
             is_known: false,
+            known_at: Instant::now(),
             amqp: Connection::new(config.of_connection(&broker.settings().name)),
             who,
             began: Instant::now(),

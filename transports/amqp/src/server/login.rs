@@ -1,5 +1,7 @@
 //! Who a client is: SASL (AMQP-03, AMQP-08), and the tokens that it puts (AMQP-21).
 
+use std::time::Instant;
+
 use peeklock_core::Access;
 use peeklock_core::contract::{Action, Principal};
 use peeklock_core::error::BrokerError;
@@ -70,16 +72,27 @@ impl Conversation {
         self.who.clone().with_token(token)
     }
 
-    /// Closes a connection that has shown nothing for so long, unless everybody is let in (SEC-16).
+    /// Closes a connection for which nothing good was shown for so long, unless everybody is let in (SEC-16).
     pub(super) fn close_unknown(&mut self) {
-        let is_known = self.is_known || !self.shown.is_empty() || self.broker.allows_anonymous();
-        let is_late = self.began.elapsed() > self.site.config.opening_timeout;
-        if is_known || !is_late || self.closed.is_some() {
+        if self.is_let_in() {
+            self.known_at = Instant::now();
             return;
         }
-        let text = "no token was put at $cbs, and no key shown by SASL PLAIN, in time";
+        let is_late = self.known_at.elapsed() > self.site.config.opening_timeout;
+        if !is_late || self.closed.is_some() {
+            return;
+        }
+        let text = "no token that is good was put at $cbs, and no key shown by SASL PLAIN, in time";
         let error = AmqpError::new(condition::UNAUTHORIZED_ACCESS, text);
         self.amqp.close(Some(error), self.began.elapsed());
+    }
+
+    /// Whether what was shown is good still. A certificate is as long as its connection.
+    fn is_let_in(&self) -> bool {
+        let by_login = self.is_known && (self.who.tls.is_some() || self.access.holds());
+        by_login
+            || self.shown.iter().any(|shown| shown.access.holds())
+            || self.broker.allows_anonymous()
     }
 
     /// Takes a token for a path and what is under it. A newer one takes the place of the one before, under the
@@ -91,7 +104,12 @@ impl Conversation {
         // Whether there is such an entity is not asked (AMQP-21).
         tried.allow(Action::End, path).await.map_err(Refused::Token)?;
         if let Some(shown) = self.shown.iter().find(|shown| shown.path == folded) {
-            shown.access.clone().renew(principal).await;
+            let access = shown.access.clone();
+            access.renew(principal).await;
+            if !access.holds() {
+                // No link rests on it, so that nothing was asked of the newer one.
+                access.allow(Action::End, path).await.map_err(Refused::Token)?;
+            }
             return Ok(());
         }
         if self.shown.len() >= TOKEN_COUNT_MAX {

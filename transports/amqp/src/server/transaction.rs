@@ -436,10 +436,13 @@ impl Conversation {
             }
             Part::Settled { sent, answer: None } => {
                 let forgotten = Forgotten { token: sent.token, entity: sent.entity };
-                if !self.book.open.contains_key(&id) {
-                    self.take_back(vec![forgotten]);
-                } else if let Some(open) = self.book.open.get_mut(&id) {
-                    open.forgotten.push(forgotten);
+                let count_max = self.broker.settings().limits.transaction_operation_count_max;
+                match self.book.open.get_mut(&id) {
+                    Some(open) if open.forgotten.len() < count_max => {
+                        open.forgotten.push(forgotten);
+                    }
+                    // It is over, or has so many that are not kept until it is: it can do nothing any more.
+                    _ => self.take_back(vec![forgotten]),
                 }
                 true
             }

@@ -17,6 +17,7 @@ mod passwords;
 mod receiving;
 mod replies;
 mod request;
+mod rights;
 mod sending;
 mod server;
 mod sessions;

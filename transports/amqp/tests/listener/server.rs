@@ -14,6 +14,7 @@ use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::message::{Content, Message};
+use peeklock_core::policies::Policies;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, BrokerBuilder};
 
@@ -42,6 +43,18 @@ impl Server {
     ) -> Self {
         let builder = Broker::builder().authorizer(authorizer);
         Self::start_as(builder, QueueUpdate::default(), adjust).await
+    }
+
+    /// A listener of a broker with these policies.
+    pub async fn start_with_policies(authorizer: Arc<dyn Authorizer>, policies: &Policies) -> Self {
+        let builder = Broker::builder().authorizer(authorizer).policies(policies);
+        Self::start_as(builder, QueueUpdate::default(), |_| {}).await
+    }
+
+    /// A listener of a broker with these limits.
+    pub async fn start_under(limits: Limits) -> Self {
+        let builder = Broker::builder().settings(Settings { limits, ..Settings::default() });
+        Self::start_as(builder, QueueUpdate::default(), |_| {}).await
     }
 
     /// A listener whose queue `q` takes messages of 100 MiB.

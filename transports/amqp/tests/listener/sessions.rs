@@ -23,7 +23,7 @@ fn raw(value: impl Into<Value>) -> Raw {
 }
 
 /// What attaches a receiver with this value of the session filter.
-fn of_session(handle: u32, address: &str, filter: Raw) -> Attach {
+pub fn of_session(handle: u32, address: &str, filter: Raw) -> Attach {
     let attach = Client::receiver_of(handle, address, LOCKED);
     let source =
         Source { filter: Some(Map::of_symbols([(FILTER, filter)])), ..Source::at(address) };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use peeklock_amqp::performative::{End, Performative, SenderSettleMode};
@@ -12,7 +13,7 @@ use peeklock_core::clock::{Clock as _, ManualClock};
 use peeklock_core::contract::{Authorizer, Grant, Principal, Right, Rights};
 use peeklock_core::error::Rejection;
 use peeklock_core::message::{Body, Content, Message, MessageId, Value};
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 use serde_json::json;
 
 use crate::client::Client;
@@ -91,7 +92,7 @@ async fn put(client: &mut Client, audience: &str, token: &str, id: MessageId) ->
     client.message().await.1
 }
 
-fn status(reply: &Content) -> Value {
+pub fn status(reply: &Content) -> Value {
     reply.application_properties().find(|(name, _)| *name == "status-code").unwrap().1
 }
 
@@ -137,6 +138,72 @@ async fn a_link_takes_a_token() {
     assert_eq!(message.correlation_id, Some(MessageId::Ulong(7)));
     client.sender(7, "q").await.unwrap();
     assert_eq!(client.sender(8, "other").await, refused);
+    server.stop().await;
+}
+
+/// A token grants everything for so many minutes from the beginning.
+struct Minutes(Timestamp);
+
+#[async_trait]
+impl Authorizer for Minutes {
+    async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
+        let minutes = principal.token.as_deref().and_then(|token| token.parse().ok());
+        let unauthorized = || Rejection::unauthorized("token is not good");
+        let minutes = minutes.ok_or_else(unauthorized)?;
+        Ok(Grant::everything().until(self.0.plus(TimeSpan::from_minutes(minutes))))
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+/// SEC-15, SEC-16: a connection whose last token has expired is closed as one that has shown none; one with a newer
+/// token is kept, whether a link rests on it or not, and so it is of who logs in by one.
+#[tokio::test]
+async fn who_shows_nothing_any_more_is_not_kept() {
+    let begin = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
+    let server = Server::start_with(Arc::new(Minutes(begin)), |config| {
+        config.opening_timeout = Duration::from_millis(300);
+    })
+    .await;
+    // Those that are kept are older, and are looked at first.
+    let mut kept = Vec::new();
+    for tokens in [&["2"][..], &["1", "2"]] {
+        let mut client = server.client().await;
+        client.sender(0, "$cbs").await.unwrap();
+        client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
+        client.credit(1, 0, 10, false).await;
+        for token in tokens {
+            let reply = put(&mut client, "amqp://h/q", token, MessageId::Ulong(1)).await;
+            assert_eq!(status(&reply), Value::I32(202));
+        }
+        kept.push(client);
+    }
+    let mut lapsing = Vec::new();
+    for by_login in [false, true] {
+        let (mechanism, response) =
+            if by_login { ("PLAIN", &b"\0$jwt\x001"[..]) } else { ("ANONYMOUS", &b""[..]) };
+        let (mut client, code) = Client::log_in(server.address, mechanism, response).await;
+        assert_eq!(code, 0);
+        client.begin().await;
+        if !by_login {
+            client.sender(0, "$cbs").await.unwrap();
+            client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
+            client.credit(1, 0, 10, false).await;
+            let reply = put(&mut client, "amqp://h/q", "1", MessageId::Ulong(1)).await;
+            assert_eq!(status(&reply), Value::I32(202));
+        }
+        lapsing.push(client);
+    }
+    server.clock.advance(TimeSpan::from_minutes(1));
+    for mut client in lapsing {
+        let (Performative::Close(close), _) = client.hear().await else { panic!("no close") };
+        assert_eq!(close.error.unwrap().condition(), "amqp:unauthorized-access");
+    }
+    for mut client in kept {
+        client.sender(2, "q").await.unwrap();
+    }
     server.stop().await;
 }
 

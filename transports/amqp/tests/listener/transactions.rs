@@ -1,5 +1,7 @@
 //! Transactions: declared and discharged at a coordinator, used by transfers, dispositions and requests.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use peeklock_amqp::codec::list::write_list;
 use peeklock_amqp::codec::value::{Map, Raw};
@@ -8,6 +10,7 @@ use peeklock_amqp::performative::{Attach, SenderSettleMode};
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Transactional};
 use peeklock_amqp::terminus::{Coordinator, Target};
 use peeklock_core::description::QueueUpdate;
+use peeklock_core::limits::Limits;
 use peeklock_core::message::Value;
 use peeklock_core::time::TimeSpan;
 
@@ -35,7 +38,7 @@ fn of_value(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 impl Client {
-    async fn coordinator(&mut self) {
+    pub async fn coordinator(&mut self) {
         let attach = Attach {
             target: Some(Target::Coordinator(Coordinator::default())),
             ..Self::sender_of(COORDINATOR, "")
@@ -44,7 +47,7 @@ impl Client {
         assert!(matches!(answer.target, Some(Target::Coordinator(_))), "AMQP-97");
     }
 
-    async fn declare(&mut self) -> Bytes {
+    pub async fn declare(&mut self) -> Bytes {
         let body = of_value(|bytes| write_list(bytes, &Declare::default()));
         self.send(COORDINATOR, 0, false, &body).await;
         match self.disposed().await.1 {
@@ -54,7 +57,7 @@ impl Client {
         }
     }
 
-    async fn discharge(&mut self, txn_id: &Bytes, fail: bool) -> DeliveryState {
+    pub async fn discharge(&mut self, txn_id: &Bytes, fail: bool) -> DeliveryState {
         self.say_discharge(txn_id, fail).await;
         self.disposed().await.1
     }
@@ -72,7 +75,7 @@ impl Client {
     }
 }
 
-fn state(txn_id: &Bytes, outcome: Option<Outcome>) -> DeliveryState {
+pub fn state(txn_id: &Bytes, outcome: Option<Outcome>) -> DeliveryState {
     let state = Transactional { txn_id: txn_id.clone(), outcome };
     DeliveryState::Transactional(Box::new(state))
 }
@@ -215,6 +218,39 @@ async fn a_settlement_that_cannot_be_read_dooms_its_transaction() {
     assert_eq!(condition(&answer), "amqp:transaction:rollback");
     client.credit(1, 1, 1, false).await;
     assert_eq!(client.message().await.1.body_bytes(), "a");
+    server.stop().await;
+}
+
+/// AMQP-100: a transaction that is doomed remembers no more of them than it may have operations: the others are
+/// available at once.
+#[tokio::test]
+async fn settlements_that_doom_their_transaction_are_few() {
+    let mut limits = Limits::default();
+    limits.transaction_operation_count_max = 2;
+    let server = Server::start_under(limits).await;
+    server.put(&["a", "b", "c"]).await;
+    let mut client = server.client().await;
+    client.coordinator().await;
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.credit(1, 0, 10, false).await;
+    let mut deliveries = Vec::new();
+    for _ in 0..3 {
+        deliveries.push(client.message().await.0.delivery_id.unwrap());
+    }
+    let id = client.declare().await;
+    for delivery in deliveries {
+        let list = Raw::encoded(|bytes| bytes.push(0x45));
+        let message_annotations = Some(Map::of_symbols([("x", list)]));
+        let modified = Outcome::Modified(Modified { message_annotations, ..Modified::default() });
+        client.settle_for_good(delivery, state(&id, Some(modified))).await;
+    }
+    let again = tokio::time::timeout(Duration::from_secs(20), client.message()).await;
+    assert_eq!(again.expect("it comes back").1.body_bytes(), "c");
+    let answer = client.discharge(&id, false).await;
+    assert_eq!(condition(&answer), "amqp:transaction:rollback");
+    for body in ["a", "b"] {
+        assert_eq!(client.message().await.1.body_bytes(), body);
+    }
     server.stop().await;
 }
 

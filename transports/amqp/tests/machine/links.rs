@@ -250,3 +250,77 @@ fn a_link_has_the_size_that_it_is_accepted_with() {
     let [(0, Performative::Attach(reply), _)] = &heard[..] else { panic!("{heard:?}") };
     assert_eq!(reply.max_message_size, Some(256 << 10));
 }
+
+/// A name is not longer than clients make theirs: the link is refused under it, and it is kept no longer
+/// (AMQP-36).
+#[test]
+fn a_long_name_is_refused() {
+    let (mut client, _) = Client::in_session(Config::default());
+    let named = |handle, bytes| Attach { name: "n".repeat(bytes).into(), ..receiver(handle) };
+    client.attach(named(0, 1 << 10));
+    let long = named(1, (1 << 10) + 1);
+    client.say(0, &Performative::Attach(Box::new(long.clone())));
+    assert_eq!(client.events(), []);
+    let heard = client.hear();
+    let [(0, Performative::Attach(reply), _), (0, Performative::Detach(detach), _)] = &heard[..]
+    else {
+        panic!("{heard:?}")
+    };
+    assert_eq!((&reply.name, &reply.source), (&long.name, &None));
+    assert_eq!(detach.error.as_ref().unwrap().condition(), "amqp:invalid-field");
+    client.say(0, &Performative::Detach(Detach { handle: 1, closed: true, error: None }));
+    client.attach(receiver(1));
+}
+
+/// What links leave behind is bounded for a connection: all of an `attach` until it is answered, and the names in it
+/// afterwards. What is refused leaves nothing.
+#[test]
+fn what_links_leave_behind_is_bounded() {
+    let config = Config { link_count_max: 8, ..Config::default() };
+    let (mut client, _) = Client::in_session(config.clone());
+    let blob = Raw::encoded(|bytes| {
+        bytes.extend([0xb0, 0, 0, 0x75, 0x30]);
+        bytes.extend([0; 30_000]);
+    });
+    let large = |handle| Attach {
+        properties: Some(Map::of_symbols([("blob", blob.clone())])),
+        ..receiver(handle)
+    };
+    let say = |client: &mut Client, attach: Attach| {
+        client.say(0, &Performative::Attach(Box::new(attach)));
+        client.event()
+    };
+    let asked = [0, 1].map(|handle| match say(&mut client, large(handle)) {
+        Some(Event::Attached { link, .. }) => link,
+        other => panic!("{other:?}"),
+    });
+    for handle in 2..5 {
+        assert_eq!(say(&mut client, large(handle)), None, "80 KiB are the most");
+    }
+    let heard = client.hear();
+    let refusals = heard.iter().filter_map(|(_, heard, _)| match heard {
+        Performative::Detach(detach) => detach.error.as_ref().map(AmqpError::condition),
+        _ => None,
+    });
+    assert_eq!(refusals.collect::<Vec<_>>(), ["amqp:resource-limit-exceeded"; 3]);
+    for link in asked {
+        assert!(client.connection.accept(link, Answer::echo(&receiver(0))));
+    }
+    client.hear();
+    client.attach(large(5));
+    // The address of either end may be kept as long as its link.
+    let (mut client, _) = Client::in_session(config);
+    let addressed =
+        |handle| Attach { target: Some(Target::at(&"a".repeat(30_000))), ..receiver(handle) };
+    for handle in 0..2 {
+        client.attach(addressed(handle));
+    }
+    assert_eq!(say(&mut client, addressed(2)), None);
+    let detach = Performative::Detach(Detach { handle: 1, closed: true, error: None });
+    client.hear();
+    client.say(0, &detach);
+    let Some(Event::Detached { link, .. }) = client.event() else { panic!() };
+    client.connection.detach(link, None);
+    client.hear();
+    client.attach(addressed(1));
+}

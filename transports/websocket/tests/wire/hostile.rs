@@ -277,6 +277,44 @@ fn a_stalled_frame_is_given_up() {
     });
 }
 
+/// Pings may stand within a message, and are no haste of it: it is given up as soon as one without them, however many
+/// there are. Beside no message they finish what they are, and may come as they like.
+#[test]
+fn pings_within_a_message_do_not_keep_it() {
+    const PING: [u8; 6] = [0x89, 0x80, 0, 0, 0, 0];
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.frame_timeout = Duration::from_millis(300);
+        let server = plan.start().await;
+        let mut client = server.client().await;
+        let pinging = async {
+            // Half a ping with each other half, for longer than a frame may take.
+            let mut rest = Vec::new();
+            for _ in 0..40 {
+                rest.extend_from_slice(&PING);
+                let half: Vec<u8> = rest.drain(..rest.len().min(5)).collect();
+                client.socket.get_mut().write_all(&half).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            client.socket.get_mut().write_all(&rest).await.unwrap();
+            // The first fragment of a text.
+            client.socket.get_mut().write_all(&[0x01, 0x82, 0, 0, 0, 0, b'{', b' ']).await.unwrap();
+            loop {
+                client.socket.get_mut().write_all(&PING).await.unwrap();
+                match client.socket.next().await {
+                    Some(Ok(Message::Close(close))) => break u16::from(close.unwrap().code),
+                    Some(Ok(_)) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        let code = tokio::time::timeout(Duration::from_secs(20), pinging).await.expect("in time");
+        assert_eq!(code, 4_101);
+        assert_unharmed(&server).await;
+        server.stop().await;
+    });
+}
+
 /// Frames that have not arrived whole share one budget; a connection that finds no room waits until
 /// another frame has arrived, and goes on.
 #[test]
