@@ -136,6 +136,16 @@ async fn fields_stand_in_any_order() {
         let token = format!("sharedaccesssignature {}", fields.join("&"));
         assert_eq!(refusal(&world.access(token), Action::Send, "orders").await, None);
     }
+    // As others write: with an `&` at the end, and without the padding of Base64.
+    let good = world.token("orders", "all", "sb://x/orders").await;
+    let unpadded = good.replace("%3D&", "&");
+    assert_ne!(unpadded, good);
+    for token in [format!("{good}&"), format!("{unpadded}& "), unpadded] {
+        assert_eq!(refusal(&world.access(token), Action::Send, "orders").await, None);
+    }
+    for token in [format!("{good}&&"), good.replacen("&", "&&", 1)] {
+        assert!(refusal(&world.access(token), Action::Send, "orders").await.is_some());
+    }
     // As others encode: in lower case.
     let key = world.key("orders", "all", WhichKey::Primary).await;
     let seconds = world.in_seconds(60).unix_ms() / 1_000;
