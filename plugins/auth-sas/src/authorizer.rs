@@ -5,10 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use peeklock_core::contract::{Authorizer, Failures, Grant, PresentedKey, Principal};
 use peeklock_core::error::Rejection;
-use peeklock_core::policies::{Policies, Policy, WhichKey};
+use peeklock_core::policies::{KeyFound, Policies, Policy, WhichKey};
 use peeklock_core::telemetry;
 use peeklock_core::time::Timestamp;
-use sha2::{Digest as _, Sha256};
 
 use crate::audience::Audience;
 use crate::config::SasConfig;
@@ -117,18 +116,11 @@ impl SasAuthorizer {
 
     /// What a key gives at a resource that was presented itself (AMQP-08): what its policy gives, without an end.
     fn grant_by_key(&self, shown: &PresentedKey, resource: &str) -> Result<Grant, Refused> {
-        let policies = self.policies.at(resource, &shown.policy);
-        let digest = Sha256::digest(&*shown.key);
-        let is_of = |policy: &Policy| key_of(policy, digest.as_slice());
-        let found = policies.iter().find_map(|policy| Some((policy, is_of(policy)?)));
-        if let Some((policy, which)) = found {
-            return Ok(policy.grant_by(which));
-        }
-        // It may be good elsewhere, which is no attempt at a key.
-        let mut elsewhere = self.policies.named(&shown.policy).into_iter();
-        match elsewhere.any(|policy| is_of(&policy).is_some()) {
-            true => Ok(Grant::nothing()),
-            false => Err(Refused::Key(shown.policy.clone())),
+        match self.policies.find_key(resource, &shown.policy, &shown.key) {
+            KeyFound::Here(policy, which) => Ok(policy.grant_by(which)),
+            // It is good there, which is no attempt at a key.
+            KeyFound::Elsewhere => Ok(Grant::nothing()),
+            KeyFound::Nowhere => Err(Refused::Key(shown.policy.clone())),
         }
     }
 
@@ -154,16 +146,6 @@ impl Shown<'_> {
         };
         which.map(|which| (Arc::clone(policy), which))
     }
-}
-
-/// Which key of a policy has this digest, if one has. Digests are compared: how long that takes says nothing of the
-/// key (SEC-14).
-fn key_of(policy: &Policy, digest: &[u8]) -> Option<WhichKey> {
-    let [primary, secondary] = WhichKey::ALL.map(|which| {
-        let is_it = Sha256::digest(policy.key(which).reveal()).as_slice() == digest;
-        is_it.then_some(which)
-    });
-    primary.or(secondary)
 }
 
 #[async_trait]
