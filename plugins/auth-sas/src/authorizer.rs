@@ -83,10 +83,7 @@ impl SasAuthorizer {
         if self.now() >= shown.token.until() {
             return Err(Refused::Expired(name(), shown.token.until()));
         }
-        let asked_at = principal.address_of(resource);
-        if !shown.audience.covers(resource)
-            && !asked_at.is_some_and(|address| shown.audience.covers(address))
-        {
+        if !shown.audience.covers(resource) && !self.is_for_address(principal, shown, resource) {
             // Of what it is in, somebody may ask what of it is his (CON-73).
             return match shown.audience.is_below(resource) {
                 true => Ok(Grant::nothing().by(policy.name())),
@@ -94,6 +91,17 @@ impl SasAuthorizer {
             };
         }
         Ok(policy.grant_by(which).until(shown.token.until()))
+    }
+
+    /// Whether a token is for the address at which its client asks for a resource, and not for an entity of that path. A
+    /// policy that does not hold there has signed none for that entity: its holder is not told whether there is one.
+    fn is_for_address(&self, principal: &Principal, shown: &mut Shown<'_>, resource: &str) -> bool {
+        let asked = principal.address_of(resource);
+        let Some(asked) = asked.filter(|asked| shown.audience.covers(&asked.address)) else {
+            return false;
+        };
+        let there = self.policies.at(shown.audience.path(), shown.token.policy());
+        !asked.is_path || !there.iter().any(|policy| shown.signed_by(policy).is_some())
     }
 
     /// Counts a refusal, and lets who may be guessing wait (SEC-26).
