@@ -1,5 +1,6 @@
 //! Questions to the authorizer. A panic in it is a refusal, and stays there.
 
+use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -7,9 +8,10 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use crate::broker::Broker;
-use crate::contract::authorizer::{Authorizer, Principal};
+use crate::contract::authorizer::{AskedAt, Authorizer, Principal};
 use crate::contract::rights::Grant;
 use crate::error::Rejection;
+use crate::path::PathKey;
 
 /// What is granted on one resource.
 pub(super) async fn ask(
@@ -20,6 +22,7 @@ pub(super) async fn ask(
     if let Some((owner, name)) = &principal.policy {
         return broker.shared.policies.grant(owner, name, resource);
     }
+    let principal = &*knowing_paths(broker, principal);
     let authorizer = &*broker.shared.authorizer;
     let asking = async { authorizer.authorize(principal, resource).await };
     caught(asking).await.unwrap_or_else(|Panicked| {
@@ -37,11 +40,37 @@ pub(super) async fn ask_all(
         let grant = |resource: &Arc<str>| broker.shared.policies.grant(owner, name, resource);
         return resources.iter().map(|it| grant(it).unwrap_or_else(|_| Grant::nothing())).collect();
     }
+    let principal = &*knowing_paths(broker, principal);
     let authorizer = &*broker.shared.authorizer;
     let asking = async { authorizer.authorize_all(principal, resources).await };
     let mut grants = caught(asking).await.unwrap_or_else(|Panicked| Vec::new());
     grants.resize(resources.len(), Grant::nothing());
     grants
+}
+
+/// The principal, with whether the address at which it asks is the path of something else (SEC-13).
+fn knowing_paths<'a>(broker: &Broker, principal: &'a Principal) -> Cow<'a, Principal> {
+    let asked = principal.address.as_ref().filter(|asked| is_path(broker, asked));
+    asked.map_or(Cow::Borrowed(principal), |asked| {
+        let address = Some(AskedAt { is_path: true, ..asked.clone() });
+        Cow::Owned(Principal { address, ..principal.clone() })
+    })
+}
+
+fn is_path(broker: &Broker, asked: &AskedAt) -> bool {
+    let AskedAt { address, resource, .. } = asked;
+    let is_below =
+        address.get(..resource.len()).is_some_and(|it| it.eq_ignore_ascii_case(resource));
+    let beyond = if is_below { resource.len() } else { 0 };
+    let slashes = address.match_indices('/').map(|(at, _)| at);
+    // No path is longer, so that an address of many slashes costs no more.
+    let longest = broker.settings().limits.path_chars_max;
+    slashes
+        .chain([address.len()])
+        .take_while(|end| *end <= longest)
+        .filter(|end| *end > beyond)
+        .filter_map(|end| address.get(..end))
+        .any(|path| broker.shared.directory.get(&PathKey::fold(path)).is_some())
 }
 
 /// Whether who has shown nothing is let in.

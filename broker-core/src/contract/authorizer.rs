@@ -43,6 +43,10 @@ pub struct AskedAt {
     pub address: Box<str>,
     /// What stands there: the path of an entity, or nothing for the namespace.
     pub resource: Box<str>,
+    /// Whether an entity has that address as its path, or a part of it that is longer than the resource, such as a queue
+    /// `orders/messages` beside `orders`. A token for that entity is not for the resource. Said by the broker, and no
+    /// client is told.
+    pub is_path: bool,
 }
 
 /// A policy, and what is said to be one of its keys, as clients of JMS present them.
@@ -94,16 +98,16 @@ impl Principal {
         address: impl Into<Box<str>>,
         resource: impl Into<Box<str>>,
     ) -> Self {
-        self.address = Some(AskedAt { address: address.into(), resource: resource.into() });
+        let (address, resource) = (address.into(), resource.into());
+        self.address = Some(AskedAt { address, resource, is_path: false });
         self
     }
 
     /// The address by which it asks for this resource.
     #[must_use]
-    pub fn address_of(&self, resource: &str) -> Option<&str> {
+    pub fn address_of(&self, resource: &str) -> Option<&AskedAt> {
         let asked = self.address.as_ref()?;
-        let same = asked.resource.eq_ignore_ascii_case(resource);
-        same.then_some(&*asked.address)
+        asked.resource.eq_ignore_ascii_case(resource).then_some(asked)
     }
 
     /// The same with the key of a policy that it presented.

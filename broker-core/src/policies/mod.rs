@@ -7,6 +7,7 @@
 //!
 //! Absent on purpose: tokens and their signatures, which are an authorizer's.
 
+mod by_key;
 pub(crate) mod change;
 mod policy;
 
@@ -17,6 +18,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
+use self::by_key::{ByKey, KeyDigest};
 pub use self::policy::{
     KeyText, NAME_CHARS_MAX, Policy, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey,
 };
@@ -34,17 +36,35 @@ pub const ROOT_POLICY: &str = "RootManageSharedAccessKey";
 pub struct Policies(Arc<Ring>);
 
 struct Ring {
-    /// By entity; those of the namespace under no name.
-    held: RwLock<HashMap<PathKey, OfOwner>>,
+    held: RwLock<Held>,
     anonymous: Anonymous,
     clock: OnceLock<Arc<dyn Clock>>,
     /// Of the namespace, with a key that everybody knows; stored nowhere (SEC-24).
-    development: OnceLock<Arc<Policy>>,
+    development: OnceLock<(KeyDigest, Arc<Policy>)>,
     /// Counts changes.
     changed: watch::Sender<u64>,
 }
 
+/// Those that are in force.
+#[derive(Default)]
+struct Held {
+    /// By entity; those of the namespace under no name.
+    by_owner: HashMap<PathKey, OfOwner>,
+    by_key: ByKey,
+}
+
 type OfOwner = Arc<[Arc<Policy>]>;
+
+/// Where a key that somebody presents is good.
+#[derive(Clone, Debug)]
+pub enum KeyFound {
+    /// At the resource: by which policy, and which of its keys it is.
+    Here(Arc<Policy>, WhichKey),
+    /// For something else.
+    Elsewhere,
+    /// It is no key of a policy of that name.
+    Nowhere,
+}
 
 /// Whether nobody has asked for keys yet (SEC-17).
 struct Anonymous {
@@ -87,10 +107,12 @@ impl Policies {
             if seen.replace(owner) == Some(owner) {
                 continue;
             }
-            let policies = held.get(owner).into_iter().flat_map(|policies| policies.iter());
+            let policies =
+                held.by_owner.get(owner).into_iter().flat_map(|policies| policies.iter());
             found.extend(policies.filter(|policy| policy.is_named(name)).cloned());
         }
-        found.extend(self.0.development.get().filter(|policy| policy.is_named(name)).cloned());
+        let development = self.0.development.get().map(|(_, policy)| policy);
+        found.extend(development.filter(|policy| policy.is_named(name)).cloned());
         found
     }
 
@@ -100,16 +122,27 @@ impl Policies {
         let keys = [KeyText::stored(key), KeyText::stored(key)];
         let (rights, never) = (Rights::ALL, Timestamp::NONE);
         let policy = Policy::new(ROOT_POLICY, rights, keys, never, never);
-        self.0.development.set(Arc::new(policy)).ok();
+        let digest = KeyDigest::of_policy(&policy, WhichKey::Primary);
+        self.0.development.set((digest, Arc::new(policy))).ok();
     }
 
-    /// All policies of that name, wherever they are: for who presents a key without saying for what (AMQP-08). Goes
-    /// through all policies that there are.
+    /// What a key is worth at a resource for who presents it itself, with the name of a policy (AMQP-08): of the policies
+    /// that [hold](Self::at) there the nearest one counts. It takes as long whatever policies there are, and whether one
+    /// has that name (SEC-08).
     #[must_use]
-    pub fn named(&self, name: &str) -> Vec<Arc<Policy>> {
+    pub fn find_key(&self, resource: &str, name: &str, key: &str) -> KeyFound {
+        let digest = KeyDigest::of(name, key);
+        let owners = [owner_of(resource), Some(namespace_key())];
         let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
-        let all = held.values().flat_map(|policies| policies.iter());
-        all.filter(|policy| policy.is_named(name)).cloned().collect()
+        let found = held.by_key.get(&digest);
+        let here = found.and_then(|found| owners.iter().flatten().find_map(|it| found.get(it)));
+        let development = self.0.development.get().filter(|(known, _)| *known == digest);
+        match (here, development) {
+            (Some((policy, which)), _) => KeyFound::Here(Arc::clone(policy), *which),
+            (None, Some((_, policy))) => KeyFound::Here(Arc::clone(policy), WhichKey::Primary),
+            (None, None) if found.is_some() => KeyFound::Elsewhere,
+            (None, None) => KeyFound::Nowhere,
+        }
     }
 
     /// What a policy gives at a resource by itself, without a key: for handles that their host has wrapped with it
@@ -134,7 +167,7 @@ impl Policies {
     /// All policies of an entity in the order of their names.
     pub(crate) fn of(&self, owner: &PathKey) -> OfOwner {
         let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
-        held.get(owner).map_or_else(|| Arc::from([]), Arc::clone)
+        held.by_owner.get(owner).map_or_else(|| Arc::from([]), Arc::clone)
     }
 
     /// Whether clients without a token are told to show one, because somebody has used keys (SEC-17).
@@ -185,11 +218,18 @@ impl Policies {
         let newer: OfOwner = policies.into();
         let older = {
             let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
-            if newer.is_empty() {
-                held.remove(owner)
+            let older = if newer.is_empty() {
+                held.by_owner.remove(owner)
             } else {
-                held.insert(owner.clone(), Arc::clone(&newer))
+                held.by_owner.insert(owner.clone(), Arc::clone(&newer))
+            };
+            for policy in older.iter().flat_map(|older| older.iter()) {
+                held.by_key.remove(owner, policy);
             }
+            for policy in newer.iter() {
+                held.by_key.insert(owner, policy);
+            }
+            older
         };
         // After they are gone: who asks now is answered by the newer ones.
         for policy in older.iter().flat_map(|older| older.iter()) {

@@ -7,6 +7,7 @@
 //!   └─────────────────────────────────────────────────┘
 //! ```
 //!
+//! Whoever comes with a key that is known waits for no reading, so that an issuer which is down costs its clients nothing.
 //! They are read by a task of its own: an asker that leaves ends nothing for those who wait beside it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,7 +61,7 @@ impl Keys {
         Self(Arc::new(Shared { source, clock, held, ended }))
     }
 
-    /// The key that is said to have signed a token. Waits if keys have to be read, as long as the source may take.
+    /// The key that is said to have signed a token. Waits if it has to be read, as long as the source may take.
     pub async fn find(&self, token: &Token<'_>) -> Result<Found, Refused> {
         if let Some(mut ended) = self.reading(token) {
             // It fails when there is nothing left that could end, which is an end too.
@@ -69,14 +70,16 @@ impl Keys {
         self.0.held().find(token, self.0.clock.now())
     }
 
-    /// The end of the reading to wait for, which is begun if there is reason to, and none was for a while.
+    /// The end of the reading to wait for, if what is known does not say. One is begun if there is reason to, and none was
+    /// for a while.
     fn reading(&self, token: &Token<'_>) -> Option<watch::Receiver<()>> {
         let now = self.0.clock.now();
         let mut held = self.0.held();
-        if !held.is_old(READ_AFTER, now) && held.find(token, now).is_ok() {
+        let is_known = held.find(token, now).is_ok();
+        if is_known && !held.is_old(READ_AFTER, now) {
             return None;
         }
-        let ended = self.0.ended.subscribe();
+        let ended = (!is_known).then(|| self.0.ended.subscribe());
         if !held.is_being_read {
             if held.tried_at.is_some_and(|at| now < at.plus(READ_EVERY)) {
                 return None;
@@ -87,7 +90,7 @@ impl Keys {
             drop(held);
             tokio::spawn(Reading(Arc::clone(&self.0)).run());
         }
-        Some(ended)
+        ended
     }
 }
 

@@ -16,6 +16,8 @@ pub enum Refused {
     NoKeys,
     /// Its signature is wrong.
     Signature,
+    /// It is no access token, but says who somebody is, or renews others.
+    Type,
     /// Somebody else has issued it.
     Issuer,
     /// It is for something else.
@@ -36,6 +38,7 @@ impl Refused {
             Self::Key => "issuer_key",
             Self::NoKeys => "no_issuer_keys",
             Self::Signature => "signature",
+            Self::Type => "type",
             Self::Issuer => "issuer",
             Self::Audience => "audience",
             Self::Early(_) => "early",
@@ -43,7 +46,7 @@ impl Refused {
         }
     }
 
-    /// Whether somebody may be trying what opens (SEC-26). Of another issuer or for something else, a token is good there;
+    /// Whether somebody may be trying what opens (SEC-26). Of another issuer, of another type or for something else, a token is good there;
     /// that keys are not at hand is the fault of no client.
     pub(crate) const fn is_attempt(&self) -> bool {
         match self {
@@ -53,7 +56,7 @@ impl Refused {
             | Self::Signature
             | Self::Early(_)
             | Self::Expired(_) => true,
-            Self::NoKeys | Self::Issuer | Self::Audience => false,
+            Self::NoKeys | Self::Type | Self::Issuer | Self::Audience => false,
         }
     }
 }
@@ -75,6 +78,9 @@ impl From<Refused> for Rejection {
                 .to_owned()
             }
             Refused::Signature => "the signature of the bearer token is wrong".to_owned(),
+            Refused::Type => {
+                "the bearer token is of another type than an access token, as its `typ` says".to_owned()
+            }
             Refused::Issuer => {
                 "the bearer token is of another issuer than security.jwt.issuer".to_owned()
             }

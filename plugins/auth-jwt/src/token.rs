@@ -18,12 +18,18 @@ const TOKEN_BYTES_MAX: usize = 16 << 10;
 const LATEST: Timestamp = Timestamp::from_unix_ms(253_402_300_799_000);
 /// Claims whose text is a list with spaces between its parts (RFC 6749 3.3), as they are named by Entra and by RFC 8693.
 const SCOPES: [&str; 2] = ["scp", "scope"];
+/// Types that the header of an access token may name (RFC 7519 5.1, RFC 9068 2.1); most issuers write the first, or none.
+const TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
+/// Types by which a claim `typ` says that it is no access token: Keycloak writes `JWT` into every header, and this there.
+const OTHER_TYPES: [&str; 4] = ["ID", "Refresh", "Offline", "Logout"];
 
 /// A token as it was presented. Whether it is good is another question.
 pub struct Token<'a> {
     pub algorithm: Algorithm,
     /// The key that is said to have signed it.
     pub key: Option<Box<str>>,
+    /// Its header does not say that it is something else than an access token.
+    may_give_access: bool,
     /// What was signed: header and claims as they stand there.
     message: &'a str,
     claims: &'a str,
@@ -35,6 +41,7 @@ pub struct Token<'a> {
 struct Header {
     alg: Box<str>,
     kid: Option<Box<str>>,
+    typ: Option<Box<str>>,
     /// Names what must be understood, and nothing of that is.
     crit: Option<IgnoredAny>,
 }
@@ -65,6 +72,7 @@ impl<'a> Token<'a> {
         Ok(Self {
             algorithm: Algorithm::parse(&header.alg).ok_or(Refused::Algorithm)?,
             key: header.kid,
+            may_give_access: header.typ.is_none_or(|typ| is_among(&TYPES, &typ)),
             message,
             claims,
             signature: decode(signature)?,
@@ -75,6 +83,9 @@ impl<'a> Token<'a> {
     pub fn verify(&self, key: &PublicKey) -> Result<Claims, Refused> {
         if !self.algorithm.verifies(key, self.message.as_bytes(), &self.signature) {
             return Err(Refused::Signature);
+        }
+        if !self.may_give_access {
+            return Err(Refused::Type);
         }
         let claims = serde_json::from_slice(&decode(self.claims)?);
         claims.map(Claims).map_err(|_| Refused::Malformed("its claims are no JSON object"))
@@ -91,6 +102,9 @@ impl Claims {
     pub fn judge(&self, config: &JwtConfig, now: Timestamp) -> Result<Timestamp, Refused> {
         if self.text("iss") != Some(&config.issuer) {
             return Err(Refused::Issuer);
+        }
+        if self.text("typ").is_some_and(|typ| is_among(&OTHER_TYPES, typ)) {
+            return Err(Refused::Type);
         }
         let is_for = |audience: &str| config.audiences.iter().any(|known| known == audience);
         if !texts(self.0.get("aud")).any(is_for) {
@@ -131,6 +145,10 @@ impl Claims {
             seconds.ok_or(Refused::Malformed("`exp` or `nbf` is no number of seconds"))?;
         Ok(Some(Timestamp::from_unix_ms(0).plus(seconds).min(LATEST)))
     }
+}
+
+fn is_among(types: &[&str], typ: &str) -> bool {
+    types.iter().any(|known| known.eq_ignore_ascii_case(typ))
 }
 
 /// The texts of a claim that is one text or a list of them.

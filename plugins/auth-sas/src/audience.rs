@@ -1,8 +1,10 @@
 //! What a token is for: the resource at a URL and everything below it (SEC-13).
 
+use std::borrow::Cow;
 use std::fmt;
 
 use peeklock_core::contract::browser::split_host;
+use percent_encoding::percent_decode_str;
 
 /// What stands behind the path of an entity in the addresses of nodes that clients sign. No name has a `$` in front, so that it
 /// cannot be meant as one; `messages` could be, so that it is no suffix: who asks at such an address says so.
@@ -20,6 +22,7 @@ impl Audience {
     #[must_use]
     pub fn parse(resource: &str) -> Self {
         let resource = resource.trim().to_ascii_lowercase().replace('\\', "/");
+        let is_url = resource.contains("://");
         let (host, path) = match resource.split_once("://") {
             Some((_, rest)) => {
                 let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -36,7 +39,7 @@ impl Audience {
             },
         };
         let path = path.split(['?', '#']).next().unwrap_or_default().trim_matches('/');
-        let path = format!("/{path}");
+        let path = format!("/{}", if is_url { decoded(path) } else { path.into() });
         let entity = path.strip_suffix(SUFFIX).unwrap_or(&path);
         Self { host, path: entity.trim_matches('/').to_owned() }
     }
@@ -75,6 +78,16 @@ impl Audience {
     }
 }
 
+/// The path of a URL, whose segments may be encoded: a name with a slash in it is one segment to some clients (ADM-04), and
+/// as many as it has to others. What is no UTF-8 then stays as it is, and is the path of nothing.
+fn decoded(path: &str) -> String {
+    let segments = path.split('/').map(|segment| {
+        let decoded = percent_decode_str(segment).decode_utf8();
+        decoded.unwrap_or(Cow::Borrowed(segment)).to_ascii_lowercase()
+    });
+    segments.collect::<Vec<_>>().join("/")
+}
+
 impl fmt::Debug for Audience {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Audience").field("path", &self.path).finish_non_exhaustive()
@@ -107,6 +120,31 @@ mod tests {
             check(audience, "order", false);
             check(audience, "orders2", false);
             check(audience, "", false);
+        }
+    }
+
+    /// SEC-13, ADM-04: a name with a slash is the same whether its URL has that encoded or not; what is decoded is one URL,
+    /// once, and no path.
+    #[test]
+    fn segments_of_a_url_may_be_encoded() {
+        for audience in [
+            "https://h/eu%2forders",
+            "https://h/EU%2FOrders/",
+            "sb://h/eu/orders",
+            "https://h/%65u/o%52ders?x=%2f",
+            "sb://h/eu%2forders/$management",
+            "sb://h/eu%2Forders/%24management",
+        ] {
+            check(audience, "eu/orders", true);
+            check(audience, "EU/orders/$DeadLetterQueue", true);
+            check(audience, "eu", false);
+            check(audience, "eu/other", false);
+        }
+        check("https://h/t%2fsubscriptions%2fs", "t/Subscriptions/s", true);
+        for nothing in ["https://h/eu%252forders", "eu%2forders", "https://h/%ff", "https://h/%"] {
+            for resource in ["", "eu", "eu/orders"] {
+                check(nothing, resource, false);
+            }
         }
     }
 

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use peeklock_core::contract::{Authorizer, Failures, Grant, PresentedKey, Principal};
 use peeklock_core::error::Rejection;
-use peeklock_core::policies::{Policies, Policy, WhichKey};
+use peeklock_core::policies::{KeyFound, Policies, Policy, WhichKey};
 use peeklock_core::telemetry;
 use peeklock_core::time::Timestamp;
-use sha2::{Digest as _, Sha256};
 
 use crate::audience::Audience;
 use crate::config::SasConfig;
@@ -84,10 +83,7 @@ impl SasAuthorizer {
         if self.now() >= shown.token.until() {
             return Err(Refused::Expired(name(), shown.token.until()));
         }
-        let asked_at = principal.address_of(resource);
-        if !shown.audience.covers(resource)
-            && !asked_at.is_some_and(|address| shown.audience.covers(address))
-        {
+        if !shown.audience.covers(resource) && !self.is_for_address(principal, shown, resource) {
             // Of what it is in, somebody may ask what of it is his (CON-73).
             return match shown.audience.is_below(resource) {
                 true => Ok(Grant::nothing().by(policy.name())),
@@ -95,6 +91,17 @@ impl SasAuthorizer {
             };
         }
         Ok(policy.grant_by(which).until(shown.token.until()))
+    }
+
+    /// Whether a token is for the address at which its client asks for a resource, and not for an entity of that path. A
+    /// policy that does not hold there has signed none for that entity: its holder is not told whether there is one.
+    fn is_for_address(&self, principal: &Principal, shown: &mut Shown<'_>, resource: &str) -> bool {
+        let asked = principal.address_of(resource);
+        let Some(asked) = asked.filter(|asked| shown.audience.covers(&asked.address)) else {
+            return false;
+        };
+        let there = self.policies.at(shown.audience.path(), shown.token.policy());
+        !asked.is_path || !there.iter().any(|policy| shown.signed_by(policy).is_some())
     }
 
     /// Counts a refusal, and lets who may be guessing wait (SEC-26).
@@ -117,18 +124,11 @@ impl SasAuthorizer {
 
     /// What a key gives at a resource that was presented itself (AMQP-08): what its policy gives, without an end.
     fn grant_by_key(&self, shown: &PresentedKey, resource: &str) -> Result<Grant, Refused> {
-        let policies = self.policies.at(resource, &shown.policy);
-        let digest = Sha256::digest(&*shown.key);
-        let is_of = |policy: &Policy| key_of(policy, digest.as_slice());
-        let found = policies.iter().find_map(|policy| Some((policy, is_of(policy)?)));
-        if let Some((policy, which)) = found {
-            return Ok(policy.grant_by(which));
-        }
-        // It may be good elsewhere, which is no attempt at a key.
-        let mut elsewhere = self.policies.named(&shown.policy).into_iter();
-        match elsewhere.any(|policy| is_of(&policy).is_some()) {
-            true => Ok(Grant::nothing()),
-            false => Err(Refused::Key(shown.policy.clone())),
+        match self.policies.find_key(resource, &shown.policy, &shown.key) {
+            KeyFound::Here(policy, which) => Ok(policy.grant_by(which)),
+            // It is good there, which is no attempt at a key.
+            KeyFound::Elsewhere => Ok(Grant::nothing()),
+            KeyFound::Nowhere => Err(Refused::Key(shown.policy.clone())),
         }
     }
 
@@ -154,16 +154,6 @@ impl Shown<'_> {
         };
         which.map(|which| (Arc::clone(policy), which))
     }
-}
-
-/// Which key of a policy has this digest, if one has. Digests are compared: how long that takes says nothing of the
-/// key (SEC-14).
-fn key_of(policy: &Policy, digest: &[u8]) -> Option<WhichKey> {
-    let [primary, secondary] = WhichKey::ALL.map(|which| {
-        let is_it = Sha256::digest(policy.key(which).reveal()).as_slice() == digest;
-        is_it.then_some(which)
-    });
-    primary.or(secondary)
 }
 
 #[async_trait]

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use peeklock_core::contract::bearer_token;
 use peeklock_core::error::{Quoted, Rejection};
@@ -17,6 +18,11 @@ const SCHEME: &str = "SharedAccessSignature";
 const TOKEN_BYTES_MAX: usize = 8 << 10;
 /// 9999-12-31T23:59:59Z: who writes a later end means none.
 const LATEST_SECONDS: i64 = 253_402_300_799;
+/// Signatures, with or without the `=` at their end, which some clients leave out.
+const SIGNATURE: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 /// Characters that stand for themselves in a value of a token.
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -68,7 +74,9 @@ impl<'a> Token<'a> {
             return Err(Refused::Malformed("it does not begin with `SharedAccessSignature `"));
         }
         let mut found: [Option<&str>; 4] = [None; 4];
-        for field in fields.trim().split('&') {
+        let fields = fields.trim();
+        // Who joins fields in a loop leaves one at the end.
+        for field in fields.strip_suffix('&').unwrap_or(fields).split('&') {
             let Some((name, value)) = field.split_once('=') else {
                 return Err(Refused::Malformed("a field has no value"));
             };
@@ -95,7 +103,7 @@ impl<'a> Token<'a> {
         Ok(Self {
             resource,
             // What is no Base64 is no signature, and matches none.
-            signature: STANDARD.decode(&*signature).unwrap_or_default().into(),
+            signature: SIGNATURE.decode(&*signature).unwrap_or_default().into(),
             expiry,
             until: Timestamp::from_unix_ms(seconds.saturating_mul(1_000)),
             policy: decode(policy)?,

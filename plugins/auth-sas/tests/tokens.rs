@@ -136,6 +136,16 @@ async fn fields_stand_in_any_order() {
         let token = format!("sharedaccesssignature {}", fields.join("&"));
         assert_eq!(refusal(&world.access(token), Action::Send, "orders").await, None);
     }
+    // As others write: with an `&` at the end, and without the padding of Base64.
+    let good = world.token("orders", "all", "sb://x/orders").await;
+    let unpadded = good.replace("%3D&", "&");
+    assert_ne!(unpadded, good);
+    for token in [format!("{good}&"), format!("{unpadded}& "), unpadded] {
+        assert_eq!(refusal(&world.access(token), Action::Send, "orders").await, None);
+    }
+    for token in [format!("{good}&&"), good.replacen("&", "&&", 1)] {
+        assert!(refusal(&world.access(token), Action::Send, "orders").await.is_some());
+    }
     // As others encode: in lower case.
     let key = world.key("orders", "all", WhichKey::Primary).await;
     let seconds = world.in_seconds(60).unix_ms() / 1_000;
@@ -329,6 +339,29 @@ async fn a_key_itself_is_worth_its_policy() {
     assert_eq!(refusal(&access, Action::Receive, "orders").await, None);
     world.broker.regenerate_key("orders", "Listen", WhichKey::Primary, None).await.unwrap();
     assert!(refusal(&access, Action::Receive, "orders").await.is_some());
+    // The way a key goes nobody knows it any more, here or elsewhere, and the newer one is known at once.
+    assert!(with_key("Listen", key.reveal()).identify().await.is_err());
+    let key = world.key("orders", "Listen", WhichKey::Primary).await;
+    assert!(with_key("Listen", key.reveal()).identify().await.is_ok());
+    world.broker.delete_policy("orders", "Listen").await.unwrap();
+    assert!(with_key("Listen", key.reveal()).identify().await.is_err());
+    let key = world.key("other", "all", WhichKey::Secondary).await;
+    assert!(with_key("ALL", key.reveal()).identify().await.is_ok());
+    world.broker.delete_entity("other").await.unwrap();
+    assert!(with_key("all", key.reveal()).identify().await.is_err());
+    world.stop().await;
+}
+
+/// SEC-24: the key that everybody knows is found as others are, where it is allowed, and only there.
+#[tokio::test]
+async fn the_development_key_is_presented_as_others_are() {
+    let world = World::new(SasConfig::closed()).await;
+    let shown = Principal::anonymous().with_key(ROOT_POLICY, KEY);
+    let access = world.broker.access(shown.clone());
+    assert!(access.identify().await.is_err());
+    world.policies.allow_development_key(KEY);
+    let access = world.broker.access(shown);
+    assert_eq!(refusal(&access, Action::Create, "orders").await, None);
     world.stop().await;
 }
 

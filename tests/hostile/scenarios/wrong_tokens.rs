@@ -1,8 +1,10 @@
-//! Tokens and passwords that are wrong, ten thousand a second in the long round, each on a connection of its own that
-//! does not wait for the answer.
+//! Tokens and passwords that are wrong, ten thousand a second in the long round, each on a connection of its own. Half of
+//! their clients go at once, half wait for the answer, which is held back (SEC-26), as long as the attacker has room
+//! for open connections.
 
-use std::io::Write as _;
-use std::net::SocketAddr;
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use peeklock_amqp::client::Frames;
@@ -17,6 +19,8 @@ const THREADS: u32 = 2;
 /// In a second.
 const USUAL_COUNT: u32 = 1_000;
 const LONG_COUNT: u32 = 10_000;
+/// How many wait for their answers at the same time, of each thread: the oldest of more makes room, answered or not.
+const WAITING_COUNT: usize = 200;
 /// The longest round goes on for so long.
 const LASTING: Duration = Duration::from_secs(60);
 
@@ -31,10 +35,15 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
         let ways = [(broker.http, token()), (broker.amqp, password())];
         let mut next = Instant::now();
         let mut number = 0;
+        let mut waiting = VecDeque::new();
         attack.repeat(move || {
             let (address, said) = &ways[number % ways.len()];
+            let waits = (number / ways.len()).is_multiple_of(2);
             number += 1;
-            try_it(*address, said);
+            if let Some(stream) = try_it(*address, said).filter(|_| waits) {
+                waiting.push_back(stream);
+            }
+            leave_answered(&mut waiting);
             next += pause;
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
         });
@@ -42,9 +51,33 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     attack
 }
 
-fn try_it(address: SocketAddr, said: &[u8]) {
-    if let Ok(mut stream) = connect(address) {
-        stream.write_all(said).ok();
+fn try_it(address: SocketAddr, said: &[u8]) -> Option<TcpStream> {
+    let mut stream = connect(address).ok()?;
+    stream.write_all(said).ok()?;
+    stream.set_nonblocking(true).ok()?;
+    Some(stream)
+}
+
+/// Leaves those that were answered, the oldest first, and what there is no room for. Answers are held back about equally
+/// long, so that few come out of turn.
+fn leave_answered(waiting: &mut VecDeque<TcpStream>) {
+    while let Some(oldest) = waiting.front_mut() {
+        if !is_closed(oldest) && waiting.len() <= WAITING_COUNT {
+            return;
+        }
+        waiting.pop_front();
+    }
+}
+
+/// Whether the broker has answered, which closes the connection, whatever it has said before.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    let mut said = [0; 1 << 10];
+    loop {
+        match stream.read(&mut said) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != ErrorKind::WouldBlock,
+        }
     }
 }
 
@@ -55,7 +88,7 @@ fn token() -> Vec<u8> {
         "SharedAccessSignature sr=http%3A%2F%2Flocalhost%2F&sig={signature}&se=4102444800&skn=RootManageSharedAccessKey"
     );
     let head = format!(
-        "GET /$api/v1/queues HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\n\r\n"
+        "GET /$api/v1/queues HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: {token}\r\n\r\n"
     );
     head.into_bytes()
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use actix_web::body::{BodySize, BoxBody, MessageBody};
-use actix_web::http::{ConnectionType, Method, header};
+use actix_web::http::{ConnectionType, Method, Version, header};
 use actix_web::web::{self, Bytes};
 use actix_web::{HttpRequest, HttpResponse};
 use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage};
@@ -15,6 +15,7 @@ use peeklock_core::condition::Surface;
 use peeklock_core::contract::{Action, Principal};
 use peeklock_core::time::TimeSpan;
 use peeklock_core::{Access, Entity};
+use peeklock_listen::relayed::names_proxy;
 
 use crate::atom::AtomRoute;
 use crate::delivery::Delivery;
@@ -268,10 +269,11 @@ fn access(site: &Site, request: &HttpRequest, route: Option<&Route>) -> Access {
     }
 }
 
-/// Whether a proxy says that it hands on what somebody else has asked (SEC-17).
+/// Whether a proxy says that it hands on what somebody else has asked (SEC-17), or it speaks the older HTTP, as some
+/// proxies do that say nothing.
 fn is_by_proxy(request: &HttpRequest) -> bool {
-    let headers = request.headers();
-    headers.contains_key(header::FORWARDED) || headers.contains_key("x-forwarded-for")
+    let is_old = request.version() < Version::HTTP_11;
+    is_old || request.headers().keys().any(|name| names_proxy(name.as_str()))
 }
 
 /// The token as it was presented; never logged (SEC-22).

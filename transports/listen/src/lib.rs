@@ -17,6 +17,7 @@
 //! | `gateway.rs`, `gateway/opening.rs` | the listener that serves everything on one port (LIS-01) |
 //! | `workers.rs` | the threads that connections live in |
 //! | `tracker.rs` | how many there are, and whether they are to end |
+//! | `relayed.rs` | what tells that a request comes by a proxy (SEC-17) |
 //! | `upgrade.rs` | who may connect over WebSocket (SEC-23; feature `upgrade`) |
 //!
 //! A transport with threads of its own, as HTTP has them by its framework, takes the listener and the tracker and leaves
@@ -29,6 +30,7 @@ mod entrance;
 mod gateway;
 mod listener;
 mod proxy;
+pub mod relayed;
 mod serve;
 mod tracker;
 #[cfg(feature = "upgrade")]

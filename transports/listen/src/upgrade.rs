@@ -5,6 +5,8 @@ use peeklock_core::contract::browser::{Foreign, Known};
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 
+use crate::relayed::names_proxy;
+
 /// Refuses who comes from where the listener does not know. `host` is that of [`host`].
 ///
 /// # Errors
@@ -52,8 +54,7 @@ pub fn subprotocols(request: &Request) -> impl Iterator<Item = &str> {
 /// Whether a proxy says that it hands on what somebody else has asked (SEC-17).
 #[must_use]
 pub fn is_by_proxy(request: &Request) -> bool {
-    let headers = request.headers();
-    headers.contains_key(header::FORWARDED) || headers.contains_key("x-forwarded-for")
+    request.headers().keys().any(|name| names_proxy(name.as_str()))
 }
 
 /// An answer that ends the connection, with a text for people.

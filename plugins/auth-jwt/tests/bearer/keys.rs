@@ -160,13 +160,18 @@ async fn keys_are_renewed_in_an_hour_and_kept_for_a_day() {
     let key = IssuerKey::new("k1");
     let publisher = Publisher::new(&[&key]).await;
     let world = World::new(config(publisher.source())).await;
-    let good = token(&world, &key);
+    let [good, unknown] = [&key, &IssuerKey::new("k2")].map(|key| token(&world, key));
+    // Who has a key that is known does not wait for the reading, who has another one does.
     let after = async |span: TimeSpan| {
         world.clock.advance(span);
-        (is_good(&world, &good).await, publisher.count())
+        let is_good = is_good(&world, &good).await;
+        assert!(!self::is_good(&world, &unknown).await);
+        (is_good, publisher.count())
     };
     assert_eq!(after(TimeSpan::ZERO).await, (true, 1));
-    assert_eq!(after(TimeSpan::from_seconds(3_599)).await, (true, 1));
+    world.clock.advance(TimeSpan::from_seconds(3_599));
+    assert!(is_good(&world, &good).await);
+    assert_eq!(publisher.count(), 1);
     assert_eq!(after(TimeSpan::from_seconds(1)).await, (true, 2));
     publisher.answer("503 Service Unavailable", "");
     assert_eq!(after(TimeSpan::from_minutes(60)).await, (true, 3));
@@ -176,6 +181,36 @@ async fn keys_are_renewed_in_an_hour_and_kept_for_a_day() {
     assert_eq!(after(TimeSpan::from_seconds(1)).await, (false, 5), "a day is over");
     publisher.publish(&[&key]);
     assert_eq!(after(TimeSpan::from_seconds(10)).await, (true, 6));
+    world.stop().await;
+}
+
+/// SEC-29: while the host of the issuer is silent, who has a key that is known is answered at once, and nobody else is.
+#[tokio::test]
+async fn nobody_with_a_known_key_waits_for_the_issuer() {
+    let [key, fresh] = ["k1", "k2"].map(IssuerKey::new);
+    let publisher = Publisher::new(&[&key]).await;
+    let world = World::new(config(publisher.source())).await;
+    let [good, newer] = [&key, &fresh].map(|key| token(&world, key));
+    assert!(is_good(&world, &good).await);
+    publisher.asked().await;
+    publisher.hold();
+    world.clock.advance(TimeSpan::from_minutes(60));
+    let newer = world.access(&*newer);
+    let mut waits = pin!(refusal(&newer, Action::Send, "orders"));
+    for _ in 0..2 {
+        // The first to come begins the reading.
+        let known = world.access(&*good);
+        let mut asked = pin!(refusal(&known, Action::Send, "orders"));
+        let answer = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
+        assert_eq!(answer, Poll::Ready(None));
+        let answer = poll_fn(|context| Poll::Ready(waits.as_mut().poll(context))).await;
+        assert!(answer.is_pending());
+    }
+    publisher.asked().await;
+    publisher.publish(&[&key, &fresh]);
+    publisher.release();
+    assert_eq!(waits.await, None);
+    assert_eq!(publisher.count(), 2);
     world.stop().await;
 }
 

@@ -150,6 +150,11 @@ async fn each_failure_has_its_text() {
         (header(json!({"alg": "ES256", "kid": "k2"})), "does not publish"),
         (header(json!({"alg": "ES256", "kid": "k1", "crit": ["b64"], "b64": false})), "`crit`"),
         (header(json!({"kid": "k1"})), "no JSON object with `alg`"),
+        (header(json!({"alg": "ES256", "kid": "k1", "typ": "logout+jwt"})), "another type"),
+        (header(json!({"alg": "ES256", "kid": "k1", "typ": "id+jwt"})), "another type"),
+        (header(json!({"alg": "ES256", "kid": "k1", "typ": 1})), "no JSON object with `alg`"),
+        (changed("typ", json!("ID")), "another type"),
+        (changed("typ", json!("Refresh")), "another type"),
         (stranger.sign(&claims), "signature of the bearer token is wrong"),
         (stranger.sign_as(&json!({"alg": "ES256", "jwk": stranger.jwk()}), &claims), "is wrong"),
         (other_body, "is wrong"),
@@ -180,6 +185,10 @@ async fn each_failure_has_its_text() {
         changed("nbf", Value::Null),
         changed("exp", json!(1e15)),
         header(json!({"alg": "ES256"})),
+        header(json!({"alg": "ES256", "kid": "k1", "typ": "at+jwt"})),
+        header(json!({"alg": "ES256", "kid": "k1", "typ": "application/AT+JWT"})),
+        header(json!({"alg": "ES256", "kid": "k1", "typ": "jwt"})),
+        changed("typ", json!("Bearer")),
         changed("padding", json!("x".repeat(11_900))),
     ] {
         assert_eq!(world.refusal(&token, Action::Send, "orders").await, None, "{token}");

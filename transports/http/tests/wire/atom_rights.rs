@@ -140,6 +140,35 @@ async fn a_token_may_be_for_the_address_of_its_request() {
     server.stop().await;
 }
 
+/// SEC-13: a token for the address of a request is not for the entity that is asked if it is the path of another one; only
+/// who may use that one finds out that it exists.
+#[tokio::test]
+async fn a_token_for_another_entity_is_not_for_an_address() {
+    let server = signed().await;
+    let requests = [
+        ("POST /o/messages", "o/messages", 201),
+        ("DELETE /o/messages/head?timeout=0", "o/messages/head", 200),
+        ("DELETE /o/messages/head?timeout=0", "o/messages", 204),
+        ("PUT /o/messages/1/9f8b5a52-0d3c-4a0e-8e4a-0f3c5b1a2d3e", "o/messages", 404),
+    ];
+    let status = async |line: &str, name: &str, audience: &str| {
+        let token = token(name, &format!("http://x/{audience}"));
+        ask(&server, &format!("{line}\nAuthorization: {token}"), "").await.status
+    };
+    for (line, audience, expected) in requests {
+        assert_eq!(status(line, "all", audience).await, expected, "{line}");
+    }
+    server.broker.create_queue("O/Messages", QueueUpdate::default()).await.unwrap();
+    for (line, audience, _) in requests {
+        assert_eq!(status(line, "all", audience).await, 401, "{line} {audience}");
+        // What holds at the one alone has signed nothing for the other.
+        assert_ne!(status(line, "allo", audience).await, 401, "{line} {audience}");
+        assert_ne!(status(line, "all", "o").await, 401, "{line}");
+    }
+    assert_eq!(status("POST /o/messages/messages", "all", "o/messages").await, 201);
+    server.stop().await;
+}
+
 /// ADM-12, HTP-18, FWD-05, SEC-07: a destination takes the right on it, by a token of its own or by the main one.
 #[tokio::test]
 async fn a_destination_takes_a_token() {

@@ -28,6 +28,10 @@ async fn start(config: SasConfig) -> Server {
 
 /// Asks while time passes, for what is refused waits (SEC-26).
 async fn ask(server: &Server, head: &str, body: &str) -> Answer {
+    while_time_passes(server, server.ask(head, body)).await
+}
+
+async fn while_time_passes<T>(server: &Server, asked: impl Future<Output = T>) -> T {
     let passing = async {
         loop {
             server.clock.advance(TimeSpan::from_ms(100));
@@ -36,7 +40,7 @@ async fn ask(server: &Server, head: &str, body: &str) -> Answer {
     };
     tokio::select! {
         biased;
-        answer = server.ask(head, body) => answer,
+        answer = asked => answer,
         () = passing => unreachable!("time does not end"),
     }
 }
@@ -144,9 +148,24 @@ async fn policies_are_managed_and_end_anonymous_access() {
     assert_eq!(listed["policies"][0]["rights"].as_array().unwrap().len(), 3);
     assert!(listed["policies"][0].get("primaryKey").is_none());
     // Somebody behind a proxy is not of this machine.
-    for header in ["Forwarded: for=10.0.0.1", "X-Forwarded-For: 10.0.0.1"] {
+    for header in [
+        "Forwarded: for=10.0.0.1",
+        "X-Forwarded-For: 10.0.0.1",
+        "X-Forwarded-Host: bus.example.com",
+        "X-Forwarded-Proto: https",
+        "X-Real-IP: 10.0.0.1",
+        "Via: 1.1 proxy",
+    ] {
         let answer = ask(&server, &format!("GET /$api/v1/policies\n{header}"), "").await;
         assert_eq!(answer.status, 401, "{header}");
+    }
+    // As nginx asks unless it is told otherwise.
+    for (version, status) in [("1.0", 401), ("1.1", 200)] {
+        let mut client = server.connect().await;
+        let head = format!("GET /$api/v1/policies HTTP/{version}\r\nHost: localhost\r\n\r\n");
+        client.write(head.as_bytes()).await;
+        let answer = while_time_passes(&server, client.read()).await;
+        assert_eq!(answer.unwrap().status, status, "{version}");
     }
     for (body, text) in [
         (r#"{"rights": ["Manage"]}"#, "Manage"),

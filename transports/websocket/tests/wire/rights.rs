@@ -321,6 +321,9 @@ fn a_connection_by_a_proxy_is_not_of_this_machine() {
             ("x-peeklock-test", "203.0.113.7", true),
             ("x-forwarded-for", "203.0.113.7", false),
             ("forwarded", "for=203.0.113.7", false),
+            ("x-forwarded-proto", "https", false),
+            ("x-real-ip", "203.0.113.7", false),
+            ("via", "1.1 proxy", false),
         ] {
             let headers = [("sec-websocket-protocol", "peeklock.v1.json"), (name, value)];
             let socket = upgrade(server.address, "/", &headers).await.unwrap();
