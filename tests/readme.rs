@@ -231,7 +231,9 @@ fn the_declared_queue_is_valid_configuration() {
 fn every_example_of_the_table_exists() {
     let text = readme();
     for line in text.lines().filter(|line| line.starts_with("| `cargo run --example ")) {
-        let name = line.split('`').nth(1).and_then(|call| call.rsplit(' ').next()).expect("a name");
+        let name =
+            line.split_whitespace().skip_while(|word| *word != "--example").nth(1).expect("a name");
+        let name = name.trim_end_matches('`');
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
         let is_there = [format!("{name}.rs"), format!("{name}/main.rs")]
             .iter()

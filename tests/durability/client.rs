@@ -217,7 +217,8 @@ impl<'a> Client<'a> {
         deletes: bool,
         (count_max, wait_seconds): (u64, f64),
     ) -> Result<Received, Over> {
-        let op = Op::Receive { part, deletes, count_max };
+        let at_once = self.links_to(queue).is_none();
+        let op = Op::Receive { part, deletes, count_max, at_once };
         if self.links_to(queue).is_some() {
             let mut held = Vec::new();
             self.ask_links(queue, op, |links| {
@@ -242,7 +243,7 @@ impl<'a> Client<'a> {
         if self.links_to(queue).is_some() {
             return self.receive(queue, Part::Main, deletes, (1, 0.0));
         }
-        let op = Op::Receive { part: Part::Main, deletes, count_max: 1 };
+        let op = Op::Receive { part: Part::Main, deletes, count_max: 1, at_once: true };
         let method = if deletes { "DELETE" } else { "POST" };
         let target = format!("/{queue}/messages/head?timeout=0");
         let mut held = Vec::new();

@@ -101,6 +101,9 @@ pub enum Op {
         part: Part,
         deletes: bool,
         count_max: u64,
+        /// By one command. Over AMQP credit is given, and then what is left of it asked back: a message with a
+        /// lower number may come back, and be given, between the two.
+        at_once: bool,
     },
     /// All or none.
     ReceiveDeferred {

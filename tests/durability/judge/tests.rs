@@ -51,8 +51,8 @@ fn settling(id: Id, verdict: Verdict) -> Op {
     Op::Settle { id, verdict, mark: None, reason: Some("mine".to_owned()) }
 }
 
-const RECEIVE: Op = Op::Receive { part: Part::Main, deletes: false, count_max: 1 };
-const TAKE: Op = Op::Receive { part: Part::Main, deletes: true, count_max: 1 };
+const RECEIVE: Op = Op::Receive { part: Part::Main, deletes: false, count_max: 1, at_once: true };
+const TAKE: Op = Op::Receive { part: Part::Main, deletes: true, count_max: 1, at_once: true };
 
 fn snapshot(main: Vec<Seen>, dead: Vec<Seen>, properties: &Description) -> Snapshot {
     let count = |standing| main.iter().filter(|seen| seen.standing == standing).count();
