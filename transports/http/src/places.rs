@@ -228,6 +228,10 @@ mod tests {
         });
         let at = |place: &Place, since: u64| place.own.idle_since.store(since, Ordering::Relaxed);
         let now = 10_000_000;
+        // The two may have begun within one microsecond.
+        for (place, since) in [(first, 1), (second, 2)] {
+            place.own.receives_since.store(since, Ordering::Relaxed);
+        }
         at(idle, now / 2);
         at(new, now - 1);
         let seats = places.lock();
