@@ -30,7 +30,7 @@
 //! | links, sessions, tokens, questions and empty frames over AMQP, answers unread | `scenarios/amqp_floods.rs` |
 //! | receives that wait for days, and frames of requests behind them | `scenarios/waits.rs` |
 //! | links over AMQP with names and properties as large as a frame | `scenarios/amqp_links.rs` |
-//! | wrong tokens and passwords, ten thousand a second | `scenarios/wrong_tokens.rs` |
+//! | wrong tokens and passwords, as many as ten thousand a second if the machine can | `scenarios/wrong_tokens.rs` |
 //! | all of that again by clients that come back as soon as they are closed | `scenarios/returning.rs` |
 //! | any command in any order, answers read or not | `scenarios/anything.rs` |
 //! | every file descriptor taken | the reserve of `broker-core/store/src/journal/disk.rs` |

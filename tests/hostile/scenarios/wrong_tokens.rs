@@ -1,4 +1,4 @@
-//! Tokens and passwords that are wrong, ten thousand a second in the long round, each on a connection of its own. Half of
+//! Tokens and passwords that are wrong, at most ten thousand a second in the long round, each on a connection of its own. Half of
 //! their clients go at once, half wait for the answer, which is held back (SEC-26), as long as the attacker has room
 //! for open connections.
 
