@@ -6,7 +6,7 @@ use std::time::Instant;
 pub const RUNS: usize = 5;
 
 /// Runs `work` several times and prints how many units it did a second.
-#[expect(clippy::print_stdout, reason = "the result of a benchmark is what it prints")]
+#[allow(dead_code, reason = "not all benchmarks have one kind")]
 pub fn rate(what: &str, units: usize, mut work: impl FnMut()) -> f64 {
     let mut rates: Vec<f64> = (0..RUNS)
         .map(|_| {
@@ -15,6 +15,34 @@ pub fn rate(what: &str, units: usize, mut work: impl FnMut()) -> f64 {
             units as f64 / started.elapsed().as_secs_f64()
         })
         .collect();
+    say(what, &mut rates)
+}
+
+/// Runs each kind of a work in turn, several times, each time after `prepare`, and prints as [`rate`] does.
+#[allow(dead_code, reason = "not all benchmarks compare")]
+pub fn rates<K>(
+    what: &str,
+    kinds: &[(&str, K)],
+    units: u64,
+    mut prepare: impl FnMut(),
+    mut work: impl FnMut(&K),
+) {
+    let mut rates = vec![Vec::with_capacity(RUNS); kinds.len()];
+    for _ in 0..RUNS {
+        for ((_, kind), rates) in kinds.iter().zip(&mut rates) {
+            prepare();
+            let started = Instant::now();
+            work(kind);
+            rates.push(units as f64 / started.elapsed().as_secs_f64());
+        }
+    }
+    for ((name, _), rates) in kinds.iter().zip(&mut rates) {
+        say(&format!("{what}, {name}"), rates);
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the result of a benchmark is what it prints")]
+fn say(what: &str, rates: &mut [f64]) -> f64 {
     rates.sort_by(f64::total_cmp);
     let median = rates[RUNS / 2];
     println!(

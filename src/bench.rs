@@ -3,14 +3,15 @@
 //! completed with acknowledgement.
 //!
 //! Read `plan.rs` for what can be run, `messages.rs` for how most of it is, `client.rs` for the ways
-//! in. `cycle`, `beside` and `scheduled` are for those who work on the broker: they run in this
-//! process alone and see what the journal asks of the disk.
+//! in. `cycle`, `beside`, `scheduled` and `delayed` are for those who work on the broker: they run in
+//! this process alone and see what the journal asks of the disk.
 
 pub mod backlog;
 pub mod beside;
 mod client;
 mod connections;
 pub mod cycle;
+pub mod due;
 mod floor;
 mod latency;
 mod messages;
@@ -19,7 +20,6 @@ mod process;
 mod queues;
 mod record;
 pub mod report;
-pub mod scheduled;
 mod served;
 mod target;
 mod topic;
@@ -203,7 +203,8 @@ async fn over_target(
         | Load::Small
         | Load::Cycle
         | Load::Beside
-        | Load::Scheduled => messages::run(plan, target, bar, &mut report).await?,
+        | Load::Scheduled
+        | Load::Delayed => messages::run(plan, target, bar, &mut report).await?,
     }
     if let Some(mut floor) = floor {
         floor.again()?;

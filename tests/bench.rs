@@ -227,6 +227,11 @@ fn loads_in_process_say_what_the_disk_was_asked() {
     assert!(number(&cycle, "syncs") > 0.0 && number(&cycle, "floor_per_second") > 0.0);
     let beside = figures("beside", &["beside", "--messages", "200"]);
     assert!(number(&beside, "written_to_body_bytes") >= 1.0);
+    for load in ["scheduled", "delayed"] {
+        let due = figures(load, &[load, "--messages", "40", "--list", "16"]);
+        assert_eq!((number(&due, "pending"), number(&due, "received")), (40.0, 40.0));
+        assert!(number(&due, "late_p50_ms") <= number(&due, "late_p99_9_ms"));
+    }
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub enum Load {
     Beside,
     /// In-process: everything is scheduled for tomorrow; how late do others fall due?
     Scheduled,
+    /// In-process: everything is received and abandoned until tomorrow; how late do others fall due?
+    Delayed,
 }
 
 /// The way to the broker.
@@ -71,7 +73,7 @@ impl Load {
 
     /// Whether it is about the journal of a broker in this process and nothing else.
     pub const fn is_in_process_only(self) -> bool {
-        matches!(self, Self::Cycle | Self::Beside | Self::Scheduled)
+        matches!(self, Self::Cycle | Self::Beside | Self::Scheduled | Self::Delayed)
     }
 
     /// Whether it knows a floor.
@@ -91,7 +93,9 @@ impl Load {
             Self::Latency => Shape { clients: 1, window: 1, messages: 10_000, ..shape },
             Self::Small => Shape { body_bytes: 16, ..shape },
             Self::Topic => Shape { messages: 40_000, ..shape },
-            Self::Backlog | Self::Scheduled => Shape { messages: 1_000_000, ..shape },
+            Self::Backlog | Self::Scheduled | Self::Delayed => {
+                Shape { messages: 1_000_000, ..shape }
+            }
             Self::Connections => Shape { window: 16, ..shape },
             Self::Throughput | Self::Memory | Self::Queues | Self::Cycle | Self::Beside => shape,
         }

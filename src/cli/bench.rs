@@ -55,7 +55,7 @@ pub struct BenchFlags {
     /// What to do
     #[arg(value_enum, default_value_t = Load::Throughput)]
     load: Load,
-    /// The way to the broker [default: websocket; in-process for `cycle`, `beside`, `scheduled`]
+    /// The way to the broker [default: websocket; in-process for `cycle`, `beside`, `scheduled`, `delayed`]
     #[arg(long, value_enum, value_name = "TRANSPORT", hide_default_value = true)]
     over: Option<Over>,
     /// A broker that runs already, instead of one of our own: ws://HOST:PORT or http://HOST:PORT, or amqp://HOST:PORT of one port for
@@ -67,13 +67,13 @@ pub struct BenchFlags {
     /// Measure what the disk alone takes, too: for `latency`, `throughput`, `small` one sync of what one send writes, for `cycle` the same writes and syncs
     #[arg(long)]
     floor: bool,
-    /// Messages altogether [default: 200000; `latency` 10000; `topic` 40000; `backlog`, `scheduled` 1000000]
+    /// Messages altogether [default: 200000; `latency` 10000; `topic` 40000; `backlog`, `scheduled`, `delayed` 1000000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     messages: Option<u32>,
     /// Senders, and as many receivers [default: 4; `latency` 1]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
     clients: Option<u16>,
-    /// Commands that each has under way; commands of a list in `cycle`, `beside`, `scheduled` [default: 256; over HTTP 16; `latency` 1]
+    /// Commands that each has under way; commands of a list in `cycle`, `beside`, `scheduled`, `delayed` [default: 256; over HTTP 16; `latency` 1]
     #[arg(long, visible_alias = "list", value_parser = clap::value_parser!(u16).range(1..=4096))]
     window: Option<u16>,
     /// Bytes of a message's body [default: 1024; `small` 16]
@@ -255,7 +255,8 @@ fn bar(plan: &Plan) -> ProgressBar {
         | Load::Backlog
         | Load::Cycle
         | Load::Beside
-        | Load::Scheduled => (plan.messages, "messages"),
+        | Load::Scheduled
+        | Load::Delayed => (plan.messages, "messages"),
     };
     let bar = if io::stderr().is_terminal() {
         ProgressBar::with_draw_target(Some(all), ProgressDrawTarget::stderr())

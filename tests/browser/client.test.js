@@ -451,6 +451,31 @@ test("queues are managed, with their counts", async (t) => {
   assert.equal(await connection.queues.exists(path), false);
 });
 
+// DEC-01, DEC-06, DEC-09, DEC-11, DEC-13
+test("a declaration is planned and carried out", async (t) => {
+  const connection = await connected(t);
+  const name = `declared-${process.pid}-${Math.random().toString(36).slice(2)}`;
+  const { declarations, queues, topics } = connection;
+  const dear = { name: "dear", filter: { type: "sql", sql: "price > @limit", parameters: { limit: typed("i32", 100) } } };
+  const declared = {
+    queues: [{ path: name, properties: { maxDeliveryCount: 5 } }],
+    topics: [{ path: `${name}-topic`, subscriptions: [{ name: "eu", properties: {}, rules: [dear] }] }],
+  };
+  const plan = await declarations.plan(declared);
+  assert.deepEqual(plan.steps.map(({ kind, entity }) => `${kind} ${entity}`), ["create topic", "create queue", "create subscription"]);
+  assert.equal(await queues.exists(name), false);
+  const first = await declarations.carryOut(declared, plan.digest, { stepsMax: 1 });
+  assert.deepEqual([first.done, first.rest.steps.length, first.failure], [1, 2, undefined]);
+  await assert.rejects(declarations.carryOut(declared, plan.digest), refused("UpdateConflict", { retryable: true }));
+  assert.equal((await declarations.declare(declared)).steps.length, 2);
+  assert.equal((await queues.get(name)).maxDeliveryCount, 5);
+  const rules = await topics.listRules(subscriptionPath(`${name}-topic`, "eu"));
+  assert.deepEqual(rules.map(({ name, filter }) => [name, filter.parameters["@limit"]]), [["dear", typed("i32", 100)]]);
+  assert.deepEqual((await declarations.declare(declared)).steps, []);
+  const fixed = { queues: [{ path: name, properties: { requiresSession: true } }] };
+  await assert.rejects(declarations.declare(fixed), refused("ArgumentError", { retryable: false }));
+});
+
 // TOP-01, TOP-03, TOP-13, TOP-17, TOP-24, SQL-14
 test("a topic gives each subscription what its rules select", async (t) => {
   const connection = await connected(t);

@@ -10,7 +10,7 @@ const readme = await readFile(new URL("../../transports/websocket/js/README.md",
 
 test("the programs of the README run", async (t) => {
   const programs = [...readme.matchAll(/^```js\n([^]*?)^```/gm)].map(([, program]) => program);
-  assert.equal(programs.length, 6);
+  assert.equal(programs.length, 7);
   // Where the packages are found that they import.
   const folder = await mkdtemp(new URL("node_modules/.readme-", import.meta.url).pathname);
   t.after(() => rm(folder, { recursive: true }));

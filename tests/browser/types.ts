@@ -1,11 +1,14 @@
 // Uses every part of the client as its types say it is used; compiled, not run.
 
 import {
+  type CarriedOut,
   connect,
   type Committed,
   type Condition,
   Connection,
   type Decision,
+  type Declaration,
+  type DeclarationPlan,
   PeeklockError,
   type Queue,
   type ReceivedMessage,
@@ -50,6 +53,12 @@ export async function everything(): Promise<void> {
   });
   // @ts-expect-error: of a filter of another type
   await connection.topics.updateRule("events/Subscriptions/eu", { name: rule.name, filter: { type: "true", sql: "1=1" } });
+  const declared: Declaration = { topics: [{ path: topic.path, subscriptions: [{ name: "eu", rules: [rule] }] }], keepExisting: true };
+  const plan: DeclarationPlan = await connection.declarations.plan(declared);
+  const { done, rest, failure }: CarriedOut = await connection.declarations.carryOut(declared, plan.digest, { stepsMax: 1 });
+  const changed: string | undefined = (await connection.declarations.declare(declared)).steps[done]?.changes?.[0]?.property;
+  const why: Condition | undefined = failure?.condition;
+  const left: number = rest.steps.length + rest.unchangedCount;
   const [explained] = await connection.topics.explain("events/Subscriptions/eu", "text");
   const verdicts: (boolean | null)[] | undefined = explained?.tests.map(({ result }) => result);
   await connection.topics.createSubscription("events", "all", { properties: { forwardTo: verdicts ? "orders" : null } });

@@ -95,7 +95,6 @@ fn code_of(name: &str, folder: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What each crate of the core has seen of the others, and of what makes a machine or a word impure.
 /// Each metric that the broker has stands in docs/metrics.md, and no other.
 #[test]
 fn the_metrics_are_documented() {
@@ -113,6 +112,36 @@ fn the_metrics_are_documented() {
     assert_eq!(names(&rows, '`'), there);
 }
 
+/// Each crate that is published says what it is, under which licence, and has the text of both.
+#[test]
+fn each_crate_can_be_published() {
+    let manifests = below(root()).into_iter().filter(|path| path.ends_with("Cargo.toml"));
+    let mut published = 0;
+    for manifest in manifests {
+        let text = read(&manifest);
+        let is_published = text.contains("version.workspace") && !text.contains("publish = false");
+        if !is_published {
+            continue;
+        }
+        published += 1;
+        for key in ["readme", "keywords", "categories", "license", "repository"] {
+            assert!(
+                text.contains(&format!("\n{key}.workspace = true")),
+                "{}: {key}",
+                place(&manifest)
+            );
+        }
+        assert!(text.contains("\ndescription = \""), "{}", place(&manifest));
+        assert!(text.contains("[package.metadata.docs.rs]"), "{}", place(&manifest));
+        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            let copy = manifest.with_file_name(licence);
+            assert_eq!(read(copy), read(licence), "{}", place(&manifest));
+        }
+    }
+    assert!(published > 20, "{published}");
+}
+
+/// What each crate of the core has seen of the others, and of what makes a machine or a word impure.
 #[test]
 fn the_floors_of_the_core_are_as_the_map_shows_them() {
     let floors: [(&str, &[&str]); 5] = [

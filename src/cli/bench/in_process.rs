@@ -11,9 +11,10 @@ use tokio::runtime::Runtime;
 use super::super::Failure;
 use crate::bench::backlog::halves::{self, Half};
 use crate::bench::cycle::{self, Cycle};
+use crate::bench::due::{self, Lateness, Wait};
 use crate::bench::plan::{Load, Plan};
 use crate::bench::report::{Report, ratio};
-use crate::bench::{BenchError, Scratch, beside, scheduled};
+use crate::bench::{BenchError, Scratch, beside};
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Phase {
@@ -36,7 +37,10 @@ pub async fn run(
             Load::Backlog => backlog(plan, &mut report).await?,
             Load::Beside => besides(&beside::run(place, cycle, progress).await?, &mut report),
             Load::Scheduled => {
-                lateness(&scheduled::run(place, cycle, progress).await?, &mut report);
+                lateness(&due::run(place, Wait::Scheduled, cycle, progress).await?, &mut report);
+            }
+            Load::Delayed => {
+                lateness(&due::run(place, Wait::Delayed, cycle, progress).await?, &mut report);
             }
             Load::Latency
             | Load::Throughput
@@ -174,8 +178,9 @@ fn besides(result: &beside::Beside, report: &mut Report) {
     report.ratio("written_to_body_bytes", "bytes written / of bodies", written);
 }
 
-fn lateness(result: &scheduled::Scheduled, report: &mut Report) {
+fn lateness(result: &Lateness, report: &mut Report) {
     report.count("pending", "pending", result.pending);
+    report.bytes_if_known("resident_bytes", "resident", result.resident_bytes);
     report.count("received", "fell due and were received", result.late.len() as u64);
     let late = [
         ("late_p50_ms", "late, p50", 500),

@@ -128,6 +128,8 @@ pub struct CarriedOutView {
 struct FailureView {
     condition: String,
     detail: String,
+    /// Whether the same may succeed later.
+    retryable: bool,
     entity: String,
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     tracking_id: Guid,
@@ -345,6 +347,7 @@ impl From<&BrokerError> for FailureView {
         Self {
             condition: error.condition().name().to_owned(),
             detail: error.detail().to_owned(),
+            retryable: error.retryable(),
             entity: error.entity().to_owned(),
             tracking_id: Guid(error.tracking_id().0),
             timestamp: Instant(error.timestamp()),

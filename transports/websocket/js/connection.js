@@ -12,6 +12,7 @@
 // anything of it was sent.
 
 import { ConnectionString, Credential, isConnectionString } from "./credential.js";
+import { Declarations } from "./declarations.js";
 import { argument, cancelled, lost, PeeklockError } from "./error.js";
 import { parse } from "./json.js";
 import { Queues } from "./queues.js";
@@ -129,6 +130,8 @@ export class Connection extends EventTarget {
     this.queues = new Queues(this);
     /** The topics of the broker, with their subscriptions and rules. */
     this.topics = new Topics(this);
+    /** What shall be there, made so. */
+    this.declarations = new Declarations(this);
     this.#lostAt = performance.now();
     this.#tickTimer = setInterval(() => this.#tick(), TICK_MS);
     this.#open();

@@ -103,6 +103,7 @@ export class Connection {
   readonly session: number;
   readonly queues: Queues;
   readonly topics: Topics;
+  readonly declarations: Declarations;
   sender(path: string, options?: SenderOptions): Sender;
   /** `path` may be a sub-queue: `orders/$deadletterqueue`. */
   receiver(path: string, options?: ReceiverOptions): Receiver;
@@ -682,4 +683,58 @@ export class Topics {
   deleteRule(path: string, name: string): Promise<void>;
   listRules(path: string, options?: { skip?: number; top?: number }): Promise<Rule[]>;
   explain(path: string, message: Sendable): Promise<Explanation[]>;
+}
+
+/** Entities as they shall be. What it does not name stays as it is. */
+export interface Declaration {
+  queues?: { path: string; properties?: QueueProperties }[];
+  topics?: {
+    path: string;
+    properties?: TopicProperties;
+    subscriptions?: {
+      name: string;
+      properties?: SubscriptionProperties;
+      /** With these it has exactly these; without, one that selects all when it is created, and later those it has. */
+      rules?: NewRule[];
+      /** Whether other rules stay, but for `$Default`. */
+      keepOtherRules?: boolean;
+    }[];
+  }[];
+  /** Whether entities that are there and differ are left as they are. */
+  keepExisting?: boolean;
+}
+
+export interface DeclarationStep {
+  readonly kind: "create" | "update";
+  readonly entity: "queue" | "topic" | "subscription";
+  readonly path: string;
+  readonly changes?: { readonly property: string; readonly before?: string; readonly after?: string }[];
+}
+
+export interface DeclarationPlan {
+  readonly steps: DeclarationStep[];
+  /** What would be steps without `keepExisting`. */
+  readonly kept?: DeclarationStep[];
+  /** How many of the entities named need no step. */
+  readonly unchangedCount: number;
+  readonly digest: string;
+}
+
+export interface CarriedOut {
+  /** So many of the first steps are done. */
+  readonly done: number;
+  readonly rest: DeclarationPlan;
+  /** Why the first of the rest failed, if it was tried. */
+  readonly failure?: PeeklockError;
+}
+
+/** Plans a declaration and carries it out. */
+export class Declarations {
+  private constructor();
+  /** Changes nothing. */
+  plan(declaration: Declaration): Promise<DeclarationPlan>;
+  /** At most 100 steps at once. `UpdateConflict`, and nothing is done, if the steps of the digest are others by now. */
+  carryOut(declaration: Declaration, digest: string, options?: { stepsMax?: number }): Promise<CarriedOut>;
+  /** All of it. Rejects with what ends it: steps before that stay done. */
+  declare(declaration: Declaration): Promise<DeclarationPlan>;
 }

@@ -122,7 +122,8 @@ async function exists(found) {
   }
 }
 
-function encodeRule({ name, filter, action }) {
+/** A rule with its values as the protocol has them. */
+export function encodeRule({ name, filter, action }) {
   return { name, filter: filter && withValues(filter, encodeProperties), action: action && withValues(action, encodeProperties) };
 }
 

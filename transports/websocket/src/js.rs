@@ -2,10 +2,11 @@
 //! other by name. The entry is `peeklock.js`; see `js/README.md`.
 
 /// Names and contents of all modules of the client.
-pub const MODULES: [(&str, &str); 14] = [
+pub const MODULES: [(&str, &str); 15] = [
     ("peeklock.js", include_str!("../js/peeklock.js")),
     ("connection.js", include_str!("../js/connection.js")),
     ("credential.js", include_str!("../js/credential.js")),
+    ("declarations.js", include_str!("../js/declarations.js")),
     ("error.js", include_str!("../js/error.js")),
     ("json.js", include_str!("../js/json.js")),
     ("link.js", include_str!("../js/link.js")),
