@@ -24,6 +24,7 @@ test("the programs of the README run", async (t) => {
     await import(pathToFileURL(file));
   }
   const explained = "unknown region = @region NULL,'eu'";
-  const expected = ["1 two coffees", '2 {"tea":1}', explained, "poison poison", "order-17 ship", "bill 17 is paid", "closed "];
+  const declared = ["create sales", "create coffees", "create sales/Subscriptions/eu"];
+  const expected = ["1 two coffees", '2 {"tea":1}', explained, ...declared, "poison poison", "order-17 ship", "bill 17 is paid", "closed "];
   assert.deepEqual(lines, expected);
 });
