@@ -244,17 +244,7 @@ impl Broker {
         Ok(Entity::new(self, entry, path, key, *sub_queue))
     }
 
-    /// The path of an entity that messages can be sent to by way of another, for
-    /// [`crate::command::Command::SendVia`] (VIA-02). The Send right on both is the transport's to ask for.
-    ///
-    /// # Errors
-    /// `EntityNotFound`; `ArgumentError` for what is no queue or topic, `InvalidOperation` for `via`
-    /// itself.
-    pub fn transfer_destination(&self, path: &str, via: &Entity) -> Result<Arc<str>, BrokerError> {
-        self.find_destination(path, via).map_err(|rejection| self.refuse(rejection, path))
-    }
-
-    /// As [`Broker::transfer_destination`], refused to nobody yet.
+    /// The path of an entity that messages can be sent to by way of another (VIA-02).
     pub(crate) fn find_destination(&self, path: &str, via: &Entity) -> Result<Arc<str>, Rejection> {
         Destination::parse(path).and_then(|destination| match destination {
             Destination::Entity(key) if key == *via.key() => Err(Rejection::invalid_operation(
@@ -446,16 +436,20 @@ impl Broker {
         self.namespace.do_send(Stop { grace, answer });
         answered.await.ok();
         let (store, engine) = (Arc::clone(&self.shared.store), Arc::clone(&self.engine));
-        let ended = tokio::task::spawn_blocking(move || {
+        // In a thread of its own: whoever waits may be of any runtime, or of none.
+        let (told, ended) = oneshot::channel();
+        let closing = std::thread::Builder::new().name("peeklock-stop".to_owned());
+        let closing = closing.spawn(move || {
             let result = store.close();
             engine.end.notify_one();
             // The threads end at once: nothing is left for them to do.
             thread.join().ok();
-            result
+            told.send(result).ok();
         });
-        ended.await.unwrap_or_else(|error| {
-            Err(StoreError::Failed(format!("the store did not close: {error}").into()))
-        })
+        let failed =
+            |why: &str| StoreError::Failed(format!("the store did not close: {why}").into());
+        closing.map_err(|error| failed(&error.to_string()))?;
+        ended.await.unwrap_or_else(|_| Err(failed("its thread panicked")))
     }
 }
 

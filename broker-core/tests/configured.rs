@@ -205,3 +205,30 @@ async fn a_store_that_closes_slowly_holds_up_nobody_else() {
     let (stopped, ()) = tokio::join!(broker.stop(Duration::ZERO), others);
     assert!(stopped.is_ok(), "{stopped:?}");
 }
+
+/// A broker is used from any thread and any runtime, also from none: started, asked and stopped.
+#[test]
+fn a_broker_needs_no_runtime_of_its_user() {
+    let (broker, queue) = waited(broker(|_| {}));
+    let message = broker.inbound(Message::new("a"));
+    waited(queue.call(Command::Send { message })).unwrap();
+    waited(broker.stop(Duration::ZERO)).unwrap();
+}
+
+/// Waits in this thread, of which no runtime knows.
+fn waited<T>(work: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut work = pin!(work);
+    loop {
+        match work.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}

@@ -6,6 +6,7 @@
 
 mod cost;
 mod described;
+mod opens;
 mod outcome;
 mod retry;
 mod session;
@@ -27,6 +28,7 @@ pub use self::cost::{Cost, Stored};
 pub use self::described::{
     Counts, Described, DescribedSubscription, DescribedTopic, SessionCounts,
 };
+pub use self::opens::Opens;
 pub use self::outcome::{
     LockGrant, MachineOutcome, MessageFacts, MessageState, Outcome, StateFacts,
 };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::lapse::Lapses;
 use crate::broker::Entity;
-use crate::command::{Command, LinkEnd, Outcome, SessionCommand};
+use crate::command::{Command, LinkEnd, Opens, Outcome};
 use crate::condition::Condition;
 use crate::contract::action::{Action, Actions, Needs};
 use crate::contract::epoch::Mark;
@@ -15,7 +15,7 @@ use crate::contract::rights::{self, Grant};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::request::{Outlet, Released, Reply, Request};
-use crate::time::{TimeSpan, Timestamp};
+use crate::time::Timestamp;
 
 /// The instant of a grant that has no end.
 const NO_END: i64 = i64::MAX;
@@ -255,27 +255,15 @@ impl Entitlement {
         entity: &Entity,
         request: &mut Request,
     ) -> Option<Arc<Tracked>> {
-        let (receiver, waits) = match &request.command {
-            Command::Detach { receiver, .. } => {
-                self.lock().links.remove(receiver);
-                return None;
-            }
-            Command::Attach { receiver, .. }
-            | Command::InSession { receiver, command: SessionCommand::Attach } => {
-                (Some(*receiver), false)
-            }
-            Command::AcceptSession { receiver, wait, .. } => {
-                (Some(*receiver), *wait > TimeSpan::ZERO)
-            }
-            // A grant without an end takes no call back.
-            Command::Receive { wait, .. }
-            | Command::InSession { command: SessionCommand::Receive { wait, .. }, .. }
-                if *wait > TimeSpan::ZERO && self.is_limited.load(Ordering::Relaxed) =>
-            {
-                (None, true)
-            }
-            _ => return None,
-        };
+        if let Command::Detach { receiver, .. } = &request.command {
+            self.lock().links.remove(receiver);
+            return None;
+        }
+        // Also under a grant without an end, which a newer one may replace that gives less.
+        let Opens { link: receiver, waits } = request.command.opens();
+        if receiver.is_none() && !waits {
+            return None;
+        }
         let tracked = Arc::new(Tracked {
             held: Arc::clone(self),
             ticket: request.ticket,

@@ -205,7 +205,16 @@ impl Access {
     /// # Errors
     /// As for [`Access::entity`]; `ServerBusy` if the authorizer has to be waited for.
     pub fn entity_now(&self, path: &str, purpose: Action) -> Result<Entity, BrokerError> {
-        let mut asked = pin!(self.entity(path, purpose));
+        self.now(path, self.entity(path, purpose))
+    }
+
+    /// What is known without waiting.
+    fn now<T>(
+        &self,
+        path: &str,
+        asked: impl Future<Output = Result<T, BrokerError>>,
+    ) -> Result<T, BrokerError> {
+        let mut asked = pin!(asked);
         match asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => answer,
             Poll::Pending => Err(self.broker.refuse(
@@ -220,14 +229,28 @@ impl Access {
     /// The path of an entity that messages can be sent to by way of another (VIA-02), for who may send to it.
     ///
     /// # Errors
-    /// `Unauthorized`; as for [`Broker::transfer_destination`].
+    /// `Unauthorized`; `EntityNotFound`; `ArgumentError` for what is no queue or topic, `InvalidOperation` for `via`
+    /// itself.
     pub async fn transfer_destination(
         &self,
         path: &str,
         via: &Entity,
     ) -> Result<Arc<str>, BrokerError> {
         self.allow(Action::BeSentTo, path).await?;
-        self.broker.transfer_destination(path, via)
+        let found = self.broker.find_destination(path, via);
+        found.map_err(|rejection| self.broker.refuse(rejection, path))
+    }
+
+    /// As [`Access::transfer_destination`], for callers that cannot wait.
+    ///
+    /// # Errors
+    /// As for [`Access::transfer_destination`]; `ServerBusy` if the authorizer has to be waited for.
+    pub fn transfer_destination_now(
+        &self,
+        path: &str,
+        via: &Entity,
+    ) -> Result<Arc<str>, BrokerError> {
+        self.now(path, self.transfer_destination(path, via))
     }
 
     /// Replaces the principal, because it has shown something else, such as a newer token. Handles that are

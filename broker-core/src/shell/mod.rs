@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use crate::census::{Census, Counted};
 use crate::change::Change;
-use crate::command::{Command, MachineOutcome, SessionCommand};
+use crate::command::{Command, MachineOutcome};
 use crate::effect::{Answer, Effect, Gate};
 use crate::entity::family::MemberNumber;
 use crate::entity::{Ahead, Ctx, Left, Machine, StageNumber, Step};
@@ -327,16 +327,10 @@ impl<M: Machine> Shell<M> {
             return self.commit_over_several(request, now, room, out, turn);
         }
         let Request { ticket, sub_queue, command, mut reply } = request;
-        let attached = match &command {
-            Command::Attach { receiver, .. }
-            | Command::AcceptSession { receiver, .. }
-            | Command::InSession { receiver, command: SessionCommand::Attach } => Some(*receiver),
-            Command::Detach { receiver, .. } => {
-                self.links.remove(receiver);
-                None
-            }
-            _ => None,
-        };
+        let attached = command.opens().link;
+        if let Command::Detach { receiver, .. } = &command {
+            self.links.remove(receiver);
+        }
         let changes_before = turn.changes;
         let mut answer = None;
         let result = self.step(out, turn, now, room, |machine, ctx, step| {

@@ -188,8 +188,11 @@ async fn a_newer_token_that_gives_less_ends_links() {
             let entity = access.entity("q", Action::Receive).await.unwrap();
             let (outlet, mut mail) = Line::open();
             let receiver = open(&entity, &outlet, &mut mail).await;
+            let (calls, mut answers) = Line::open();
+            submit(&entity, &calls, 7, wait_long());
             access.renew(newer).await;
             detached(&mut mail, receiver).await;
+            refused(&mut answers, 7).await;
             let refused = condition(&entity.call(wait_long()).await);
             assert_eq!(refused, Some(Condition::Unauthorized));
         }

@@ -50,10 +50,10 @@ pub struct Properties {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     requires_session: Option<bool>,
-    /// Forward messages to this queue, which must be there
+    /// Forward messages to this queue or topic, which must be there
     #[arg(long, value_name = "ENTITY")]
     forward_to: Option<String>,
-    /// Forward dead-lettered messages to this queue, which must be there
+    /// Forward dead-lettered messages to this queue or topic, which must be there
     #[arg(long, value_name = "ENTITY")]
     forward_dead_lettered_messages_to: Option<String>,
     /// Kept, without effect

@@ -60,8 +60,7 @@ impl Port for InProcess {
             return Ok(Arc::new(self.link(entity, ReceiveMode::PeekLock)));
         };
         let entity = self.access.entity_now(via, Action::SendVia)?;
-        self.access.entity_now(path, Action::BeSentTo)?;
-        let destination = self.access.broker().transfer_destination(path, &entity)?;
+        let destination = self.access.transfer_destination_now(path, &entity)?;
         let mut link = self.link(entity, ReceiveMode::PeekLock);
         link.destination = Some(destination);
         Ok(Arc::new(link))

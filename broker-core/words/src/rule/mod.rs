@@ -5,7 +5,7 @@
 //!   what is stored   parsed   all subscriptions   subscription, overlay, or straight into the DLQ
 //! ```
 //!
-//! Pure like `entity/`: no clock, no store, no randomness of its own, no unordered walk. Absent on
+//! Pure like the machines: no clock, no store, no randomness of its own, no unordered walk. Absent on
 //! purpose: numbers, slots and changes, which are the topic's.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::indexing_slicing)]
 
