@@ -89,14 +89,7 @@ fn an_idempotent_handler_passes() {
     let passed = Simulation::new().seeds(0..200).run(|world| shop(world, true));
     assert_eq!(passed.runs, 200);
     let mishaps: Vec<Mishap> = passed.mishaps.keys().copied().collect();
-    let all = [
-        Mishap::WorkerCrash,
-        Mishap::LockLost,
-        Mishap::BrokerCrash,
-        Mishap::SlowStore,
-        Mishap::Reorder,
-    ];
-    assert_eq!(mishaps, all);
+    assert_eq!(mishaps, ALL);
     assert!(passed.mishaps.values().all(|count| *count >= 20), "{:?}", passed.mishaps);
 }
 
@@ -158,6 +151,121 @@ async fn works(world: World) -> Done {
     world.come_to_rest().await;
     assert!(world.now() >= later.plus(TimeSpan::from_minutes(10)));
     Ok(())
+}
+
+const ALL: [Mishap; 5] = [
+    Mishap::WorkerCrash,
+    Mishap::LockLost,
+    Mishap::BrokerCrash,
+    Mishap::SlowStore,
+    Mishap::Reorder,
+];
+
+/// The traces of runs in which one thing alone goes wrong, at most so often.
+fn traces_of(mishap: Mishap, count_max: u32) -> Vec<Vec<String>> {
+    let others = ALL.into_iter().filter(|other| *other != mishap);
+    let all = Simulation::new().mishaps_max(count_max);
+    let alone = others.fold(all, Simulation::without);
+    let run = |seed: u64| alone.clone().seeds(seed..seed + 1).run(|world| shop(world, true));
+    let passed = (0..20).map(run).collect::<Vec<_>>();
+    assert!(passed.iter().all(|run| run.mishaps.keys().all(|kind| *kind == mishap)));
+    assert!(passed.iter().any(|run| run.mishaps.contains_key(&mishap)), "{mishap:?}");
+    passed.into_iter().map(|run| run.trace).collect()
+}
+
+fn places(trace: &[String], what: &str) -> Vec<usize> {
+    let lines = trace.iter().enumerate();
+    lines.filter(|(_, line)| line.contains(what)).map(|(place, _)| place).collect()
+}
+
+/// SET-23: a worker that crashes has its handlers go no further; its messages come again, counted.
+#[test]
+fn a_crashed_worker_has_failed() {
+    let mut was_at_work = false;
+    for trace in traces_of(Mishap::WorkerCrash, 8) {
+        let crashes = places(&trace, "worker 1 crashes");
+        if let Some(crash) = crashes.first() {
+            let after = &trace[*crash..];
+            let again = places(after, "worker 1 is started again")[0];
+            assert!(places(&after[..again], "is completed").is_empty(), "{trace:#?}");
+            assert!(!places(after, "attempt 2").is_empty(), "{trace:#?}");
+            was_at_work |= !places(after, "#1 is with its handler").is_empty();
+        }
+        assert!(places(&trace, "MessageLockLost").is_empty(), "{trace:#?}");
+    }
+    assert!(was_at_work);
+}
+
+/// SET-25: a worker that is cut off for long comes too late with what it did.
+#[test]
+fn a_worker_that_is_cut_off_loses_its_locks() {
+    let traces = traces_of(Mishap::LockLost, 1);
+    assert!(traces.iter().any(|trace| !places(trace, "MessageLockLost").is_empty()));
+    let is_kept = |trace: &Vec<String>| {
+        !places(trace, "is cut off").is_empty() && places(trace, "MessageLockLost").is_empty()
+    };
+    assert!(traces.iter().any(is_kept), "a moment is no harm");
+}
+
+/// LIF-02: a broker that is started again has the messages, and their counts as they were.
+#[test]
+fn a_broker_that_crashes_counts_nothing() {
+    let traces = traces_of(Mishap::BrokerCrash, 8);
+    assert!(traces.iter().all(|trace| places(trace, "attempt 2").is_empty()));
+    let is_again =
+        |trace: &Vec<String>| places(trace, "orders: #1 is delivered, attempt 1").len() > 1;
+    assert!(traces.iter().any(is_again));
+}
+
+/// A store that hangs delays everything, and nothing comes twice.
+#[test]
+fn a_slow_store_takes_time() {
+    let traces = traces_of(Mishap::SlowStore, 8);
+    assert!(traces.iter().all(|trace| places(trace, "is delivered").len() as u64 == ORDERS));
+    let took = |trace: &Vec<String>| {
+        let (slow, on) = (places(trace, "stores nothing"), places(trace, "the store goes on"));
+        assert_eq!(slow.len(), on.len());
+        let waited = slow
+            .iter()
+            .zip(on)
+            .any(|(slow, on)| places(&trace[*slow..on], "is settled").is_empty());
+        !slow.is_empty() && waited
+    };
+    assert!(traces.iter().any(took));
+}
+
+/// Messages that a consumer may have at once are begun in any order, and where it has one at a time they are not.
+#[test]
+fn order_is_kept_where_it_is_promised() {
+    let order = |trace: &[String]| -> Vec<String> {
+        let delivered = places(trace, "orders: #").into_iter().map(|place| trace[place].clone());
+        delivered
+            .filter(|line| line.contains("is delivered"))
+            .map(|line| line[12..].to_owned())
+            .collect()
+    };
+    let orders: BTreeSet<_> =
+        traces_of(Mishap::Reorder, 8).iter().map(|trace| order(trace)).collect();
+    assert!(orders.len() > 3, "{orders:#?}");
+    let one_by_one = Simulation::new().seeds(0..12).mishaps_max(0);
+    let passed = one_by_one.run(|world| async move {
+        world.client().admin().create_queue("orders").await?;
+        let messages = (0..ORDERS).map(|number| Message::new(number.to_string())).collect();
+        for sent in world.client().sender("orders")?.send_many(messages).await {
+            sent?;
+        }
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&seen);
+        let handler = move |delivery: Delivery| {
+            noted.lock().unwrap().push(delivery.sequence_number().0);
+            async { Ok(()) }
+        };
+        world.consume("orders", handler, ConsumerOptions::at_once(1).with_prefetch(4)).await?;
+        world.come_to_rest().await;
+        assert!(seen.lock().unwrap().iter().copied().eq(1..=ORDERS));
+        Ok(())
+    });
+    assert_eq!(passed.runs, 12);
 }
 
 /// What is not simulated is told: a run that does not repeat says so.
