@@ -5,6 +5,8 @@ mod deliveries;
 mod link;
 mod manage;
 #[cfg(feature = "testing")]
+pub(crate) mod simulated_broker;
+#[cfg(feature = "testing")]
 pub(crate) mod test_broker;
 
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! A simulator for handlers: everything that can go wrong around them, from one seed, again and again.
 
-mod house;
 mod mishaps;
 mod port;
 mod pushed;

@@ -11,7 +11,7 @@ use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
 use tokio::sync::oneshot;
 
 use super::pushed::SimulatedDeliveries;
-use super::shared::{Owner, Shared, ToBroker, lock};
+use super::shared::{BrokerPort, Owner, Shared, lock};
 use crate::port::{
     Accepted, Answer, Answering, Deliveries, Link, Managed, Management, Port, Request, Settlement,
     Waiting,
@@ -55,17 +55,17 @@ impl SimulatedPort {
     async fn ask<T, F>(
         &self,
         what: String,
-        start: impl FnOnce(ToBroker) -> F + Send + 'static,
+        start: impl FnOnce(BrokerPort) -> F + Send + 'static,
     ) -> Result<T, BrokerError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, BrokerError>> + Send + 'static,
     {
-        let start = move |way: &ToBroker| Ok(start(Arc::clone(way)));
+        let start = move |way: &BrokerPort| Ok(start(Arc::clone(way)));
         self.shared.ask(self.owner, what, nothing, start).await
     }
 
-    fn way(&self) -> Result<ToBroker, BrokerError> {
+    fn way(&self) -> Result<BrokerPort, BrokerError> {
         let state = self.shared.state();
         let none = || state.refuse(Rejection::cancelled("the broker is gone"));
         state.way.clone().ok_or_else(none)
@@ -125,7 +125,7 @@ impl Port for SimulatedPort {
         Box::pin(async move {
             let (at, id) = (path.to_owned(), session_id.map(str::to_owned));
             let describe = |accepted: &Accepted| accepted.session_id.to_string();
-            let start = move |way: &ToBroker| {
+            let start = move |way: &BrokerPort| {
                 let way = Arc::clone(way);
                 Ok(async move { way.session(&at, id.as_deref(), mode, wait).await })
             };
@@ -143,7 +143,7 @@ impl Port for SimulatedPort {
     ) -> Answering<'a, Box<dyn Deliveries>> {
         Box::pin(async move {
             let at = path.to_owned();
-            let attach = move |way: ToBroker| async move { way.pushed(&at, unsettled_max).await };
+            let attach = move |way: BrokerPort| async move { way.pushed(&at, unsettled_max).await };
             let real = self.ask(format!("{path}: a consumer attaches"), attach).await?;
             let pushed = SimulatedDeliveries::begin(self, path, unsettled_max, real);
             Ok(Box::new(pushed) as Box<dyn Deliveries>)
@@ -153,23 +153,23 @@ impl Port for SimulatedPort {
     fn manage<'a>(&'a self, path: &'a str, asked: Management) -> Answering<'a, Managed> {
         Box::pin(async move {
             let at = path.to_owned();
-            let manage = move |way: ToBroker| async move { way.manage(&at, asked).await };
+            let manage = move |way: BrokerPort| async move { way.manage(&at, asked).await };
             self.ask(format!("{path}: managed"), manage).await
         })
     }
 
     fn begin(&self, reach: Reach) -> Answering<'_, TransactionId> {
-        let begin = move |way: ToBroker| async move { way.begin(reach).await };
+        let begin = move |way: BrokerPort| async move { way.begin(reach).await };
         Box::pin(self.ask("a transaction begins".to_owned(), begin))
     }
 
     fn commit(&self, transaction: TransactionId, count: u32) -> Answering<'_, Vec<PartOutcome>> {
-        let commit = move |way: ToBroker| async move { way.commit(transaction, count).await };
+        let commit = move |way: BrokerPort| async move { way.commit(transaction, count).await };
         Box::pin(self.ask(format!("a transaction of {count} is committed"), commit))
     }
 
     fn roll_back(&self, transaction: TransactionId) -> Answering<'_, ()> {
-        let roll_back = move |way: ToBroker| async move { way.roll_back(transaction).await };
+        let roll_back = move |way: BrokerPort| async move { way.roll_back(transaction).await };
         Box::pin(self.ask("a transaction is rolled back".to_owned(), roll_back))
     }
 

@@ -21,10 +21,10 @@ use peeklock_core::testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::Mishap;
-use super::house::House;
 use super::mishaps::Weather;
 use super::shared::{Shared, Step, lock};
 use crate::Receiver;
+use crate::in_process::simulated_broker::House;
 use crate::port::Port as _;
 use crate::testing::FIRST_INSTANT;
 

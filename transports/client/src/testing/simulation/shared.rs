@@ -37,9 +37,9 @@ impl Owner {
 }
 
 /// A way to the broker of now.
-pub(super) type ToBroker = Arc<InProcess>;
+pub(super) type BrokerPort = Arc<InProcess>;
 type UnderWay = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Start = Box<dyn FnOnce(&ToBroker) -> Result<UnderWay, BrokerError> + Send>;
+type Start = Box<dyn FnOnce(&BrokerPort) -> Result<UnderWay, BrokerError> + Send>;
 type Invariant = (String, Box<dyn Fn() -> bool + Send>);
 
 /// Something that was asked.
@@ -153,7 +153,7 @@ impl Wake for Shared {
 /// What is in it.
 pub(super) struct State {
     pub(super) now: Timestamp,
-    pub(super) way: Option<ToBroker>,
+    pub(super) way: Option<BrokerPort>,
     /// How often the broker was started again.
     pub(super) restarts: u32,
     pub(super) asked: BTreeMap<u64, Asked>,
@@ -208,7 +208,7 @@ impl Shared {
         owner: Owner,
         what: String,
         describe: fn(&T) -> String,
-        start: impl FnOnce(&ToBroker) -> Result<F, BrokerError> + Send + 'static,
+        start: impl FnOnce(&BrokerPort) -> Result<F, BrokerError> + Send + 'static,
     ) -> Result<T, BrokerError>
     where
         T: Send + 'static,
@@ -273,7 +273,7 @@ impl State {
 
 impl Asked {
     /// Takes it to the broker.
-    pub(super) fn start(&mut self, way: &ToBroker) {
+    pub(super) fn start(&mut self, way: &BrokerPort) {
         let Step::Asked(start) = std::mem::replace(&mut self.step, Step::Answered) else { return };
         match start(way) {
             Ok(under_way) => self.step = Step::UnderWay(under_way),

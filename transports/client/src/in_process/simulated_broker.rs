@@ -12,13 +12,12 @@ use peeklock_core::store::Shard;
 use peeklock_core::testing::{Crash, Fate, FaultStore, Random};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::shared::ToBroker;
-use crate::in_process::InProcess;
+use super::InProcess;
 
 const SHARD: Shard = Shard(0);
 
 /// A broker that does what it was asked, and then waits.
-pub(super) struct House {
+pub(crate) struct House {
     broker: Broker,
     store: Arc<FaultStore>,
     clock: Arc<ManualClock>,
@@ -28,7 +27,7 @@ pub(super) struct House {
 }
 
 impl House {
-    pub(super) fn build(seed: u64, now: Timestamp) -> Result<Self, String> {
+    pub(crate) fn build(seed: u64, now: Timestamp) -> Result<Self, String> {
         let store = FaultStore::at_once(1, u64::MAX);
         Self::start(seed, 0, store, now)
     }
@@ -53,12 +52,12 @@ impl House {
         Ok(Self { broker, store, clock, seed, restarts, is_slow: false })
     }
 
-    pub(super) fn port(&self) -> ToBroker {
+    pub(crate) fn port(&self) -> Arc<InProcess> {
         InProcess::of(&self.broker)
     }
 
     /// Waits until the broker has done all that can be done now.
-    pub(super) fn settle(&self) {
+    pub(crate) fn settle(&self) {
         if self.is_slow {
             wait(self.broker.idle_but_for_store());
         } else {
@@ -67,7 +66,7 @@ impl House {
     }
 
     /// Does something to its end.
-    pub(super) fn finish<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    pub(crate) fn finish<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         // Each answer of the broker takes it one step further.
         for _ in 0..1_000 {
@@ -79,18 +78,18 @@ impl House {
         None
     }
 
-    pub(super) const fn is_slow(&self) -> bool {
+    pub(crate) const fn is_slow(&self) -> bool {
         self.is_slow
     }
 
     /// From now on nothing is stored.
-    pub(super) fn slow_down(&mut self) {
+    pub(crate) fn slow_down(&mut self) {
         self.store.complete_at_once(false);
         self.is_slow = true;
     }
 
     /// What waits is stored, one after the other.
-    pub(super) fn speed_up(&mut self) {
+    pub(crate) fn speed_up(&mut self) {
         while self.store.complete_next(SHARD, Fate::Store) {
             self.settle();
         }
@@ -99,7 +98,7 @@ impl House {
     }
 
     /// Dies, and is there again at once with what was stored. Of what was on its way to the store some is.
-    pub(super) fn crash(&mut self, random: &mut Random) -> Result<usize, String> {
+    pub(crate) fn crash(&mut self, random: &mut Random) -> Result<usize, String> {
         let waiting = self.store.queued(SHARD);
         self.broker.abandon();
         let store = self.store.crash(Crash::KeepsSome(random));
@@ -110,12 +109,12 @@ impl House {
     }
 
     /// When it does something by itself.
-    pub(super) fn next_wake(&self) -> Option<Timestamp> {
+    pub(crate) fn next_wake(&self) -> Option<Timestamp> {
         self.clock.next_wake()
     }
 
     /// Lets time pass; who wakes does so one after the other.
-    pub(super) fn pass(&self, span: TimeSpan) {
+    pub(crate) fn pass(&self, span: TimeSpan) {
         self.clock.advance_silently(span);
         self.settle();
         while self.clock.wake_next() {
@@ -139,7 +138,7 @@ impl Wake for Unpark {
 }
 
 /// Waits for something that other threads do, without a runtime, whose time would go on meanwhile.
-pub(super) fn wait<T>(work: impl Future<Output = T>) -> T {
+pub(crate) fn wait<T>(work: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut work = pin!(work);
     loop {
