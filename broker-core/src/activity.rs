@@ -11,7 +11,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 /// How many are at work.
-pub(crate) struct Activity(Option<Arc<Counted>>);
+pub(crate) struct Activity {
+    counted: Option<Arc<Counted>>,
+    watch: Watch,
+}
+
+/// Whose work is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Watch {
+    /// Nobody's.
+    #[default]
+    Nothing,
+    /// The broker's own, and not that of its clients.
+    Inside,
+    /// Everybody's.
+    All,
+}
 
 #[derive(Default)]
 struct Counted {
@@ -28,28 +43,33 @@ tokio::task_local! {
 }
 
 impl Activity {
-    pub(crate) fn new(is_watched: bool) -> Self {
-        Self(is_watched.then(Arc::default))
+    pub(crate) fn new(watch: Watch) -> Self {
+        Self { counted: (watch != Watch::Nothing).then(Arc::default), watch }
     }
 
-    pub(crate) const fn is_watched(&self) -> bool {
-        self.0.is_some()
+    pub(crate) const fn watch(&self) -> Watch {
+        self.watch
+    }
+
+    /// A client has something to do; none if nobody wants to know.
+    pub(crate) fn begin_of_client(&self) -> Option<AtWork> {
+        if self.watch == Watch::All { self.begin() } else { None }
     }
 
     /// Somebody has something to do from now on; none if nobody wants to know.
     pub(crate) fn begin(&self) -> Option<AtWork> {
-        let counted = self.0.as_ref()?;
+        let counted = self.counted.as_ref()?;
         counted.at_work.fetch_add(1, Ordering::AcqRel);
         Some(AtWork(Arc::clone(counted)))
     }
 
     pub(crate) fn is_none_at_work(&self) -> bool {
-        self.0.as_ref().is_none_or(|counted| counted.at_work.load(Ordering::Acquire) == 0)
+        self.counted.as_ref().is_none_or(|counted| counted.at_work.load(Ordering::Acquire) == 0)
     }
 
     /// Waits until nobody is at work.
     pub(crate) async fn none_at_work(&self) {
-        let Some(counted) = &self.0 else { return };
+        let Some(counted) = &self.counted else { return };
         loop {
             // Before the look, so that what happens after it is not missed.
             let none_is = counted.none_is.notified();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use actix::Actor;
 use tokio::sync::{Notify, oneshot};
 
-use crate::activity::Activity;
+use crate::activity::{Activity, Watch};
 use crate::actor::directory::Directory;
 use crate::actor::namespace::{self, NamespaceActor};
 use crate::actor::pulse::Pulses;
@@ -66,7 +66,8 @@ pub struct BrokerBuilder {
     policies: Option<Policies>,
     arbiter_count: Option<usize>,
     forwarders: Vec<Arc<dyn Forwarder>>,
-    is_watched: bool,
+    pub(crate) watch: Watch,
+    key: Option<[u8; 16]>,
 }
 
 impl Default for BrokerBuilder {
@@ -79,7 +80,8 @@ impl Default for BrokerBuilder {
             policies: None,
             arbiter_count: None,
             forwarders: Vec::new(),
-            is_watched: false,
+            watch: Watch::Nothing,
+            key: None,
         }
     }
 }
@@ -153,7 +155,22 @@ impl BrokerBuilder {
     /// For tests; it costs each delivery a little.
     #[must_use]
     pub const fn watched(mut self) -> Self {
-        self.is_watched = true;
+        self.watch = Watch::All;
+        self
+    }
+
+    /// As [`Self::watched`], but what clients are at is not waited for: they are done by whoever asks.
+    #[must_use]
+    pub const fn watched_inside(mut self) -> Self {
+        self.watch = Watch::Inside;
+        self
+    }
+
+    /// Draws what is random, such as lock tokens and ids of messages, from this key, so that it comes again. For tests:
+    /// who knows the key knows every lock token.
+    #[must_use]
+    pub const fn random_from(mut self, key: [u8; 16]) -> Self {
+        self.key = Some(key);
         self
     }
 
@@ -164,8 +181,11 @@ impl BrokerBuilder {
     /// See [`StartError`].
     pub async fn start(self) -> Result<Broker, StartError> {
         self.settings.validate().map_err(StartError::Settings)?;
-        let entropy =
-            || Entropy::from_system().map_err(|error| StartError::Entropy(error.to_string()));
+        let key = self.key;
+        let entropy = || match key {
+            Some(key) => Ok(Entropy::with_key(key)),
+            None => Entropy::from_system().map_err(|error| StartError::Entropy(error.to_string())),
+        };
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::start()));
         let now = clock.now();
         if now >= LATEST_START {
@@ -211,7 +231,7 @@ impl BrokerBuilder {
             receivers: AtomicU64::new(1),
             forwarders: Forwarders::new(self.forwarders, limits.forwarder_thread_count_max),
             are_open: tokio::sync::watch::Sender::new(false),
-            activity: Activity::new(self.is_watched),
+            activity: Activity::new(self.watch),
             arbiter_count: self.arbiter_count,
         });
         // Not an owner of the broker: a store may live longer.

@@ -128,6 +128,32 @@ impl ManualClock {
             waker.wake();
         }
     }
+
+    /// Moves the time forward and wakes nobody: for who wants to say in which order they wake, by
+    /// [`ManualClock::wake_next`].
+    pub fn advance_silently(&self, span: TimeSpan) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.now = state.now.plus(span);
+    }
+
+    /// Wakes one whose time has come: the earliest, of several the one that came first. Tells whether there was one.
+    pub fn wake_next(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = state.now;
+        let sleepers = state.sleepers.iter().enumerate();
+        let due = sleepers.filter(|(_, (at, _))| *at <= now).min_by_key(|(_, (at, _))| *at);
+        let Some(index) = due.map(|(index, _)| index) else { return false };
+        let (_, waker) = state.sleepers.remove(index);
+        drop(state);
+        waker.wake();
+        true
+    }
+
+    /// The earliest instant that somebody waits for.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.sleepers.iter().map(|(at, _)| *at).min()
+    }
 }
 
 #[async_trait]

@@ -58,8 +58,9 @@ pub use peeklock_core::*;
 #[doc(inline)]
 pub use peeklock_inproc::*;
 
-/// The test kit: [`TestDelivery`](testing::TestDelivery) and [`TestBroker`](testing::TestBroker) for handlers, and for
-/// stores one that fails when it is told to, and the suite that every store must pass.
+/// The test kit: [`TestDelivery`](testing::TestDelivery), [`TestBroker`](testing::TestBroker) and
+/// [`Simulation`](testing::Simulation) for handlers, and for stores one that fails when it is told to, and the suite that
+/// every store must pass.
 ///
 /// ```
 /// use peeklock::message::Message;

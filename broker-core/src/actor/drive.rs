@@ -22,7 +22,7 @@ use bytes::Bytes;
 use super::desk::Desk;
 use super::entity::EntityActor;
 use super::inlet::{Inlet, next};
-use super::look::{Look, Round};
+use super::look::{Counts, Look, Round};
 use super::namespace::{IdleElapsed, NamespaceActor};
 use super::pace::Knock;
 use super::session::{End, HeldSession, SessionActor};
@@ -291,7 +291,7 @@ impl Drive {
 impl Drive {
     /// Whether nothing waits that is to be done before time passes: nobody's command, nothing of the machine's,
     /// nothing of its tree on its way to the store.
-    pub(super) fn is_quiet(&self, now: Timestamp) -> bool {
+    pub(super) fn is_quiet(&self, now: Timestamp, counts: Counts) -> bool {
         let tree = self.tree.borrow();
         let is_due = self.own_deadline().is_some_and(|at| at <= now);
         self.is_running()
@@ -299,7 +299,7 @@ impl Drive {
             && !is_due
             && !self.is_judging()
             && !tree.wants_submit(now)
-            && !tree.is_submitting()
+            && (counts == Counts::AllButStore || !tree.is_submitting())
     }
 
     /// Has the actors of the sessions that are held look too.

@@ -12,7 +12,7 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message};
 use super::desk::Desk;
 use super::drive::{ContentsLoaded, Drive};
 use super::inlet::{self, Group};
-use super::look::Round;
+use super::look::{Counts, Round};
 use super::pace::{self, Knock, Pace, Paced};
 use crate::command::Command;
 use crate::entity::StageNumber;
@@ -199,9 +199,9 @@ impl EntityActor {
     }
 
     /// Whether nothing is to be done before time passes.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&self, counts: Counts) -> bool {
         let now = self.drive.clock.now();
-        self.groups.is_empty() && self.pace.is_quiet(now) && self.drive.is_quiet(now)
+        self.groups.is_empty() && self.pace.is_quiet(now) && self.drive.is_quiet(now, counts)
     }
 
     /// Has the actors of its sessions look.

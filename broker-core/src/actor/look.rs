@@ -12,8 +12,17 @@ use super::session::SessionActor;
 
 /// Tells who asks when everybody was asked, which is when nobody has it any more.
 pub(crate) struct Round {
+    pub(crate) counts: Counts,
     is_quiet: AtomicBool,
     asked: Mutex<Option<oneshot::Sender<bool>>>,
+}
+
+/// What is to be done that counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counts {
+    All,
+    /// Not what is on its way to the store.
+    AllButStore,
 }
 
 /// One question of a round.
@@ -23,9 +32,10 @@ pub(crate) struct Look(pub(crate) Arc<Round>);
 
 impl Round {
     /// A round, and where it tells whether all were quiet.
-    pub(crate) fn begin() -> (Arc<Self>, oneshot::Receiver<bool>) {
+    pub(crate) fn begin(counts: Counts) -> (Arc<Self>, oneshot::Receiver<bool>) {
         let (asked, told) = oneshot::channel();
-        let round = Self { is_quiet: AtomicBool::new(true), asked: Mutex::new(Some(asked)) };
+        let round =
+            Self { counts, is_quiet: AtomicBool::new(true), asked: Mutex::new(Some(asked)) };
         (Arc::new(round), told)
     }
 
@@ -49,7 +59,7 @@ impl Handler<Look> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, Look(round): Look, _: &mut Context<Self>) {
-        round.says(self.is_quiet());
+        round.says(self.is_quiet(round.counts));
         self.look_further(&round);
     }
 }

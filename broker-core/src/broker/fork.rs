@@ -36,6 +36,7 @@ impl Broker {
         if let Some(count) = shared.arbiter_count {
             builder = builder.arbiters(count);
         }
-        Ok(if shared.activity.is_watched() { builder.watched() } else { builder })
+        builder.watch = shared.activity.watch();
+        Ok(builder)
     }
 }

@@ -8,19 +8,35 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::Reach;
 
 use crate::port::{Managed, Management, Page, Port};
-use crate::{Admin, Receiver, Sender, SessionReceiver, Transaction};
+use crate::trace::Tracing;
+use crate::{Admin, Receiver, Sender, SessionReceiver, Traces, Transaction};
 
 /// Opens handles on a broker. Cheap to clone. They may be used from any thread.
 #[derive(Clone)]
 pub struct Client {
     port: Arc<dyn Port>,
+    tracing: Tracing,
 }
 
 impl Client {
     /// A client over a port. The way ends in order with [`Client::close`], or when the last handle is gone.
     #[must_use]
     pub const fn over(port: Arc<dyn Port>) -> Self {
-        Self { port }
+        Self { port, tracing: Tracing(None) }
+    }
+
+    /// The same client, whose handles go on with traces: what is sent says to which it belongs, unless it says so itself,
+    /// and the span of a delivery goes on with that of its message. With OpenTelemetry and the crate
+    /// `tracing-opentelemetry` the two methods are a line each: `Span::current().context()` is injected into the
+    /// [`TraceContext`](crate::TraceContext), and the one extracted from it is given to `span.set_parent`.
+    #[must_use]
+    pub fn with_traces(mut self, traces: Arc<dyn Traces>) -> Self {
+        self.tracing = Tracing(Some(traces));
+        self
+    }
+
+    pub(crate) const fn tracing(&self) -> &Tracing {
+        &self.tracing
     }
 
     pub(crate) const fn port(&self) -> &Arc<dyn Port> {
@@ -33,7 +49,7 @@ impl Client {
     /// # Errors
     /// `EntityNotFound`; `CommunicationProblem` if the client is closed.
     pub fn sender(&self, path: &str) -> Result<Sender, BrokerError> {
-        Ok(Sender::new(self.port.sender(path, None)?))
+        Ok(Sender::new(self.port.sender(path, None)?, self.tracing.clone()))
     }
 
     /// A sender to the queue or topic `destination` whose messages are stored at the queue or topic
@@ -45,7 +61,7 @@ impl Client {
     /// `EntityNotFound` if one of the two is not there (VIA-02), `InvalidOperation` if they are one. Over a
     /// network they are told by the first send.
     pub fn sender_via(&self, destination: &str, via: &str) -> Result<Sender, BrokerError> {
-        Ok(Sender::new(self.port.sender(destination, Some(via))?))
+        Ok(Sender::new(self.port.sender(destination, Some(via))?, self.tracing.clone()))
     }
 
     /// A receiver on a queue, a subscription (`<topic>/Subscriptions/<name>`) or a sub-queue, in

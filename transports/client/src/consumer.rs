@@ -88,7 +88,10 @@ impl Client {
         let unsettled_max = options.concurrent_max.max(1).saturating_add(options.prefetch);
         let deliveries = self.port().deliveries(path, unsettled_max).await?;
         let (stop, stopped) = oneshot::channel();
-        Ok(Consumer::start(stop, queue::run(deliveries, handler, options, stopped)))
+        Ok(Consumer::start(
+            stop,
+            queue::run(deliveries, handler, options, self.tracing().clone(), stopped),
+        ))
     }
 
     /// Lets an actor or a function receive by session under peek-lock, as long as the consumer that is returned

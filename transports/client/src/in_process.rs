@@ -5,6 +5,8 @@ mod deliveries;
 mod link;
 mod manage;
 #[cfg(feature = "testing")]
+pub(crate) mod simulated_broker;
+#[cfg(feature = "testing")]
 pub(crate) mod test_broker;
 
 use std::sync::Arc;
@@ -17,13 +19,13 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{PartOutcome, Reach, TransactionId, Transactions};
 use peeklock_core::{Access, Broker, Entity};
 
-use self::deliveries::PushedLink;
+pub(crate) use self::deliveries::PushedLink;
 use self::link::EntityLink;
 use crate::Client;
 use crate::port::{Accepted, Answering, Deliveries, Link, Managed, Management, Port, Waiting};
 
 /// A broker of this process, and what may be done with it.
-struct InProcess {
+pub(crate) struct InProcess {
     access: Access,
     transactions: Transactions,
 }
@@ -40,8 +42,7 @@ impl Client {
     /// ([`Access::renew`]), and end with what is granted (SEC-15).
     #[must_use]
     pub fn with_access(access: Access) -> Self {
-        let transactions = Transactions::new(access.broker());
-        Self::over(Arc::new(InProcess { access, transactions }))
+        Self::over(InProcess::over(access))
     }
 }
 
@@ -103,11 +104,7 @@ impl Port for InProcess {
         unsettled_max: u32,
     ) -> Answering<'a, Box<dyn Deliveries>> {
         Box::pin(async move {
-            let entity = self.access.entity(path, Action::Receive).await?;
-            let mut link = self.link(entity, ReceiveMode::PeekLock);
-            link.holder = Some(self.access.broker().receiver_id());
-            let pushed = PushedLink::attach(link, unsettled_max).await?;
-            Ok(Box::new(pushed) as Box<dyn Deliveries>)
+            Ok(Box::new(self.pushed(path, unsettled_max).await?) as Box<dyn Deliveries>)
         })
     }
 
@@ -160,6 +157,28 @@ impl Port for InProcess {
 }
 
 impl InProcess {
+    fn over(access: Access) -> Arc<Self> {
+        let transactions = Transactions::new(access.broker());
+        Arc::new(Self { access, transactions })
+    }
+
+    /// The port of a client that may do everything.
+    #[cfg(feature = "testing")]
+    pub(crate) fn of(broker: &Broker) -> Arc<Self> {
+        Self::over(broker.full_access())
+    }
+
+    pub(crate) async fn pushed(
+        &self,
+        path: &str,
+        unsettled_max: u32,
+    ) -> Result<PushedLink, BrokerError> {
+        let entity = self.access.entity(path, Action::Receive).await?;
+        let mut link = self.link(entity, ReceiveMode::PeekLock);
+        link.holder = Some(self.access.broker().receiver_id());
+        PushedLink::attach(link, unsettled_max).await
+    }
+
     /// A link over which nothing is received yet.
     fn link(&self, entity: Entity, mode: ReceiveMode) -> EntityLink {
         EntityLink::new(entity, self.transactions.clone(), mode)

@@ -18,6 +18,7 @@ mod receiver;
 mod request;
 mod sender;
 mod session;
+mod trace;
 mod transaction;
 
 pub mod port;
@@ -40,4 +41,5 @@ pub use receiver::Receiver;
 pub use request::{Failure, RequestError, Requester, RequesterOptions, Responder, ResponseError};
 pub use sender::Sender;
 pub use session::SessionReceiver;
+pub use trace::{TraceContext, Traces};
 pub use transaction::{Committed, Transaction};

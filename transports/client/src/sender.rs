@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::port::{Answer, Link, Request};
 use crate::receiver::unexpected;
+use crate::trace::Tracing;
 
 /// Sends in flight unless said otherwise.
 const IN_FLIGHT_MAX: usize = 256;
@@ -19,17 +20,25 @@ const IN_FLIGHT_MAX: usize = 256;
 /// Every send is settled: its future completes when the broker has stored or rejected the message
 /// (SND-01). A send whose result is dropped unseen hides errors and breaks the bound on memory; the
 /// compiler warns of it (SND-15).
+///
+/// What is sent by a handler goes on with the trace of its message, and with [`Client::with_traces`](crate::Client::with_traces)
+/// with that of the current span, unless it has a `traceparent` or `Diagnostic-Id` of its own.
 #[derive(Clone)]
 pub struct Sender {
     link: Arc<dyn Link>,
+    tracing: Tracing,
     in_flight: Arc<Semaphore>,
     in_flight_max: usize,
 }
 
 impl Sender {
-    pub(crate) fn new(link: Arc<dyn Link>) -> Self {
+    pub(crate) fn new(link: Arc<dyn Link>, tracing: Tracing) -> Self {
         let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
-        Self { link, in_flight, in_flight_max: IN_FLIGHT_MAX }
+        Self { link, tracing, in_flight, in_flight_max: IN_FLIGHT_MAX }
+    }
+
+    pub(crate) const fn tracing(&self) -> &Tracing {
+        &self.tracing
     }
 
     pub(crate) fn link(&self) -> &dyn Link {
@@ -57,7 +66,8 @@ impl Sender {
     /// # Errors
     /// With the first check of SND-19 that fails. `ServiceTimeout`, `CommunicationProblem` and
     /// `InternalError` leave open whether it was stored; after any other nothing was (ERR-06).
-    pub async fn send(&self, message: Message) -> Result<SequenceNumber, BrokerError> {
+    pub async fn send(&self, mut message: Message) -> Result<SequenceNumber, BrokerError> {
+        self.tracing.mark([&mut message]);
         let _place = self.places(1).await;
         match self.link.ask(Request::Send(Box::new(message))).await? {
             Answer::Accepted(number) => Ok(number),
@@ -80,8 +90,9 @@ impl Sender {
     /// Sends independent messages as one group; each has its own result, in their order.
     pub async fn send_many(
         &self,
-        messages: Vec<Message>,
+        mut messages: Vec<Message>,
     ) -> Vec<Result<SequenceNumber, BrokerError>> {
+        self.tracing.mark(&mut messages);
         let count = messages.len();
         let _places = self.places(count).await;
         let answer = self.link.ask(Request::SendEach(messages)).await;
@@ -98,8 +109,9 @@ impl Sender {
     /// batch (SND-30).
     pub async fn send_batch(
         &self,
-        messages: Vec<Message>,
+        mut messages: Vec<Message>,
     ) -> Result<Vec<SequenceNumber>, BrokerError> {
+        self.tracing.mark(&mut messages);
         let _place = self.places(1).await;
         match self.link.ask(Request::SendBatch(messages)).await? {
             Answer::Sent(numbers) => numbers.into_iter().collect(),

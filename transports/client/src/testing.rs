@@ -3,19 +3,23 @@
 //! ```text
 //!  TestDelivery ──► handler ──► Settlement                     one message, no broker
 //!  TestBroker: send ──► idle().await ──► look ──► advance(..)  what broker and handlers make of it together
+//!  Simulation: many worlds, one for each seed                  what they make of crashes, delays and disorder
 //! ```
 //!
 //! A handler that decides by its message alone is tested with [`TestDelivery`]: what is given to it by hand is settled as
 //! a consumer would settle it, and [`Settlement`](crate::port::Settlement) says how. What comes of several messages,
-//! of retries and of time is tested with [`TestBroker`]; nothing sleeps there.
+//! of retries and of time is tested with [`TestBroker`]; nothing sleeps there. Whether a handler bears what can happen to
+//! it is tried with [`Simulation`].
 
 mod delivery;
 mod session;
+mod simulation;
 
 use peeklock_core::time::Timestamp;
 
 pub use self::delivery::TestDelivery;
 pub use self::session::TestSession;
+pub use self::simulation::{Failure, Mishap, Passed, Simulation, World};
 pub use crate::in_process::test_broker::*;
 
 /// The time at which tests begin: 2026-01-01.

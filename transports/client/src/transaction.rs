@@ -55,7 +55,8 @@ impl Transaction {
     /// Those of [`Sender::send`]; `QuotaExceeded` for the 101st message (TXN-05); `InvalidOperation` for
     /// another entity than the transaction covers (TXN-08); `TransactionTimedOut` (TXN-06);
     /// `TransactionUnknown` after the connection was lost for longer than its grace.
-    pub async fn send(&self, sender: &Sender, message: Message) -> Result<(), BrokerError> {
+    pub async fn send(&self, sender: &Sender, mut message: Message) -> Result<(), BrokerError> {
+        sender.tracing().mark([&mut message]);
         self.run(sender.link(), Request::Send(Box::new(message))).await
     }
 
@@ -87,6 +88,7 @@ impl Transaction {
             Some(message) if messages.is_empty() => self.send(sender, message).await,
             last => {
                 messages.extend(last);
+                sender.tracing().mark(&mut messages);
                 self.run(sender.link(), Request::SendBatch(messages)).await
             }
         }

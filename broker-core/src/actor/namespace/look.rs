@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix::{Context, Handler};
 
 use super::{NamespaceActor, State};
-use crate::actor::look::Look;
+use crate::actor::look::{Counts, Look};
 
 impl Handler<Look> for NamespaceActor {
     type Result = ();
@@ -19,7 +19,7 @@ impl Handler<Look> for NamespaceActor {
             && self.waiting.is_empty()
             && self.policies_in_flight.is_empty()
             && are_settled;
-        round.says(is_quiet);
+        round.says(is_quiet || round.counts == Counts::AllButStore);
         for actor in self.entities.values().filter_map(|entity| entity.actor.as_ref()) {
             actor.do_send(Look(Arc::clone(&round)));
         }

@@ -17,14 +17,16 @@ use tracing::Instrument as _;
 
 use super::handler::{Delivery, Handler, Refusal};
 use super::{ConsumerOptions, renewal::Renewal, span};
-use crate::Received;
 use crate::port::{Arrival, Deliveries, Settlement, Verdict};
+use crate::trace::Tracing;
+use crate::{Received, TraceContext};
 
 /// Runs to the end of the link, of its handler, or until it is stopped. Why the entity ended it, if it did.
 pub(super) async fn run<H: Handler<Delivery>>(
     deliveries: Box<dyn Deliveries>,
     handler: H,
     options: ConsumerOptions,
+    traces: Tracing,
     mut stopped: oneshot::Receiver<()>,
 ) -> Option<BrokerError> {
     let handler = Arc::new(handler);
@@ -44,7 +46,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
             while at_work.len() < concurrent_max
                 && let Some(Waits { tag, token, message }) = hand.waiting.pop_front()
             {
-                at_work.push(work(Arc::clone(&handler), &path, tag, token, message));
+                at_work.push(work(Arc::clone(&handler), &traces, &path, tag, token, message));
             }
             while let Poll::Ready(Some(verdict)) = at_work.poll_next_unpin(context) {
                 hand.renewal.forget(verdict.tag);
@@ -68,6 +70,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
 /// Gives a message to the handler, and says what becomes of it.
 async fn work<H: Handler<Delivery>>(
     handler: Arc<H>,
+    traces: &Tracing,
     path: &str,
     tag: u64,
     token: LockToken,
@@ -75,9 +78,11 @@ async fn work<H: Handler<Delivery>>(
 ) -> Verdict {
     let settlement = match Received::load(*message).await {
         Ok(message) => {
-            let span = span::of(path, &message);
+            let trace = TraceContext::of(message.message());
+            let span = span::of(path, &message, trace.as_ref());
+            traces.go_on(&span, trace.as_ref());
             let handling = async { handler.handle(Delivery { message }).await };
-            handled(handling).instrument(span).await
+            TraceContext::within(trace, handled(handling)).instrument(span).await
         }
         Err(rejection) => {
             tracing::error!(detail = rejection.detail(), "a message is abandoned");

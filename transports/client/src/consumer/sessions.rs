@@ -16,7 +16,7 @@ use super::handler::{Handler, SessionDelivery};
 use super::queue::handled;
 use super::span;
 use crate::keeper::half_of;
-use crate::{Client, SessionReceiver};
+use crate::{Client, SessionReceiver, TraceContext};
 
 /// How long one accept waits; then it is made again.
 const ACCEPT_WAIT: TimeSpan = TimeSpan::from_seconds(60);
@@ -163,11 +163,14 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
                 Err(error) => return left_by(error),
             };
             let Some(token) = message.lock_token() else { return Left::Next };
-            let span = span::of(&self.path, &message);
+            let trace = TraceContext::of(message.message());
+            let span = span::of(&self.path, &message, trace.as_ref());
+            self.client.tracing().go_on(&span, trace.as_ref());
             let delivery = SessionDelivery { message, session: Arc::clone(session) };
             // A message that the handler has is waited for, also when the consumer is being stopped.
             let handling = handled(async { self.handler.handle(delivery).await });
-            let settlement = keeping(session, handling.instrument(span)).await;
+            let settlement =
+                keeping(session, TraceContext::within(trace, handling).instrument(span)).await;
             let settled = session.as_receiver().settle(token, settlement).await;
             if self.handler.is_gone() {
                 return Left::Stop;

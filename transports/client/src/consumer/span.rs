@@ -1,18 +1,12 @@
 //! What a handler logs is said of its message.
 
-use peeklock_core::message::Value;
 use tracing::Span;
 
-use crate::Received;
-
-/// The property by which tracing goes on from who has sent a message (W3C Trace Context).
-const TRACEPARENT: &str = "traceparent";
-/// The same, as the older SDKs of Azure name it.
-const DIAGNOSTIC_ID: &str = "Diagnostic-Id";
+use crate::{Received, TraceContext};
 
 /// The span of one delivery, at the level INFO: where it comes from, its number, how often it was delivered, and the
 /// trace that it belongs to.
-pub(super) fn of(path: &str, message: &Received) -> Span {
+pub(super) fn of(path: &str, message: &Received, trace: Option<&TraceContext>) -> Span {
     let span = tracing::info_span!(
         "delivery",
         path,
@@ -27,12 +21,8 @@ pub(super) fn of(path: &str, message: &Received) -> Span {
     if let Some(id) = &message.message().message_id {
         span.record("message_id", tracing::field::display(id));
     }
-    let named = |name| match message.message().application_property(name) {
-        Some(Value::String(text)) => Some(text),
-        _ => None,
-    };
-    if let Some(traceparent) = named(TRACEPARENT).or_else(|| named(DIAGNOSTIC_ID)) {
-        span.record("traceparent", &**traceparent);
+    if let Some(trace) = trace {
+        span.record("traceparent", trace.traceparent());
     }
     span
 }

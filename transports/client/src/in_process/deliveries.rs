@@ -20,7 +20,7 @@ const WINDOW_BYTES: u64 = 16 << 20;
 const UNTAGGED: u64 = 0;
 
 /// A link with credit.
-pub(super) struct PushedLink {
+pub(crate) struct PushedLink {
     link: Arc<EntityLink>,
     /// The same, for who asks over it.
     shared: Arc<dyn Link>,
@@ -124,6 +124,12 @@ impl PushedLink {
         }
         this.grant();
         Ok(this)
+    }
+
+    /// Ends it as if its holder were gone: its locks are released and counted (SET-23).
+    #[cfg(feature = "testing")]
+    pub(crate) fn break_off(self) {
+        self.link.end(LinkEnd::Broken);
     }
 
     /// Lets the link have as many messages as may be unsettled.

@@ -1,0 +1,214 @@
+//! Traces that go on in messages (W3C Trace Context): what is sent says what it belongs to, and who gets it goes on
+//! with that.
+//!
+//! ```text
+//!  span of the sender ──(Traces::current)──► traceparent of the message ──(Traces::go_on)──► span of the delivery
+//! ```
+//!
+//! This library speaks to no tracing system itself. Without one, what a handler sends belongs to the trace of the message
+//! that it has in hand.
+
+use std::sync::Arc;
+
+use peeklock_core::message::{Message, Value};
+use tracing::Span;
+
+/// The property by which tracing goes on from who has sent a message.
+const TRACEPARENT: &str = "traceparent";
+/// The same, as all SDKs of Azure name it.
+const DIAGNOSTIC_ID: &str = "Diagnostic-Id";
+/// What tracing systems say besides.
+const TRACESTATE: &str = "tracestate";
+/// Longer ones are not sent on; W3C asks for so many characters to be kept.
+const TRACESTATE_CHARS_MAX: usize = 512;
+/// The places of the dashes in `00-<32 hex>-<16 hex>-<2 hex>`.
+const DASHES: [usize; 3] = [2, 35, 52];
+const TRACEPARENT_CHARS: usize = 55;
+
+tokio::task_local! {
+    /// Of the message that a handler has in hand.
+    static IN_HAND: TraceContext;
+}
+
+/// What something belongs to: a trace, and what in it has caused it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TraceContext {
+    traceparent: Arc<str>,
+    tracestate: Option<Arc<str>>,
+}
+
+/// The way to a tracing system, such as OpenTelemetry: see [`Client::with_traces`](crate::Client::with_traces).
+pub trait Traces: Send + Sync {
+    /// What is done now belongs to this; asked at each send, in the task that sends.
+    fn current(&self) -> Option<TraceContext>;
+
+    /// A message is given to its handler, whose span this is: it goes on from there.
+    fn go_on(&self, span: &Span, from: &TraceContext);
+}
+
+impl TraceContext {
+    /// Of a `traceparent`; none if it is none of version 00, or names no trace.
+    ///
+    /// ```
+    /// use peeklock_client::TraceContext;
+    ///
+    /// let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    /// assert_eq!(TraceContext::new(parent).unwrap().traceparent(), parent);
+    /// assert_eq!(TraceContext::new("order-7"), None);
+    /// ```
+    #[must_use]
+    pub fn new(traceparent: &str) -> Option<Self> {
+        let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let fits = |(index, byte): (usize, u8)| match DASHES.contains(&index) {
+            true => byte == b'-',
+            false => is_hex(byte),
+        };
+        let is_well_formed =
+            traceparent.len() == TRACEPARENT_CHARS && traceparent.bytes().enumerate().all(fits);
+        let names = |from: usize, to: usize| {
+            traceparent.get(from..to).is_some_and(|id| id.bytes().any(|byte| byte != b'0'))
+        };
+        (is_well_formed && traceparent.starts_with("00-") && names(3, 35) && names(36, 52))
+            .then(|| Self { traceparent: traceparent.into(), tracestate: None })
+    }
+
+    /// The same, with a `tracestate`; one that is longer than 512 characters is left out.
+    #[must_use]
+    pub fn with_tracestate(mut self, tracestate: &str) -> Self {
+        let fits = !tracestate.is_empty() && tracestate.len() <= TRACESTATE_CHARS_MAX;
+        self.tracestate = fits.then(|| tracestate.into());
+        self
+    }
+
+    /// The `traceparent`.
+    #[must_use]
+    pub fn traceparent(&self) -> &str {
+        &self.traceparent
+    }
+
+    /// The `tracestate`, if there is one.
+    #[must_use]
+    pub fn tracestate(&self) -> Option<&str> {
+        self.tracestate.as_deref()
+    }
+
+    /// What a message belongs to: by `traceparent`, else by `Diagnostic-Id`.
+    #[must_use]
+    pub fn of(message: &Message) -> Option<Self> {
+        let named = |name| match message.application_property(name) {
+            Some(Value::String(text)) => Some(&**text),
+            _ => None,
+        };
+        let parent = named(TRACEPARENT).or_else(|| named(DIAGNOSTIC_ID));
+        let context = Self::new(parent?)?;
+        Some(match named(TRACESTATE) {
+            Some(state) => context.with_tracestate(state),
+            None => context,
+        })
+    }
+
+    /// What the message belongs to that the handler has in hand which asks; none in tasks of its own, and of actors.
+    #[must_use]
+    pub fn in_hand() -> Option<Self> {
+        IN_HAND.try_with(Clone::clone).ok()
+    }
+
+    /// Sets it on a message that says nothing of its own, as the SDKs of Azure do: `traceparent`, `Diagnostic-Id` with
+    /// the same text, and `tracestate`.
+    pub fn put_into(&self, message: &mut Message) {
+        if has_some(message) {
+            return;
+        }
+        let mut set = |name: &str, text: &str| {
+            message.application_properties.push((name.to_owned(), Value::from(text)));
+        };
+        set(TRACEPARENT, &self.traceparent);
+        set(DIAGNOSTIC_ID, &self.traceparent);
+        if let Some(state) = &self.tracestate {
+            set(TRACESTATE, state);
+        }
+    }
+
+    /// What is sent while this is at work belongs to it.
+    pub(crate) async fn within<T>(context: Option<Self>, work: impl Future<Output = T>) -> T {
+        match context {
+            Some(context) => IN_HAND.scope(context, work).await,
+            None => work.await,
+        }
+    }
+}
+
+/// Whether a message says what it belongs to, be it well-formed or not.
+fn has_some(message: &Message) -> bool {
+    [TRACEPARENT, DIAGNOSTIC_ID].iter().any(|name| message.application_property(name).is_some())
+}
+
+/// How a client's traces go on.
+#[derive(Clone, Default)]
+pub(crate) struct Tracing(pub(crate) Option<Arc<dyn Traces>>);
+
+impl Tracing {
+    /// Has messages say what they belong to that are sent now.
+    pub(crate) fn mark<'m>(&self, messages: impl IntoIterator<Item = &'m mut Message>) {
+        let current = self.0.as_ref().and_then(|traces| traces.current());
+        let Some(context) = current.or_else(TraceContext::in_hand) else { return };
+        for message in messages {
+            context.put_into(message);
+        }
+    }
+
+    /// The span of a delivery goes on from what its message belongs to.
+    pub(crate) fn go_on(&self, span: &Span, from: Option<&TraceContext>) {
+        if let (Some(traces), Some(from)) = (&self.0, from) {
+            traces.go_on(span, from);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    /// What W3C calls invalid is not sent on.
+    #[test]
+    fn what_is_no_traceparent_is_refused() {
+        let zeros = |range: std::ops::Range<usize>| {
+            let mut text = PARENT.to_owned();
+            text.replace_range(range.clone(), &"0".repeat(range.len()));
+            text
+        };
+        let bad = [
+            String::new(),
+            PARENT.to_uppercase(),
+            PARENT.replace("00-", "ff-"),
+            PARENT.replace('-', "_"),
+            format!("{PARENT}-x"),
+            zeros(3..35),
+            zeros(36..52),
+            "é".repeat(27) + "x",
+        ];
+        for text in bad {
+            assert_eq!(TraceContext::new(&text), None, "{text}");
+        }
+    }
+
+    /// Both names are set with one text, what a message says itself stays, and is read by either name.
+    #[test]
+    fn a_message_keeps_what_it_says() {
+        let context = TraceContext::new(PARENT).unwrap().with_tracestate("a=1");
+        let mut message = Message::new("two coffees");
+        context.put_into(&mut message);
+        assert_eq!(TraceContext::of(&message), Some(context.clone()));
+        let names: Vec<&str> =
+            message.application_properties.iter().map(|(name, _)| &name[..]).collect();
+        assert_eq!(names, ["traceparent", "Diagnostic-Id", "tracestate"]);
+        let other = PARENT.replace("0af7", "1bf7");
+        let mut own = Message::new("one").with_application_property(DIAGNOSTIC_ID, &other[..]);
+        context.put_into(&mut own);
+        assert_eq!(TraceContext::of(&own).unwrap().traceparent(), other);
+        assert_eq!(own.application_properties.len(), 1);
+        assert_eq!(context.with_tracestate(&"x".repeat(513)).tracestate(), None);
+    }
+}
