@@ -127,6 +127,7 @@ fn http(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     config.head_timeout = section.head_timeout.0.to_std();
     config.body_timeout = section.body_timeout.0.to_std();
     config.write_timeout = section.write_timeout.0.to_std();
+    config.operation_timeout = section.operation_timeout.0.to_std();
     config.keep_alive = section.keep_alive.0.to_std();
     config.metrics_public = section.metrics_public.0;
     config.i_know = loaded.config.security.i_know.0;

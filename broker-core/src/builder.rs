@@ -55,7 +55,7 @@ pub enum StartError {
 }
 
 /// 9990-01-01: from then on an instant and a time to live may reach the end of instants, which means never.
-const LATEST_START: Timestamp = Timestamp::from_unix_ms(253_086_681_600_000);
+const LATEST_START: Timestamp = Timestamp::from_unix_ms(253_086_768_000_000);
 
 /// Collects what a broker is made of.
 pub struct BrokerBuilder {

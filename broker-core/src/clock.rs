@@ -42,9 +42,13 @@ impl SystemClock {
     /// A clock that starts with the wall time.
     #[must_use]
     pub fn start() -> Self {
+        Self::at(wall_time())
+    }
+
+    fn at(wall: Timestamp) -> Self {
         Self {
             started: boot_ticks(),
-            state: Mutex::new(Slew { base: wall_time().ticks(), checked_at: 0 }),
+            state: Mutex::new(Slew { base: wall.ticks(), checked_at: 0 }),
             latest: AtomicI64::new(0),
         }
     }
@@ -93,7 +97,11 @@ fn boot_ticks() -> i64 {
 }
 
 fn wall_time() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    timestamp(SystemTime::now())
+}
+
+fn timestamp(wall: SystemTime) -> Timestamp {
+    let since = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_unix_nanos(i128::try_from(since.as_nanos()).unwrap_or(i128::MAX))
 }
 
@@ -173,5 +181,21 @@ impl Clock for ManualClock {
             Poll::Pending
         })
         .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FND-07, FND-09: beyond the last instant the system's time is that instant.
+    #[test]
+    fn the_year_10000_is_the_last_instant() {
+        let wall = UNIX_EPOCH + Duration::from_secs(253_402_300_800);
+        for wall in [wall, wall + Duration::from_secs(1 << 40)] {
+            assert_eq!(timestamp(wall), Timestamp::NEVER);
+            let clock = SystemClock::at(timestamp(wall));
+            assert_eq!((clock.now(), clock.now()), (Timestamp::NEVER, Timestamp::NEVER));
+        }
     }
 }

@@ -22,7 +22,7 @@ use peeklock_core::store::{
     Visit, Waker,
 };
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_core::{Broker, Entity};
+use peeklock_core::{Broker, Entity, StartError};
 
 /// A memory store that does what the test has switched on, so many times.
 struct Switched {
@@ -203,6 +203,36 @@ async fn start(store: &Arc<Switched>, clock: &Arc<ManualClock>) -> Broker {
 
 fn numbers(messages: &[ReceivedMessage]) -> Vec<u64> {
     messages.iter().map(|message| message.facts.sequence.0).collect()
+}
+
+/// FND-07, FND-09: a broker whose clock reaches the last instant, which is also that of every later year, takes messages still
+/// and loses none, though a lock cannot last then; it is not started so late, and that is told. Started with the clock set
+/// right it has all of them.
+#[tokio::test]
+async fn the_year_10000_comes() {
+    let before = Timestamp::parse("9989-12-31T23:59:59Z").unwrap();
+    let (store, clock) = (Switched::new(), Arc::new(ManualClock::at(before)));
+    let broker = start(&store, &clock).await;
+    broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
+    let queue = broker.entity("orders").unwrap();
+    let world = World { store, clock, broker, queue };
+    world.send("before").await.unwrap();
+    world.clock.advance(Timestamp::NEVER.since(before));
+    assert_eq!(world.broker.now(), Timestamp::NEVER);
+    world.send("behind").await.unwrap();
+    drop(world.receive(TimeSpan::ZERO).await.unwrap());
+    assert_eq!(world.broker.failure(), None);
+    assert_eq!(world.counts().await.active, 2);
+
+    let World { store, clock, broker, .. } = world;
+    broker.stop(Duration::ZERO).await.unwrap();
+    let late = Broker::builder().store(Arc::clone(&store) as _).clock(clock).start().await;
+    let Err(refused) = late else { panic!("it was started") };
+    assert!(matches!(refused, StartError::Clock(now) if now == Timestamp::NEVER));
+    assert!(refused.to_string().contains("before 9990"), "{refused}");
+    let broker = start(&store, &Arc::new(ManualClock::at(before))).await;
+    assert_eq!(broker.describe_queue("orders").await.unwrap().counts.active, 2);
+    broker.stop(Duration::ZERO).await.unwrap();
 }
 
 /// LIF-04, SET-27: after a panic the queue is rebuilt from the store; what was acknowledged is there,

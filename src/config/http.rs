@@ -36,6 +36,8 @@ pub struct HttpSection {
     pub body_timeout: Scalar<TimeSpan>,
     /// Time for an answer, before it must be read at a pace.
     pub write_timeout: Scalar<TimeSpan>,
+    /// Time for what a request asks of the broker, beyond the wait of a receive.
+    pub operation_timeout: Scalar<TimeSpan>,
     /// How long an idle connection stays open.
     pub keep_alive: Scalar<TimeSpan>,
     /// Whether the metrics page needs no right.

@@ -89,6 +89,7 @@ pub(super) fn judge(config: &Config, limits: &Limits) -> Result<(), (&'static st
         ("http.head_timeout", http.head_timeout.0, PATIENCE),
         ("http.body_timeout", http.body_timeout.0, PATIENCE),
         ("http.write_timeout", http.write_timeout.0, PATIENCE),
+        ("http.operation_timeout", http.operation_timeout.0, PATIENCE),
         ("http.keep_alive", http.keep_alive.0, PATIENCE),
         ("tls.handshake_timeout", tls.handshake_timeout.0, PATIENCE),
         ("websocket.handshake_timeout", websocket.handshake_timeout.0, PATIENCE),

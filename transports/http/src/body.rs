@@ -74,6 +74,7 @@ pub(crate) async fn read(
     let mut seat = site.inbound.seat();
     let mut arriving = Arriving::new(exchange, payload, what, bytes_max);
     let Some(first) = arriving.next(Some(&mut seat)).await? else {
+        exchange.deadline.begin_anew(Duration::ZERO);
         return Ok(RequestBody { bytes: Bytes::new(), seat });
     };
     let mut collected = BytesMut::new();
@@ -85,8 +86,9 @@ pub(crate) async fn read(
         let Some(next) = arriving.next(Some(&mut seat)).await? else { break };
         chunk = next;
     }
-    // It is here: from now on it is the broker that others wait for.
+    // It is here: from now on it is the broker that others wait for, and its client.
     seat.rest();
+    exchange.deadline.begin_anew(Duration::ZERO);
     Ok(RequestBody { bytes: collected.freeze(), seat })
 }
 
@@ -101,6 +103,7 @@ pub(crate) async fn discard(
     while let Some(chunk) = arriving.next(None).await? {
         arriving.taken(chunk.len());
     }
+    exchange.deadline.begin_anew(Duration::ZERO);
     Ok(())
 }
 
@@ -112,6 +115,7 @@ impl<'a> Arriving<'a> {
         bytes_max: u64,
     ) -> Self {
         let Exchange { site, request, .. } = exchange;
+        exchange.deadline.lift();
         let connection = request.conn_data();
         let grace = site.config.body_timeout;
         let pace = Pace::begin(Instant::now(), 0, grace).at_least(PACE_BYTES);

@@ -42,6 +42,9 @@ pub struct HttpConfig {
     pub body_timeout: Duration,
     /// `http.write_timeout`: time after which an answer must be read at a pace.
     pub write_timeout: Duration,
+    /// `http.operation_timeout`: how long the broker is waited for, beyond what a receive asks to wait; then the answer is
+    /// `ServiceTimeout`.
+    pub operation_timeout: Duration,
     /// `http.keep_alive`: how long an idle connection stays open.
     pub keep_alive: Duration,
     /// `http.metrics_public`: whether `/metrics`, which names entities, needs no Manage right.
@@ -72,6 +75,7 @@ impl Default for HttpConfig {
             head_timeout: Duration::from_secs(5),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
+            operation_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(75),
             metrics_public: false,
             tls: None,

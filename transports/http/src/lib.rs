@@ -40,6 +40,7 @@ mod site;
 mod socket;
 
 mod body;
+mod deadline;
 mod origin;
 mod probe;
 mod room;

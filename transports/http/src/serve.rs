@@ -18,6 +18,7 @@ use peeklock_core::{Access, Entity};
 use peeklock_listen::relayed::names_proxy;
 
 use crate::atom::AtomRoute;
+use crate::deadline::Deadline;
 use crate::delivery::Delivery;
 use crate::error::{Answer, Form, Place, Refusal};
 use crate::room::{self, AnswerRoom};
@@ -32,6 +33,8 @@ pub(crate) struct Exchange {
     pub(crate) request: HttpRequest,
     /// What its client may do.
     pub(crate) access: Access,
+    /// When it has waited for the broker for too long.
+    pub(crate) deadline: Deadline,
 }
 
 /// Serves every request of the listener.
@@ -49,7 +52,8 @@ pub(crate) async fn serve(
     }
     let route = route::parse(request.uri().path(), request.uri().query().unwrap_or_default());
     let access = access(&site, &request, route.as_ref());
-    let exchange = Exchange { site, request, access };
+    let deadline = Deadline::begin(site.config.operation_timeout);
+    let exchange = Exchange { site, request, access, deadline };
     let mut response = exchange.answer(route.as_ref(), &mut payload).await;
     // Its place is needed, or the whole listener goes.
     let is_told = connection.as_ref().is_some_and(|connection| connection.place.was_told());
@@ -123,7 +127,7 @@ impl Exchange {
             };
             self.dispatch(route, payload).await
         };
-        match answer.await {
+        match self.deadline.keep(answer).await {
             Ok(response) => response,
             Err(refusal) => refusal.respond(site, place),
         }
@@ -173,7 +177,14 @@ impl Exchange {
     /// others need its place; and at the end of the connection, because this future is dropped then (RCV-14).
     pub(crate) async fn call(&self, entity: &Entity, command: Command) -> Result<Outcome, Refusal> {
         let permit = room::admit(entity, std::slice::from_ref(&command)).await?;
-        let waits = matches!(command, Command::Receive { wait, .. } if wait > TimeSpan::ZERO);
+        let wait = match &command {
+            Command::Receive { wait, .. } => *wait,
+            _ => TimeSpan::ZERO,
+        };
+        let waits = wait > TimeSpan::ZERO;
+        if waits {
+            self.deadline.begin_anew(wait.to_std());
+        }
         let call = entity.call_admitted(permit, command);
         let connection = self.request.conn_data::<Rc<Connection>>().filter(|_| waits);
         let Some(connection) = connection else { return Ok(call.await?) };

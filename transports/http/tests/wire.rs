@@ -14,6 +14,7 @@ mod wire {
     mod atom_rules;
     mod bounds;
     mod data_plane;
+    mod deadline;
     mod errors;
     mod hostile;
     mod json_api;

@@ -1,8 +1,10 @@
 //! Accepts, as long as there are places and nobody says to stop.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use peeklock_core::permits::GRACE;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -15,6 +17,7 @@ pub(crate) async fn accept<F: Future<Output = ()>>(
     socket: TcpListener,
     places: Arc<Semaphore>,
     mut stop: watch::Receiver<bool>,
+    make_room: impl Fn(),
     mut hand_on: impl FnMut(std::net::TcpStream, OwnedSemaphorePermit) -> F,
 ) {
     let next = async {
@@ -28,13 +31,29 @@ pub(crate) async fn accept<F: Future<Output = ()>>(
                 continue;
             };
             // Not before: who waits for sockets would keep a place from those that come another way.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let Some(place) = place(&places, &make_room).await else { return };
             hand_on(stream, place).await;
         }
     };
     tokio::select! {
         () = next => {}
         _ = stop.wait_for(|accepting| !accepting) => {}
+    }
+}
+
+/// A place, as soon as there is one; while there is none somebody may make room. None if there will be no more.
+pub(crate) async fn place(
+    places: &Arc<Semaphore>,
+    make_room: impl Fn(),
+) -> Option<OwnedSemaphorePermit> {
+    let mut acquiring = pin!(Arc::clone(places).acquire_owned());
+    loop {
+        tokio::select! {
+            biased;
+            place = &mut acquiring => return place.ok(),
+            // Whoever was told has gone by the time that the next is.
+            () = async { make_room(); tokio::time::sleep(GRACE).await } => {}
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use futures_util::future::LocalBoxFuture;
 use peeklock_tls::{Handshakes, Stream};
 use tokio::sync::Semaphore;
 
+use crate::accept::place;
 use crate::serve::Serve;
 
 /// How long a connection may wait for a place among those of its transport.
@@ -102,10 +103,10 @@ impl<S: Serve> Attend for Shared<S> {
             let place = tokio::select! {
                 biased;
                 () = waiting.needed() => return None,
-                place = tokio::time::timeout(PLACE_TIMEOUT, places.acquire_owned()) => place,
+                place = tokio::time::timeout(PLACE_TIMEOUT, place(&places, || site.make_room())) => place,
             };
             drop(waiting);
-            if let Ok(Ok(_place)) = place {
+            if let Ok(Some(_place)) = place {
                 site.serve(stream).await;
             }
             None

@@ -17,6 +17,7 @@
 //! | `gateway.rs`, `gateway/opening.rs` | the listener that serves everything on one port (LIS-01) |
 //! | `workers.rs` | the threads that connections live in |
 //! | `tracker.rs` | how many there are, and whether they are to end |
+//! | `idle.rs` | who makes room when all places are taken, for the transports that say who is idle |
 //! | `relayed.rs` | what tells that a request comes by a proxy (SEC-17) |
 //! | `upgrade.rs` | who may connect over WebSocket (SEC-23; feature `upgrade`) |
 //!
@@ -28,6 +29,7 @@ mod accept;
 mod admission;
 mod entrance;
 mod gateway;
+mod idle;
 mod listener;
 mod proxy;
 pub mod relayed;
@@ -40,6 +42,7 @@ mod workers;
 pub use admission::Admission;
 pub use entrance::{Attend, Enter, Entrance, Upgrade};
 pub use gateway::{Entrances, Gateway, GatewayConfig};
+pub use idle::{Idle, Idling};
 pub use listener::Listener;
 pub use proxy::{NoSource, Proxies, Source};
 pub use serve::{Serve, Threads};

@@ -29,6 +29,9 @@ pub trait Serve: Send + Sync + 'static {
     /// Those that a stop waits for. Who is served counts itself as soon as it is one of them.
     fn connections(&self) -> &Tracker;
 
+    /// A connection waits for a place, and there is none: one may make room. Asked again every while as long as it waits.
+    fn make_room(&self) {}
+
     /// Whether an upgrade to WebSocket at this path is for it (LIS-01).
     fn takes_upgrade(&self, path: &str) -> bool;
 }
@@ -80,7 +83,9 @@ impl Listener {
             let socket = TcpListener::from_std(socket).map_err(failed)?;
             let handles = workers.handles().to_vec();
             let (mut turn, site) = (0, Arc::clone(&site));
-            first.spawn(accept(socket, places, stop, move |stream, place| {
+            let crowded = Arc::clone(&site);
+            let make_room = move || crowded.make_room();
+            first.spawn(accept(socket, places, stop, make_room, move |stream, place| {
                 turn = (turn + 1) % handles.len();
                 if let Some(worker) = handles.get(turn) {
                     let (site, admission) = (Arc::clone(&site), admission.clone());

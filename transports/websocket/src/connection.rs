@@ -27,6 +27,7 @@ use peeklock_core::permits::{Budget, Permit};
 use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker};
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
+use peeklock_listen::Idling;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::Message as SocketMessage;
@@ -96,6 +97,8 @@ pub(crate) struct Conversation {
     pub(crate) site: Arc<Site>,
     pub(crate) broker: Broker,
     place: Place,
+    /// As long as it has nothing to do and holds nothing.
+    idling: Option<Idling>,
     pub(crate) encoding: Encoding,
     /// What its client may do.
     pub(crate) access: Access,

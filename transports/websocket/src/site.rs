@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::Broker;
 use peeklock_core::permits::Pool;
-use peeklock_listen::{Tracked, Tracker};
+use peeklock_listen::{Idle, Tracked, Tracker};
 use peeklock_tls::Handshakes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_tungstenite::WebSocketStream;
@@ -36,6 +36,8 @@ pub(crate) struct Site {
     pub(crate) explaining: Arc<Semaphore>,
     /// Conversations, those that have lost their socket included.
     pub(crate) tracker: Tracker,
+    /// Conversations that have a socket and nothing else.
+    pub(crate) idle: Idle,
     conversations: Mutex<HashMap<u64, Entry>>,
     next: AtomicU64,
     lost: AtomicU64,
@@ -83,6 +85,7 @@ impl Site {
             explaining: Arc::new(Semaphore::new(EXPLAINING_MAX)),
             config,
             tracker: Tracker::default(),
+            idle: Idle::default(),
             conversations: Mutex::default(),
             next: AtomicU64::new(1),
             lost: AtomicU64::new(0),
@@ -90,7 +93,7 @@ impl Site {
     }
 
     /// A place for a new conversation; none if there are too many. One that waits for its client to
-    /// come back makes room for one that is there.
+    /// come back makes room for one that is there, and then the one that has been idle longest.
     pub(crate) fn enter(
         self: &Arc<Self>,
         resume_token: u128,
@@ -103,10 +106,14 @@ impl Site {
                 .iter()
                 .filter_map(|(key, entry)| Some((entry.lost?, *key)))
                 .min()
-                .map(|(_, key)| key)?;
-            let entry = conversations.remove(&oldest)?;
-            // Full only if it is being resumed at this very moment; then that socket is closed.
-            entry.calls.try_send(Call::Leave).ok();
+                .and_then(|(_, key)| conversations.remove(&key));
+            match oldest {
+                // Full only if it is being resumed at this very moment; then that socket is closed.
+                Some(entry) => drop(entry.calls.try_send(Call::Leave)),
+                // It is counted until it has gone.
+                None if self.idle.make_room() => {}
+                None => return None,
+            }
         }
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         conversations.insert(key, Entry { resume_token, encoding, calls, lost: None });

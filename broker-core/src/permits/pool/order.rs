@@ -22,6 +22,12 @@ pub(super) struct Order {
     pub(super) waiting: BTreeMap<Rank, Waiter>,
     /// The turns of those that wait.
     pub(super) turns: BTreeMap<u64, Rank>,
+    /// Those of them whose places hold something and were not told to yield.
+    pub(super) holding: BTreeSet<u64>,
+    /// What all that wait want together.
+    pub(super) wanted_bytes: u64,
+    /// Who was found last to hold something and not to wait: while that is so, not all wait.
+    pub(super) going_on: Option<u64>,
     /// By the instant from which on they are slow.
     pub(super) judged: BTreeSet<(Instant, u64)>,
     /// Who was told to yield lately, and when.
@@ -30,6 +36,9 @@ pub(super) struct Order {
     pub(super) yielding_count: usize,
     /// To be woken when nothing is locked any more.
     pub(super) woken: Vec<Waker>,
+    /// How many places and turns were looked at to find who yields.
+    #[cfg(test)]
+    pub(super) steps: std::cell::Cell<u64>,
 }
 
 /// Who is before whom.
@@ -69,10 +78,15 @@ impl Order {
             places: BTreeMap::new(),
             waiting: BTreeMap::new(),
             turns: BTreeMap::new(),
+            holding: BTreeSet::new(),
+            wanted_bytes: 0,
+            going_on: None,
             judged: BTreeSet::new(),
             told: VecDeque::new(),
             yielding_count: 0,
             woken: Vec::new(),
+            #[cfg(test)]
+            steps: std::cell::Cell::new(0),
         }
     }
 
@@ -155,7 +169,7 @@ impl Order {
     }
 
     /// The number of a new turn.
-    fn wait(&mut self, place: Option<u64>, bytes: u64, waker: &Waker) -> u64 {
+    pub(super) fn wait(&mut self, place: Option<u64>, bytes: u64, waker: &Waker) -> u64 {
         self.last += 1;
         let turn = self.last;
         let rank = Rank { held_bytes: self.held_by(place), wanted_bytes: bytes, turn };
@@ -163,6 +177,8 @@ impl Order {
         let waiter = Waiter { place, since: self.now, waker: waker.clone() };
         self.waiting.insert(rank, waiter);
         self.turns.insert(turn, rank);
+        self.wanted_bytes = self.wanted_bytes.saturating_add(bytes);
+        self.note_holding(turn, rank.held_bytes, place);
         if let Some(key) = place {
             if self.is_of_parts {
                 // Who waits for room cannot be faster.
@@ -177,8 +193,9 @@ impl Order {
 
     /// Ends a turn; if it has come already, what came of it goes back.
     pub(super) fn give_up(&mut self, turn: u64, place: Option<u64>, bytes: u64) {
-        let Some(rank) = self.turns.remove(&turn) else { return self.give(place, bytes) };
-        self.waiting.remove(&rank);
+        if self.end_turn(turn).is_none() {
+            return self.give(place, bytes);
+        }
         if let Some(occupied) = place.and_then(|key| self.places.get_mut(&key)) {
             occupied.turns.retain(|other| *other != turn);
         }
@@ -198,12 +215,13 @@ impl Order {
     /// Takes back all that is held at a place, and the turns of who waits there.
     pub(super) fn give_all(&mut self, key: u64) {
         let Some(occupied) = self.places.get_mut(&key) else { return };
-        for turn in std::mem::take(&mut occupied.turns) {
-            if let Some(rank) = self.turns.remove(&turn) {
-                self.waiting.remove(&rank);
-            }
+        let turns = std::mem::take(&mut occupied.turns);
+        for turn in turns {
+            self.end_turn(turn);
         }
-        self.free.give(occupied.held.take_all());
+        if let Some(occupied) = self.places.get(&key) {
+            self.free.give(occupied.held.take_all());
+        }
         self.judge(key, None);
         self.came_back(Some(key));
     }
@@ -225,23 +243,43 @@ impl Order {
     /// What is held at a place has changed, and so has the order.
     pub(super) fn rank_anew(&mut self, key: u64) {
         let Some(occupied) = self.places.get(&key) else { return };
+        let held_bytes = occupied.held.bytes();
+        let is_holding = held_bytes > 0 && !occupied.must_yield;
         for turn in &occupied.turns {
             let Some(rank) = self.turns.get_mut(turn) else { continue };
             let Some(waiter) = self.waiting.remove(rank) else { continue };
-            rank.held_bytes = occupied.held.bytes();
+            rank.held_bytes = held_bytes;
             self.waiting.insert(*rank, waiter);
+            match is_holding {
+                true => self.holding.insert(*turn),
+                false => self.holding.remove(turn),
+            };
         }
+    }
+
+    fn note_holding(&mut self, turn: u64, held_bytes: u64, place: Option<u64>) {
+        let occupied = place.and_then(|key| self.places.get(&key));
+        if held_bytes > 0 && occupied.is_some_and(|occupied| !occupied.must_yield) {
+            self.holding.insert(turn);
+        }
+    }
+
+    /// Forgets who waits in that turn, if somebody does.
+    fn end_turn(&mut self, turn: u64) -> Option<Waiter> {
+        let rank = self.turns.remove(&turn)?;
+        self.holding.remove(&turn);
+        self.wanted_bytes = self.wanted_bytes.saturating_sub(rank.wanted_bytes);
+        self.waiting.remove(&rank)
     }
 
     /// Hands what is free to those who wait, in their order.
     fn hand_over(&mut self) {
-        while let Some(first) = self.waiting.first_entry() {
-            let Rank { wanted_bytes, turn, .. } = *first.key();
+        while let Some((first, _)) = self.waiting.first_key_value() {
+            let Rank { wanted_bytes, turn, .. } = *first;
             if !self.free.take(wanted_bytes) {
                 return;
             }
-            let Waiter { place, waker, .. } = first.remove();
-            self.turns.remove(&turn);
+            let Some(Waiter { place, waker, .. }) = self.end_turn(turn) else { return };
             self.woken.push(waker);
             let occupied = place.and_then(|key| Some((key, self.places.get_mut(&key)?)));
             if let Some((key, occupied)) = occupied {

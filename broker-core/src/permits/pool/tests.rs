@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use super::*;
 
+mod yielding;
+
 const STEP: u64 = 64 << 10;
 
 fn context() -> Context<'static> {

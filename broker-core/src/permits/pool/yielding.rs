@@ -3,11 +3,11 @@
 use std::task::Context;
 use std::time::{Duration, Instant};
 
-use super::order::{Order, Rank};
+use super::order::{Occupied, Order, Rank, Waiter};
 use crate::permits::pace::GRACE;
 
 /// So long what one who was told to yield holds is counted on; it may not be reading just now.
-const TURN: Duration = Duration::from_millis(100);
+pub(super) const TURN: Duration = Duration::from_millis(100);
 
 impl Order {
     /// Whether it is to yield; who is to be woken when it is, is remembered.
@@ -43,16 +43,22 @@ impl Order {
         }
         let told = self.told.iter().filter_map(|(_, key)| self.places.get(key));
         let told = told.filter(|occupied| occupied.must_yield);
-        let mut coming =
-            self.free.bytes() + told.map(|occupied| occupied.held.bytes()).sum::<u64>();
+        let told = told.inspect(|_| self.step()).map(|occupied| occupied.held.bytes());
+        let mut coming = self.free.bytes() + told.sum::<u64>();
+        if coming >= self.wanted_bytes {
+            // All who wait have enough coming.
+            return;
+        }
         let mut first = self.waiting.first_key_value().map(|(rank, _)| *rank);
         while let Some(rank) = first {
+            self.step();
             // Who was told itself waits no longer than until it has seen that.
             let wanted_bytes = if self.is_told(rank) { 0 } else { rank.wanted_bytes };
             while coming < wanted_bytes {
-                let slowest = self.slowest();
-                let longest = || self.longest_waiting(rank).filter(|_| self.is_of_parts);
-                let told = slowest.or_else(longest);
+                let mut told = self.slowest();
+                if told.is_none() && self.is_of_parts {
+                    told = self.longest_waiting(rank);
+                }
                 let Some(key) = told else { return };
                 coming += self.tell(key);
             }
@@ -76,30 +82,56 @@ impl Order {
 
     /// Who waits longest of those that wait for the rest of something: if it has waited for long and has more than who
     /// is to have room; or at once, if all who hold something wait.
-    fn longest_waiting(&self, rank: Rank) -> Option<u64> {
+    fn longest_waiting(&mut self, rank: Rank) -> Option<u64> {
         let own = self.waiting.get(&rank).and_then(|waiter| waiter.place);
+        let is_other = |waiter: &&Waiter| waiter.place != own;
         // In the order in which they began to wait.
-        let holders = || {
-            self.turns.values().filter_map(|rank| {
-                let waiter = self.waiting.get(rank)?;
-                let key = waiter.place.filter(|key| Some(*key) != own)?;
-                let occupied = self.places.get(&key)?;
-                let may_be = occupied.held.bytes() > 0 && !occupied.must_yield;
-                may_be.then_some((waiter.since, key, occupied.held.bytes()))
-            })
-        };
-        let (_, first, _) = holders().next()?;
-        let enough = rank.held_bytes.saturating_add(rank.wanted_bytes);
+        let first = self.holding.iter().find_map(|turn| {
+            self.step();
+            let waiter = self.waiting.get(self.turns.get(turn)?)?;
+            Some(waiter).filter(is_other)
+        })?;
+        let (first_since, first) = (first.since, first.place);
         let has_waited = |since| self.now.saturating_duration_since(since) >= GRACE;
-        let mut long = holders().take_while(|(since, ..)| has_waited(*since));
-        let with_more = long.find(|(.., held_bytes)| *held_bytes > enough).map(|(_, key, _)| key);
-        let is_stuck = || {
-            self.places
-                .values()
-                .all(|other| other.held.bytes() == 0 || other.must_yield || !other.turns.is_empty())
-        };
+        let mut with_more = None;
+        if has_waited(first_since) {
+            let more_bytes = rank.held_bytes.saturating_add(rank.wanted_bytes).saturating_add(1);
+            let more = Rank { held_bytes: more_bytes, wanted_bytes: 0, turn: 0 };
+            let with_more_of = self.waiting.range(more..).inspect(|_| self.step());
+            let long = with_more_of
+                .filter(|(rank, _)| self.holding.contains(&rank.turn))
+                .filter(|(_, waiter)| is_other(waiter) && has_waited(waiter.since));
+            with_more = long.min_by_key(|(rank, _)| rank.turn).and_then(|(_, other)| other.place);
+        }
         // All places are looked at only where that decides something.
-        if with_more != Some(first) && is_stuck() { Some(first) } else { with_more }
+        if with_more != first && self.is_stuck() { first } else { with_more }
+    }
+
+    /// Whether all who hold something wait, or were told to yield.
+    fn is_stuck(&mut self) -> bool {
+        let goes_on = |occupied: &Occupied| {
+            occupied.held.bytes() > 0 && !occupied.must_yield && occupied.turns.is_empty()
+        };
+        let known = self.going_on.and_then(|key| self.places.get(&key));
+        if known.is_some_and(goes_on) {
+            return false;
+        }
+        // From there on: those before it mostly wait, as it does now.
+        let after = self.going_on.map_or(0, |key| key + 1);
+        let places = self.places.range(after..).chain(self.places.range(..after));
+        let mut places = places.inspect(|_| self.step());
+        self.going_on = places.find(|(_, occupied)| goes_on(occupied)).map(|(key, _)| *key);
+        self.going_on.is_none()
+    }
+
+    /// Counts what is looked at.
+    #[cfg_attr(
+        not(test),
+        expect(clippy::unused_self, clippy::missing_const_for_fn, reason = "counted in tests")
+    )]
+    fn step(&self) {
+        #[cfg(test)]
+        self.steps.set(self.steps.get() + 1);
     }
 
     /// Tells one to yield; how much it holds.
@@ -111,6 +143,9 @@ impl Order {
         }
         self.woken.extend(occupied.waker.take());
         self.told.push_back((self.now, key));
+        for turn in &occupied.turns {
+            self.holding.remove(turn);
+        }
         occupied.held.bytes()
     }
 

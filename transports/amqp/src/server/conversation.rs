@@ -22,7 +22,7 @@ use peeklock_link::pending::place;
 use peeklock_link::{
     Account, Apart, Arrivals, Event as LinkEvent, Links, Mail, Mailbox, Next, Taking,
 };
-use peeklock_listen::Tracked;
+use peeklock_listen::{Idling, Tracked};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
@@ -108,6 +108,8 @@ pub(super) struct Conversation {
     /// What counts where no token was put.
     pub(super) access: Access,
     pub(super) shown: Vec<Shown>,
+    /// As long as it has nothing to do and holds nothing.
+    pub(super) idling: Option<Idling>,
     /// Whether its client has opened it.
     pub(super) is_open: bool,
     /// Whether it has shown a password or a certificate that is good.
@@ -189,6 +191,7 @@ impl Conversation {
             _tracked: site.connections.track(),
             access: broker.access(who.clone()),
             shown: Vec::new(),
+            idling: None,
             is_open: false,
             is_known: false,
             known_at: Instant::now(),

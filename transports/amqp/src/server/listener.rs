@@ -64,6 +64,11 @@ impl Serve for Site {
         &self.connections
     }
 
+    fn make_room(&self) {
+        // If nobody is idle, who waits goes on waiting.
+        let _made_room = self.idle.make_room();
+    }
+
     fn takes_upgrade(&self, path: &str) -> bool {
         websocket::is_served_at(path)
     }

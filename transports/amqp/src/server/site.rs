@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use peeklock_core::Broker;
 use peeklock_core::permits::{Budget, Pool};
-use peeklock_listen::Tracker;
+use peeklock_listen::{Idle, Tracker};
 use peeklock_tls::Handshakes;
 
 use super::config::AmqpConfig;
@@ -25,6 +25,8 @@ pub(super) struct Site {
     /// The one content that is large and was not sent whole.
     pub(super) large_outbound: Budget,
     pub(super) connections: Tracker,
+    /// Those that are open and hold nothing.
+    pub(super) idle: Idle,
 }
 
 impl Site {
@@ -37,6 +39,7 @@ impl Site {
             large_outbound: Budget::new(1),
             config,
             connections: Tracker::default(),
+            idle: Idle::default(),
         }
     }
 }

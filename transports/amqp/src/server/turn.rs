@@ -49,6 +49,8 @@ enum Turn {
     GiveUp,
     /// The client takes nothing, and others wait for what it holds.
     Yield,
+    /// It is idle, and another comes for which there is no place.
+    Leave,
     Tick,
     Stop(Duration),
 }
@@ -80,6 +82,7 @@ impl Conversation {
                 };
             }
             self.set_timer();
+            self.mark_idle();
             if self.is_open {
                 handshake = None;
             }
@@ -114,6 +117,10 @@ impl Conversation {
                 Turn::GiveUp => self.give_up("messages arrive slowly, and others wait"),
                 // It cannot be told either.
                 Turn::Yield => break LinkEnd::Broken,
+                Turn::Leave => {
+                    self.say_place_is_needed(&mut stream).await;
+                    break LinkEnd::Broken;
+                }
                 Turn::Tick => {
                     self.has_read = false;
                     self.next_tick = Instant::now() + TICK;
@@ -199,7 +206,51 @@ impl Conversation {
                 Poll::Pending => self.is_held_up = true,
             }
         }
+        if let Some(idling) = &mut self.idling
+            && idling.poll_needed(context).is_ready()
+        {
+            return Poll::Ready(Turn::Leave);
+        }
         self.timer.as_mut().poll(context).map(|()| Turn::Tick)
+    }
+
+    /// Says whether it would be missed: it has links, but to ask for something or to put tokens, or something of it is
+    /// under way.
+    fn mark_idle(&mut self) {
+        let only_asks = |node: &Node| matches!(node, Node::Requests(_) | Node::Replies(_));
+        let is_idle = self.is_open
+            && self.closed.is_none()
+            && self.nodes.values().all(only_asks)
+            && self.links.pending_count() == 0
+            && self.asked.is_empty()
+            && self.sent.is_empty()
+            && self.held.is_none()
+            && self.gathered.is_none()
+            && self.waiting_requests == 0
+            && !self.apart.is_busy()
+            && self.book.transactions.open_count() == 0;
+        match is_idle {
+            false => self.idling = None,
+            true if self.idling.is_none() => self.idling = Some(self.site.idle.enter()),
+            true => {}
+        }
+    }
+
+    /// Closes a connection whose place is needed, and does not wait for its client.
+    async fn say_place_is_needed<S: Socket>(&mut self, stream: &mut S) {
+        let text = "the place is needed: there are as many connections as there may be";
+        let error = AmqpError::new(condition::CONNECTION_FORCED, text);
+        self.amqp.close(Some(error), self.began.elapsed());
+        let writing = poll_fn(|context| {
+            while self.amqp.output(self.began.elapsed()).has_remaining() {
+                if ready!(self.poll_write(stream, context)).is_err() {
+                    break;
+                }
+            }
+            Poll::Ready(())
+        });
+        // Little is written to one that was idle.
+        tokio::time::timeout(SHUTDOWN_TIMEOUT, writing).await.ok();
     }
 
     fn poll_read<S: Socket>(

@@ -14,6 +14,7 @@ mod flow;
 mod large;
 mod management;
 mod passwords;
+mod places;
 mod receiving;
 mod replies;
 mod request;

@@ -11,6 +11,7 @@ use peeklock_core::contract::{AllowAll, Authorizer, RunningTransport, Transport}
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::message::{Body, Message};
 use peeklock_core::policies::Policies;
+use peeklock_core::store::Store;
 use peeklock_core::time::Timestamp;
 use peeklock_http::{HttpConfig, HttpTransport};
 
@@ -30,6 +31,8 @@ pub struct Plan {
     pub authorizer: Arc<dyn Authorizer>,
     /// Where its policies are held, if they are looked up.
     pub policies: Option<Policies>,
+    /// Where it stores, if that is not memory.
+    pub store: Option<Arc<dyn Store>>,
 }
 
 impl Plan {
@@ -41,6 +44,7 @@ impl Plan {
             settings: Settings::default(),
             authorizer: Arc::new(AllowAll),
             policies: None,
+            store: None,
         }
     }
 
@@ -53,6 +57,9 @@ impl Plan {
             .authorizer(self.authorizer);
         if let Some(policies) = &self.policies {
             builder = builder.policies(policies);
+        }
+        if let Some(store) = self.store {
+            builder = builder.store(store);
         }
         let broker = builder.start().await.unwrap();
         broker.create_queue("q", QueueUpdate::default()).await.unwrap();

@@ -144,6 +144,7 @@ impl Conversation {
             access: broker.access(Principal::anonymous()),
             broker,
             place,
+            idling: None,
             encoding,
             calls,
             stop: Some(Box::pin(stop)),
@@ -271,6 +272,8 @@ impl Conversation {
         self.links.limit_all();
         self.links.hand_over();
         self.place.mark_lost(true);
+        // It makes room as one that is lost.
+        self.idling = None;
         // What has begun to wait for room goes on with the next socket.
         let stop = self.stop.as_mut();
         let stopped = async {

@@ -52,6 +52,8 @@ enum Turn {
     Yield(Ended),
     /// Another task wants something of this one.
     Call(Call),
+    /// It is idle, and another comes for which there is no place.
+    Leave,
     /// Time has passed.
     Tick,
     /// The listener is being stopped, and waits for so long.
@@ -70,6 +72,7 @@ impl Conversation {
             if self.may_end() {
                 return Ended::Stopped;
             }
+            self.mark_idle();
             let step = match self.turn(socket, &mut ticks).await {
                 Turn::Frame(frame) => self.read(socket, frame).await,
                 Turn::Room(permit) => {
@@ -96,7 +99,7 @@ impl Conversation {
                 }
                 Turn::Yield(ended) => return ended,
                 Turn::Call(Call::Resume(handover)) => return Ended::Replaced(handover),
-                Turn::Call(Call::Leave) => return Ended::Leave,
+                Turn::Call(Call::Leave) | Turn::Leave => return Ended::Leave,
                 Turn::Tick => {
                     self.transactions.expire();
                     self.welcome().and_then(|()| self.tick(socket, beat))
@@ -129,6 +132,22 @@ impl Conversation {
         }
         let reason = "nobody is let in without a token any more";
         Err(Ended::Refused(Close::new(code::UNAUTHORIZED, reason)))
+    }
+
+    /// Says whether it would be missed: it has links, or something of it is under way.
+    fn mark_idle(&mut self) {
+        let is_idle = self.links.is_empty()
+            && self.links.pending_count() == 0
+            && self.postponed.is_none()
+            && self.ready.is_empty()
+            && !self.unflushed
+            && !self.apart.is_busy()
+            && self.transactions.open_count() == 0;
+        match is_idle {
+            false => self.idling = None,
+            true if self.idling.is_none() => self.idling = Some(self.site.idle.enter()),
+            true => {}
+        }
     }
 
     async fn turn(&mut self, socket: &mut Socket, ticks: &mut Interval) -> Turn {
@@ -181,6 +200,11 @@ impl Conversation {
             && let Poll::Ready(frame) = Pin::new(&mut *socket).poll_next(context)
         {
             return Poll::Ready(Turn::Frame(frame));
+        }
+        if let Some(idling) = &mut self.idling
+            && idling.poll_needed(context).is_ready()
+        {
+            return Poll::Ready(Turn::Leave);
         }
         ticks.poll_tick(context).map(|_| Turn::Tick)
     }

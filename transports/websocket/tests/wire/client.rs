@@ -58,14 +58,18 @@ impl Client {
     pub async fn hello_over(mut socket: Socket, hello: Json) -> Self {
         let frame = json!({ "requests": [{ "id": 1, "hello": hello }] });
         socket.send(Message::text(frame.to_string())).await.unwrap();
-        let mut client =
-            Self { socket, welcome: Json::Null, seen: 0, items: VecDeque::new(), next_id: 2 };
+        let mut client = Self::over(socket);
         let frame = client.frame().await.expect("a welcome");
         client.welcome = frame["items"][0]["welcome"].clone();
         assert!(client.welcome.is_object(), "{frame}");
         // The welcome is not counted.
         client.seen = 0;
         client
+    }
+
+    /// Over a socket that was welcomed.
+    pub fn over(socket: Socket) -> Self {
+        Self { socket, welcome: Json::Null, seen: 0, items: VecDeque::new(), next_id: 2 }
     }
 
     /// One frame of the server; none when the connection has ended.

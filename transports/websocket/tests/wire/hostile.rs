@@ -1,5 +1,6 @@
 //! A peer that stalls, floods, lies and sends garbage: typed errors, bounded memory, others unharmed.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
@@ -9,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::client::{Client, closed, upgrade_json};
+use super::client::{Client, Socket, closed, upgrade_json};
 use super::server::{Plan, Server, run};
 
 /// Another client can do everything.
@@ -109,8 +110,8 @@ fn a_frame_has_a_limit() {
     });
 }
 
-/// QUO-01: one connection more than allowed is told to try later; a lost one that waits for its client
-/// makes room.
+/// QUO-01: one connection more than allowed is told to try later; a lost one that waits for its client makes room, and
+/// then the one that is idle longest. None that has a link does, however long nothing comes.
 #[test]
 fn connections_have_a_limit() {
     run(async {
@@ -118,7 +119,9 @@ fn connections_have_a_limit() {
         plan.config.connection_count_max = 2;
         let server = plan.start().await;
         let lost = Client::hello(server.address, json!({ "graceSeconds": 30 })).await;
-        let kept = server.client().await;
+        let attach = |role: &str| json!({ "link": 1, "path": "q", "role": role });
+        let mut kept = server.client().await;
+        assert!(kept.ask("attach", attach("receiver")).await.get("done").is_some());
         let refused = |address| async move {
             let mut socket = upgrade_json(address).await;
             let hello = r#"{"requests":[{"id":1,"hello":{}}]}"#;
@@ -130,17 +133,34 @@ fn connections_have_a_limit() {
         assert!(reason.starts_with("QuotaExceeded, TrackingId:"), "{reason}");
         drop(lost);
         // As soon as its loss is noticed.
-        let next = loop {
-            let mut socket = upgrade_json(server.address).await;
-            let hello = r#"{"requests":[{"id":1,"hello":{}}]}"#;
-            socket.send(Message::text(hello)).await.unwrap();
-            if let Some(Ok(Message::Text(_))) = socket.next().await {
-                break socket;
-            }
-        };
+        let mut idle = welcome(server.address).await;
+        // As soon as it has been idle for a while.
+        let mut next = Client::over(welcome(server.address).await);
+        let reason = closed(&mut idle).await;
+        assert_eq!(reason, Some((1_013, "the place is needed".to_owned())));
+        assert!(next.ask("attach", attach("sender")).await.get("done").is_some());
+        // Nobody is idle now, whether messages come or not.
+        let refusal = refused(server.address).await.unwrap();
+        assert!(refusal.1.starts_with("QuotaExceeded"), "{refusal:?}");
+        for client in [&mut kept, &mut next] {
+            let detach = json!({ "link": 1 });
+            assert!(client.ask("detach", detach).await.get("done").is_some(), "it is there still");
+        }
         drop((next, kept));
         server.stop().await;
     });
+}
+
+/// Tries until there is a place.
+async fn welcome(address: SocketAddr) -> Socket {
+    loop {
+        let mut socket = upgrade_json(address).await;
+        let hello = r#"{"requests":[{"id":1,"hello":{}}]}"#;
+        socket.send(Message::text(hello)).await.unwrap();
+        if let Some(Ok(Message::Text(_))) = socket.next().await {
+            return socket;
+        }
+    }
 }
 
 /// Links have a limit, and what a client does not own is refused.

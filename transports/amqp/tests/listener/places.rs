@@ -1,0 +1,55 @@
+//! Who makes room when there are as many connections as there may be.
+
+use std::sync::Arc;
+
+use peeklock_amqp::performative::{Performative, SenderSettleMode};
+use peeklock_core::contract::AllowAll;
+
+use crate::client::Client;
+use crate::server::Server;
+
+/// QUO-01: the connection that has been idle longest makes room for one that comes, and is told so; one that has a link
+/// does not, however long nothing comes, and who finds nobody idle waits until somebody is.
+#[tokio::test]
+async fn who_is_idle_longest_makes_room() {
+    let server = Server::start_with(Arc::new(AllowAll), |config| {
+        config.connection_count_max = 3;
+    })
+    .await;
+    let mut kept = server.client().await;
+    kept.receiver(0, "q", SenderSettleMode::Settled).await.unwrap();
+    kept.credit(0, 0, 10, false).await;
+    let (mut first, mut second) = (server.client().await, server.client().await);
+    // Links to put tokens are no reason to stay.
+    first.sender(7, "$cbs").await.unwrap();
+    second.sender(7, "$cbs").await.unwrap();
+    let mut all = Vec::new();
+    for idle in [&mut first, &mut second] {
+        let mut next = server.client().await;
+        next.sender(0, "q").await.unwrap();
+        all.push(next);
+        let (Performative::Close(close), _) = idle.hear().await else { panic!("it is not closed") };
+        let error = close.error.unwrap();
+        assert_eq!(error.condition(), "amqp:connection:forced");
+        assert!(idle.is_closed().await);
+    }
+    let address = server.address;
+    let mut last = tokio::spawn(async move { Client::open(address).await });
+    tokio::select! {
+        biased;
+        _ = &mut last => panic!("nobody was idle"),
+        () = messages(&server, &mut kept) => {}
+    }
+    kept.detach(0).await;
+    drop(last.await.unwrap());
+    server.stop().await;
+}
+
+/// Who waits for messages gets them.
+async fn messages(server: &Server, kept: &mut Client) {
+    for number in 0..5 {
+        let text = number.to_string();
+        server.put(&[&text]).await;
+        kept.message().await;
+    }
+}

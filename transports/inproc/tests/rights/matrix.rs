@@ -1,0 +1,163 @@
+//! Every operation against every way in which handles are wrapped.
+
+use peeklock_auth_sas::sign;
+use peeklock_core::Access;
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::{Principal, Right};
+use peeklock_core::policies::{PolicyUpdate, ROOT_POLICY, WhichKey};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_inproc::Client;
+
+use crate::hands::Hands;
+use crate::needs::{Need, OPERATIONS, RIGHTS, are_met};
+use crate::world::{KEY, OTHER_KEY, OWNERS, RETIRED_KEY, World, policy};
+
+/// Does every operation with handles that are open: what is refused is what somebody with these rights at `owner` may
+/// not.
+async fn judge(world: &World, hands: &Hands, owner: &str, rights: &[Right], case: &str) {
+    // The right at a destination is asked for when a link is opened (VIA-02).
+    let of_open = |(name, needs): &(&'static str, &'static [Need])| match *name {
+        "send via" => (*name, &needs[..1]),
+        other => (other, *needs),
+    };
+    judge_by(world, hands, (owner, rights), case, OPERATIONS.iter().map(of_open)).await;
+}
+
+async fn judge_new(world: &World, access: Access, owner: &str, rights: &[Right], case: &str) {
+    let hands = Hands::of(Client::with_access(access)).await;
+    judge_by(world, &hands, (owner, rights), case, OPERATIONS.iter().copied()).await;
+}
+
+async fn judge_by(
+    world: &World,
+    hands: &Hands,
+    (owner, rights): (&str, &[Right]),
+    case: &str,
+    operations: impl Iterator<Item = (&'static str, &'static [Need])>,
+) {
+    let mut locked = world.locked().await;
+    for (name, needs) in operations {
+        let answer = hands.operate(name, &locked).await;
+        let condition = answer.as_ref().err().map(|error| error.condition());
+        let refused = condition == Some(Condition::Unauthorized);
+        assert_eq!(refused, !are_met(needs, owner, rights), "{name} with {case}: {answer:?}");
+        if answer.is_ok() {
+            world.arrange().await;
+            locked = world.locked().await;
+        }
+    }
+}
+
+/// SEC-03, SEC-05, SEC-06, SEC-07, SEC-08, SEC-17: handles that are wrapped with a policy of the namespace or of an entity do what its
+/// rights allow, where it holds.
+#[tokio::test]
+async fn every_operation_against_every_policy() {
+    let world = World::new().await;
+    for owner in OWNERS {
+        for rights in RIGHTS {
+            let name = policy(owner, rights);
+            let access = world.broker.access_of_policy(owner, &name);
+            judge_new(&world, access, owner, rights, &name).await;
+        }
+    }
+    for (owner, name) in [("orders", "absent"), ("absent", ROOT_POLICY)] {
+        let access = world.broker.access_of_policy(owner, name);
+        judge_new(&world, access, owner, &[], name).await;
+    }
+    world.stop().await;
+}
+
+/// SEC-05, SEC-09, SEC-12, SEC-13, SEC-17: the same with what was signed by a key of a policy, with such a key itself, and with tokens
+/// that are worth nothing: expired, signed wrongly or by a key that was regenerated, for something else, none.
+#[tokio::test]
+async fn every_operation_against_every_token() {
+    let world = World::new().await;
+    let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
+    for owner in ["", "orders", "news"] {
+        for rights in RIGHTS {
+            let name = policy(owner, rights);
+            let token = |key, audience: &str, until| sign(&name, key, audience, until);
+            let at_orders = if owner == "news" { &[] } else { rights };
+            for (token, owner, rights) in [
+                (token(KEY, "sb://x", latest), owner, rights),
+                (token(KEY, "amqp://localhost:5672/Orders/", latest), "orders", at_orders),
+                (token(KEY, "sb://x/elsewhere", latest), owner, &[][..]),
+                (token(OTHER_KEY, "sb://x", latest), owner, &[]),
+                (token(RETIRED_KEY, "sb://x", latest), owner, &[]),
+                (token(KEY, "sb://x", past), owner, &[]),
+            ] {
+                judge_new(&world, world.shown(&token), owner, rights, &token).await;
+            }
+            let keyed = Principal::anonymous().with_key(&*name, KEY);
+            judge_new(&world, world.broker.access(keyed), owner, rights, &name).await;
+        }
+    }
+    let nothing = world.broker.access(Principal::anonymous());
+    judge_new(&world, nothing, "", &[], "nothing").await;
+    world.stop().await;
+}
+
+/// SEC-15, SEC-17: handles that are open follow what their client shows anew, whether that gives more or less.
+#[tokio::test]
+async fn open_handles_follow_what_is_shown() {
+    let world = World::new().await;
+    let all = sign(&policy("", RIGHTS[3]), KEY, "sb://x", Timestamp::NEVER);
+    for owner in OWNERS {
+        for rights in RIGHTS {
+            let name = policy(owner, rights);
+            let access = world.shown(&all);
+            let hands = Hands::of(Client::with_access(access.clone())).await;
+            let newer = sign(&name, KEY, "sb://x", Timestamp::NEVER);
+            access.renew(Principal::anonymous().with_token(newer)).await;
+            judge(&world, &hands, owner, rights, &name).await;
+        }
+    }
+    world.stop().await;
+}
+
+/// SEC-09, SEC-15, SEC-17: open handles end with what was granted: when a token expires, when the key that signed it is regenerated,
+/// when the policy is given fewer rights, and when it is deleted. Until then they do what they may.
+#[tokio::test]
+async fn open_handles_end_with_what_was_granted() {
+    let world = World::new().await;
+    let all = RIGHTS[3];
+    let name = policy("", all);
+    let access = world.broker.access_of_policy("", &name);
+    let lasting = Hands::of(Client::with_access(access.clone())).await;
+
+    let until = world.broker.now().plus(TimeSpan::from_minutes(60));
+    let short = world.shown(&sign(&name, KEY, "sb://x", until));
+    let hands = Hands::of(Client::with_access(short)).await;
+    judge(&world, &hands, "", all, "a token that lasts").await;
+    world.clock.advance(until.since(world.broker.now()));
+    judge(&world, &hands, "", &[], "a token that has expired").await;
+
+    let signed = world.shown(&sign(&name, KEY, "sb://x", Timestamp::NEVER));
+    let signed = Hands::of(Client::with_access(signed)).await;
+    let keyed = Principal::anonymous().with_key(&*name, KEY);
+    let keyed = Hands::of(Client::with_access(world.broker.access(keyed))).await;
+    let admin = world.full.admin();
+    admin.regenerate_key("", &name, WhichKey::Secondary, None).await.unwrap();
+    judge(&world, &signed, "", all, "a token while the other key is regenerated").await;
+    admin.regenerate_key("", &name, WhichKey::Primary, None).await.unwrap();
+    judge(&world, &signed, "", &[], "a token whose key was regenerated").await;
+    judge(&world, &keyed, "", &[], "a key that was regenerated").await;
+    // A policy has no key to the program that has the broker in it.
+    judge(&world, &lasting, "", all, "a policy whose keys were regenerated").await;
+
+    let fewer = PolicyUpdate {
+        rights: Some(RIGHTS[1].iter().copied().collect()),
+        ..PolicyUpdate::default()
+    };
+    admin.update_policy("", &name, fewer).await.unwrap();
+    // What rests on a policy ends with its change; what is opened then has what it gives now.
+    let locked = world.locked().await;
+    for name in ["send", "receive", "renew session"] {
+        let refused = lasting.operate(name, &locked).await.unwrap_err();
+        assert_eq!(refused.condition(), Condition::Unauthorized, "{name}");
+    }
+    judge_new(&world, access.clone(), "", RIGHTS[1], "a policy with fewer rights").await;
+    admin.delete_policy("", &name).await.unwrap();
+    judge(&world, &lasting, "", &[], "a policy that was deleted").await;
+    world.stop().await;
+}

@@ -1,0 +1,111 @@
+//! A broker with policies of every set of rights, of the namespace and of its entities.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_auth_sas::{SasAuthorizer, SasConfig};
+use peeklock_core::clock::{Clock, ManualClock};
+use peeklock_core::contract::{Authorizer, Principal, Right};
+use peeklock_core::description::{Cleared, QueueUpdate};
+use peeklock_core::message::Message;
+use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
+use peeklock_core::rule::{Filter, RuleDescription};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::{Access, Broker};
+use peeklock_inproc::{Client, Received};
+
+use crate::needs::RIGHTS;
+
+pub const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+/// One that no policy has had.
+pub const OTHER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+/// One that each policy has had.
+pub const RETIRED_KEY: &str = "AgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+pub const SUBSCRIPTION: &str = "news/Subscriptions/all";
+/// Who has policies; the namespace has no name.
+pub const OWNERS: [&str; 5] = ["", "orders", "sibling", "held", "news"];
+
+pub struct World {
+    pub broker: Broker,
+    pub clock: Arc<ManualClock>,
+    /// What may everything.
+    pub full: Client,
+}
+
+/// The name of a policy. Each entity has names of its own, so that a name tells where a policy is.
+pub fn policy(owner: &str, rights: &[Right]) -> String {
+    let names: Vec<&str> = rights.iter().map(|right| right.name()).collect();
+    format!("{}-{owner}", names.join("-"))
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
+        let policies = Policies::new();
+        let authorizer = SasAuthorizer::new(&policies, SasConfig::closed());
+        let broker = Broker::builder()
+            .arbiters(1)
+            .clock(Arc::clone(&clock) as Arc<dyn Clock>)
+            .authorizer(Arc::new(authorizer) as Arc<dyn Authorizer>)
+            .policies(&policies)
+            .start()
+            .await
+            .unwrap();
+        let world = Self { full: Client::new(&broker), broker, clock };
+        world.arrange().await;
+        world
+    }
+
+    /// Sees that everything is there, whatever was deleted.
+    pub async fn arrange(&self) {
+        let admin = self.full.admin();
+        let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+        admin.create_queue("orders").await.ok();
+        admin.create_queue("sibling").await.ok();
+        admin.create_queue_with("held", sessions).await.ok();
+        admin.create_topic("news").await.ok();
+        admin.create_subscription("news", "all").await.ok();
+        let rule = RuleDescription::new("r", Filter::True, Timestamp::NONE);
+        admin.create_rule(SUBSCRIPTION, rule).await.ok();
+        admin.delete_queue("fresh").await.ok();
+        for owner in OWNERS {
+            for rights in RIGHTS {
+                self.add_policy(owner, &policy(owner, rights), rights).await;
+            }
+        }
+        self.add_policy("orders", "spare", &[Right::Send]).await;
+        let none = QueueUpdate::default();
+        admin.change_queue("orders", none, Cleared::ALL).await.unwrap();
+    }
+
+    async fn add_policy(&self, owner: &str, name: &str, rights: &[Right]) {
+        let properties = PolicyUpdate {
+            rights: Some(rights.iter().copied().collect()),
+            primary_key: KeyText::parse(KEY).ok(),
+            secondary_key: KeyText::parse(RETIRED_KEY).ok(),
+        };
+        let admin = self.full.admin();
+        if admin.create_policy(owner, name, properties).await.is_ok() {
+            admin.regenerate_key(owner, name, WhichKey::Secondary, None).await.unwrap();
+        }
+    }
+
+    /// The door of who shows a token.
+    pub fn shown(&self, token: &str) -> Access {
+        self.broker.access(Principal::anonymous().with_token(token))
+    }
+
+    /// A message that is locked by somebody else.
+    pub async fn locked(&self) -> Received {
+        self.full.sender("orders").unwrap().send(Message::new("a")).await.unwrap();
+        let receiver = self.full.receiver("orders").unwrap();
+        let received = receiver.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+        // In order, so that the lock stays.
+        receiver.close().await.unwrap();
+        received
+    }
+
+    pub async fn stop(self) {
+        self.broker.stop(Duration::ZERO).await.unwrap();
+    }
+}
