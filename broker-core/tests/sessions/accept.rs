@@ -158,7 +158,7 @@ fn a_session_is_renewed_as_a_whole() {
     assert_eq!(stand.renew(1), Err(Condition::SessionLockLost));
 }
 
-/// SES-13, SES-15: with the lock everything that was done through it is lost, once and for all.
+/// SES-13, SES-15, SES-28: with the lock everything that was done through it is lost, once and for all.
 #[test]
 fn a_lost_session_lock_loses_everything() {
     let mut stand = Stand::new();

@@ -249,7 +249,7 @@ pub async fn only_an_orderly_close_leaves_the_count_alone(s: &Stage) {
     assert_eq!(s.take(DLQ).await.text(), "1");
 }
 
-/// SES-24, SES-25, SES-26, SES-28
+/// SES-24, SES-25, SES-26
 pub async fn a_session_keeps_its_state_for_the_next_holder(s: &Stage) {
     let properties = QueueUpdate { max_message_size_in_kilobytes: Some(1_024), ..by_session() };
     s.open_queue_with(ORDERS, properties).await;

@@ -101,6 +101,45 @@ const SUBSCRIPTION: [(&str, &str); 10] = [
     ("UserMetadata", "mine"),
 ];
 
+/// The order of the elements of each description, those that only the broker sets included.
+const ORDER: [(&str, &str); 3] = [
+    (
+        "QueueDescription",
+        "LockDuration MaxSizeInMegabytes RequiresDuplicateDetection RequiresSession DefaultMessageTimeToLive \
+         DeadLetteringOnMessageExpiration DuplicateDetectionHistoryTimeWindow MaxDeliveryCount \
+         EnableBatchedOperations SizeInBytes MessageCount IsAnonymousAccessible AuthorizationRules Status CreatedAt \
+         UpdatedAt AccessedAt SupportOrdering CountDetails AutoDeleteOnIdle EnablePartitioning \
+         EntityAvailabilityStatus EnableExpress ForwardTo UserMetadata ForwardDeadLetteredMessagesTo \
+         MaxMessageSizeInKilobytes",
+    ),
+    (
+        "TopicDescription",
+        "DefaultMessageTimeToLive MaxSizeInMegabytes RequiresDuplicateDetection \
+         DuplicateDetectionHistoryTimeWindow EnableBatchedOperations SizeInBytes FilteringMessagesBeforePublishing \
+         IsAnonymousAccessible AuthorizationRules Status CreatedAt UpdatedAt AccessedAt SupportOrdering CountDetails \
+         SubscriptionCount AutoDeleteOnIdle EnablePartitioning EntityAvailabilityStatus \
+         EnableSubscriptionPartitioning EnableExpress UserMetadata MaxMessageSizeInKilobytes",
+    ),
+    (
+        "SubscriptionDescription",
+        "LockDuration RequiresSession DefaultMessageTimeToLive DeadLetteringOnMessageExpiration \
+         DeadLetteringOnFilterEvaluationExceptions MessageCount MaxDeliveryCount EnableBatchedOperations Status \
+         ForwardTo CreatedAt UpdatedAt AccessedAt CountDetails ForwardDeadLetteredMessagesTo AutoDeleteOnIdle \
+         EntityAvailabilityStatus UserMetadata",
+    ),
+];
+
+/// Elements of a description that are there stand in their order.
+fn assert_order(answer: &Answer, element: &str) {
+    let (_, order) = ORDER.iter().find(|(of, _)| *of == element).unwrap();
+    let text = answer.text();
+    let place = |name: &str| text.find(&format!("<{name}>")).or(text.find(&format!("<{name} ")));
+    let there: Vec<(&str, usize)> =
+        order.split(' ').filter_map(|name| Some((name, place(name)?))).collect();
+    assert!(there.len() > 12, "{there:?}");
+    assert!(there.is_sorted_by_key(|(_, place)| *place), "{there:?}");
+}
+
 fn elements(properties: &[(&str, &str)]) -> String {
     properties.iter().map(|(name, value)| format!("<{name}>{value}</{name}>")).collect()
 }
@@ -122,6 +161,7 @@ async fn every_property_comes_back() {
             for (name, value) in properties {
                 assert_eq!(text(&answer, name), *value, "{path} {name}");
             }
+            assert_order(&answer, element);
             assert_eq!(text(&answer, "EntityAvailabilityStatus"), "Available");
             assert_eq!(text(&answer, "CreatedAt"), "2026-05-01T12:00:00Z");
             assert_eq!(text(&answer, "AccessedAt"), "0001-01-01T00:00:00Z");
@@ -345,7 +385,8 @@ async fn an_update_replaces_what_the_spec_says() {
     server.stop().await;
 }
 
-/// ADM-36, ADM-34: destinations come in all forms of URL, durations without end in both of theirs.
+/// ADM-36, ADM-34, ADM-03: destinations come in all forms of URL, durations without end in both of theirs, and versions of the
+/// API as clients name them.
 #[tokio::test]
 async fn forms_of_other_clients_are_read() {
     let server = Server::start().await;
