@@ -142,7 +142,8 @@ async fn an_answer_that_is_not_read_gives_its_lock_back() {
     let authority = Authority::at(directory("unread"));
     authority.prepare(&[]).unwrap();
     let mut plan = large();
-    plan.config.write_timeout = Duration::from_millis(300);
+    // Long enough for a reader that goes on, on any machine.
+    plan.config.write_timeout = Duration::from_secs(2);
     let (server, client) = start(&authority, authority.config(), plan).await;
     let body = vec![b'x'; LARGE];
     assert!(ask(&server, &client, "POST /q/messages", &body).await.contains(" 201 "));
