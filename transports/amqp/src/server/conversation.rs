@@ -92,6 +92,8 @@ pub(super) struct Sent {
     /// The number of its link.
     pub(super) number: u32,
     pub(super) entity: Entity,
+    /// Whether it is locked with its session.
+    pub(super) of_session: bool,
     /// When its lock ends, unless it was renewed.
     pub(super) until: Timestamp,
     /// When the message expires.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Handles, Incoming, Outgoing, Session};
+use super::{Handles, Incoming, Lapsed, Outgoing, Session};
 use crate::connection::Fault;
 use crate::connection::{Connection, Event, SessionId};
 use crate::error::{AmqpError, condition};
@@ -44,6 +44,7 @@ impl Connection {
             incoming,
             outgoing,
             unsettled: BTreeMap::new(),
+            lapsed: Lapsed::default(),
         };
         self.wire.frame(
             channel,

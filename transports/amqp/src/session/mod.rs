@@ -8,12 +8,14 @@
 mod begin;
 mod disposition;
 mod handles;
+mod lapsed;
 mod window;
 
 use std::collections::BTreeMap;
 
 pub(crate) use self::disposition::Settling;
 pub(crate) use self::handles::Handles;
+pub(crate) use self::lapsed::Lapsed;
 use crate::connection::{LinkId, SessionId};
 use crate::link::Link;
 
@@ -30,6 +32,8 @@ pub(crate) struct Session {
     pub(crate) outgoing: Outgoing,
     /// What the client was sent and has not settled, by number.
     pub(crate) unsettled: BTreeMap<i64, LinkId>,
+    /// What it can settle no more, its session lock being gone.
+    pub(crate) lapsed: Lapsed,
 }
 
 /// Transfers that come. Some clients count deliveries where others count frames (AMQP-31), so both are
