@@ -163,3 +163,19 @@ async fn replies_that_are_not_taken_are_few() {
     }
     server.stop().await;
 }
+
+/// A request that is none is answered, if its client awaits that, before its link is detached: what is not answered
+/// counts against the window of the session.
+#[tokio::test]
+async fn a_request_that_is_none_is_rejected() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    for (handle, address) in [(0, "$cbs"), (1, "q/$management")] {
+        client.sender(handle, address).await.unwrap();
+        client.send(handle, 0, false, b"\xff").await;
+        let (id, state) = client.disposed().await;
+        assert_eq!((id, &*crate::sending::condition(&state)), (handle, "amqp:decode-error"));
+        assert_eq!(client.detached().await, "amqp:decode-error");
+    }
+    server.stop().await;
+}

@@ -205,6 +205,9 @@ impl Conversation {
             }
             Err(error) => {
                 self.doom_named(transaction);
+                if let Some(delivery) = delivery {
+                    self.amqp.dispose(delivery, DeliveryState::rejected(error.clone()));
+                }
                 self.amqp.detach(link, Some(error));
                 return self.detach(link);
             }
