@@ -179,3 +179,33 @@ async fn a_request_that_is_none_is_rejected() {
     }
     server.stop().await;
 }
+
+/// AMQP-22: of several links with the address that a request names the newest of its session has the reply, whatever
+/// its handle; of others the newest of the connection.
+#[tokio::test]
+async fn the_newest_link_has_the_reply() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let management = "q/$management";
+    client.sender(0, management).await.unwrap();
+    for handle in [5, 2] {
+        client.receiver(handle, management, UNSETTLED).await.unwrap();
+        client.credit(handle, 0, 10, false).await;
+    }
+    client.begin_on(1).await;
+    client.receiver(7, management, UNSETTLED).await.unwrap();
+    client.credit(7, 0, 10, false).await;
+    client.on(0);
+    let ask = request(1, "com.microsoft:renew-lock", &[], &map(&[("lock-tokens", uuids(&[1]))]));
+    client.send(0, 0, true, ask.as_bytes()).await;
+    assert_eq!(client.message().await.0.handle, 2);
+    // This one is newer than that of the session with the higher channel.
+    client.receiver(3, management, UNSETTLED).await.unwrap();
+    client.credit(3, 0, 10, false).await;
+    client.begin_on(2).await;
+    client.restart_deliveries();
+    client.sender(0, management).await.unwrap();
+    client.send(0, 0, true, ask.as_bytes()).await;
+    assert_eq!(client.message().await.0.handle, 3);
+    server.stop().await;
+}
