@@ -58,18 +58,18 @@ impl Conversation {
             return;
         };
         let (transaction, outcome) = match state {
-            Some(DeliveryState::Outcome(outcome)) => (None, outcome),
+            Some(DeliveryState::Outcome(outcome)) => (None, Some(outcome)),
             Some(DeliveryState::Transactional(state)) => {
-                let outcome = state.outcome.unwrap_or(Outcome::Accepted);
-                (Some(Book::id(&state.txn_id)), outcome)
+                (Some(Book::id(&state.txn_id)), state.outcome)
             }
-            Some(DeliveryState::Received(_)) | None => {
-                // The client has forgotten it; its lock runs on (AMQP-65).
-                if settled {
-                    self.sent.remove(&id);
-                }
-                return;
+            Some(DeliveryState::Received(_)) | None => (None, None),
+        };
+        let Some(outcome) = outcome else {
+            // The client has forgotten it; its lock runs on (AMQP-65).
+            if settled {
+                self.sent.remove(&id);
             }
+            return;
         };
         let limits = &self.broker.settings().limits;
         let settlement = match settlement(&outcome, limits) {

@@ -44,7 +44,7 @@ impl Connection {
         // What a client says of its own deliveries changes nothing (AMQP-47).
         let of_ours = role == Role::Receiver;
         // Nor does a state that is none, without forgetting the delivery (AMQP-65).
-        let says = settled || !matches!(state, None | Some(DeliveryState::Received(_)));
+        let says = settled || state.as_ref().is_some_and(DeliveryState::has_outcome);
         if of_ours && says {
             let next_number = session.outgoing.next_number;
             let first = next_number + i64::from(distance(delivery_id(next_number), first));
