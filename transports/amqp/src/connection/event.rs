@@ -156,5 +156,7 @@ pub enum Event {
     Closed {
         /// Why, if something is wrong.
         error: Option<AmqpError>,
+        /// Whether its client has closed it, and not this end for what its client did.
+        by_client: bool,
     },
 }
