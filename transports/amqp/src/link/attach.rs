@@ -7,7 +7,7 @@ use crate::codec::value::{Map, Symbols};
 use crate::connection::{Connection, Event, Fault, LinkId, SessionId};
 use crate::error::{AmqpError, condition};
 use crate::performative::{Attach, Detach, Role};
-use crate::terminus::{Source, Target};
+use crate::terminus::{NodeTarget, Source, Target};
 
 /// Links above the limit are refused, and stay until their client detaches them too; of one that does not
 /// there are no more than this.
@@ -36,12 +36,15 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The ends as the client wrote them, and no properties.
+    /// The ends as the client wrote them, its own also where it wrote none (AMQP-12), and no properties.
     #[must_use]
     pub fn echo(attach: &Attach) -> Self {
+        let client_sends = attach.role == Role::Sender;
+        let own_source = || client_sends.then(Source::default);
+        let own_target = || (!client_sends).then(|| Target::Node(NodeTarget::default()));
         Self {
-            source: attach.source.clone(),
-            target: attach.target.clone(),
+            source: attach.source.clone().or_else(own_source),
+            target: attach.target.clone().or_else(own_target),
             properties: Some(Map::of_symbols([])),
             ..Self::default()
         }
@@ -261,7 +264,7 @@ impl Connection {
             rcv_settle_mode: link.rcv_settle_mode,
             // The end that the client has is there.
             source: client_sends.then(Source::default),
-            target: (!client_sends).then(|| Target::Node(crate::terminus::NodeTarget::default())),
+            target: (!client_sends).then(|| Target::Node(NodeTarget::default())),
             max_message_size: client_sends.then_some(self.config.message_bytes_max.get()),
             initial_delivery_count: (!client_sends).then_some(initial_delivery_count),
             ..Attach::default()
