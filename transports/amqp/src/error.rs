@@ -50,6 +50,8 @@ pub mod condition {
     pub const MESSAGE_SIZE_EXCEEDED: &str = "amqp:link:message-size-exceeded";
     /// The lock of a delivery is gone (AMQP-62).
     pub const MESSAGE_LOCK_LOST: &str = "com.microsoft:message-lock-lost";
+    /// The session lock of a delivery is gone (AMQP-74).
+    pub const SESSION_LOCK_LOST: &str = "com.microsoft:session-lock-lost";
 }
 
 /// An error as it is written: condition, description, and more in a map.

@@ -16,7 +16,7 @@ pub fn check_value(reader: &mut Reader<'_>) -> Result<(), ContentError> {
 }
 
 fn check_nested(reader: &mut Reader<'_>, depth_left: usize) -> Result<(), ContentError> {
-    let depth_left = depth_left.checked_sub(1).ok_or(ContentError::TooDeep)?;
+    let depth_left = deeper(depth_left)?;
     let mut ahead = *reader;
     match ahead.byte()? {
         code::DESCRIBED => {
@@ -24,25 +24,40 @@ fn check_nested(reader: &mut Reader<'_>, depth_left: usize) -> Result<(), Conten
             check_nested(reader, depth_left)?;
             check_nested(reader, depth_left)
         }
-        code::LIST8 | code::LIST32 => {
-            let (count, items) = reader.list()?;
-            check_items(count, items, depth_left)
-        }
-        code::MAP8 | code::MAP32 => {
-            let (count, items) = reader.map()?;
-            check_items(count, items, depth_left)
-        }
-        code::ARRAY8 => {
+        code if is_compound(code) => {
             *reader = ahead;
-            let (count, items) = reader.compound8()?;
-            check_array(count, items, depth_left)
-        }
-        code::ARRAY32 => {
-            *reader = ahead;
-            let (count, items) = reader.compound32()?;
-            check_array(count, items, depth_left)
+            check_compound(code, reader, depth_left)
         }
         _ => reader.raw().map(|_| ()),
+    }
+}
+
+/// How many more levels there may be one level down.
+fn deeper(depth_left: usize) -> Result<usize, ContentError> {
+    depth_left.checked_sub(1).ok_or(ContentError::TooDeep)
+}
+
+const fn is_compound(code: u8) -> bool {
+    matches!(
+        code,
+        code::LIST8 | code::LIST32 | code::MAP8 | code::MAP32 | code::ARRAY8 | code::ARRAY32
+    )
+}
+
+/// Passes over the list, map or array whose constructor `code` was read, for one value or for all of an array.
+fn check_compound(
+    code: u8,
+    reader: &mut Reader<'_>,
+    depth_left: usize,
+) -> Result<(), ContentError> {
+    let (count, items) = match code {
+        code::LIST8 | code::MAP8 | code::ARRAY8 => reader.compound8()?,
+        _ => reader.compound32()?,
+    };
+    match code {
+        code::ARRAY8 | code::ARRAY32 => check_array(count, items, depth_left),
+        code::MAP8 | code::MAP32 if count % 2 != 0 => Err(ContentError::BadValue("map")),
+        _ => check_items(count, items, depth_left),
     }
 }
 
@@ -59,13 +74,21 @@ fn check_count(count: usize) -> Result<(), ContentError> {
     if count > COUNT_MAX { Err(ContentError::TooMany) } else { Ok(()) }
 }
 
-/// Elements share one constructor. Compound elements are bounded by their own sizes only.
+/// Elements share one constructor.
 fn check_array(count: usize, mut items: Reader<'_>, depth: usize) -> Result<(), ContentError> {
     check_count(count)?;
     let mut code = items.byte()?;
     if code == code::DESCRIBED {
         check_nested(&mut items, depth)?;
         code = items.byte()?;
+    }
+    if is_compound(code) {
+        let depth = deeper(depth)?;
+        // Every one takes two bytes at least.
+        for _ in 0..count {
+            check_compound(code, &mut items, depth)?;
+        }
+        return if items.is_empty() { Ok(()) } else { Err(ContentError::BadCount) };
     }
     match width(code)? {
         Width::Fixed(bytes) => {

@@ -18,8 +18,8 @@ pub struct FieldReader<'a> {
     list: &'static str,
 }
 
-/// The descriptor of the value at the start of `reader`, as a number; its list is next. Descriptors in
-/// words are those of the standard, so only numbers are known here.
+/// The descriptor of the value at the start of `reader`, as a number, also where it is written as a symbol; its list is
+/// next.
 pub(crate) fn descriptor(reader: &mut Reader<'_>) -> Result<u64> {
     use peeklock_words::amqp::code;
     if reader.byte()? != code::DESCRIBED {

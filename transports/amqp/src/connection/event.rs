@@ -11,15 +11,14 @@ use crate::state::DeliveryState;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId {
     pub(crate) channel: u16,
-    pub(crate) generation: u32,
+    pub(crate) generation: u64,
 }
 
-/// A link of a connection. A later one on the same handle is another one.
+/// A link of a connection. A later one on the same handle is another one, and is greater in the same session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId {
     pub(crate) session: SessionId,
-    pub(crate) handle: u32,
-    pub(crate) generation: u32,
+    pub(crate) generation: u64,
 }
 
 /// A delivery that the client has sent.
@@ -157,5 +156,7 @@ pub enum Event {
     Closed {
         /// Why, if something is wrong.
         error: Option<AmqpError>,
+        /// Whether its client has closed it, and not this end for what its client did.
+        by_client: bool,
     },
 }

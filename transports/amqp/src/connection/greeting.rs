@@ -84,7 +84,7 @@ impl Connection {
             Login::Known(credentials) => self.events.push_back(Event::Login(credentials)),
             Login::Unknown => {
                 self.deny();
-                self.events.push_back(Event::Closed { error: None });
+                self.events.push_back(Event::Closed { error: None, by_client: false });
             }
             Login::Asked => {}
         }

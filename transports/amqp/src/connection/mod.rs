@@ -64,7 +64,7 @@ pub struct Connection {
     pub(crate) wire: Wire,
     pub(crate) sessions: BTreeMap<u16, Session>,
     /// Numbers sessions and links, so that none is taken for another.
-    pub(crate) generation: u32,
+    pub(crate) generation: u64,
     pub(crate) link_count: usize,
     pub(crate) events: VecDeque<Event>,
     /// A disposition of the client's that is being told, delivery by delivery.
@@ -82,8 +82,8 @@ pub(crate) enum Fault {
     Connection(AmqpError),
     /// The session is over.
     Session(AmqpError),
-    /// The link with this handle is over.
-    Link(u32, AmqpError),
+    /// The link is over.
+    Link(LinkId, AmqpError),
 }
 
 impl Connection {
@@ -251,7 +251,7 @@ impl Connection {
         match fault {
             Fault::Connection(error) => self.close_because(error, now),
             Fault::Session(error) => self.end_because(channel, error),
-            Fault::Link(handle, error) => self.detach_because(channel, handle, error),
+            Fault::Link(link, error) => self.detach_because(link, error),
         }
     }
 
@@ -265,7 +265,7 @@ impl Connection {
     }
 
     /// A number for a session or link.
-    pub(crate) const fn next_generation(&mut self) -> u32 {
+    pub(crate) const fn next_generation(&mut self) -> u64 {
         self.generation = self.generation.wrapping_add(1);
         self.generation
     }

@@ -54,7 +54,7 @@ impl Connection {
     pub(super) fn take_close(&mut self, error: Option<AmqpError>) {
         if self.phase == Phase::Open {
             self.wire.frame(0, &Close { error: None });
-            self.forget(error);
+            self.forget(error, true);
         }
         self.phase = Phase::Closed;
         self.clock.until = None;
@@ -85,7 +85,7 @@ impl Connection {
     pub(super) fn close_because(&mut self, error: AmqpError, now: Duration) {
         self.close(Some(error.clone()), now);
         if self.phase == Phase::Closing {
-            self.forget(Some(error));
+            self.forget(Some(error), false);
         }
     }
 
@@ -105,16 +105,16 @@ impl Connection {
         self.phase = Phase::Closed;
         self.clock.until = None;
         if !told {
-            self.forget(Some(error));
+            self.forget(Some(error), false);
         }
     }
 
-    fn forget(&mut self, error: Option<AmqpError>) {
+    fn forget(&mut self, error: Option<AmqpError>, by_client: bool) {
         self.sessions.clear();
         self.under_way.clear();
         self.settling = None;
         self.link_count = 0;
-        self.events.push_back(Event::Closed { error });
+        self.events.push_back(Event::Closed { error, by_client });
     }
 
     /// The highest channel that both take.

@@ -4,10 +4,10 @@ use std::num::NonZero;
 
 use super::{Link, Stage};
 use crate::codec::value::{Map, Symbols};
-use crate::connection::{Connection, Event, Fault, LinkId};
+use crate::connection::{Connection, Event, Fault, LinkId, SessionId};
 use crate::error::{AmqpError, condition};
 use crate::performative::{Attach, Detach, Role};
-use crate::terminus::{Source, Target};
+use crate::terminus::{NodeTarget, Source, Target};
 
 /// Links above the limit are refused, and stay until their client detaches them too; of one that does not
 /// there are no more than this.
@@ -36,12 +36,15 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The ends as the client wrote them, and no properties.
+    /// The ends as the client wrote them, its own also where it wrote none (AMQP-12), and no properties.
     #[must_use]
     pub fn echo(attach: &Attach) -> Self {
+        let client_sends = attach.role == Role::Sender;
+        let own_source = || client_sends.then(Source::default);
+        let own_target = || (!client_sends).then(|| Target::Node(NodeTarget::default()));
         Self {
-            source: attach.source.clone(),
-            target: attach.target.clone(),
+            source: attach.source.clone().or_else(own_source),
+            target: attach.target.clone().or_else(own_target),
             properties: Some(Map::of_symbols([])),
             ..Self::default()
         }
@@ -57,6 +60,8 @@ impl Connection {
         bytes: usize,
     ) -> Result<(), Fault> {
         let handle_max = self.config.handle_max;
+        let count_max = self.config.link_count_max.saturating_add(REFUSED_COUNT_MAX);
+        let link_count = self.link_count;
         let Some(session) = self.session_of(channel)? else {
             return Ok(());
         };
@@ -66,39 +71,33 @@ impl Connection {
                 "handle {handle} is above handle-max {handle_max}"
             ))));
         }
-        if handle > session.peer_handle_max {
-            return Err(Fault::Session(AmqpError::invalid_field(format!(
-                "handle {handle} is above the handle-max of whoever uses it"
-            ))));
-        }
-        if session.links.contains_key(&handle) {
+        if session.handles.is_used_by_client(handle) {
             return Err(Fault::Session(AmqpError::new(
                 condition::HANDLE_IN_USE,
                 format!("handle {handle} has a link already"),
             )));
         }
-        let count_max = self.config.link_count_max.saturating_add(REFUSED_COUNT_MAX);
-        if self.link_count >= count_max {
+        if link_count >= count_max {
             return Err(Fault::Connection(AmqpError::new(
                 condition::RESOURCE_LIMIT_EXCEEDED,
                 "links that were refused are not detached, and more are attached",
             )));
         }
-        let Some(session) = self.session_of(channel)? else {
-            return Ok(());
-        };
-        let role = attach.role;
-        let id = session.id(channel);
-        let namesake = session
-            .links
-            .iter()
-            .find(|(_, link)| link.is_attached() && link.role == role && link.name == attach.name)
-            .map(|(handle, _)| *handle);
-        let generation = self.next_generation();
+        let (role, session_id) = (attach.role, session.id(channel));
+        let is_namesake = |link: &Link| link.role == role && link.name == attach.name;
+        // Clients know answers by names: that to the older link goes first.
+        self.hurry(session_id, is_namesake);
+        let is_stolen = |link: &Link| link.is_attached() && is_namesake(link);
+        if let Some(older) = self.first_link(session_id, is_stolen) {
+            let text = format!("link `{:.64}` was attached anew", attach.name);
+            self.detach_because(older, AmqpError::new(condition::STOLEN, text));
+        }
+        let our_handle = self.take_our_handle(session_id, handle)?;
+        let link_id = LinkId { session: session_id, generation: self.next_generation() };
         let link = Link {
-            generation,
             stage: Stage::Asked,
             name: attach.name.clone(),
+            handle: our_handle,
             kept_bytes: bytes,
             names_bytes: names_bytes(&attach),
             role,
@@ -116,14 +115,10 @@ impl Connection {
             assembly: None,
             under_way: None,
         };
-        let link_id = link.id(id, handle);
-        if let Some(session) = self.sessions.get_mut(&channel) {
-            session.links.insert(handle, link);
+        if let Some(session) = self.session_mut(session_id) {
+            session.handles.map(handle, link_id.generation);
+            session.links.insert(link_id.generation, link);
             self.link_count += 1;
-        }
-        if let Some(older) = namesake {
-            let text = format!("link `{:.64}` was attached anew", attach.name);
-            self.detach_because(channel, older, AmqpError::new(condition::STOLEN, text));
         }
         if let Some(error) = self.refusal(&attach) {
             self.refuse(link_id, error);
@@ -131,6 +126,41 @@ impl Connection {
         }
         self.events.push_back(Event::Attached { link: link_id, attach });
         Ok(())
+    }
+
+    /// A handle of ours for a link that the client gives one of its own. Where the client takes no more, those of
+    /// links that it has detached are free as soon as that is answered.
+    fn take_our_handle(&mut self, session: SessionId, of_client: u32) -> Result<u32, Fault> {
+        for _ in 0..2 {
+            let open = self.session_mut(session);
+            if let Some(handle) = open.and_then(|open| open.handles.take_ours(of_client)) {
+                return Ok(handle);
+            }
+            self.hurry(session, |_| true);
+        }
+        Err(Fault::Session(AmqpError::new(
+            condition::RESOURCE_LIMIT_EXCEEDED,
+            "session has as many links as its client's handle-max has handles for",
+        )))
+    }
+
+    /// Answers the client's `detach` of such links at once.
+    fn hurry(&mut self, session: SessionId, is_such: impl Fn(&Link) -> bool) {
+        let is_such = |link: &Link| matches!(link.stage, Stage::Leaving { .. }) && is_such(link);
+        while let Some(link) = self.first_link(session, is_such) {
+            self.detach(link, None);
+        }
+    }
+
+    /// The oldest of such links.
+    fn first_link(
+        &mut self,
+        session: SessionId,
+        is_such: impl Fn(&Link) -> bool,
+    ) -> Option<LinkId> {
+        let mut links = self.session_mut(session)?.links.iter();
+        let (generation, _) = links.find(|(_, link)| is_such(link))?;
+        Some(LinkId { session, generation: *generation })
     }
 
     /// Why a link is refused whatever it is for (AMQP-96).
@@ -190,7 +220,7 @@ impl Connection {
         link.taken_bytes_max = message_bytes_max.saturating_add(answer.leeway_bytes);
         let reply = Attach {
             name: link.name.clone(),
-            handle: id.handle,
+            handle: link.handle,
             role: link.role.other(),
             snd_settle_mode: link.snd_settle_mode,
             rcv_settle_mode: link.rcv_settle_mode,
@@ -228,21 +258,22 @@ impl Connection {
         let reply = Attach {
             // Nobody asks for it any more.
             name: std::mem::take(&mut link.name),
-            handle: id.handle,
+            handle: link.handle,
             role: link.role.other(),
             snd_settle_mode: link.snd_settle_mode,
             rcv_settle_mode: link.rcv_settle_mode,
             // The end that the client has is there.
             source: client_sends.then(Source::default),
-            target: (!client_sends).then(|| Target::Node(crate::terminus::NodeTarget::default())),
+            target: (!client_sends).then(|| Target::Node(NodeTarget::default())),
             max_message_size: client_sends.then_some(self.config.message_bytes_max.get()),
             initial_delivery_count: (!client_sends).then_some(initial_delivery_count),
             ..Attach::default()
         };
         let channel = id.session.channel;
         self.wire.frame(channel, &reply);
-        let detach = Detach { handle: id.handle, closed: true, error: Some(error) };
-        self.wire.frame(channel, &detach);
+        let handle = reply.handle;
+        self.wire.frame(channel, &Detach { handle, closed: true, error: Some(error) });
+        self.free_our_handle(id.session, handle);
         if leaving {
             self.remove_link(id);
         }
@@ -252,15 +283,13 @@ impl Connection {
     #[must_use]
     pub fn message_bytes_max(&self, id: LinkId) -> u64 {
         let session = self.sessions.get(&id.session.channel);
-        let link = session.and_then(|session| session.links.get(&id.handle));
-        link.filter(|link| link.id(id.session, id.handle) == id)
-            .map_or(0, |link| link.message_bytes_max)
+        let link = session.and_then(|session| session.links.get(&id.generation));
+        link.map_or(0, |link| link.message_bytes_max)
     }
 
     /// A link of a session that has not ended.
     pub(crate) fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
-        let link = self.session_mut(id.session)?.links.get_mut(&id.handle)?;
-        (link.generation == id.generation).then_some(link)
+        self.session_mut(id.session)?.links.get_mut(&id.generation)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Credit, both ways, with drain and echo (AMQP 2.6.7, AMQP-40, AMQP-48 to AMQP-53).
 
 use super::Stage;
-use super::detach::unattached;
 use crate::connection::{Connection, Event, Fault, LinkId};
 use crate::performative::{Flow, Role};
 use crate::serial::distance;
@@ -18,11 +17,7 @@ impl Connection {
         let Some(session) = self.session_of(channel)? else {
             return Ok(());
         };
-        let id = session.id(channel);
-        let Some(link) = session.links.get_mut(&handle) else {
-            return Err(unattached(handle));
-        };
-        let id = link.id(id, handle);
+        let (id, link) = session.link_at(channel, handle)?;
         if matches!(link.stage, Stage::Left | Stage::Leaving { .. }) {
             return Ok(());
         }
@@ -67,8 +62,8 @@ impl Connection {
         link.delivery_count = link.delivery_count.wrapping_add(link.credit);
         link.credit = 0;
         link.drain = false;
-        let count = link.delivery_count;
-        self.send_link_flow(id.session.channel, id.handle, (count, 0), true);
+        let (handle, count) = (link.handle, link.delivery_count);
+        self.send_link_flow(id.session.channel, handle, (count, 0), true);
     }
 
     /// Grants a client's sender so much credit in all (AMQP-40).
@@ -78,8 +73,8 @@ impl Connection {
             return;
         };
         link.credit = credit;
-        let state = (link.delivery_count, credit);
-        self.send_link_flow(id.session.channel, id.handle, state, false);
+        let (handle, state) = (link.handle, (link.delivery_count, credit));
+        self.send_link_flow(id.session.channel, handle, state, false);
     }
 
     /// How much credit a link has left.
@@ -92,8 +87,8 @@ impl Connection {
     /// (AMQP-52).
     fn echo(&mut self, id: LinkId) {
         if let Some(link) = self.link_mut(id).filter(|link| link.is_attached() && !link.drain) {
-            let state = (link.delivery_count, link.credit);
-            self.send_link_flow(id.session.channel, id.handle, state, false);
+            let (handle, state) = (link.handle, (link.delivery_count, link.credit));
+            self.send_link_flow(id.session.channel, handle, state, false);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Detaching links. A detach is for good, always (AMQP-36, AMQP-39).
 
 use super::Stage;
-use crate::connection::{Connection, Event, Fault, LinkId};
+use crate::connection::{Connection, Event, Fault, LinkId, SessionId};
 use crate::error::{AmqpError, condition};
 use crate::performative::Detach;
 
@@ -10,23 +10,20 @@ impl Connection {
         let Some(session) = self.session_of(channel)? else {
             return Ok(());
         };
-        let id = session.id(channel);
-        let Some(link) = session.links.get_mut(&detach.handle) else {
-            return Err(unattached(detach.handle));
-        };
-        let link_id = link.id(id, detach.handle);
-        match link.stage {
-            Stage::Left => self.remove_link(link_id),
-            Stage::Leaving { .. } => return Err(unattached(detach.handle)),
-            Stage::Asked | Stage::Attached => {
-                link.stage = Stage::Leaving { attached: link.is_attached() };
-                link.credit = 0;
-                link.drain = false;
-                link.assembly = None;
-                link.under_way = None;
-                self.under_way.retain(|other| *other != link_id);
-                self.events.push_back(Event::Detached { link: link_id, error: detach.error });
-            }
+        let (id, link) = session.link_at(channel, detach.handle)?;
+        let is_answer = link.stage == Stage::Left;
+        link.stage = Stage::Leaving { attached: link.is_attached() };
+        link.credit = 0;
+        link.drain = false;
+        link.assembly = None;
+        link.under_way = None;
+        // The client may give its handle to another link at once (AMQP 2.7.7).
+        session.handles.unmap(detach.handle);
+        if is_answer {
+            self.remove_link(id);
+        } else {
+            self.under_way.retain(|other| *other != id);
+            self.events.push_back(Event::Detached { link: id, error: detach.error });
         }
         Ok(())
     }
@@ -50,8 +47,9 @@ impl Connection {
         link.credit = 0;
         link.assembly = None;
         link.under_way = None;
-        let channel = id.session.channel;
-        self.wire.frame(channel, &Detach { handle: id.handle, closed: true, error });
+        let handle = link.handle;
+        self.wire.frame(id.session.channel, &Detach { handle, closed: true, error });
+        self.free_our_handle(id.session, handle);
         self.under_way.retain(|other| *other != id);
         if answered {
             self.remove_link(id);
@@ -59,30 +57,22 @@ impl Connection {
     }
 
     /// Detaches a link for what its client did on it.
-    pub(crate) fn detach_because(&mut self, channel: u16, handle: u32, error: AmqpError) {
-        let Some(session) = self.sessions.get(&channel) else {
-            return;
-        };
-        let Some(link) = session.links.get(&handle) else {
-            return;
-        };
-        let id = link.id(session.id(channel), handle);
+    pub(crate) fn detach_because(&mut self, id: LinkId, error: AmqpError) {
         self.detach(id, Some(error.clone()));
         self.events.push_back(Event::Failed { link: id, error });
     }
 
+    pub(super) fn free_our_handle(&mut self, session: SessionId, handle: u32) {
+        if let Some(session) = self.session_mut(session) {
+            session.handles.free_ours(handle);
+        }
+    }
+
     pub(crate) fn remove_link(&mut self, id: LinkId) {
         if let Some(session) = self.session_mut(id.session)
-            && session.links.remove(&id.handle).is_some()
+            && session.links.remove(&id.generation).is_some()
         {
             self.link_count = self.link_count.saturating_sub(1);
         }
     }
-}
-
-pub(super) fn unattached(handle: u32) -> Fault {
-    Fault::Session(AmqpError::new(
-        condition::UNATTACHED_HANDLE,
-        format!("handle {handle} has no link"),
-    ))
 }

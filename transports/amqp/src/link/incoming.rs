@@ -4,7 +4,6 @@
 
 use bytes::Bytes;
 
-use super::detach::unattached;
 use super::{Link, Stage};
 use crate::connection::{Connection, Event, Fate, Fault, Part, ReceivedId};
 use crate::error::{AmqpError, condition};
@@ -33,12 +32,10 @@ impl Connection {
             return Ok(());
         };
         let handle = transfer.handle;
-        let first = session.links.get(&handle).is_none_or(|link| link.assembly.is_none());
+        let link = session.link_at(channel, handle);
+        let first = link.is_ok_and(|(_, link)| link.assembly.is_none());
         session.count_frame(first)?;
-        let session_id = session.id(channel);
-        let Some(link) = session.links.get_mut(&handle) else {
-            return Err(unattached(handle));
-        };
+        let (id, link) = session.link_at(channel, handle)?;
         match link.stage {
             Stage::Left | Stage::Leaving { .. } => {
                 self.open_window(channel);
@@ -47,15 +44,14 @@ impl Connection {
             Stage::Asked => {
                 let text = "link is not accepted yet";
                 let error = AmqpError::new(condition::TRANSFER_LIMIT_EXCEEDED, text);
-                return Err(Fault::Link(handle, error));
+                return Err(Fault::Link(id, error));
             }
             Stage::Attached => {}
         }
-        let id = link.id(session_id, handle);
-        let piece = link.piece(&transfer, payload).map_err(|error| Fault::Link(handle, error))?;
+        let piece = link.piece(&transfer, payload).map_err(|error| Fault::Link(id, error))?;
         let ends = matches!(piece.fate, Fate::Whole | Fate::TooLarge(_));
         session.incoming.unanswered += u32::from(ends && !piece.settled);
-        let delivery = ReceivedId { session: session_id, id: piece.id };
+        let delivery = ReceivedId { session: id.session, id: piece.id };
         if !piece.silent {
             let Piece { tag, message_format, settled, payload, fate, .. } = piece;
             let state = transfer.state;

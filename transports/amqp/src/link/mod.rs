@@ -15,7 +15,6 @@ pub use self::attach::Answer;
 use self::incoming::Assembly;
 pub use self::outgoing::Delivery;
 use self::outgoing::UnderWay;
-use crate::connection::{LinkId, SessionId};
 use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode};
 
 /// How far a link is.
@@ -25,18 +24,19 @@ pub(crate) enum Stage {
     Asked,
     /// It is attached.
     Attached,
-    /// The client's `detach` is not answered. Whether its `attach` was.
+    /// The client's `detach` is not answered; its handle is free. Whether its `attach` was answered.
     Leaving { attached: bool },
-    /// Our `detach` is not answered; what comes for it is not looked at.
+    /// Our `detach` is not answered; our handle is free. What comes for it is not looked at.
     Left,
 }
 
 /// A link of a session.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) generation: u32,
     pub(crate) stage: Stage,
     pub(crate) name: Box<str>,
+    /// The handle of ours that stands for it until our `detach`.
+    pub(crate) handle: u32,
     /// What of its `attach` is kept: all of it until it is answered, then its names.
     pub(crate) kept_bytes: usize,
     /// What its names take.
@@ -62,11 +62,6 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Its name.
-    pub(crate) const fn id(&self, session: SessionId, handle: u32) -> LinkId {
-        LinkId { session, handle, generation: self.generation }
-    }
-
     pub(crate) fn is_attached(&self) -> bool {
         self.stage == Stage::Attached
     }

@@ -48,10 +48,7 @@ impl Connection {
             && session.has_room(self.config.unsettled_max);
         free && self.is_open()
             && !self.is_full()
-            && session
-                .links
-                .get(&id.handle)
-                .is_some_and(|link| link.generation == id.generation && link.may_send())
+            && session.links.get(&id.generation).is_some_and(Link::may_send)
     }
 
     /// Sends a message, at least its first frame; the others follow as they can.
@@ -67,7 +64,7 @@ impl Connection {
         let Some(session) = sessions.get_mut(&channel) else {
             return Err(delivery);
         };
-        let Some(link) = session.links.get_mut(&id.handle) else {
+        let Some(link) = session.links.get_mut(&id.generation) else {
             return Err(delivery);
         };
         let Delivery { tag, settled, payload } = delivery;
@@ -80,7 +77,7 @@ impl Connection {
         }
         // The first frame says all of this, also where it could be guessed (AMQP-19).
         let first = Transfer {
-            handle: id.handle,
+            handle: link.handle,
             delivery_id: Some(delivery_id(number)),
             delivery_tag: Some(tag),
             message_format: Some(0),
@@ -135,13 +132,13 @@ impl Connection {
                 continue;
             }
             stuck_count = 0;
-            let Some(link) = session.links.get_mut(&id.handle) else {
+            let Some(link) = session.links.get_mut(&id.generation) else {
                 continue;
             };
             let Some(under_way) = &mut link.under_way else {
                 continue;
             };
-            let next = Transfer { handle: id.handle, ..Transfer::default() };
+            let next = Transfer { handle: link.handle, ..Transfer::default() };
             if under_way.send_frame(wire, id.session.channel, next) {
                 self.under_way.push_back(id);
             } else {

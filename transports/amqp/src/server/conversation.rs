@@ -92,6 +92,8 @@ pub(super) struct Sent {
     /// The number of its link.
     pub(super) number: u32,
     pub(super) entity: Entity,
+    /// Whether it is locked with its session.
+    pub(super) of_session: bool,
     /// When its lock ends, unless it was renewed.
     pub(super) until: Timestamp,
     /// When the message expires.
@@ -322,7 +324,13 @@ impl Conversation {
             }
             Event::Detached { link, .. } | Event::Failed { link, .. } => self.detach(link),
             Event::Ended { session, .. } => self.end_session(session),
-            Event::Closed { error } => self.closed = Some(error),
+            Event::Closed { error, by_client } => {
+                if let (Some(error), true) = (&error, by_client) {
+                    tracing::debug!(%error, "closed by its client");
+                }
+                // Whatever a client closes for, it closes in order (SET-21).
+                self.closed = Some(error.filter(|_| !by_client));
+            }
         }
     }
 

@@ -159,7 +159,8 @@ impl Conversation {
             if let (Some(lock), Some(at)) = (lock, self.links.get(number)) {
                 let entity = at.entity.clone();
                 let (token, until) = (lock.token, lock.until);
-                self.sent.insert(sent, Sent { token, number, entity, until, expires_at });
+                let sent_of = Sent { token, number, entity, of_session, until, expires_at };
+                self.sent.insert(sent, sent_of);
             }
         }
         let is_empty = outlet.waiting.is_empty();

@@ -127,11 +127,12 @@ impl Conversation {
         self.shown.iter().position(|shown| !paths.iter().any(|path| shown.covers(path)))
     }
 
-    /// What counts at a path: the token that was put nearest to it, or what the connection began with.
+    /// What counts at a path: the token that was put nearest to it of those that are good still, or of those that are
+    /// not; or what the connection began with.
     pub(super) fn access_at(&self, path: &str) -> Access {
         let folded = path.to_lowercase();
         let covering = self.shown.iter().filter(|shown| shown.covers(&folded));
-        let nearest = covering.max_by_key(|shown| shown.path.len());
+        let nearest = covering.max_by_key(|shown| (shown.access.holds(), shown.path.len()));
         nearest.map_or(&self.access, |shown| &shown.access).clone()
     }
 }

@@ -58,18 +58,18 @@ impl Conversation {
             return;
         };
         let (transaction, outcome) = match state {
-            Some(DeliveryState::Outcome(outcome)) => (None, outcome),
+            Some(DeliveryState::Outcome(outcome)) => (None, Some(outcome)),
             Some(DeliveryState::Transactional(state)) => {
-                let outcome = state.outcome.unwrap_or(Outcome::Accepted);
-                (Some(Book::id(&state.txn_id)), outcome)
+                (Some(Book::id(&state.txn_id)), state.outcome)
             }
-            Some(DeliveryState::Received(_)) | None => {
-                // The client has forgotten it; its lock runs on (AMQP-65).
-                if settled {
-                    self.sent.remove(&id);
-                }
-                return;
+            Some(DeliveryState::Received(_)) | None => (None, None),
+        };
+        let Some(outcome) = outcome else {
+            // The client has forgotten it; its lock runs on (AMQP-65).
+            if settled {
+                self.sent.remove(&id);
             }
+            return;
         };
         let limits = &self.broker.settings().limits;
         let settlement = match settlement(&outcome, limits) {
@@ -189,17 +189,15 @@ impl Conversation {
     pub(super) fn forget_ended(&mut self) {
         let now = self.broker.now();
         self.links.limit_full(now);
-        let ended: Vec<SentId> = self
-            .sent
-            .iter()
-            .filter(|(_, sent)| {
-                sent.until <= now && self.links.unsettled.of_lock(sent.token).is_none()
-            })
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ended {
-            self.sent.remove(&id);
-            self.amqp.forget_delivery(id);
+        let unsettled = &self.links.unsettled;
+        let ended = |_: &SentId, sent: &mut Sent| {
+            sent.until <= now && unsettled.of_lock(sent.token).is_none()
+        };
+        for (id, sent) in self.sent.extract_if(.., ended) {
+            match sent.of_session {
+                true => self.amqp.lapse_delivery(id),
+                false => self.amqp.forget_delivery(id),
+            }
         }
     }
 }

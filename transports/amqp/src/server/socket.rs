@@ -10,6 +10,11 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
     fn withheld_bytes(&self) -> u64 {
         0
     }
+
+    /// Whether the client has ended it in order, and not only gone.
+    fn was_closed(&self) -> bool {
+        false
+    }
 }
 
 impl Socket for Stream {}

@@ -263,7 +263,11 @@ impl Conversation {
             let here = usize::try_from(here).unwrap_or(usize::MAX);
             let most = READ_BYTES - here.min(READ_BYTES / 2);
             let mut read = ReadBuf::new(buffer.get_mut(..most).unwrap_or_default());
-            ready!(Pin::new(stream).poll_read(context, &mut read))?;
+            ready!(Pin::new(&mut *stream).poll_read(context, &mut read))?;
+            if read.filled().is_empty() && stream.was_closed() {
+                // Also where AMQP was not closed before (SET-21).
+                self.closed.get_or_insert(None);
+            }
             self.input.extend_from_slice(read.filled());
             Poll::Ready(Ok(read.filled().len()))
         })

@@ -16,6 +16,7 @@ use percent_encoding::percent_decode_str;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{Message, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Bytes as Payload, Error};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
@@ -43,6 +44,8 @@ pub(super) struct WebSocket<S> {
     stream: WebSocketStream<Below<S>>,
     /// What was not handed out of the last message.
     rest: Payload,
+    /// Whether its client has closed it with the code of an end in order.
+    was_closed: bool,
 }
 
 /// The socket below, with the byte that was read of it already.
@@ -73,7 +76,7 @@ pub(super) async fn accept<S: Socket>(
     };
     let mut stream = accept_hdr_async_with_config(below, judge, Some(config)).await.ok()?;
     stream.get_mut().unfinished_bytes = 0;
-    Some((WebSocket { stream, rest: Payload::new() }, by_proxy))
+    Some((WebSocket { stream, rest: Payload::new(), was_closed: false }, by_proxy))
 }
 
 /// Who may connect (SEC-23), where, and by which name.
@@ -129,6 +132,10 @@ impl<S: Socket> Socket for WebSocket<S> {
         let below = self.stream.get_ref();
         below.unfinished_bytes.saturating_add(below.stream.withheld_bytes())
     }
+
+    fn was_closed(&self) -> bool {
+        self.was_closed
+    }
 }
 
 fn failed(error: Error) -> io::Error {
@@ -157,7 +164,11 @@ impl<S: Socket> AsyncRead for WebSocket<S> {
                     let text = "a message of text is no AMQP: messages are binary";
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
                 }
-                Message::Close(_) => return Poll::Ready(Ok(())),
+                Message::Close(close) => {
+                    let code = close.map(|close| close.code);
+                    self.was_closed = code == Some(CloseCode::Normal);
+                    return Poll::Ready(Ok(()));
+                }
                 Message::Ping(content) | Message::Pong(content) => {
                     self.stream.get_mut().passed_over(content.len() as u64);
                 }
@@ -280,7 +291,7 @@ mod tests {
         let (client, stream) = duplex(1 << 20);
         let below = Below { stream, first: Bytes::new(), unfinished_bytes: 0 };
         let stream = WebSocketStream::from_raw_socket(below, Role::Server, None).await;
-        (client, WebSocket { stream, rest: Payload::new() })
+        (client, WebSocket { stream, rest: Payload::new(), was_closed: false })
     }
 
     /// A frame of a client, whose mask changes nothing.

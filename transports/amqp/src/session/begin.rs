@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Incoming, Outgoing, Session};
+use super::{Handles, Incoming, Lapsed, Outgoing, Session};
 use crate::connection::Fault;
 use crate::connection::{Connection, Event, SessionId};
-use crate::error::AmqpError;
+use crate::error::{AmqpError, condition};
 use crate::performative::{Begin, End};
 
 impl Connection {
@@ -40,10 +40,11 @@ impl Connection {
             generation,
             ending: false,
             links: BTreeMap::new(),
-            peer_handle_max: begin.handle_max.unwrap_or(u32::MAX),
+            handles: Handles::up_to(begin.handle_max.unwrap_or(u32::MAX)),
             incoming,
             outgoing,
             unsettled: BTreeMap::new(),
+            lapsed: Lapsed::default(),
         };
         self.wire.frame(
             channel,
@@ -102,6 +103,7 @@ impl Connection {
         if let Some(session) = self.sessions.get_mut(&channel) {
             self.link_count = self.link_count.saturating_sub(session.links.len());
             session.links.clear();
+            session.handles.clear();
         }
         self.under_way.retain(|link| link.session.channel != channel);
         self.settling = self.settling.take().filter(|settling| settling.channel() != channel);
@@ -124,4 +126,11 @@ impl Connection {
 
 fn no_session(channel: u16) -> Fault {
     Fault::Connection(AmqpError::illegal_state(format!("channel {channel} has no session")))
+}
+
+pub(super) fn unattached(handle: u32) -> Fault {
+    Fault::Session(AmqpError::new(
+        condition::UNATTACHED_HANDLE,
+        format!("handle {handle} has no link"),
+    ))
 }

@@ -44,7 +44,7 @@ impl Connection {
         // What a client says of its own deliveries changes nothing (AMQP-47).
         let of_ours = role == Role::Receiver;
         // Nor does a state that is none, without forgetting the delivery (AMQP-65).
-        let says = settled || !matches!(state, None | Some(DeliveryState::Received(_)));
+        let says = settled || state.as_ref().is_some_and(DeliveryState::has_outcome);
         if of_ours && says {
             let next_number = session.outgoing.next_number;
             let first = next_number + i64::from(distance(delivery_id(next_number), first));
@@ -67,9 +67,13 @@ impl Connection {
         let known = session.unsettled.range(next..=last).next();
         let known = known.map(|(number, link)| (*number, *link));
         let unknown_to = known.map_or(last, |(number, _)| number - 1);
-        if !settled && next <= unknown_to {
-            let range = (delivery_id(next), delivery_id(unknown_to));
-            self.wire.dispose_range(channel, Role::Sender, range, lock_lost());
+        let mut unknown = next;
+        while !settled && unknown <= unknown_to {
+            let (is_lapsed, last) = session.lapsed.run(unknown, unknown_to);
+            let range = (delivery_id(unknown), delivery_id(last));
+            let state = if is_lapsed { session_lock_lost() } else { lock_lost() };
+            self.wire.dispose_range(channel, Role::Sender, range, state);
+            unknown = last + 1;
         }
         let Some((number, link)) = known else {
             self.settling = None;
@@ -102,6 +106,15 @@ impl Connection {
         self.take_unsettled(delivery);
     }
 
+    /// The same for one whose session lock has lapsed, which what the client says of it is answered with (AMQP-74).
+    pub fn lapse_delivery(&mut self, delivery: SentId) {
+        if self.take_unsettled(delivery).is_some()
+            && let Some(session) = self.session_mut(delivery.session)
+        {
+            session.lapsed.insert(delivery.number);
+        }
+    }
+
     fn take_unsettled(&mut self, delivery: SentId) -> Option<LinkId> {
         self.session_mut(delivery.session)?.unsettled.remove(&delivery.number)
     }
@@ -132,6 +145,13 @@ impl Session {
     pub(crate) fn has_room(&self, unsettled_max: usize) -> bool {
         self.unsettled.len() < unsettled_max
     }
+}
+
+fn session_lock_lost() -> DeliveryState {
+    DeliveryState::rejected(AmqpError::new(
+        condition::SESSION_LOCK_LOST,
+        "the session lock under which it was delivered has expired",
+    ))
 }
 
 fn lock_lost() -> DeliveryState {

@@ -7,27 +7,33 @@
 
 mod begin;
 mod disposition;
+mod handles;
+mod lapsed;
 mod window;
 
 use std::collections::BTreeMap;
 
 pub(crate) use self::disposition::Settling;
+pub(crate) use self::handles::Handles;
+pub(crate) use self::lapsed::Lapsed;
 use crate::connection::{LinkId, SessionId};
 use crate::link::Link;
 
 /// A session of a connection.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) generation: u32,
+    pub(crate) generation: u64,
     /// `end` was sent and is awaited.
     pub(crate) ending: bool,
-    pub(crate) links: BTreeMap<u32, Link>,
-    /// The highest handle that the client takes.
-    pub(crate) peer_handle_max: u32,
+    /// Its links, by generation: older ones first.
+    pub(crate) links: BTreeMap<u64, Link>,
+    pub(crate) handles: Handles,
     pub(crate) incoming: Incoming,
     pub(crate) outgoing: Outgoing,
     /// What the client was sent and has not settled, by number.
     pub(crate) unsettled: BTreeMap<i64, LinkId>,
+    /// What it can settle no more, its session lock being gone.
+    pub(crate) lapsed: Lapsed,
 }
 
 /// Transfers that come. Some clients count deliveries where others count frames (AMQP-31), so both are

@@ -6,6 +6,9 @@ use crate::error::{AmqpError, condition};
 use crate::performative::Flow;
 use crate::serial::{distance, room};
 
+/// Deliveries are counted behind frames by no more than this, which serial numbers tell from before.
+const BEHIND_MAX: u32 = 1 << 30;
+
 impl Connection {
     pub(crate) fn take_flow(&mut self, channel: u16, flow: &Flow) -> Result<(), Fault> {
         let Some(session) = self.session_of(channel)? else {
@@ -86,6 +89,9 @@ impl Session {
     pub(crate) fn flow(&mut self, config: &Config) -> Flow {
         if !self.shut(config) {
             self.incoming.up_to = self.incoming.next_id.wrapping_add(config.incoming_window);
+            if room(self.incoming.begun, self.incoming.up_to) > BEHIND_MAX {
+                self.incoming.begun = self.incoming.up_to.wrapping_sub(BEHIND_MAX);
+            }
         }
         Flow {
             next_incoming_id: Some(self.incoming.next_id),
@@ -110,5 +116,35 @@ impl Session {
             )));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::{Handles, Lapsed, Outgoing};
+    use super::*;
+
+    /// Messages of many frames run the count of frames round, and that of deliveries stays behind (AMQP-31).
+    #[test]
+    fn deliveries_may_be_far_fewer_than_frames() {
+        let config = Config::default();
+        let window = config.incoming_window;
+        let mut session = Session {
+            generation: 1,
+            ending: false,
+            links: BTreeMap::new(),
+            handles: Handles::default(),
+            incoming: Incoming { next_id: 0, begun: 0, up_to: window, held: false, unanswered: 0 },
+            outgoing: Outgoing { next_id: 0, window: 0, next_number: 0 },
+            unsettled: BTreeMap::new(),
+            lapsed: Lapsed::default(),
+        };
+        for _ in 0..3 * (u32::MAX / window) {
+            session.count_frame(true).unwrap();
+            session.incoming.next_id = session.incoming.next_id.wrapping_add(window - 1);
+            session.flow(&config);
+        }
     }
 }

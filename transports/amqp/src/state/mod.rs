@@ -88,6 +88,15 @@ impl DeliveryState {
         Self::Outcome(Outcome::Rejected(Rejected { error: Some(error) }))
     }
 
+    /// Whether it says what is to become of a delivery.
+    pub(crate) const fn has_outcome(&self) -> bool {
+        match self {
+            Self::Outcome(_) => true,
+            Self::Transactional(state) => state.outcome.is_some(),
+            Self::Received(_) => false,
+        }
+    }
+
     pub(crate) fn read_field(fields: &mut FieldReader<'_>) -> Result<Option<Self>, AmqpError> {
         fields.described("state", Self::read)
     }

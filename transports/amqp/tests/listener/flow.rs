@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::performative::{Open, Performative, SenderSettleMode};
 use peeklock_amqp::state::DeliveryState;
 use peeklock_core::contract::AllowAll;
@@ -131,18 +132,27 @@ async fn a_client_that_has_closed_too_is_let_go() {
     server.stop().await;
 }
 
-/// SET-31, AMQP-69: `end` and `close` in order leave locks as they are; nothing is counted.
+/// SET-21, SET-31, AMQP-69: `end` and `close` in order leave locks as they are; nothing is counted. A client that says
+/// why it closes has closed too.
 #[tokio::test]
 async fn an_orderly_close_leaves_locks() {
+    for error in [None, Some(AmqpError::new("amqp:internal-error", "the client has failed"))] {
+        an_orderly_close_because_of(error).await;
+    }
+}
+
+async fn an_orderly_close_because_of(error: Option<AmqpError>) {
     let server = Server::start().await;
     server.put(&["a"]).await;
     let mut client = server.client().await;
     client.receiver(0, "q", LOCKED).await.unwrap();
     client.credit(0, 0, 1, false).await;
     client.message().await;
-    client.say(&Performative::End(peeklock_amqp::performative::End { error: None })).await;
-    assert!(matches!(client.hear().await, (Performative::End(_), _)));
-    client.say(&Performative::Close(peeklock_amqp::performative::Close { error: None })).await;
+    if error.is_none() {
+        client.say(&Performative::End(peeklock_amqp::performative::End { error: None })).await;
+        assert!(matches!(client.hear().await, (Performative::End(_), _)));
+    }
+    client.say(&Performative::Close(peeklock_amqp::performative::Close { error })).await;
     assert!(matches!(client.hear().await, (Performative::Close(_), _)));
     assert!(client.is_closed().await);
     let mut other = server.client().await;

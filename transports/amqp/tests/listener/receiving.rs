@@ -334,3 +334,17 @@ async fn a_delivery_says_when_it_expires() {
     assert_eq!(expiry(&client.message().await.1), Some(at));
     server.stop().await;
 }
+
+/// AMQP-34: what a receiver announces as its largest message is no bound: some announce less than they take.
+#[tokio::test]
+async fn a_receiver_is_sent_more_than_it_announces() {
+    let server = Server::start().await;
+    server.put(&[&"x".repeat(5_000)]).await;
+    let mut client = server.client().await;
+    let attach = Client::receiver_of(0, "q", SenderSettleMode::Unsettled);
+    let attach = peeklock_amqp::performative::Attach { max_message_size: Some(1_024), ..attach };
+    client.attach_receiver(attach).await.unwrap();
+    client.credit(0, 0, 1, false).await;
+    assert_eq!(client.message().await.1.body_bytes().len(), 5_000);
+    server.stop().await;
+}

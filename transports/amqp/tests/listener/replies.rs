@@ -141,10 +141,15 @@ async fn replies_that_are_not_taken_are_few() {
             let put = tokens::request("q", "t", MessageId::Ulong(number));
             client.send(0, 0, true, put.as_bytes()).await;
         }
-        let attach = Client::receiver_of(9, "q", UNSETTLED);
-        client.say(&Performative::Attach(Box::new(attach))).await;
+        let receiver =
+            |handle| Performative::Attach(Box::new(Client::receiver_of(handle, "q", UNSETTLED)));
+        client.say(&receiver(9)).await;
         let detached = loop {
             match client.hear().await {
+                // The first may be read, and answered, with the last request.
+                (Performative::Attach(attach), _) if attach.handle == 9 => {
+                    client.say(&receiver(10)).await;
+                }
                 (Performative::Attach(_), _) => break None,
                 (Performative::Detach(detach), _) => {
                     break detach.error.map(|error| error.condition().to_owned());
@@ -156,5 +161,51 @@ async fn replies_that_are_not_taken_are_few() {
         let refused = (channel == 1).then_some("amqp:resource-limit-exceeded");
         assert_eq!(detached.as_deref(), refused);
     }
+    server.stop().await;
+}
+
+/// A request that is none is answered, if its client awaits that, before its link is detached: what is not answered
+/// counts against the window of the session.
+#[tokio::test]
+async fn a_request_that_is_none_is_rejected() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    for (handle, address) in [(0, "$cbs"), (1, "q/$management")] {
+        client.sender(handle, address).await.unwrap();
+        client.send(handle, 0, false, b"\xff").await;
+        let (id, state) = client.disposed().await;
+        assert_eq!((id, &*crate::sending::condition(&state)), (handle, "amqp:decode-error"));
+        assert_eq!(client.detached().await, "amqp:decode-error");
+    }
+    server.stop().await;
+}
+
+/// AMQP-22: of several links with the address that a request names the newest of its session has the reply, whatever
+/// its handle; of others the newest of the connection.
+#[tokio::test]
+async fn the_newest_link_has_the_reply() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let management = "q/$management";
+    client.sender(0, management).await.unwrap();
+    for handle in [5, 2] {
+        client.receiver(handle, management, UNSETTLED).await.unwrap();
+        client.credit(handle, 0, 10, false).await;
+    }
+    client.begin_on(1).await;
+    client.receiver(7, management, UNSETTLED).await.unwrap();
+    client.credit(7, 0, 10, false).await;
+    client.on(0);
+    let ask = request(1, "com.microsoft:renew-lock", &[], &map(&[("lock-tokens", uuids(&[1]))]));
+    client.send(0, 0, true, ask.as_bytes()).await;
+    assert_eq!(client.message().await.0.handle, 2);
+    // This one is newer than that of the session with the higher channel.
+    client.receiver(3, management, UNSETTLED).await.unwrap();
+    client.credit(3, 0, 10, false).await;
+    client.begin_on(2).await;
+    client.restart_deliveries();
+    client.sender(0, management).await.unwrap();
+    client.send(0, 0, true, ask.as_bytes()).await;
+    assert_eq!(client.message().await.0.handle, 3);
     server.stop().await;
 }

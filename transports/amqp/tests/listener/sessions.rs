@@ -240,6 +240,38 @@ async fn deferred_messages_of_a_session_are_its_holders() {
     server.stop().await;
 }
 
+/// AMQP-82: in a session deferred messages are received as its link receives; a request that says otherwise is refused,
+/// for what it would lock it means to delete, or the other way round.
+#[tokio::test]
+async fn deferred_messages_are_received_as_their_session_is() {
+    for (mode, other) in [(LOCKED, 0_u32), (SenderSettleMode::Settled, 1)] {
+        let server = Server::start().await;
+        server.put_in_sessions(&[("one", "a")]).await;
+        let mut client = server.client().await;
+        client.manager(1, "s").await;
+        client.attach_receiver(of_session(0, "s", raw("one"))).await.unwrap();
+        client.credit(0, 0, 1, false).await;
+        let (transfer, _) = client.message().await;
+        let defer = crate::receiving::modified(true);
+        client.settle(transfer.delivery_id.unwrap(), defer).await;
+        client.detach(0).await;
+        let attach = of_session(0, "s", raw("one"));
+        let attach = Attach { snd_settle_mode: Some(mode), ..attach };
+        client.attach_receiver(attach).await.unwrap();
+        let entries = |mode: u32| {
+            let numbers = ("sequence-numbers", crate::request::longs(&[1]));
+            [numbers, ("session-id", value("one")), ("receiver-settle-mode", value(mode))]
+        };
+        let refused = client.ask(1, "receive-by-sequence-number", &entries(other)).await;
+        let condition = "com.microsoft:argument-error";
+        assert_eq!((refused.status(), &*refused.condition()), (400, condition));
+        let reply = client.ask(1, "receive-by-sequence-number", &entries(1 - other)).await;
+        let messages = reply.maps("messages");
+        assert_eq!(messages[0].get("lock-token").is_some(), mode == LOCKED);
+        server.stop().await;
+    }
+}
+
 /// AMQP-82, AMQP-85, SES-29: sessions are listed page by page, in an array of strings.
 #[tokio::test]
 async fn sessions_are_listed() {

@@ -314,3 +314,26 @@ async fn sessions_that_end_at_cbs_leave_nothing() {
     }
     server.stop().await;
 }
+
+/// AMQP-24: a token covers what is under its path, also where a nearer one has expired.
+#[tokio::test]
+async fn an_expired_token_hides_no_other() {
+    let begin = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
+    let server = Server::start_for(Arc::new(Minutes(begin))).await;
+    let mut client = server.client().await;
+    client.sender(0, "$cbs").await.unwrap();
+    client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
+    client.credit(1, 0, 10, false).await;
+    for (audience, token) in [("amqp://h/", "2"), ("amqp://h/q", "1")] {
+        let reply = put(&mut client, audience, token, MessageId::Ulong(1)).await;
+        assert_eq!(status(&reply), Value::I32(202));
+    }
+    server.clock.advance(TimeSpan::from_seconds(90));
+    client.sender(2, "q").await.unwrap();
+    server.clock.advance(TimeSpan::from_seconds(40));
+    let refused = Err("amqp:unauthorized-access".to_owned());
+    // The link that rests on it is ended.
+    assert_eq!(client.detached().await, "amqp:link:detach-forced");
+    assert_eq!(client.sender(3, "q").await, refused);
+    server.stop().await;
+}

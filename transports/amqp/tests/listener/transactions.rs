@@ -411,3 +411,21 @@ async fn messages_go_by_way_of_another_queue() {
     assert_eq!(refused.unwrap_err(), "amqp:not-found");
     server.stop().await;
 }
+
+/// AMQP-65, AMQP-66: a state that names a transaction and no outcome says nothing of its delivery.
+#[tokio::test]
+async fn no_outcome_is_no_acceptance() {
+    let (server, mut client) = coordinating(&["a", "b"]).await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.credit(0, 0, 2, false).await;
+    let first = client.message().await.0.delivery_id.unwrap();
+    let second = client.message().await.0.delivery_id.unwrap();
+    let txn_id = client.declare().await;
+    client.say_of(first, state(&txn_id, None), false).await;
+    client.say_of(second, state(&txn_id, None), true).await;
+    assert_eq!(client.discharge(&txn_id, false).await, DeliveryState::accepted());
+    assert_eq!(server.total().await, 2);
+    assert_eq!(client.settle(first, DeliveryState::accepted()).await, DeliveryState::accepted());
+    assert_eq!(server.total().await, 1, "the lock of the other runs on");
+    server.stop().await;
+}

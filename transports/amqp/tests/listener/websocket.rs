@@ -3,12 +3,16 @@
 use std::net::SocketAddr;
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use peeklock_amqp::performative::Performative;
 use peeklock_core::message::Body;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
@@ -39,8 +43,13 @@ async fn upgrade(request: Request) -> Result<(WebSocketStream<TcpStream>, String
     }
 }
 
-/// The bytes of a socket's messages, both ways; what is sent is cut into messages of so many bytes.
-fn bytes_of(socket: WebSocketStream<TcpStream>, cut: usize) -> DuplexStream {
+/// The bytes of a socket's messages, both ways; what is sent is cut into messages of so many bytes. When nothing more is
+/// sent it is closed with this code; the task ends when the broker has ended it too.
+fn bytes_of(
+    socket: WebSocketStream<TcpStream>,
+    cut: usize,
+    code: CloseCode,
+) -> (DuplexStream, JoinHandle<()>) {
     let (here, there) = tokio::io::duplex(1 << 20);
     let (mut to, mut from) = socket.split();
     let (mut read, mut write) = tokio::io::split(there);
@@ -53,15 +62,17 @@ fn bytes_of(socket: WebSocketStream<TcpStream>, cut: usize) -> DuplexStream {
                 return;
             }
         }
+        let close = Message::Close(Some(CloseFrame { code, reason: "".into() }));
+        to.send(close).await.ok();
     });
-    tokio::spawn(async move {
+    let ended = tokio::spawn(async move {
         while let Some(Ok(message)) = from.next().await {
             if let Message::Binary(bytes) = message {
-                write.write_all(&bytes).await.unwrap();
+                write.write_all(&bytes).await.ok();
             }
         }
     });
-    here
+    (here, ended)
 }
 
 /// AMQP-17, AMQ-01: at the path in all its forms, the subprotocol that is offered is echoed, and frames are cut by messages
@@ -76,7 +87,7 @@ async fn amqp_passes_over_websocket() {
     ] {
         let (socket, echoed) = upgrade(request(server.address, path, protocol)).await.unwrap();
         assert_eq!(echoed, protocol);
-        let stream = Box::new(bytes_of(socket, cut));
+        let stream = Box::new(bytes_of(socket, cut, CloseCode::Normal).0);
         let (mut client, code) = Client::log_in_over(stream, "ANONYMOUS", b"").await;
         assert_eq!(code, 0);
         client.begin().await;
@@ -137,4 +148,32 @@ async fn text_ends_the_connection() {
         assert!(matches!(message, Message::Close(_)), "{message}");
     }
     server.stop().await;
+}
+
+/// SET-21: a WebSocket that is closed with code 1000 is closed in order, also without a `close` of AMQP, and leaves
+/// locks as they are; one that goes away is not.
+#[tokio::test]
+async fn a_close_of_the_websocket_is_one_in_order() {
+    for (code, delivered) in [(CloseCode::Normal, 0), (CloseCode::Away, 1)] {
+        let server = Server::start().await;
+        server.put(&["a"]).await;
+        let path = "/$servicebus/websocket";
+        let (socket, _) = upgrade(request(server.address, path, "amqp")).await.unwrap();
+        let (stream, ended) = bytes_of(socket, 1_000, code);
+        let (mut client, _) = Client::log_in_over(Box::new(stream), "ANONYMOUS", b"").await;
+        client.begin().await;
+        let mode = peeklock_amqp::performative::SenderSettleMode::Unsettled;
+        client.receiver(0, "q", mode).await.unwrap();
+        client.credit(0, 0, 1, false).await;
+        client.message().await;
+        drop(client);
+        ended.await.unwrap();
+        let mut other = server.client().await;
+        other.receiver(0, "q", mode).await.unwrap();
+        other.credit(0, 0, 1, true).await;
+        let (heard, _) = other.hear().await;
+        assert_eq!(matches!(heard, Performative::Transfer(_)), delivered == 1, "{code}: {heard:?}");
+        assert_eq!(server.delivery_counts().await, [delivered]);
+        server.stop().await;
+    }
 }

@@ -133,7 +133,7 @@ impl Client {
     /// The error with which the connection ends.
     pub fn closed(&mut self) -> String {
         let events = self.events();
-        let Some(Event::Closed { error: Some(error) }) = events.last() else {
+        let Some(Event::Closed { error: Some(error), by_client: false }) = events.last() else {
             panic!("{events:?} instead of the end");
         };
         let error = error.clone();

@@ -138,7 +138,7 @@ fn what_says_nobody_is_denied_at_once() {
         ("PLAIN", Some(b"\0\xff\0key")),
     ] {
         let (mut client, event) = greeted(mechanism, response);
-        assert_eq!(event, Event::Closed { error: None }, "{mechanism}");
+        assert_eq!(event, Event::Closed { error: None, by_client: false }, "{mechanism}");
         assert_eq!(client.hear_bytes(outcome(1).len()), outcome(1));
         assert!(client.connection.is_over());
     }
@@ -194,7 +194,7 @@ fn close_is_answered_by_close() {
     let (mut client, _) = Client::in_session(Config::default());
     client.attach(crate::client::receiver(0));
     client.say(0, &Performative::Close(Close { error: None }));
-    assert_eq!(client.events(), [Event::Closed { error: None }]);
+    assert_eq!(client.events(), [Event::Closed { error: None, by_client: true }]);
     assert_eq!(
         client.hear(),
         [(0, Performative::Close(Close { error: None }), bytes::Bytes::new())]
@@ -310,7 +310,7 @@ fn a_client_that_does_not_open_is_given_up() {
         assert_eq!(client.connection.deadline(), Some(config.opening_max));
         client.now = config.opening_max;
         client.connection.tick(client.now);
-        assert!(matches!(client.event(), Some(Event::Closed { error: Some(_) })));
+        assert!(matches!(client.event(), Some(Event::Closed { error: Some(_), .. })));
         assert!(client.connection.is_over());
     }
 }
@@ -328,7 +328,7 @@ fn what_no_client_can_mean_is_refused() {
         client.say(0, &Performative::Open(Box::new(open)));
         let events = client.events();
         client.hear_bytes(8);
-        let Some(Event::Closed { error: Some(error) }) = events.last() else {
+        let Some(Event::Closed { error: Some(error), by_client: false }) = events.last() else {
             panic!("{events:?}")
         };
         assert_eq!(error.condition(), "amqp:invalid-field");

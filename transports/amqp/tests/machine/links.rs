@@ -324,3 +324,15 @@ fn what_links_leave_behind_is_bounded() {
     client.hear();
     client.attach(addressed(1));
 }
+
+/// AMQP-12: an end that the client left out, its own, is there in the answer: some take an attach without it for a
+/// refusal.
+#[test]
+fn both_ends_are_in_the_answer() {
+    let (mut client, _) = Client::in_session(Config::default());
+    let reply = attached(&mut client, &Attach { source: None, ..sender(0) });
+    assert_eq!((reply.source, reply.target), (Some(Source::default()), sender(0).target));
+    let reply = attached(&mut client, &Attach { target: None, ..receiver(1) });
+    let target = Some(Target::Node(NodeTarget::default()));
+    assert_eq!((reply.source, reply.target), (receiver(1).source, target));
+}

@@ -8,6 +8,7 @@ mod client;
 mod corpus;
 mod credit;
 mod greeting;
+mod handles;
 mod limits;
 mod links;
 mod mutations;

@@ -203,6 +203,41 @@ fn unknown_deliveries_are_answered_as_lost_locks() {
     assert_eq!(ranges, [(u32::MAX, None), (1, None), (4, Some(0x7fff_fff0))]);
 }
 
+/// AMQP-74: what was locked with its session is answered so, however much later; what stands between, as other
+/// locks.
+#[test]
+fn deliveries_whose_session_lock_has_lapsed_are_answered_so() {
+    let (mut client, link) = receiving(Config::default(), None);
+    let ids = sent(&mut client, link, 6);
+    client.hear();
+    for id in [ids[1], ids[2], ids[4]] {
+        client.connection.lapse_delivery(id);
+    }
+    client.connection.forget_delivery(ids[3]);
+    assert_eq!(client.connection.unsettled_count(link.session()), 2, "there is room for others");
+    // Who does not wait for an answer is told nothing.
+    client.say(0, &says(1, Some(4), true, Some(DeliveryState::accepted())));
+    assert_eq!((client.events(), client.hear()), (vec![], vec![]));
+    for _ in 0..2 {
+        client.say(0, &says(0, Some(5), false, Some(DeliveryState::accepted())));
+        assert_eq!(client.events().len(), 2, "the first and the last");
+        let answers = dispositions(&mut client);
+        let answers = answers.iter().map(|(first, last, state)| match state {
+            DeliveryState::Outcome(Outcome::Rejected(rejected)) => {
+                (*first, *last, rejected.error.as_ref().unwrap().condition())
+            }
+            other => panic!("{other:?}"),
+        });
+        let session_lost = "com.microsoft:session-lock-lost";
+        let expected = [
+            (1, Some(2), session_lost),
+            (3, None, "com.microsoft:message-lock-lost"),
+            (4, None, session_lost),
+        ];
+        assert_eq!(answers.collect::<Vec<_>>(), expected);
+    }
+}
+
 /// Where an answer is not wanted none is given to what is not known (AMQP-68), and what is known is
 /// settled.
 #[test]

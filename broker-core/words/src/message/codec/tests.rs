@@ -292,7 +292,7 @@ fn malformed_bytes_are_refused() {
     assert_eq!(parse(&fields), Err(ContentError::BadCount));
 }
 
-/// Nesting is limited: descriptors of descriptors, and lists in lists.
+/// AMQP-14: nesting is limited: descriptors of descriptors, and lists in lists.
 #[test]
 fn deep_nesting_is_refused_without_deep_recursion() {
     let mut descriptors = b"\x00\x53\x77".to_vec();
@@ -312,6 +312,71 @@ fn deep_nesting_is_refused_without_deep_recursion() {
     assert!(parse(&lists(31)).is_ok());
     assert_eq!(parse(&lists(32)), Err(ContentError::TooDeep));
     assert_eq!(parse(&lists(5_000)), Err(ContentError::TooDeep));
+}
+
+/// An array of such elements, in the form with sizes of four bytes: their constructor, and each without it.
+fn array(constructor: &[u8], elements: &[&[u8]]) -> Vec<u8> {
+    let items = [constructor, &elements.concat()].concat();
+    let mut array = (items.len() as u32 + 4).to_be_bytes().to_vec();
+    array.extend((elements.len() as u32).to_be_bytes());
+    array.extend(items);
+    array
+}
+
+fn body_of_array(array: &[u8]) -> Result<Content, ContentError> {
+    parse(&[b"\x00\x53\x77\xf0", array].concat())
+}
+
+/// AMQP-14: arrays in arrays nest no deeper than lists in lists, and what is in them counts with what is around.
+#[test]
+fn arrays_in_arrays_are_limited() {
+    let nested = |depth: usize| {
+        (1..depth).fold(array(&[0x40], &[&[]]), |inner, _| array(&[0xf0], &[&inner]))
+    };
+    assert!(body_of_array(&nested(31)).is_ok());
+    assert_eq!(body_of_array(&nested(33)).err(), Some(ContentError::TooDeep));
+    assert_eq!(body_of_array(&nested(3_000)).err(), Some(ContentError::TooDeep));
+    // Of each level an array of lists, in which is an array.
+    let mixed = |depth: usize| {
+        (1..depth).fold(array(&[0x40], &[&[]]), |inner, _| {
+            let list = [&[0xf0], &inner[..]].concat();
+            let head = [(list.len() as u32 + 4).to_be_bytes(), 1_u32.to_be_bytes()].concat();
+            array(&[0xd0], &[&[head, list].concat()])
+        })
+    };
+    assert!(body_of_array(&mixed(15)).is_ok());
+    assert_eq!(body_of_array(&mixed(17)).err(), Some(ContentError::TooDeep));
+}
+
+/// AMQP-14: elements of arrays are checked to their innermost lengths, counts and types.
+#[test]
+fn compound_elements_of_arrays_are_checked() {
+    let good: [(&[u8], &[&[u8]]); 6] = [
+        (b"\xc0", &[b"\x02\x01\x40", b"\x01\x00"]),
+        (b"\xd0", &[b"\0\0\0\x05\0\0\0\x01\x40"]),
+        (b"\xc1", &[b"\x05\x02\xa3\x01k\x40"]),
+        (b"\xd1", &[b"\0\0\0\x04\0\0\0\0"]),
+        (b"\xe0", &[b"\x04\x02\x50\x01\x02", b"\x02\x00\x40"]),
+        (b"\x00\x53\x01\xc0", &[b"\x02\x01\x40"]),
+    ];
+    for (constructor, elements) in good {
+        assert!(body_of_array(&array(constructor, elements)).is_ok(), "{constructor:02x?}");
+    }
+    let bad: [(&[u8], &[u8], ContentError); 8] = [
+        // A claim of five items, of no type at all.
+        (b"\xc0", b"\x02\x05\x99", ContentError::UnknownType(0x99)),
+        (b"\xc0", b"\x02\x05\x40", ContentError::Truncated),
+        (b"\xc0", b"\x02\x00\x40", ContentError::BadCount),
+        (b"\xc0", b"\x03\x01\xa1\x05", ContentError::Truncated),
+        (b"\xd0", b"\0\0\0\x05\xff\xff\xff\xff\x40", ContentError::TooMany),
+        (b"\xc1", b"\x02\x01\x40", ContentError::BadValue("map")),
+        (b"\xe0", b"\x03\x02\x50\x01", ContentError::Truncated),
+        (b"\xf0", b"\0\0\0\x06\0\0\0\x01\x99\0", ContentError::UnknownType(0x99)),
+    ];
+    for (constructor, element, error) in bad {
+        let array = array(constructor, &[element, element]);
+        assert_eq!(body_of_array(&array).err(), Some(error), "{element:02x?}");
+    }
 }
 
 /// AMQP-14: a list, map or array has a million items at most, also where they take no bytes.

@@ -205,6 +205,9 @@ impl Conversation {
             }
             Err(error) => {
                 self.doom_named(transaction);
+                if let Some(delivery) = delivery {
+                    self.amqp.dispose(delivery, DeliveryState::rejected(error.clone()));
+                }
                 self.amqp.detach(link, Some(error));
                 return self.detach(link);
             }
@@ -304,15 +307,15 @@ impl Conversation {
     /// Where a request is answered (AMQP-22).
     fn answers_of(&self, link: LinkId, request: &Request) -> Option<LinkId> {
         let replies = || {
-            self.nodes.iter().rev().filter_map(|(id, node)| match node {
+            self.nodes.iter().filter_map(|(id, node)| match node {
                 Node::Replies(replies) => Some((*id, replies)),
                 _ => None,
             })
         };
         let here = |id: &LinkId| id.session() == link.session();
         let newest = |matches: &dyn Fn(&super::Replies) -> bool| {
-            let all = || replies().filter(|(_, replies)| matches(replies)).map(|(id, _)| id);
-            all().find(here).or_else(|| all().next())
+            let all = replies().filter(|(_, replies)| matches(replies)).map(|(id, _)| id);
+            all.max_by_key(|id| (here(id), id.generation))
         };
         let Some(Node::Requests(requests)) = self.nodes.get(&link) else { return None };
         let node = requests.node();
@@ -327,6 +330,6 @@ impl Conversation {
             }
         }
         let of_node = replies().filter(|(_, replies)| replies.node == node);
-        of_node.map(|(id, _)| id).find(here)
+        of_node.map(|(id, _)| id).filter(here).max_by_key(|id| id.generation)
     }
 }

@@ -20,9 +20,10 @@ impl Conversation {
         question: &Question<'_>,
     ) -> Result<Planned, Refusal> {
         let sequences = question.body.sequences()?;
-        let mode = match question.body.integer("receiver-settle-mode")? {
-            Some(0) => ReceiveMode::ReceiveAndDelete,
-            Some(1) | None => ReceiveMode::PeekLock,
+        let asked = match question.body.integer("receiver-settle-mode")? {
+            Some(0) => Some(ReceiveMode::ReceiveAndDelete),
+            Some(1) => Some(ReceiveMode::PeekLock),
+            None => None,
             Some(other) => {
                 let detail = format!("`receiver-settle-mode` is {other}, not 0 or 1");
                 return Err(Rejection::out_of_range(detail).into());
@@ -38,8 +39,16 @@ impl Conversation {
             return Err(Rejection::internal("link is gone").into());
         };
         let command = match session {
+            Some(_) if asked.is_some_and(|mode| mode != at.mode) => {
+                let detail =
+                    "`receiver-settle-mode` is not how the receiver of the session receives";
+                return Err(Rejection::argument(detail).into());
+            }
             Some(_) => at.in_session(SessionCommand::ReceiveDeferred { sequences }),
-            None => Command::ReceiveDeferred { mode, sequences, holder: Some(at.receiver) },
+            None => {
+                let mode = asked.unwrap_or(ReceiveMode::PeekLock);
+                Command::ReceiveDeferred { mode, sequences, holder: Some(at.receiver) }
+            }
         };
         let memo = Memo { link: Some(link), ..Memo::default() };
         Ok(Planned::Commands {
