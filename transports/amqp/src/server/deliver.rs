@@ -138,7 +138,12 @@ impl Conversation {
             if outlet.held_bytes > 0 && self.amqp.is_sent(link) {
                 self.account.release(std::mem::take(&mut outlet.held_bytes));
             }
-            if !self.amqp.can_send(link) {
+            let is_settled = outlet.waiting.front().is_some_and(|waiting| waiting.delivery.settled);
+            let can_send = match is_settled {
+                true => self.amqp.can_send_settled(link),
+                false => self.amqp.can_send(link),
+            };
+            if !can_send {
                 break;
             }
             let Some(waiting) = outlet.waiting.pop_front() else { break };

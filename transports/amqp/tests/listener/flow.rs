@@ -7,7 +7,9 @@ use peeklock_amqp::performative::{Open, Performative, SenderSettleMode};
 use peeklock_amqp::state::DeliveryState;
 use peeklock_core::contract::AllowAll;
 
+use crate::browsing::browser;
 use crate::client::{Client, text};
+use crate::request::{uuids, value};
 use crate::server::Server;
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
@@ -55,6 +57,32 @@ async fn a_drain_waits_for_what_does_not_fit_at_once() {
     }
     let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
     assert_eq!((flow.link_credit, flow.drain, flow.delivery_count), (Some(0), true, Some(50)));
+    server.stop().await;
+}
+
+/// AMQP-81: a session full of deliveries that are not settled is answered what it asks, can look, and can receive
+/// for good.
+#[tokio::test]
+async fn what_is_settled_passes_by_what_is_not() {
+    let few = |config: &mut peeklock_amqp::server::AmqpConfig| config.unsettled_count_max = 2;
+    let server = Server::start_with(Arc::new(AllowAll), few).await;
+    server.put(&["a", "b", "c"]).await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.credit(0, 0, 10, false).await;
+    client.message().await;
+    client.message().await;
+    client.manager(5, "q").await;
+    let reply = client.ask(5, "renew-lock", &[("lock-tokens", uuids(&[1]))]).await;
+    assert_eq!(reply.status(), 410);
+    let reply = client.ask(5, "peek-message", &[("message-count", value(0_i32))]).await;
+    assert_eq!(reply.status(), 400);
+    client.attach_receiver(browser(1, "q")).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    client.message().await;
+    client.receiver(2, "q", SenderSettleMode::Settled).await.unwrap();
+    client.credit(2, 0, 1, false).await;
+    client.message().await;
     server.stop().await;
 }
 
