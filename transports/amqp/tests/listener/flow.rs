@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use peeklock_amqp::performative::{Open, Performative, SenderSettleMode};
+use peeklock_amqp::performative::{Flow, Open, Performative, SenderSettleMode};
 use peeklock_amqp::state::DeliveryState;
 use peeklock_core::contract::AllowAll;
 
@@ -57,6 +57,34 @@ async fn a_drain_waits_for_what_does_not_fit_at_once() {
     }
     let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
     assert_eq!((flow.link_credit, flow.drain, flow.delivery_count), (Some(0), true, Some(50)));
+    server.stop().await;
+}
+
+/// AMQP-50: credit that comes while a drain is under way stands, and its receiver is sent what comes.
+#[tokio::test]
+async fn credit_that_comes_during_a_drain_stands() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    // Read at once: the second comes before the first is answered.
+    client.hold_back();
+    client.credit(0, 0, 10, true).await;
+    client.credit(0, 0, 10, false).await;
+    let echo = Flow {
+        next_incoming_id: Some(0),
+        incoming_window: 1_000,
+        outgoing_window: 1_000,
+        echo: true,
+        ..Flow::default()
+    };
+    client.say(&Performative::Flow(echo)).await;
+    client.let_go().await;
+    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    assert_eq!(flow.handle, None);
+    // The queue has been asked by now, and hears of these behind it.
+    server.put(&["a", "b"]).await;
+    client.message().await;
+    client.message().await;
     server.stop().await;
 }
 

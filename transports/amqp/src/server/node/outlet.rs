@@ -151,6 +151,13 @@ impl Conversation {
             Drain::Done => {
                 outlet.drain = Drain::No;
                 self.amqp.drained(link);
+                // Its entity has forgotten all of it, and the client only what it had granted before it took the
+                // drain back.
+                let sent = sent(outlet, &self.links);
+                outlet.up_to = sent.saturating_add(u64::from(self.amqp.credit(link)));
+                outlet.let_up_to = outlet.up_to.min(sent.saturating_add(AHEAD_MAX));
+                let (number, up_to) = (outlet.number, outlet.let_up_to);
+                self.links.credit(number, up_to);
             }
             Drain::Again => {
                 outlet.drain = Drain::No;
