@@ -62,6 +62,14 @@ impl Connection {
                 .is_some_and(|link| link.generation == id.generation && link.may_send())
     }
 
+    /// How many more frames the client takes in the session of a link.
+    #[must_use]
+    pub fn window(&self, id: LinkId) -> u32 {
+        let session = self.sessions.get(&id.session.channel);
+        let session = session.filter(|session| session.generation == id.session.generation);
+        session.map_or(0, |session| session.outgoing.window)
+    }
+
     /// Sends a message, at least its first frame; the others follow as they can.
     ///
     /// # Errors
@@ -128,6 +136,16 @@ impl Connection {
     #[must_use]
     pub fn is_sent(&mut self, id: LinkId) -> bool {
         self.link_mut(id).is_none_or(|link| link.under_way.is_none())
+    }
+
+    /// How many bytes of the last message on a link were not given to the output.
+    #[must_use]
+    pub fn unsent_bytes(&self, id: LinkId) -> usize {
+        let session = self.sessions.get(&id.session.channel);
+        let link = session.and_then(|session| session.links.get(&id.handle));
+        let link = link.filter(|link| link.generation == id.generation);
+        let under_way = link.and_then(|link| link.under_way.as_ref());
+        under_way.map_or(0, |under_way| under_way.payload.iter().map(Bytes::len).sum())
     }
 
     /// Adds frames of messages that are under way, of each link in turn, as long as their sessions have

@@ -379,7 +379,14 @@ impl Conversation {
         let of_amqp = self.amqp.deadline().map(|due| self.began + due);
         // One that is past was asked about, and nothing comes of asking again.
         let of_stop = self.deadline.filter(|due| *due > now);
-        let due = [of_amqp, of_stop, self.over_until]
+        // What waits for its client is given back before its lock ends.
+        let of_outlets = self.nodes.values().filter_map(|node| match node {
+            Node::Outlet(outlet) => outlet.return_at(),
+            _ => None,
+        });
+        let today = self.broker.now();
+        let of_locks = of_outlets.min().map(|at| now + at.since(today).to_std());
+        let due = [of_amqp, of_stop, self.over_until, of_locks, self.large_due()]
             .into_iter()
             .flatten()
             .fold(self.next_tick, Instant::min);

@@ -6,6 +6,8 @@ use std::time::Duration;
 use peeklock_amqp::performative::{Flow, Open, Performative, SenderSettleMode};
 use peeklock_amqp::state::DeliveryState;
 use peeklock_core::contract::AllowAll;
+use peeklock_core::message::Content;
+use peeklock_core::time::TimeSpan;
 
 use crate::browsing::browser;
 use crate::client::{Client, text};
@@ -38,6 +40,76 @@ async fn a_window_that_is_shut_can_be_opened() {
         frames += 1;
         messages += u32::from(!transfer.more);
     }
+    server.stop().await;
+}
+
+/// RCV-14: for a client whose window is shut nothing is locked, whatever its credit: others receive it. A drain is not
+/// over while its window keeps what there may be.
+#[tokio::test]
+async fn nothing_is_locked_for_a_window_that_is_shut() {
+    let server = Server::start().await;
+    server.put(&["a"]).await;
+    let mut client = Client::open_with(server.address, Open::default(), 0).await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.credit_within(0, 0, 5, false, 0).await;
+    // The queue was asked by now what it is asked.
+    client.sender(1, "q").await.unwrap();
+    let mut other = server.client().await;
+    other.receiver(0, "q", LOCKED).await.unwrap();
+    other.credit(0, 0, 1, true).await;
+    let (performative, _) = other.hear().await;
+    assert!(matches!(performative, Performative::Transfer(_)), "{performative:?}");
+    server.put(&["b"]).await;
+    client.credit_within(0, 0, 5, true, 0).await;
+    client.send(1, 0, false, &text("c")).await;
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    client.window(0, 10).await;
+    assert_eq!(client.message().await.1.body_bytes(), "b");
+    assert_eq!(client.message().await.1.body_bytes(), "c");
+    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    assert_eq!((flow.link_credit, flow.delivery_count), (Some(0), Some(5)));
+    assert_eq!(server.delivery_counts().await, [0; 3]);
+    server.stop().await;
+}
+
+/// RCV-14: what was asked for and cannot be sent is given back before its lock ends; nothing is counted, and others
+/// receive it.
+#[tokio::test]
+async fn what_cannot_be_sent_is_given_back_before_its_lock_ends() {
+    let server = Server::start().await;
+    // More frames than the window has: what comes behind the first waits.
+    let long = "x".repeat(200_000);
+    server.put(&[&long, "b", "c"]).await;
+    let open = Open { max_frame_size: Some(65_536), ..Open::default() };
+    let mut client = Client::open_with(server.address, open, 3).await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.sender(1, "q").await.unwrap();
+    client.credit_within(0, 0, 5, false, 3).await;
+    for _ in 0..3 {
+        assert!(matches!(client.hear().await, (Performative::Transfer(_), _)));
+    }
+    let mut other = server.client().await;
+    other.receiver(0, "q", LOCKED).await.unwrap();
+    other.credit(0, 0, 5, true).await;
+    let (Performative::Flow(flow), _) = other.hear().await else { panic!() };
+    assert_eq!(flow.link_credit, Some(0), "they are locked");
+    server.clock.advance(TimeSpan::from_seconds(59));
+    client.send(1, 0, false, &text("d")).await;
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    other.credit(0, 5, 3, true).await;
+    let mut bodies = Vec::new();
+    for _ in 0..3 {
+        let (Performative::Transfer(_), bytes) = other.hear().await else { panic!() };
+        bodies.push(Content::parse(bytes).unwrap().body_bytes());
+    }
+    bodies.sort();
+    assert_eq!(bodies, ["b", "c", "d"]);
+    assert_eq!(server.delivery_counts().await, [0; 4]);
+    // What comes later is sent when it can be.
+    client.window(3, 10).await;
+    assert!(matches!(client.hear().await, (Performative::Transfer(_), _)));
+    server.put(&["e"]).await;
+    assert_eq!(client.message().await.1.body_bytes(), "e");
     server.stop().await;
 }
 
