@@ -104,14 +104,15 @@ async fn a_close_may_be_the_last_that_is_heard_of_a_client() {
     server.put(&["a", "b"]).await;
     let mut client = holding(&server, 2).await;
     client.credit(0, 2, 5, false).await;
+    server.put(&["c"]).await;
+    // One thread serves all: it has written by then what nobody reads, so that the socket is reset.
+    server.client().await;
     let held = all_room(&server);
     client.hold_back();
     client.settle_for_good(0, DeliveryState::accepted()).await;
-    client.send(1, 0, true, &text("c")).await;
     close(&mut client).await;
     client.let_go().await;
     drop(client);
-    // One thread serves both: it has read by then what the first has said.
     server.client().await;
     drop(held);
     while server.bodies().await != ["b", "c"] {
