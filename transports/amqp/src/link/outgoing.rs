@@ -35,28 +35,49 @@ pub(crate) struct UnderWay {
 }
 
 impl Connection {
-    /// Whether [`send`](Self::send) would send on a link now: it has credit, its session has room, the
-    /// message before has gone, and little waits to be written.
+    /// Whether [`send`](Self::send) would send on a link now, whatever it is: it has credit, its session has room,
+    /// the message before has gone, and little waits to be written.
     #[must_use]
     pub fn can_send(&self, id: LinkId) -> bool {
+        let session = self.sessions.get(&id.session.channel);
+        self.can_send_settled(id)
+            && session.is_some_and(|session| session.has_room(self.config.unsettled_max))
+    }
+
+    /// The same of what is sent settled. However much of its session is unsettled, that is no reason to wait: who
+    /// holds so much is told what it asks (AMQP-22, AMQP-81).
+    #[must_use]
+    pub fn can_send_settled(&self, id: LinkId) -> bool {
         let Some(session) = self.sessions.get(&id.session.channel) else {
             return false;
         };
         let free = session.generation == id.session.generation
             && !session.ending
-            && session.outgoing.window > 0
-            && session.has_room(self.config.unsettled_max);
+            && session.outgoing.window > 0;
         free && self.is_open()
             && !self.is_full()
             && session.links.get(&id.generation).is_some_and(Link::may_send)
     }
 
+    /// How many more frames the client takes in the session of a link.
+    #[must_use]
+    pub fn window(&self, id: LinkId) -> u32 {
+        let session = self.sessions.get(&id.session.channel);
+        let session = session.filter(|session| session.generation == id.session.generation);
+        session.map_or(0, |session| session.outgoing.window)
+    }
+
     /// Sends a message, at least its first frame; the others follow as they can.
     ///
     /// # Errors
-    /// The message, where [`can_send`](Self::can_send) says no.
+    /// The message, where [`can_send`](Self::can_send) says no, or [`can_send_settled`](Self::can_send_settled) if it
+    /// is settled.
     pub fn send(&mut self, id: LinkId, delivery: Delivery) -> Result<SentId, Delivery> {
-        if !self.can_send(id) {
+        let can_send = match delivery.settled {
+            true => self.can_send_settled(id),
+            false => self.can_send(id),
+        };
+        if !can_send {
             return Err(delivery);
         }
         let channel = id.session.channel;
@@ -112,6 +133,15 @@ impl Connection {
     #[must_use]
     pub fn is_sent(&mut self, id: LinkId) -> bool {
         self.link_mut(id).is_none_or(|link| link.under_way.is_none())
+    }
+
+    /// How many bytes of the last message on a link were not given to the output.
+    #[must_use]
+    pub fn unsent_bytes(&self, id: LinkId) -> usize {
+        let session = self.sessions.get(&id.session.channel);
+        let link = session.and_then(|session| session.links.get(&id.generation));
+        let under_way = link.and_then(|link| link.under_way.as_ref());
+        under_way.map_or(0, |under_way| under_way.payload.iter().map(Bytes::len).sum())
     }
 
     /// Adds frames of messages that are under way, of each link in turn, as long as their sessions have

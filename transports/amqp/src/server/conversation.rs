@@ -130,12 +130,22 @@ pub(super) struct Conversation {
     pub(super) large_count: usize,
 
     pub(super) budget: Budget,
+    // What was read is carried out in its order: first `held`, then `gathered`, then `behind`, then what the machine
+    // has and `input`. A connection is not over before all of that is (see `has_ahead`): a client may say what it
+    // wants, close, and wait for nothing.
+    /// What waits for a permit, with `acquiring`. While it does nothing is carried out, nothing gathered and nothing
+    /// read.
     pub(super) held: Option<Work>,
-    /// What is to be handed over, with what may come behind it.
+    /// What is to be handed over, with what may come behind it: there only within `carry_out`, which ends with
+    /// none, so that it never waits for a client to say more. It becomes `held` where there is no room.
     pub(super) gathered: Option<Work>,
-    /// What came behind it and does not go with it.
+    /// What came behind what was gathered and did not go with it, at most one: the next to be carried out, before
+    /// anything else is taken from the machine. It may be the client's own `close`.
     pub(super) behind: Option<Event>,
+    /// The permit that `held` waits for: there exactly as long.
     pub(super) acquiring: Option<Acquiring>,
+    /// Whether `carry_out` stopped because nothing more may be asked, and not because nothing was left.
+    pub(super) has_stopped: bool,
 
     pub(super) links: Links<Broker, Expect>,
     pub(super) nodes: BTreeMap<LinkId, Node>,
@@ -165,6 +175,10 @@ pub(super) struct Conversation {
     /// Whether something was written that the system may not have yet.
     pub(super) is_unflushed: bool,
     pub(super) stalled_since: Option<Instant>,
+    /// Whether nothing can be written any more: what was read is carried out all the same.
+    pub(super) is_mute: bool,
+    /// Until when what was said before the end may wait for room, once it has come.
+    pub(super) over_until: Option<Instant>,
     pub(super) timer: Pin<Box<Sleep>>,
     /// When locks that have ended are looked for next, and the like.
     pub(super) next_tick: Instant,
@@ -210,6 +224,7 @@ impl Conversation {
             gathered: None,
             behind: None,
             acquiring: None,
+            has_stopped: false,
             links: Links::new(broker.clone(), outlet, window_bytes, config.unsettled_count_max)
                 .counting_from(first),
             nodes: BTreeMap::new(),
@@ -233,6 +248,8 @@ impl Conversation {
             lost_count: 0,
             is_unflushed: false,
             stalled_since: None,
+            is_mute: false,
+            over_until: None,
             timer: Box::pin(tokio::time::sleep(config.opening_timeout)),
             next_tick: Instant::now() + TICK,
             has_read: false,
@@ -270,7 +287,12 @@ impl Conversation {
     /// Carries out what came, as far as there is room.
     pub(super) async fn carry_out(&mut self) {
         let now = self.began.elapsed();
-        while self.may_ask() {
+        self.has_stopped = false;
+        loop {
+            if !self.may_ask() {
+                self.has_stopped = true;
+                break;
+            }
             if self.gathered.is_none() && (self.ask_waiting().await || self.commit_answered().await)
             {
                 continue;
@@ -492,8 +514,14 @@ impl Conversation {
             && self.may_answer()
     }
 
-    /// Whether there is room for answers: little waits to be written.
+    /// Whether there is room for answers: little waits to be written, or none is written any more.
     pub(super) fn may_answer(&self) -> bool {
-        !self.amqp.is_full()
+        self.is_mute || self.amqp.is_over() || !self.amqp.is_full()
+    }
+
+    /// Whether something was read that is not carried out, and that nothing can be read behind: `gathered` is none
+    /// wherever this is asked.
+    pub(super) const fn has_ahead(&self) -> bool {
+        self.held.is_some() || self.behind.is_some()
     }
 }

@@ -8,7 +8,7 @@ use peeklock_core::message::{Content, Overlay};
 use peeklock_core::time::Timestamp;
 
 use super::conversation::{Conversation, Sent};
-use super::node::{Node, Waiting};
+use super::node::{Node, Waiting, return_at};
 use crate::connection::LinkId;
 use crate::link::Delivery;
 use crate::message::{Stamps, encode};
@@ -112,7 +112,10 @@ impl Conversation {
         let delivery = Delivery { tag, settled: lock.is_none(), payload };
         let bytes = u64::from(message.facts.size);
         let expires_at = message.facts.expires_at;
-        outlet.waiting.push_back(Waiting { delivery, lock, expires_at, bytes, held_bytes });
+        let of_session = self.links.get(number).is_some_and(|at| at.session().is_some());
+        let return_at = lock.filter(|_| !of_session).map(|lock| return_at(lock, self.broker.now()));
+        let waiting = Waiting { delivery, lock, expires_at, return_at, bytes, held_bytes };
+        outlet.waiting.push_back(waiting);
     }
 
     /// Sends what waits, as far as credit, windows and the socket allow.
@@ -138,11 +141,17 @@ impl Conversation {
             if outlet.held_bytes > 0 && self.amqp.is_sent(link) {
                 self.account.release(std::mem::take(&mut outlet.held_bytes));
             }
-            if !self.amqp.can_send(link) {
+            let is_settled = outlet.waiting.front().is_some_and(|waiting| waiting.delivery.settled);
+            let can_send = match is_settled {
+                true => self.amqp.can_send_settled(link),
+                false => self.amqp.can_send(link),
+            };
+            if !can_send {
                 break;
             }
+            outlet.is_held_up = false;
             let Some(waiting) = outlet.waiting.pop_front() else { break };
-            let Waiting { delivery, lock, expires_at, bytes, held_bytes } = waiting;
+            let Waiting { delivery, lock, expires_at, bytes, held_bytes, .. } = waiting;
             if let Some(lock) = lock.filter(|lock| !of_session && lock.until <= now) {
                 // It has waited for the client's windows for too long, and is somebody else's to receive.
                 outlet.passed_over();
@@ -156,6 +165,7 @@ impl Conversation {
             outlet.held_bytes = held_bytes;
             self.links.taken(number, bytes);
             sent_any = true;
+            outlet.last_sent = lock.map(|_| sent);
             if let (Some(lock), Some(at)) = (lock, self.links.get(number)) {
                 let entity = at.entity.clone();
                 let (token, until) = (lock.token, lock.until);
@@ -163,12 +173,14 @@ impl Conversation {
                 self.sent.insert(sent, sent_of);
             }
         }
-        let is_empty = outlet.waiting.is_empty();
         if sent_any {
             self.links.limit(number);
-            self.let_further(link);
         }
-        if is_empty {
+        self.return_late(link);
+        self.return_large(link);
+        self.let_further(link);
+        if matches!(self.nodes.get(&link), Some(Node::Outlet(outlet)) if outlet.waiting.is_empty())
+        {
             self.go_on_draining(link);
         }
     }

@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::time::{Duration, Instant};
 
+use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
 
 use super::conversation::Conversation;
@@ -26,6 +27,38 @@ impl Conversation {
     pub(super) fn may_end(&self) -> bool {
         let is_due = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         is_due || (self.links.pending_count() == 0 && self.sent.is_empty() && self.held.is_none())
+    }
+
+    /// Whether nothing is left to be done: the connection is over, what was read before is carried out, and what is to
+    /// be written is written. A client that closes and waits for nothing has settled what it has settled (SET-31); but
+    /// nothing of it waits for room without end.
+    pub(super) fn is_done(&mut self) -> bool {
+        let is_over = self.amqp.is_over();
+        if is_over && !self.has_ahead() {
+            return self.is_mute || !self.amqp.output(self.began.elapsed()).has_remaining();
+        }
+        if !is_over && !self.is_mute {
+            return false;
+        }
+        let now = Instant::now();
+        let patience = self.site.config.write_timeout;
+        let over_until = *self.over_until.get_or_insert_with(|| now + patience);
+        if now < self.deadline.map_or(over_until, |deadline| deadline.min(over_until)) {
+            return false;
+        }
+        if self.has_ahead() {
+            tracing::warn!("what a client said before its end is given up, for want of room");
+        }
+        true
+    }
+
+    /// How the end of the connection counts: in order, if its client has closed it and all before that was carried out.
+    pub(super) const fn how_it_ends(&self, is_stopping: bool) -> LinkEnd {
+        match &self.closed {
+            _ if is_stopping => LinkEnd::ByBroker,
+            Some(None) => LinkEnd::Orderly,
+            Some(Some(_)) | None => LinkEnd::Broken,
+        }
     }
 
     /// Ends everything the connection holds.

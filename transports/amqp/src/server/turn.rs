@@ -71,15 +71,16 @@ impl Conversation {
         let end = loop {
             self.carry_out().await;
             self.collect();
-            self.pump();
+            if !self.is_mute {
+                self.pump();
+            }
             self.links.hand_over();
-            let now = self.began.elapsed();
-            if self.amqp.is_over() && !self.amqp.output(now).has_remaining() {
-                break match &self.closed {
-                    Some(None) if !is_stopping => LinkEnd::Orderly,
-                    _ if is_stopping => LinkEnd::ByBroker,
-                    _ => LinkEnd::Broken,
-                };
+            if self.has_stopped && self.may_ask() {
+                // What was collected has made room.
+                continue;
+            }
+            if self.is_done() {
+                break self.how_it_ends(is_stopping);
             }
             self.set_timer();
             self.mark_idle();
@@ -99,12 +100,13 @@ impl Conversation {
                 turn = poll_fn(|context| self.poll_turn(&mut stream, context)) => turn,
             };
             match turn {
-                Turn::Read(Ok(0) | Err(_)) | Turn::Wrote(Err(_)) => {
-                    break match (&self.closed, is_stopping) {
-                        (_, true) => LinkEnd::ByBroker,
-                        (Some(None), false) => LinkEnd::Orderly,
-                        _ => LinkEnd::Broken,
-                    };
+                // Nothing is read behind what is not carried out.
+                Turn::Read(Ok(0) | Err(_)) => break self.how_it_ends(is_stopping),
+                // What the client has said, and may have closed behind, is here or comes yet.
+                Turn::Wrote(Err(_)) => {
+                    self.is_mute = true;
+                    self.stalled_since = None;
+                    self.discard_output();
                 }
                 Turn::Read(Ok(_)) => self.has_read = true,
                 Turn::Wrote(Ok(())) | Turn::Mail => {}
@@ -116,16 +118,16 @@ impl Conversation {
                 }
                 Turn::GiveUp => self.give_up("messages arrive slowly, and others wait"),
                 // It cannot be told either.
-                Turn::Yield => break LinkEnd::Broken,
+                Turn::Yield => break self.how_it_ends(is_stopping),
                 Turn::Leave => {
                     self.say_place_is_needed(&mut stream).await;
-                    break LinkEnd::Broken;
+                    break self.how_it_ends(is_stopping);
                 }
                 Turn::Tick => {
                     self.has_read = false;
                     self.next_tick = Instant::now() + TICK;
                     if self.is_late() {
-                        break if is_stopping { LinkEnd::ByBroker } else { LinkEnd::Broken };
+                        break self.how_it_ends(is_stopping);
                     }
                     self.close_unknown();
                     if self.is_held_up {
@@ -278,6 +280,10 @@ impl Conversation {
         stream: &mut S,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.is_mute {
+            self.discard_output();
+            return Poll::Pending;
+        }
         let output = self.amqp.output(self.began.elapsed());
         if !output.has_remaining() {
             return self.poll_flush(stream, context);
@@ -299,6 +305,12 @@ impl Conversation {
                 Poll::Pending
             }
         }
+    }
+
+    /// Nobody takes it any more.
+    fn discard_output(&mut self) {
+        let output = self.amqp.output(self.began.elapsed());
+        output.advance(output.remaining());
     }
 
     /// What was written last may wait in a layer above the socket.
@@ -422,7 +434,17 @@ impl Conversation {
         let of_amqp = self.amqp.deadline().map(|due| self.began + due);
         // One that is past was asked about, and nothing comes of asking again.
         let of_stop = self.deadline.filter(|due| *due > now);
-        let due = [of_amqp, of_stop].into_iter().flatten().fold(self.next_tick, Instant::min);
+        // What waits for its client is given back before its lock ends.
+        let of_outlets = self.nodes.values().filter_map(|node| match node {
+            Node::Outlet(outlet) => outlet.return_at(),
+            _ => None,
+        });
+        let today = self.broker.now();
+        let of_locks = of_outlets.min().map(|at| now + at.since(today).to_std());
+        let due = [of_amqp, of_stop, self.over_until, of_locks, self.large_due()]
+            .into_iter()
+            .flatten()
+            .fold(self.next_tick, Instant::min);
         self.timer.as_mut().reset(due.into());
     }
 

@@ -60,6 +60,8 @@ impl Conversation {
         match work {
             Work::Send(inbound) => self.send(inbound, permit).await,
             Work::Settle(list) => self.settle_now(list, permit).await,
+            // Nobody would hold what it brings.
+            Work::Attach(_) if self.amqp.is_over() => {}
             Work::Attach(attaching) => self.open(*attaching, permit),
             Work::Commit(committing) => self.commit(committing, permit),
             Work::AskApart(asker, asking) => self.ask_apart(asker, asking, permit),

@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_amqp::error::AmqpError;
-use peeklock_amqp::performative::{Open, Performative, SenderSettleMode};
+use peeklock_amqp::performative::{Flow, Open, Performative, SenderSettleMode};
 use peeklock_amqp::state::DeliveryState;
 use peeklock_core::contract::AllowAll;
+use peeklock_core::message::Content;
+use peeklock_core::time::TimeSpan;
 
+use crate::browsing::browser;
 use crate::client::{Client, text};
+use crate::request::{uuids, value};
 use crate::server::Server;
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
@@ -40,6 +44,76 @@ async fn a_window_that_is_shut_can_be_opened() {
     server.stop().await;
 }
 
+/// RCV-14: for a client whose window is shut nothing is locked, whatever its credit: others receive it. A drain is not
+/// over while its window keeps what there may be.
+#[tokio::test]
+async fn nothing_is_locked_for_a_window_that_is_shut() {
+    let server = Server::start().await;
+    server.put(&["a"]).await;
+    let mut client = Client::open_with(server.address, Open::default(), 0).await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.credit_within(0, 0, 5, false, 0).await;
+    // The queue was asked by now what it is asked.
+    client.sender(1, "q").await.unwrap();
+    let mut other = server.client().await;
+    other.receiver(0, "q", LOCKED).await.unwrap();
+    other.credit(0, 0, 1, true).await;
+    let (performative, _) = other.hear().await;
+    assert!(matches!(performative, Performative::Transfer(_)), "{performative:?}");
+    server.put(&["b"]).await;
+    client.credit_within(0, 0, 5, true, 0).await;
+    client.send(1, 0, false, &text("c")).await;
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    client.window(0, 10).await;
+    assert_eq!(client.message().await.1.body_bytes(), "b");
+    assert_eq!(client.message().await.1.body_bytes(), "c");
+    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    assert_eq!((flow.link_credit, flow.delivery_count), (Some(0), Some(5)));
+    assert_eq!(server.delivery_counts().await, [0; 3]);
+    server.stop().await;
+}
+
+/// RCV-14: what was asked for and cannot be sent is given back before its lock ends; nothing is counted, and others
+/// receive it.
+#[tokio::test]
+async fn what_cannot_be_sent_is_given_back_before_its_lock_ends() {
+    let server = Server::start().await;
+    // More frames than the window has: what comes behind the first waits.
+    let long = "x".repeat(200_000);
+    server.put(&[&long, "b", "c"]).await;
+    let open = Open { max_frame_size: Some(65_536), ..Open::default() };
+    let mut client = Client::open_with(server.address, open, 3).await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.sender(1, "q").await.unwrap();
+    client.credit_within(0, 0, 5, false, 3).await;
+    for _ in 0..3 {
+        assert!(matches!(client.hear().await, (Performative::Transfer(_), _)));
+    }
+    let mut other = server.client().await;
+    other.receiver(0, "q", LOCKED).await.unwrap();
+    other.credit(0, 0, 5, true).await;
+    let (Performative::Flow(flow), _) = other.hear().await else { panic!() };
+    assert_eq!(flow.link_credit, Some(0), "they are locked");
+    server.clock.advance(TimeSpan::from_seconds(59));
+    client.send(1, 0, false, &text("d")).await;
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    other.credit(0, 5, 3, true).await;
+    let mut bodies = Vec::new();
+    for _ in 0..3 {
+        let (Performative::Transfer(_), bytes) = other.hear().await else { panic!() };
+        bodies.push(Content::parse(bytes).unwrap().body_bytes());
+    }
+    bodies.sort();
+    assert_eq!(bodies, ["b", "c", "d"]);
+    assert_eq!(server.delivery_counts().await, [0; 4]);
+    // What comes later is sent when it can be.
+    client.window(3, 10).await;
+    assert!(matches!(client.hear().await, (Performative::Transfer(_), _)));
+    server.put(&["e"]).await;
+    assert_eq!(client.message().await.1.body_bytes(), "e");
+    server.stop().await;
+}
+
 /// AMQP-51: a drain is done when everything that there is was delivered, however much that is.
 #[tokio::test]
 async fn a_drain_waits_for_what_does_not_fit_at_once() {
@@ -56,6 +130,60 @@ async fn a_drain_waits_for_what_does_not_fit_at_once() {
     }
     let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
     assert_eq!((flow.link_credit, flow.drain, flow.delivery_count), (Some(0), true, Some(50)));
+    server.stop().await;
+}
+
+/// AMQP-50: credit that comes while a drain is under way stands, and its receiver is sent what comes.
+#[tokio::test]
+async fn credit_that_comes_during_a_drain_stands() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    // Read at once: the second comes before the first is answered.
+    client.hold_back();
+    client.credit(0, 0, 10, true).await;
+    client.credit(0, 0, 10, false).await;
+    let echo = Flow {
+        next_incoming_id: Some(0),
+        incoming_window: 1_000,
+        outgoing_window: 1_000,
+        echo: true,
+        ..Flow::default()
+    };
+    client.say(&Performative::Flow(echo)).await;
+    client.let_go().await;
+    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    assert_eq!(flow.handle, None);
+    // The queue has been asked by now, and hears of these behind it.
+    server.put(&["a", "b"]).await;
+    client.message().await;
+    client.message().await;
+    server.stop().await;
+}
+
+/// AMQP-81: a session full of deliveries that are not settled is answered what it asks, can look, and can receive
+/// for good.
+#[tokio::test]
+async fn what_is_settled_passes_by_what_is_not() {
+    let few = |config: &mut peeklock_amqp::server::AmqpConfig| config.unsettled_count_max = 2;
+    let server = Server::start_with(Arc::new(AllowAll), few).await;
+    server.put(&["a", "b", "c"]).await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.credit(0, 0, 10, false).await;
+    client.message().await;
+    client.message().await;
+    client.manager(5, "q").await;
+    let reply = client.ask(5, "renew-lock", &[("lock-tokens", uuids(&[1]))]).await;
+    assert_eq!(reply.status(), 410);
+    let reply = client.ask(5, "peek-message", &[("message-count", value(0_i32))]).await;
+    assert_eq!(reply.status(), 400);
+    client.attach_receiver(browser(1, "q")).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    client.message().await;
+    client.receiver(2, "q", SenderSettleMode::Settled).await.unwrap();
+    client.credit(2, 0, 1, false).await;
+    client.message().await;
     server.stop().await;
 }
 

@@ -170,6 +170,38 @@ async fn large_messages_leave_one_at_a_time() {
     server.stop().await;
 }
 
+/// RCV-14: who takes nothing of a large message gives it back, so that others are sent theirs. What was begun is
+/// aborted, nothing is counted, and it comes again when it can be sent.
+#[tokio::test]
+async fn a_large_message_that_stands_still_makes_room() {
+    let server = Server::start_large_with(|config| {
+        config.write_timeout = Duration::from_millis(300);
+    })
+    .await;
+    let entity = server.broker.entity("q").unwrap();
+    for _ in 0..2 {
+        let message = server.broker.inbound(Message::new(vec![7; LARGE]));
+        entity.call(Command::Send { message }).await.unwrap();
+    }
+    let mut first = narrow(&server, 0).await;
+    first.receiver(0, "q", LOCKED).await.unwrap();
+    first.credit_within(0, 0, 1, false, 1).await;
+    assert!(matches!(first.hear().await, (Performative::Transfer(_), _)));
+    let mut second = narrow(&server, 1_000).await;
+    second.receiver(0, "q", LOCKED).await.unwrap();
+    second.credit(0, 0, 1, false).await;
+    let taking = tokio::time::timeout(Duration::from_secs(30), take(&mut second, 0));
+    assert!(taking.await.unwrap() > LARGE);
+    // As many are looked at as fit.
+    assert_eq!(server.delivery_counts().await[0], 0);
+    first.window(1, 1_000).await;
+    let (Performative::Transfer(transfer), _) = first.hear().await else { panic!() };
+    assert!(transfer.aborted);
+    first.credit_within(0, 1, 1, false, 1_000).await;
+    assert!(matches!(first.hear().await, (Performative::Transfer(_), _)));
+    server.stop().await;
+}
+
 /// The same for who only looks.
 #[tokio::test]
 async fn large_messages_are_looked_at_one_at_a_time() {

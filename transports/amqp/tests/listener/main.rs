@@ -10,6 +10,7 @@
 
 mod browsing;
 mod client;
+mod closing;
 mod flow;
 mod large;
 mod management;

@@ -59,12 +59,18 @@ impl Server {
 
     /// A listener whose queue `q` takes messages of 100 MiB.
     pub async fn start_large() -> Self {
+        Self::start_large_with(|_| {}).await
+    }
+
+    /// The same with other settings.
+    pub async fn start_large_with(adjust: impl FnOnce(&mut AmqpConfig)) -> Self {
         let limits = Limits::of(Tier::Premium);
         let builder = Broker::builder().settings(Settings { limits, ..Settings::default() });
         let most = Some(100 << 10);
         let queue = QueueUpdate { max_message_size_in_kilobytes: most, ..QueueUpdate::default() };
         Self::start_as(builder, queue, |config| {
             config.message_bytes_max = NonZero::new(128 << 20).unwrap();
+            adjust(config);
         })
         .await
     }

@@ -307,12 +307,16 @@ fn deliveries_are_given_back_after_the_detach_and_before_the_end() {
     );
 }
 
-/// No more is unsettled at a time than may be.
+/// No more is unsettled at a time than may be. What is sent settled does not wait for it.
 #[test]
 fn deliveries_wait_while_too_many_are_unsettled() {
     let (mut client, link) = receiving(Config { unsettled_max: 3, ..Config::default() }, None);
     let ids = sent(&mut client, link, 3);
     assert!(!client.connection.can_send(link));
+    assert!(client.connection.send(link, delivery(vec![])).is_err());
+    assert!(client.connection.can_send_settled(link));
+    let settled = Delivery { settled: true, ..delivery(vec![]) };
+    assert!(client.connection.send(link, settled).is_ok());
     client.connection.answer(ids[0], DeliveryState::accepted());
     assert!(client.connection.can_send(link));
 }

@@ -176,7 +176,7 @@ impl Conversation {
             if browser.sending_bytes > 0 && self.amqp.is_sent(link) {
                 self.account.release(std::mem::take(&mut browser.sending_bytes));
             }
-            if !self.amqp.can_send(link) {
+            if !self.amqp.can_send_settled(link) {
                 break;
             }
             let Some(delivery) = browser.waiting.pop_front() else { break };

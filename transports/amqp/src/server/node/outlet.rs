@@ -1,15 +1,17 @@
 //! A queue, subscription or sub-queue from which a client receives (AMQP-48 to AMQP-59).
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use peeklock_core::Broker;
 use peeklock_core::command::LockGrant;
-use peeklock_core::time::Timestamp;
-use peeklock_link::Links;
+use peeklock_core::ids::LockToken;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_link::{LARGE_BYTES, Links};
 
-use crate::connection::LinkId;
+use crate::connection::{LinkId, SentId};
 use crate::link::{Answer, Delivery};
-use crate::server::conversation::{Asked, Conversation};
+use crate::server::conversation::{Asked, Conversation, Sent};
 use crate::server::session::Wanted;
 
 use super::Node;
@@ -32,6 +34,12 @@ pub(in crate::server) struct Outlet {
     up_to: u64,
     let_up_to: u64,
     drain: Drain,
+    /// Whether what waited was given back: nothing more is asked for until something can be sent.
+    pub(in crate::server) is_held_up: bool,
+    /// The last that was sent under a lock.
+    pub(in crate::server) last_sent: Option<SentId>,
+    /// How much is left of a large message that it holds, and since when it is as much.
+    still: Option<(usize, Instant)>,
 }
 
 /// What becomes of credit that is to be given back.
@@ -49,12 +57,24 @@ enum Drain {
 /// Deliveries of one link that are asked for and not sent, whatever its credit: they take memory.
 const AHEAD_MAX: u64 = 1_024;
 
+/// How long before its lock ends a message is given back that could not be sent, at most: a quarter of what was left
+/// of the lock, where that is less.
+const RETURN_BEFORE: TimeSpan = TimeSpan::from_seconds(2);
+
+/// When a message is given back that comes now, and cannot be sent: before its lock ends, which would count a
+/// delivery that nobody was sent (RCV-14).
+pub(in crate::server) fn return_at(lock: LockGrant, now: Timestamp) -> Timestamp {
+    lock.until.minus(RETURN_BEFORE.min(lock.until.since(now).divided_by(4)))
+}
+
 /// A message that was not sent.
 pub(in crate::server) struct Waiting {
     pub(in crate::server) delivery: Delivery,
     pub(in crate::server) lock: Option<LockGrant>,
     /// When the message expires.
     pub(in crate::server) expires_at: Option<Timestamp>,
+    /// When it is given back if it was not sent; never, if its lock is that of a session.
+    pub(in crate::server) return_at: Option<Timestamp>,
     /// What it counts for at its link.
     pub(in crate::server) bytes: u64,
     /// What it holds of the account.
@@ -73,7 +93,28 @@ impl Outlet {
             up_to: 0,
             let_up_to: 0,
             drain: Drain::No,
+            is_held_up: false,
+            last_sent: None,
+            still: None,
         }
+    }
+
+    /// How far its entity may send, when so many deliveries were sent: within the client's credit, and no more ahead
+    /// than so many frames that the client takes. What is beyond would be locked for nobody (RCV-14).
+    fn within(&self, sent: u64, window: u32) -> u64 {
+        let ahead = if self.is_held_up { 0 } else { AHEAD_MAX.min(window.into()) };
+        self.up_to.min(sent.saturating_add(ahead))
+    }
+
+    /// Whether it holds a message of which only one is in memory at a time.
+    fn has_large(&self) -> bool {
+        self.held_bytes > LARGE_BYTES
+            || self.waiting.iter().any(|waiting| waiting.held_bytes > LARGE_BYTES)
+    }
+
+    /// When the first of what waits is to be given back.
+    pub(in crate::server) fn return_at(&self) -> Option<Timestamp> {
+        self.waiting.front()?.return_at
     }
 
     /// Something that was let be sent was not: it has used none of the client's credit.
@@ -90,7 +131,7 @@ impl Conversation {
                 let sent = sent(outlet, &self.links);
                 // What waits here is of this credit.
                 outlet.up_to = sent.saturating_add(u64::from(credit));
-                outlet.let_up_to = outlet.up_to.min(sent.saturating_add(AHEAD_MAX));
+                outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
                 let (number, up_to) = (outlet.number, outlet.let_up_to);
                 self.links.credit(number, up_to);
                 if drain {
@@ -104,12 +145,17 @@ impl Conversation {
         }
     }
 
-    /// Lets an entity send further when half of what it was let send was sent.
+    /// Lets an entity send further when half of what it may be let send was sent, or all that it was let.
     pub(in crate::server) fn let_further(&mut self, link: LinkId) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-        let up_to = outlet.up_to.min(sent(outlet, &self.links).saturating_add(AHEAD_MAX));
+        if outlet.let_up_to >= outlet.up_to {
+            return;
+        }
+        let sent = sent(outlet, &self.links);
+        let up_to = outlet.within(sent, self.amqp.window(link));
         let more = up_to.saturating_sub(outlet.let_up_to);
-        if more >= AHEAD_MAX / 2 || (more > 0 && up_to == outlet.up_to) {
+        let is_used_up = up_to == outlet.up_to || outlet.let_up_to <= sent;
+        if more >= AHEAD_MAX / 2 || (more > 0 && is_used_up) {
             outlet.let_up_to = up_to;
             let number = outlet.number;
             self.links.credit(number, up_to);
@@ -120,6 +166,11 @@ impl Conversation {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         if matches!(outlet.drain, Drain::Asked(_)) {
             // Its answer answers this one, too.
+            return;
+        }
+        if outlet.is_held_up || self.amqp.window(link) == 0 {
+            // What there is could not be sent: it is asked for when it can.
+            outlet.drain = Drain::Again;
             return;
         }
         let number = outlet.number;
@@ -137,7 +188,12 @@ impl Conversation {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         let last = self.links.get(outlet.number).map_or(0, peeklock_link::Link::last);
         outlet.drain = match outlet.drain {
-            Drain::Asked(before) if last > before && last < outlet.up_to => Drain::Again,
+            // Or it was let send nothing, since as much waited as the client takes.
+            Drain::Asked(before)
+                if last < outlet.up_to && (last > before || outlet.let_up_to <= before) =>
+            {
+                Drain::Again
+            }
             _ => Drain::Done,
         };
     }
@@ -151,17 +207,115 @@ impl Conversation {
             Drain::Done => {
                 outlet.drain = Drain::No;
                 self.amqp.drained(link);
+                // Its entity has forgotten all of it, and the client only what it had granted before it took the
+                // drain back.
+                let sent = sent(outlet, &self.links);
+                outlet.up_to = sent.saturating_add(u64::from(self.amqp.credit(link)));
+                outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
+                let (number, up_to) = (outlet.number, outlet.let_up_to);
+                self.links.credit(number, up_to);
             }
+            Drain::Again if outlet.is_held_up || self.amqp.window(link) == 0 => {}
             Drain::Again => {
                 outlet.drain = Drain::No;
-                outlet.let_up_to =
-                    outlet.up_to.min(sent(outlet, &self.links).saturating_add(AHEAD_MAX));
+                let sent = sent(outlet, &self.links);
+                outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
                 let (number, up_to) = (outlet.number, outlet.let_up_to);
                 self.links.credit(number, up_to);
                 self.drain(link);
             }
             Drain::No | Drain::Asked(_) => {}
         }
+    }
+
+    /// Gives back what has waited nearly as long as its lock lasts, and asks for nothing more until something can be
+    /// sent.
+    pub(in crate::server) fn return_late(&mut self, link: LinkId) {
+        let now = self.broker.now();
+        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
+        let mut tokens = Vec::new();
+        while outlet.return_at().is_some_and(|at| at <= now) {
+            let Some(waiting) = outlet.waiting.pop_front() else { break };
+            outlet.passed_over();
+            self.account.release(waiting.held_bytes);
+            self.links.taken(outlet.number, waiting.bytes);
+            tokens.extend(waiting.lock.map(|lock| lock.token));
+        }
+        if !tokens.is_empty() {
+            self.hold_up(link, &tokens);
+        }
+    }
+
+    /// Gives back a large message whose client takes nothing of it for as long as it may take nothing at all: nobody
+    /// else is sent a large one meanwhile. What is begun of it is aborted, and what waits behind it goes with it.
+    /// Nothing that is received for good can be given back.
+    pub(in crate::server) fn return_large(&mut self, link: LinkId) {
+        let is_large = self.account.large().is_some();
+        let patience = self.site.config.write_timeout;
+        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
+        if !is_large || !outlet.has_large() {
+            outlet.still = None;
+            return;
+        }
+        let (left, now) = (self.amqp.unsent_bytes(link), Instant::now());
+        let since = match outlet.still {
+            Some((before, since)) if before == left => since,
+            _ => now,
+        };
+        outlet.still = Some((left, since));
+        if now.duration_since(since) < patience {
+            return;
+        }
+        let mut tokens = Vec::new();
+        if outlet.held_bytes > LARGE_BYTES {
+            let begun = outlet.last_sent.and_then(|sent| self.sent.remove(&sent));
+            let Some(Sent { token, .. }) = begun else { return };
+            self.amqp.abort(link);
+            self.account.release(std::mem::take(&mut outlet.held_bytes));
+            tokens.push(token);
+        }
+        while let Some(waiting) = outlet.waiting.pop_front() {
+            let Some(lock) = waiting.lock else {
+                outlet.waiting.push_front(waiting);
+                break;
+            };
+            outlet.passed_over();
+            self.account.release(waiting.held_bytes);
+            self.links.taken(outlet.number, waiting.bytes);
+            tokens.push(lock.token);
+        }
+        if !tokens.is_empty() {
+            outlet.still = None;
+            tracing::debug!("a large message is given back: its client takes nothing of it");
+            self.hold_up(link, &tokens);
+        }
+    }
+
+    /// When a large message is given back, if its client takes nothing of it until then.
+    pub(in crate::server) fn large_due(&self) -> Option<Instant> {
+        let still = self.nodes.values().filter_map(|node| match node {
+            Node::Outlet(outlet) => outlet.still,
+            _ => None,
+        });
+        let now = Instant::now();
+        let due = still.map(|(_, since)| since + self.site.config.write_timeout);
+        // One that is past was asked about, and cannot be given back.
+        due.filter(|due| *due > now).min()
+    }
+
+    /// Gives deliveries back that cannot go on, and asks for nothing more until something can be sent.
+    fn hold_up(&mut self, link: LinkId, tokens: &[LockToken]) {
+        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
+        outlet.is_held_up = true;
+        outlet.let_up_to = sent(outlet, &self.links);
+        let (number, up_to) = (outlet.number, outlet.let_up_to);
+        // Before they are given back, or they would come again.
+        self.links.credit(number, up_to);
+        for token in tokens {
+            self.links.settled(*token);
+        }
+        self.links.give_back(number, tokens.iter().copied());
+        self.links.hand_over();
     }
 
     /// Gives back what was not sent (RCV-14).

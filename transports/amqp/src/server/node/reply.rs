@@ -187,7 +187,7 @@ impl Conversation {
             if replies.sending_bytes > 0 && self.amqp.is_sent(link) {
                 self.account.release(std::mem::take(&mut replies.sending_bytes));
             }
-            if !self.amqp.can_send(link) {
+            if !self.amqp.can_send_settled(link) {
                 break;
             }
             let Some(payload) = replies.waiting.pop_front() else { break };

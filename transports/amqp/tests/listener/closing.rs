@@ -1,0 +1,147 @@
+//! The end of connections: what a client said before its `close` is carried out, also where it has to wait for room.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_amqp::performative::{Close, Performative, SenderSettleMode};
+use peeklock_amqp::server::AmqpConfig;
+use peeklock_amqp::state::DeliveryState;
+use peeklock_core::contract::AllowAll;
+use peeklock_core::permits::Permit;
+
+use crate::client::{Client, text};
+use crate::server::Server;
+
+const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
+
+/// All room of the broker for what comes in.
+fn all_room(server: &Server) -> Vec<Permit> {
+    let mut held = Vec::new();
+    for bytes in [16 << 20, 1] {
+        while let Some(permit) = server.broker.connection_budget().try_acquire(bytes) {
+            held.push(permit);
+        }
+    }
+    held
+}
+
+/// A client that has received so many messages under locks, and has a sender at handle 1.
+async fn holding(server: &Server, count: u32) -> Client {
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.sender(1, "q").await.unwrap();
+    client.credit(0, 0, count, false).await;
+    for _ in 0..count {
+        client.message().await;
+    }
+    client
+}
+
+async fn close(client: &mut Client) {
+    client.say(&Performative::Close(Close { error: None })).await;
+}
+
+/// What is in the queue, and its stored delivery counts, when it has the wanted number of messages.
+async fn left(server: &Server, count: u64) -> Vec<u32> {
+    while server.total().await != count {
+        tokio::task::yield_now().await;
+    }
+    server.delivery_counts().await
+}
+
+/// SET-21, SET-31, AMQP-69: what is settled, and sent settled, before an orderly `close` is carried out when there is
+/// room for it; what is not settled stays locked, and nothing is counted.
+#[tokio::test]
+async fn what_was_said_before_a_close_is_carried_out() {
+    let server = Server::start().await;
+    server.put(&["a", "b", "c"]).await;
+    let mut client = holding(&server, 3).await;
+    let held = all_room(&server);
+    client.hold_back();
+    client.settle_for_good(0, DeliveryState::accepted()).await;
+    client.send(1, 0, true, &text("d")).await;
+    client.settle_for_good(1, DeliveryState::accepted()).await;
+    close(&mut client).await;
+    client.let_go().await;
+    let mut other = server.client().await;
+    assert_eq!(server.total().await, 3);
+    drop(held);
+    assert!(matches!(client.hear().await, (Performative::Close(_), _)));
+    assert!(client.is_closed().await);
+    assert_eq!(left(&server, 2).await, [0, 0]);
+    other.receiver(0, "q", LOCKED).await.unwrap();
+    other.credit(0, 0, 5, true).await;
+    let (_, message) = other.message().await;
+    assert_eq!(message.body_bytes(), "d");
+    let (Performative::Flow(flow), _) = other.hear().await else { panic!() };
+    assert_eq!(flow.link_credit, Some(0), "the third is locked still");
+    server.stop().await;
+}
+
+/// The same of a `close` that is answered before there is room for what came before it.
+#[tokio::test]
+async fn what_waits_for_room_outlasts_the_answer_to_a_close() {
+    let server = Server::start().await;
+    server.put(&["a", "b"]).await;
+    let mut client = holding(&server, 2).await;
+    let held = all_room(&server);
+    client.hold_back();
+    client.settle_for_good(0, DeliveryState::accepted()).await;
+    close(&mut client).await;
+    client.let_go().await;
+    assert!(matches!(client.hear().await, (Performative::Close(_), _)));
+    assert_eq!(server.total().await, 2);
+    drop(held);
+    assert!(client.is_closed().await);
+    assert_eq!(left(&server, 1).await, [0]);
+    server.stop().await;
+}
+
+/// The same of a client that waits for nothing behind its `close`, so that no answer can be written.
+#[tokio::test]
+async fn a_close_may_be_the_last_that_is_heard_of_a_client() {
+    let server = Server::start().await;
+    server.put(&["a", "b"]).await;
+    let mut client = holding(&server, 2).await;
+    client.credit(0, 2, 5, false).await;
+    server.put(&["c"]).await;
+    // One thread serves all: it has written by then what nobody reads, so that the socket is reset.
+    server.client().await;
+    let held = all_room(&server);
+    client.hold_back();
+    client.settle_for_good(0, DeliveryState::accepted()).await;
+    close(&mut client).await;
+    client.let_go().await;
+    drop(client);
+    server.client().await;
+    drop(held);
+    while server.bodies().await != ["b", "c"] {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(left(&server, 2).await, [0, 0]);
+    server.stop().await;
+}
+
+/// No end waits for long: what has no room within the time for writing is not carried out, and the connection ends as
+/// one that breaks: its locks are released and counted.
+#[tokio::test]
+async fn a_close_does_not_wait_for_room_without_end() {
+    let short = |config: &mut AmqpConfig| config.write_timeout = Duration::from_millis(200);
+    let server = Server::start_with(Arc::new(AllowAll), short).await;
+    server.put(&["a"]).await;
+    let mut client = holding(&server, 1).await;
+    let held = all_room(&server);
+    client.hold_back();
+    client.settle_for_good(0, DeliveryState::accepted()).await;
+    close(&mut client).await;
+    client.let_go().await;
+    assert!(matches!(client.hear().await, (Performative::Close(_), _)));
+    assert!(client.is_closed().await);
+    drop(held);
+    let mut other = server.client().await;
+    other.receiver(0, "q", LOCKED).await.unwrap();
+    other.credit(0, 0, 1, false).await;
+    other.message().await;
+    assert_eq!(server.delivery_counts().await, [1]);
+    server.stop().await;
+}
