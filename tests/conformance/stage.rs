@@ -184,6 +184,15 @@ impl Stage {
         }
     }
 
+    /// Lets the time pass that a queue may be idle, again and again, until it was: whatever kept it in
+    /// use ends at no instant of this clock.
+    pub async fn until_idle_is_over(&self, path: &str, allowed: TimeSpan) {
+        while self.broker.queue_paths(0, usize::MAX).iter().any(|queue| **queue == *path) {
+            self.advance(allowed).await;
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// As [`Stage::until_used`], of a subscription.
     pub async fn until_subscription_is_used(&self, path: &str) {
         while self.broker.describe_subscription(path).await.unwrap().accessed_at != self.now() {
