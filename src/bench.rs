@@ -78,6 +78,14 @@ pub enum BenchError {
         /// How many.
         left: u64,
     },
+    /// The broker has closed connections of the load.
+    #[error("{open} of {opened} connections are open still: the broker closed the others")]
+    Closed {
+        /// How many are open.
+        open: u64,
+        /// How many the load has opened.
+        opened: u64,
+    },
     /// This process may not open as many files.
     #[error(
         "{needed} files have to be open and {limit} may be: raise the limit (ulimit -n), or ask for \

@@ -447,6 +447,7 @@ impl Config {
         /// Read and write buffer of one connection.
         const CONNECTION_BYTES: u64 = 64 << 10;
         let connections = u64::try_from(self.connection_count_max(limits)).unwrap_or(u64::MAX);
+        let all = self.connections(limits).into_iter().fold(0, u64::saturating_add);
         let http = [self.http.inbound_bytes_max.0, self.http.outbound_bytes_max.0];
         http.into_iter()
             .chain([limits.broker_outbound_bytes_max])
@@ -455,6 +456,7 @@ impl Config {
             .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
             .saturating_add(self.websocket.budget_bytes(limits))
             .saturating_add(self.amqp.budget_bytes(limits))
+            .saturating_add(self.tls.budget_bytes(all))
     }
 
     /// How many files may have to be open: connections, and what the store needs.

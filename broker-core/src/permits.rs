@@ -138,6 +138,12 @@ impl Budget {
         Some(Permit { _own: own, _shared: shared })
     }
 
+    /// Whether somebody waits for room, of those who share it.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.pool.is_short()
+    }
+
     /// Takes room at its own cost for what is kept and is no command, if there is some at once.
     #[must_use]
     pub fn try_keep(&self, bytes: u64) -> Option<Permit> {

@@ -4,22 +4,28 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::condition::Condition;
-use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::description::{QueueUpdate, Settings, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
 use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::time::Timestamp;
-use peeklock_core::{Broker, Entity};
+use peeklock_core::{Broker, BrokerBuilder, Entity};
 
 /// A broker with one arbiter, a queue, and a topic with so many rules that look at all of `p` for long.
 async fn broker(rules: usize) -> Broker {
-    let broker = Broker::builder().arbiters(1).start().await.unwrap();
+    with_rules(Broker::builder(), rules).await
+}
+
+async fn with_rules(builder: BrokerBuilder, rules: usize) -> Broker {
+    let broker = builder.arbiters(1).start().await.unwrap();
     broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
     broker.create_topic("events", TopicUpdate::default()).await.unwrap();
     let rules = (0..rules).map(|number| {
@@ -69,6 +75,47 @@ async fn others_have_their_turn_while_a_publish_goes_on() {
     let Outcome::Accepted(first) = heavy.await.unwrap() else { panic!() };
     let Outcome::Accepted(second) = behind.await.unwrap() else { panic!() };
     assert_eq!((first, second), (SequenceNumber(1), SequenceNumber(2)));
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// Polls all of them once; none is ready.
+async fn begin(calls: &mut [Pin<&mut impl Future>]) {
+    poll_fn(|context| {
+        assert!(calls.iter_mut().all(|call| call.as_mut().poll(context).is_pending()));
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// QUO-02, ERR-06: what waits behind a publish that goes on, and takes all the room that there is, is refused when
+/// others wait for that and its time is over. Not before, and not as long as nobody wants the room.
+#[tokio::test]
+async fn what_waits_for_a_publish_does_not_keep_the_room_of_all() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+    let mut settings = Settings::default();
+    settings.limits.broker_inbound_bytes_max = 1 << 20;
+    settings.limits.publish_step_count_max = u64::MAX;
+    let builder = Broker::builder().settings(settings).clock(Arc::clone(&clock) as Arc<dyn Clock>);
+    let broker = with_rules(builder, 2_000).await;
+    let (queue, topic) = (broker.entity("orders").unwrap(), broker.entity("events").unwrap());
+    let mut heavy = pin!(topic.call(send(&broker, &topic, 32_000)));
+    begin(&mut [heavy.as_mut()]).await;
+    // They take the rest.
+    let mut behind = Vec::new();
+    for _ in 0..(1 << 20) / 4_096 {
+        let mut call = Box::pin(topic.call(send(&broker, &topic, 1)));
+        begin(&mut [call.as_mut()]).await;
+        behind.push(call);
+    }
+    let wait_max = broker.settings().limits.send_wait_max;
+    clock.advance(wait_max);
+    // Nobody else wants anything, but those of them that have no room yet.
+    let mut other = pin!(queue.call(send(&broker, &queue, 1)));
+    begin(&mut [other.as_mut()]).await;
+    other.await.unwrap();
+    let refused = behind.swap_remove(0).await.unwrap_err();
+    assert_eq!(refused.condition(), Condition::ServerBusy, "{refused}");
+    assert!(refused.to_string().contains("limits.send_wait_max"), "{refused}");
     broker.stop(Duration::ZERO).await.unwrap();
 }
 

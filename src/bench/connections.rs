@@ -30,8 +30,9 @@ pub async fn run(
         return Err(BenchError::Files { needed, limit });
     }
     let resident = || target.process().and_then(Process::resident_bytes);
+    let sockets = || target.process().and_then(Process::sockets);
     let first = target.connect(plan.over).await?;
-    let before = resident();
+    let (before, sockets_before) = (resident(), sockets());
     let opened = AtomicU64::new(1);
     let started = Instant::now();
     let work = stream::iter(1..plan.count)
@@ -45,9 +46,16 @@ pub async fn run(
     let clients = watched(bar, plan.count, || opened.load(Ordering::Relaxed), work).await?;
     let elapsed = started.elapsed();
     tokio::time::sleep(IDLE).await;
+    let opened = opened.into_inner();
+    if let Some((now, before)) = sockets().zip(sockets_before)
+        && let open = (now + 1).saturating_sub(before)
+        && open < opened
+    {
+        return Err(BenchError::Closed { open, opened });
+    }
     let grown = resident().zip(before).map(|(now, before)| now.saturating_sub(before));
 
-    report.count("opened", "connections opened", opened.into_inner());
+    report.count("opened", "connections opened", opened);
     report.seconds("elapsed_seconds", "took", elapsed);
     report.rate("connections_per_second", "connections", plan.count, elapsed);
     report.text("cpu_of", "CPU and memory of", target.of_whom().to_owned());

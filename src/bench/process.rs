@@ -45,6 +45,16 @@ impl Process {
         io.lines().find_map(|line| line.strip_prefix("wchar:"))?.trim().parse().ok()
     }
 
+    /// Sockets that it has open.
+    pub fn sockets(self) -> Option<u64> {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.0)).ok()?;
+        let is_socket = |file: &std::fs::DirEntry| {
+            std::fs::read_link(file.path())
+                .is_ok_and(|target| target.to_string_lossy().starts_with("socket:"))
+        };
+        u64::try_from(files.flatten().filter(is_socket).count()).ok()
+    }
+
     fn status(self, name: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

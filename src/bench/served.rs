@@ -34,8 +34,8 @@ pub struct Urls {
 pub struct Settings {
     /// Keep messages in memory only.
     pub ephemeral: bool,
-    /// Connections it takes.
-    pub connections: u64,
+    /// Connections it takes by each transport: WebSocket, HTTP, AMQP. Room for all is reserved at the start.
+    pub connections: [u64; 3],
     /// Queues it may have.
     pub queues: u64,
 }
@@ -70,8 +70,13 @@ impl Served {
                 command.env_remove(name);
             }
         }
+        for (transport, count) in ["WEBSOCKET", "HTTP", "AMQP"].iter().zip(settings.connections) {
+            let name = format!("PEEKLOCK__{transport}__CONNECTION_COUNT_MAX");
+            command.env(name, count.to_string());
+        }
+        let all = settings.connections.iter().sum::<u64>();
         command
-            .env("PEEKLOCK__LIMITS__CONNECTION_COUNT_MAX", settings.connections.to_string())
+            .env("PEEKLOCK__LIMITS__CONNECTION_COUNT_MAX", all.to_string())
             .env("PEEKLOCK__LIMITS__ENTITY_COUNT_MAX", settings.queues.to_string());
         // An interrupt at the terminal is for us, who end it.
         #[cfg(unix)]

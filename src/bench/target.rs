@@ -57,9 +57,17 @@ impl Target {
             }
             Kind::InProcess(builder.start().await?)
         } else {
+            let of = |transports: &[Over]| match transports.contains(&plan.over) {
+                true => connections + SPARE_CONNECTIONS,
+                false => SPARE_CONNECTIONS,
+            };
             let settings = Settings {
                 ephemeral: plan.is_durable() == Some(false),
-                connections: connections + SPARE_CONNECTIONS,
+                connections: [
+                    of(&[Over::Websocket, Over::WebsocketJson]),
+                    of(&[Over::Http]),
+                    of(&[Over::Amqp]),
+                ],
                 queues,
             };
             Kind::Served(Served::start(&scratch.at(""), &settings).await?)

@@ -55,7 +55,12 @@ impl AmqpSection {
     pub fn budget_bytes(&self, limits: &Limits) -> u64 {
         /// What is read at once, and what may have arrived without room that is shared.
         const CONNECTION_BYTES: u64 = 48 << 10;
+        /// What the one large message each way may have beside the budget.
+        const LARGE_BYTES: u64 = 2 * (84 << 20);
         let connections = u64::try_from(self.connection_count_max(limits)).unwrap_or(u64::MAX);
-        self.inbound_bytes_max.0.saturating_add(connections.saturating_mul(CONNECTION_BYTES))
+        self.inbound_bytes_max
+            .0
+            .saturating_add(LARGE_BYTES)
+            .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
     }
 }

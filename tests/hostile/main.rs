@@ -145,7 +145,7 @@ scenarios! {
     SLOWER_MAX,
     pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
     amqp_transfers amqp_openings amqp_deliveries amqp_floods amqp_links amqp_websockets returning
-    anything waits
+    anything waits presented
 }
 
 scenarios! {

@@ -88,6 +88,11 @@ pub struct WebSocket {
 
 impl WebSocket {
     pub fn open(address: SocketAddr) -> io::Result<Self> {
+        Self::open_with(address, &json!({}))
+    }
+
+    /// Opens one with this hello.
+    pub fn open_with(address: SocketAddr, hello: &Json) -> io::Result<Self> {
         let mut stream = connect(address)?;
         stream.write_all(
             b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -99,7 +104,7 @@ impl WebSocket {
             return Err(io::Error::other(format!("status {}", answer.status)));
         }
         let mut socket = Self { stream, bytes: answer.body, seen: 0 };
-        socket.send(&json!({ "requests": [{ "id": 1, "hello": {} }] }))?;
+        socket.send(&json!({ "requests": [{ "id": 1, "hello": hello }] }))?;
         socket.frame()?;
         socket.seen = 0;
         Ok(socket)
@@ -111,12 +116,18 @@ impl WebSocket {
 
     /// The next frame of text.
     pub fn frame(&mut self) -> io::Result<Json> {
+        let mut joined = Vec::new();
         loop {
-            let (code, text) = self.next()?;
+            let (is_last, code, text) = self.next()?;
             match code {
-                0x1 => {
+                // A large one comes in pieces.
+                0x0 | 0x1 => {
+                    joined.extend(text);
+                    if !is_last {
+                        continue;
+                    }
                     self.seen += 1;
-                    return serde_json::from_slice(&text).map_err(io::Error::other);
+                    return serde_json::from_slice(&joined).map_err(io::Error::other);
                 }
                 0x8 => return Err(io::Error::other("closed")),
                 0x9 => self.stream.write_all(&masked(0x8a, &text))?,
@@ -137,14 +148,15 @@ impl WebSocket {
         }
     }
 
-    fn next(&mut self) -> io::Result<(u8, Vec<u8>)> {
+    fn next(&mut self) -> io::Result<(bool, u8, Vec<u8>)> {
         loop {
             if let Some((code, start, end)) = frame_in(&self.bytes)
                 && self.bytes.len() >= end
             {
+                let is_last = self.bytes[0] & 0x80 != 0;
                 let text = self.bytes[start..end].to_vec();
                 self.bytes.drain(..end);
-                return Ok((code, text));
+                return Ok((is_last, code, text));
             }
             let mut more = [0; 16 << 10];
             match self.stream.read(&mut more)? {

@@ -26,8 +26,8 @@ mod manage;
 mod patch;
 mod policies;
 pub(crate) mod question;
+mod remembered;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
@@ -36,6 +36,7 @@ use std::task::{Context, Poll, Waker};
 
 use self::entitlement::Entitlement;
 pub use self::policies::KeysIn;
+use self::remembered::Remembered;
 use crate::broker::{Broker, Entity};
 use crate::contract::action::{Action, Actions};
 use crate::contract::authorizer::Principal;
@@ -43,9 +44,9 @@ use crate::contract::rights::Grant;
 use crate::error::{BrokerError, Rejection};
 use crate::path::EntityAddress;
 
-/// How many entities an access remembers what was granted for. Those beyond are asked for again, unless there
-/// are handles on them.
-const REMEMBERED_MAX: usize = 1_024;
+/// The longest path that anything is asked of the authorizer for: any that an entity can have is shorter, with all that
+/// an address puts around it.
+const PATH_BYTES_MAX: usize = 4_096;
 
 /// What one principal may do with a broker. Cheap to clone; clones are one.
 #[derive(Clone)]
@@ -66,7 +67,7 @@ struct DoorState {
     principal: Arc<Principal>,
     /// Counts principals: what was granted to an earlier one is worth nothing.
     version: u64,
-    held: HashMap<Box<str>, Arc<Entitlement>>,
+    held: Remembered,
 }
 
 /// By which right descriptions and counts are read.
@@ -92,7 +93,7 @@ impl Broker {
             state: Mutex::new(DoorState {
                 principal: Arc::new(principal),
                 version: 0,
-                held: HashMap::new(),
+                held: Remembered::default(),
             }),
             reads: Reads::ByManage,
             shown_for: [None, None],
@@ -123,7 +124,7 @@ impl Access {
     pub fn reading_by_listen(&self) -> Self {
         let Some(door) = &self.door else { return self.clone() };
         let principal = Arc::clone(&door.lock().principal);
-        let state = DoorState { principal, version: 0, held: HashMap::new() };
+        let state = DoorState { principal, version: 0, held: Remembered::default() };
         let shown_for = door.shown_for.clone();
         let door = Door { state: Mutex::new(state), reads: Reads::ByListen, shown_for };
         Self { broker: self.broker.clone(), door: Some(Arc::new(door)) }
@@ -136,7 +137,7 @@ impl Access {
     pub fn showing_for_destinations(&self, shown_for: [Option<Self>; 2]) -> Self {
         let Some(door) = &self.door else { return self.clone() };
         let principal = Arc::clone(&door.lock().principal);
-        let state = DoorState { principal, version: 0, held: HashMap::new() };
+        let state = DoorState { principal, version: 0, held: Remembered::default() };
         let door = Door { state: Mutex::new(state), reads: door.reads, shown_for };
         Self { broker: self.broker.clone(), door: Some(Arc::new(door)) }
     }
@@ -186,7 +187,7 @@ impl Access {
         let lasts = |held: &Arc<Entitlement>| {
             held.lapse(|| self.broker.now()).is_none() && !held.is_refused()
         };
-        door.lock().held.values().any(lasts)
+        door.lock().held.iter().any(|(_, held)| lasts(held))
     }
 
     /// An entity or sub-queue by its path, for a purpose. Refused before it is known whether there is one
@@ -265,17 +266,25 @@ impl Access {
             state.principal = Arc::new(principal);
             state.version += 1;
             // What no handle rests on is asked for when it is needed.
-            state.held.retain(|_, held| Arc::strong_count(held) > 1);
+            state.held.forget_unused();
             state
                 .held
                 .iter()
-                .map(|(resource, held)| (resource.clone(), Arc::clone(held)))
-                .collect::<Vec<_>>()
+                .map(|(resource, held)| (Box::from(resource), Arc::clone(held)))
+                .collect::<Vec<(Box<str>, _)>>()
         };
         for (resource, held) in used {
             if let Err(reason) = self.ask(door, &resource, Some(&held)).await {
                 held.refuse(reason);
             }
+        }
+    }
+
+    /// Forgets what was granted for entities that no handle is on; it is asked for again when it is needed. For
+    /// transports with many accesses for one connection.
+    pub fn forget_unused(&self) {
+        if let Some(door) = &self.door {
+            door.lock().held.forget_unused();
         }
     }
 
@@ -303,7 +312,13 @@ impl Access {
 
     /// What is granted on a resource, as long as it lasts; asked for if it is not known.
     async fn held(&self, door: &Door, resource: &str) -> Result<Arc<Entitlement>, Rejection> {
-        let known = door.lock().held.get(resource).cloned();
+        if resource.len() > PATH_BYTES_MAX {
+            // There is no such entity, so that nothing is told by saying why.
+            let detail =
+                format!("a path of {} bytes is longer than any ({PATH_BYTES_MAX})", resource.len());
+            return Err(Rejection::argument(detail));
+        }
+        let known = door.lock().held.get(resource);
         match known {
             Some(held) if held.lapse(|| self.broker.now()).is_none() && !held.is_refused() => {
                 Ok(held)
@@ -331,13 +346,10 @@ impl Access {
                 // It has shown something else meanwhile.
                 continue;
             }
-            let held = known.cloned().or_else(|| state.held.get(resource).cloned());
+            let held = known.cloned().or_else(|| state.held.get(resource));
             let held =
                 held.unwrap_or_else(|| Arc::new(Entitlement::new(&self.broker.shared.lapses)));
-            if state.held.len() >= REMEMBERED_MAX {
-                state.held.retain(|_, held| Arc::strong_count(held) > 1);
-            }
-            state.held.insert(resource.into(), Arc::clone(&held));
+            state.held.insert(resource, &held);
             // Before anything newer can be shown, whose place it would take otherwise.
             held.take(&grant, actions);
             drop(state);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use crate::broker::Broker;
-use crate::contract::authorizer::{AskedAt, Authorizer, Principal};
+use crate::contract::authorizer::{AskedAt, Authorizer, Principal, TOKEN_BYTES_MAX};
 use crate::contract::rights::Grant;
 use crate::error::Rejection;
 use crate::path::PathKey;
@@ -21,6 +21,10 @@ pub(super) async fn ask(
 ) -> Result<Grant, Rejection> {
     if let Some((owner, name)) = &principal.policy {
         return broker.shared.policies.grant(owner, name, resource);
+    }
+    if principal.shows_too_much {
+        let detail = format!("what was presented is longer than {TOKEN_BYTES_MAX} bytes");
+        return Err(Rejection::unauthorized(detail));
     }
     let principal = &*knowing_paths(broker, principal);
     let authorizer = &*broker.shared.authorizer;
@@ -39,6 +43,9 @@ pub(super) async fn ask_all(
     if let Some((owner, name)) = &principal.policy {
         let grant = |resource: &Arc<str>| broker.shared.policies.grant(owner, name, resource);
         return resources.iter().map(|it| grant(it).unwrap_or_else(|_| Grant::nothing())).collect();
+    }
+    if principal.shows_too_much {
+        return vec![Grant::nothing(); resources.len()];
     }
     let principal = &*knowing_paths(broker, principal);
     let authorizer = &*broker.shared.authorizer;

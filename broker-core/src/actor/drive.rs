@@ -33,12 +33,13 @@ use crate::entity::any::AnyMachine;
 use crate::entity::family::MemberNumber;
 use crate::error::Rejection;
 use crate::ids::{EntityId, ReceiverId, SequenceNumber};
-use crate::request::{Release, Way, release_all};
+use crate::permits::Budget;
+use crate::request::{Release, Request, Way, release_all};
 use crate::shell::session::SessionHost;
 use crate::shell::tree::Tree;
 use crate::shell::{Failure, Shell, Turn};
 use crate::telemetry::Observed;
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 
 /// What a holder has asked before it let go is carried out in turns of so many commands.
 const LAST_COMMANDS: usize = 256;
@@ -71,6 +72,7 @@ pub(super) struct Drive {
     pub(super) desk: Rc<Desk>,
     pub(super) seat: u64,
     namespace: Addr<NamespaceActor>,
+    pub(super) patience: Patience,
     /// Brings messages to other entities.
     courier: Courier,
     /// The actor of the entity, which has this: it ends when nobody else knows it any more.
@@ -92,11 +94,37 @@ pub(super) struct Parts {
     pub(super) seat: u64,
     pub(super) namespace: Addr<NamespaceActor>,
     pub(super) courier: Courier,
+    pub(super) patience: Patience,
+}
+
+/// How long what is sent waits for its turn, while others wait for the room that it holds.
+pub(super) struct Patience {
+    pub(super) room: Budget,
+    pub(super) wait_max: TimeSpan,
+}
+
+impl Patience {
+    /// What was sent until then waits in vain.
+    pub(super) fn late(&self, now: Timestamp) -> Option<Timestamp> {
+        self.room.is_short().then(|| now.minus(self.wait_max))
+    }
+
+    /// Refuses it: nothing of it was applied (ERR-06).
+    pub(super) fn refuse(&self, late: Vec<Request>) {
+        let rejection = Rejection::server_busy(format!(
+            "it waited {} s for what this entity does before it (limits.send_wait_max), and others wait for the room \
+             that it takes; wait 10 s and retry",
+            self.wait_max.as_seconds_f64()
+        ));
+        let answers = late.into_iter().map(|request| request.reply.answer(Err(rejection.clone())));
+        release_all(&mut answers.flatten().collect());
+    }
 }
 
 impl Drive {
     pub(super) fn new(parts: Parts) -> Rc<Self> {
-        let Parts { id, shell, inlet, observed, clock, desk, seat, namespace, courier } = parts;
+        let Parts { id, shell, inlet, observed, clock, desk, seat, namespace, courier, patience } =
+            parts;
         observed.publish(&shell.machine().counts(), shell.machine().size_bytes());
         let (tree, number) = (Rc::clone(shell.tree()), shell.number());
         let shell = Rc::new(RefCell::new(shell));
@@ -113,6 +141,7 @@ impl Drive {
             desk,
             seat,
             namespace,
+            patience,
             courier,
             entity: OnceCell::new(),
             wakes_at: Cell::new(None),

@@ -134,6 +134,7 @@ impl EntityActor {
             return;
         }
         let drive = Rc::clone(&self.drive);
+        self.refuse_late();
         let mut groups = std::mem::take(&mut self.groups);
         let started = Instant::now();
         let (count, more) = if groups.is_empty() {
@@ -167,6 +168,18 @@ impl EntityActor {
         drive.see_to_sessions(&holders);
         if more || !self.groups.is_empty() {
             pace::knock_later(self, context);
+        }
+    }
+
+    /// Refuses what has waited for so long, behind a publish that goes on or many that take long, that others
+    /// have no room because of it.
+    fn refuse_late(&mut self) {
+        let drive = &self.drive;
+        let Some(at) = drive.patience.late(drive.clock.now()) else { return };
+        let mut late = inlet::take_late(&mut self.groups, at);
+        late.extend(drive.inlet.take_late(at));
+        if !late.is_empty() {
+            drive.patience.refuse(late);
         }
     }
 

@@ -16,25 +16,45 @@ use crate::command::Command;
 use crate::error::Rejection;
 use crate::ids::ReceiverId;
 use crate::request::{Entrance, Outlet, Released, Request, release_all};
+use crate::time::Timestamp;
 
 /// Requests that were handed in together, or what is left of them. They are moved as a group: a request
 /// is large.
-pub(super) type Group = std::vec::IntoIter<Request>;
+pub(super) struct Group {
+    requests: std::vec::IntoIter<Request>,
+    /// When they were handed in.
+    at: Timestamp,
+}
 
 /// What comes next of several groups.
 pub(super) fn first(groups: &VecDeque<Group>) -> Option<&Request> {
-    groups.iter().find_map(|group| group.as_slice().first())
+    groups.iter().find_map(|group| group.requests.as_slice().first())
 }
 
 /// The next of several groups.
 pub(super) fn next(groups: &mut VecDeque<Group>) -> Option<Request> {
     while let Some(group) = groups.front_mut() {
-        if let Some(request) = group.next() {
+        if let Some(request) = group.requests.next() {
             return Some(request);
         }
         groups.pop_front();
     }
     None
+}
+
+/// Takes out what was sent no later than that and is not begun; all else keeps its order.
+pub(super) fn take_late(groups: &mut VecDeque<Group>, at: Timestamp) -> Vec<Request> {
+    let mut late = Vec::new();
+    for group in groups.iter_mut().filter(|group| group.at <= at) {
+        let requests = mem::take(&mut group.requests);
+        let (sends, others): (Vec<_>, Vec<_>) =
+            requests.partition(|request| request.command.cost().stored.is_some());
+        late.extend(sends);
+        group.requests = others.into_iter();
+        // It is not looked at again.
+        group.at = Timestamp::NEVER;
+    }
+    late
 }
 
 /// Where requests wait for their actor.
@@ -79,16 +99,18 @@ impl Inlet {
         Self { state: Mutex::default(), holder: Some(holder) }
     }
 
-    /// Hands requests to the entity, in order. If the inlet is closed they come back with the reason.
-    pub fn submit(&self, group: Vec<Request>) -> Result<(), (Vec<Request>, Rejection)> {
+    /// Hands requests to the entity, in order, at an instant of its clock. If the inlet is closed they come back with
+    /// the reason.
+    pub fn submit(
+        &self,
+        group: Vec<Request>,
+        at: Timestamp,
+    ) -> Result<(), (Vec<Request>, Rejection)> {
         let mut state = self.lock();
         if let Some(reason) = &state.closed {
             return Err((group, reason.clone()));
         }
-        if !group.is_empty() {
-            state.groups.push_back(group.into_iter());
-            state.knock();
-        }
+        state.push(group, at);
         Ok(())
     }
 
@@ -99,15 +121,16 @@ impl Inlet {
         let mut count = 0;
         while let Some(group) = state.groups.front_mut() {
             let room = count_max - count;
-            if group.len() <= room {
-                count += group.len();
+            let (waiting, at) = (group.requests.len(), group.at);
+            if waiting <= room {
+                count += waiting;
                 groups.extend(state.groups.pop_front());
                 continue;
             }
             if room > 0 {
                 count += room;
-                let part: Vec<Request> = group.take(room).collect();
-                groups.push_back(part.into_iter());
+                let part: Vec<Request> = group.requests.by_ref().take(room).collect();
+                groups.push_back(Group { requests: part.into_iter(), at });
             }
             break;
         }
@@ -125,6 +148,11 @@ impl Inlet {
         }
         state.watchers.insert(receiver, Arc::downgrade(outlet));
         Watch(Some((Arc::downgrade(self), receiver)))
+    }
+
+    /// Takes out what was sent no later than that: it waits in vain.
+    pub(super) fn take_late(&self, at: Timestamp) -> Vec<Request> {
+        take_late(&mut self.lock().groups, at)
     }
 
     /// Whether nothing waits.
@@ -186,7 +214,7 @@ impl Inlet {
             }
         }
         let mut releases = Vec::new();
-        for request in refused.into_iter().flatten() {
+        for request in refused.into_iter().flat_map(|group| group.requests) {
             releases.extend(request.reply.answer(Err(reason.clone())));
         }
         release_all(&mut releases);
@@ -201,7 +229,7 @@ impl Inlet {
         state.closed = Some(Rejection::internal("the session is held no more"));
         let left = mem::take(&mut state.groups);
         for group in taken.into_iter().chain(left) {
-            refused.extend(entity.submit(group.collect()).err());
+            refused.extend(entity.submit(group.requests.collect(), group.at).err());
         }
         drop(state);
         let mut releases = Vec::new();
@@ -235,15 +263,20 @@ impl Entrance for Inlet {
             }
             None => Vec::new(),
         };
-        if !group.is_empty() {
-            state.groups.push_back(group.into_iter());
-            state.knock();
-        }
+        // Nothing that waits here waits for long.
+        state.push(group, Timestamp::NEVER);
         if rest.is_empty() { Ok(()) } else { Err(rest) }
     }
 }
 
 impl State {
+    fn push(&mut self, group: Vec<Request>, at: Timestamp) {
+        if !group.is_empty() {
+            self.groups.push_back(Group { requests: group.into_iter(), at });
+            self.knock();
+        }
+    }
+
     fn knock(&mut self) {
         if !self.knocked
             && let Some(actor) = &self.actor

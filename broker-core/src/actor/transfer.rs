@@ -151,7 +151,7 @@ impl Errand {
         let ticket = Ticket(self.shared.tickets.fetch_add(1, Ordering::Relaxed));
         let command = Command::TransferIn { messages, when_full };
         let request = Request { ticket, sub_queue: SubQueue::Main, command, reply };
-        if let Err((refused, reason)) = inlet.submit(vec![request]) {
+        if let Err((refused, reason)) = inlet.submit(vec![request], self.shared.clock.now()) {
             let mut releases = refused
                 .into_iter()
                 .filter_map(|request| request.reply.answer(Err(reason.clone())))

@@ -290,8 +290,8 @@ impl Entity {
             },
             None => group,
         };
-        let inlet = self.inlet();
-        let Err((group, reason)) = inlet.submit(group) else { return };
+        let (inlet, now) = (self.inlet(), self.handle.broker.now());
+        let Err((group, reason)) = inlet.submit(group, now) else { return };
         // The entity may have been opened anew under the same identity: look once.
         let reopened = self
             .handle
@@ -304,7 +304,7 @@ impl Entity {
             Some(entry) => {
                 *self.handle.inlet.lock().unwrap_or_else(PoisonError::into_inner) =
                     Arc::clone(&entry.inlet);
-                match entry.inlet.submit(group) {
+                match entry.inlet.submit(group, now) {
                     Ok(()) => return,
                     Err(refused) => refused,
                 }

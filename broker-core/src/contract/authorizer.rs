@@ -14,6 +14,9 @@ use bytes::Bytes;
 use super::rights::Grant;
 use crate::error::Rejection;
 
+/// The longest token that anything is made of. A longer one is refused, whatever the authorizer is, and not kept.
+pub const TOKEN_BYTES_MAX: usize = 16 << 10;
+
 /// What a client has shown of itself.
 #[derive(Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -32,6 +35,8 @@ pub struct Principal {
     pub address: Option<AskedAt>,
     /// The policy that its host has wrapped it with, and whose that is (SEC-17). No transport can say that.
     pub(crate) policy: Option<(Box<str>, Box<str>)>,
+    /// The token that it presented is too long, and not here.
+    pub(crate) shows_too_much: bool,
 }
 
 /// An address by which a client asks for a resource. Whose token is for that address may do to the resource what he
@@ -73,20 +78,27 @@ impl Principal {
     #[must_use]
     pub const fn anonymous() -> Self {
         let (token, key, peer, tls) = (None, None, None, None);
-        Self { token, key, peer, tls, by_proxy: false, address: None, policy: None }
+        let (by_proxy, shows_too_much) = (false, false);
+        Self { token, key, peer, tls, by_proxy, address: None, policy: None, shows_too_much }
     }
 
-    /// The same with the token it presented.
+    /// The same with the token it presented, of at most [`TOKEN_BYTES_MAX`] bytes; who presents a longer one is granted
+    /// nothing.
     #[must_use]
     pub fn with_token(mut self, token: impl Into<Box<str>>) -> Self {
-        self.token = Some(token.into());
+        let token = token.into();
+        self.shows_too_much = token.len() > TOKEN_BYTES_MAX;
+        self.token = (!self.shows_too_much).then_some(token);
         self
     }
 
     /// The same with the token it presented, if it did.
     #[must_use]
     pub fn with_token_if_any(mut self, token: Option<impl Into<Box<str>>>) -> Self {
-        self.token = token.map(Into::into);
+        if let Some(token) = token {
+            return self.with_token(token);
+        }
+        self.token = None;
         self
     }
 

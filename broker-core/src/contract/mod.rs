@@ -12,7 +12,8 @@ pub mod transport;
 
 pub use action::{Action, Needs};
 pub use authorizer::{
-    AllowAll, AskedAt, Authorizer, PresentedKey, Principal, TlsIdentity, bearer_token,
+    AllowAll, AskedAt, Authorizer, PresentedKey, Principal, TOKEN_BYTES_MAX, TlsIdentity,
+    bearer_token,
 };
 pub use epoch::{Epoch, Mark};
 pub use failures::Failures;

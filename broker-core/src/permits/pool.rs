@@ -87,6 +87,12 @@ impl Pool {
         self.free.bytes()
     }
 
+    /// Whether somebody waits for room.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.free.is_short()
+    }
+
     /// A place for who says itself when it is slow.
     #[must_use]
     pub fn place(self: &Arc<Self>) -> Place {

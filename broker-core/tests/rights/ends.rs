@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use peeklock_core::Entity;
 use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceiveMode, SessionCommand};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Action, Epoch, Grant, Principal, Right, Rights};
+use peeklock_core::contract::{Action, Epoch, Grant, Principal, Right, Rights, TOKEN_BYTES_MAX};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::ids::ReceiverId;
 use peeklock_core::message::Message;
@@ -297,6 +297,58 @@ async fn a_panic_counts_as_a_refusal() {
         assert_eq!(condition(&access.queue_paths(0, 9).await), Some(Condition::Unauthorized));
         *world.told.panics.lock().unwrap() = false;
         assert!(access.entity("q", Action::Send).await.is_ok());
+    })
+    .await;
+}
+
+/// SEC-16: a token that is longer than any is good for nothing, whatever the authorizer would say of it, and in place of
+/// a good one it ends what that granted.
+#[tokio::test]
+async fn a_token_without_end_is_not_looked_at() {
+    in_time(async {
+        let world = World::new().await;
+        let long = "t".repeat(TOKEN_BYTES_MAX + 1);
+        let access = world.granted(&long, Grant::everything());
+        let refused = access.entity("q", Action::Send).await;
+        assert_eq!(condition(&refused), Some(Condition::Unauthorized));
+        assert_eq!(world.told.asked.load(Ordering::Relaxed), 0);
+        assert_eq!(condition(&access.queue_paths(0, 9).await), Some(Condition::Unauthorized));
+
+        let longest = "t".repeat(TOKEN_BYTES_MAX);
+        let access = world.granted(&longest, Grant::everything());
+        let entity = access.entity("q", Action::Send).await.unwrap();
+        access.renew(Principal::anonymous().with_token(long)).await;
+        let message = world.broker.inbound(Message::new("a"));
+        let refused = entity.call(Command::Send { message }).await;
+        assert_eq!(condition(&refused), Some(Condition::Unauthorized));
+    })
+    .await;
+}
+
+/// SEC-08, QUO-02: what is remembered of paths that somebody has asked for is bounded, in their number and in their
+/// length; what a handle rests on stays.
+#[tokio::test]
+async fn of_many_paths_few_are_remembered() {
+    in_time(async {
+        let world = World::new().await;
+        let access = world.granted("some", Grant::everything());
+        let asked = || world.told.asked.load(Ordering::Relaxed);
+        let handle = access.entity("q", Action::Send).await.unwrap();
+        for number in 0..1_000 {
+            let absent = access.entity(&format!("absent{number}"), Action::Send).await;
+            assert_eq!(condition(&absent), Some(Condition::EntityNotFound));
+        }
+        assert_eq!(asked(), 1_001);
+        access.entity("absent0", Action::Send).await.err().unwrap();
+        assert_eq!(asked(), 1_002, "it was forgotten");
+        access.entity("absent0", Action::Send).await.err().unwrap();
+        access.entity("q", Action::Send).await.unwrap();
+        assert_eq!(asked(), 1_002, "they are remembered");
+        drop(handle);
+        let endless = access.entity(&"p".repeat(1 << 20), Action::Send).await.err().unwrap();
+        assert_eq!(endless.condition(), Condition::ArgumentError, "{endless}");
+        assert!(endless.to_string().len() < 1_000);
+        assert_eq!(asked(), 1_002);
     })
     .await;
 }

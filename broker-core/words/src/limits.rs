@@ -192,7 +192,8 @@ pub struct Limits {
     /// Scheduled and deferred messages of all entities, and those that are Delayed (RTY-01). What is asked
     /// for beyond it is refused; a retry policy delays nothing then, since a lock has to end.
     pub broker_delayed_count_max: usize,
-    /// Wait of a send for room in the store, before it is refused with `ServerBusy` (DESIGN D11).
+    /// Wait of a send before it is refused with `ServerBusy`: for room in the store (DESIGN D11), or for its turn at
+    /// its entity while others wait for the room that it takes of `broker_inbound_bytes_max`.
     pub send_wait_max: TimeSpan,
     /// Time of one call of a forwarder; a longer one counts as failed (FWD-32).
     pub forwarder_time_max: TimeSpan,

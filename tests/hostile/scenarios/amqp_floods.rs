@@ -71,7 +71,7 @@ fn echoes() -> Vec<u8> {
 
 /// Tokens for other places each, as large as they may be.
 fn tokens() -> Vec<u8> {
-    let token = "t".repeat(40_000);
+    let token = "t".repeat(16 << 10);
     let mut body = vec![0x00, 0x53, 0x77];
     Value::String(token).encode_to(&mut body);
     let put = (0..400_u32).flat_map(|number| {

@@ -17,6 +17,7 @@ pub mod half_heads;
 pub mod patterns;
 pub mod peeks;
 pub mod pongs;
+pub mod presented;
 pub mod receives;
 pub mod returning;
 pub mod waits;

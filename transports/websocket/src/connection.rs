@@ -10,6 +10,7 @@ mod end;
 mod inbound;
 mod open;
 mod outbound;
+mod outgoing;
 mod serve;
 mod yielding;
 
@@ -36,6 +37,7 @@ pub(crate) use self::inbound::{Asked, Done, Refusal, place};
 pub(crate) use self::open::converse;
 
 use self::apart::{Own, Work};
+use self::outgoing::Outgoing;
 use self::yielding::Yielding;
 use crate::error::{Close, code};
 use crate::frame::{BadRequest, Encoding, Item, Request, WireError};
@@ -150,6 +152,8 @@ pub(crate) struct Conversation {
     confirmed_bytes: u64,
     /// The socket has taken not all that was written.
     unflushed: bool,
+    /// What of a frame is not with the socket at all.
+    outgoing: Outgoing,
     /// Bytes of pongs among that.
     pong_bytes: usize,
     /// When the listener ends it.
@@ -234,13 +238,5 @@ impl Conversation {
 
     pub(crate) fn wire_error(&self, rejection: Rejection, path: &str) -> WireError {
         WireError::from(&self.broker.refuse(rejection, path))
-    }
-
-    fn message(&self, bytes: Bytes) -> SocketMessage {
-        match self.encoding {
-            Encoding::Binary => SocketMessage::Binary(bytes),
-            // What was encoded as JSON is text.
-            Encoding::Json => SocketMessage::Text(bytes.try_into().unwrap_or_default()),
-        }
     }
 }

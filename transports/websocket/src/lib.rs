@@ -15,6 +15,7 @@ mod site;
 
 mod handshake;
 mod metered;
+mod pieces;
 mod progress;
 
 mod frame;

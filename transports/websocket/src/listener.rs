@@ -22,7 +22,7 @@ const NAME: &str = "websocket";
 /// What is read at once from a socket, and kept for it.
 const READ_BUFFER_BYTES: usize = 8 << 10;
 /// After this the system is asked to take what is written so far.
-const WRITE_BUFFER_BYTES: usize = 512 << 10;
+const WRITE_BUFFER_BYTES: usize = 64 << 10;
 
 /// The WebSocket transport. See the crate's documentation for what it serves.
 pub struct WebSocketTransport {
@@ -90,7 +90,9 @@ impl Serve for Site {
 
 /// A socket that agreed on an encoding. Refused and late ones end here.
 async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)> {
-    let metered = Metered::new(stream, site.inbound.seat(), site.config.frame_timeout);
+    let seat = site.inbound.seat();
+    let metered =
+        Metered::new(stream, seat, site.config.frame_timeout, site.config.frame_bytes_max);
     let config = SocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)

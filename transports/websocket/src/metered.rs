@@ -14,6 +14,7 @@ use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use crate::pieces::Pieces;
 use crate::progress::Progress;
 
 /// What every connection may have read without room of the budget.
@@ -33,6 +34,8 @@ pub(crate) struct Metered {
     unfinished_bytes: u64,
     /// How far the client's frames have come, behind the upgrade.
     progress: Option<Progress>,
+    /// What goes on to the reader, behind the upgrade.
+    pieces: Pieces,
     /// Of the frame that has not arrived whole.
     pace: Option<Pace>,
     /// When room is asked for again.
@@ -43,13 +46,19 @@ pub(crate) struct Metered {
 }
 
 impl Metered {
-    pub(crate) const fn new(stream: Stream, seat: Seat, patience: Duration) -> Self {
+    pub(crate) fn new(
+        stream: Stream,
+        seat: Seat,
+        patience: Duration,
+        frame_bytes_max: usize,
+    ) -> Self {
         Self {
             stream,
             seat,
             patience,
             unfinished_bytes: 0,
             progress: None,
+            pieces: Pieces::new(frame_bytes_max),
             pace: None,
             again: None,
             written_bytes: 0,
@@ -141,6 +150,36 @@ impl AsyncRead for Metered {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.progress.is_none() {
+            return this.poll_more(context, buffer);
+        }
+        loop {
+            let before = buffer.filled().len();
+            this.pieces.hand_on(buffer.remaining(), |part| buffer.put_slice(part));
+            if buffer.filled().len() > before || buffer.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let most = this.pieces.readable_bytes().min(buffer.remaining());
+            let mut more = ReadBuf::new(buffer.initialize_unfilled_to(most));
+            ready!(this.poll_more(context, &mut more))?;
+            let is_over = more.filled().is_empty();
+            let passed = this.pieces.read(more.filled());
+            buffer.advance(passed);
+            if passed > 0 || is_over {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+impl Metered {
+    /// Reads what the client has sent, as far as there is room.
+    fn poll_more(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self;
         while this.unfinished_bytes >= this.allowed_bytes() {
             ready!(this.poll_room(context))?;
         }

@@ -9,7 +9,7 @@ use actix::{Actor, Addr, AsyncContext, Handler, Message};
 
 use super::{NamespaceActor, Retired, State};
 use crate::actor::desk::Desk;
-use crate::actor::drive::{Drive, Parts};
+use crate::actor::drive::{Drive, Parts, Patience};
 use crate::actor::entity::{Adopt, EntityActor, Home, Retire, RetireWhen, RoomAgain};
 use crate::actor::inlet::Inlet;
 use crate::actor::transfer::Courier;
@@ -436,6 +436,10 @@ impl Opening {
             desk: Rc::clone(&home.desk),
             seat: home.seat,
             namespace: self.namespace.clone(),
+            patience: Patience {
+                room: shared.budget.clone(),
+                wait_max: shared.settings.limits.send_wait_max,
+            },
         }))
         .start();
         *actor_of_waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(actor.clone());

@@ -130,7 +130,7 @@ impl NamespaceActor {
             command,
             reply: Reply::new(outlet, 0, None),
         };
-        if let Err((refused, reason)) = topic.inlet.submit(vec![request]) {
+        if let Err((refused, reason)) = topic.inlet.submit(vec![request], self.shared.clock.now()) {
             let answers =
                 refused.into_iter().filter_map(|one| one.reply.answer(Err(reason.clone())));
             release_all(&mut answers.collect());

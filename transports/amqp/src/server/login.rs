@@ -14,12 +14,16 @@ use crate::sasl::{Credentials, Plain};
 const TOKEN_USER: &str = "$jwt";
 /// Tokens of one connection. One for each entity is what clients put; the oldest that no link rests on makes room.
 const TOKEN_COUNT_MAX: usize = 256;
+/// The same in bytes, with what they are for.
+const TOKENS_BYTES_MAX: usize = 128 << 10;
 
 /// What a client has shown, and where it counts.
 pub(super) struct Shown {
     /// In folded case; empty for the namespace.
     path: Box<str>,
     access: Access,
+    /// Of the token and its path.
+    bytes: usize,
 }
 
 impl Shown {
@@ -103,7 +107,10 @@ impl Conversation {
         let tried = self.broker.access(principal.clone());
         // Whether there is such an entity is not asked (AMQP-21).
         tried.allow(Action::End, path).await.map_err(Refused::Token)?;
-        if let Some(shown) = self.shown.iter().find(|shown| shown.path == folded) {
+        let bytes = token.len() + folded.len();
+        self.make_room(&folded, bytes)?;
+        if let Some(shown) = self.shown.iter_mut().find(|shown| shown.path == folded) {
+            shown.bytes = bytes;
             let access = shown.access.clone();
             access.renew(principal).await;
             if !access.holds() {
@@ -112,19 +119,30 @@ impl Conversation {
             }
             return Ok(());
         }
-        if self.shown.len() >= TOKEN_COUNT_MAX {
-            let unused = self.unused();
-            self.shown.remove(unused.ok_or(Refused::Many)?);
-        }
-        self.shown.push(Shown { path: folded, access: tried });
+        self.shown.push(Shown { path: folded, access: tried, bytes });
         Ok(())
     }
 
-    /// The oldest token at or below whose path no link is attached.
-    fn unused(&self) -> Option<usize> {
+    /// Makes room for a token of so many bytes for a path, beside those for others.
+    fn make_room(&mut self, path: &str, bytes: usize) -> Result<(), Refused> {
+        loop {
+            let others = self.shown.iter().filter(|shown| *shown.path != *path);
+            let (count, held) =
+                others.fold((0, 0), |(count, held), it| (count + 1, held + it.bytes));
+            if count < TOKEN_COUNT_MAX && held + bytes <= TOKENS_BYTES_MAX {
+                return Ok(());
+            }
+            let unused = self.unused(path).ok_or(Refused::Many)?;
+            self.shown.remove(unused);
+        }
+    }
+
+    /// The oldest token at or below whose path no link is attached, but for the one for this path.
+    fn unused(&self, but: &str) -> Option<usize> {
         let links = self.numbers.keys().filter_map(|number| self.links.get(*number));
         let paths: Vec<String> = links.map(|link| link.entity.path().to_lowercase()).collect();
-        self.shown.iter().position(|shown| !paths.iter().any(|path| shown.covers(path)))
+        let is_unused = |shown: &Shown| !paths.iter().any(|path| shown.covers(path));
+        self.shown.iter().position(|shown| *shown.path != *but && is_unused(shown))
     }
 
     /// What counts at a path: the token that was put nearest to it of those that are good still, or of those that are
@@ -133,6 +151,9 @@ impl Conversation {
         let folded = path.to_lowercase();
         let covering = self.shown.iter().filter(|shown| shown.covers(&folded));
         let nearest = covering.max_by_key(|shown| (shown.access.holds(), shown.path.len()));
-        nearest.map_or(&self.access, |shown| &shown.access).clone()
+        let access = nearest.map_or(&self.access, |shown| &shown.access);
+        // There are many; each remembers what links rest on.
+        access.forget_unused();
+        access.clone()
     }
 }

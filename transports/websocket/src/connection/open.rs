@@ -15,7 +15,10 @@ use peeklock_tls::Handshake;
 use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
+use bytes::Bytes;
+
 use super::close;
+use super::outgoing::Outgoing;
 use super::serve::payload;
 use super::yielding::Yielding;
 use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Postponed};
@@ -172,6 +175,7 @@ impl Conversation {
             confirmed_bytes: 0,
             sent: 0,
             unflushed: false,
+            outgoing: Outgoing::default(),
             pong_bytes: 0,
             deadline: None,
             read_since_tick: true,
@@ -196,7 +200,9 @@ impl Conversation {
             (self.postponed, self.acquiring) = (None, None);
         }
         let principal = socket.get_ref().principal();
-        self.access.renew(principal.with_token_if_any(hello.token.as_deref())).await;
+        // What it said of itself is not kept beside that.
+        let (token, _) = (hello.token.take(), hello.client.take());
+        self.access.renew(principal.with_token_if_any(token)).await;
         let config = &self.site.config;
         if let Some(seconds) = hello.heartbeat_seconds {
             let asked = Duration::from_secs(seconds.max(HEARTBEAT_SECONDS_MIN).into());
@@ -221,7 +227,7 @@ impl Conversation {
         let item = Item { id: *hello_id, notice: Notice::Welcome(Box::new(welcome)) };
         let frame = ServerFrame { seen: self.seen, items: vec![item] };
         let Ok(bytes) = frame.encode(self.encoding) else { return Err(Ended::Lost(None)) };
-        let mut frames = vec![self.message(bytes.into())];
+        let mut frames = vec![Bytes::from(bytes)];
         if resumed {
             let unconfirmed = self.unconfirmed.len() as u64;
             if *received > self.sent || self.sent - *received > unconfirmed {
@@ -229,11 +235,12 @@ impl Conversation {
                 return Err(Ended::Refused(Close::new(code::PROTOCOL, reason)));
             }
             self.confirm(*received);
-            frames.extend(self.unconfirmed.iter().map(|sent| self.message(sent.bytes.clone())));
+            frames.extend(self.unconfirmed.iter().map(|sent| sent.bytes.clone()));
         }
+        let encoding = self.encoding;
         let writing = async {
-            for frame in frames {
-                socket.feed(frame).await?;
+            for piece in frames.into_iter().flat_map(|frame| Outgoing::new(frame, encoding)) {
+                socket.feed(piece).await?;
             }
             socket.flush().await
         };
@@ -251,6 +258,7 @@ impl Conversation {
             return Err(Ended::Lost(None));
         }
         (self.unflushed, self.pong_bytes) = (false, 0);
+        self.outgoing = Outgoing::default();
         (self.read_since_tick, self.written_since_tick) = (true, true);
         (self.silent_ticks, self.stalled, self.written_bytes) = (0, Duration::ZERO, 0);
         self.place.mark_lost(false);

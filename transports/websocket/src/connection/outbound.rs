@@ -10,6 +10,7 @@ use peeklock_core::request::Released;
 use peeklock_core::time::Timestamp;
 use peeklock_link::{Event, Mail, Next};
 
+use super::outgoing::Outgoing;
 use super::{Conversation, Ended, Written};
 use crate::frame::text::Instant;
 use crate::frame::{Item, LIST_COUNT_MAX, ServerFrame};
@@ -27,9 +28,16 @@ impl Conversation {
             return Ok(());
         }
         let Some(frame) = self.next_frame() else { return Ok(()) };
+        self.outgoing = Outgoing::new(frame, self.encoding);
+        self.write_on(socket).await
+    }
+
+    /// Writes the next piece of a frame.
+    pub(super) async fn write_on(&mut self, socket: &mut Socket) -> Result<(), Ended> {
+        let Some(piece) = self.outgoing.next() else { return Ok(()) };
         self.written_since_tick = true;
         // Nothing else is buffered, so this does not wait.
-        socket.feed(frame).await.map_err(|error| super::serve::lost(&error))?;
+        socket.feed(piece).await.map_err(|error| super::serve::lost(&error))?;
         self.unflushed = true;
         Ok(())
     }
@@ -150,7 +158,7 @@ impl Conversation {
     }
 
     /// Encodes what is ready as one frame.
-    fn next_frame(&mut self) -> Option<tokio_tungstenite::tungstenite::Message> {
+    fn next_frame(&mut self) -> Option<Bytes> {
         if self.ready.is_empty() {
             return None;
         }
@@ -180,7 +188,7 @@ impl Conversation {
         let kept = if self.grace.is_some() { bytes.clone() } else { Bytes::new() };
         self.unconfirmed_bytes += kept.len() as u64;
         self.unconfirmed.push_back(Written { bytes: kept, held_bytes, deliveries });
-        Some(self.message(bytes))
+        Some(bytes)
     }
 
     /// What was written is with the system. If nothing can be resumed, that is all there is to know.

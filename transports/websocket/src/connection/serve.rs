@@ -92,6 +92,7 @@ impl Conversation {
                     Ok(())
                 }
                 Turn::Mail => self.write(socket).await,
+                Turn::Flushed if !self.outgoing.is_empty() => self.write_on(socket).await,
                 Turn::Flushed => {
                     (self.unflushed, self.pong_bytes) = (false, 0);
                     self.flushed();

@@ -1,5 +1,6 @@
 //! `$cbs`: clients put tokens (AMQP-20 to AMQP-27).
 
+use peeklock_core::contract::TOKEN_BYTES_MAX;
 use peeklock_core::path::{EntityAddress, Node as Place};
 use peeklock_words::amqp::{Scalar, code, descriptor};
 use percent_encoding::percent_decode_str;
@@ -11,8 +12,7 @@ use crate::server::login::Refused;
 
 const NAMES: Names = Names { code: "status-code", description: "status-description" };
 const OPERATION: &str = "put-token";
-/// The longest token, and the longest name of what it is for: both are kept as long as the connection.
-const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// The longest name of what a token is for.
 const AUDIENCE_BYTES_MAX: usize = 4 << 10;
 
 impl Conversation {
