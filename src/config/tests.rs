@@ -393,6 +393,17 @@ fn a_number_outside_its_range_is_refused_with_the_range() {
         ("http.keep_alive", "\"1day\"", "from 10ms to 1h"),
         ("limits.connection_count_max", "0", "`connection_count_max` of 0 is not from 1 to"),
         ("limits.connection_inbound_bytes_max", "500000000", "more than all together"),
+        (
+            "limits.broker_inbound_count_max",
+            "0",
+            "`broker_inbound_count_max` of 0 is not from 1 to",
+        ),
+        ("limits.link_turn_bytes_max", "0", "`link_turn_bytes_max` of 0 is not from 1 to"),
+        ("limits.send_wait_max", "\"0s\"", "`send_wait_max` of "),
+        ("limits.receive_wait_max", "\"0s\"", "`receive_wait_max` of "),
+        ("limits.receive_wait_http_max", "\"2h\"", "`receive_wait_http_max` of "),
+        ("limits.forwarder_time_max", "\"2h\"", "`forwarder_time_max` of "),
+        ("limits.transaction_duration_max", "\"1day\"", "`transaction_duration_max` of "),
     ] {
         let (section, name) = key.split_once('.').unwrap();
         let text = format!("[{section}]\n{name} = {value}\n");

@@ -6,7 +6,7 @@
 //! came, once. The judge ([`judge`]) looks at the resident memory of the process the whole time,
 //! and at what is left seconds after the attacker is gone.
 //!
-//! `PEEKLOCK_HOSTILE=10` (`just hostile`) makes each attack ten times as large. Then the clients want more
+//! `PEEKLOCK_HOSTILE=10` (`just hostile`) makes each attack up to ten times as large, most of them up to five. Then the clients want more
 //! ([`witness::Wants`]): large messages, each operation within seconds, and the slowest of a hundred of their operations may take 250 ms, and three times what it takes beside a
 //! load that takes the CPU of the attack and does nothing else ([`load`]), or less where a scenario says so.
 //!

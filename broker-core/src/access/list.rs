@@ -1,5 +1,5 @@
-//! Lists hold what their reader may read (ENT-30, CON-73). Who that is, is one question to the authorizer;
-//! no entity is asked anything, whatever their number.
+//! Lists hold what their reader may read (ENT-30, CON-73). Who that is, is one question to the authorizer; no
+//! entity is asked anything for it, whatever their number. Those of a page of descriptions are asked for theirs.
 
 use std::sync::Arc;
 

@@ -46,7 +46,7 @@ use crate::path::EntityAddress;
 
 /// The longest path that anything is asked of the authorizer for: any that an entity can have is shorter, with all that
 /// an address puts around it.
-const PATH_BYTES_MAX: usize = 4_096;
+const PATH_BYTES_MAX: usize = 16 << 10;
 
 /// What one principal may do with a broker. Cheap to clone; clones are one.
 #[derive(Clone)]

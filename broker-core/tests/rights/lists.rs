@@ -8,8 +8,8 @@ use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 
 use super::world::{World, condition, in_time};
 
-/// How many entities there are.
-const COUNT: usize = 2_000;
+/// How many entities there are beside the queue of the world: ten thousand in all.
+const COUNT: usize = 9_999;
 
 /// CON-73, ENT-30: of many entities those are listed that may be read, in order and by pages of what is
 /// listed; the authorizer is asked once, however many there are.

@@ -350,11 +350,6 @@ impl Limits {
             )));
         }
         self.validate_ranges()?;
-        if self.link_turn_count_max == 0 || self.link_turn_bytes_max == 0 {
-            return Err(Rejection::out_of_range(
-                "a turn of a link is at least 1 message and 1 byte",
-            ));
-        }
         ordered(
             "lock duration",
             [self.lock_duration_min, self.lock_duration_default, self.lock_duration_max],
@@ -400,7 +395,7 @@ impl Limits {
 
     /// Refuses a number that no broker can work with, or that would be no bound; with its range.
     fn validate_ranges(&self) -> Result<(), Rejection> {
-        let counts: [(&str, usize, usize, usize); 33] = [
+        let counts: [(&str, usize, usize, usize); 35] = [
             ("path_chars_max", self.path_chars_max, 1, 1_024),
             ("name_chars_max", self.name_chars_max, 1, 1_024),
             ("entity_count_max", self.entity_count_max, 1, 1_000_000),
@@ -439,6 +434,8 @@ impl Limits {
             ("broker_duplicate_id_count_max", self.broker_duplicate_id_count_max, 0, 1_000_000_000),
             ("broker_delayed_count_max", self.broker_delayed_count_max, 0, 1_000_000_000),
             ("forwarder_thread_count_max", self.forwarder_thread_count_max, 1, 65_536),
+            ("broker_inbound_count_max", self.broker_inbound_count_max, 1, 1_000_000_000),
+            ("link_turn_count_max", self.link_turn_count_max, 1, 1_000_000),
         ];
         for (name, count, least, most) in counts {
             within(name, count as u64, (least as u64, most as u64))?;
@@ -458,16 +455,32 @@ impl Limits {
             ("connection_inbound_bytes_max", self.connection_inbound_bytes_max, 1, 1 << 40),
             ("broker_inbound_bytes_max", self.broker_inbound_bytes_max, 1, 1 << 40),
             ("broker_outbound_bytes_max", self.broker_outbound_bytes_max, 1, 1 << 40),
+            ("link_turn_bytes_max", self.link_turn_bytes_max, 1, 1 << 40),
         ];
         for (name, bytes, least, most) in sizes {
             within(name, bytes, (least, most))?;
+        }
+        let [millisecond, hour] = [TimeSpan::from_ms(1), TimeSpan::from_minutes(60)];
+        let (second, year) = (TimeSpan::from_seconds(1), TimeSpan::from_days(365));
+        for (name, span, least, most) in [
+            ("receive_wait_max", self.receive_wait_max, second, year),
+            ("receive_wait_http_max", self.receive_wait_http_max, TimeSpan::ZERO, hour),
+            ("send_wait_max", self.send_wait_max, millisecond, hour),
+            ("forwarder_time_max", self.forwarder_time_max, millisecond, hour),
+            ("transaction_duration_max", self.transaction_duration_max, millisecond, hour),
+        ] {
+            within(name, span, (least, most))?;
         }
         Ok(())
     }
 }
 
 /// Whether a limit is in its range.
-fn within(name: &str, value: u64, (least, most): (u64, u64)) -> Result<(), Rejection> {
+fn within<T: PartialOrd + Copy + fmt::Display>(
+    name: &str,
+    value: T,
+    (least, most): (T, T),
+) -> Result<(), Rejection> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
