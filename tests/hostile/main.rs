@@ -30,13 +30,15 @@
 //! | links, sessions, tokens, questions and empty frames over AMQP, answers unread | `scenarios/amqp_floods.rs` |
 //! | receives that wait for days, and frames of requests behind them | `scenarios/waits.rs` |
 //! | links over AMQP with names and properties as large as a frame | `scenarios/amqp_links.rs` |
+//! | tokens and paths as long as a frame, large messages that are asked for once and taken | `scenarios/presented.rs` |
+//! | sends behind a publish that takes long | `broker-core/tests/slices.rs` |
 //! | wrong tokens and passwords, as many as ten thousand a second if the machine can | `scenarios/wrong_tokens.rs` |
 //! | all of that again by clients that come back as soon as they are closed | `scenarios/returning.rs` |
 //! | any command in any order, answers read or not | `scenarios/anything.rs` |
 //! | every file descriptor taken | the reserve of `broker-core/store/src/journal/disk.rs` |
 //! | many subscriptions, sessions, rules, message ids | `broker-core/tests/broker_bounds.rs` |
 //! | circles of topics | `broker-core/tests/copies.rs` |
-//! | lists of many entities, locks with many ends | `broker-core/tests/slices.rs`, tests of the machine |
+//! | publishes to many rules, locks with many ends | `broker-core/tests/slices.rs`, tests of the machine |
 //! | ids of waiting receives used twice | `transports/websocket/tests/wire/hostile.rs` |
 #![allow(
     clippy::unwrap_used,
