@@ -194,7 +194,7 @@ impl Outlet for Line {
     }
 }
 
-/// What is pushed over a link is told when it leaves, and in its order with the answers.
+/// What is pushed over a link is told when it leaves.
 #[tokio::test]
 async fn a_delivery_over_a_link_is_told() {
     let (broker, orders, notes) = start().await;
