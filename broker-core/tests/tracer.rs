@@ -167,13 +167,14 @@ async fn of_a_list_only_so_many_are_told_one_by_one() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// A property of the name that the SDKs of Azure use does as well; what cannot be gone on with is not handed on.
+/// A property of the name that the SDKs of Azure use does as well, in whatever case; what cannot be gone on with is not handed on.
 #[tokio::test]
 async fn diagnostic_id_is_a_traceparent_too() {
     let (broker, orders, notes) = start().await;
     for (name, text, expected) in [
         ("Diagnostic-Id", PARENT.to_owned(), Some(PARENT)),
-        ("Traceparent", PARENT.to_owned(), None),
+        ("diagnostic-id", PARENT.to_owned(), Some(PARENT)),
+        ("trace-parent", PARENT.to_owned(), None),
         ("traceparent", "0".repeat(56), None),
     ] {
         let message = Message::new("x").with_application_property(name, text.as_str());

@@ -161,12 +161,10 @@ impl TracedMessage {
     }
 }
 
+/// A property in whatever case: over HTTP names of headers have none.
 fn text_of(view: &PropertyView<'_>, name: &str, chars_max: usize) -> Option<Box<str>> {
-    match view.resolve(name)? {
-        // Names of properties differ by their case.
-        (key, ValueRef::String(text)) if key == name && text.len() <= chars_max => {
-            Some(text.into())
-        }
+    match view.resolve(name)?.1 {
+        ValueRef::String(text) if text.len() <= chars_max => Some(text.into()),
         _ => None,
     }
 }

@@ -12,6 +12,7 @@
 
 mod collector;
 mod failing;
+mod measured;
 mod relations;
 mod world;
 
