@@ -12,6 +12,7 @@ mod in_place;
 mod journal;
 mod jwt;
 mod limits;
+mod otlp;
 mod peers;
 mod queue;
 mod ranges;
@@ -39,6 +40,7 @@ use peeklock::forward_peeklock::PeerConfig;
 use peeklock::forward_webhook::WebhookConfig;
 use peeklock::limits::{Limits, Tier};
 use peeklock::metrics_prometheus::EntityGauges;
+use peeklock::otlp::OtlpConfig;
 use peeklock::time::TimeSpan;
 use peeklock::tls::Tls;
 use serde::Deserialize;
@@ -102,6 +104,8 @@ pub struct Config {
     pub log: LogSection,
     /// `[metrics]`.
     pub metrics: MetricsSection,
+    /// `[otlp]`.
+    pub otlp: otlp::OtlpSection,
     /// `[[queues]]`.
     #[serde(default)]
     pub queues: Vec<QueueDeclaration>,
@@ -313,6 +317,11 @@ impl Loaded {
         self.config.security.jwt.config().map_err(|wrong| self.invalid(wrong))
     }
 
+    /// Where traces and metrics are sent, if anywhere; likewise.
+    pub fn otlp(&self) -> Result<Option<OtlpConfig>, ConfigError> {
+        self.config.otlp.config().map_err(|wrong| self.invalid(wrong))
+    }
+
     /// The certificate in use, if TLS is spoken; makes the development authority where it is missing.
     pub fn tls(&self) -> Result<Option<Arc<Tls>>, ConfigError> {
         self.config.tls.open(&self.config.server.data_dir.0).map_err(|wrong| self.invalid(wrong))
@@ -383,6 +392,7 @@ impl Config {
         self.webhook.config().map_err(|(key, detail)| invalid(&key, detail))?;
         self.peers.config().map_err(|(key, detail)| invalid(&key, detail))?;
         self.security.jwt.config().map_err(|(key, detail)| invalid(&key, detail))?;
+        self.otlp.config().map_err(|(key, detail)| invalid(&key, detail))?;
         self.tls.judge().map_err(|(key, detail)| invalid(&key, detail))?;
         for (key, address) in self.addresses() {
             self.judge_access(address).map_err(|detail| invalid(key, detail))?;

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use peeklock::contract::{Authorizer, Forwarder, Outgoing, Transport, Verdict};
+use peeklock::contract::{Authorizer, Forwarder, Outgoing, Tracer, Transport, Verdict};
 use peeklock::store::Store;
 
 use connection::Accepts;
@@ -37,6 +37,8 @@ pub struct Host {
     pub(crate) forwarders: Vec<Arc<dyn Forwarder>>,
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) store: Option<Arc<dyn Store>>,
+    /// Whom the configuration has told of operations.
+    pub(crate) tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl Host {

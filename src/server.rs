@@ -2,6 +2,7 @@
 
 mod banner;
 mod declare;
+mod otlp;
 mod root_key;
 mod signals;
 mod supervisor;
@@ -17,10 +18,11 @@ use peeklock::error::BrokerError;
 use peeklock::http::MetricsHook;
 use peeklock::limits::Limits;
 use peeklock::listen::Entrances;
+use peeklock::otlp::{Otlp, StartError as OtlpError};
 use peeklock::policies::{Policies, ROOT_POLICY};
 use peeklock::store::{Store, StoreError};
 use peeklock::tls::{Tls, Watch};
-use peeklock::{Broker, StartError, metrics_prometheus};
+use peeklock::{Broker, StartError};
 
 use crate::config::{ConfigError, InPlace, Loaded, TlsSection};
 use crate::{Host, emulator};
@@ -45,6 +47,9 @@ pub enum ServeError {
     /// The metrics recorder could not be installed.
     #[error("metrics cannot be recorded: {0}")]
     Metrics(String),
+    /// Nothing can be sent to the collector of the configuration.
+    #[error("traces and metrics cannot be sent: {0}")]
+    Otlp(#[from] OtlpError),
     /// Signals cannot be received.
     #[error("signals cannot be received: {0}")]
     Signals(#[source] io::Error),
@@ -139,7 +144,15 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
     }
     let opening = Patience::during("opening the store");
     let data_dir = host.store.is_none().then_some(&*loaded.config.server.data_dir.0);
-    let Served { broker, transports, tls } = start(loaded, &policies, host).await?;
+    let otlp = otlp::start(loaded)?;
+    let Served { broker, transports, tls } =
+        match start(loaded, &policies, host, otlp.as_ref()).await {
+            Ok(served) => served,
+            Err(error) => {
+                otlp::stop(otlp, Duration::ZERO).await;
+                return Err(error);
+            }
+        };
     let certificate = tls.as_ref().map(|(tls, _)| tls.certificate());
     let _root_key = root_key::keep(loaded, &policies, &transports, certificate.as_ref())?;
     drop(opening);
@@ -158,7 +171,10 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
             // The transports end waiting receives and let settlements finish; after them nobody is
             // left whom the broker would have to wait for.
             stop(transports, GRACE).await;
-            broker.stop(Duration::ZERO).await?;
+            let closed = broker.stop(Duration::ZERO).await;
+            // With what the last answers were.
+            otlp::stop(otlp, GRACE).await;
+            closed?;
             tracing::info!("stopped");
             Ok(())
         }
@@ -166,6 +182,7 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
             tracing::error!(why, "broker has failed, stopping");
             signals.exit_on_next();
             stop(transports, GRACE_AFTER_FAILURE).await;
+            otlp::stop(otlp, GRACE_AFTER_FAILURE).await;
             Err(ServeError::Broker(why))
         }
     }
@@ -271,10 +288,15 @@ struct Served {
     tls: Option<(Arc<Tls>, Watch)>,
 }
 
-async fn start(loaded: &Loaded, policies: &Policies, mut host: Host) -> Result<Served, ServeError> {
+async fn start(
+    loaded: &Loaded,
+    policies: &Policies,
+    mut host: Host,
+    otlp: Option<&Otlp>,
+) -> Result<Served, ServeError> {
     // Before the broker: its threads look their counters up once.
-    let recorder =
-        metrics_prometheus::install().map_err(|error| ServeError::Metrics(error.to_string()))?;
+    let recorder = otlp::record(otlp).map_err(|error| ServeError::Metrics(error.to_string()))?;
+    host.tracer = otlp.and_then(Otlp::tracer);
     // Before the store: an address in use must not leave a new data directory behind.
     for (setting, address) in loaded.config.addresses() {
         let transport = setting.split('.').next().unwrap_or(setting);
@@ -294,6 +316,9 @@ async fn start(loaded: &Loaded, policies: &Policies, mut host: Host) -> Result<S
     };
     let broker = broker_of(loaded, policies, &mut host).await?;
     declare(&broker, loaded).await?;
+    if let Some(otlp) = otlp {
+        otlp.observe(&broker, loaded.config.metrics.entities.0.count_max());
+    }
     let metrics: MetricsHook = {
         let (broker, shown) = (broker.clone(), loaded.config.metrics.entities.0);
         Arc::new(move || recorder.render(&broker, shown))
@@ -361,6 +386,9 @@ pub async fn broker_of(
     }
     for forwarder in host.forwarders.drain(..) {
         builder = builder.forwarder(forwarder);
+    }
+    if let Some(tracer) = host.tracer.take() {
+        builder = builder.tracer(tracer);
     }
     Ok(builder.start().await?)
 }

@@ -30,7 +30,7 @@ use crate::builder::BrokerBuilder;
 use crate::census::Census;
 use crate::clock::Clock;
 use crate::command::InboundMessage;
-use crate::contract::Authorizer;
+use crate::contract::{Authorizer, Tracer};
 use crate::description::{Destination, EntityKind, Settings};
 use crate::edge::Edge;
 use crate::error::{BrokerError, Rejection};
@@ -73,6 +73,8 @@ pub struct Shared {
     /// Whether every entity that the store has was opened.
     pub(crate) are_open: watch::Sender<bool>,
     pub(crate) forwarders: Forwarders,
+    /// Who is told of operations, if anybody is.
+    pub(crate) tracer: Option<Arc<dyn Tracer>>,
     pub(crate) activity: Activity,
     /// As the builder was told; none for as many as there are cores.
     pub(crate) arbiter_count: Option<usize>,

@@ -13,7 +13,7 @@ use crate::actor::namespace::{self, NamespaceActor};
 use crate::actor::pulse::Pulses;
 use crate::broker::{Broker, Engine, Health, Namespace, Shared};
 use crate::clock::{Clock, SystemClock};
-use crate::contract::{AllowAll, Authorizer, Forwarder};
+use crate::contract::{AllowAll, Authorizer, Forwarder, Tracer};
 use crate::description::Settings;
 use crate::edge::{Edge, Entropy};
 use crate::error::Rejection;
@@ -66,6 +66,7 @@ pub struct BrokerBuilder {
     policies: Option<Policies>,
     arbiter_count: Option<usize>,
     forwarders: Vec<Arc<dyn Forwarder>>,
+    tracer: Option<Arc<dyn Tracer>>,
     pub(crate) watch: Watch,
     key: Option<[u8; 16]>,
 }
@@ -80,6 +81,7 @@ impl Default for BrokerBuilder {
             policies: None,
             arbiter_count: None,
             forwarders: Vec::new(),
+            tracer: None,
             watch: Watch::Nothing,
             key: None,
         }
@@ -148,6 +150,14 @@ impl BrokerBuilder {
     #[must_use]
     pub fn forwarder(mut self, forwarder: Arc<dyn Forwarder>) -> Self {
         self.forwarders.push(forwarder);
+        self
+    }
+
+    /// Tells this tracer of every operation of a client: what is sent, received and settled. What the broker does on its own
+    /// account, such as forwarding, it is not told of. Without one nothing is noted of them.
+    #[must_use]
+    pub fn tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
+        self.tracer = Some(tracer);
         self
     }
 
@@ -231,6 +241,7 @@ impl BrokerBuilder {
             receivers: AtomicU64::new(1),
             forwarders: Forwarders::new(self.forwarders, limits.forwarder_thread_count_max),
             are_open: tokio::sync::watch::Sender::new(false),
+            tracer: self.tracer,
             activity: Activity::new(self.watch),
             arbiter_count: self.arbiter_count,
         });

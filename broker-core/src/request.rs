@@ -16,6 +16,7 @@ use crate::message::{Content, ContentError, Message, Overlay};
 use crate::path::SubQueue;
 use crate::permits::Permit;
 use crate::store::StoreError;
+use crate::traced::{Place, Traced};
 use crate::transfer::passage::Passage;
 
 /// An outcome as a client is told: with references to contents, and the way in to a session.
@@ -162,6 +163,8 @@ pub struct Reply {
     watched: Option<Arc<Tracked>>,
     /// The guard of the list that a transfer brings.
     passage: Option<Passage>,
+    /// What a tracer is told of it, if there is one.
+    traced: Option<Box<Traced>>,
 }
 
 impl Reply {
@@ -169,7 +172,14 @@ impl Reply {
     /// the answer is taken or the command begins to wait.
     #[must_use]
     pub const fn new(outlet: Arc<dyn Outlet>, correlation: u64, permit: Option<Permit>) -> Self {
-        Self { outlet: Some(outlet), correlation, permit, passage: None, watched: None }
+        Self {
+            outlet: Some(outlet),
+            correlation,
+            permit,
+            passage: None,
+            watched: None,
+            traced: None,
+        }
     }
 
     /// The reply to who brings a list of messages from another entity of this broker.
@@ -181,6 +191,7 @@ impl Reply {
             permit: None,
             passage: Some(passage),
             watched: None,
+            traced: None,
         }
     }
 
@@ -193,12 +204,31 @@ impl Reply {
     /// A reply that nobody waits for.
     #[must_use]
     pub const fn nobody() -> Self {
-        Self { outlet: None, correlation: 0, permit: None, passage: None, watched: None }
+        Self {
+            outlet: None,
+            correlation: 0,
+            permit: None,
+            passage: None,
+            watched: None,
+            traced: None,
+        }
     }
 
     /// The outlet that deliveries of a new link go to.
     pub(crate) fn outlet(&self) -> Option<&Arc<dyn Outlet>> {
         self.outlet.as_ref()
+    }
+
+    /// The link that the command opens: deliveries go where its answer goes.
+    pub(crate) fn link(&self) -> Option<Link> {
+        let outlet = Arc::clone(self.outlet.as_ref()?);
+        let place = self.traced.as_ref().map(|traced| traced.place().clone());
+        Some(Link { outlet, place })
+    }
+
+    /// Has a tracer told when the command is answered.
+    pub(crate) fn trace(&mut self, traced: Option<Box<Traced>>) {
+        self.traced = traced;
     }
 
     /// Has somebody told when the command is answered.
@@ -219,7 +249,8 @@ impl Reply {
         };
         let outlet = self.outlet.take()?;
         let item = Released::Answer { correlation: self.correlation, result };
-        Some(Release { on_its_way: Some((outlet, item)), permit: self.permit.take() })
+        let (permit, traced) = (self.permit.take(), self.traced.take());
+        Some(Release { on_its_way: Some((outlet, item)), permit, traced })
     }
 }
 
@@ -229,8 +260,41 @@ impl Drop for Reply {
             watched.ended(true);
         }
         if let Some(outlet) = self.outlet.take() {
-            outlet.release(vec![unknown_outcome(self.correlation)]);
+            let answer = unknown_outcome(self.correlation);
+            end(self.traced.take(), &answer);
+            outlet.release(vec![answer]);
         }
+    }
+}
+
+/// Where deliveries of a link go.
+#[derive(Clone)]
+pub(crate) struct Link {
+    outlet: Arc<dyn Outlet>,
+    /// Where a tracer is told of them, if there is one.
+    place: Option<Place>,
+}
+
+impl Link {
+    /// A message for it.
+    pub(crate) fn delivery(self, receiver: ReceiverId, message: ReceivedMessage) -> Release {
+        let traced = self.place.as_ref().map(|place| place.delivery(&message));
+        let item = Released::Delivery { receiver, message: Box::new(message) };
+        let mut release = Release::to(self.outlet, item);
+        release.traced = traced;
+        release
+    }
+
+    /// That it was closed.
+    pub(crate) fn detached(self, receiver: ReceiverId, reason: Rejection) -> Release {
+        Release::to(self.outlet, Released::Detached { receiver, reason })
+    }
+}
+
+/// Tells a tracer of what leaves, if there is one.
+fn end(traced: Option<Box<Traced>>, item: &Released) {
+    if let Some(traced) = traced {
+        traced.end(item);
     }
 }
 
@@ -247,13 +311,14 @@ fn unknown_outcome(correlation: u64) -> Released {
 pub struct Release {
     on_its_way: Option<(Arc<dyn Outlet>, Released)>,
     permit: Option<Permit>,
+    traced: Option<Box<Traced>>,
 }
 
 impl Release {
     /// Something for a link.
     #[must_use]
     pub const fn to(outlet: Arc<dyn Outlet>, item: Released) -> Self {
-        Self { on_its_way: Some((outlet, item)), permit: None }
+        Self { on_its_way: Some((outlet, item)), permit: None, traced: None }
     }
 }
 
@@ -261,7 +326,9 @@ impl Drop for Release {
     fn drop(&mut self) {
         match self.on_its_way.take() {
             Some((outlet, Released::Answer { correlation, .. })) => {
-                outlet.release(vec![unknown_outcome(correlation)]);
+                let answer = unknown_outcome(correlation);
+                end(self.traced.take(), &answer);
+                outlet.release(vec![answer]);
             }
             // Whatever became of the change that closed it, the link is gone with the tree.
             Some((outlet, item @ (Released::Detached { .. } | Released::Closed { .. }))) => {
@@ -283,6 +350,7 @@ pub fn release_all(releases: &mut Vec<Release>) {
     for mut release in releases.drain(..) {
         permits.extend(release.permit.take());
         let Some((outlet, item)) = release.on_its_way.take() else { continue };
+        end(release.traced.take(), &item);
         let known =
             groups.iter_mut().rev().take(OUTLETS_SEARCHED).find(|(of, _)| Arc::ptr_eq(of, &outlet));
         if let Some((_, items)) = known {

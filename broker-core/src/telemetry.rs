@@ -37,6 +37,19 @@ pub const REBUILT: &str = "peeklock_entity_rebuilds_total";
 /// Seconds from submission of a batch until it is durable.
 pub const COMMIT_SECONDS: &str = "peeklock_store_commit_seconds";
 
+/// The upper bounds of its buckets: from a commit that needs no disk to one that stalls.
+pub const COMMIT_SECONDS_BUCKETS: [f64; 14] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
+];
+/// 1 while the broker can do its work; a gauge that is asked for.
+pub const READY: &str = "peeklock_ready";
+/// Messages of an entity by `state`; a gauge that is asked for, as the two below.
+pub const ENTITY_MESSAGES: &str = "peeklock_entity_messages";
+/// Active messages of an entity that wait for another attempt (RTY-11).
+pub const ENTITY_MESSAGES_DELAYED: &str = "peeklock_entity_messages_delayed";
+/// Sum of stored sizes of an entity.
+pub const ENTITY_SIZE_BYTES: &str = "peeklock_entity_size_bytes";
+
 /// Names and units for the exporter. Called once, after the recorder is installed.
 pub fn describe() {
     describe_counter!(ACCEPTED, "Messages stored, active or scheduled");
@@ -135,6 +148,52 @@ pub struct Observed {
     delayed: AtomicU64,
     size_bytes: AtomicU64,
     sessions: AtomicU64,
+}
+
+/// The gauges of one entity, as they were at some moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gauges {
+    /// Its path.
+    pub path: Arc<str>,
+    /// How many messages it has.
+    pub counts: Counts,
+    /// The sum of their stored sizes.
+    pub size_bytes: u64,
+}
+
+impl Gauges {
+    /// Of entities that were observed, that is, of [`crate::Broker::observed`].
+    #[must_use]
+    pub fn of(observed: Vec<(Arc<str>, Arc<Observed>)>) -> Vec<Self> {
+        let gauges = observed.into_iter().map(|(path, observed)| {
+            let (counts, size_bytes) = (observed.counts(), observed.size_bytes());
+            Self { path, counts, size_bytes }
+        });
+        gauges.collect()
+    }
+
+    /// Of these entities so many with the most messages, in that order; those that are equally large stay in the order
+    /// that they are in.
+    #[must_use]
+    pub fn largest(mut all: Vec<Self>, count: usize) -> Vec<Self> {
+        all.sort_by_key(|entity| std::cmp::Reverse(entity.counts.total()));
+        all.truncate(count);
+        all
+    }
+
+    /// Its messages by their state; what is delayed is active.
+    #[must_use]
+    pub const fn states(&self) -> [(&'static str, u64); 6] {
+        let counts = &self.counts;
+        [
+            ("active", counts.active),
+            ("deferred", counts.deferred),
+            ("scheduled", counts.scheduled),
+            ("dead_letter", counts.dead_letter),
+            ("transfer", counts.transfer),
+            ("transfer_dead_letter", counts.transfer_dead_letter),
+        ]
+    }
 }
 
 /// An actor of a session that runs; counted as long as this is there.

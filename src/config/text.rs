@@ -29,6 +29,10 @@ pub trait FromText: Sized {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Scalar<T>(pub T);
 
+/// A part of a whole, from 0 to 1.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ratio(pub f64);
+
 /// A list in the configuration; in the environment its parts are separated by commas.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct List(pub Vec<String>);
@@ -126,6 +130,14 @@ impl FromText for SessionRetryOrder {
 
     fn from_text(text: &str) -> Option<Self> {
         Self::parse(text)
+    }
+}
+
+impl FromText for Ratio {
+    const EXPECTED: &'static str = "a number from 0 to 1";
+
+    fn from_text(text: &str) -> Option<Self> {
+        text.parse().ok().filter(|part| (0.0..=1.0).contains(part)).map(Self)
     }
 }
 

@@ -37,7 +37,7 @@
 //! - [`Broker`] starts and manages; [`Client`] opens [`Sender`], [`Receiver`] and [`Admin`] on it.
 //! - An actix actor or a function becomes a receiver through [`Client::consume`]: its outcome settles.
 //! - `http`, `websocket` and `amqp` serve the same broker to clients on the network; `websocket::client` is such a
-//!   client, `metrics_prometheus` renders metrics.
+//!   client, `metrics_prometheus` renders metrics, `otlp` sends them and traces to a collector of OpenTelemetry.
 //! - `tls` makes connections secure, with certificates from files or of an authority for development.
 //! - `auth_sas` lets in who has signed with a key of a policy ([`policies`]), `auth_jwt` who has a token of an identity provider.
 //! - `forward_webhook`, `forward_peeklock` and `forward_log` take messages elsewhere.
@@ -49,9 +49,9 @@
 //! # Features
 //!
 //! Without any, this is the broker with its in-process clients, and nothing that opens a socket. `amqp`, `http`,
-//! `websocket`, `websocket-client`, `auth-jwt`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook` and
-//! `metrics-prometheus` add the modules of these names; `full` is all of them, `testing` the kit for tests of handlers and of
-//! stores. The program `peeklock` is the package `peeklock-server`.
+//! `websocket`, `websocket-client`, `auth-jwt`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook`,
+//! `metrics-prometheus` and `otlp` add the modules of these names; `full` is all of them, `otlp-client` the way of a client's
+//! traces to OpenTelemetry, `testing` the kit for tests of handlers and of stores. The program `peeklock` is the package `peeklock-server`.
 
 #[doc(inline)]
 pub use peeklock_core::*;
@@ -167,7 +167,19 @@ pub mod metrics_prometheus {
     pub use peeklock_metrics_prometheus::*;
 }
 
+/// Sends traces and metrics to a collector of OpenTelemetry.
+#[cfg(feature = "otlp")]
+pub mod otlp {
+    #[doc(inline)]
+    pub use peeklock_otlp::*;
+}
+
 /// The guide is true: its programs run.
 #[cfg(doctest)]
 #[doc = include_str!("../embedding.md")]
 pub struct Embedding;
+
+/// So is the page on OpenTelemetry.
+#[cfg(doctest)]
+#[doc = include_str!("../opentelemetry.md")]
+pub struct OpenTelemetry;

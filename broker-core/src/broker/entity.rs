@@ -16,6 +16,7 @@ use crate::ids::{EntityId, ReceiverId};
 use crate::path::{EntityAddress, EntityName, PathKey, SubQueue};
 use crate::permits::Permit;
 use crate::request::{Outlet, Release, Request, Way, release_all};
+use crate::traced::Place;
 
 /// A handle on one entity or sub-queue. Cheap to clone; usable from any thread.
 #[derive(Clone)]
@@ -226,6 +227,7 @@ impl Entity {
     /// answered with the reason; those that are not granted with `Unauthorized`, and those that only the
     /// broker itself may give with `InvalidOperation` ([`Command::is_the_brokers_own`]).
     pub fn submit(&self, mut group: Vec<Request>) {
+        self.trace(&mut group);
         self.refuse_forbidden(&mut group);
         let tracked = self.track(&mut group);
         self.hand_over(group);
@@ -248,6 +250,15 @@ impl Entity {
 
     fn inlet(&self) -> Arc<Inlet> {
         Arc::clone(&*self.handle.inlet.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes what is asked, if somebody is told of it.
+    fn trace(&self, group: &mut [Request]) {
+        let Some(tracer) = &self.handle.broker.shared.tracer else { return };
+        let place = Place::new(tracer, &self.handle.path);
+        for request in group {
+            request.reply.trace(place.begin(&request.command));
+        }
     }
 
     /// Answers and takes out what may not be done.

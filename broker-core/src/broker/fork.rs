@@ -8,7 +8,7 @@ use crate::builder::{BrokerBuilder, StartError};
 impl Broker {
     /// Starts a second broker with the same entities and messages, of which each goes its own way from here on. It is
     /// as if this one had been started again: what was acknowledged is there, waits and links are not. Settings,
-    /// clock, authorizer and forwarders are those of this broker.
+    /// clock, authorizer, forwarders and tracer are those of this broker.
     ///
     /// Only of a broker in memory, whose contents both share: what it costs is what opening the entities costs.
     ///
@@ -32,6 +32,9 @@ impl Broker {
             .authorizer(Arc::clone(&shared.authorizer));
         for forwarder in shared.forwarders.all() {
             builder = builder.forwarder(forwarder);
+        }
+        if let Some(tracer) = &shared.tracer {
+            builder = builder.tracer(Arc::clone(tracer));
         }
         if let Some(count) = shared.arbiter_count {
             builder = builder.arbiters(count);

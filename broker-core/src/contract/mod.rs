@@ -8,6 +8,7 @@ pub mod failures;
 pub mod forwarder;
 pub mod port;
 pub mod rights;
+pub mod tracer;
 pub mod transport;
 
 pub use action::{Action, Needs};
@@ -19,4 +20,5 @@ pub use epoch::{Epoch, Mark};
 pub use failures::Failures;
 pub use forwarder::{Forwarder, Outgoing, Route, Source, Verdict};
 pub use rights::{Ceiling, Grant, Right, Rights};
+pub use tracer::{Operation, OperationKind, TRACED_MESSAGES_MAX, TracedMessage, Tracer};
 pub use transport::{RunningTransport, Transport, TransportError};

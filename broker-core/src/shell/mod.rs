@@ -28,7 +28,7 @@ use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::limits::Limits;
 use crate::permits::Budget;
-use crate::request::{Outlet, Release, Released, Reply, Request};
+use crate::request::{Link, Release, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;
 use crate::transfer::{HandOver, PinnedMessage};
@@ -57,7 +57,7 @@ pub struct Shell<M> {
     tokens: Box<dyn FnMut() -> u64>,
     /// Commands that are answered later.
     waiting: HashMap<Ticket, Reply>,
-    links: HashMap<ReceiverId, Arc<dyn Outlet>>,
+    links: HashMap<ReceiverId, Link>,
     parked: Parked,
     /// Who drives the sessions that are held, if it is not who drives this.
     host: Option<Box<dyn SessionHost>>,
@@ -243,9 +243,8 @@ impl<M: Machine> Shell<M> {
         for request in self.judged.take().into_iter().chain(self.parked.drain()) {
             out.extend(request.reply.answer(Err(reason.clone())));
         }
-        for (receiver, outlet) in self.links.drain() {
-            let item = Released::Detached { receiver, reason: reason.clone() };
-            out.push(Release::to(outlet, item));
+        for (receiver, link) in self.links.drain() {
+            out.push(link.detached(receiver, reason.clone()));
         }
     }
 
@@ -341,8 +340,8 @@ impl<M: Machine> Shell<M> {
         match (result, answer) {
             (Err(rejection), _) => self.let_out(reply.answer(Err(rejection)), Gate::Commit, out),
             (Ok(()), Some(Answer::Now(outcome, gate))) => {
-                if let (Some(receiver), Some(outlet)) = (attached, reply.outlet()) {
-                    self.links.insert(receiver, Arc::clone(outlet));
+                if let Some(receiver) = attached {
+                    self.links.extend(reply.link().map(|link| (receiver, link)));
                 }
                 let outcome = self.resolve(outcome)?;
                 self.let_out(reply.answer(Ok(outcome)), gate, out);
@@ -453,10 +452,8 @@ impl<M: Machine> Shell<M> {
         match effect {
             Effect::Answer { ticket, result, gate } => {
                 let Some(reply) = self.waiting.remove(&ticket) else { return Ok(()) };
-                if let (Ok(MachineOutcome::SessionAccepted { receiver, .. }), Some(outlet)) =
-                    (&result, reply.outlet())
-                {
-                    self.links.insert(*receiver, Arc::clone(outlet));
+                if let Ok(MachineOutcome::SessionAccepted { receiver, .. }) = &result {
+                    self.links.extend(reply.link().map(|link| (*receiver, link)));
                 }
                 let result = match result {
                     Ok(outcome) => {
@@ -470,16 +467,14 @@ impl<M: Machine> Shell<M> {
                 self.let_out(reply.answer(result), gate, out);
             }
             Effect::Deliver { receiver, facts, gate } => {
-                let Some(outlet) = self.links.get(&receiver).map(Arc::clone) else { return Ok(()) };
+                let Some(link) = self.links.get(&receiver).cloned() else { return Ok(()) };
                 turn.delivered += 1;
                 let Some(message) = self.pin(vec![facts])?.pop() else { return Ok(()) };
-                let item = Released::Delivery { receiver, message: Box::new(message) };
-                self.let_out(Some(Release::to(outlet, item)), gate, out);
+                self.let_out(Some(link.delivery(receiver, message)), gate, out);
             }
             Effect::Detached { receiver, reason } => {
-                if let Some(outlet) = self.links.remove(&receiver) {
-                    let item = Released::Detached { receiver, reason };
-                    self.let_out(Some(Release::to(outlet, item)), Gate::Commit, out);
+                if let Some(link) = self.links.remove(&receiver) {
+                    self.let_out(Some(link.detached(receiver, reason)), Gate::Commit, out);
                 }
             }
             Effect::SessionEnded { receiver } => {

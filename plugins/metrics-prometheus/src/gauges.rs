@@ -3,16 +3,13 @@
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
-use peeklock_core::command::Counts;
-use peeklock_core::telemetry::Observed;
+use peeklock_core::telemetry::{
+    ENTITY_MESSAGES as MESSAGES, ENTITY_MESSAGES_DELAYED as DELAYED, ENTITY_SIZE_BYTES as SIZE,
+    Gauges, READY,
+};
 
 /// How many entities `top` stands for without a number.
 const TOP_DEFAULT: usize = 100;
-
-const READY: &str = "peeklock_ready";
-const MESSAGES: &str = "peeklock_entity_messages";
-const DELAYED: &str = "peeklock_entity_messages_delayed";
-const SIZE: &str = "peeklock_entity_size_bytes";
 
 /// `metrics.entities`: which entities have gauges of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +32,18 @@ impl Default for EntityGauges {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{0}` is not none, all or top:N")]
 pub struct ParseError(String);
+
+impl EntityGauges {
+    /// How many entities have them, at most.
+    #[must_use]
+    pub const fn count_max(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Top(count) => count,
+            Self::All => usize::MAX,
+        }
+    }
+}
 
 impl FromStr for EntityGauges {
     type Err = ParseError;
@@ -60,40 +69,23 @@ impl fmt::Display for EntityGauges {
     }
 }
 
-/// What one entity has published.
-pub(crate) struct Gauges {
-    pub(crate) path: String,
-    pub(crate) counts: Counts,
-    pub(crate) size_bytes: u64,
-}
-
-impl Gauges {
-    pub(crate) fn of(path: &str, observed: &Observed) -> Self {
-        Self { path: path.to_owned(), counts: observed.counts(), size_bytes: observed.size_bytes() }
-    }
-}
-
 /// Adds readiness and the gauges of entities to a page.
 pub(crate) fn render(
     page: &mut String,
     is_ready: bool,
-    mut entities: Vec<Gauges>,
+    entities: Vec<Gauges>,
     which: EntityGauges,
 ) {
     head(page, READY, "Whether the broker can do its work");
     line(page, format_args!("{READY} {}", u8::from(is_ready)));
-    let count = match which {
-        EntityGauges::None => return,
-        EntityGauges::Top(count) => count,
-        EntityGauges::All => usize::MAX,
-    };
-    // The sort is stable: entities that are equally large stay in the order of their paths.
-    entities.sort_by_key(|entity| std::cmp::Reverse(entity.counts.total()));
-    entities.truncate(count);
+    if which == EntityGauges::None {
+        return;
+    }
+    let entities = Gauges::largest(entities, which.count_max());
     head(page, MESSAGES, "Messages of an entity, by state");
-    for Gauges { path, counts, .. } in &entities {
-        let entity = escaped(path);
-        for (state, count) in states(counts) {
+    for gauges in &entities {
+        let entity = escaped(&gauges.path);
+        for (state, count) in gauges.states() {
             line(page, format_args!("{MESSAGES}{{entity=\"{entity}\",state=\"{state}\"}} {count}"));
         }
     }
@@ -107,17 +99,6 @@ pub(crate) fn render(
     for Gauges { path, size_bytes, .. } in &entities {
         line(page, format_args!("{SIZE}{{entity=\"{}\"}} {size_bytes}", escaped(path)));
     }
-}
-
-const fn states(counts: &Counts) -> [(&'static str, u64); 6] {
-    [
-        ("active", counts.active),
-        ("deferred", counts.deferred),
-        ("scheduled", counts.scheduled),
-        ("dead_letter", counts.dead_letter),
-        ("transfer", counts.transfer),
-        ("transfer_dead_letter", counts.transfer_dead_letter),
-    ]
 }
 
 fn head(page: &mut String, name: &str, help: &str) {

@@ -5,8 +5,9 @@
 //! actors have published, and only of the largest entities, so that the page stays small. Absent on
 //! purpose: a listener; the HTTP transport serves the page at `/metrics`.
 
+mod beside;
 mod gauges;
 mod recorder;
 
 pub use gauges::{EntityGauges, ParseError};
-pub use recorder::{InstallError, PrometheusMetrics, install};
+pub use recorder::{InstallError, PrometheusMetrics, install, install_beside};

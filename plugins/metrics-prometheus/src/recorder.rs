@@ -5,14 +5,11 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use peeklock_core::Broker;
-use peeklock_core::telemetry::{self, COMMIT_SECONDS};
+use peeklock_core::telemetry::{self, COMMIT_SECONDS, COMMIT_SECONDS_BUCKETS, Gauges};
 
-use crate::gauges::{EntityGauges, Gauges};
+use crate::beside::Both;
+use crate::gauges::EntityGauges;
 
-/// From a commit that needs no disk to one that stalls.
-const COMMIT_SECONDS_BUCKETS: [f64; 14] = [
-    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
-];
 /// Samples are sorted into their buckets so often, scraped or not, so that they do not pile up.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
@@ -49,6 +46,19 @@ pub fn install() -> Result<PrometheusMetrics, InstallError> {
     Ok(metrics)
 }
 
+/// As [`install`], with another recorder beside it that is told of everything as well.
+///
+/// # Errors
+/// See [`InstallError`].
+pub fn install_beside(
+    other: impl metrics::Recorder + Send + Sync + 'static,
+) -> Result<PrometheusMetrics, InstallError> {
+    let (metrics, recorder) = build()?;
+    metrics::set_global_recorder(Both(recorder, other)).map_err(|_| InstallError::Taken)?;
+    telemetry::describe();
+    Ok(metrics)
+}
+
 type Recorder = metrics_exporter_prometheus::PrometheusRecorder;
 
 pub(crate) fn build() -> Result<(PrometheusMetrics, Recorder), InstallError> {
@@ -79,9 +89,8 @@ impl PrometheusMetrics {
             EntityGauges::Top(_) | EntityGauges::All => broker.observed(),
         };
         let mut page = self.handle.render();
-        let entities: Vec<Gauges> =
-            observed.iter().map(|(path, observed)| Gauges::of(path, observed)).collect();
-        crate::gauges::render(&mut page, broker.failure().is_none(), entities, top);
+        let is_ready = broker.failure().is_none();
+        crate::gauges::render(&mut page, is_ready, Gauges::of(observed), top);
         page
     }
 }

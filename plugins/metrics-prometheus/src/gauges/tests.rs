@@ -4,13 +4,14 @@ use peeklock_core::Broker;
 use peeklock_core::command::{Command, Counts};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::Message;
+use peeklock_core::telemetry::Gauges;
 
-use super::{EntityGauges, Gauges, escaped, render};
+use super::{EntityGauges, escaped, render};
 use crate::recorder;
 
 fn entity(path: &str, active: u64, dead_letter: u64) -> Gauges {
     let counts = Counts { active, dead_letter, delayed: active / 2, ..Counts::default() };
-    Gauges { path: path.to_owned(), counts, size_bytes: active * 10 }
+    Gauges { path: path.into(), counts, size_bytes: active * 10 }
 }
 
 fn page(entities: Vec<Gauges>, which: EntityGauges) -> String {

@@ -1,0 +1,64 @@
+//! Gauges of single entities, looked at when metrics are due.
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Meter;
+use peeklock_core::Broker;
+use peeklock_core::telemetry::{
+    ENTITY_MESSAGES, ENTITY_MESSAGES_DELAYED, ENTITY_SIZE_BYTES, Gauges, READY,
+};
+
+/// Has the broker looked at from now on: whether it is ready, and so many entities with the most messages.
+pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
+    let watched = broker.clone();
+    meter
+        .u64_observable_gauge(READY)
+        .with_description("Whether the broker can do its work")
+        .with_callback(move |observer| {
+            observer.observe(u64::from(watched.failure().is_none()), &[]);
+        })
+        .build();
+    if count_max == 0 {
+        return;
+    }
+    let largest = |broker: &Broker| {
+        let broker = broker.clone();
+        move || Gauges::largest(Gauges::of(broker.observed()), count_max)
+    };
+    let entities = largest(broker);
+    meter
+        .u64_observable_gauge(ENTITY_MESSAGES)
+        .with_description("Messages of an entity, by state")
+        .with_callback(move |observer| {
+            for gauges in entities() {
+                for (state, count) in gauges.states() {
+                    observer.observe(count, &[entity(&gauges), KeyValue::new("state", state)]);
+                }
+            }
+        })
+        .build();
+    let entities = largest(broker);
+    meter
+        .u64_observable_gauge(ENTITY_MESSAGES_DELAYED)
+        .with_description("Active messages of an entity that wait for another attempt")
+        .with_callback(move |observer| {
+            for gauges in entities() {
+                observer.observe(gauges.counts.delayed, &[entity(&gauges)]);
+            }
+        })
+        .build();
+    let entities = largest(broker);
+    meter
+        .u64_observable_gauge(ENTITY_SIZE_BYTES)
+        .with_description("Sum of stored sizes of an entity")
+        .with_unit("By")
+        .with_callback(move |observer| {
+            for gauges in entities() {
+                observer.observe(gauges.size_bytes, &[entity(&gauges)]);
+            }
+        })
+        .build();
+}
+
+fn entity(gauges: &Gauges) -> KeyValue {
+    KeyValue::new("entity", gauges.path.to_string())
+}

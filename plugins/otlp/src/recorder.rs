@@ -1,0 +1,209 @@
+//! What the broker counts, as instruments.
+//!
+//! A counter or a gauge of the facade is a number in memory here, which the reader looks at when metrics are due: so
+//! counting costs an addition. Only samples of histograms go through the SDK as they come.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use metrics::{
+    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::Meter;
+use peeklock_core::telemetry::{COMMIT_SECONDS, COMMIT_SECONDS_BUCKETS};
+
+/// Series of one name; the handles of further ones count nothing. The broker has some thirty at most.
+const SERIES_MAX: usize = 1_000;
+/// Names; likewise.
+const NAMES_MAX: usize = 1_000;
+
+/// Takes what goes through the facade `metrics`. To be installed as its recorder, or beside another one.
+#[derive(Clone)]
+pub struct OtlpRecorder {
+    meter: Meter,
+    book: Arc<Mutex<Book>>,
+}
+
+#[derive(Default)]
+struct Book {
+    described: HashMap<KeyName, (Option<Unit>, SharedString)>,
+    counters: HashMap<KeyName, Numbers>,
+    gauges: HashMap<KeyName, Numbers>,
+    histograms: HashMap<KeyName, opentelemetry::metrics::Histogram<f64>>,
+}
+
+/// The numbers of one name, which its instrument looks at.
+type Numbers = Arc<Mutex<HashMap<Key, Number>>>;
+
+struct Number {
+    attributes: Vec<KeyValue>,
+    value: Arc<AtomicU64>,
+}
+
+struct Samples {
+    histogram: opentelemetry::metrics::Histogram<f64>,
+    attributes: Vec<KeyValue>,
+}
+
+impl OtlpRecorder {
+    pub(crate) fn new(meter: Meter) -> Self {
+        Self { meter, book: Arc::default() }
+    }
+
+    fn describe(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        let mut book = lock(&self.book);
+        if book.described.len() < NAMES_MAX {
+            book.described.insert(key, (unit, description));
+        }
+    }
+}
+
+impl Book {
+    /// The unit and the description of a name.
+    fn described(&self, name: &KeyName) -> (&'static str, String) {
+        let Some((unit, description)) = self.described.get(name) else {
+            return ("", String::new());
+        };
+        let unit = match unit {
+            Some(Unit::Seconds) => "s",
+            Some(Unit::Milliseconds) => "ms",
+            Some(Unit::Microseconds) => "us",
+            Some(Unit::Nanoseconds) => "ns",
+            Some(Unit::Bytes) => "By",
+            Some(Unit::Percent) => "%",
+            Some(_) | None => "",
+        };
+        (unit, description.to_string())
+    }
+}
+
+impl Recorder for OtlpRecorder {
+    fn describe_counter(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(key, unit, description);
+    }
+
+    fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(key, unit, description);
+    }
+
+    fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(key, unit, description);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        let mut book = lock(&self.book);
+        let name = name_of(key);
+        let (unit, description) = book.described(&name);
+        let value = number_in(&mut book.counters, &name, key, |numbers| {
+            self.meter
+                .u64_observable_counter(name.as_str().to_owned())
+                .with_unit(unit)
+                .with_description(description)
+                .with_callback(move |observer| {
+                    for Number { attributes, value } in lock(&numbers).values() {
+                        observer.observe(value.load(Ordering::Relaxed), attributes);
+                    }
+                })
+                .build();
+        });
+        value.map_or_else(Counter::noop, Counter::from_arc)
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        let mut book = lock(&self.book);
+        let name = name_of(key);
+        let (unit, description) = book.described(&name);
+        let value = number_in(&mut book.gauges, &name, key, |numbers| {
+            self.meter
+                .f64_observable_gauge(name.as_str().to_owned())
+                .with_unit(unit)
+                .with_description(description)
+                .with_callback(move |observer| {
+                    for Number { attributes, value } in lock(&numbers).values() {
+                        // The facade keeps the bits of a gauge there.
+                        let value = f64::from_bits(value.load(Ordering::Relaxed));
+                        observer.observe(value, attributes);
+                    }
+                })
+                .build();
+        });
+        value.map_or_else(Gauge::noop, Gauge::from_arc)
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        let mut book = lock(&self.book);
+        let name = name_of(key);
+        let histogram = match book.histograms.get(&name) {
+            Some(histogram) => histogram.clone(),
+            None if book.histograms.len() >= NAMES_MAX => return Histogram::noop(),
+            None => {
+                let (unit, description) = book.described(&name);
+                let mut builder = self
+                    .meter
+                    .f64_histogram(name.as_str().to_owned())
+                    .with_unit(unit)
+                    .with_description(description);
+                if name.as_str() == COMMIT_SECONDS {
+                    builder = builder.with_boundaries(COMMIT_SECONDS_BUCKETS.to_vec());
+                }
+                let histogram = builder.build();
+                book.histograms.insert(name, histogram.clone());
+                histogram
+            }
+        };
+        Histogram::from_arc(Arc::new(Samples { histogram, attributes: attributes_of(key) }))
+    }
+}
+
+impl HistogramFn for Samples {
+    fn record(&self, value: f64) {
+        self.histogram.record(value, &self.attributes);
+    }
+}
+
+/// The number of a series; the first of a name makes its instrument. None beyond the bounds.
+fn number_in(
+    names: &mut HashMap<KeyName, Numbers>,
+    name: &KeyName,
+    key: &Key,
+    make: impl FnOnce(Numbers),
+) -> Option<Arc<AtomicU64>> {
+    let numbers = match names.get(name) {
+        Some(numbers) => Arc::clone(numbers),
+        None if names.len() >= NAMES_MAX => return None,
+        None => {
+            let numbers = Numbers::default();
+            make(Arc::clone(&numbers));
+            names.insert(name.clone(), Arc::clone(&numbers));
+            numbers
+        }
+    };
+    let mut numbers = lock(&numbers);
+    if let Some(number) = numbers.get(key) {
+        return Some(Arc::clone(&number.value));
+    }
+    if numbers.len() >= SERIES_MAX {
+        return None;
+    }
+    let value = Arc::new(AtomicU64::new(0));
+    let number = Number { attributes: attributes_of(key), value: Arc::clone(&value) };
+    numbers.insert(key.clone(), number);
+    Some(value)
+}
+
+fn name_of(key: &Key) -> KeyName {
+    key.name_shared()
+}
+
+fn attributes_of(key: &Key) -> Vec<KeyValue> {
+    key.labels()
+        .map(|label| KeyValue::new(label.key().to_owned(), label.value().to_owned()))
+        .collect()
+}
+
+/// Locks a mutex whose data no panic can leave half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

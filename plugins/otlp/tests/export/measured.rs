@@ -1,0 +1,67 @@
+//! What goes through the facade, as a collector gets it.
+
+use std::time::Duration;
+
+use metrics::{Key, Label, Level, Metadata, Recorder as _, Unit};
+use peeklock_core::Broker;
+use peeklock_core::description::QueueUpdate;
+use peeklock_otlp::Otlp;
+
+use crate::collector::{Collector, numbers};
+use crate::world::{PATIENCE, config};
+
+#[tokio::test]
+async fn counters_gauges_and_histograms_have_their_values() {
+    let collector = Collector::start();
+    let otlp = Otlp::start(&config(&collector)).unwrap();
+    let recorder = otlp.recorder().unwrap();
+    let about = Metadata::new("test", Level::INFO, None);
+    recorder.describe_counter("cups_total".into(), Some(Unit::Count), "Cups".into());
+    let of = |kind: &'static str| Key::from_parts("cups_total", vec![Label::new("kind", kind)]);
+    let coffees = recorder.register_counter(&of("coffee"), &about);
+    coffees.increment(2);
+    // The same series again.
+    recorder.register_counter(&of("coffee"), &about).increment(1);
+    recorder.register_counter(&of("tea"), &about).increment(5);
+    let heat = recorder.register_gauge(&Key::from_name("heat"), &about);
+    heat.set(2.5);
+    heat.decrement(1.0);
+    let waits = recorder.register_histogram(&Key::from_name("wait_seconds"), &about);
+    waits.record(0.1);
+    waits.record(7.0);
+    // However many there are, only so many are sent.
+    for number in 0..1_200 {
+        let label = Label::new("number", number.to_string());
+        let key = Key::from_parts("many_total", vec![label]);
+        recorder.register_counter(&key, &about).increment(1);
+    }
+    otlp.stop(PATIENCE).await;
+    let numbers = numbers(&collector.all());
+    assert_eq!(numbers["cups_total{kind=coffee}"], 3.0);
+    assert_eq!(numbers["cups_total{kind=tea}"], 5.0);
+    assert_eq!(numbers["heat{}"], 1.5);
+    assert_eq!(numbers["wait_seconds{}"], 2.0);
+    assert_eq!(numbers.keys().filter(|series| series.starts_with("many_total")).count(), 1_000);
+}
+
+/// As many entities have gauges as are wanted, those with the most messages; none if none are.
+#[tokio::test]
+async fn so_many_entities_are_observed() {
+    for count in [0, 2] {
+        let collector = Collector::start();
+        let otlp = Otlp::start(&config(&collector)).unwrap();
+        let broker = Broker::builder().arbiters(1).start().await.unwrap();
+        for name in ["a", "b", "c"] {
+            broker.create_queue(name, QueueUpdate::default()).await.unwrap();
+        }
+        otlp.observe(&broker, count);
+        broker.stop(Duration::ZERO).await.unwrap();
+        otlp.stop(PATIENCE).await;
+        let numbers = numbers(&collector.all());
+        assert_eq!(numbers["peeklock_ready{}"], 1.0);
+        let sizes = numbers.keys().filter(|series| series.starts_with("peeklock_entity_size"));
+        let expected =
+            ["{entity=a}", "{entity=b}"].map(|of| format!("peeklock_entity_size_bytes{of}"));
+        assert!(sizes.eq(expected.iter().take(count)), "{numbers:#?}");
+    }
+}
