@@ -1,40 +1,19 @@
 """What goes wrong outside: a broker that is killed or stopped, entities that vanish."""
 
 import asyncio
-import shutil
-import tempfile
-from pathlib import Path
 
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusError
-from broker import Broker
-from world import check, raises, scenario, text, texts, that
+from world import check, raises, scenario, text, texts
 
-
-class Own:
-    """A broker of a scenario's own, that it may kill."""
-
-    def __init__(self, w):
-        self.place = Path(tempfile.mkdtemp(prefix="peeklock-sdk-own-"))
-        self.broker = Broker(w.broker.program, self.place / "broker")
-
-    def __enter__(self):
-        return self.broker
-
-    def __exit__(self, *error):
-        self.broker.kill()
-        shutil.rmtree(self.place)
-
-
-def client_of(w, broker):
-    return w.open(broker.connection_string(), retry_total=10, retry_backoff_factor=0.2, retry_backoff_max=1)
+# It comes back to a broker that is away for a second or two.
+PATIENT = {"retry_total": 10, "retry_backoff_factor": 0.2, "retry_backoff_max": 1}
 
 
 @scenario("AMQP-79", "SND-29")
 async def what_was_acknowledged_is_there_after_a_kill(w):
-    with Own(w) as broker:
-        broker.ask("PUT", "queues/q", {})
-        client = client_of(w, broker)
+    with w.own() as broker:
+        client = w.open(broker.connection_string(), **PATIENT)
         async with client.get_queue_sender("q") as sender:
             for number in range(20):
                 await sender.send_messages(ServiceBusMessage(str(number)))
@@ -51,9 +30,8 @@ async def what_was_acknowledged_is_there_after_a_kill(w):
 
 @scenario("SET-21")
 async def a_receiver_goes_on_after_a_kill(w):
-    with Own(w) as broker:
-        broker.ask("PUT", "queues/q", {})
-        client = client_of(w, broker)
+    with w.own() as broker:
+        client = w.open(broker.connection_string(), **PATIENT)
         async with client.get_queue_sender("q") as sender:
             await sender.send_messages([ServiceBusMessage("done"), ServiceBusMessage("held")])
         async with client.get_queue_receiver("q") as receiver:
@@ -68,9 +46,8 @@ async def a_receiver_goes_on_after_a_kill(w):
 
 @scenario("AMQP-91")
 async def a_broker_that_stops_says_so_and_clients_come_back(w):
-    with Own(w) as broker:
-        broker.ask("PUT", "queues/q", {})
-        client = client_of(w, broker)
+    with w.own() as broker:
+        client = w.open(broker.connection_string(), **PATIENT)
         async with client.get_queue_sender("q") as sender:
             await sender.send_messages(ServiceBusMessage("a"))
             await asyncio.to_thread(broker.stop)
