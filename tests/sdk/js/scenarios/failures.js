@@ -22,6 +22,47 @@ scenario("what was acknowledged is there after a kill", (w) =>
     assert.deepEqual(bodies(messages), Array.from({ length: 21 }, (_, body) => body));
   }));
 
+// AMQP-41, FND-02
+scenario("nothing accepted is missing after kills in the middle", (w) => {
+  const run = async (broker, client) => {
+    const accepted = new Set();
+    let isOver = false;
+    const send = async (number) => {
+      const sender = client.createSender("q");
+      for (let count = 0; !isOver; count += 1) {
+        const body = `${number}-${count}`;
+        try {
+          await sender.sendMessages({ body });
+          accepted.add(body);
+        } catch {
+          // Nobody knows what became of it.
+        }
+      }
+    };
+    const goOn = () => {
+      const goal = accepted.size + 100;
+      return w.until(async () => accepted.size >= goal, "further messages are accepted");
+    };
+    const senders = Array.from({ length: 4 }, (_, number) => send(number));
+    try {
+      for (let kill = 0; kill < 2; kill += 1) {
+        await goOn();
+        await broker.kill();
+        await broker.start();
+      }
+      await goOn();
+    } finally {
+      isOver = true;
+    }
+    await Promise.all(senders);
+    // What nobody was told of may be there or not, or be there twice.
+    const found = new Set(await w.drain("q", w.open(broker.connectionString())));
+    assert.deepEqual([...accepted].filter((body) => !found.has(body)), []);
+  };
+  // A send that was under way when its connection broke is given up after this time only.
+  return own(w, run, 3_000);
+});
+
 // SET-21
 scenario("a function goes on after a kill", (w) =>
   own(w, async (broker, client) => {
