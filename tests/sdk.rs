@@ -108,7 +108,7 @@ fn azservicebus_for_rust_works_unchanged() {
     scenarios(&mut command, 24);
 }
 
-/// Runs the scenarios of an administration client, behind TLS.
+/// Runs the scenarios of an administration client, over the TLS of the broker.
 fn administer(arguments: &[&str]) {
     let mut command = Command::new(python());
     command.arg(folder().join("admin/run.py")).arg(env!("CARGO_BIN_EXE_peeklock")).args(arguments);
@@ -126,6 +126,16 @@ fn the_python_administration_client_works_unchanged() {
 #[test]
 fn the_javascript_administration_client_works_unchanged() {
     administer(&["javascript", &node()]);
+}
+
+/// AMQP-02, SEC-21, SEC-24, ADM-60, ADM-61, TOP-01: the Python SDK works unchanged with the emulator's own connection string at the emulator's port, on
+/// what its sample configuration declares.
+#[test]
+fn the_emulators_string_and_sample_works_unchanged() {
+    let Some(python) = set_up("emulator/setup") else { return };
+    let mut command = Command::new(python);
+    command.arg(folder().join("emulator/run.py")).arg(env!("CARGO_BIN_EXE_peeklock"));
+    scenarios(&mut command, 7);
 }
 
 /// Runs a suite of the program with the SDK for Go, where there is a Go.
