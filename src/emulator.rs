@@ -7,6 +7,7 @@
 pub mod declared;
 pub mod environment;
 pub mod file;
+mod lenient;
 
 #[cfg(test)]
 mod tests;

@@ -123,10 +123,11 @@ type Read<T> = Result<T, Refused>;
 /// With the place of what is no JSON, or cannot be meant.
 pub fn read(text: &str) -> Read<Imported> {
     let text = text.trim_start_matches('\u{feff}');
-    let root: Json = serde_json::from_str(text).map_err(|error| Refused {
-        place: format!("line {}, column {}", error.line(), error.column()),
-        detail: format!("the file is not JSON: {error}"),
-    })?;
+    let root: Json =
+        serde_json::from_str(&super::lenient::strict(text)).map_err(|error| Refused {
+            place: format!("line {}, column {}", error.line(), error.column()),
+            detail: format!("the file is not JSON: {error}"),
+        })?;
     let mut notes = Notes::default();
     let config = read_root(&Place::root(&root), &mut notes)?;
     Ok(Imported { config, notes: notes.0 })

@@ -1,6 +1,6 @@
 """Runs the scenarios of an administration client: `run.py PROGRAM python` or `run.py PROGRAM javascript NODE`.
 
-A broker and TLS in front of it are started for them. Ends with a line `ok N scenarios`, or tells what failed.
+A broker that speaks TLS by an authority of its own is started for them. Ends with a line `ok N scenarios`, or tells what failed.
 """
 
 import os
@@ -11,8 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
 
-from broker import ROOT, Broker
-from tls import Front
+from broker import Broker
 
 HERE = Path(__file__).parent
 
@@ -20,18 +19,15 @@ HERE = Path(__file__).parent
 def main():
     program, language, *node = sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix="peeklock-admin-") as place:
-        broker = Broker(program, Path(place) / "broker")
+        broker = Broker(program, Path(place) / "broker", ["--tls"])
         try:
-            front = Front(broker.ports["http"], place)
-            string = (
-                f"Endpoint=sb://localhost:{front.port};SharedAccessKeyName={ROOT};SharedAccessKey={broker.key}"
-            )
+            string = broker.connection_string(host=f"localhost:{broker.ports['http']}")
             if language == "python":
                 import admin_python
 
-                code = admin_python.run(broker, string, str(front.authority))
+                code = admin_python.run(broker, string)
             else:
-                environment = {**os.environ, "NODE_EXTRA_CA_CERTS": str(front.authority)}
+                environment = {**os.environ, "NODE_EXTRA_CA_CERTS": broker.authority}
                 command = [*node, str(HERE / "admin_javascript.mjs"), string]
                 code = subprocess.run(command, env=environment, check=False).returncode
         finally:

@@ -12,10 +12,10 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import place
-
 sys.path.append(str(Path(__file__).parents[1] / "python"))
 
+import namespace
+import place
 from broker import ROOT, Broker
 
 # Scenarios that run at the same time.
@@ -23,7 +23,7 @@ WIDTH = 4
 
 
 def main():
-    place.enter()
+    namespace.enter()
     program, *part = sys.argv[1:]
     directory = Path(tempfile.mkdtemp(prefix="peeklock-celery-"))
     (directory / "results").mkdir()

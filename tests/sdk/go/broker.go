@@ -163,6 +163,12 @@ func (b *Broker) secureString(listener string) string {
 	)
 }
 
+// counted is a number among the runtime properties of a queue.
+func (b *Broker) counted(queue, name string) int {
+	runtime := b.ask("GET", "queues/"+queue, nil)["runtime"].(map[string]any)
+	return int(runtime[name].(float64))
+}
+
 // ask makes a request of the JSON API; what is refused fails the scenario.
 func (b *Broker) ask(method, path string, body any) map[string]any {
 	var sent io.Reader

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,6 +100,64 @@ func failures() {
 			ok(sender.SendMessage(w.ctx, text("after"), nil))
 			receiver := got(client.NewReceiverForQueue("q", nil))
 			equal(bodies(w.receive(receiver, 21)), all, "what is there")
+		})
+	})
+
+	// AMQP-41, FND-02
+	scenario("nothing accepted is missing after kills in the middle", func(w *World) {
+		w.own(func(broker *Broker) {
+			client := w.open(broker.connectionString(), patient())
+			var mutex sync.Mutex
+			accepted := map[string]bool{}
+			count := func() int {
+				mutex.Lock()
+				defer mutex.Unlock()
+				return len(accepted)
+			}
+			var senders sync.WaitGroup
+			over := make(chan struct{})
+			for number := range 4 {
+				sender := got(client.NewSender("q", nil))
+				senders.Go(func() {
+					for n := 0; ; n++ {
+						select {
+						case <-over:
+							return
+						default:
+						}
+						body := fmt.Sprintf("%d-%d", number, n)
+						// What became of one that failed nobody knows.
+						if sender.SendMessage(w.ctx, text(body), nil) == nil {
+							mutex.Lock()
+							accepted[body] = true
+							mutex.Unlock()
+						}
+					}
+				})
+			}
+			func() {
+				defer senders.Wait()
+				defer close(over)
+				goOn := func() {
+					goal := count() + 100
+					w.until(func() bool { return count() >= goal }, "further messages are accepted")
+				}
+				for range 2 {
+					goOn()
+					broker.kill()
+					broker.start()
+				}
+				goOn()
+			}()
+			// What nobody was told of may be there or not, or be there twice.
+			var missing []string
+			there := w.drainOf(broker, w.open(broker.connectionString(), nil), "q")
+			for body := range accepted {
+				if !slices.Contains(there, body) {
+					missing = append(missing, body)
+				}
+			}
+			equal(len(missing), 0, fmt.Sprintf("how many are missing (%v)", missing))
 		})
 	})
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,7 +57,10 @@ func sessions() {
 		ctx, cancel := context.WithTimeout(w.ctx, 2*time.Second)
 		defer cancel()
 		_, err := w.client.AcceptNextSessionForQueue(ctx, queue, nil)
-		refused(err, azservicebus.CodeTimeout)
+		// The SDK leaves the answer 20 ms of its two seconds at most, and may be the first to give up.
+		if !errors.Is(err, context.DeadlineExceeded) {
+			refused(err, azservicebus.CodeTimeout)
+		}
 		// Nobody waits any more who could be handed it.
 		w.sendTo(queue, "late", "x")
 		equal(w.accept(queue, "late").SessionID(), "late", "session")

@@ -35,6 +35,34 @@ func settling() {
 		equal(w.one(receiver).ApplicationProperties, after, "properties")
 	})
 
+	// RTY-01, RTY-12, RTY-27
+	scenario("who abandons may say for how long nobody gets the message", func(w *World) {
+		queue := w.queue()
+		w.send(queue, "later", "soon")
+		receiver := w.receiver(queue)
+		messages := w.receive(receiver, 2)
+		began := time.Now()
+		for number, delay := range []any{int64(3_600_000), "1500"} {
+			change := map[string]any{"peeklock-delay-ms": delay, "tries": int64(1)}
+			options := &azservicebus.AbandonMessageOptions{PropertiesToModify: change}
+			ok(receiver.AbandonMessage(w.ctx, messages[number], options))
+		}
+		kept := map[string]any{"tries": int64(1)}
+		again := w.one(receiver)
+		that(time.Since(began) >= 1500*time.Millisecond, "it came too soon")
+		equal(string(again.Body), "soon", "body")
+		equal(again.DeliveryCount, uint32(2), "deliveries")
+		equal(again.ApplicationProperties, kept, "properties")
+		ok(receiver.CompleteMessage(w.ctx, again, nil))
+		delayed := got(receiver.PeekMessages(w.ctx, 10, nil))
+		equal(bodies(delayed), []string{"later"}, "what is there")
+		equal(delayed[0].State, azservicebus.MessageStateActive, "state")
+		equal(delayed[0].ApplicationProperties, kept, "properties")
+		until := delayed[0].RawAMQPMessage.MessageAnnotations["x-opt-peeklock-delayed-until"].(time.Time)
+		that(until.Sub(began) >= time.Hour-time.Millisecond, "it is delayed until %s", until)
+		equal(w.counted(queue, "delayedMessageCount"), 1, "delayed messages")
+	})
+
 	// AMQP-63
 	scenario("who dead-letters may change properties", func(w *World) {
 		queue := w.queue()

@@ -164,10 +164,7 @@ func merged(all []properties) properties {
 }
 
 // counted is a number among the runtime properties of a queue.
-func (w *World) counted(queue, name string) int {
-	runtime := w.ask("GET", "queues/"+queue, nil)["runtime"].(map[string]any)
-	return int(runtime[name].(float64))
-}
+func (w *World) counted(queue, name string) int { return w.broker.counted(queue, name) }
 
 // policy makes one; its key.
 func (w *World) policy(queue, name string, rights ...string) string {
@@ -232,11 +229,14 @@ func (w *World) nothing(from receives) {
 }
 
 // drain receives and deletes all that is there.
-func (w *World) drain(queue string) []string {
+func (w *World) drain(queue string) []string { return w.drainOf(w.broker, w.client, queue) }
+
+// drainOf is the same of a broker of the scenario's own.
+func (w *World) drainOf(broker *Broker, client *azservicebus.Client, queue string) []string {
 	options := &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete}
-	receiver := got(w.client.NewReceiverForQueue(queue, options))
+	receiver := got(client.NewReceiverForQueue(queue, options))
 	found := []string{}
-	for w.counted(queue, "activeMessageCount") > 0 {
+	for broker.counted(queue, "activeMessageCount") > 0 {
 		ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
 		some, err := receiver.ReceiveMessages(ctx, 500, &azservicebus.ReceiveMessagesOptions{TimeAfterFirstMessage: 100 * time.Millisecond})
 		cancel()

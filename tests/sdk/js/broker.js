@@ -2,10 +2,13 @@
 
 import { spawn } from "node:child_process";
 import { createHmac } from "node:crypto";
-import { mkdirSync, openSync, closeSync, readFileSync } from "node:fs";
+import { cpSync, mkdirSync, openSync, closeSync, readFileSync } from "node:fs";
 import { once } from "node:events";
+import http from "node:http";
+import https from "node:https";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { text } from "node:stream/consumers";
 
 export const ROOT = "RootManageSharedAccessKey";
 
@@ -27,11 +30,15 @@ export function sign(policy, key, resource, seconds) {
 
 /** A process; `start` again after `kill` serves at the same ports what it has kept. */
 export class Broker {
-  constructor(program, directory) {
+  /** With `--tls` among the flags its certificate is by `authority`, the folder of one, or by one that it makes. */
+  constructor(program, directory, flags = [], authority) {
     this.program = program;
     this.directory = directory;
+    this.flags = flags;
+    this.isSecure = flags.includes("--tls");
     this.ports = { http: 0, ws: 0, amqp: 0 };
-    mkdirSync(directory, { recursive: true });
+    mkdirSync(join(directory, "data"), { recursive: true, mode: 0o700 });
+    if (authority) cpSync(authority, join(directory, "data/tls"), { recursive: true });
   }
 
   async start() {
@@ -39,7 +46,7 @@ export class Broker {
     const settings = Object.entries(SETTINGS).map(([name, value]) => [`PEEKLOCK__${name}`, value]);
     const listeners = Object.entries(this.ports).flatMap(([name, port]) => [`--${name}`, `127.0.0.1:${port}`]);
     const log = openSync(join(this.directory, "log"), "a");
-    this.process = spawn(this.program, ["serve", "--data-dir", "data", ...listeners], {
+    this.process = spawn(this.program, ["serve", "--data-dir", "data", ...this.flags, ...listeners], {
       cwd: this.directory,
       env: Object.fromEntries([...kept, ...settings]),
       stdio: ["ignore", "pipe", log],
@@ -54,7 +61,7 @@ export class Broker {
     if (!found.amqp) throw new Error(`the broker did not start; see ${this.directory}/log`);
     this.process.stdout.resume();
     this.ports = { http: found.http, ws: found.websocket, amqp: found.amqp };
-    this.amqp = `127.0.0.1:${found.amqp}`;
+    this.amqp = `${this.isSecure ? "localhost" : "127.0.0.1"}:${found.amqp}`;
     const first = readFileSync(join(this.directory, "data/root.connection-string"), "utf8").split("\n")[0];
     this.key = first.split("SharedAccessKey=")[1].split(";")[0];
   }
@@ -77,8 +84,10 @@ export class Broker {
   }
 
   connectionString({ policy = ROOT, key = this.key, entity, host = this.amqp } = {}) {
-    const text = `Endpoint=sb://${host};SharedAccessKeyName=${policy};SharedAccessKey=${key};UseDevelopmentEmulator=true`;
-    return entity ? `${text};EntityPath=${entity}` : text;
+    const parts = [`Endpoint=sb://${host}`, `SharedAccessKeyName=${policy}`, `SharedAccessKey=${key}`];
+    if (!this.isSecure) parts.push("UseDevelopmentEmulator=true");
+    if (entity) parts.push(`EntityPath=${entity}`);
+    return parts.join(";");
   }
 
   tokenString(token) {
@@ -87,16 +96,22 @@ export class Broker {
 
   /** A request of the JSON API; throws for what is refused. */
   async ask(method, path, body) {
-    const answer = await fetch(`http://127.0.0.1:${this.ports.http}/$api/v1/${path}`, {
+    const { request } = this.isSecure ? https : http;
+    const asked = request({
+      host: "127.0.0.1",
+      port: this.ports.http,
+      path: `/$api/v1/${path}`,
       method,
-      body: body === undefined ? undefined : JSON.stringify(body),
       headers: {
         Authorization: sign(ROOT, this.key, "http://localhost/", 600),
         "Content-Type": "application/json",
       },
+      ca: this.isSecure ? readFileSync(join(this.directory, "data/tls/authority.pem")) : undefined,
     });
-    const text = await answer.text();
-    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
-    return text ? JSON.parse(text) : undefined;
+    asked.end(body === undefined ? undefined : JSON.stringify(body));
+    const [answer] = await once(asked, "response");
+    const told = await text(answer);
+    if (answer.statusCode >= 300) throw new Error(`${method} ${path}: ${answer.statusCode} ${told}`);
+    return told ? JSON.parse(told) : undefined;
   }
 }

@@ -1,6 +1,7 @@
 // Runs the scenarios against a broker of their own: `node run.js PROGRAM [PART OF A TITLE]`. Ends with a line
 // `ok N scenarios`, or tells what failed.
 
+import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,6 +12,26 @@ import { TIME_MAX, World, scenarios, sleep } from "./world.js";
 const WIDTH = 24;
 
 const [program, ...part] = process.argv.slice(2);
+const authority = process.env.PEEKLOCK_TEST_AUTHORITY;
+if (!authority) process.exit(goOnTrusting(mkdtempSync(join(tmpdir(), "peeklock-sdk-js-trust-"))));
+
+/** Node reads whom it trusts when it starts: goes on in a process that trusts a development authority; with what it ends. */
+function goOnTrusting(place) {
+  try {
+    const made = spawnSync(program, ["tls", "init", "--data-dir", place], { stdio: ["ignore", "ignore", "inherit"] });
+    if (made.status !== 0) return 1;
+    const folder = join(place, "tls");
+    const env = {
+      ...process.env,
+      PEEKLOCK_TEST_AUTHORITY: folder,
+      NODE_EXTRA_CA_CERTS: join(folder, "authority.pem"),
+    };
+    return spawnSync(process.execPath, process.argv.slice(1), { env, stdio: "inherit" }).status ?? 1;
+  } finally {
+    rmSync(place, { recursive: true });
+  }
+}
+
 const folder = new URL("scenarios/", import.meta.url);
 for (const file of readdirSync(folder).sort()) await import(new URL(file, folder));
 const chosen = scenarios.filter(({ title }) => part.every((word) => title.includes(word)));
@@ -25,7 +46,7 @@ const waiting = chosen.map((one, number) => ({ ...one, number }));
 async function work() {
   for (let next = waiting.shift(); next; next = waiting.shift()) {
     const began = Date.now();
-    const world = new World(broker, next.number);
+    const world = new World(broker, next.number, authority);
     const late = sleep(TIME_MAX, undefined, { ref: false }).then(() => {
       throw new Error("it takes too long");
     });

@@ -1,8 +1,12 @@
 // What scenarios stand on: their registry, a client, entities of their own, and checks.
 
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceBusClient } from "@azure/service-bus";
+import { Broker } from "./broker.js";
 
 export { assert, sleep };
 export const scenarios = [];
@@ -32,8 +36,10 @@ export async function refused(action, code) {
 
 /** A scenario's surroundings: one client, and entities of its own on a broker that it shares. */
 export class World {
-  constructor(broker, number) {
+  constructor(broker, number, authority) {
     this.broker = broker;
+    // The folder of the development authority that this process trusts.
+    this.authority = authority;
     this.name = `js-${number}`;
     this.count = 0;
     this.opened = [];
@@ -107,8 +113,8 @@ export class World {
   }
 
   /** All bodies that are there, received and deleted. */
-  async drain(queue) {
-    const receiver = this.client.createReceiver(queue, { receiveMode: "receiveAndDelete" });
+  async drain(queue, client = this.client) {
+    const receiver = client.createReceiver(queue, { receiveMode: "receiveAndDelete" });
     const found = [];
     for (;;) {
       const some = await receiver.receiveMessages(100, { maxWaitTimeInMs: 500 });
@@ -125,6 +131,20 @@ export class World {
     while (!(await condition())) {
       assert.ok(Date.now() < end, `waited in vain: ${what}`);
       await sleep(50);
+    }
+  }
+
+  /** Runs with a broker of the scenario's own, which has a queue `q`, that it may kill. */
+  async own(run, flags, authority) {
+    const place = mkdtempSync(join(tmpdir(), "peeklock-sdk-js-own-"));
+    const broker = new Broker(this.broker.program, join(place, "broker"), flags, authority);
+    await broker.start();
+    try {
+      await broker.ask("PUT", "queues/q", {});
+      await run(broker);
+    } finally {
+      await broker.kill();
+      rmSync(place, { recursive: true });
     }
   }
 

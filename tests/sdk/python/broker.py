@@ -6,6 +6,7 @@ import hmac
 import json
 import os
 import signal
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -40,6 +41,9 @@ class Broker:
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.arguments = arguments
+        self.is_secure = "--tls" in arguments
+        # The certificate of the development authority, if it speaks TLS.
+        self.authority = str(self.directory / "data/tls/authority.pem")
         self.settings = {**SETTINGS, **(settings or {})}
         self.ports = {"http": 0, "ws": 0, "amqp": 0, **ports}
         self.start()
@@ -66,6 +70,7 @@ class Broker:
             raise RuntimeError(f"the broker did not start; see {self.directory}/log")
         self.ports = {"http": found["http"], "ws": found["websocket"], "amqp": found["amqp"]}
         self.amqp = f"127.0.0.1:{found['amqp']}"
+        self.trust = ssl.create_default_context(cafile=self.authority) if self.is_secure else None
         first = (self.directory / "data/root.connection-string").read_text().splitlines()[0]
         self.key = first.split("SharedAccessKey=", 1)[1].split(";")[0]
 
@@ -81,10 +86,9 @@ class Broker:
 
     def connection_string(self, policy=ROOT, key=None, entity=None, host=None):
         """As an application is given it."""
-        text = (
-            f"Endpoint=sb://{host or self.amqp};SharedAccessKeyName={policy};"
-            f"SharedAccessKey={key or self.key};UseDevelopmentEmulator=true"
-        )
+        text = f"Endpoint=sb://{host or self.amqp};SharedAccessKeyName={policy};SharedAccessKey={key or self.key}"
+        if not self.is_secure:
+            text += ";UseDevelopmentEmulator=true"
         return f"{text};EntityPath={entity}" if entity else text
 
     def token_string(self, token):
@@ -103,7 +107,7 @@ class Broker:
 
     def request(self, method, path, body=None):
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.ports['http']}/{path}",
+            f"{'https' if self.is_secure else 'http'}://127.0.0.1:{self.ports['http']}/{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={
@@ -112,7 +116,7 @@ class Broker:
             },
         )
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=20, context=self.trust) as answer:
                 return answer.read()
         except urllib.error.HTTPError as error:
             raise RuntimeError(f"{method} {path}: {error.code} {error.read().decode()}") from None

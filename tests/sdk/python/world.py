@@ -5,11 +5,16 @@ handles look the same, on a thread of its own.
 """
 
 import asyncio
+import contextlib
 import logging
+import shutil
+import tempfile
 import time
+from pathlib import Path
 
 import azure.servicebus
 import azure.servicebus.aio
+from broker import Broker
 
 SCENARIOS = []
 # How long a scenario may take.
@@ -118,14 +123,29 @@ class World:
 
     def open(self, string=None, **options):
         """A client; closed with the scenario."""
-        string = string or self.broker.connection_string()
+        client = self.client_by(string or self.broker.connection_string(), **options)
+        self.opened.append(client)
+        return client
+
+    def client_by(self, string, **options):
+        """A client that is closed by who has it, in whose loop it runs."""
         options.setdefault("retry_total", 2)
         options.setdefault("retry_backoff_factor", 0.2)
         module = azure.servicebus.aio if self.flavour == "async" else azure.servicebus
         client = module.ServiceBusClient.from_connection_string(string, **options)
-        client = client if self.flavour == "async" else Blocking(client)
-        self.opened.append(client)
-        return client
+        return client if self.flavour == "async" else Blocking(client)
+
+    @contextlib.contextmanager
+    def own(self, *arguments):
+        """A broker of the scenario's own with a queue `q`, that it may kill."""
+        place = Path(tempfile.mkdtemp(prefix="peeklock-sdk-own-"))
+        broker = Broker(self.broker.program, place / "broker", arguments)
+        try:
+            broker.ask("PUT", "queues/q", {})
+            yield broker
+        finally:
+            broker.kill()
+            shutil.rmtree(place)
 
     def renewer(self, **options):
         module = azure.servicebus.aio if self.flavour == "async" else azure.servicebus
@@ -186,11 +206,11 @@ class World:
     async def nothing(self, receiver, wait=0.5):
         check(texts(await receiver.receive_messages(max_wait_time=wait)), [], "what was received")
 
-    async def drain(self, queue):
+    async def drain(self, queue, client=None):
         """All bodies that are there, received and deleted."""
         mode = azure.servicebus.ServiceBusReceiveMode.RECEIVE_AND_DELETE
         found = []
-        async with self.client.get_queue_receiver(queue, receive_mode=mode) as receiver:
+        async with (client or self.client).get_queue_receiver(queue, receive_mode=mode) as receiver:
             while True:
                 some = await receiver.receive_messages(max_message_count=100, max_wait_time=0.5)
                 if not some:

@@ -57,7 +57,9 @@ pub(crate) async fn serve(
     let mut response = exchange.answer(route.as_ref(), &mut payload).await;
     // Its place is needed, or the whole listener goes.
     let is_told = connection.as_ref().is_some_and(|connection| connection.place.was_told());
-    if is_told || exchange.site.requests.is_stopping() {
+    // The framework ends the connection of who offered to upgrade it, to HTTP/2 for one, and says that it goes on.
+    let has_offered = exchange.request.head().connection_type() == ConnectionType::Upgrade;
+    if is_told || has_offered || exchange.site.requests.is_stopping() {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
     let unread = may_be_unread(&exchange.request, &response).then_some(payload);

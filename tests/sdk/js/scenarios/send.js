@@ -136,6 +136,18 @@ scenario("a batch keeps the properties of each", async (w) => {
   for (const message of messages) await receiver.completeMessage(message);
 });
 
+// AMQP-34, AMQP-43
+scenario("a message of 100 megabytes passes where its queue allows it", async (w) => {
+  const queue = await w.queue({ maxMessageSizeInKilobytes: 102_400 });
+  const body = Buffer.alloc((100 << 20) - 1_024, "0123456789abcdef!");
+  await w.client.createSender(queue).sendMessages({ body });
+  const receiver = w.client.createReceiver(queue);
+  const [message] = await w.receive(receiver, 1, 50_000);
+  assert.ok(body.equals(message.body), "the body differs");
+  await receiver.completeMessage(message);
+  assert.equal((await w.runtime(queue)).activeMessageCount, 0);
+});
+
 // AMQP-43
 scenario("a message over the limit is refused and the link goes on", async (w) => {
   const queue = await w.queue();

@@ -26,6 +26,31 @@ scenario("who abandons may change properties", async (w) => {
   await receiver.completeMessage(again);
 });
 
+// RTY-01, RTY-12, RTY-27
+scenario("who abandons may say for how long nobody gets the message", async (w) => {
+  const queue = await w.queue();
+  await w.send(queue, ["later", "soon"]);
+  const receiver = w.client.createReceiver(queue);
+  const [later, soon] = await w.receive(receiver, 2);
+  const began = Date.now();
+  await receiver.abandonMessage(later, { "peeklock-delay-ms": 3_600_000, tries: 1 });
+  await receiver.abandonMessage(soon, { "peeklock-delay-ms": "1500", tries: 1 });
+  const [again] = await w.receive(receiver, 1);
+  assert.ok(Date.now() - began >= 1_500, "it came too soon");
+  assert.equal(again.body, "soon");
+  assert.equal(again.deliveryCount, 1);
+  assert.deepEqual({ ...again.applicationProperties }, { tries: 1 });
+  await receiver.completeMessage(again);
+  const [delayed] = await receiver.peekMessages(10);
+  assert.equal(delayed.body, "later");
+  assert.equal(delayed.state, "active");
+  assert.deepEqual({ ...delayed.applicationProperties }, { tries: 1 });
+  const until = delayed._rawAmqpMessage.messageAnnotations["x-opt-peeklock-delayed-until"];
+  assert.ok(until - began >= 3_600_000, `it is delayed until ${until}`);
+  const { activeMessageCount, delayedMessageCount } = await w.runtime(queue);
+  assert.deepEqual([activeMessageCount, delayedMessageCount], [1, 1]);
+});
+
 // AMQP-63
 scenario("who dead-letters may change properties", async (w) => {
   const queue = await w.queue();

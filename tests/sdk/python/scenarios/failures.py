@@ -1,40 +1,25 @@
 """What goes wrong outside: a broker that is killed or stopped, entities that vanish."""
 
 import asyncio
-import shutil
-import tempfile
-from pathlib import Path
+import contextlib
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusError
-from broker import Broker
-from world import check, raises, scenario, text, texts, that
+from world import check, raises, scenario, text, texts
 
-
-class Own:
-    """A broker of a scenario's own, that it may kill."""
-
-    def __init__(self, w):
-        self.place = Path(tempfile.mkdtemp(prefix="peeklock-sdk-own-"))
-        self.broker = Broker(w.broker.program, self.place / "broker")
-
-    def __enter__(self):
-        return self.broker
-
-    def __exit__(self, *error):
-        self.broker.kill()
-        shutil.rmtree(self.place)
-
-
-def client_of(w, broker):
-    return w.open(broker.connection_string(), retry_total=10, retry_backoff_factor=0.2, retry_backoff_max=1)
+# It comes back to a broker that is away for a second or two.
+PATIENT = {"retry_total": 10, "retry_backoff_factor": 0.2, "retry_backoff_max": 1}
+# Who sends while a broker is killed, and how many messages are accepted before each kill and after the last one.
+SENDERS, STEP = 4, 100
 
 
 @scenario("AMQP-79", "SND-29")
 async def what_was_acknowledged_is_there_after_a_kill(w):
-    with Own(w) as broker:
-        broker.ask("PUT", "queues/q", {})
-        client = client_of(w, broker)
+    with w.own() as broker:
+        client = w.open(broker.connection_string(), **PATIENT)
         async with client.get_queue_sender("q") as sender:
             for number in range(20):
                 await sender.send_messages(ServiceBusMessage(str(number)))
@@ -49,11 +34,51 @@ async def what_was_acknowledged_is_there_after_a_kill(w):
                 await receiver.complete_message(message)
 
 
+@scenario("AMQP-41", "FND-02")
+async def nothing_accepted_is_missing_after_kills_in_the_middle(w):
+    with w.own() as broker, ThreadPoolExecutor(SENDERS) as threads:
+        accepted, is_over = [], threading.Event()
+
+        async def send(number):
+            client = w.client_by(broker.connection_string(), **PATIENT)
+            async with client, client.get_queue_sender("q") as sender:
+                for count in itertools.count():
+                    if is_over.is_set():
+                        return
+                    body = f"{number}-{count}"
+                    with contextlib.suppress(ServiceBusError):
+                        await sender.send_messages(ServiceBusMessage(body))
+                        accepted.append(body)
+
+        async def go_on():
+            goal = len(accepted) + STEP
+
+            async def is_reached():
+                return len(accepted) >= goal
+
+            await w.until(is_reached, "further messages are accepted")
+
+        # Each has a thread and a loop of its own, since the synchronous client blocks its loop.
+        loop = asyncio.get_running_loop()
+        senders = [loop.run_in_executor(threads, asyncio.run, send(number)) for number in range(SENDERS)]
+        try:
+            for _ in range(2):
+                await go_on()
+                broker.kill()
+                broker.start()
+            await go_on()
+        finally:
+            is_over.set()
+            await asyncio.gather(*senders)
+        # What nobody was told of may be there or not, or be there twice.
+        found = await w.drain("q", w.open(broker.connection_string()))
+        check(sorted(set(accepted) - set(found)), [], "what is missing")
+
+
 @scenario("SET-21")
 async def a_receiver_goes_on_after_a_kill(w):
-    with Own(w) as broker:
-        broker.ask("PUT", "queues/q", {})
-        client = client_of(w, broker)
+    with w.own() as broker:
+        client = w.open(broker.connection_string(), **PATIENT)
         async with client.get_queue_sender("q") as sender:
             await sender.send_messages([ServiceBusMessage("done"), ServiceBusMessage("held")])
         async with client.get_queue_receiver("q") as receiver:
@@ -68,9 +93,8 @@ async def a_receiver_goes_on_after_a_kill(w):
 
 @scenario("AMQP-91")
 async def a_broker_that_stops_says_so_and_clients_come_back(w):
-    with Own(w) as broker:
-        broker.ask("PUT", "queues/q", {})
-        client = client_of(w, broker)
+    with w.own() as broker:
+        client = w.open(broker.connection_string(), **PATIENT)
         async with client.get_queue_sender("q") as sender:
             await sender.send_messages(ServiceBusMessage("a"))
             await asyncio.to_thread(broker.stop)

@@ -3,7 +3,8 @@
 import asyncio
 
 from azure.servicebus import ServiceBusMessage, TransportType
-from world import check, scenario, text, texts, that
+from azure.servicebus.exceptions import ServiceBusError
+from world import check, raises, scenario, text, texts, that
 
 OVER_WEBSOCKET = TransportType.AmqpOverWebsocket
 
@@ -39,6 +40,38 @@ async def large_messages_pass_over_websocket(w):
         [message] = await w.receive(receiver, 1)
         that(b"".join(message.body) == body, "the body differs")
         await receiver.complete_message(message)
+
+
+async def is_trusted_by_its_authority(w, transport):
+    """Messages pass over TLS to who trusts the authority of the broker, and to nobody else."""
+    with w.own("--tls") as broker:
+        # Without it this SDK would dial 5671, or 443.
+        options = {"transport_type": transport, "custom_endpoint_address": f"sb://{broker.amqp}"}
+        client = w.open(broker.connection_string(), connection_verify=broker.authority, **options)
+        large = bytes(range(256)) * 3_900
+        async with client.get_queue_sender("q") as sender:
+            await sender.send_messages([ServiceBusMessage("one"), ServiceBusMessage("two")])
+            await sender.send_messages(ServiceBusMessage(large))
+        async with client.get_queue_receiver("q") as receiver:
+            messages = await w.receive(receiver, 3)
+            check(texts(messages[:2]), ["one", "two"])
+            that(b"".join(messages[2].body) == large, "the body differs")
+            for message in messages:
+                await receiver.complete_message(message)
+        stranger = w.open(broker.connection_string(), retry_total=0, **options)
+        error = await raises(ServiceBusError, stranger.get_queue_sender("q").send_messages(ServiceBusMessage("x")))
+        that("CERTIFICATE_VERIFY_FAILED" in str(error), error)
+        check(broker.ask("GET", "queues/q")["runtime"]["totalMessageCount"], 0)
+
+
+@scenario("AMQP-02")
+async def messages_pass_over_tls(w):
+    await is_trusted_by_its_authority(w, TransportType.Amqp)
+
+
+@scenario("AMQP-02", "AMQP-17", "AMQP-18")
+async def messages_pass_over_websocket_and_tls(w):
+    await is_trusted_by_its_authority(w, OVER_WEBSOCKET)
 
 
 @scenario("AMQP-22")

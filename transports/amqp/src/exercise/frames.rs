@@ -30,7 +30,14 @@ fn performative(body: &Bytes) -> bool {
     let mut written = BytesMut::new();
     read.write(&mut written);
     written.extend_from_slice(&payload);
+    let written_bytes = written.len();
     let again = Performative::read(&written.freeze());
     assert_eq!(again, Ok((read, payload)), "it is another when it is written again");
+    // What little was said stays little.
+    assert!(
+        written_bytes <= 2 * body.len() + 64,
+        "{} bytes have become {written_bytes}",
+        body.len()
+    );
     true
 }

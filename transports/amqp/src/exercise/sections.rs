@@ -8,6 +8,9 @@ use crate::message::{Request, Stamps, encode, unpack};
 /// How many messages a batch may have here.
 const BATCH_COUNT_MAX: usize = 100;
 
+/// How much longer what is sent may be than what was taken.
+const STAMPS_BYTES_MAX: usize = 256;
+
 /// Reads `bytes` as a message, as a batch and as a request to a coordinator; returns of how many messages that
 /// can be said.
 ///
@@ -37,6 +40,11 @@ fn pass_on(content: &Content) {
     for expires_at_ms in [None, Some(7)] {
         let stamps = Stamps { expires_at_ms, ..Stamps::default() };
         let sent = encode(content, &[], &stamps).concat();
+        let (said_bytes, sent_bytes) = (content.as_bytes().len(), sent.len());
+        assert!(
+            sent_bytes <= said_bytes + STAMPS_BYTES_MAX,
+            "{said_bytes} bytes became {sent_bytes}"
+        );
         let taken = Content::parse(sent.into());
         let taken = taken.unwrap_or_else(|error| panic!("what is sent cannot be taken: {error}"));
         assert_eq!(taken.body(), content.body(), "the body is another");

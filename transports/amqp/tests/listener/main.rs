@@ -12,6 +12,7 @@ mod browsing;
 mod client;
 mod closing;
 mod flow;
+mod forced;
 mod large;
 mod management;
 mod passwords;

@@ -222,20 +222,6 @@ async fn a_missing_entity_is_told_in_these_words() {
     server.stop().await;
 }
 
-/// AMQP-79: a live link ends with an error that has its client attach anew, and is told the truth then.
-#[tokio::test]
-async fn a_live_link_ends_by_force() {
-    let server = Server::start().await;
-    let mut client = server.client().await;
-    client.receiver(0, "q", SenderSettleMode::Unsettled).await.unwrap();
-    client.credit(0, 0, 1, false).await;
-    server.broker.delete_entity("q").await.unwrap();
-    assert_eq!(client.detached().await, "amqp:link:detach-forced");
-    let again = client.receiver(1, "q", SenderSettleMode::Unsettled).await;
-    assert_eq!(again, Err("amqp:not-found".to_owned()));
-    server.stop().await;
-}
-
 /// AMQP-102, AMQP-45: an empty user-id and empty sections are taken, and passed on as they came.
 #[tokio::test]
 async fn what_is_empty_is_passed_on() {

@@ -2,12 +2,16 @@
 //! without end, here for as long as a test may take.
 
 use std::path::Path;
+use std::process::Command;
 
 use peeklock_amqp::exercise;
 use peeklock_store::testing::Random;
 
 /// How many mistaken forms of each there are.
 const MISTAKES: u64 = 400;
+
+/// What a process may take in which frames and messages pass, with its program and the stacks of its threads.
+const MEMORY_KIB: u32 = 64 << 10;
 
 /// Gives each file of a part of the corpus, cut off after each byte and with mistakes, to `take`; returns how much
 /// there was to take in all.
@@ -83,4 +87,19 @@ fn connections_of_the_corpus_end_in_order() {
 #[test]
 fn logins_of_the_corpus_end_in_order() {
     assert!(each("login", |bytes| in_pieces(exercise::login, bytes)) > 60);
+}
+
+/// Frames and messages in a process that gets little memory: no room is made because somebody says that much will come.
+/// Connections and logins look by themselves at what they hold.
+#[test]
+fn what_is_read_takes_little_memory() {
+    let ended = Command::new("sh")
+        .args(["-c", "ulimit -v \"$1\" && exec \"$0\" --test-threads=1 frames_of_the_corpus messages_of_the_corpus"])
+        .arg(std::env::current_exe().unwrap())
+        .arg(MEMORY_KIB.to_string())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.contains("2 passed"), "{said}{errors}");
 }

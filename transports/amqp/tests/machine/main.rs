@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "a failure says how it is repeated")]
 
+// The targets of fuzzing say whose macro it is.
+extern crate self as libfuzzer_sys;
+
 mod client;
 mod corpus;
 mod credit;
@@ -15,4 +18,7 @@ mod mutations;
 mod receiving;
 mod sending;
 mod sessions;
+mod targets;
 mod writing;
+
+use targets::fuzz_target;

@@ -59,6 +59,20 @@ async fn a_client_whose_connection_is_reset_takes_no_message() {
     server.stop().await;
 }
 
+/// Who offers HTTP/2, as clients of Java do, is answered, and told that the connection ends.
+#[tokio::test]
+async fn who_offers_an_upgrade_is_told_that_the_connection_ends() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let offer =
+        "GET /livez\nConnection: Upgrade, HTTP2-Settings\nUpgrade: h2c\nHTTP2-Settings: AAEAAEAA";
+    client.write(&server.request(offer, "")).await;
+    let answer = client.read().await.unwrap();
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    assert!(client.read_to_end().await.is_empty());
+    server.stop().await;
+}
+
 /// HTP-11, SET-23: a lock outlives the connection it was taken over.
 #[tokio::test]
 async fn a_lock_outlives_its_connection() {

@@ -15,6 +15,9 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicBoolean;
 import javax.net.ssl.SSLContext;
 
 /** What goes wrong outside: a broker that is killed or stopped, connections that are cut, entities that vanish; and ways to connect. */
@@ -31,6 +34,45 @@ final class Failures {
             broker.start();
             sender.sendMessage(new ServiceBusMessage("20"));
             equal(World.drain(clients, broker, "q"), Sending.numbers(21), "what is there");
+        })));
+
+        // AMQP-41, FND-02
+        all.add(new Scenario("nothing accepted is missing after kills in the middle", w -> w.own(broker -> {
+            var clients = w.clients(broker.connectionString(), 20);
+            Set<String> accepted = ConcurrentHashMap.newKeySet();
+            var isOver = new AtomicBoolean();
+            var senders = new ArrayList<Thread>();
+            for (int number = 0; number < 4; number += 1) {
+                var sender = w.keep(clients.sender().queueName("q").buildClient());
+                String name = number + "-";
+                var thread = new Thread(() -> {
+                    for (int n = 0; !isOver.get(); n += 1) {
+                        try {
+                            sender.sendMessage(new ServiceBusMessage(name + n));
+                            accepted.add(name + n);
+                        } catch (RuntimeException unknown) {
+                            // Nobody knows what became of it.
+                        }
+                    }
+                });
+                thread.setDaemon(true);
+                thread.start();
+                senders.add(thread);
+            }
+            try {
+                for (int kill = 0; kill < 2; kill += 1) {
+                    goOn(accepted);
+                    broker.kill();
+                    broker.start();
+                }
+                goOn(accepted);
+            } finally {
+                isOver.set(true);
+            }
+            for (Thread sender : senders) sender.join();
+            // What nobody was told of may be there or not, or be there twice.
+            accepted.removeAll(World.drain(w.clients(broker.connectionString()), broker, "q"));
+            equal(accepted, Set.of(), "what is missing");
         })));
 
         // SET-21
@@ -126,5 +168,11 @@ final class Failures {
             }
             equal(w.drain(queue).size(), 10, "messages");
         }));
+    }
+
+    /** Until a hundred more are accepted. */
+    private static void goOn(Set<String> accepted) throws Exception {
+        int goal = accepted.size() + 100;
+        until("further messages are accepted", () -> accepted.size() >= goal);
     }
 }

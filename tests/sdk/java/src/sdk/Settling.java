@@ -17,6 +17,7 @@ import com.azure.messaging.servicebus.models.DeferOptions;
 import com.azure.messaging.servicebus.models.ServiceBusMessageState;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Date;
 import java.util.List;
 import java.util.Map;
 
@@ -46,6 +47,33 @@ final class Settling {
             var receiver = w.receiver(queue);
             receiver.abandon(one(receiver), new AbandonOptions().setPropertiesToModify(Map.of("tries", 1, "why", "tired")));
             equal(one(receiver).getApplicationProperties(), Map.of("kept", 1, "tries", 1, "why", "tired"), "properties");
+        }));
+
+        // RTY-01, RTY-12, RTY-27
+        all.add(new Scenario("who abandons may say for how long nobody gets the message", w -> {
+            String queue = w.queue();
+            w.send(queue, "later", "soon");
+            var receiver = w.receiver(queue);
+            var messages = receive(receiver, 2);
+            long began = System.currentTimeMillis();
+            var delays = List.<Object>of(3_600_000, "1500");
+            for (int n = 0; n < 2; n += 1) {
+                Map<String, Object> change = Map.of("peeklock-delay-ms", delays.get(n), "tries", 1);
+                receiver.abandon(messages.get(n), new AbandonOptions().setPropertiesToModify(change));
+            }
+            var again = one(receiver);
+            that(System.currentTimeMillis() - began >= 1_500, "it came too soon");
+            equal(again.getBody().toString(), "soon", "body");
+            equal(again.getDeliveryCount(), 1L, "deliveries");
+            equal(again.getApplicationProperties(), Map.of("tries", 1), "properties");
+            receiver.complete(again);
+            var delayed = receiver.peekMessage();
+            equal(delayed.getBody().toString(), "later", "body");
+            equal(delayed.getState(), ServiceBusMessageState.ACTIVE, "state");
+            equal(delayed.getApplicationProperties(), Map.of("tries", 1), "properties");
+            Object until = delayed.getRawAmqpMessage().getMessageAnnotations().get("x-opt-peeklock-delayed-until");
+            that(until instanceof Date at && at.getTime() - began >= 3_600_000, "it is delayed until " + until);
+            equal(w.counted(queue, "delayedMessageCount"), 1, "delayed messages");
         }));
 
         // AMQP-63, AMQP-61

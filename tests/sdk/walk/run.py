@@ -1,0 +1,217 @@
+"""Two teams on a machine of their own use a broker on another one, as docs/operating.md says: `run.py PROGRAM NODE`.
+
+One sends with the Python SDK by a policy that may do that alone, the other receives with that of JavaScript by a policy that may do that
+alone. The machines are namespaces with a network between them. Ends with a line `ok N scenarios`, or tells what failed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "python"))
+
+import namespace
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import ServiceBusAuthorizationError, ServiceBusError
+
+NAME, ADDRESS, TEAMS = "bus.lan", "10.77.0.1", "10.77.0.2"
+RECEIVER = Path(__file__).parent / "receive.mjs"
+ALL = []
+
+
+def scenario(function):
+    ALL.append(function)
+    return function
+
+
+def that(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def clean(**more):
+    """An environment without settings of a broker, or proxies."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.upper().startswith("PEEKLOCK") and not name.upper().endswith("_PROXY")
+    }
+    return {**kept, **more}
+
+
+class Machine:
+    """The broker's: a network of its own, joined to that of the teams, which is the one that this process is in."""
+
+    def __init__(self, program, directory):
+        self.program, self.directory = program, directory
+        self.holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"], stdout=subprocess.PIPE)
+        self.holder.stdout.readline()
+        self.inside = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net"]
+        for command in [
+            ["ip", "link", "add", "name", "team", "type", "veth", "peer", "name", "bus", "netns", str(self.holder.pid)],
+            ["ip", "address", "add", f"{TEAMS}/24", "dev", "team"],
+            ["ip", "link", "set", "team", "up"],
+            [*self.inside, "ip", "address", "add", f"{ADDRESS}/24", "dev", "bus"],
+            [*self.inside, "ip", "link", "set", "bus", "up"],
+            [*self.inside, "ip", "link", "set", "lo", "up"],
+        ]:
+            subprocess.run(command, check=True)
+        self.broker = None
+
+    def run(self, *arguments, **settings):
+        """What a command there says; those of a broker find its data directory by themselves."""
+        ended = subprocess.run(
+            [*self.inside, self.program, *arguments], cwd=self.directory, env=clean(**settings),
+            capture_output=True, text=True, check=False, timeout=30,
+        )
+        if ended.returncode != 0:
+            raise RuntimeError(f"{' '.join(arguments)}: {ended.returncode} {ended.stderr}")
+        return ended.stdout.strip()
+
+    def serve(self, *flags, **settings):
+        with open(self.directory / "log", "ab") as log:
+            self.broker = subprocess.Popen(
+                [*self.inside, self.program, "serve", *flags], cwd=self.directory, env=clean(**settings),
+                stdout=subprocess.PIPE, stderr=log,
+            )
+        if not any(line.split()[:1] == [b"amqp"] for line in self.broker.stdout):
+            raise RuntimeError((self.directory / "log").read_text())
+
+    def end(self):
+        for process in [self.broker, self.holder]:
+            if process is not None:
+                process.kill()
+                process.wait()
+
+
+class World:
+    """What the teams were given, and what they do with it."""
+
+    def __init__(self, machine, node):
+        self.machine, self.node = machine, node
+        self.authority = machine.directory / "authority.pem"
+        self.authority.write_text(machine.run("tls", "show", "--pem", "--data-dir", "data") + "\n")
+        self.shop, self.kitchen = (self.string(policy) for policy in ["shop", "kitchen"])
+
+    def string(self, policy):
+        return self.machine.run(
+            "connection-string", "--entity", "orders", "--policy", policy, "--host", NAME, "--data-dir", "data"
+        )
+
+    def send(self, string, *bodies, **options):
+        options = {"connection_verify": str(self.authority), "retry_total": 0, **options}
+        with ServiceBusClient.from_connection_string(string, **options) as client:
+            with client.get_queue_sender("orders") as sender:
+                for body in bodies:
+                    sender.send_messages(ServiceBusMessage(body))
+
+    def javascript(self, what, string, authority=None):
+        """What the other program tells."""
+        trusted = {"NODE_EXTRA_CA_CERTS": str(authority)} if authority else {}
+        ended = subprocess.run(
+            [self.node, str(RECEIVER), what, string], env=clean(**trusted),
+            capture_output=True, text=True, check=False, timeout=60,
+        )
+        that(ended.returncode == 0, ended.stderr)
+        return json.loads(ended.stdout)
+
+
+def refused(kind, action):
+    try:
+        action()
+    except kind as error:
+        return str(error)
+    raise AssertionError("nothing was refused")
+
+
+@scenario
+def what_one_team_sends_the_other_receives(w):
+    w.send(w.shop, "two coffees", "one tea")
+    told = w.javascript("receive", w.kitchen, w.authority)
+    that(told == {"bodies": ["two coffees", "one tea"]}, told)
+    shown = w.machine.run("queue", "show", "orders", "--data-dir", "data", "-o", "json")
+    that(json.loads(shown)["runtime"]["totalMessageCount"] == 0, shown)
+
+
+@scenario
+def who_may_send_does_not_receive(w):
+    def receive():
+        with ServiceBusClient.from_connection_string(w.shop, connection_verify=str(w.authority), retry_total=0) as client:
+            with client.get_queue_receiver("orders") as receiver:
+                receiver.receive_messages(max_wait_time=5)
+
+    that("Listen" in refused(ServiceBusAuthorizationError, receive), "the right is not named")
+
+
+@scenario
+def who_may_receive_does_not_send(w):
+    told = w.javascript("send", w.kitchen, w.authority)
+    that(told["code"] == "UnauthorizedAccess" and "Send" in told["message"], told)
+
+
+@scenario
+def a_policy_is_for_its_queue_alone(w):
+    w.machine.run("queue", "create", "other", "--data-dir", "data")
+    anywhere = w.shop.replace("EntityPath=orders", "EntityPath=other")
+
+    def send():
+        with ServiceBusClient.from_connection_string(anywhere, connection_verify=str(w.authority), retry_total=0) as client:
+            with client.get_queue_sender("other") as sender:
+                sender.send_messages(ServiceBusMessage("x"))
+
+    refused(ServiceBusError, send)
+
+
+@scenario
+def who_does_not_trust_the_authority_says_nothing(w):
+    told = refused(ServiceBusError, lambda: w.send(w.shop, "x", connection_verify=None))
+    that("CERTIFICATE_VERIFY_FAILED" in told, told)
+    told = w.javascript("receive", w.kitchen)
+    that("certificate" in told["message"], told)
+
+
+@scenario
+def who_speaks_no_tls_is_not_heard(w):
+    plain = w.shop.replace(f"sb://{NAME}", f"sb://{NAME}:5671") + ";UseDevelopmentEmulator=true"
+    refused(ServiceBusError, lambda: w.send(plain, "x"))
+
+
+def main():
+    namespace.enter()
+    program, node = sys.argv[1:]
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="peeklock-walk-") as place:
+        directory = Path(place)
+        namespace.over(Path("/etc/hosts"), directory / "hosts", f"127.0.0.1 localhost\n{ADDRESS} {NAME}\n")
+        machine = Machine(program, directory)
+        try:
+            machine.run("tls", "init", "--name", NAME, "--data-dir", "data")
+            # Others reach AMQP alone, and nobody without a key.
+            machine.serve(
+                "--tls", "--data-dir", "data", "--amqp", f"{ADDRESS}:5671", PEEKLOCK__SECURITY__ALLOW_ANONYMOUS="false"
+            )
+            machine.run("queue", "create", "orders", "--data-dir", "data")
+            for policy, right in [("shop", "send"), ("kitchen", "listen")]:
+                machine.run("policy", "create", policy, "--entity", "orders", "--right", right, "--data-dir", "data")
+            world = World(machine, node)
+            for function in ALL:
+                try:
+                    function(world)
+                except Exception:  # pylint: disable=broad-except
+                    failed.append(function.__name__)
+                    print(f"--- {function.__name__}\n{traceback.format_exc()}")
+        finally:
+            machine.end()
+        log = (directory / "log").read_text()
+    if failed or "panicked" in log:
+        print(f"{len(failed)} of {len(ALL)} scenarios failed\n{log}")
+        sys.exit(1)
+    print(f"ok {len(ALL)} scenarios")
+
+
+if __name__ == "__main__":
+    main()

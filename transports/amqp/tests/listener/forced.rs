@@ -1,0 +1,107 @@
+//! Live links that the broker ends because of their entity: by an error that has clients attach anew, and told the truth then.
+
+use peeklock_amqp::performative::{Performative, SenderSettleMode};
+use peeklock_amqp::state::DeliveryState;
+use peeklock_core::description::{EntityStatus, QueueUpdate};
+
+use crate::client::{Client, text};
+use crate::sending::condition;
+use crate::server::Server;
+
+const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
+const FORCED: &str = "amqp:link:detach-forced";
+
+/// Which link the broker ends next, and the condition and the description that it gives.
+async fn ended(client: &mut Client) -> (u32, String, String) {
+    let (Performative::Detach(detach), _) = client.hear().await else { panic!() };
+    assert!(detach.closed);
+    let error = detach.error.unwrap();
+    (detach.handle, error.condition().to_owned(), error.description().to_owned())
+}
+
+async fn set(server: &Server, status: EntityStatus) {
+    let update = QueueUpdate { status: Some(status), ..QueueUpdate::default() };
+    server.broker.update_queue("q", update, None).await.unwrap();
+}
+
+/// AMQP-79: a receiver ends with its entity.
+#[tokio::test]
+async fn a_receiver_ends_with_its_entity() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.credit(0, 0, 1, false).await;
+    server.broker.delete_entity("q").await.unwrap();
+    assert_eq!(client.detached().await, FORCED);
+    let again = client.receiver(1, "q", LOCKED).await;
+    assert_eq!(again, Err("amqp:not-found".to_owned()));
+    server.stop().await;
+}
+
+/// AMQP-79, AMQP-91: a sender that sends nothing ends with its entity too, and no other link does; there is a way back when the entity is.
+#[tokio::test]
+async fn a_sender_ends_with_its_entity() {
+    let server = Server::start().await;
+    server.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
+    let mut client = server.client().await;
+    client.sender(0, "other").await.unwrap();
+    client.sender(1, "q").await.unwrap();
+    client.send(1, 0, false, &text("x")).await;
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    server.broker.delete_entity("q").await.unwrap();
+    let (handle, condition, description) = ended(&mut client).await;
+    assert_eq!((handle, condition.as_str()), (1, FORCED));
+    assert!(description.contains("'q'") || description.contains("`q`"), "{description}");
+    assert_eq!(client.sender(2, "q").await, Err("amqp:not-found".to_owned()));
+    client.send(0, 0, false, &text("y")).await;
+    assert_eq!(client.disposed().await, (1, DeliveryState::accepted()));
+    server.broker.create_queue("q", QueueUpdate::default()).await.unwrap();
+    client.sender(3, "q").await.unwrap();
+    client.send(3, 0, false, &text("z")).await;
+    assert_eq!(client.disposed().await, (2, DeliveryState::accepted()));
+    assert_eq!(server.bodies().await, ["z"]);
+    server.stop().await;
+}
+
+/// AMQP-79, ENT-24: a receiver ends when nobody may receive any more, and is refused until somebody may; senders go on.
+#[tokio::test]
+async fn a_receiver_ends_when_its_entity_is_closed_to_receivers() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.sender(0, "q").await.unwrap();
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    set(&server, EntityStatus::ReceiveDisabled).await;
+    let (handle, condition, description) = ended(&mut client).await;
+    assert_eq!((handle, condition.as_str()), (1, FORCED));
+    assert!(description.contains("ReceiveDisabled"), "{description}");
+    client.send(0, 0, false, &text("x")).await;
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    let again = client.receiver(2, "q", LOCKED).await;
+    assert_eq!(again, Err("com.microsoft:entity-disabled".to_owned()));
+    set(&server, EntityStatus::Active).await;
+    client.receiver(3, "q", LOCKED).await.unwrap();
+    client.credit(3, 0, 1, false).await;
+    let (_, message) = client.message().await;
+    assert_eq!(message.body_bytes(), "x");
+    server.stop().await;
+}
+
+/// AMQP-46, ENT-24: a sender outlasts a time in which nobody may send: it is told by what it sends.
+#[tokio::test]
+async fn a_sender_outlasts_an_entity_that_is_closed_to_senders() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.sender(0, "q").await.unwrap();
+    for status in [EntityStatus::SendDisabled, EntityStatus::Disabled] {
+        set(&server, status).await;
+        client.send(0, 0, false, &text("x")).await;
+        let (_, state) = client.disposed().await;
+        assert_eq!(condition(&state), "com.microsoft:entity-disabled");
+    }
+    set(&server, EntityStatus::Active).await;
+    client.send(0, 0, false, &text("y")).await;
+    assert_eq!(client.disposed().await.1, DeliveryState::accepted());
+    assert_eq!(server.bodies().await, ["y"]);
+    server.stop().await;
+}
