@@ -349,3 +349,32 @@ async fn a_queue_exists_or_not() {
     assert!(refused.is_err(), "a sub-queue is no queue (DLQ-02)");
     stop(client).await;
 }
+
+/// A stop waits for the message that a handler has, by its lock, and not for its grace.
+#[tokio::test]
+async fn a_stop_returns_when_nothing_is_held() {
+    let (_, client) = client().await;
+    client.sender("orders").unwrap().send(Message::new("a")).await.unwrap();
+    let (seen, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let handler = {
+        let gate = Arc::clone(&gate);
+        move |_: Delivery| {
+            seen.send(()).unwrap();
+            let gate = Arc::clone(&gate);
+            async move {
+                gate.acquire().await.unwrap().forget();
+                Ok(())
+            }
+        }
+    };
+    let _consumer = client.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
+    arrivals.recv().await.unwrap();
+    let broker = client.broker.clone();
+    let mut stopping = std::pin::pin!(broker.stop(std::time::Duration::from_secs(3_600)));
+    assert!(futures_util::poll!(&mut stopping).is_pending());
+    broker.idle().await;
+    assert!(futures_util::poll!(&mut stopping).is_pending());
+    gate.add_permits(1);
+    stopping.await.unwrap();
+}
