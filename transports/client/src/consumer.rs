@@ -3,6 +3,7 @@
 #[cfg(feature = "actix")]
 mod actor;
 mod handler;
+mod outcome;
 mod queue;
 mod renewal;
 mod sessions;
@@ -15,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 
 pub use self::handler::{Delivery, Handler, Refusal, SessionDelivery};
 #[cfg(feature = "testing")]
-pub(crate) use self::queue::handled;
+pub(crate) use self::outcome::outcome_of;
 pub use self::sessions::SessionConsumerOptions;
 use crate::Client;
 

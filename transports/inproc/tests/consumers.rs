@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod local;
+mod log;
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -23,6 +24,7 @@ use peeklock_inproc::{
 use tokio::sync::{Semaphore, mpsc};
 
 use local::Local;
+use log::Log;
 
 async fn client() -> Local {
     let client = Local::new(Broker::builder().arbiters(1).start().await.unwrap());
@@ -285,9 +287,7 @@ async fn a_receiver_is_a_stream() {
 #[tokio::test]
 async fn a_delivery_has_a_span() {
     let client = client().await;
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::begin();
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let message = Message::new("a").with_message_id("order-7");
     let message = message.with_application_property("traceparent", Value::from(trace));
@@ -304,8 +304,7 @@ async fn a_delivery_has_a_span() {
     let consumer = client.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
     arrivals.recv().await.unwrap();
     consumer.stop().await;
-    let log = log.text();
-    let line = log.lines().find(|line| line.contains("in hand")).unwrap();
+    let line = log.line("in hand");
     let fields = [r#"path="orders""#, "sequence_number=1", "delivery_count=1", "order-7", trace];
     assert!(fields.iter().all(|field| line.contains(field)), "{line}");
     client.stop().await;
@@ -438,32 +437,4 @@ async fn the_current_span_goes_with_what_is_sent() {
     consumer.stop().await;
     assert_eq!(*spans.gone_on.lock().unwrap(), [(true, context)]);
     client.stop().await;
-}
-
-/// What is written to it.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
 }

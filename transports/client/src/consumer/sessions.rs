@@ -8,12 +8,13 @@ use futures_util::stream::FuturesUnordered;
 use peeklock_core::activity::{AtWork, tracked};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::BrokerError;
+use peeklock_core::ids::LockToken;
 use peeklock_core::time::TimeSpan;
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument as _;
 
-use super::handler::{Handler, SessionDelivery};
-use super::queue::handled;
+use super::handler::{Handler, Refusal, SessionDelivery};
+use super::outcome::{Tried, outcome_of};
 use super::span;
 use crate::keeper::half_of;
 use crate::{Client, SessionReceiver, TraceContext};
@@ -168,10 +169,10 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
             self.client.tracing().go_on(&span, trace.as_ref());
             let delivery = SessionDelivery { message, session: Arc::clone(session) };
             // A message that the handler has is waited for, also when the consumer is being stopped.
-            let handling = handled(async { self.handler.handle(delivery).await });
-            let settlement =
+            let handling = outcome_of(async { self.handler.handle(delivery).await });
+            let outcome =
                 keeping(session, TraceContext::within(trace, handling).instrument(span)).await;
-            let settled = session.as_receiver().settle(token, settlement).await;
+            let settled = self.settle(session, token, outcome).await;
             if self.handler.is_gone() {
                 return Left::Stop;
             }
@@ -181,6 +182,22 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
                 Err(error) => return left_by(error),
                 Ok(()) => {}
             }
+        }
+    }
+
+    /// Settles a message as its handler says, or as it can be.
+    async fn settle(
+        &self,
+        session: &SessionReceiver,
+        token: LockToken,
+        outcome: Result<(), Refusal>,
+    ) -> Result<(), BrokerError> {
+        let (mut tried, mut settlement) = Tried::outcome(token, outcome);
+        loop {
+            let settled = session.as_receiver().settle(token, settlement).await;
+            let Err(error) = settled else { return Ok(()) };
+            let Some(next) = tried.refused(&self.path, &error) else { return Err(error) };
+            (tried, settlement) = next;
         }
     }
 }
