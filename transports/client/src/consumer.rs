@@ -12,6 +12,7 @@ mod span;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use peeklock_core::error::BrokerError;
+use peeklock_core::time::TimeSpan;
 use tokio::sync::{oneshot, watch};
 
 pub use self::handler::{Delivery, Handler, Refusal, SessionDelivery};
@@ -29,14 +30,18 @@ pub struct ConsumerOptions {
     /// Messages that wait locked beside those, so that the next is at hand when one is done. With those that
     /// the handler has they are the credit of the link (RCV-16). None unless said otherwise.
     pub prefetch: u32,
-    /// Whether locks are renewed while the handler runs, and while messages wait for it. They are unless
-    /// said otherwise.
-    pub renew_locks: bool,
+    /// For how long the lock of a message is renewed while its handler runs, and before that while it waits for it. A
+    /// handler that takes longer is not interrupted, but its lock is left to run out, and the message is delivered
+    /// again. 5 minutes unless said otherwise, as with the SDKs of Azure; never if zero.
+    pub renewal_max: TimeSpan,
 }
+
+/// For how long locks are renewed unless said otherwise.
+const RENEWAL_MAX: TimeSpan = TimeSpan::from_minutes(5);
 
 impl Default for ConsumerOptions {
     fn default() -> Self {
-        Self { concurrent_max: 16, prefetch: 0, renew_locks: true }
+        Self { concurrent_max: 16, prefetch: 0, renewal_max: RENEWAL_MAX }
     }
 }
 
@@ -54,11 +59,17 @@ impl ConsumerOptions {
         self
     }
 
+    /// The same, with locks that are renewed for so long.
+    #[must_use]
+    pub const fn with_renewal_max(mut self, span: TimeSpan) -> Self {
+        self.renewal_max = span;
+        self
+    }
+
     /// The same, with locks that end when they end.
     #[must_use]
-    pub const fn without_renewal(mut self) -> Self {
-        self.renew_locks = false;
-        self
+    pub const fn without_renewal(self) -> Self {
+        self.with_renewal_max(TimeSpan::ZERO)
     }
 }
 
@@ -97,8 +108,8 @@ impl Client {
 
     /// Lets an actor or a function receive by session under peek-lock, as long as the consumer that is returned
     /// lives: sessions are accepted as they have messages (SES-07), worked off in their order (SES-19),
-    /// and given back. Session locks are renewed meanwhile. To be called inside a tokio or actix
-    /// runtime, whose task it uses.
+    /// and given back. Session locks are renewed meanwhile, while the handler has a message for as long as the options
+    /// say. To be called inside a tokio or actix runtime, whose task it uses.
     ///
     /// # Errors
     /// `EntityNotFound`; what else is wrong ends the consumer, see [`Consumer::ended`].

@@ -10,6 +10,7 @@ use futures_util::{FutureExt, StreamExt};
 use peeklock_core::command::ReceivedMessage;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::LockToken;
+use peeklock_core::time::TimeSpan;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
@@ -31,7 +32,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
     let handler = Arc::new(handler);
     let concurrent_max = usize::try_from(options.concurrent_max.max(1)).unwrap_or(usize::MAX);
     let path: Arc<str> = deliveries.link().path().into();
-    let mut hand = Hand::new(deliveries, options.renew_locks);
+    let mut hand = Hand::new(deliveries, options.renewal_max);
     let mut at_work = FuturesUnordered::new();
     poll_fn(|context| {
         loop {
@@ -45,6 +46,9 @@ pub(super) async fn run<H: Handler<Delivery>>(
             while at_work.len() < concurrent_max
                 && let Some(Waits { tag, token, message }) = hand.waiting.pop_front()
             {
+                if options.prefetch > 0 {
+                    hand.renewal.begin_anew(tag);
+                }
                 at_work.push(work(Arc::clone(&handler), &traces, &path, tag, token, message));
             }
             while let Poll::Ready(Some(Done { tag, token, outcome })) =
@@ -122,8 +126,8 @@ struct Hand {
 }
 
 impl Hand {
-    fn new(deliveries: Box<dyn Deliveries>, renew_locks: bool) -> Self {
-        let renewal = Renewal::new(Arc::clone(deliveries.link()), renew_locks);
+    fn new(deliveries: Box<dyn Deliveries>, renewal_max: TimeSpan) -> Self {
+        let renewal = Renewal::new(Arc::clone(deliveries.link()), renewal_max);
         Self {
             deliveries,
             waiting: VecDeque::new(),

@@ -11,11 +11,13 @@ use peeklock_core::error::BrokerError;
 use peeklock_core::ids::LockToken;
 use peeklock_core::time::TimeSpan;
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::handler::{Handler, Refusal, SessionDelivery};
 use super::outcome::{Tried, outcome_of};
-use super::span;
+use super::renewal::End;
+use super::{RENEWAL_MAX, span};
 use crate::keeper::half_of;
 use crate::{Client, SessionReceiver, TraceContext};
 
@@ -34,11 +36,15 @@ pub struct SessionConsumerOptions {
     /// How long a session is held that has nothing more; then it is given back, and the next is
     /// accepted.
     pub idle: TimeSpan,
+    /// For how long the session lock is renewed while its handler runs, for each message anew. A handler that takes
+    /// longer is not interrupted, but its lock is left to run out, and somebody else gets the session. 5 minutes
+    /// unless said otherwise; never if zero.
+    pub renewal_max: TimeSpan,
 }
 
 impl Default for SessionConsumerOptions {
     fn default() -> Self {
-        Self { sessions_max: 8, idle: TimeSpan::ZERO }
+        Self { sessions_max: 8, idle: TimeSpan::ZERO, renewal_max: RENEWAL_MAX }
     }
 }
 
@@ -53,6 +59,13 @@ impl SessionConsumerOptions {
     #[must_use]
     pub const fn with_idle(mut self, idle: TimeSpan) -> Self {
         self.idle = idle;
+        self
+    }
+
+    /// The same, with session locks that are renewed for so long while the handler has a message.
+    #[must_use]
+    pub const fn with_renewal_max(mut self, span: TimeSpan) -> Self {
+        self.renewal_max = span;
         self
     }
 }
@@ -71,9 +84,9 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
     let mut workers: FuturesUnordered<_> = (0..options.sessions_max.max(1))
         .map(|_| {
             let (client, path, handler) = (client.clone(), Arc::clone(&path), Arc::clone(&handler));
-            let (idle, stopping) = (options.idle, stopping.clone());
+            let stopping = stopping.clone();
             let at_work = client.port().at_work();
-            tracked(at_work, Worker { client, path, handler, idle, stopping }.run())
+            tracked(at_work, Worker { client, path, handler, options, stopping }.run())
         })
         .collect();
     // Each has its own now.
@@ -101,7 +114,7 @@ struct Worker<H> {
     client: Client,
     path: Arc<str>,
     handler: Arc<H>,
-    idle: TimeSpan,
+    options: SessionConsumerOptions,
     stopping: watch::Receiver<bool>,
 }
 
@@ -156,7 +169,7 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
             let received = tokio::select! {
                 biased;
                 _ = self.stopping.wait_for(|stop| *stop) => return Left::Stop,
-                received = keeping(session, session.receive(self.idle)) => received,
+                received = keeping(session, session.receive(self.options.idle), |_| true) => received,
             };
             let message = match received {
                 Ok(Some(message)) => message,
@@ -170,8 +183,14 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
             let delivery = SessionDelivery { message, session: Arc::clone(session) };
             // A message that the handler has is waited for, also when the consumer is being stopped.
             let handling = outcome_of(async { self.handler.handle(delivery).await });
-            let outcome =
-                keeping(session, TraceContext::within(trace, handling).instrument(span)).await;
+            let handling = TraceContext::within(trace, handling).instrument(span);
+            let end = End::after(self.options.renewal_max, Instant::now());
+            let sequence = token.sequence();
+            let is_renewed = |now| !end.is_reached(now, &self.path, sequence);
+            let outcome = match self.options.renewal_max {
+                TimeSpan::ZERO => handling.await,
+                _ => keeping(session, handling, is_renewed).await,
+            };
             let settled = self.settle(session, token, outcome).await;
             if self.handler.is_gone() {
                 return Left::Stop;
@@ -211,8 +230,12 @@ fn left_by(error: BrokerError) -> Left {
     Left::Failed(error)
 }
 
-/// Renews a session lock while something takes its time.
-async fn keeping<T>(session: &SessionReceiver, work: impl Future<Output = T>) -> T {
+/// Renews a session lock while something takes its time, as long as it is to be renewed.
+async fn keeping<T>(
+    session: &SessionReceiver,
+    work: impl Future<Output = T>,
+    is_renewed: impl Fn(Instant) -> bool,
+) -> T {
     let mut work = std::pin::pin!(work);
     loop {
         let pause = half_of(&**session.as_receiver().link(), session.locked_until());
@@ -220,6 +243,9 @@ async fn keeping<T>(session: &SessionReceiver, work: impl Future<Output = T>) ->
             biased;
             done = &mut work => return done,
             () = tokio::time::sleep(pause) => {
+                if !is_renewed(Instant::now()) {
+                    return work.await;
+                }
                 if let Err(error) = session.renew_lock().await {
                     // What it holds up is told the same.
                     tracing::debug!(%error, "session lock not renewed");
