@@ -11,7 +11,7 @@ mod span;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use peeklock_core::error::BrokerError;
+use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::time::TimeSpan;
 use tokio::sync::{oneshot, watch};
 
@@ -81,7 +81,7 @@ pub struct Consumer {
     ended: watch::Receiver<Option<End>>,
 }
 
-/// Why a consumer has ended; none if it was stopped, or its actor is gone.
+/// Why a consumer has ended; none if it was stopped.
 type End = Option<Arc<BrokerError>>;
 
 impl Client {
@@ -100,10 +100,8 @@ impl Client {
         let unsettled_max = options.concurrent_max.max(1).saturating_add(options.prefetch);
         let deliveries = self.port().deliveries(path, unsettled_max).await?;
         let (stop, stopped) = oneshot::channel();
-        Ok(Consumer::start(
-            stop,
-            queue::run(deliveries, handler, options, self.tracing().clone(), stopped),
-        ))
+        let work = queue::run(deliveries, handler, options, self.tracing().clone(), stopped);
+        Ok(Consumer::start(path, stop, work))
     }
 
     /// Lets an actor or a function receive by session under peek-lock, as long as the consumer that is returned
@@ -124,18 +122,28 @@ impl Client {
         let (stop, stopped) = oneshot::channel();
         let at_work = self.port().at_work();
         let work = sessions::run(self.clone(), path.into(), handler, options, stopped, at_work);
-        Ok(Consumer::start(stop, work))
+        Ok(Consumer::start(path, stop, work))
     }
+}
+
+/// Why a consumer ends whose handler takes no message any more.
+fn handler_is_gone() -> Rejection {
+    Rejection::cancelled("the handler takes no message any more: its actor has stopped or panicked")
 }
 
 impl Consumer {
     fn start(
+        path: &str,
         stop: oneshot::Sender<()>,
         work: impl Future<Output = Option<BrokerError>> + Send + 'static,
     ) -> Self {
         let (end, ended) = watch::channel(None);
+        let path = path.to_owned();
         tokio::spawn(async move {
             let why = work.await.map(Arc::new);
+            if let Some(error) = &why {
+                tracing::warn!(path, condition = %error.condition(), %error, "a consumer has ended");
+            }
             // Nobody may want to know.
             end.send_replace(Some(why));
         });
@@ -149,8 +157,9 @@ impl Consumer {
         self.ended().await;
     }
 
-    /// Waits until the consumer has ended: because the entity closed its link, with the reason; because its actor
-    /// is gone, or because it was stopped, with none. Dropping the future changes nothing.
+    /// Waits until the consumer has ended: because the entity closed its link, with the reason; because its actor is
+    /// gone, having stopped or panicked, with `OperationCancelled`, which says that; or because it was stopped, with
+    /// none. Dropping the future changes nothing.
     pub async fn ended(&self) -> Option<Arc<BrokerError>> {
         let mut ended = self.ended.clone();
         // A runtime that is being stopped ends it without a word.

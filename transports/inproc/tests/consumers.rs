@@ -155,8 +155,10 @@ impl Handler<Delivery> for Restarted {
     fn handle(&mut self, delivery: Delivery, context: &mut Self::Context) -> Self::Result {
         let (body, count) = (text(&delivery), delivery.delivery_count());
         self.seen.send((body.clone(), count)).unwrap();
-        if body == "stop" && count == 1 {
-            context.stop();
+        match (body.as_str(), count) {
+            ("stop", 1) => context.stop(),
+            ("panic", _) => panic!("as asked"),
+            _ => {}
         }
         Box::pin(actix::fut::wrap_future(async { Ok(()) }))
     }
@@ -179,6 +181,31 @@ async fn a_restart_of_a_supervised_actor_does_not_end_its_consumer() {
     assert!(order.iter().map(|(body, count)| (body.as_str(), *count)).eq(expected), "{order:?}");
     consumer.stop().await;
     assert_eq!(client.admin().queue("orders").await.unwrap().counts.total(), 0);
+    client.stop().await;
+}
+
+/// No supervisor survives a panic of its actor: the message is given back, and the consumer ends and says why, to whoever
+/// waits for that and to the log.
+#[actix::test]
+async fn a_panic_of_a_supervised_actor_ends_its_consumer_and_is_told() {
+    let client = client().await;
+    let (log, _guard) = Log::begin();
+    let (seen, mut arrivals) = mpsc::unbounded_channel();
+    let worker = Supervisor::start(move |_| Restarted { seen });
+    let options = ConsumerOptions::at_once(1);
+    let consumer = client.consume("orders", worker.recipient(), options).await.unwrap();
+    send(&client, &["a", "panic", "b"]).await;
+    assert_eq!(arrivals.recv().await, Some(("a".to_owned(), 1)));
+    let why = consumer.ended().await.unwrap();
+    assert_eq!(why.condition(), Condition::OperationCancelled);
+    let answer = log.line("an actor gave no answer");
+    assert!(answer.contains("WARN") && answer.contains("sequence_number=2"), "{answer}");
+    let end = log.line("a consumer has ended");
+    assert!(end.contains("WARN") && end.contains("path=\"orders\""), "{end}");
+    let receiver = client.receiver("orders").unwrap();
+    let left = receiver.receive_many(9, TimeSpan::ZERO).await.unwrap();
+    let left: Vec<_> = left.iter().map(|message| message.delivery_count()).collect();
+    assert_eq!(left, [2, 1], "b was given to nobody");
     client.stop().await;
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use actix::{Actor, Context, Handler};
 use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
+use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
@@ -254,7 +255,8 @@ async fn the_outcome_of_an_actors_handler_settles() {
     stop(client).await;
 }
 
-/// A handler that panics abandons its message: nothing is lost, and the next consumer gets it.
+/// A handler that panics abandons its message: nothing is lost, and the next consumer gets it. The consumer ends and says
+/// why, since nobody is left whom it could give messages to.
 #[actix::test]
 async fn a_panicking_actor_abandons_its_message() {
     let (_, client) = client().await;
@@ -264,7 +266,9 @@ async fn a_panicking_actor_abandons_its_message() {
     let options = ConsumerOptions::default();
     let consumer = client.consume("orders", worker.recipient(), options).await.unwrap();
     assert_eq!(arrivals.recv().await.unwrap().1, 1);
-    assert!(consumer.ended().await.is_none());
+    let why = consumer.ended().await.unwrap();
+    assert_eq!(why.condition(), Condition::OperationCancelled);
+    assert!(why.detail().contains("actor"), "{why}");
     let next = Worker { seen }.start();
     let consumer = client.consume("orders", next.recipient(), options).await.unwrap();
     assert_eq!(arrivals.recv().await.unwrap(), ("panic".to_owned(), 2));

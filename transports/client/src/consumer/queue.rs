@@ -16,12 +16,12 @@ use tracing::Instrument as _;
 
 use super::handler::{Delivery, Handler, Refusal};
 use super::outcome::{Tried, outcome_of};
-use super::{ConsumerOptions, renewal::Renewal, span};
+use super::{ConsumerOptions, handler_is_gone, renewal::Renewal, span};
 use crate::port::{Arrival, Deliveries, Settlement, Verdict};
 use crate::trace::Tracing;
 use crate::{Received, TraceContext};
 
-/// Runs to the end of the link, of its handler, or until it is stopped. Why the entity ended it, if it did.
+/// Runs to the end of the link, of its handler, or until it is stopped. Why it ended, unless it was stopped.
 pub(super) async fn run<H: Handler<Delivery>>(
     deliveries: Box<dyn Deliveries>,
     handler: H,
@@ -36,8 +36,11 @@ pub(super) async fn run<H: Handler<Delivery>>(
     let mut at_work = FuturesUnordered::new();
     poll_fn(|context| {
         loop {
-            let mut is_told = || stopped.poll_unpin(context).is_ready();
-            if !hand.is_closing && (handler.is_gone() || is_told()) {
+            if !hand.is_closing && stopped.poll_unpin(context).is_ready() {
+                hand.close();
+            }
+            if !hand.is_closing && handler.is_gone() {
+                hand.gone = Some(hand.deliveries.link().refuse(handler_is_gone()));
                 hand.close();
             }
             while let Poll::Ready(arrival) = hand.poll_arrival(context) {
@@ -68,7 +71,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
     })
     .await;
     hand.deliveries.finish().await;
-    hand.detached
+    hand.detached.or(hand.gone)
 }
 
 /// Gives a message to the handler, and says what it has come to.
@@ -123,6 +126,8 @@ struct Hand {
     /// Nothing comes any more.
     is_over: bool,
     detached: Option<BrokerError>,
+    /// That the handler takes no message any more.
+    gone: Option<BrokerError>,
 }
 
 impl Hand {
@@ -137,6 +142,7 @@ impl Hand {
             is_closing: false,
             is_over: false,
             detached: None,
+            gone: None,
         }
     }
 

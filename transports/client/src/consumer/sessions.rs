@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 use super::handler::{Handler, Refusal, SessionDelivery};
 use super::outcome::{Tried, outcome_of};
 use super::renewal::End;
-use super::{RENEWAL_MAX, span};
+use super::{RENEWAL_MAX, handler_is_gone, span};
 use crate::keeper::half_of;
 use crate::{Client, SessionReceiver, TraceContext};
 
@@ -122,7 +122,7 @@ struct Worker<H> {
 enum Left {
     /// It has nothing more, or its lock is gone; the next one is accepted.
     Next,
-    /// The consumer is being stopped, or its handler is gone.
+    /// The consumer is being stopped.
     Stop,
     Failed(BrokerError),
 }
@@ -176,6 +176,9 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
                 Ok(None) => return Left::Next,
                 Err(error) => return left_by(error),
             };
+            if self.handler.is_gone() {
+                return self.gone();
+            }
             let Some(token) = message.lock_token() else { return Left::Next };
             let trace = TraceContext::of(message.message());
             let span = span::of(&self.path, &message, trace.as_ref());
@@ -193,7 +196,7 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
             };
             let settled = self.settle(session, token, outcome).await;
             if self.handler.is_gone() {
-                return Left::Stop;
+                return self.gone();
             }
             match settled {
                 // Settled by the handler, or it came too late: it is delivered again (SET-25).
@@ -202,6 +205,10 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
                 Ok(()) => {}
             }
         }
+    }
+
+    fn gone(&self) -> Left {
+        Left::Failed(self.client.port().refuse(handler_is_gone(), &self.path))
     }
 
     /// Settles a message as its handler says, or as it can be.
