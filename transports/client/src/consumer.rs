@@ -74,6 +74,32 @@ impl ConsumerOptions {
 }
 
 /// A running consumer. Dropping it stops it as [`Consumer::stop`] does, without waiting.
+///
+/// ```
+/// use peeklock_client::{ConsumerOptions, Delivery, Refusal};
+/// use peeklock_core::message::Message;
+/// # use peeklock_client::testing::TestBroker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let test = TestBroker::start().await?;
+/// # let client = test.client();
+/// # client.admin().create_queue("orders").await?;
+/// let brew = |order: Delivery| async move {
+///     if order.body() == "dust" {
+///         return Err(Refusal::dead_letter("NotOnTheMenu", "there is only coffee"));
+///     }
+///     Ok(())
+/// };
+/// let consumer = client.consume("orders", brew, ConsumerOptions::at_once(4)).await?;
+/// client.sender("orders")?.send(Message::new("dust")).await?;
+/// test.idle().await;
+/// consumer.stop().await;
+/// assert!(consumer.ended().await.is_none(), "it was stopped");
+/// assert_eq!(client.admin().queue("orders").await?.counts.dead_letter, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Consumer {
     /// Dropped to stop it.
