@@ -425,8 +425,9 @@ impl Broker {
         }
     }
 
-    /// Stops the broker: receives that wait end with nothing, settlements go on for `grace`, then
-    /// every entity is closed with what it has made durable. No delivery count is raised (SET-31).
+    /// Stops the broker: receives that wait end with nothing, and settlements go on until nothing is held, neither a
+    /// message nor a session under lock nor a send that waits for room, but at most for `grace`; then every entity is
+    /// closed with what it has made durable. No delivery count is raised (SET-31).
     /// Transports are to be stopped before. A second call does nothing.
     ///
     /// # Errors

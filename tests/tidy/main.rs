@@ -12,7 +12,7 @@ mod source;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
 use source::Source;
@@ -139,6 +139,32 @@ fn each_crate_can_be_published() {
         }
     }
     assert!(published > 20, "{published}");
+}
+
+/// What a crate includes lies within it, so that its tests work where it is published: a document by a link beside its
+/// manifest, of which the package has a copy.
+#[test]
+fn no_crate_includes_a_file_of_another() {
+    let mut included = 0;
+    for path in files(".", "rs") {
+        let own = path.ancestors().skip(1).find(|folder| folder.join("Cargo.toml").is_file());
+        let (own, text) = (own.unwrap(), read(&path));
+        for include in ["include_str!(\"", "include_bytes!(\"", "include!(\""] {
+            for part in text.split(include).skip(1) {
+                let Some((name, _)) = part.split_once('"') else { continue };
+                let mut found = path.parent().unwrap().to_owned();
+                for step in Path::new(name).components() {
+                    match step {
+                        Component::ParentDir => assert!(found.pop()),
+                        step => found.push(step),
+                    }
+                }
+                assert!(found.starts_with(own), "{} includes {name}", place(&path));
+                included += 1;
+            }
+        }
+    }
+    assert!(included > 20, "{included}");
 }
 
 /// What each crate of the core has seen, of the others and of the world: of a machine or a word nothing that is impure, of

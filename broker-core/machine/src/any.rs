@@ -47,6 +47,12 @@ impl AnyMachine {
         either!(self, machine => machine.size_bytes())
     }
 
+    /// Whether a message is locked, or a session.
+    #[must_use]
+    pub fn has_locks(&self) -> bool {
+        either!(self, machine => machine.has_locks())
+    }
+
     /// Whether it is due for deletion: reported idle, and not used since.
     #[must_use]
     pub fn is_idle_at(&self, now: Timestamp) -> bool {

@@ -81,6 +81,8 @@ pub(super) struct Drive {
     wakes_at: Cell<Option<Timestamp>>,
     /// The sessions that are held, by their holders.
     sessions: RefCell<BTreeMap<ReceiverId, Driven>>,
+    /// Who waits until nothing is held.
+    kept: RefCell<Option<Arc<Round>>>,
 }
 
 /// What a drive is made of.
@@ -146,6 +148,7 @@ impl Drive {
             entity: OnceCell::new(),
             wakes_at: Cell::new(None),
             sessions: RefCell::default(),
+            kept: RefCell::default(),
         });
         let host = Host(Rc::downgrade(&drive));
         shell.borrow_mut().host_sessions(Box::new(host));
@@ -229,6 +232,9 @@ impl Drive {
                 self.fail(&format!("panic: {what}"));
             }
         }
+        if self.kept.borrow().is_some() && !self.has_held() {
+            self.kept.take();
+        }
     }
 
     /// Ends the tree: everybody who waits is told, nothing that is staged leaves. The parent
@@ -248,6 +254,7 @@ impl Drive {
             driven.actor.do_send(End);
         }
         release_all(&mut releases);
+        self.kept.take();
         self.desk.fail(self.seat, why);
     }
 
@@ -263,6 +270,7 @@ impl Drive {
     /// Drives its machine no more, because the entity is retired; returns whether it did until now.
     pub(super) fn retire(&self) -> bool {
         let was_running = self.shell.take().is_some();
+        self.kept.take();
         for driven in self.sessions.take().into_values() {
             self.end_session(&driven);
         }
@@ -329,6 +337,20 @@ impl Drive {
             && !self.is_judging()
             && !tree.wants_submit(now)
             && (counts == Counts::AllButStore || !tree.is_submitting())
+    }
+
+    /// Whether a client holds a lock here, or waits for what it has asked to be carried out. Whenever that ends it is
+    /// by a turn.
+    pub(super) fn has_held(&self) -> bool {
+        self.shell().is_some_and(|shell| {
+            let shell = shell.borrow();
+            shell.machine().has_locks() || shell.has_parked() || shell.is_judging()
+        }) || (self.is_running() && !self.inlet.is_empty())
+    }
+
+    /// Keeps a round until nothing is held.
+    pub(super) fn keep(&self, round: Arc<Round>) {
+        self.kept.replace(Some(round));
     }
 
     /// Has the actors of the sessions that are held look too.

@@ -217,6 +217,14 @@ impl EntityActor {
         self.groups.is_empty() && self.pace.is_quiet(now) && self.drive.is_quiet(now, counts)
     }
 
+    /// Keeps a round as long as something is held here.
+    pub(super) fn keep_while_held(&self, round: Arc<Round>) {
+        if !self.groups.is_empty() || self.drive.has_held() {
+            round.says(false);
+            self.drive.keep(round);
+        }
+    }
+
     /// Has the actors of its sessions look.
     pub(super) fn look_further(&self, round: &Arc<Round>) {
         self.drive.look(round);

@@ -23,6 +23,9 @@ pub(crate) enum Counts {
     All,
     /// Not what is on its way to the store.
     AllButStore,
+    /// Only what clients hold: locks, and commands that are not carried out. Who has some keeps the round until he has
+    /// none.
+    Held,
 }
 
 /// One question of a round.
@@ -59,6 +62,10 @@ impl Handler<Look> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, Look(round): Look, _: &mut Context<Self>) {
+        if round.counts == Counts::Held {
+            self.keep_while_held(round);
+            return;
+        }
         round.says(self.is_quiet(round.counts));
         self.look_further(&round);
     }

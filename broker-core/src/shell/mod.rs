@@ -225,6 +225,11 @@ impl<M: Machine> Shell<M> {
         Ok(())
     }
 
+    /// Whether a command waits for room in the store.
+    pub fn has_parked(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
     /// The next instant at which [`Shell::run`] has something to do, even without commands, for whoever
     /// drives everything.
     pub fn next_deadline(&self) -> Option<Timestamp> {

@@ -74,6 +74,10 @@ impl Parked {
         Some(if self.is_noted() { deadline } else { deadline.min(self.ask_at) })
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.sends.is_empty()
+    }
+
     /// Whether a state waits that the holder of a session has set.
     pub(super) fn has_state_of(&self, holder: ReceiverId) -> bool {
         self.states.contains_key(&holder)

@@ -153,3 +153,25 @@ async fn a_stop_ends_waits_and_then_actors() {
     let late = held.entity.call(Command::Describe).await.unwrap_err();
     assert_eq!(late.condition(), Condition::OperationCancelled);
 }
+
+/// SES-31: a stop waits as long as something is held, a message or only its session, and no longer, however long its
+/// grace.
+#[tokio::test]
+async fn a_stop_ends_with_the_last_hold() {
+    let stand = Stand::new().await;
+    stand.send("a").await;
+    let held = stand.accept("a").await.unwrap();
+    let message = held.receive(TimeSpan::ZERO).await.unwrap().remove(0);
+    let broker = stand.broker.clone();
+    let stopping = tokio::spawn(async move { broker.stop(Duration::from_secs(3_600)).await });
+    for is_locked in [true, false] {
+        tokio::task::yield_now().await;
+        stand.broker.idle().await;
+        assert!(!stopping.is_finished());
+        if is_locked {
+            held.complete(message.facts.lock.unwrap().token).await.unwrap();
+        }
+    }
+    held.entity.call(held.detach(LinkEnd::Orderly)).await.unwrap();
+    stopping.await.unwrap().unwrap();
+}

@@ -212,8 +212,31 @@ pub async fn a_policy_delays_each_failure_until_it_is_taken_away(s: &Stage) {
     let policy = s.describe(ORDERS).await.unwrap().description.retry_policy;
     assert!(policy.is_some(), "what an update does not name stays");
     assert_eq!(s.counts(ORDERS).await.delayed, 1);
-    s.advance(seconds(160)).await;
-    assert_eq!(s.take(ORDERS).await.delivery_count, 6);
+    // A change is for later failures: what is delayed keeps its instant.
+    s.update(ORDERS, retries(RetryKind::Fixed, seconds(5))).await.unwrap();
+    s.advance(before(seconds(160))).await;
+    s.assert_empty(ORDERS).await;
+    s.advance(TICK).await;
+    let seen = s.take(ORDERS).await;
+    assert_eq!(seen.delivery_count, 6);
+    s.abandon(ORDERS, &seen).await;
+    s.advance(before(seconds(5))).await;
+    s.assert_empty(ORDERS).await;
+    s.advance(TICK).await;
+    let seen = s.take(ORDERS).await;
+    s.abandon(ORDERS, &seen).await;
+    // So is the end of the policy.
+    s.update(ORDERS, QueueUpdate { retry_policy: Some(None), ..QueueUpdate::default() })
+        .await
+        .unwrap();
+    assert_eq!(s.describe(ORDERS).await.unwrap().description.retry_policy, None);
+    s.advance(before(seconds(5))).await;
+    s.assert_empty(ORDERS).await;
+    s.advance(TICK).await;
+    let seen = s.take(ORDERS).await;
+    assert_eq!(seen.delivery_count, 8);
+    s.abandon(ORDERS, &seen).await;
+    assert_eq!(s.take(ORDERS).await.delivery_count, 9, "at once");
 }
 
 /// RTY-16

@@ -17,6 +17,26 @@ use crate::client::unexpected;
 use crate::port::{Managed, Management, Page, Patch, Port};
 
 /// Creates, reads, changes and deletes queues, topics, subscriptions, rules and policies.
+///
+/// ```
+/// use peeklock_core::description::QueueUpdate;
+/// # use peeklock_client::testing::TestBroker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let test = TestBroker::start().await?;
+/// # let client = test.client();
+/// let admin = client.admin();
+/// let five = QueueUpdate { max_delivery_count: Some(5), ..QueueUpdate::default() };
+/// admin.create_queue_with("orders", five).await?;
+/// let orders = admin.queue("orders").await?;
+/// assert_eq!(orders.description.max_delivery_count, 5);
+/// assert_eq!(orders.counts.active, 0);
+/// admin.delete_queue("orders").await?;
+/// assert!(!admin.queue_exists("orders").await?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Admin {
     port: Arc<dyn Port>,

@@ -12,6 +12,24 @@ use crate::trace::Tracing;
 use crate::{Admin, Receiver, Sender, SessionReceiver, Traces, Transaction};
 
 /// Opens handles on a broker. Cheap to clone. They may be used from any thread.
+///
+/// ```
+/// use peeklock_core::message::Message;
+/// use peeklock_core::time::TimeSpan;
+/// # use peeklock_client::testing::TestBroker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let test = TestBroker::start().await?;
+/// # let client = test.client();
+/// client.admin().create_queue("orders").await?;
+/// client.sender("orders")?.send(Message::new("two coffees")).await?;
+/// let receiver = client.receiver("orders")?;
+/// let order = receiver.receive(TimeSpan::from_seconds(5)).await?.unwrap();
+/// receiver.complete(&order).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Client {
     port: Arc<dyn Port>,

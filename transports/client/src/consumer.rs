@@ -3,6 +3,7 @@
 #[cfg(feature = "actix")]
 mod actor;
 mod handler;
+mod outcome;
 mod queue;
 mod renewal;
 mod sessions;
@@ -10,12 +11,13 @@ mod span;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use peeklock_core::error::BrokerError;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::time::TimeSpan;
 use tokio::sync::{oneshot, watch};
 
 pub use self::handler::{Delivery, Handler, Refusal, SessionDelivery};
 #[cfg(feature = "testing")]
-pub(crate) use self::queue::handled;
+pub(crate) use self::outcome::outcome_of;
 pub use self::sessions::SessionConsumerOptions;
 use crate::Client;
 
@@ -28,14 +30,18 @@ pub struct ConsumerOptions {
     /// Messages that wait locked beside those, so that the next is at hand when one is done. With those that
     /// the handler has they are the credit of the link (RCV-16). None unless said otherwise.
     pub prefetch: u32,
-    /// Whether locks are renewed while the handler runs, and while messages wait for it. They are unless
-    /// said otherwise.
-    pub renew_locks: bool,
+    /// For how long the lock of a message is renewed while its handler runs, and before that while it waits for it. A
+    /// handler that takes longer is not interrupted, but its lock is left to run out, and the message is delivered
+    /// again. 5 minutes unless said otherwise, as with the SDKs of Azure; never if zero.
+    pub renewal_max: TimeSpan,
 }
+
+/// For how long locks are renewed unless said otherwise.
+const RENEWAL_MAX: TimeSpan = TimeSpan::from_minutes(5);
 
 impl Default for ConsumerOptions {
     fn default() -> Self {
-        Self { concurrent_max: 16, prefetch: 0, renew_locks: true }
+        Self { concurrent_max: 16, prefetch: 0, renewal_max: RENEWAL_MAX }
     }
 }
 
@@ -53,15 +59,47 @@ impl ConsumerOptions {
         self
     }
 
+    /// The same, with locks that are renewed for so long.
+    #[must_use]
+    pub const fn with_renewal_max(mut self, span: TimeSpan) -> Self {
+        self.renewal_max = span;
+        self
+    }
+
     /// The same, with locks that end when they end.
     #[must_use]
-    pub const fn without_renewal(mut self) -> Self {
-        self.renew_locks = false;
-        self
+    pub const fn without_renewal(self) -> Self {
+        self.with_renewal_max(TimeSpan::ZERO)
     }
 }
 
 /// A running consumer. Dropping it stops it as [`Consumer::stop`] does, without waiting.
+///
+/// ```
+/// use peeklock_client::{ConsumerOptions, Delivery, Refusal};
+/// use peeklock_core::message::Message;
+/// # use peeklock_client::testing::TestBroker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let test = TestBroker::start().await?;
+/// # let client = test.client();
+/// # client.admin().create_queue("orders").await?;
+/// let brew = |order: Delivery| async move {
+///     if order.body() == "dust" {
+///         return Err(Refusal::dead_letter("NotOnTheMenu", "there is only coffee"));
+///     }
+///     Ok(())
+/// };
+/// let consumer = client.consume("orders", brew, ConsumerOptions::at_once(4)).await?;
+/// client.sender("orders")?.send(Message::new("dust")).await?;
+/// test.idle().await;
+/// consumer.stop().await;
+/// assert!(consumer.ended().await.is_none(), "it was stopped");
+/// assert_eq!(client.admin().queue("orders").await?.counts.dead_letter, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Consumer {
     /// Dropped to stop it.
@@ -69,7 +107,7 @@ pub struct Consumer {
     ended: watch::Receiver<Option<End>>,
 }
 
-/// Why a consumer has ended; none if it was stopped, or its actor is gone.
+/// Why a consumer has ended; none if it was stopped.
 type End = Option<Arc<BrokerError>>;
 
 impl Client {
@@ -88,16 +126,14 @@ impl Client {
         let unsettled_max = options.concurrent_max.max(1).saturating_add(options.prefetch);
         let deliveries = self.port().deliveries(path, unsettled_max).await?;
         let (stop, stopped) = oneshot::channel();
-        Ok(Consumer::start(
-            stop,
-            queue::run(deliveries, handler, options, self.tracing().clone(), stopped),
-        ))
+        let work = queue::run(deliveries, handler, options, self.tracing().clone(), stopped);
+        Ok(Consumer::start(path, stop, work))
     }
 
     /// Lets an actor or a function receive by session under peek-lock, as long as the consumer that is returned
     /// lives: sessions are accepted as they have messages (SES-07), worked off in their order (SES-19),
-    /// and given back. Session locks are renewed meanwhile. To be called inside a tokio or actix
-    /// runtime, whose task it uses.
+    /// and given back. Session locks are renewed meanwhile, while the handler has a message for as long as the options
+    /// say. To be called inside a tokio or actix runtime, whose task it uses.
     ///
     /// # Errors
     /// `EntityNotFound`; what else is wrong ends the consumer, see [`Consumer::ended`].
@@ -112,18 +148,28 @@ impl Client {
         let (stop, stopped) = oneshot::channel();
         let at_work = self.port().at_work();
         let work = sessions::run(self.clone(), path.into(), handler, options, stopped, at_work);
-        Ok(Consumer::start(stop, work))
+        Ok(Consumer::start(path, stop, work))
     }
+}
+
+/// Why a consumer ends whose handler takes no message any more.
+fn handler_is_gone() -> Rejection {
+    Rejection::cancelled("the handler takes no message any more: its actor has stopped or panicked")
 }
 
 impl Consumer {
     fn start(
+        path: &str,
         stop: oneshot::Sender<()>,
         work: impl Future<Output = Option<BrokerError>> + Send + 'static,
     ) -> Self {
         let (end, ended) = watch::channel(None);
+        let path = path.to_owned();
         tokio::spawn(async move {
             let why = work.await.map(Arc::new);
+            if let Some(error) = &why {
+                tracing::warn!(path, condition = %error.condition(), %error, "a consumer has ended");
+            }
             // Nobody may want to know.
             end.send_replace(Some(why));
         });
@@ -137,8 +183,9 @@ impl Consumer {
         self.ended().await;
     }
 
-    /// Waits until the consumer has ended: because the entity closed its link, with the reason; because its actor
-    /// is gone, or because it was stopped, with none. Dropping the future changes nothing.
+    /// Waits until the consumer has ended: because the entity closed its link, with the reason; because its actor is
+    /// gone, having stopped or panicked, with `OperationCancelled`, which says that; or because it was stopped, with
+    /// none. Dropping the future changes nothing.
     pub async fn ended(&self) -> Option<Arc<BrokerError>> {
         let mut ended = self.ended.clone();
         // A runtime that is being stopped ends it without a word.

@@ -15,6 +15,27 @@ use crate::receiver::unexpected;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// Renews a lock, of a message or of a session, until it is dropped or the lock is lost.
+///
+/// ```
+/// use peeklock_core::message::Message;
+/// use peeklock_core::time::TimeSpan;
+/// # use peeklock_client::testing::TestBroker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let test = TestBroker::start().await?;
+/// # let client = test.client();
+/// # client.admin().create_queue("orders").await?;
+/// # client.sender("orders")?.send(Message::new("two coffees")).await?;
+/// let receiver = client.receiver("orders")?;
+/// let order = receiver.receive(TimeSpan::ZERO).await?.unwrap();
+/// let kept = receiver.keep_locked(&order)?;
+/// // Here is what takes long.
+/// drop(kept);
+/// receiver.complete(&order).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct LockKeeper {
     task: JoinHandle<()>,

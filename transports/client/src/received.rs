@@ -24,6 +24,28 @@ pub struct BodyError {
 ///
 /// Its body may share memory with messages that were received with it, of up to four times the bytes of
 /// them all; who keeps one of many for long should copy its body.
+///
+/// ```
+/// use peeklock_client::json_message;
+/// use peeklock_core::message::Value;
+/// use peeklock_core::time::TimeSpan;
+/// # use peeklock_client::testing::TestBroker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let test = TestBroker::start().await?;
+/// # let client = test.client();
+/// # client.admin().create_queue("orders").await?;
+/// let message = json_message(&["coffee", "tea"])?.with_application_property("table", "seven");
+/// client.sender("orders")?.send(message).await?;
+/// let order = client.receiver("orders")?.receive(TimeSpan::ZERO).await?.unwrap();
+/// assert_eq!(order.json::<Vec<String>>()?, ["coffee", "tea"]);
+/// let table = order.message().application_property("table");
+/// assert_eq!(table, Some(&Value::from("seven")));
+/// assert_eq!((order.sequence_number().0, order.delivery_count()), (1, 1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Received {
     message: Message,

@@ -22,6 +22,28 @@ const STREAM_WAIT: TimeSpan = TimeSpan::from_seconds(60);
 /// It takes nothing ahead: a message is locked when it is asked for (RCV-21). Dropping the receiver
 /// releases its locks, each counted as a failed delivery (SET-23); [`Receiver::close`] keeps them
 /// until they run out.
+///
+/// ```
+/// use peeklock_core::message::Message;
+/// use peeklock_core::time::TimeSpan;
+/// # use peeklock_client::testing::TestBroker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let test = TestBroker::start().await?;
+/// # let client = test.client();
+/// # client.admin().create_queue("orders").await?;
+/// # client.sender("orders")?.send(Message::new("two coffees")).await?;
+/// let receiver = client.receiver("orders")?;
+/// let wait = TimeSpan::from_seconds(5);
+/// let order = receiver.receive(wait).await?.unwrap();
+/// receiver.abandon(&order, &[]).await?;
+/// let again = receiver.receive(wait).await?.unwrap();
+/// assert_eq!((again.body(), again.delivery_count()), (order.body(), 2));
+/// receiver.complete(&again).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Receiver {
     link: Arc<dyn Link>,
     /// Where the next peek goes on (PEK-04).

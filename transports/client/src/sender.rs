@@ -23,6 +23,28 @@ const IN_FLIGHT_MAX: usize = 256;
 ///
 /// What is sent by a handler goes on with the trace of its message, and with [`Client::with_traces`](crate::Client::with_traces)
 /// with that of the current span, unless it has a `traceparent` or `Diagnostic-Id` of its own.
+///
+/// ```
+/// use peeklock_core::message::Message;
+/// use peeklock_core::time::TimeSpan;
+/// # use peeklock_client::testing::TestBroker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let test = TestBroker::start().await?;
+/// # let client = test.client();
+/// # client.admin().create_queue("orders").await?;
+/// let sender = client.sender("orders")?;
+/// let number = sender.send(Message::new("two coffees")).await?;
+/// assert_eq!(number.0, 1);
+/// // Each by itself, and one for later.
+/// let results = sender.send_many(vec![Message::new("tea"), Message::new("water")]).await;
+/// assert!(results.iter().all(Result::is_ok));
+/// let at = client.now().plus(TimeSpan::from_minutes(10));
+/// sender.schedule(Message::new("cake"), at).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Sender {
     link: Arc<dyn Link>,

@@ -22,6 +22,31 @@ use crate::{LockKeeper, Receiver};
 /// when a connection was lost for longer than its grace: accept the session again then.
 /// [`SessionReceiver::close`] gives the session back with the messages that are not settled, which
 /// count as never delivered (SES-31); dropping the receiver does too, but counts them (SES-33).
+///
+/// ```
+/// use peeklock_core::description::QueueUpdate;
+/// use peeklock_core::message::Message;
+/// use peeklock_core::time::TimeSpan;
+/// # use peeklock_client::testing::TestBroker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let test = TestBroker::start().await?;
+/// # let client = test.client();
+/// let by_session = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+/// client.admin().create_queue_with("steps", by_session).await?;
+/// let step = Message::new("paid").with_session_id("order-7");
+/// client.sender("steps")?.send(step).await?;
+///
+/// let order = client.accept_next_session("steps", TimeSpan::from_seconds(5)).await?;
+/// assert_eq!(order.session_id(), "order-7");
+/// let step = order.receive(TimeSpan::ZERO).await?.unwrap();
+/// order.set_state(Some(step.body().clone())).await?;
+/// order.complete(&step).await?;
+/// order.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct SessionReceiver {
     receiver: Receiver,
     session: Arc<str>,

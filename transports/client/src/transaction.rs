@@ -23,6 +23,30 @@ use crate::{Received, Receiver, Sender, SessionReceiver};
 /// error and is left out, the transaction goes on without it. A transaction times out two minutes after
 /// its first operation (TXN-06), and ends with a connection that is not resumed (TXN-12). Dropping it
 /// rolls it back.
+///
+/// ```
+/// use peeklock_core::message::Message;
+/// use peeklock_core::time::TimeSpan;
+/// # use peeklock_client::testing::TestBroker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let test = TestBroker::start().await?;
+/// # let client = test.client();
+/// # client.admin().create_queue("orders").await?;
+/// # client.sender("orders")?.send(Message::new("two coffees")).await?;
+/// let (receiver, sender) = (client.receiver("orders")?, client.sender("orders")?);
+/// let order = receiver.receive(TimeSpan::ZERO).await?.unwrap();
+/// let transaction = client.begin_transaction().await?;
+/// transaction.complete(&receiver, &order).await?;
+/// transaction.send(&sender, Message::new("one coffee more")).await?;
+/// assert_eq!(client.admin().queue("orders").await?.counts.active, 1);
+/// transaction.commit().await?;
+/// let next = receiver.receive(TimeSpan::ZERO).await?.unwrap();
+/// assert_eq!(next.body(), "one coffee more");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Transaction {
     port: Arc<dyn Port>,
     id: TransactionId,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod local;
+mod log;
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -23,6 +24,7 @@ use peeklock_inproc::{
 use tokio::sync::{Semaphore, mpsc};
 
 use local::Local;
+use log::Log;
 
 async fn client() -> Local {
     let client = Local::new(Broker::builder().arbiters(1).start().await.unwrap());
@@ -153,8 +155,10 @@ impl Handler<Delivery> for Restarted {
     fn handle(&mut self, delivery: Delivery, context: &mut Self::Context) -> Self::Result {
         let (body, count) = (text(&delivery), delivery.delivery_count());
         self.seen.send((body.clone(), count)).unwrap();
-        if body == "stop" && count == 1 {
-            context.stop();
+        match (body.as_str(), count) {
+            ("stop", 1) => context.stop(),
+            ("panic", _) => panic!("as asked"),
+            _ => {}
         }
         Box::pin(actix::fut::wrap_future(async { Ok(()) }))
     }
@@ -177,6 +181,31 @@ async fn a_restart_of_a_supervised_actor_does_not_end_its_consumer() {
     assert!(order.iter().map(|(body, count)| (body.as_str(), *count)).eq(expected), "{order:?}");
     consumer.stop().await;
     assert_eq!(client.admin().queue("orders").await.unwrap().counts.total(), 0);
+    client.stop().await;
+}
+
+/// No supervisor survives a panic of its actor: the message is given back, and the consumer ends and says why, to whoever
+/// waits for that and to the log.
+#[actix::test]
+async fn a_panic_of_a_supervised_actor_ends_its_consumer_and_is_told() {
+    let client = client().await;
+    let (log, _guard) = Log::begin();
+    let (seen, mut arrivals) = mpsc::unbounded_channel();
+    let worker = Supervisor::start(move |_| Restarted { seen });
+    let options = ConsumerOptions::at_once(1);
+    let consumer = client.consume("orders", worker.recipient(), options).await.unwrap();
+    send(&client, &["a", "panic", "b"]).await;
+    assert_eq!(arrivals.recv().await, Some(("a".to_owned(), 1)));
+    let why = consumer.ended().await.unwrap();
+    assert_eq!(why.condition(), Condition::OperationCancelled);
+    let answer = log.line("an actor gave no answer");
+    assert!(answer.contains("WARN") && answer.contains("sequence_number=2"), "{answer}");
+    let end = log.line("a consumer has ended");
+    assert!(end.contains("WARN") && end.contains("path=\"orders\""), "{end}");
+    let receiver = client.receiver("orders").unwrap();
+    let left = receiver.receive_many(9, TimeSpan::ZERO).await.unwrap();
+    let left: Vec<_> = left.iter().map(|message| message.delivery_count()).collect();
+    assert_eq!(left, [2, 1], "b was given to nobody");
     client.stop().await;
 }
 
@@ -285,9 +314,7 @@ async fn a_receiver_is_a_stream() {
 #[tokio::test]
 async fn a_delivery_has_a_span() {
     let client = client().await;
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::begin();
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let message = Message::new("a").with_message_id("order-7");
     let message = message.with_application_property("traceparent", Value::from(trace));
@@ -304,8 +331,7 @@ async fn a_delivery_has_a_span() {
     let consumer = client.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
     arrivals.recv().await.unwrap();
     consumer.stop().await;
-    let log = log.text();
-    let line = log.lines().find(|line| line.contains("in hand")).unwrap();
+    let line = log.line("in hand");
     let fields = [r#"path="orders""#, "sequence_number=1", "delivery_count=1", "order-7", trace];
     assert!(fields.iter().all(|field| line.contains(field)), "{line}");
     client.stop().await;
@@ -438,32 +464,4 @@ async fn the_current_span_goes_with_what_is_sent() {
     consumer.stop().await;
     assert_eq!(*spans.gone_on.lock().unwrap(), [(true, context)]);
     client.stop().await;
-}
-
-/// What is written to it.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
 }

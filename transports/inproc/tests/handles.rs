@@ -10,6 +10,7 @@ use std::sync::Arc;
 use actix::{Actor, Context, Handler};
 use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
+use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
@@ -254,7 +255,8 @@ async fn the_outcome_of_an_actors_handler_settles() {
     stop(client).await;
 }
 
-/// A handler that panics abandons its message: nothing is lost, and the next consumer gets it.
+/// A handler that panics abandons its message: nothing is lost, and the next consumer gets it. The consumer ends and says
+/// why, since nobody is left whom it could give messages to.
 #[actix::test]
 async fn a_panicking_actor_abandons_its_message() {
     let (_, client) = client().await;
@@ -264,7 +266,9 @@ async fn a_panicking_actor_abandons_its_message() {
     let options = ConsumerOptions::default();
     let consumer = client.consume("orders", worker.recipient(), options).await.unwrap();
     assert_eq!(arrivals.recv().await.unwrap().1, 1);
-    assert!(consumer.ended().await.is_none());
+    let why = consumer.ended().await.unwrap();
+    assert_eq!(why.condition(), Condition::OperationCancelled);
+    assert!(why.detail().contains("actor"), "{why}");
     let next = Worker { seen }.start();
     let consumer = client.consume("orders", next.recipient(), options).await.unwrap();
     assert_eq!(arrivals.recv().await.unwrap(), ("panic".to_owned(), 2));
@@ -348,4 +352,33 @@ async fn a_queue_exists_or_not() {
     let refused = admin.queue_exists(&dead_letter_path("orders")).await;
     assert!(refused.is_err(), "a sub-queue is no queue (DLQ-02)");
     stop(client).await;
+}
+
+/// A stop waits for the message that a handler has, by its lock, and not for its grace.
+#[tokio::test]
+async fn a_stop_returns_when_nothing_is_held() {
+    let (_, client) = client().await;
+    client.sender("orders").unwrap().send(Message::new("a")).await.unwrap();
+    let (seen, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let handler = {
+        let gate = Arc::clone(&gate);
+        move |_: Delivery| {
+            seen.send(()).unwrap();
+            let gate = Arc::clone(&gate);
+            async move {
+                gate.acquire().await.unwrap().forget();
+                Ok(())
+            }
+        }
+    };
+    let _consumer = client.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
+    arrivals.recv().await.unwrap();
+    let broker = client.broker.clone();
+    let mut stopping = std::pin::pin!(broker.stop(std::time::Duration::from_secs(3_600)));
+    assert!(futures_util::poll!(&mut stopping).is_pending());
+    broker.idle().await;
+    assert!(futures_util::poll!(&mut stopping).is_pending());
+    gate.add_permits(1);
+    stopping.await.unwrap();
 }

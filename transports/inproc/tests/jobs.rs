@@ -4,7 +4,7 @@
 
 mod local;
 
-use actix::{Actor, Context, Handler};
+use actix::{Actor, ActorContext as _, Context, Handler};
 use peeklock_core::Broker;
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
@@ -163,13 +163,16 @@ impl Actor for Bookkeeper {
 impl Handler<Job<Invoice>> for Bookkeeper {
     type Result = Result<(), Refusal>;
 
-    fn handle(&mut self, job: Job<Invoice>, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, job: Job<Invoice>, context: &mut Self::Context) -> Self::Result {
         self.booked.send(job.value.number).ok();
+        if job.value.number == 0 {
+            context.stop();
+        }
         Ok(())
     }
 }
 
-/// An actor takes jobs as mail; when it is gone, its consumer ends.
+/// An actor takes jobs as mail; when it is gone, its consumer ends and says so.
 #[actix_rt::test]
 async fn an_actor_takes_jobs() {
     let client = client().await;
@@ -179,7 +182,10 @@ async fn an_actor_takes_jobs() {
     let consumer = client.consume("invoices", handler, ConsumerOptions::default()).await.unwrap();
     client.sender("invoices").unwrap().send_job(&Invoice { number: 4 }).await.unwrap();
     assert_eq!(arrivals.recv().await, Some(4));
-    consumer.stop().await;
+    client.sender("invoices").unwrap().send_job(&Invoice { number: 0 }).await.unwrap();
+    let why = consumer.ended().await.unwrap();
+    assert_eq!(why.condition(), Condition::OperationCancelled);
+    assert_eq!(arrivals.recv().await, Some(0));
     client.stop().await;
 }
 

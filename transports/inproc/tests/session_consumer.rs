@@ -37,7 +37,7 @@ impl Got {
     }
 }
 
-/// Answers as the test says.
+/// Answers as the test says, or panics if a message does.
 struct Worker {
     got: mpsc::UnboundedSender<Got>,
 }
@@ -53,6 +53,7 @@ impl Handler<SessionDelivery> for Worker {
         let SessionDelivery { message, session, .. } = delivery;
         let (answer, answered) = oneshot::channel();
         let text = String::from_utf8(message.body().to_vec()).unwrap();
+        assert_ne!(text, "panic", "as asked");
         let got = Got { session, text, count: message.delivery_count(), answer };
         self.got.send(got).ok();
         Box::pin(async move { answered.await.unwrap() })
@@ -217,9 +218,9 @@ async fn a_stopped_consumer_finishes_what_its_actor_has() {
     world.stop().await;
 }
 
-/// SES-09, ENT-14, SET-28: it ends by itself when there is nothing to receive from, or nobody to give to.
+/// SES-09, ENT-14: it ends by itself when there is nothing to receive from.
 #[actix::test]
-async fn a_consumer_ends_with_its_queue_or_its_actor() {
+async fn a_consumer_ends_with_its_queue() {
     let world = World::open().await;
     let (recipient, _all) = worker();
     assert!(world.client.consume_sessions("absent", recipient.clone(), sessions(1)).is_err());
@@ -229,5 +230,24 @@ async fn a_consumer_ends_with_its_queue_or_its_actor() {
     let consumer = world.client.consume_sessions("steps", recipient, sessions(2)).unwrap();
     world.client.admin().delete_queue("steps").await.unwrap();
     assert_eq!(consumer.ended().await.unwrap().condition(), Condition::EntityNotFound);
+    world.stop().await;
+}
+
+/// SES-31, SET-03: it ends when there is nobody to give to, and says so; the session is given back, and what the actor
+/// had when it panicked counts as failed.
+#[actix::test]
+async fn a_consumer_ends_with_its_actor() {
+    let world = World::open().await;
+    world.put("a", &["panic", "2"]).await;
+    let (recipient, _all) = worker();
+    let consumer = world.client.consume_sessions("steps", recipient, sessions(2)).unwrap();
+    let why = consumer.ended().await.unwrap();
+    assert_eq!(why.condition(), Condition::OperationCancelled);
+    assert!(why.detail().contains("actor"), "{why}");
+    world.until_locked(0).await;
+    let holder = world.client.accept_session("steps", "a").await.unwrap();
+    let rest = holder.receive_many(9, TimeSpan::ZERO).await.unwrap();
+    let counts: Vec<_> = rest.iter().map(|message| message.delivery_count()).collect();
+    assert_eq!(counts, [2, 1]);
     world.stop().await;
 }

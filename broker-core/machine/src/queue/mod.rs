@@ -218,6 +218,14 @@ impl Queue {
         self.links.len() + self.calls.len() + of_sessions
     }
 
+    /// Whether a message is locked, or a session.
+    #[must_use]
+    pub fn has_locks(&self) -> bool {
+        let are_sessions_held =
+            self.sessions.as_ref().is_some_and(|sessions| sessions.counts().locked > 0);
+        !self.locks.is_empty() || are_sessions_held
+    }
+
     fn path(&self) -> &str {
         &self.description.path
     }

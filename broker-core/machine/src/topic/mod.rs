@@ -188,6 +188,12 @@ impl Topic {
         self.scheduled_bytes + self.outbox.as_ref().map_or(0, |outbox| outbox.size_bytes())
     }
 
+    /// Whether a message of its transfer dead-letter queue is locked; its subscriptions have locks of their own.
+    #[must_use]
+    pub fn has_locks(&self) -> bool {
+        self.outbox.as_ref().is_some_and(|outbox| outbox.has_locks())
+    }
+
     /// The rules of all subscriptions.
     #[must_use]
     pub const fn matcher(&self) -> &Matcher {

@@ -28,7 +28,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use actix::{Actor, Addr, AsyncContext, Context};
+use actix::{Actor, Addr, AsyncContext, Context, SpawnHandle};
 use tokio::sync::oneshot;
 
 use super::directory::{Directory, Entry};
@@ -103,6 +103,8 @@ pub struct NamespaceActor {
     opened: Option<oneshot::Sender<()>>,
     stopping: bool,
     stopped: Option<oneshot::Sender<()>>,
+    /// The timer of a stop, until all are retired.
+    grace: Option<SpawnHandle>,
 }
 
 /// A creation that waits for a block of ids.
@@ -189,6 +191,7 @@ impl NamespaceActor {
             opened: Some(opened),
             stopping: false,
             stopped: None,
+            grace: None,
         };
         for (id, kind, path) in loaded.roots {
             namespace.enter(id, kind, &path, State::Opening);

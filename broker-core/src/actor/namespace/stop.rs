@@ -1,15 +1,17 @@
-//! The stop of a broker: waits end, and after a grace every entity is retired.
+//! The stop of a broker: waits end, and as soon as nobody holds anything, or after a grace, every entity is retired.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{AsyncContext, Handler, Message};
+use actix::{ActorFutureExt, AsyncContext, Context, Handler, Message, WrapFuture};
 use tokio::sync::oneshot;
 
 use super::{NamespaceActor, Retired, State};
 use crate::actor::entity::{EndWaits, Retire, RetireWhen};
+use crate::actor::look::{Counts, Look, Round};
 use crate::error::Rejection;
 
-/// Ends all waits, then, after `grace`, retires every entity.
+/// Ends all waits, then, when nothing is held and at the latest after `grace`, retires every entity.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Stop {
@@ -26,6 +28,43 @@ impl NamespaceActor {
             stopped.send(()).ok();
         }
     }
+
+    /// Asks all entities whether something is held, again and again: who holds something answers when he does not any
+    /// more, so there is nothing to be waited for by time.
+    fn retire_when_nothing_is_held(&self, context: &mut Context<Self>) {
+        let turns = self.shared.pulses.turns();
+        let (round, told) = Round::begin(Counts::Held);
+        for actor in self.entities.values().filter_map(|entity| entity.actor.as_ref()) {
+            actor.do_send(Look(Arc::clone(&round)));
+        }
+        drop(round);
+        let look = told.into_actor(self).map(move |told, namespace, context| {
+            // The grace may be over.
+            let Some(grace) = namespace.grace else { return };
+            // Whoever was asked early may have got something by who was asked later: that was a turn.
+            if told.unwrap_or(true) && namespace.shared.pulses.turns() == turns {
+                context.cancel_future(grace);
+                namespace.retire_all(context);
+            } else {
+                namespace.retire_when_nothing_is_held(context);
+            }
+        });
+        context.spawn(look);
+    }
+
+    /// All at once, so that until then each can send to the others.
+    fn retire_all(&mut self, context: &Context<Self>) {
+        self.grace = None;
+        let reason = Rejection::cancelled("the broker is stopping");
+        let open = self.entities.iter().filter(|(_, one)| one.state == State::Open);
+        for (id, entity) in open {
+            let Some(actor) = &entity.actor else { continue };
+            let (id, itself) = (*id, context.address());
+            let done = Box::new(move || itself.do_send(Retired(id)));
+            actor.do_send(Retire { when: RetireWhen::Now, reason: reason.clone(), done });
+        }
+        self.end_if_retired();
+    }
 }
 
 impl Handler<Stop> for NamespaceActor {
@@ -37,17 +76,8 @@ impl Handler<Stop> for NamespaceActor {
         for actor in self.entities.values().filter_map(|entity| entity.actor.as_ref()) {
             actor.do_send(EndWaits);
         }
-        let itself = context.address();
-        context.run_later(grace, move |namespace, _| {
-            let reason = Rejection::cancelled("the broker is stopping");
-            let open = namespace.entities.iter().filter(|(_, one)| one.state == State::Open);
-            for (id, entity) in open {
-                let Some(actor) = &entity.actor else { continue };
-                let (id, itself) = (*id, itself.clone());
-                let done = Box::new(move || itself.do_send(Retired(id)));
-                actor.do_send(Retire { when: RetireWhen::Now, reason: reason.clone(), done });
-            }
-            namespace.end_if_retired();
-        });
+        let over = context.run_later(grace, |namespace, context| namespace.retire_all(context));
+        self.grace = Some(over);
+        self.retire_when_nothing_is_held(context);
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-const CATALOGUE: &str = include_str!("../../../../docs/spec/19-errors.md");
+const CATALOGUE: &str = include_str!("../../19-errors.md");
 
 /// One line of the catalogue's table; a line may name several conditions.
 struct Line {

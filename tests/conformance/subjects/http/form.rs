@@ -85,7 +85,12 @@ pub(super) fn write_queue(properties: &QueueUpdate) -> Map<String, Json> {
         "retryPolicy": properties.retry_policy.flatten().map(write_retry_policy),
     });
     let Json::Object(all) = all else { unreachable!("an object was written") };
-    all.into_iter().filter(|(_, value)| !value.is_null()).collect()
+    let mut given: Map<_, _> = all.into_iter().filter(|(_, value)| !value.is_null()).collect();
+    if properties.retry_policy == Some(None) {
+        // What is not named stays.
+        given.insert("retryPolicy".to_owned(), Json::Null);
+    }
+    given
 }
 
 pub(super) fn write_retry_policy(policy: RetryPolicy) -> Json {

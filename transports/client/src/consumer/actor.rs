@@ -36,5 +36,8 @@ impl<D: Message<Result = Outcome> + Send + 'static> Handler<D> for Recipient<D> 
 
 /// An actor that panicked, was started anew, or is gone has done nothing with the message.
 fn outcome(answer: Result<Outcome, MailboxError>) -> Outcome {
-    answer.unwrap_or_else(|_| Err(Refusal::abandon()))
+    answer.unwrap_or_else(|error| {
+        tracing::warn!(%error, "an actor gave no answer, its message is abandoned");
+        Err(Refusal::abandon())
+    })
 }

@@ -21,7 +21,7 @@ pub trait Handler<D>: Send + Sync + 'static {
     /// Gives it a message; its outcome settles the message.
     fn handle(&self, delivery: D) -> Self::Handling;
 
-    /// Whether it takes no message any more: then the consumer ends.
+    /// Whether it takes no message any more: then the consumer ends, and says that.
     fn is_gone(&self) -> bool {
         false
     }

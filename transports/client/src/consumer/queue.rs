@@ -2,26 +2,26 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use peeklock_core::command::ReceivedMessage;
-use peeklock_core::condition::Condition;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::LockToken;
+use peeklock_core::time::TimeSpan;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
 use super::handler::{Delivery, Handler, Refusal};
-use super::{ConsumerOptions, renewal::Renewal, span};
+use super::outcome::{Tried, outcome_of};
+use super::{ConsumerOptions, handler_is_gone, renewal::Renewal, span};
 use crate::port::{Arrival, Deliveries, Settlement, Verdict};
 use crate::trace::Tracing;
 use crate::{Received, TraceContext};
 
-/// Runs to the end of the link, of its handler, or until it is stopped. Why the entity ended it, if it did.
+/// Runs to the end of the link, of its handler, or until it is stopped. Why it ended, unless it was stopped.
 pub(super) async fn run<H: Handler<Delivery>>(
     deliveries: Box<dyn Deliveries>,
     handler: H,
@@ -32,12 +32,15 @@ pub(super) async fn run<H: Handler<Delivery>>(
     let handler = Arc::new(handler);
     let concurrent_max = usize::try_from(options.concurrent_max.max(1)).unwrap_or(usize::MAX);
     let path: Arc<str> = deliveries.link().path().into();
-    let mut hand = Hand::new(deliveries, options.renew_locks);
+    let mut hand = Hand::new(deliveries, options.renewal_max);
     let mut at_work = FuturesUnordered::new();
     poll_fn(|context| {
         loop {
-            let mut is_told = || stopped.poll_unpin(context).is_ready();
-            if !hand.is_closing && (handler.is_gone() || is_told()) {
+            if !hand.is_closing && stopped.poll_unpin(context).is_ready() {
+                hand.close();
+            }
+            if !hand.is_closing && handler.is_gone() {
+                hand.gone = Some(hand.deliveries.link().refuse(handler_is_gone()));
                 hand.close();
             }
             while let Poll::Ready(arrival) = hand.poll_arrival(context) {
@@ -46,11 +49,15 @@ pub(super) async fn run<H: Handler<Delivery>>(
             while at_work.len() < concurrent_max
                 && let Some(Waits { tag, token, message }) = hand.waiting.pop_front()
             {
+                if options.prefetch > 0 {
+                    hand.renewal.begin_anew(tag);
+                }
                 at_work.push(work(Arc::clone(&handler), &traces, &path, tag, token, message));
             }
-            while let Poll::Ready(Some(verdict)) = at_work.poll_next_unpin(context) {
-                hand.renewal.forget(verdict.tag);
-                hand.verdicts.push(verdict);
+            while let Poll::Ready(Some(Done { tag, token, outcome })) =
+                at_work.poll_next_unpin(context)
+            {
+                hand.decide(tag, token, Tried::outcome(token, outcome));
             }
             if hand.settle() {
                 continue;
@@ -64,10 +71,10 @@ pub(super) async fn run<H: Handler<Delivery>>(
     })
     .await;
     hand.deliveries.finish().await;
-    hand.detached
+    hand.detached.or(hand.gone)
 }
 
-/// Gives a message to the handler, and says what becomes of it.
+/// Gives a message to the handler, and says what it has come to.
 async fn work<H: Handler<Delivery>>(
     handler: Arc<H>,
     traces: &Tracing,
@@ -75,31 +82,28 @@ async fn work<H: Handler<Delivery>>(
     tag: u64,
     token: LockToken,
     message: Box<ReceivedMessage>,
-) -> Verdict {
-    let settlement = match Received::load(*message).await {
+) -> Done {
+    let outcome = match Received::load(*message).await {
         Ok(message) => {
             let trace = TraceContext::of(message.message());
             let span = span::of(path, &message, trace.as_ref());
             traces.go_on(&span, trace.as_ref());
             let handling = async { handler.handle(Delivery { message }).await };
-            TraceContext::within(trace, handled(handling)).instrument(span).await
+            TraceContext::within(trace, outcome_of(handling)).instrument(span).await
         }
         Err(rejection) => {
             tracing::error!(detail = rejection.detail(), "a message is abandoned");
-            Settlement::Abandon { properties: Vec::new(), delay: None }
+            Err(Refusal::abandon())
         }
     };
-    Verdict { tag, token, settlement }
+    Done { tag, token, outcome }
 }
 
-/// What a handler's outcome does to its message; a panic abandons it.
-pub(crate) async fn handled(handling: impl Future<Output = Result<(), Refusal>>) -> Settlement {
-    let outcome = AssertUnwindSafe(handling).catch_unwind().await;
-    let outcome = outcome.unwrap_or_else(|_| {
-        tracing::warn!("a handler panicked, its message is abandoned");
-        Err(Refusal::abandon())
-    });
-    outcome.into()
+/// A message that the handler is done with.
+struct Done {
+    tag: u64,
+    token: LockToken,
+    outcome: Result<(), Refusal>,
 }
 
 /// A message that waits for the handler.
@@ -116,29 +120,29 @@ struct Hand {
     renewal: Renewal,
     /// To be settled next, together.
     verdicts: Vec<Verdict>,
-    /// Settled, and not answered yet.
-    unanswered: usize,
-    /// Those of them whose properties or delay may be refused.
-    doubtful: HashMap<u64, LockToken>,
+    /// Settled, and not answered yet; those that are to be settled next too.
+    unanswered: HashMap<u64, Tried>,
     is_closing: bool,
     /// Nothing comes any more.
     is_over: bool,
     detached: Option<BrokerError>,
+    /// That the handler takes no message any more.
+    gone: Option<BrokerError>,
 }
 
 impl Hand {
-    fn new(deliveries: Box<dyn Deliveries>, renew_locks: bool) -> Self {
-        let renewal = Renewal::new(Arc::clone(deliveries.link()), renew_locks);
+    fn new(deliveries: Box<dyn Deliveries>, renewal_max: TimeSpan) -> Self {
+        let renewal = Renewal::new(Arc::clone(deliveries.link()), renewal_max);
         Self {
             deliveries,
             waiting: VecDeque::new(),
             renewal,
             verdicts: Vec::new(),
-            unanswered: 0,
-            doubtful: HashMap::new(),
+            unanswered: HashMap::new(),
             is_closing: false,
             is_over: false,
             detached: None,
+            gone: None,
         }
     }
 
@@ -156,8 +160,13 @@ impl Hand {
 
     /// Releases a message that no handler has got (RCV-14).
     fn give_back(&mut self, tag: u64, token: LockToken) {
+        self.decide(tag, token, Tried::give_back(token));
+    }
+
+    fn decide(&mut self, tag: u64, token: LockToken, (tried, settlement): (Tried, Settlement)) {
         self.renewal.forget(tag);
-        self.verdicts.push(Verdict { tag, token, settlement: Settlement::Release });
+        self.unanswered.insert(tag, tried);
+        self.verdicts.push(Verdict { tag, token, settlement });
     }
 
     fn poll_arrival(&mut self, context: &mut std::task::Context<'_>) -> Poll<Option<Arrival>> {
@@ -194,19 +203,10 @@ impl Hand {
     }
 
     fn settled(&mut self, tag: u64, result: Result<(), BrokerError>) {
-        self.unanswered = self.unanswered.saturating_sub(1);
-        let doubtful = self.doubtful.remove(&tag);
-        let Err(error) = result else { return };
-        let path = self.deliveries.link().path();
-        if error.condition() == Condition::MessageLockLost || error.retryable() {
-            // It came too late: the message is delivered again (SET-25).
-            tracing::debug!(path, %error, "a settlement was refused");
-            return;
-        }
-        tracing::warn!(path, %error, "a settlement was refused");
-        if let Some(token) = doubtful {
-            let settlement = Settlement::Abandon { properties: Vec::new(), delay: None };
-            self.verdicts.push(Verdict { tag, token, settlement });
+        let (Some(tried), Err(error)) = (self.unanswered.remove(&tag), result) else { return };
+        let token = tried.token();
+        if let Some(next) = tried.refused(self.deliveries.link().path(), &error) {
+            self.decide(tag, token, next);
         }
     }
 
@@ -215,31 +215,12 @@ impl Hand {
         if self.verdicts.is_empty() {
             return false;
         }
-        for Verdict { tag, token, settlement } in &self.verdicts {
-            if settlement.is_doubtful() {
-                self.doubtful.insert(*tag, *token);
-            }
-        }
-        self.unanswered += self.verdicts.len();
         self.deliveries.settle(std::mem::take(&mut self.verdicts));
         true
     }
 
     /// Whether nothing is to be waited for but the handler.
-    const fn is_done(&self) -> bool {
-        self.is_over || (self.is_closing && self.unanswered == 0)
-    }
-}
-
-impl Settlement {
-    /// Whether what it says beside the decision may be refused.
-    const fn is_doubtful(&self) -> bool {
-        match self {
-            Self::Abandon { properties, delay } => !properties.is_empty() || delay.is_some(),
-            Self::Defer { properties } | Self::DeadLetter { properties, .. } => {
-                !properties.is_empty()
-            }
-            Self::Complete | Self::Release => false,
-        }
+    fn is_done(&self) -> bool {
+        self.is_over || (self.is_closing && self.unanswered.is_empty())
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use peeklock_core::error::BrokerError;
-use peeklock_core::ids::LockToken;
-use peeklock_core::time::Timestamp;
+use peeklock_core::ids::{LockToken, SequenceNumber};
+use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::time::{Instant, Sleep};
 
 use crate::keeper::half_of;
@@ -17,7 +17,8 @@ use crate::sender::each;
 /// One timer for all locks: it is set to the first that is half over.
 pub(super) struct Renewal {
     link: Arc<dyn Link>,
-    is_on: bool,
+    /// For how long each is renewed.
+    max: TimeSpan,
     held: HashMap<u64, Lock>,
     timer: Option<Pin<Box<Sleep>>>,
     asked: Option<Waiting<'static, Renewed>>,
@@ -31,27 +32,63 @@ struct Lock {
     until: Timestamp,
     /// When it is to be renewed.
     due: Instant,
+    /// From when on it is not.
+    end: End,
+}
+
+/// Until when a lock is renewed.
+#[derive(Clone, Copy)]
+pub(super) struct End(Option<Instant>);
+
+impl End {
+    /// So long after now.
+    pub(super) fn after(span: TimeSpan, now: Instant) -> Self {
+        // What is longer than any clock goes is without end.
+        Self(now.checked_add(span.to_std()))
+    }
+
+    /// Whether it is reached; tells then whose lock is left to run out.
+    pub(super) fn is_reached(self, now: Instant, path: &str, sequence: SequenceNumber) -> bool {
+        let is_reached = self.0.is_some_and(|end| end <= now);
+        if is_reached {
+            let why = "a lock is renewed no more, its handler has had the message for too long";
+            tracing::warn!(path, sequence_number = sequence.0, "{why}");
+        }
+        is_reached
+    }
 }
 
 impl Renewal {
-    pub(super) fn new(link: Arc<dyn Link>, is_on: bool) -> Self {
-        Self { link, is_on, held: HashMap::new(), timer: None, asked: None }
+    pub(super) fn new(link: Arc<dyn Link>, max: TimeSpan) -> Self {
+        Self { link, max, held: HashMap::new(), timer: None, asked: None }
+    }
+
+    fn is_on(&self) -> bool {
+        self.max > TimeSpan::ZERO
     }
 
     /// Keeps a lock from now on.
     pub(super) fn keep(&mut self, tag: u64, token: LockToken, until: Timestamp) {
-        if !self.is_on {
+        if !self.is_on() {
             return;
         }
-        let due = Instant::now() + half_of(&*self.link, until);
-        self.held.insert(tag, Lock { token, until, due });
+        let now = Instant::now();
+        let (due, end) = (now + half_of(&*self.link, until), End::after(self.max, now));
+        self.held.insert(tag, Lock { token, until, due, end });
         if self.timer.is_none() {
             self.timer = Some(Box::pin(tokio::time::sleep_until(due)));
         }
     }
 
+    /// A message has waited, and is with its handler from now on.
+    pub(super) fn begin_anew(&mut self, tag: u64) {
+        if let Some(held) = self.held.get_mut(&tag) {
+            held.end = End::after(self.max, Instant::now());
+        }
+    }
+
     pub(super) fn forget(&mut self, tag: u64) {
-        if self.is_on {
+        if self.is_on() {
             self.held.remove(&tag);
         }
     }
@@ -80,7 +117,10 @@ impl Renewal {
 
     /// Asks for those that are due.
     fn ask(&mut self) {
-        let now = Instant::now();
+        let (now, path) = (Instant::now(), self.link.path());
+        self.held.retain(|_, held| {
+            held.due > now || !held.end.is_reached(now, path, held.token.sequence())
+        });
         let due = self.held.iter().filter(|(_, held)| held.due <= now);
         let (tags, tokens): (Vec<u64>, Vec<LockToken>) =
             due.map(|(tag, held)| (*tag, held.token)).unzip();

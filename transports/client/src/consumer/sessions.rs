@@ -8,13 +8,16 @@ use futures_util::stream::FuturesUnordered;
 use peeklock_core::activity::{AtWork, tracked};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::BrokerError;
+use peeklock_core::ids::LockToken;
 use peeklock_core::time::TimeSpan;
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::handler::{Handler, SessionDelivery};
-use super::queue::handled;
-use super::span;
+use super::handler::{Handler, Refusal, SessionDelivery};
+use super::outcome::{Tried, outcome_of};
+use super::renewal::End;
+use super::{RENEWAL_MAX, handler_is_gone, span};
 use crate::keeper::half_of;
 use crate::{Client, SessionReceiver, TraceContext};
 
@@ -33,11 +36,15 @@ pub struct SessionConsumerOptions {
     /// How long a session is held that has nothing more; then it is given back, and the next is
     /// accepted.
     pub idle: TimeSpan,
+    /// For how long the session lock is renewed while its handler runs, for each message anew. A handler that takes
+    /// longer is not interrupted, but its lock is left to run out, and somebody else gets the session. 5 minutes
+    /// unless said otherwise; never if zero.
+    pub renewal_max: TimeSpan,
 }
 
 impl Default for SessionConsumerOptions {
     fn default() -> Self {
-        Self { sessions_max: 8, idle: TimeSpan::ZERO }
+        Self { sessions_max: 8, idle: TimeSpan::ZERO, renewal_max: RENEWAL_MAX }
     }
 }
 
@@ -52,6 +59,13 @@ impl SessionConsumerOptions {
     #[must_use]
     pub const fn with_idle(mut self, idle: TimeSpan) -> Self {
         self.idle = idle;
+        self
+    }
+
+    /// The same, with session locks that are renewed for so long while the handler has a message.
+    #[must_use]
+    pub const fn with_renewal_max(mut self, span: TimeSpan) -> Self {
+        self.renewal_max = span;
         self
     }
 }
@@ -70,9 +84,9 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
     let mut workers: FuturesUnordered<_> = (0..options.sessions_max.max(1))
         .map(|_| {
             let (client, path, handler) = (client.clone(), Arc::clone(&path), Arc::clone(&handler));
-            let (idle, stopping) = (options.idle, stopping.clone());
+            let stopping = stopping.clone();
             let at_work = client.port().at_work();
-            tracked(at_work, Worker { client, path, handler, idle, stopping }.run())
+            tracked(at_work, Worker { client, path, handler, options, stopping }.run())
         })
         .collect();
     // Each has its own now.
@@ -100,7 +114,7 @@ struct Worker<H> {
     client: Client,
     path: Arc<str>,
     handler: Arc<H>,
-    idle: TimeSpan,
+    options: SessionConsumerOptions,
     stopping: watch::Receiver<bool>,
 }
 
@@ -108,7 +122,7 @@ struct Worker<H> {
 enum Left {
     /// It has nothing more, or its lock is gone; the next one is accepted.
     Next,
-    /// The consumer is being stopped, or its handler is gone.
+    /// The consumer is being stopped.
     Stop,
     Failed(BrokerError),
 }
@@ -155,25 +169,34 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
             let received = tokio::select! {
                 biased;
                 _ = self.stopping.wait_for(|stop| *stop) => return Left::Stop,
-                received = keeping(session, session.receive(self.idle)) => received,
+                received = keeping(session, session.receive(self.options.idle), |_| true) => received,
             };
             let message = match received {
                 Ok(Some(message)) => message,
                 Ok(None) => return Left::Next,
                 Err(error) => return left_by(error),
             };
+            if self.handler.is_gone() {
+                return self.gone();
+            }
             let Some(token) = message.lock_token() else { return Left::Next };
             let trace = TraceContext::of(message.message());
             let span = span::of(&self.path, &message, trace.as_ref());
             self.client.tracing().go_on(&span, trace.as_ref());
             let delivery = SessionDelivery { message, session: Arc::clone(session) };
             // A message that the handler has is waited for, also when the consumer is being stopped.
-            let handling = handled(async { self.handler.handle(delivery).await });
-            let settlement =
-                keeping(session, TraceContext::within(trace, handling).instrument(span)).await;
-            let settled = session.as_receiver().settle(token, settlement).await;
+            let handling = outcome_of(async { self.handler.handle(delivery).await });
+            let handling = TraceContext::within(trace, handling).instrument(span);
+            let end = End::after(self.options.renewal_max, Instant::now());
+            let sequence = token.sequence();
+            let is_renewed = |now| !end.is_reached(now, &self.path, sequence);
+            let outcome = match self.options.renewal_max {
+                TimeSpan::ZERO => handling.await,
+                _ => keeping(session, handling, is_renewed).await,
+            };
+            let settled = self.settle(session, token, outcome).await;
             if self.handler.is_gone() {
-                return Left::Stop;
+                return self.gone();
             }
             match settled {
                 // Settled by the handler, or it came too late: it is delivered again (SET-25).
@@ -181,6 +204,26 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
                 Err(error) => return left_by(error),
                 Ok(()) => {}
             }
+        }
+    }
+
+    fn gone(&self) -> Left {
+        Left::Failed(self.client.port().refuse(handler_is_gone(), &self.path))
+    }
+
+    /// Settles a message as its handler says, or as it can be.
+    async fn settle(
+        &self,
+        session: &SessionReceiver,
+        token: LockToken,
+        outcome: Result<(), Refusal>,
+    ) -> Result<(), BrokerError> {
+        let (mut tried, mut settlement) = Tried::outcome(token, outcome);
+        loop {
+            let settled = session.as_receiver().settle(token, settlement).await;
+            let Err(error) = settled else { return Ok(()) };
+            let Some(next) = tried.refused(&self.path, &error) else { return Err(error) };
+            (tried, settlement) = next;
         }
     }
 }
@@ -194,8 +237,12 @@ fn left_by(error: BrokerError) -> Left {
     Left::Failed(error)
 }
 
-/// Renews a session lock while something takes its time.
-async fn keeping<T>(session: &SessionReceiver, work: impl Future<Output = T>) -> T {
+/// Renews a session lock while something takes its time, as long as it is to be renewed.
+async fn keeping<T>(
+    session: &SessionReceiver,
+    work: impl Future<Output = T>,
+    is_renewed: impl Fn(Instant) -> bool,
+) -> T {
     let mut work = std::pin::pin!(work);
     loop {
         let pause = half_of(&**session.as_receiver().link(), session.locked_until());
@@ -203,6 +250,9 @@ async fn keeping<T>(session: &SessionReceiver, work: impl Future<Output = T>) ->
             biased;
             done = &mut work => return done,
             () = tokio::time::sleep(pause) => {
+                if !is_renewed(Instant::now()) {
+                    return work.await;
+                }
                 if let Err(error) = session.renew_lock().await {
                     // What it holds up is told the same.
                     tracing::debug!(%error, "session lock not renewed");

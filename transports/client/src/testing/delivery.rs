@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::FIRST_INSTANT;
 use super::TestSession;
-use crate::consumer::handled;
+use crate::consumer::outcome_of;
 use crate::port::Settlement;
 use crate::{Delivery, Handler, Job, JobError, JobType, Received, SessionDelivery, job_message};
 
@@ -169,7 +169,7 @@ impl TestDelivery {
     /// Gives it to a handler as a consumer does, and returns how the handler settled it; a panic abandons.
     pub async fn given_to(&self, handler: &impl Handler<Delivery>) -> Settlement {
         let delivery = self.delivery();
-        handled(async { handler.handle(delivery).await }).await
+        outcome_of(async { handler.handle(delivery).await }).await.into()
     }
 
     /// Gives it to a handler as a message of a session, and returns how the handler settled it.
@@ -179,6 +179,6 @@ impl TestDelivery {
         handler: &impl Handler<SessionDelivery>,
     ) -> Settlement {
         let delivery = self.in_session(session);
-        handled(async { handler.handle(delivery).await }).await
+        outcome_of(async { handler.handle(delivery).await }).await.into()
     }
 }

@@ -370,7 +370,7 @@ fn unlimited_durations_stay_unlimited() {
 /// Every JSON block of the protocol's document is a frame that can be read.
 #[test]
 fn the_document_shows_frames_as_they_are() {
-    let document = include_str!("../../../../docs/websocket-protocol.md");
+    let document = include_str!("../../websocket-protocol.md");
     let mut count = 0;
     for block in document.split("```json\n").skip(1) {
         let block = block.split("```").next().unwrap();

@@ -1,0 +1,148 @@
+//! For how long consumers renew locks, in a simulated world, whose time passes when nobody has anything to do.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod log;
+
+use std::error::Error;
+use std::sync::{Arc, Mutex};
+
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::message::Message;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_inproc::testing::{Simulation, World};
+use peeklock_inproc::{ConsumerOptions, Delivery, SessionConsumerOptions, SessionDelivery};
+
+use log::Log;
+
+const LOCK: TimeSpan = TimeSpan::from_minutes(1);
+const TOO_LONG: &str = "a lock is renewed no more";
+
+/// When the handler got the message.
+type Begun = Arc<Mutex<Vec<Timestamp>>>;
+
+/// Has a handler take so long for the first delivery of a message, and says when it got which.
+fn begun(takes: TimeSpan, max: Option<TimeSpan>, by_session: bool) -> Vec<Timestamp> {
+    let begun = Begun::default();
+    let seen = Arc::clone(&begun);
+    Simulation::new().seeds(0..1).mishaps_max(0).run(move |world| {
+        seen.lock().unwrap().clear();
+        work(world, Arc::clone(&seen), takes, max, by_session)
+    });
+    begun.lock().unwrap().clone()
+}
+
+async fn work(
+    world: World,
+    begun: Begun,
+    takes: TimeSpan,
+    max: Option<TimeSpan>,
+    by_session: bool,
+) -> Result<(), Box<dyn Error>> {
+    let client = world.client();
+    let properties = QueueUpdate {
+        requires_session: Some(by_session),
+        lock_duration: Some(LOCK),
+        ..QueueUpdate::default()
+    };
+    client.admin().create_queue_with("orders", properties).await?;
+    let clock = world.clone();
+    let handle = move |count: u32| {
+        begun.lock().unwrap().push(clock.now());
+        async move {
+            if count == 1 {
+                tokio::time::sleep(takes.to_std()).await;
+            }
+            Ok(())
+        }
+    };
+    if by_session {
+        let mut options = SessionConsumerOptions::at_once(2);
+        options.renewal_max = max.unwrap_or(options.renewal_max);
+        let handler = move |step: SessionDelivery| handle(step.delivery_count());
+        world.consume_sessions("orders", handler, options).await?;
+    } else {
+        let mut options = ConsumerOptions::at_once(2);
+        options.renewal_max = max.unwrap_or(options.renewal_max);
+        let handler = move |order: Delivery| handle(order.delivery_count());
+        world.consume("orders", handler, options).await?;
+    }
+    client.sender("orders")?.send(Message::new("a").with_session_id("s")).await?;
+    world.come_to_rest().await;
+    Ok(())
+}
+
+/// SET-17, SES-14: within the bound, which is 5 minutes, the lock stays, of a message and of a session.
+#[test]
+fn a_lock_is_renewed_while_the_handler_runs() {
+    for by_session in [false, true] {
+        let (log, _guard) = Log::begin();
+        let takes = TimeSpan::from_seconds(290);
+        assert_eq!(begun(takes, None, by_session).len(), 1);
+        let takes = TimeSpan::from_minutes(19);
+        assert_eq!(begun(takes, Some(TimeSpan::from_minutes(20)), by_session).len(), 1);
+        assert_eq!(log.text(), "");
+    }
+}
+
+/// SET-28, SES-15: beyond it, it is left to run out, with a warning, and the message is delivered again.
+#[test]
+fn a_lock_is_not_renewed_for_ever() {
+    for by_session in [false, true] {
+        for (max, minutes) in [(None, 5), (Some(TimeSpan::from_minutes(2)), 2)] {
+            let (log, _guard) = Log::begin();
+            let begun = begun(TimeSpan::from_minutes(10), max, by_session);
+            assert_eq!(begun.len(), 2);
+            let (bound, after) = (TimeSpan::from_minutes(minutes), begun[1].since(begun[0]));
+            assert!(after >= bound && after <= bound.plus(LOCK), "{after}");
+            let line = log.line(TOO_LONG);
+            let expected = ["WARN", "path=\"orders\"", "sequence_number=1"];
+            assert!(expected.iter().all(|part| line.contains(part)), "{line}");
+        }
+    }
+}
+
+/// SET-28: without renewal it ends when it ends, and nothing is to be warned of.
+#[test]
+fn a_lock_that_is_not_to_be_renewed_ends() {
+    for by_session in [false, true] {
+        let (log, _guard) = Log::begin();
+        let begun = begun(TimeSpan::from_minutes(10), Some(TimeSpan::ZERO), by_session);
+        let after = begun[1].since(begun[0]);
+        assert!(after >= LOCK && after <= LOCK.plus(TimeSpan::from_seconds(2)), "{after}");
+        assert!(!log.text().contains(TOO_LONG));
+    }
+}
+
+/// RCV-19: a message that has waited for its handler has the whole time with it.
+#[test]
+fn the_time_begins_anew_with_the_handler() {
+    let begun = Begun::default();
+    let seen = Arc::clone(&begun);
+    Simulation::new().seeds(0..1).mishaps_max(0).run(move |world| {
+        seen.lock().unwrap().clear();
+        one_after_the_other(world, Arc::clone(&seen))
+    });
+    assert_eq!(begun.lock().unwrap().len(), 2, "each is delivered once");
+}
+
+async fn one_after_the_other(world: World, begun: Begun) -> Result<(), Box<dyn Error>> {
+    let client = world.client();
+    let lock = QueueUpdate { lock_duration: Some(LOCK), ..QueueUpdate::default() };
+    client.admin().create_queue_with("orders", lock).await?;
+    for body in ["a", "b"] {
+        client.sender("orders")?.send(Message::new(body)).await?;
+    }
+    let clock = world.clone();
+    let handler = move |_: Delivery| {
+        begun.lock().unwrap().push(clock.now());
+        async {
+            tokio::time::sleep(TimeSpan::from_minutes(4).to_std()).await;
+            Ok(())
+        }
+    };
+    let options = ConsumerOptions::at_once(1).with_prefetch(1);
+    world.consume("orders", handler, options).await?;
+    world.come_to_rest().await;
+    Ok(())
+}
