@@ -1,6 +1,7 @@
 //! What a link gets pushed, and the credit that comes back with settlements. Over a new connection the
 //! numbers of deliveries start again.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -22,9 +23,9 @@ pub(super) struct PushedLink {
     arrivals: mpsc::UnboundedReceiver<Pushed>,
     settling: FuturesUnordered<Waiting<'static, (u64, Result<(), BrokerError>)>>,
     unsettled_max: u32,
-    /// The tag of the next delivery, and of the first one over this connection.
-    next_tag: u64,
-    first_tag: u64,
+    /// Whether each delivery of this connection is unsettled, from the tag `first` on.
+    unsettled: VecDeque<bool>,
+    first: u64,
     /// Settled of those of this connection.
     settled: u32,
     granted: u32,
@@ -51,18 +52,25 @@ impl PushedLink {
             arrivals,
             settling: FuturesUnordered::new(),
             unsettled_max,
-            next_tag: 0,
-            first_tag: 0,
+            unsettled: VecDeque::new(),
+            first: 0,
             settled: 0,
             granted: unsettled_max,
             is_stopped: false,
         })
     }
 
-    /// Makes room for another one where one was settled; told in steps: each costs a command.
+    /// Makes room for another one where one was settled, once, however often that is tried; told in steps: each costs
+    /// a command.
     fn is_settled(&mut self, tag: u64) {
-        if tag < self.first_tag {
+        let place = tag.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+        let is_unsettled = place.and_then(|place| self.unsettled.get_mut(place));
+        if !is_unsettled.is_some_and(std::mem::take) {
             return;
+        }
+        while self.unsettled.front() == Some(&false) {
+            self.unsettled.pop_front();
+            self.first += 1;
         }
         self.settled = self.settled.saturating_add(1);
         let up_to = self.settled.saturating_add(self.unsettled_max);
@@ -77,12 +85,13 @@ impl PushedLink {
         match pushed {
             Pushed::Message(mut message) => {
                 message.facts.sub_queue = self.link.sub_queue;
-                let tag = self.next_tag;
-                self.next_tag += 1;
+                let tag = self.first + self.unsettled.len() as u64;
+                self.unsettled.push_back(true);
                 Arrival::Delivered { tag, message }
             }
             Pushed::Fresh => {
-                self.first_tag = self.next_tag;
+                self.first += self.unsettled.len() as u64;
+                self.unsettled.clear();
                 (self.settled, self.granted) = (0, self.unsettled_max);
                 Arrival::Anew
             }
