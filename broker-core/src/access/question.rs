@@ -23,7 +23,7 @@ pub(super) async fn ask(
         return broker.shared.policies.grant(owner, name, resource);
     }
     if principal.shows_too_much {
-        let detail = format!("what was presented is longer than {TOKEN_BYTES_MAX} bytes");
+        let detail = format!("what was presented is longer than {} KiB", TOKEN_BYTES_MAX >> 10);
         return Err(Rejection::unauthorized(detail));
     }
     let principal = &*knowing_paths(broker, principal);
