@@ -120,7 +120,7 @@ fn what_rules_are_counted_for_is_what_they_take() {
     let mut beside = plain(Filter::True);
     beside.extensions = Some("x".repeat(5_000).into());
     let subject = CorrelationFilter { subject: Some("s".repeat(500).into()), ..numbered(3, 5) };
-    let many = vec!["p LIKE 'a_b%c_d_e%'"; 48].join(" OR ");
+    let many = vec!["p LIKE 'a_b%c_d_e%'"; 44].join(" OR ");
     let wild = format!("p LIKE '%{}%'", "a_bcdefgh".repeat(100));
     let action = (0..32).map(|number| format!("SET q{number} = 'x' + p")).collect::<Vec<_>>();
     for (what, rule) in [
