@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use peeklock::contract::{RunningTransport, TransportError};
 use peeklock::error::BrokerError;
 use peeklock::http::MetricsHook;
-use peeklock::limits::Limits;
 use peeklock::listen::Entrances;
 use peeklock::otlp::{Otlp, StartError as OtlpError};
 use peeklock::policies::{Policies, ROOT_POLICY};

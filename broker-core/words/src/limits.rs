@@ -16,6 +16,8 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// No delay is longer, whatever is configured (RTY-02).
 const RETRY_DELAY_LARGEST: TimeSpan = TimeSpan::from_days(7);
+/// Clients count deliveries in 31 bits (ENT-09).
+const DELIVERIES_LARGEST: u64 = i32::MAX.unsigned_abs() as u64;
 
 /// The tier that a namespace emulates: it selects limits and, for Basic, features (ENT-01, ENT-02).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -358,12 +360,7 @@ impl Limits {
 
     /// Refuses numbers that contradict each other, as a configuration may set them (QUO-02).
     pub fn validate(&self) -> Result<(), Rejection> {
-        if !(1..=16).contains(&self.hop_count_max) {
-            return Err(Rejection::out_of_range(format!(
-                "the hop limit of {} is not in 1 to 16",
-                self.hop_count_max
-            )));
-        }
+        within("hop_count_max", self.hop_count_max, (1, 16))?;
         self.validate_ranges()?;
         ordered(
             "lock duration",
@@ -477,6 +474,8 @@ impl Limits {
             within(name, count as u64, (least as u64, most as u64))?;
         }
         let sizes = [
+            ("delivery_count_default", self.delivery_count_default.into(), 1, DELIVERIES_LARGEST),
+            ("delivery_count_max", self.delivery_count_max.into(), 1, DELIVERIES_LARGEST),
             ("entity_megabytes_min", self.entity_megabytes_min, 1, 1 << 30),
             ("entity_megabytes_default", self.entity_megabytes_default, 1, 1 << 30),
             ("entity_megabytes_max", self.entity_megabytes_max, 1, 1 << 30),

@@ -10,7 +10,7 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 % below as u64) as usize
+        usize::try_from(self.0 % below as u64).unwrap()
     }
 
     fn one_in(&mut self, count: usize) -> bool {
