@@ -41,12 +41,15 @@ use peeklock::forward_webhook::WebhookConfig;
 use peeklock::limits::{Limits, Tier};
 use peeklock::metrics_prometheus::EntityGauges;
 use peeklock::otlp::OtlpConfig;
+use peeklock::store::JournalConfig;
 use peeklock::time::TimeSpan;
 use peeklock::tls::Tls;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
 use source::{Layer, PREFIX, SEPARATOR, collect, explain, source_of};
+
+use crate::memory;
 
 pub use error::ConfigError;
 pub use http::HttpSection;
@@ -153,8 +156,22 @@ pub struct ServerSection {
     pub data_dir: Scalar<String>,
     /// Whether messages are kept in memory only.
     pub ephemeral: Scalar<bool>,
+    /// Memory for messages that are kept in memory only; zero for half of what there is.
+    pub ephemeral_bytes_max: Scalar<u64>,
     /// Threads that serve entities; zero for one per core.
     pub arbiters: Scalar<usize>,
+}
+
+impl ServerSection {
+    /// Memory for messages that are kept in memory only.
+    pub fn memory_bytes(&self) -> u64 {
+        /// Where the system does not tell what there is.
+        const UNKNOWN: u64 = 2 << 30;
+        match self.ephemeral_bytes_max.0 {
+            0 => memory::available_bytes().unwrap_or(UNKNOWN) / 2,
+            bytes => bytes,
+        }
+    }
 }
 
 /// Who is let in.
@@ -452,7 +469,7 @@ impl Config {
 
     /// What the process may hold in memory for what is under way, besides what its entities keep: all commands on
     /// their way in, all requests and answers of the transports, the buffers of their connections, and
-    /// the cache of the journal.
+    /// the cache of the journal with what is on its way to the disk.
     pub fn budget_bytes(&self, limits: &Limits) -> u64 {
         /// Read and write buffer of one connection.
         const CONNECTION_BYTES: u64 = 64 << 10;
@@ -461,12 +478,22 @@ impl Config {
         let http = [self.http.inbound_bytes_max.0, self.http.outbound_bytes_max.0];
         http.into_iter()
             .chain([limits.broker_outbound_bytes_max])
-            .chain((!self.server.ephemeral.0).then_some(self.journal.cache_bytes.0))
+            .chain(match self.server.ephemeral.0 {
+                true => [0; 2],
+                false => [self.journal.cache_bytes.0, JournalConfig::UNSTORED_BYTES_MAX],
+            })
             .fold(limits.broker_inbound_bytes_max, u64::saturating_add)
             .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
             .saturating_add(self.websocket.budget_bytes(limits))
             .saturating_add(self.amqp.budget_bytes(limits))
             .saturating_add(self.tls.budget_bytes(all))
+    }
+
+    /// What its entities may keep in memory besides, when there is as much of everything as there may be: with the
+    /// messages themselves if they are in memory only.
+    pub fn kept_bytes(&self, limits: &Limits) -> u64 {
+        let messages = if self.server.ephemeral.0 { self.server.memory_bytes() } else { 0 };
+        limits.kept_bytes().saturating_add(messages)
     }
 
     /// How many files may have to be open: connections, and what the store needs.

@@ -76,8 +76,8 @@ fn journal(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
     Ok(Journal::open(path, loaded.config.journal.config())?)
 }
 
-fn memory(_: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
-    Ok(Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)))
+fn memory(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(Arc::new(MemoryStore::new(MEMORY_SHARDS, loaded.config.server.memory_bytes())))
 }
 
 /// Tokens of an identity provider, and beside them all that policies let in.

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use peeklock::contract::{RunningTransport, TransportError};
 use peeklock::error::BrokerError;
 use peeklock::http::MetricsHook;
-use peeklock::limits::Limits;
 use peeklock::listen::Entrances;
 use peeklock::otlp::{Otlp, StartError as OtlpError};
 use peeklock::policies::{Policies, ROOT_POLICY};
@@ -235,7 +234,8 @@ fn warn(loaded: &Loaded, has_authorizer: bool) {
             "tls.certificate_file is not used, since tls.enabled is false: connections are not secure"
         );
     }
-    warn_of_memory(config.budget_bytes(&loaded.settings.limits), &loaded.settings.limits);
+    let limits = &loaded.settings.limits;
+    warn_of_memory(config.budget_bytes(limits), config.kept_bytes(limits));
 }
 
 /// In the emulator's place everybody knows a key (SEC-24).
@@ -256,7 +256,7 @@ fn warn_of_emulator(emulator: &InPlace) {
 
 /// What clients may fill by being slow or many should fit from the first day. What entities may keep is reached by
 /// those who make as many as there may be, and is worth a word.
-fn warn_of_memory(budget_bytes: u64, limits: &Limits) {
+fn warn_of_memory(budget_bytes: u64, kept_bytes: u64) {
     let Some(available_bytes) = memory::available_bytes() else { return };
     if available_bytes < budget_bytes {
         tracing::warn!(
@@ -267,13 +267,12 @@ fn warn_of_memory(budget_bytes: u64, limits: &Limits) {
              websocket.inbound_bytes_max, amqp.inbound_bytes_max or limits.connection_count_max"
         );
     }
-    let kept_bytes = limits.kept_bytes();
     if available_bytes < budget_bytes.saturating_add(kept_bytes) {
         tracing::info!(
             kept_bytes,
             available_bytes,
-            "entities, sessions and message ids may take more memory than there is when there are as many as \
-             limits.broker_*_count_max allow"
+            "messages, entities, sessions and message ids may take more memory than there is when there are as many \
+             as limits.broker_*_max allow"
         );
     }
 }

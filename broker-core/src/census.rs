@@ -1,5 +1,5 @@
-//! What all machines of a broker keep in memory together, beside what describes stored messages: counted, so
-//! that many entities within their own limits are not too much together (QUO-01).
+//! What all machines of a broker keep in memory together: counted, so that many entities within their own
+//! limits are not too much together (QUO-01).
 //!
 //! A machine is told how many there may be still, as of the beginning of a step; so a few more than the limit
 //! may come in at once, but no more than one command brings on each arbiter.
@@ -13,10 +13,12 @@ use crate::limits::Limits;
 /// The sums over all machines.
 #[derive(Debug, Default)]
 pub struct Census {
+    messages: AtomicU64,
     sessions: AtomicU64,
     duplicate_ids: AtomicU64,
     delayed: AtomicU64,
     rules: AtomicU64,
+    described_bytes: AtomicU64,
 }
 
 /// What one machine has told; taken back when it goes.
@@ -30,14 +32,15 @@ impl Census {
     /// How many more there may be.
     #[must_use]
     pub fn left(&self, limits: &Limits) -> Left {
-        let left = |count_max: usize, count: &AtomicU64| {
-            (count_max as u64).saturating_sub(count.load(Ordering::Relaxed))
-        };
+        let left_of = |max: u64, sum: &AtomicU64| max.saturating_sub(sum.load(Ordering::Relaxed));
+        let left = |count_max: usize, count: &AtomicU64| left_of(count_max as u64, count);
         Left {
+            messages: left(limits.broker_message_count_max, &self.messages),
             sessions: left(limits.broker_session_count_max, &self.sessions),
             duplicate_ids: left(limits.broker_duplicate_id_count_max, &self.duplicate_ids),
             delayed: left(limits.broker_delayed_count_max, &self.delayed),
             rules: left(limits.broker_rule_count_max, &self.rules),
+            described_bytes: left_of(limits.broker_description_bytes_max, &self.described_bytes),
         }
     }
 
@@ -46,10 +49,12 @@ impl Census {
     pub fn kept(&self) -> Kept {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Kept {
+            messages: count(&self.messages),
             sessions: count(&self.sessions),
             duplicate_ids: count(&self.duplicate_ids),
             delayed: count(&self.delayed),
             rules: count(&self.rules),
+            described_bytes: count(&self.described_bytes),
         }
     }
 }
@@ -73,12 +78,15 @@ impl Counted {
             return;
         }
         let before = std::mem::replace(&mut self.kept, now);
-        let Census { sessions, duplicate_ids, delayed, rules } = &*self.census;
+        let Census { messages, sessions, duplicate_ids, delayed, rules, described_bytes } =
+            &*self.census;
         for (sum, before, now) in [
+            (messages, before.messages, now.messages),
             (sessions, before.sessions, now.sessions),
             (duplicate_ids, before.duplicate_ids, now.duplicate_ids),
             (delayed, before.delayed, now.delayed),
             (rules, before.rules, now.rules),
+            (described_bytes, before.described_bytes, now.described_bytes),
         ] {
             if now != before {
                 // The sum of all differences is never below nothing, whatever their order.

@@ -6,13 +6,16 @@
 use std::time::Duration;
 
 use peeklock_core::Broker;
-use peeklock_core::command::{Command, Outcome};
+use peeklock_core::command::{Command, Outcome, PeerArrival, ReceiveMode};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueUpdate, Settings, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::BrokerError;
+use peeklock_core::ids::{EntityId, SequenceNumber};
 use peeklock_core::limits::Limits;
 use peeklock_core::message::Message;
-use peeklock_core::rule::{Filter, RuleDescription};
+use peeklock_core::path::SubQueue;
+use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 async fn broker(limits: impl FnOnce(&mut Limits)) -> Broker {
@@ -48,7 +51,7 @@ async fn scheduled_messages_of_all_entities_have_a_bound() {
     }
     refused(send(&broker, "other", later()).await, "broker_delayed_count_max");
     send(&broker, "other", Message::new("now")).await.unwrap();
-    let sequences = vec![peeklock_core::ids::SequenceNumber(1)];
+    let sequences = vec![SequenceNumber(1)];
     broker.entity("one").unwrap().call(Command::CancelScheduled { sequences }).await.unwrap();
     send(&broker, "other", later()).await.unwrap();
     broker.delete_entity("one").await.unwrap();
@@ -114,5 +117,160 @@ async fn subscriptions_and_rules_of_all_topics_have_a_bound() {
     refused(broker.create_rule("t2/Subscriptions/s", rule("r")).await, "broker_rule_count_max");
     broker.delete_entity("t1").await.unwrap();
     broker.create_rule("t2/Subscriptions/s", rule("r")).await.unwrap();
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// QUO-08, TOP-10: a copy is a message; what is received makes room.
+#[tokio::test]
+async fn messages_of_all_entities_have_a_bound() {
+    let broker = broker(|limits| limits.broker_message_count_max = 5).await;
+    broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    for name in ["a", "b"] {
+        broker.create_subscription("t", name, SubscriptionUpdate::default(), vec![]).await.unwrap();
+    }
+    let some = || Message::new("x");
+    send(&broker, "one", some()).await.unwrap();
+    send(&broker, "t", some()).await.unwrap();
+    send(&broker, "other", some()).await.unwrap();
+    // Four, so that a topic can make no two copies.
+    refused(send(&broker, "t", some()).await, "broker_message_count_max");
+    let messages = vec![broker.inbound(some()), broker.inbound(some())];
+    let batch = broker.entity("one").unwrap().call(Command::SendBatch { messages }).await;
+    refused(batch, "broker_message_count_max");
+    let destination = "other".into();
+    let messages = vec![broker.inbound(some()), broker.inbound(some())];
+    let via = Command::SendVia { destination, messages };
+    refused(broker.entity("one").unwrap().call(via).await, "broker_message_count_max");
+    send(&broker, "other", some()).await.unwrap();
+    refused(send(&broker, "other", some()).await, "broker_message_count_max");
+    let receive = Command::Receive {
+        mode: ReceiveMode::ReceiveAndDelete,
+        count_max: 2,
+        bytes_max: u64::MAX,
+        wait: TimeSpan::ZERO,
+        holder: None,
+    };
+    broker.entity("other").unwrap().call(receive).await.unwrap();
+    send(&broker, "t", some()).await.unwrap();
+    refused(send(&broker, "one", some()).await, "broker_message_count_max");
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// QUO-08: whatever their number, rules and descriptions take no more memory than they may together.
+#[tokio::test]
+async fn rules_and_descriptions_of_all_entities_have_a_bound_in_bytes() {
+    const LIMIT: &str = "broker_description_bytes_max";
+    let broker = broker(|limits| limits.broker_description_bytes_max = 1 << 20).await;
+    broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    broker.create_subscription("t", "s", SubscriptionUpdate::default(), vec![]).await.unwrap();
+    let rule = |name: &str, bytes: usize| {
+        let filter = CorrelationFilter::property("p", "x".repeat(bytes));
+        RuleDescription::new(name, Filter::Correlation(filter), Timestamp::NONE)
+    };
+    broker.create_rule("t/Subscriptions/s", rule("small", 1)).await.unwrap();
+    let mut count = 0;
+    let refusal = loop {
+        match broker.create_rule("t/Subscriptions/s", rule(&count.to_string(), 15 << 10)).await {
+            Ok(_) => count += 1,
+            Err(refusal) => break refusal,
+        }
+    };
+    refused(Err::<(), _>(refusal), LIMIT);
+    // Kept once, not twice.
+    assert!((60..70).contains(&count), "{count} rules of 15 KiB in 1 MiB");
+    // What is left then is not enough for a thousand characters of four bytes, wherever they are said.
+    let filler = |number: usize| rule(&format!("filler{number}"), 1);
+    let mut fillers = 0;
+    while broker.create_rule("t/Subscriptions/s", filler(fillers)).await.is_ok() {
+        fillers += 1;
+    }
+    let metadata = || Some("\u{1f600}".repeat(1_024).into());
+    let queue = || QueueUpdate { user_metadata: metadata(), ..QueueUpdate::default() };
+    let topic = || TopicUpdate { user_metadata: metadata(), ..TopicUpdate::default() };
+    let subscription =
+        || SubscriptionUpdate { user_metadata: metadata(), ..SubscriptionUpdate::default() };
+    for round in 0..2 {
+        let results = [
+            broker.create_queue("q", queue()).await.map(|_| ()),
+            broker.create_topic("u", topic()).await.map(|_| ()),
+            broker.create_subscription("t", "u", subscription(), vec![]).await.map(|_| ()),
+            broker.update_queue("one", queue(), None).await.map(|_| ()),
+            broker.update_topic("t", topic(), None).await.map(|_| ()),
+            broker.update_subscription("t/Subscriptions/s", subscription(), None).await.map(|_| ()),
+            broker.update_rule("t/Subscriptions/s", rule("small", 10_000)).await.map(|_| ()),
+        ];
+        for (at, result) in results.into_iter().enumerate() {
+            match round {
+                0 => refused(result, LIMIT),
+                _ => result.unwrap_or_else(|error| panic!("{at}: {error}")),
+            }
+        }
+        // A shorter rule is taken, and makes room.
+        for name in ["0", "1", "2", "3"] {
+            broker.update_rule("t/Subscriptions/s", rule(name, 1)).await.unwrap();
+        }
+    }
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// FWD-09, QUO-08: what is remembered of messages that other brokers forward counts with the ids of duplicate
+/// detection, whatever number of sources and entities there are.
+#[tokio::test]
+async fn what_is_remembered_of_forwarded_messages_has_a_bound() {
+    let broker = broker(|limits| limits.broker_duplicate_id_count_max = 3).await;
+    let taken = async |to: &str, from: u128, numbers: &[u64]| {
+        let entity = EntityId(1);
+        let source = PeerSource { broker: from, entity, sub_queue: SubQueue::Main };
+        let arrivals = numbers.iter().map(|number| PeerArrival {
+            message: broker.inbound(Message::new("x")),
+            sequence: SequenceNumber(*number),
+            enqueued_at: Timestamp::from_unix_ms(1),
+            enqueued_sequence: SequenceNumber(*number),
+            hops: 1,
+            copies_spent: 0,
+            dead_letter_source: None,
+        });
+        let command = Command::TransferFromPeer { source, messages: arrivals.collect() };
+        match broker.entity(to).unwrap().call(command).await.unwrap() {
+            Outcome::TakenOver(mut results) => results.pop().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    };
+    taken("one", 1, &[1, 2]).await.unwrap();
+    taken("other", 2, &[1]).await.unwrap();
+    for (to, from) in [("one", 1), ("one", 3), ("other", 2)] {
+        let refusal = taken(to, from, &[9]).await.unwrap_err();
+        assert_eq!(refusal.condition(), Condition::QuotaExceeded);
+        assert!(refusal.detail().contains("broker_duplicate_id_count_max"), "{refusal}");
+    }
+    // What is here already needs no more.
+    taken("one", 1, &[2]).await.unwrap();
+    broker.delete_entity("other").await.unwrap();
+    taken("one", 3, &[9]).await.unwrap();
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// ENT-30, QUO-09: who asks for all rules gets all of them, though no single command reads more than a thousand.
+#[tokio::test]
+async fn all_rules_can_be_read() {
+    let broker = broker(|_| {}).await;
+    broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    let rule = |number: usize| {
+        RuleDescription::new(format!("r{number:04}"), Filter::False, Timestamp::NONE)
+    };
+    let rules = (0..2_500).map(rule).collect();
+    broker.create_subscription("t", "s", SubscriptionUpdate::default(), rules).await.unwrap();
+    for (skip, top, first, count) in [
+        (0, usize::MAX, 0, 2_500),
+        (100, 1_500, 100, 1_500),
+        (1_500, 1_000, 1_500, 1_000),
+        (0, 0, 0, 0),
+    ] {
+        let listed = broker.rules("t/Subscriptions/s", skip, top).await.unwrap();
+        let names: Vec<_> = listed.iter().map(|rule| rule.name.to_string()).collect();
+        let expected: Vec<_> = (first..first + count).map(|at| format!("r{at:04}")).collect();
+        assert_eq!(names, expected, "{skip} {top}");
+    }
+    assert!(broker.rules("t/Subscriptions/none", 0, 0).await.is_err());
     broker.stop(Duration::ZERO).await.unwrap();
 }

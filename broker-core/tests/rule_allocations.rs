@@ -6,7 +6,8 @@ use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::rule::sql::{Parameters, Unobserved, compile_filter};
 use peeklock_core::rule::{
-    CorrelationFilter, Facts, Filter, Matcher, Published, RuleDescription, SubscriptionSettings,
+    CorrelationFilter, Facts, Filter, Matcher, Published, RuleDescription, SqlText,
+    SubscriptionSettings,
 };
 use peeklock_core::time::Timestamp;
 
@@ -96,4 +97,70 @@ fn matching_allocates_the_list_of_copies_only() {
         copies = matcher.publish(&content, &published, &limits, &mut || 0).copies;
     });
     assert_eq!((copies.len(), counted.count_total), (0, 0));
+}
+
+/// QUO-08: what rules are counted for is what they take in memory, and not much more: whatever they are made of, however
+/// many there are.
+#[test]
+fn what_rules_are_counted_for_is_what_they_take() {
+    let mut limits = Limits::of(Tier::Premium);
+    limits.rule_bytes_max = 1 << 20;
+    let numbered = |count: usize, bytes: usize| {
+        (0..count).fold(CorrelationFilter::default(), |filter, number| {
+            filter.and_property(format!("p{number}"), "x".repeat(bytes))
+        })
+    };
+    let with_parameters = |text: &str, count: usize| SqlText {
+        text: text.into(),
+        parameters: (0..count).fold(Parameters::new(), |given, number| {
+            given.with(&format!("p{number}"), "some text")
+        }),
+    };
+    let plain = |filter: Filter| RuleDescription::new("r", filter, Timestamp::NONE);
+    let mut beside = plain(Filter::True);
+    beside.extensions = Some("x".repeat(5_000).into());
+    let subject = CorrelationFilter { subject: Some("s".repeat(500).into()), ..numbered(3, 5) };
+    let many = vec!["p LIKE 'a_b%c_d_e%'"; 44].join(" OR ");
+    let wild = format!("p LIKE '%{}%'", "a_bcdefgh".repeat(100));
+    let action = (0..32).map(|number| format!("SET q{number} = 'x' + p")).collect::<Vec<_>>();
+    for (what, rule) in [
+        ("true", plain(Filter::True)),
+        ("one property", plain(Filter::Correlation(numbered(1, 3)))),
+        ("many properties", plain(Filter::Correlation(numbered(256, 3)))),
+        ("a long value", plain(Filter::Correlation(numbered(1, 15_000)))),
+        ("a property of the broker", plain(Filter::Correlation(subject))),
+        ("a short text", plain(Filter::sql("a = 1"))),
+        ("many tests", plain(Filter::sql(&*many))),
+        ("a long pattern", plain(Filter::sql(&*wild))),
+        ("long names", plain(Filter::sql(format!("{} = 1", "n".repeat(900))))),
+        ("parameters", plain(Filter::Sql(with_parameters("a = @p1", 256)))),
+        ("an action", plain(Filter::True).with_action(&*action.join("; "))),
+        ("what stands beside it", beside),
+    ] {
+        for count in [1, 100] {
+            let mut matcher = Matcher::new();
+            let id = EntityId(1);
+            let settings = SubscriptionSettings {
+                dead_lettering_on_filter_errors: true,
+                requires_session: false,
+                catch_all: false,
+            };
+            matcher.restore_subscription(id, settings);
+            let taken = measure(|| {
+                for number in 0..count {
+                    let name = format!("r{number}");
+                    let rule = RuleDescription { name: name.into(), ..rule.clone() };
+                    matcher.create_rule(id, rule, &limits).expect(what);
+                }
+            });
+            let (taken, told) = (taken.bytes_current, matcher.memory_bytes() as i64);
+            // The first one makes room for some.
+            let room = if count == 1 { 2_000 } else { 0 };
+            assert!(taken <= told + room, "{count} with {what} take {taken}, counted {told}");
+            assert!(told < 4 * taken + 2_000, "{count} with {what} take {taken}, counted {told}");
+            let freed = measure(|| matcher.remove_subscription(id));
+            assert!(freed.bytes_current < 0);
+            assert_eq!(matcher.memory_bytes(), 0, "{what}");
+        }
+    }
 }

@@ -15,6 +15,8 @@ const THREADS: RangeInclusive<u64> = 0..=1_024;
 const CONNECTIONS: RangeInclusive<u64> = 0..=1_000_000;
 /// Memory for what is under way: less serves nobody, more is a slip of the pen.
 const MEMORY: RangeInclusive<u64> = 64 << 10..=1 << 40;
+/// Room for messages, where zero stands for what there is.
+const ROOM: RangeInclusive<u64> = 1 << 20..=1 << 50;
 /// Time for something that a peer has to do.
 const PATIENCE: RangeInclusive<TimeSpan> = TimeSpan::from_ms(10)..=TimeSpan::from_minutes(60);
 
@@ -83,6 +85,15 @@ pub(super) fn judge(config: &Config, limits: &Limits) -> Result<(), (&'static st
         if !range.contains(&value) {
             let (least, most) = (range.start(), range.end());
             return Err((key, format!("{value} is not from {least} to {most} {unit}")));
+        }
+    }
+    for (key, value) in [
+        ("server.ephemeral_bytes_max", server.ephemeral_bytes_max.0),
+        ("journal.capacity_bytes", journal.capacity_bytes.0),
+    ] {
+        if value != 0 && !ROOM.contains(&value) {
+            let (least, most) = (ROOM.start(), ROOM.end());
+            return Err((key, format!("{value} is neither 0 nor from {least} to {most} bytes")));
         }
     }
     for (key, value, range) in [

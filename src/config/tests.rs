@@ -138,7 +138,7 @@ fn wrong_values_are_named_with_key_and_source() {
         ("[http]\nworkers = 1.5", "http.workers", "`1.5` is not a whole number"),
         ("[namespace]\ntier = \"Gold\"", "namespace.tier", "`Gold` is not a tier"),
         ("[limits]\nlock_duration_max = 60", "limits.lock_duration_max", "`60` is not a duration"),
-        ("[limits]\nhop_count_max = 17", "limits", "the hop limit of 17 is not in 1 to 16"),
+        ("[limits]\nhop_count_max = 17", "limits", "`hop_count_max` of 17 is not from 1 to 16"),
         ("[security]\ni_know = \"yes\"", "security.i_know", "`yes` is not true or false"),
         ("[log]\nformat = \"xml\"", "log.format", "`xml` is not a log format"),
         ("[log]\nfilter = \"a=b=c\"", "log.filter", "`a=b=c` is not a filter"),
@@ -391,6 +391,8 @@ fn a_number_outside_its_range_is_refused_with_the_range() {
         ("http.inbound_bytes_max", "1", "from 65536 to"),
         ("http.connection_count_max", "1000001", "from 0 to 1000000 connections"),
         ("http.keep_alive", "\"1day\"", "from 10ms to 1h"),
+        ("journal.capacity_bytes", "1", "neither 0 nor from 1048576 to"),
+        ("server.ephemeral_bytes_max", "1", "neither 0 nor from 1048576 to"),
         ("limits.connection_count_max", "0", "`connection_count_max` of 0 is not from 1 to"),
         ("limits.connection_inbound_bytes_max", "500000000", "more than all together"),
         (
@@ -410,6 +412,65 @@ fn a_number_outside_its_range_is_refused_with_the_range() {
         let refused = refusal(&format!("range-{section}-{name}"), &text);
         assert!(refused.contains(range), "{key} = {value}: {refused}");
     }
+}
+
+/// QUO-02: there is no limit without a range. Each is refused when it is 0 and when it is as large as can be written,
+/// by its name and with the range, but for those that say here that they may be.
+#[test]
+fn every_limit_has_a_range() {
+    let may_be_nothing = [
+        "subscription_count_max",
+        "rule_sql_count_max",
+        "rule_correlation_count_max",
+        "user_metadata_chars_max",
+        "transaction_message_count_max",
+        "transaction_open_count_max",
+        "transaction_operation_count_max",
+        "transaction_open_bytes_max",
+        "atomic_content_bytes_max",
+        "receive_wait_http_max",
+        "broker_subscription_count_max",
+        "broker_rule_count_max",
+        "broker_session_count_max",
+        "broker_duplicate_id_count_max",
+        "broker_delayed_count_max",
+    ];
+    // A time to live and an idle time without end are what entities may have, steps are counted in 64 bits.
+    let may_be_without_end =
+        ["time_to_live_max", "auto_delete_on_idle_min", "publish_step_count_max"];
+    for (name, default) in limits::list(&Limits::default()) {
+        let is_span = default.parse::<u64>().is_err();
+        let (least, most) =
+            if is_span { ("\"0s\"", "\"unlimited\"") } else { ("0", "9223372036854775807") };
+        for (value, allowed) in [(least, &may_be_nothing[..]), (most, &may_be_without_end)] {
+            let loaded = load("every-limit", &format!("[limits]\n{name} = {value}\n"));
+            match loaded {
+                Ok(_) => assert!(allowed.contains(&name), "{name} = {value} is taken"),
+                Err(refused) => {
+                    let refused = refused.to_string();
+                    assert!(!allowed.contains(&name), "{refused}");
+                    assert!(refused.contains(name), "{refused}");
+                    // What its type cannot hold is no number of that kind.
+                    let is_told = [" to ", " is not a "].iter().any(|part| refused.contains(part));
+                    assert!(is_told, "{refused}");
+                }
+            }
+        }
+    }
+}
+
+/// The memory for messages is in what may be kept, if they are in memory only; what is on its way to the disk in what
+/// is under way, if they are not.
+#[test]
+fn the_memory_of_either_store_is_in_the_sum() {
+    let of = |ephemeral: bool| {
+        let text = format!("[server]\nephemeral = {ephemeral}\nephemeral_bytes_max = 1048576\n");
+        let Loaded { config, settings, .. } = load(&format!("sum-{ephemeral}"), &text).unwrap();
+        (config.budget_bytes(&settings.limits), config.kept_bytes(&settings.limits))
+    };
+    let (on_disk, in_memory) = (of(false), of(true));
+    assert_eq!(in_memory.1, on_disk.1 + (1 << 20));
+    assert_eq!(on_disk.0, in_memory.0 + (64 << 20) + JournalConfig::UNSTORED_BYTES_MAX);
 }
 
 /// What the store needs is kept from clients: where few files may be open, fewer connections are taken.

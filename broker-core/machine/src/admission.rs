@@ -28,6 +28,30 @@ pub(crate) fn check_messages(messages: &[InboundMessage], size_max: u64) -> Resu
     Ok(total)
 }
 
+/// Refuses so many more messages than the broker may hold, each copy being one.
+pub(crate) fn refuse_too_many_messages(count: usize, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    if count as u64 <= ctx.left.messages {
+        return Ok(());
+    }
+    Err(Rejection::quota_exceeded(format!(
+        "the entities of the broker hold {} messages, the limit `broker_message_count_max`; receive or \
+         delete some",
+        ctx.limits.broker_message_count_max
+    )))
+}
+
+/// Refuses to remember one more message that another broker has forwarded.
+pub(crate) fn refuse_too_many_taken(ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    if ctx.left.duplicate_ids > 0 {
+        return Ok(());
+    }
+    Err(Rejection::quota_exceeded(format!(
+        "the broker keeps {} message ids and forwarded messages, so that it takes none twice, the limit \
+         `broker_duplicate_id_count_max`",
+        ctx.limits.broker_duplicate_id_count_max
+    )))
+}
+
 /// Refuses messages that wait for their instant when the broker keeps as many as it may.
 pub(crate) fn refuse_too_many_delayed(
     messages: &[InboundMessage],
@@ -69,6 +93,18 @@ pub(crate) fn refuse_too_many_rules(count: usize, ctx: &Ctx<'_>) -> Result<(), R
         "the broker keeps {} rules, the limit `broker_rule_count_max`",
         ctx.limits.broker_rule_count_max
     )))
+}
+
+/// Refuses a rule or a description that takes more than before, beyond what all of them may take.
+pub(crate) fn refuse_descriptions(
+    bytes: u64,
+    bytes_before: u64,
+    ctx: &Ctx<'_>,
+) -> Result<(), Rejection> {
+    if bytes.saturating_sub(bytes_before) <= ctx.left.described_bytes {
+        return Ok(());
+    }
+    Err(Rejection::too_many_descriptions(ctx.limits))
 }
 
 /// Refuses a batch that is too large (SND-30).

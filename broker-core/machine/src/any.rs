@@ -149,6 +149,14 @@ impl Machine for AnyMachine {
         either!(self, machine => machine.send_overhead())
     }
 
+    fn set_bytes(&self) -> u64 {
+        either!(self, machine => machine.set_bytes())
+    }
+
+    fn judged_bytes(&self) -> Option<u64> {
+        either!(self, machine => machine.judged_bytes())
+    }
+
     fn content_key(&self, sequence: SequenceNumber) -> Key {
         either!(self, machine => machine.content_key(sequence))
     }

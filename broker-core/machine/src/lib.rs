@@ -31,7 +31,7 @@ use bytes::Bytes;
 
 use self::family::Family;
 use crate::change::{Change, Durability};
-use crate::command::Command;
+use crate::command::{Command, Stored};
 use crate::effect::{Answer, Effect};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, SequenceNumber, Ticket};
@@ -64,9 +64,15 @@ pub struct Ctx<'a> {
     pub tokens: &'a mut dyn FnMut() -> u64,
 }
 
-/// What a machine keeps in memory beside the descriptions of stored messages, or all of them together.
+/// What is reserved at most for the copies of a command that was not judged ahead. Such a one has not as many rules
+/// to meet that it could become more, whatever number of subscriptions its topic has.
+const SEND_OVERHEAD_MAX: u64 = 4 << 20;
+
+/// What a machine keeps in memory, or all of them together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kept {
+    /// Messages.
+    pub messages: u64,
     /// Sessions.
     pub sessions: u64,
     /// Message ids of duplicate histories.
@@ -75,11 +81,15 @@ pub struct Kept {
     pub delayed: u64,
     /// Rules of subscriptions.
     pub rules: u64,
+    /// Bytes of rules, and of what entities say of themselves in texts.
+    pub described_bytes: u64,
 }
 
 /// How many of each there may be more, over all machines of a broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Left {
+    /// Messages.
+    pub messages: u64,
     /// Sessions.
     pub sessions: u64,
     /// Message ids of duplicate histories.
@@ -88,12 +98,20 @@ pub struct Left {
     pub delayed: u64,
     /// Rules of subscriptions.
     pub rules: u64,
+    /// Bytes of rules, and of what entities say of themselves in texts.
+    pub described_bytes: u64,
 }
 
 impl Left {
     /// For a machine by itself.
-    pub const ALL: Self =
-        Self { sessions: u64::MAX, duplicate_ids: u64::MAX, delayed: u64::MAX, rules: u64::MAX };
+    pub const ALL: Self = Self {
+        messages: u64::MAX,
+        sessions: u64::MAX,
+        duplicate_ids: u64::MAX,
+        delayed: u64::MAX,
+        rules: u64::MAX,
+        described_bytes: u64::MAX,
+    };
 }
 
 /// What a machine is asked to prepare.
@@ -250,6 +268,27 @@ pub trait Machine {
     /// What a send may need in the store beside its content and one record.
     fn send_overhead(&self) -> u64 {
         0
+    }
+
+    /// What the command that was judged last by [`Machine::go_ahead`] needs in the store beside its contents, if
+    /// that is known to the byte.
+    fn judged_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// If that is not known, the most that rules can set on copies of the command that was judged last.
+    fn set_bytes(&self) -> u64 {
+        0
+    }
+
+    /// What a command needs in the store that is to be carried out next: contents, the records beside them, and what
+    /// rules set on copies.
+    fn room_of(&self, stored: Stored) -> u64 {
+        let overhead = self.judged_bytes().unwrap_or_else(|| {
+            let records = self.send_overhead().saturating_mul(stored.published);
+            records.min(SEND_OVERHEAD_MAX).saturating_add(self.set_bytes())
+        });
+        stored.bytes.saturating_add(overhead)
     }
 
     /// Where the content of a message lies.

@@ -24,6 +24,8 @@ pub const SOURCES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub struct Peers {
     sources: BTreeMap<PeerSource, Taken>,
+    /// How many messages are in all rings.
+    count: usize,
 }
 
 /// What is remembered of one.
@@ -38,6 +40,25 @@ struct Taken {
 }
 
 impl Peers {
+    /// How many messages are remembered.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether more are remembered when one more of this source is: its ring is not full.
+    #[must_use]
+    pub fn grows_by(&self, source: &PeerSource) -> bool {
+        let remembered = self.sources.get(source).map_or(0, |taken| taken.ring.len());
+        (remembered as u64) < REMEMBERED_MAX
+    }
+
     /// Whether a message was taken already.
     #[must_use]
     pub fn knows(
@@ -80,7 +101,9 @@ impl Peers {
         let taken = self.sources.entry(source).or_default();
         taken.next = taken.next.max(taking.ordinal.saturating_add(1));
         taken.last_at = taken.last_at.max(taking.at);
-        if let Some(old) = taken.ring.insert(taking.place(), taking) {
+        let old = taken.ring.insert(taking.place(), taking);
+        self.count += usize::from(old.is_none());
+        if let Some(old) = old {
             let name = (old.sequence, old.enqueued_at);
             if let Some(count) = taken.known.get_mut(&name) {
                 *count -= 1;
@@ -94,7 +117,9 @@ impl Peers {
 
     /// Forgets a source.
     pub fn forget(&mut self, source: &PeerSource) {
-        self.sources.remove(source);
+        if let Some(taken) = self.sources.remove(source) {
+            self.count -= taken.ring.len();
+        }
     }
 
     /// Everything that is remembered, in the order of sources and places.

@@ -192,9 +192,20 @@ impl Broker {
         skip: usize,
         top: usize,
     ) -> Result<Vec<RuleDescription>, BrokerError> {
-        match self.ask_rules(subscription, RuleCommand::List { skip, top }).await? {
-            Outcome::Rules(rules) => Ok(rules),
-            other => Err(self.unexpected(subscription, &other)),
+        let mut listed = Vec::new();
+        loop {
+            let skip = skip.saturating_add(listed.len());
+            let wanted = RuleCommand::LISTED_MAX.min(top - listed.len());
+            match self.ask_rules(subscription, RuleCommand::List { skip, top: wanted }).await? {
+                Outcome::Rules(rules) => {
+                    let is_last = rules.len() < wanted;
+                    listed.extend(rules);
+                    if is_last || listed.len() >= top {
+                        return Ok(listed);
+                    }
+                }
+                other => return Err(self.unexpected(subscription, &other)),
+            }
         }
     }
 

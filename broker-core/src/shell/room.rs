@@ -28,8 +28,6 @@ use crate::request::{Release, Request};
 use crate::store::{Reserved, Waker};
 use crate::time::{TimeSpan, Timestamp};
 
-/// What is reserved for the copies of one command at most; beyond it they draw on the spare.
-const SEND_OVERHEAD_MAX: u64 = 4 << 20;
 /// A turn takes at most this many parked sends up again.
 const TAKEN_UP_PER_TURN: usize = 256;
 /// When to ask a store again that took no waker, because it has enough of them.
@@ -52,7 +50,8 @@ pub(super) struct Parked {
 struct ParkedSend {
     deadline: Timestamp,
     request: Request,
-    stored: Stored,
+    /// What it needs in the store, as it was judged when it came.
+    bytes: u64,
     _place: Permit,
 }
 
@@ -150,14 +149,14 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
+        let bytes = self.machine.room_of(stored);
         if self.parked.sends.is_empty() {
-            let bytes = self.room_of(stored);
             let room = self.reserve(bytes, now);
             if room != Reserved::Busy {
                 return self.admit(request, bytes, room, now, out, turn);
             }
         }
-        self.park(request, stored, now, out, turn)
+        self.park(request, (stored, bytes), now, out, turn)
     }
 
     /// Takes up what was parked, in order, as far as the store has room again; what has waited for
@@ -170,7 +169,7 @@ impl<M: Machine> Shell<M> {
     ) -> Result<(), Failure> {
         for _ in 0..TAKEN_UP_PER_TURN {
             let Some(first) = self.parked.sends.front() else { return Ok(()) };
-            let (deadline, bytes) = (first.deadline, self.room_of(first.stored));
+            let (deadline, bytes) = (first.deadline, first.bytes);
             let room =
                 if self.parked.is_noted() { Reserved::Busy } else { self.reserve(bytes, now) };
             if room == Reserved::Busy && deadline > now {
@@ -217,12 +216,6 @@ impl<M: Machine> Shell<M> {
         can_go_on
     }
 
-    /// What a command needs in the store.
-    fn room_of(&self, stored: Stored) -> u64 {
-        let overhead = self.machine.send_overhead().saturating_mul(stored.published);
-        stored.bytes.saturating_add(overhead.min(SEND_OVERHEAD_MAX))
-    }
-
     /// Asks the store for room; what it grants is carried by the stage.
     fn reserve(&mut self, bytes: u64, now: Timestamp) -> Reserved {
         let shard = self.tree.borrow().shard();
@@ -257,7 +250,7 @@ impl<M: Machine> Shell<M> {
     fn park(
         &mut self,
         request: Request,
-        stored: Stored,
+        (stored, bytes): (Stored, u64),
         now: Timestamp,
         out: &mut Vec<Release>,
         turn: &mut Turn,
@@ -269,7 +262,7 @@ impl<M: Machine> Shell<M> {
             return Ok(());
         };
         let deadline = now.plus(TimeSpan::from_std(self.limits.send_wait_max.to_std()));
-        self.parked.push(ParkedSend { deadline, request, stored, _place: place });
+        self.parked.push(ParkedSend { deadline, request, bytes, _place: place });
         Ok(())
     }
 

@@ -54,14 +54,19 @@ struct Entry {
     content: Option<Bytes>,
 }
 
+/// What a record takes beside its value and its content: its place in the tree, its key, and what the
+/// allocations of both take more.
+const RECORD_BYTES: u64 = 128;
+
 impl Entry {
     fn bytes(&self) -> u64 {
-        (self.value.len() + self.content.as_ref().map_or(0, Bytes::len)) as u64
+        let held = self.value.len() + self.content.as_ref().map_or(0, Bytes::len);
+        held as u64 + RECORD_BYTES
     }
 }
 
 impl MemoryStore {
-    /// A store that takes at most `capacity_bytes` of values and contents.
+    /// A store that takes at most `capacity_bytes` of memory for records and contents.
     #[must_use]
     pub fn new(shard_count: u16, capacity_bytes: u64) -> Self {
         let count = usize::from(shard_count.max(1));
@@ -165,7 +170,8 @@ impl Spaces {
                 let mut entry = Entry { value: value.into(), content };
                 let old = match op {
                     ContentOp::New(bytes) => {
-                        entry.content = Some(bytes.clone());
+                        // What came with it, a whole frame, is not kept with it.
+                        entry.content = Some(Bytes::copy_from_slice(bytes));
                         None
                     }
                     ContentOp::Keep => records.get_mut(&key).map(|old| {

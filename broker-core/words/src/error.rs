@@ -11,6 +11,7 @@ use std::fmt::{self, Write as _};
 use crate::condition::Condition;
 use crate::description::EntityKind;
 use crate::ids::{LockToken, SequenceNumber, TrackingId};
+use crate::limits::Limits;
 use crate::time::Timestamp;
 
 #[cfg(test)]
@@ -163,6 +164,16 @@ impl Rejection {
     #[must_use]
     pub fn too_many(what: &str, path: &str, count_max: usize) -> Self {
         Self::quota_exceeded(format!("{} has its {count_max} {what} already", Quoted(path)))
+    }
+
+    /// What describes entities and rules takes as much memory as it may (QUO-01).
+    #[must_use]
+    pub fn too_many_descriptions(limits: &Limits) -> Self {
+        Self::quota_exceeded(format!(
+            "rules and descriptions of the broker's entities would take more than {} bytes, the limit \
+             `broker_description_bytes_max`; remove others, or make this one shorter",
+            limits.broker_description_bytes_max
+        ))
     }
 
     /// `what`, such as "message" or "batch", has more bytes than its limit (SND-22, SND-23, SND-30).

@@ -16,6 +16,8 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// No delay is longer, whatever is configured (RTY-02).
 const RETRY_DELAY_LARGEST: TimeSpan = TimeSpan::from_days(7);
+/// Clients count deliveries in 31 bits (ENT-09).
+const DELIVERIES_LARGEST: u64 = i32::MAX.unsigned_abs() as u64;
 
 /// The tier that a namespace emulates: it selects limits and, for Basic, features (ENT-01, ENT-02).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -123,6 +125,12 @@ pub struct Limits {
     /// Statements of an action (SQL-02).
     pub action_statement_count_max: usize,
 
+    /// Properties of a correlation filter beside those of the broker, and parameters of a text. Ours, because each
+    /// is looked up in every message.
+    pub rule_property_count_max: usize,
+    /// Bytes of the texts, names and values of a rule. Ours, because all of it stays in memory.
+    pub rule_bytes_max: u64,
+
     /// Copies that one publish, batch or transaction makes in the subscriptions of a topic. Ours, because
     /// they are made in one go.
     pub publish_copy_count_max: usize,
@@ -180,14 +188,19 @@ pub struct Limits {
     /// Bytes that are held for clients that have not taken them, of all connections: answers, contents,
     /// frames kept to be sent again. Then only what every connection may hold is fetched. Ours.
     pub broker_outbound_bytes_max: u64,
-    /// Subscriptions of all topics. Ours, as the next four: what stays in memory beside stored messages has
-    /// a bound over the whole broker.
+    /// Messages that all entities hold, in whatever state: what describes one stays in memory wherever its content
+    /// is. Ours, as the next six: what stays in memory has a bound over the whole broker.
+    pub broker_message_count_max: usize,
+    /// Subscriptions of all topics.
     pub broker_subscription_count_max: usize,
     /// Rules of all subscriptions.
     pub broker_rule_count_max: usize,
+    /// Memory of all rules, and of what entities say in texts: metadata, destinations, what is kept for clients.
+    pub broker_description_bytes_max: u64,
     /// Sessions of all entities.
     pub broker_session_count_max: usize,
-    /// Message ids in the duplicate histories of all entities.
+    /// Message ids in the duplicate histories of all entities, and messages that other brokers have forwarded, as
+    /// far as they are remembered.
     pub broker_duplicate_id_count_max: usize,
     /// Scheduled and deferred messages of all entities, and those that are Delayed (RTY-01). What is asked
     /// for beyond it is refused; a retry policy delays nothing then, since a lock has to end.
@@ -302,6 +315,8 @@ impl Limits {
             filter_chars_max: 1_024,
             action_chars_max: 1_024,
             action_statement_count_max: 32,
+            rule_property_count_max: 256,
+            rule_bytes_max: 16 * KIB,
 
             publish_copy_count_max: 65_536,
             publish_step_count_max: 10_000_000_000,
@@ -330,8 +345,10 @@ impl Limits {
             broker_inbound_bytes_max: 256 * MIB,
             broker_inbound_count_max: 65_536,
             broker_outbound_bytes_max: 256 * MIB,
+            broker_message_count_max: 50_000_000,
             broker_subscription_count_max: 20_000,
             broker_rule_count_max: 200_000,
+            broker_description_bytes_max: 256 * MIB,
             broker_session_count_max: 1_000_000,
             broker_duplicate_id_count_max: 8_000_000,
             broker_delayed_count_max: 8_000_000,
@@ -343,12 +360,7 @@ impl Limits {
 
     /// Refuses numbers that contradict each other, as a configuration may set them (QUO-02).
     pub fn validate(&self) -> Result<(), Rejection> {
-        if !(1..=16).contains(&self.hop_count_max) {
-            return Err(Rejection::out_of_range(format!(
-                "the hop limit of {} is not in 1 to 16",
-                self.hop_count_max
-            )));
-        }
+        within("hop_count_max", self.hop_count_max, (1, 16))?;
         self.validate_ranges()?;
         ordered(
             "lock duration",
@@ -376,26 +388,45 @@ impl Limits {
     }
 }
 
+/// What a queue, a topic or a subscription takes in memory, beside the texts of its description.
+pub const ENTITY_BYTES: u64 = 8_192;
+/// What a policy takes, with its keys.
+pub const POLICY_BYTES: u64 = 512;
+/// What describes a message, in its entity and in the index of the store.
+pub const MESSAGE_BYTES: u64 = 80;
+/// What a lock on a message takes.
+pub const LOCK_BYTES: u64 = 112;
+/// What a session takes.
+pub const SESSION_BYTES: u64 = 1_024;
+/// What an id in a duplicate history takes, or a message that another broker has forwarded.
+pub const DUPLICATE_ID_BYTES: u64 = 160;
+/// What a message takes beside the others that is scheduled, deferred or Delayed.
+pub const DELAYED_BYTES: u64 = 128;
+
 impl Limits {
-    /// Memory that may be kept beside stored messages and what is under way, when there is as much of
-    /// everything as there may be. Measured, rounded up.
+    /// Memory that may be kept beside what is under way, when there is as much of everything as there may be.
+    /// Measured, rounded up.
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
+        let each_has_policies = self.entity_count_max.saturating_add(1);
         [
-            (self.broker_subscription_count_max, 8_192),
-            (self.broker_rule_count_max, 1_024),
-            (self.broker_session_count_max, 1_024),
-            (self.broker_duplicate_id_count_max, 160),
-            (self.broker_delayed_count_max, 128),
+            (self.entity_count_max, ENTITY_BYTES),
+            (self.policy_count_max.saturating_mul(each_has_policies), POLICY_BYTES),
+            (self.broker_subscription_count_max, ENTITY_BYTES),
+            // A lock is on a message.
+            (self.broker_message_count_max, MESSAGE_BYTES + LOCK_BYTES),
+            (self.broker_session_count_max, SESSION_BYTES),
+            (self.broker_duplicate_id_count_max, DUPLICATE_ID_BYTES),
+            (self.broker_delayed_count_max, DELAYED_BYTES),
         ]
         .into_iter()
         .map(|(count, bytes)| (count as u64).saturating_mul(bytes))
-        .fold(0, u64::saturating_add)
+        .fold(self.broker_description_bytes_max, u64::saturating_add)
     }
 
     /// Refuses a number that no broker can work with, or that would be no bound; with its range.
     fn validate_ranges(&self) -> Result<(), Rejection> {
-        let counts: [(&str, usize, usize, usize); 35] = [
+        let counts: [(&str, usize, usize, usize); 37] = [
             ("path_chars_max", self.path_chars_max, 1, 1_024),
             ("name_chars_max", self.name_chars_max, 1, 1_024),
             ("entity_count_max", self.entity_count_max, 1, 1_000_000),
@@ -418,6 +449,7 @@ impl Limits {
             ("filter_chars_max", self.filter_chars_max, 1, 65_536),
             ("action_chars_max", self.action_chars_max, 1, 65_536),
             ("action_statement_count_max", self.action_statement_count_max, 1, 1_024),
+            ("rule_property_count_max", self.rule_property_count_max, 1, 16_384),
             ("message_copy_count_max", self.message_copy_count_max.into(), 1, u16::MAX.into()),
             ("publish_copy_count_max", self.publish_copy_count_max, 1, 1_000_000),
             ("transaction_message_count_max", self.transaction_message_count_max, 0, 100_000),
@@ -428,6 +460,7 @@ impl Limits {
             ("receiver_count_max", self.receiver_count_max, 1, 1_000_000),
             ("connection_count_max", self.connection_count_max, 1, 1_000_000),
             ("connection_inbound_count_max", self.connection_inbound_count_max, 1, 1_000_000),
+            ("broker_message_count_max", self.broker_message_count_max, 1, 1_000_000_000_000),
             ("broker_subscription_count_max", self.broker_subscription_count_max, 0, 1_000_000),
             ("broker_rule_count_max", self.broker_rule_count_max, 0, 10_000_000),
             ("broker_session_count_max", self.broker_session_count_max, 0, 1_000_000_000),
@@ -441,12 +474,19 @@ impl Limits {
             within(name, count as u64, (least as u64, most as u64))?;
         }
         let sizes = [
+            ("delivery_count_default", self.delivery_count_default.into(), 1, DELIVERIES_LARGEST),
+            ("delivery_count_max", self.delivery_count_max.into(), 1, DELIVERIES_LARGEST),
+            ("entity_megabytes_min", self.entity_megabytes_min, 1, 1 << 30),
+            ("entity_megabytes_default", self.entity_megabytes_default, 1, 1 << 30),
             ("entity_megabytes_max", self.entity_megabytes_max, 1, 1 << 30),
+            ("message_bytes_min", self.message_bytes_min, 1, 1 << 30),
+            ("message_bytes_default", self.message_bytes_default, 1, 1 << 30),
             ("message_bytes_max", self.message_bytes_max, 1, 1 << 30),
             ("message_bytes_http_max", self.message_bytes_http_max, 1, 1 << 30),
             ("batch_bytes_max", self.batch_bytes_max, 1, 1 << 30),
             ("header_bytes_max", self.header_bytes_max, 1, MIB),
             ("property_bytes_max", self.property_bytes_max, 1, MIB),
+            ("rule_bytes_max", self.rule_bytes_max, KIB, MIB),
             ("publish_step_count_max", self.publish_step_count_max, 1, u64::MAX),
             ("transaction_open_bytes_max", self.transaction_open_bytes_max, 0, 1 << 40),
             ("atomic_bytes_max", self.atomic_bytes_max, 1, 1 << 30),
@@ -456,13 +496,25 @@ impl Limits {
             ("broker_inbound_bytes_max", self.broker_inbound_bytes_max, 1, 1 << 40),
             ("broker_outbound_bytes_max", self.broker_outbound_bytes_max, 1, 1 << 40),
             ("link_turn_bytes_max", self.link_turn_bytes_max, 1, 1 << 40),
+            ("broker_description_bytes_max", self.broker_description_bytes_max, MIB, 1 << 40),
         ];
         for (name, bytes, least, most) in sizes {
             within(name, bytes, (least, most))?;
         }
         let [millisecond, hour] = [TimeSpan::from_ms(1), TimeSpan::from_minutes(60)];
         let (second, year) = (TimeSpan::from_seconds(1), TimeSpan::from_days(365));
+        // What is shorter ends as it begins; a host for tests may have it short (FND-12).
         for (name, span, least, most) in [
+            ("lock_duration_min", self.lock_duration_min, millisecond, year),
+            ("lock_duration_default", self.lock_duration_default, millisecond, year),
+            ("lock_duration_max", self.lock_duration_max, millisecond, year),
+            ("duplicate_window_min", self.duplicate_window_min, millisecond, year),
+            ("duplicate_window_default", self.duplicate_window_default, millisecond, year),
+            ("duplicate_window_max", self.duplicate_window_max, millisecond, year),
+            ("time_to_live_min", self.time_to_live_min, millisecond, year),
+            ("time_to_live_max", self.time_to_live_max, millisecond, TimeSpan::MAX),
+            ("retry_delay_max", self.retry_delay_max, millisecond, RETRY_DELAY_LARGEST),
+            ("auto_delete_on_idle_min", self.auto_delete_on_idle_min, millisecond, TimeSpan::MAX),
             ("receive_wait_max", self.receive_wait_max, second, year),
             ("receive_wait_http_max", self.receive_wait_http_max, TimeSpan::ZERO, hour),
             ("send_wait_max", self.send_wait_max, millisecond, hour),

@@ -76,7 +76,7 @@ use crate::change::{Change, Durability};
 use crate::command::{
     Command, Counts, Described, MessageFacts, MessageState, Outcome, ReceiveMode,
 };
-use crate::description::QueueDescription;
+use crate::description::{QueueDescription, SubscriptionDescription};
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
 use crate::ids::{EntityId, ReceiverId, SequenceNumber, Ticket};
@@ -567,12 +567,16 @@ impl Machine for Queue {
 
     fn kept(&self) -> Kept {
         Kept {
+            messages: self.slots.len() as u64,
             sessions: self.sessions.as_ref().map_or(0, |sessions| sessions.counts().existing),
-            duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64),
+            duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64)
+                + self.peers.len() as u64,
             delayed: self.tally.counts.scheduled
                 + self.tally.counts.deferred
                 + self.delays.len() as u64,
             rules: 0,
+            described_bytes: self.description.text_bytes()
+                + self.subscription_description().map_or(0, SubscriptionDescription::text_bytes),
         }
     }
 

@@ -99,6 +99,7 @@ impl Queue {
         let total = admission::check_messages(messages, self.message_bytes_max())?;
         admission::refuse_without_room(ctx)?;
         self.refuse_over_quota(total, ctx)?;
+        admission::refuse_too_many_messages(messages.len(), ctx)?;
         admission::check_atomic_size(messages, ctx)
     }
 
@@ -122,6 +123,7 @@ impl Queue {
         }
         admission::refuse_without_room(ctx)?;
         self.refuse_over_quota(total, ctx)?;
+        admission::refuse_too_many_messages(messages.len(), ctx)?;
         admission::refuse_too_many_delayed(messages, ctx)?;
         self.refuse_too_many_sessions(messages, ctx)?;
         self.refuse_full_history(messages, ctx)

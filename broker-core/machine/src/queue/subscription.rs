@@ -18,7 +18,7 @@ use crate::ids::{EntityId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::queue::QueueConfig;
 use crate::time::Timestamp;
-use crate::{Ctx, Step};
+use crate::{Ctx, Step, admission};
 
 /// What a subscription is beside a queue.
 #[derive(Debug)]
@@ -146,6 +146,8 @@ impl Queue {
                 self.path()
             )));
         }
+        let bytes = (description.text_bytes(), role.description.text_bytes());
+        admission::refuse_descriptions(bytes.0, bytes.1, ctx)?;
         let change = Change::SubscriptionDescribed { description, at: ctx.now };
         self.change(change, Durability::Sync, ctx, step);
         for which in super::transfer::FORWARDED {

@@ -17,19 +17,22 @@ use bytes::Bytes;
 
 use super::Topic;
 use super::peer::journey_of_peer;
-use super::publish::Journey;
+use super::publish::{Journey, staged_bytes};
 use super::transfer::journey_of;
 use crate::command::{Command, InboundMessage, RuleCommand, TopicCommand};
+use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber, Ticket};
 use crate::intake::Intake as _;
 use crate::message::Content;
-use crate::rule::{Explanation, Judged, Judging, Selection};
+use crate::rule::{Explanation, Judged, Judging, Rule, RuleDescription, Selection};
 use crate::time::Timestamp;
 use crate::transaction::Part;
-use crate::{Ahead, Ctx};
+use crate::{Ahead, Ctx, admission};
 
 /// A slice takes about a millisecond.
 const SLICE_STEPS: u64 = 1 << 20;
+/// So many rules of a new subscription are judged in one slice; each takes some ten microseconds.
+const SLICE_RULES: usize = 64;
 
 /// What is judged ahead.
 pub(super) struct JudgedAhead {
@@ -39,6 +42,8 @@ pub(super) struct JudgedAhead {
     count: usize,
     judging: Judging,
     explained: Vec<Explanation>,
+    /// The rules of a subscription that is to be created, or what is wrong with one of them.
+    rules: Result<Vec<Rule>, Rejection>,
     /// The instant and the number that rules see.
     now: Timestamp,
     sequence: SequenceNumber,
@@ -56,6 +61,13 @@ struct Next<'c> {
     content: &'c Content,
     journey: Journey,
     is_new: bool,
+}
+
+impl JudgedAhead {
+    /// What the copies need in the store beside the contents.
+    pub(super) fn staged_bytes(&self, may_be_in_sessions: bool) -> u64 {
+        self.selections.values().map(|selection| staged_bytes(selection, may_be_in_sessions)).sum()
+    }
 }
 
 impl Topic {
@@ -80,6 +92,12 @@ impl Topic {
         Some(ahead.explained).filter(|explained| !explained.is_empty())
     }
 
+    /// What was found out about the rules of a subscription that is to be created.
+    pub(super) fn rules_ahead(&mut self, ticket: Ticket) -> Option<Result<Vec<Rule>, Rejection>> {
+        let ahead = self.ahead.take_if(|ahead| ahead.whose == Whose::Command(ticket))?;
+        Some(ahead.rules)
+    }
+
     fn judge_command(&mut self, ticket: Ticket, command: &Command, ctx: &mut Ctx<'_>) -> bool {
         let whose = Whose::Command(ticket);
         if let Command::OfTopic(TopicCommand::InSubscription {
@@ -90,9 +108,15 @@ impl Topic {
             let rules = self.matcher.rules(*subscription).take(ctx.limits.list_count_max).count();
             return self.explain_ahead(whose, (*subscription, rules), message, ctx);
         }
+        if let Command::OfTopic(TopicCommand::CreateSubscription { rules, .. }) = command {
+            return self.judge_rules_ahead(whose, rules, ctx);
+        }
         let bytes = property_bytes(command, ctx.now);
-        if bytes == 0 || self.matcher.steps_of(bytes) <= SLICE_STEPS {
+        let steps = self.matcher.steps_of(bytes);
+        if bytes == 0 || steps <= SLICE_STEPS {
             self.ahead = None;
+            // A byte that a rule sets takes two steps.
+            self.set_bytes = if self.matcher.action_count() > 0 { steps / 2 } else { 0 };
             return true;
         }
         let mut ahead = self.begin(whose, ctx.now);
@@ -111,6 +135,7 @@ impl Topic {
                 count: 0,
                 judging: Judging::default(),
                 explained: Vec::new(),
+                rules: Ok(Vec::new()),
                 now,
                 sequence: self.last_sequence.next(),
             }),
@@ -187,6 +212,38 @@ impl Topic {
         let Some(journey) = self.journey_of_scheduled(from) else { return true };
         let next = Next { content: &content, journey, is_new: true };
         let is_over = self.judge_one(&mut ahead, &next, &mut { SLICE_STEPS }, ctx);
+        self.ahead = Some(ahead);
+        is_over
+    }
+
+    /// Some rules a slice, if there are many. It ends at the first that is wrong, or too much beside the others.
+    fn judge_rules_ahead(
+        &mut self,
+        whose: Whose,
+        descriptions: &[RuleDescription],
+        ctx: &Ctx<'_>,
+    ) -> bool {
+        if descriptions.len() <= SLICE_RULES
+            || admission::refuse_too_many_rules(descriptions.len(), ctx).is_err()
+        {
+            self.ahead = None;
+            return true;
+        }
+        let mut ahead = self.begin(whose, ctx.now);
+        let mut is_over = true;
+        if let Ok(mut rules) = std::mem::replace(&mut ahead.rules, Ok(Vec::new())) {
+            let next = descriptions.iter().skip(rules.len()).take(SLICE_RULES).cloned();
+            let next = next.map(|rule| RuleDescription { created_at: ahead.now, ..rule });
+            let judged =
+                next.map(|rule| Rule::create(rule, ctx.limits)).collect::<Result<Vec<_>, _>>();
+            ahead.rules = judged.and_then(|judged| {
+                rules.extend(judged);
+                let bytes = rules.iter().map(Rule::memory_bytes).sum();
+                admission::refuse_descriptions(bytes, 0, ctx)?;
+                is_over = rules.len() >= descriptions.len();
+                Ok(rules)
+            });
+        }
         self.ahead = Some(ahead);
         is_over
     }

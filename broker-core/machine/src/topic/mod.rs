@@ -94,6 +94,8 @@ pub struct Topic {
     matcher: Matcher,
     /// What was judged ahead for the next command.
     ahead: Option<Box<ahead::JudgedAhead>>,
+    /// If nothing was, the most that rules can set on the copies of the next command.
+    set_bytes: u64,
     subscriptions: BTreeMap<EntityId, Subscription>,
     /// How many of them require sessions.
     session_subscription_count: usize,
@@ -156,6 +158,7 @@ impl Topic {
             in_flight: VecDeque::new(),
             matcher: Matcher::new(),
             ahead: None,
+            set_bytes: 0,
             subscriptions: BTreeMap::new(),
             session_subscription_count: 0,
             usage: Usage::starting(now),
@@ -467,15 +470,26 @@ impl Machine for Topic {
 
     fn kept(&self) -> Kept {
         Kept {
-            duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64),
+            messages: self.slots.len() as u64,
+            duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64)
+                + self.peers.len() as u64,
             delayed: self.slots.len() as u64,
             rules: self.matcher.rule_count() as u64,
             sessions: 0,
+            described_bytes: self.description.text_bytes() + self.matcher.memory_bytes(),
         }
     }
 
     fn send_overhead(&self) -> u64 {
-        publish::copies_bytes(self.subscriptions.len(), self.session_subscription_count)
+        self.overhead_bytes()
+    }
+
+    fn set_bytes(&self) -> u64 {
+        self.set_bytes
+    }
+
+    fn judged_bytes(&self) -> Option<u64> {
+        self.ahead.as_ref().map(|ahead| ahead.staged_bytes(self.session_subscription_count > 0))
     }
 
     fn content_key(&self, sequence: SequenceNumber) -> Key {
@@ -500,7 +514,7 @@ impl Topic {
                 self.update(description, read_at, ctx, step)
             }
             TopicCommand::CreateSubscription { id, description, rules } => {
-                self.create_subscription(id, description, rules, ctx, step)
+                self.create_subscription(ticket, id, description, rules, ctx, step)
             }
             TopicCommand::RemoveSubscription { id } => self.remove_subscription(id, ctx, step),
             TopicCommand::InSubscription { subscription, command } => {

@@ -9,7 +9,7 @@ use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::message::Overlay;
 use crate::peers::PeerSource;
-use crate::{Ctx, Step, take_over};
+use crate::{Ctx, Step, admission, take_over};
 
 impl Topic {
     /// Publishes messages in their order, each by itself. What was taken before is taken. Ends at the
@@ -44,6 +44,9 @@ impl Topic {
         }
         take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
         let plan = self.admit_one(&message, &journey, step.bytes_added, ctx)?;
+        if self.peers.grows_by(&source) {
+            admission::refuse_too_many_taken(ctx)?;
+        }
         if let Some(surplus) = self.peers.surplus(&source) {
             let change = Change::PeerForgotten { source: surplus };
             self.change(change, Durability::Lazy, ctx, step);

@@ -26,7 +26,9 @@ use crate::{Ctx, Step, admission};
 
 /// What the record of one copy needs in the store.
 const COPY_RECORD_BYTES: u64 = 128;
-/// What it needs in addition in a session: an id of as many letters as it may have.
+/// What it says of why it is a dead letter, if a rule fails or makes it too large.
+const REFUSAL_BYTES: u64 = 640;
+/// What it needs in addition in a session: an id of as many letters as it may have, or why it has none.
 const SESSION_TEXT_BYTES: u64 = 160;
 
 /// What a message has behind it that comes from another entity; nothing for one that a client sends.
@@ -59,6 +61,16 @@ pub(super) fn copies_bytes(count: usize, in_session_count: usize) -> u64 {
 }
 
 impl Topic {
+    /// What the copies of one message may need in the store beside its content, and beside what rules set on them. A
+    /// subscription gets one more than it has actions, and one of all says which rule has failed.
+    pub(super) fn overhead_bytes(&self) -> u64 {
+        let rules = self.matcher.sql_rule_count() + self.matcher.action_count();
+        let refused = rules.min(self.subscriptions.len()) + self.matcher.action_count();
+        let copies = self.subscriptions.len() + self.matcher.action_count();
+        copies_bytes(copies, self.session_subscription_count)
+            .saturating_add(REFUSAL_BYTES.saturating_mul(refused as u64))
+    }
+
     /// Publishes one message, now or at its scheduled instant.
     pub(super) fn send(
         &mut self,
@@ -167,7 +179,7 @@ impl Topic {
                 ctx.limits.atomic_bytes_max
             )));
         }
-        self.refuse_beyond_broker(messages, ctx)?;
+        self.refuse_beyond_broker(messages, &plans, ctx)?;
         self.refuse_full_history(messages, ctx)?;
         Ok(plans)
     }
@@ -177,8 +189,14 @@ impl Topic {
     pub(super) fn refuse_beyond_broker(
         &self,
         messages: &[InboundMessage],
+        plans: &[Plan],
         ctx: &Ctx<'_>,
     ) -> Result<(), Rejection> {
+        let counts = plans.iter().map(|plan| match plan {
+            Plan::Publish(selection) => selection.copies.len(),
+            Plan::Schedule(_) => 1,
+        });
+        admission::refuse_too_many_messages(counts.sum(), ctx)?;
         admission::refuse_too_many_delayed(messages, ctx)?;
         let is_in_session = || {
             let has_sessions =
@@ -495,11 +513,16 @@ impl Plan {
     fn record_bytes(&self) -> u64 {
         match self {
             Self::Schedule(_) => 0,
-            Self::Publish(selection) => {
-                selection.copies.iter().map(|copy| COPY_RECORD_BYTES + overlay_bytes(copy)).sum()
-            }
+            Self::Publish(selection) => staged_bytes(selection, false),
         }
     }
+}
+
+/// What the copies of one message need in the store beside its content.
+pub(super) fn staged_bytes(selection: &Selection, may_be_in_sessions: bool) -> u64 {
+    let count = selection.copies.len();
+    let records = copies_bytes(count, if may_be_in_sessions { count } else { 0 });
+    records.saturating_add(selection.copies.iter().map(overlay_bytes).sum())
 }
 
 /// Refuses what would be too much for one atomic step: what no rule may cause is nobody's fault who sends,

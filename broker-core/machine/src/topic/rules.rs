@@ -29,11 +29,14 @@ impl Topic {
                 admission::refuse_too_many_rules(1, ctx)?;
                 let rule = RuleDescription { created_at: ctx.now, ..*rule };
                 let rule = self.matcher.judge(id, rule, ctx.limits)?;
+                admission::refuse_descriptions(rule.memory_bytes(), 0, ctx)?;
                 self.set(id, rule, true, ctx, step);
                 Ok(Answer::after_commit(Outcome::Done))
             }
             RuleCommand::Update(rule) => {
                 let rule = self.matcher.judge_update(id, *rule, ctx.limits)?;
+                let before = self.matcher.rule(id, rule.name()).map_or(0, Rule::memory_bytes);
+                admission::refuse_descriptions(rule.memory_bytes(), before, ctx)?;
                 self.set(id, rule, false, ctx, step);
                 Ok(Answer::after_commit(Outcome::Done))
             }
@@ -50,6 +53,7 @@ impl Topic {
                 Ok(Answer::after_commit(Outcome::Rules(vec![rule.description().clone()])))
             }
             RuleCommand::List { skip, top } => {
+                let top = top.min(RuleCommand::LISTED_MAX);
                 let rules = self.matcher.rules(id).skip(skip).take(top);
                 let rules = rules.map(|rule| rule.description().clone()).collect();
                 Ok(Answer::after_commit(Outcome::Rules(rules)))

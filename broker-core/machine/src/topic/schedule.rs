@@ -18,7 +18,7 @@ use crate::ids::SequenceNumber;
 use crate::message::{Content, Overlay};
 use crate::slot::Marks;
 use crate::time::{TimeSpan, Timestamp};
-use crate::{Ctx, Step};
+use crate::{Ctx, Step, admission};
 
 /// So many messages are loaded at once, and none beyond so many bytes but the first.
 const LOAD_COUNT_MAX: usize = 256;
@@ -118,7 +118,10 @@ impl Topic {
             let sequence = self.last_sequence.next();
             let Some(journey) = self.journey_of_scheduled(from) else { continue };
             let selection = self.select(&content, &journey, sequence, ctx);
-            if selection.excess.is_some() || !self.may_become(&selection, &journey) {
+            if selection.excess.is_some()
+                || !self.may_become(&selection, &journey)
+                || admission::refuse_too_many_messages(selection.copies.len(), ctx).is_err()
+            {
                 // It waits until its rules or the limits allow it; nothing of it may be lost.
                 self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
                 continue;

@@ -7,7 +7,7 @@ use crate::description::SubscriptionDescription;
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::family::CopySettings;
-use crate::ids::{EntityId, SequenceNumber};
+use crate::ids::{EntityId, SequenceNumber, Ticket};
 use crate::rule::{Rule, RuleDescription};
 use crate::{Ctx, Step, admission};
 
@@ -15,6 +15,7 @@ impl Topic {
     /// Stores a subscription with its rules, or nothing if one of them is not valid (TOP-17).
     pub(super) fn create_subscription(
         &mut self,
+        ticket: Ticket,
         id: EntityId,
         description: Box<SubscriptionDescription>,
         rules: Vec<RuleDescription>,
@@ -27,10 +28,19 @@ impl Topic {
         if self.subscriptions.len() >= count_max {
             return Err(Rejection::too_many("subscriptions", self.path(), count_max));
         }
-        let default = RuleDescription::default_rule(ctx.now);
-        let rules = rules.into_iter().map(|rule| RuleDescription { created_at: ctx.now, ..rule });
-        let rules = rules.collect();
-        let rules = self.matcher.judge_subscription(rules, default, ctx.limits)?;
+        let rules = match self.rules_ahead(ticket) {
+            Some(rules) => rules?,
+            None => {
+                let default = RuleDescription::default_rule(ctx.now);
+                let rules = if rules.is_empty() { vec![default] } else { rules };
+                let rules = rules.into_iter();
+                let rules = rules.map(|rule| RuleDescription { created_at: ctx.now, ..rule });
+                rules.map(|rule| Rule::create(rule, ctx.limits)).collect::<Result<_, _>>()?
+            }
+        };
+        let rules = self.matcher.judge_subscription(rules, ctx.limits)?;
+        let bytes = rules.iter().map(Rule::memory_bytes).sum::<u64>();
+        admission::refuse_descriptions(bytes + description.text_bytes(), 0, ctx)?;
         let change = TopicChange::SubscriptionCreated { id, description, rules, at: ctx.now };
         self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
         self.usage.touch(ctx.now);

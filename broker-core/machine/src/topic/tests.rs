@@ -7,7 +7,7 @@ use crate::condition::Condition;
 use crate::description::SubscriptionDescription;
 use crate::limits::{Limits, Tier};
 use crate::message::{Message, PropertyLimits};
-use crate::rule::{Filter, RuleDescription, Verdict};
+use crate::rule::{CorrelationFilter, Filter, RuleDescription, Verdict};
 use crate::store::{ContentOp, Record, Reserved};
 
 const KEY: [u8; 16] = [7; 16];
@@ -68,10 +68,104 @@ impl Stand {
         result.map(|answer| (answer, step))
     }
 
+    /// One slice of what is judged of a command before it is applied; whether it can be applied now.
+    fn go_ahead(&mut self, command: &Command) -> bool {
+        let mut ctx = Ctx {
+            now: self.now,
+            stage: StageNumber(1),
+            stored_bytes: self.stored_bytes,
+            room: Reserved::Granted,
+            left: crate::Left::ALL,
+            limits: &self.limits,
+            tokens: &mut || 0,
+        };
+        self.topic.go_ahead(Ahead::Command { ticket: Ticket(1), command }, &mut ctx)
+    }
+
     fn send(&mut self, bytes: usize) -> Result<(Answer, Step), Rejection> {
         let content = Message::new(vec![0; bytes]).encode();
         let envelope = content.envelope(&PropertyLimits::default(), &KEY);
         self.apply(Command::Send { message: InboundMessage { content, envelope } })
+    }
+}
+
+/// SQL-41, QUO-09: a publish that one correlation filter takes long for goes on in slices. They are counted by the
+/// steps that they come to, four for each property of the message and each that the filter looks up.
+#[test]
+fn one_correlation_filter_is_judged_in_slices() {
+    let mut stand = Stand::new(1);
+    let mut filter = CorrelationFilter::default();
+    let mut message = Message::new("x");
+    for number in 0..7_000 {
+        if number < stand.limits.rule_property_count_max {
+            filter = filter.and_property(format!("p{number}"), 1);
+        }
+        message = message.with_application_property(format!("p{number}"), 1);
+    }
+    let rule = RuleDescription::new("r", Filter::Correlation(filter), stand.now);
+    let command = RuleCommand::Create(Box::new(rule));
+    let subscription = EntityId(2);
+    stand.apply(Command::OfTopic(TopicCommand::InSubscription { subscription, command })).unwrap();
+    let content = message.encode();
+    let envelope = content.envelope(&PropertyLimits::default(), &KEY);
+    let command = Command::Send { message: InboundMessage { content, envelope } };
+    let mut slices = 1;
+    while !stand.go_ahead(&command) {
+        slices += 1;
+    }
+    // Looked up, and compared: 2 x 256 x 4 x 7,000 steps in slices of 2^20.
+    assert!((13..=18).contains(&slices), "{slices} slices");
+    let (_, step) = stand.apply(command).unwrap();
+    assert_eq!(copies(&step).len(), 1);
+}
+
+/// TOP-17, QUO-09: the rules of a new subscription are judged in slices, if there are many, and it is created with
+/// all of them, or not at all if one is wrong.
+#[test]
+fn many_rules_of_a_new_subscription_are_judged_in_slices() {
+    let mut stand = Stand::new(0);
+    let create = |id: u64, wrong: Option<usize>| {
+        let rule = |number: usize| {
+            let text = if wrong == Some(number) { "a = " } else { "a = 1" };
+            let at = Timestamp::from_unix_ms(5);
+            RuleDescription::new(format!("r{number}"), Filter::sql(text), at)
+        };
+        let description =
+            SubscriptionDescription::new("events", id.to_string(), &Limits::of(Tier::Premium));
+        Command::OfTopic(TopicCommand::CreateSubscription {
+            id: EntityId(id),
+            description: Box::new(description),
+            rules: (0..1_100).map(rule).collect(),
+        })
+    };
+    for (id, wrong, slices_due) in [(2, None, 18), (3, Some(0), 1), (4, Some(700), 11)] {
+        let command = create(id, wrong);
+        let mut slices = 1;
+        while !stand.go_ahead(&command) {
+            slices += 1;
+        }
+        assert_eq!(slices, slices_due, "{wrong:?}");
+        match (stand.apply(command), wrong) {
+            (Ok((_, step)), None) => {
+                let [Change::OfTopic(TopicChange::SubscriptionCreated { rules, .. })] =
+                    step.changes.as_slice()
+                else {
+                    panic!("{:?}", step.changes)
+                };
+                let at_once = rules.iter().all(|rule| rule.description().created_at == stand.now);
+                assert!(rules.len() == 1_100 && at_once);
+            }
+            (Err(refused), Some(_)) => assert_eq!(refused.condition(), Condition::ArgumentError),
+            (other, _) => panic!("{wrong:?}: {:?}", other.map(|_| ())),
+        }
+    }
+    assert_eq!(stand.topic.kept().rules, 1_100);
+    // However many are asked for, one list is not all there are.
+    let command = RuleCommand::List { skip: 50, top: usize::MAX };
+    let list = TopicCommand::InSubscription { subscription: EntityId(2), command };
+    match stand.apply(Command::OfTopic(list)).unwrap().0 {
+        Answer::Now(Outcome::Rules(rules), _) => assert_eq!(rules.len(), 1_000),
+        other => panic!("{other:?}"),
     }
 }
 

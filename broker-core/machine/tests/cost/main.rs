@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod each;
+mod rules;
 
 use std::sync::Arc;
 
@@ -174,7 +175,7 @@ fn judge(machine: &mut impl Machine, limits: &Limits, random: &mut Random) -> (u
         let (cost, told) = (command.cost(), format!("{command:?}"));
         assert_eq!(cost.bytes, brought(&command), "{told}");
         let stored = cost.stored.unwrap();
-        let reserved = stored.bytes + stored.published * machine.send_overhead();
+        let reserved = machine.room_of(stored);
         let Some(batch) = written(machine, command, limits) else { continue };
         assert!(batch.bytes() <= reserved, "{} of {reserved}: {told}", batch.bytes());
         carried_out += 1;

@@ -62,9 +62,14 @@ pub enum RuleCommand {
     List {
         /// So many of the first are left out.
         skip: usize,
-        /// At most this many.
+        /// At most this many, and never more than [`RuleCommand::LISTED_MAX`].
         top: usize,
     },
     /// Tells which rules select a message, and why; nothing is stored. Answer: [`super::Outcome::Explained`].
     Explain(Box<InboundMessage>),
+}
+
+impl RuleCommand {
+    /// Rules that are read at once.
+    pub const LISTED_MAX: usize = 1_000;
 }

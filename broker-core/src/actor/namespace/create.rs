@@ -115,6 +115,15 @@ impl NamespaceActor {
             refuse(Some(mail.answer), Rejection::too_many("queues and topics", name, count_max));
             return;
         }
+        let bytes = match &mail.root {
+            Root::Queue(description) => description.text_bytes(),
+            Root::Topic(description) => description.text_bytes(),
+        };
+        let limits = &self.shared.settings.limits;
+        if bytes > self.shared.census.left(limits).described_bytes {
+            refuse(Some(mail.answer), Rejection::too_many_descriptions(limits));
+            return;
+        }
         let Some(id) = self.next_id() else {
             self.wait_for_id(WaitsForId::Root(mail), itself);
             return;

@@ -79,6 +79,11 @@ const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
 const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
+impl JournalConfig {
+    /// Bytes of what was granted room and is not stored yet, at most, but always one send: they are in memory.
+    pub const UNSTORED_BYTES_MAX: u64 = room::BUSY_BYTES;
+}
+
 impl Default for JournalConfig {
     fn default() -> Self {
         Self {

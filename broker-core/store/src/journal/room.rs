@@ -12,7 +12,7 @@ use crate::{Reserved, Waker};
 
 /// Bytes that may be granted and not yet stored: more than twice the largest message, so that a large
 /// one is not for ever behind small ones.
-const BUSY_BYTES: u64 = 256 << 20;
+pub(super) const BUSY_BYTES: u64 = 256 << 20;
 /// Wakers that are kept; who is refused beyond them asks again.
 const WAITING_MAX: usize = 1_024;
 

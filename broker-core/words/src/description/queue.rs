@@ -186,6 +186,18 @@ impl QueueDescription {
         }
         Ok(())
     }
+
+    /// The bytes of what it says in texts, whatever their lengths.
+    #[must_use]
+    pub fn text_bytes(&self) -> u64 {
+        let texts = [
+            &self.forward_to,
+            &self.forward_dead_lettered_messages_to,
+            &self.user_metadata,
+            &self.extensions,
+        ];
+        texts.into_iter().flatten().map(|text| text.len() as u64).sum()
+    }
 }
 
 impl QueueUpdate {

@@ -144,7 +144,7 @@ impl SubscriptionDescription {
             forward_to,
             forward_dead_lettered_messages_to,
             auto_delete_on_idle,
-            user_metadata,
+            user_metadata: _,
             retry_policy,
             session_retry_order,
             catch_all: _,
@@ -169,7 +169,8 @@ impl SubscriptionDescription {
             enable_partitioning: topic.enable_partitioning,
             enable_express: topic.enable_express,
             max_message_size_in_kilobytes: topic.max_message_size_in_kilobytes,
-            user_metadata: user_metadata.clone(),
+            // What clients have it say is told by the subscription itself.
+            user_metadata: None,
             retry_policy: *retry_policy,
             session_retry_order: *session_retry_order,
             extensions: None,
@@ -199,6 +200,18 @@ impl SubscriptionDescription {
         bounds.user_metadata(self.user_metadata.as_deref())?;
         bounds.retry_policy(self.retry_policy.as_ref())?;
         bounds.extensions(self.extensions.as_deref())
+    }
+
+    /// The bytes of what it says in texts, whatever their lengths.
+    #[must_use]
+    pub fn text_bytes(&self) -> u64 {
+        let texts = [
+            &self.forward_to,
+            &self.forward_dead_lettered_messages_to,
+            &self.user_metadata,
+            &self.extensions,
+        ];
+        texts.into_iter().flatten().map(|text| text.len() as u64).sum()
     }
 }
 

@@ -119,6 +119,13 @@ impl TopicDescription {
         bounds.user_metadata(self.user_metadata.as_deref())?;
         bounds.extensions(self.extensions.as_deref())
     }
+
+    /// The bytes of what it says in texts, whatever their lengths.
+    #[must_use]
+    pub fn text_bytes(&self) -> u64 {
+        let texts = [&self.user_metadata, &self.extensions];
+        texts.into_iter().flatten().map(|text| text.len() as u64).sum()
+    }
 }
 
 impl TopicUpdate {

@@ -28,7 +28,7 @@ pub use self::overlay::{
 pub use self::settable::SettableProperty;
 pub use self::value::{Value, ValueRef};
 pub use self::view::PropertyView;
-pub(crate) use self::view::same_name;
+pub(crate) use self::view::{folded_name, same_name};
 use crate::time::{TimeSpan, Timestamp};
 
 /// A message with all properties a sender can set (MSG-04). Nothing is checked here: limits and

@@ -114,6 +114,16 @@ impl Value {
         if reader.is_empty() { codec::read_value(value) } else { Err(ContentError::BadCount) }
     }
 
+    /// The bytes that it has beside itself.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::String(text) | Self::Uri(text) => text.len(),
+            Self::Binary(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
     /// The same value, borrowed.
     #[must_use]
     pub fn borrow(&self) -> ValueRef<'_> {

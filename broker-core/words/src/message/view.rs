@@ -270,3 +270,8 @@ pub(crate) fn same_name(left: &str, right: &str) -> bool {
     let left = left.chars().flat_map(char::to_lowercase);
     left.eq(right.chars().flat_map(char::to_lowercase))
 }
+
+/// What all names have in common that are the same by [`same_name`], and no others.
+pub(crate) fn folded_name(name: &str) -> String {
+    name.chars().flat_map(char::to_lowercase).collect()
+}

@@ -1,17 +1,20 @@
 //! Correlation filters: values that properties of the message must have (TOP-18 to TOP-23).
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use super::description::check_size;
+use super::ALLOCATION_BYTES;
 use super::properties::Properties;
-use super::sql::{self, Operand};
+use super::sql::{self, EvaluationError, Fault, Operand};
 use super::system::SystemProperty;
 use crate::error::{Quoted, Rejection};
-use crate::limits::Limits;
-use crate::message::{SettableProperty, Value};
+use crate::message::{SettableProperty, Value, ValueRef};
+
+/// What a condition takes beside looking its property up.
+const CONDITION_STEPS: u64 = 32;
 
 /// The values that a message must have, all of them (TOP-19).
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -43,11 +46,18 @@ pub(super) enum Property {
     User(Box<str>),
 }
 
-/// One value that one property must have.
-#[derive(Clone, Debug)]
-pub(super) struct Condition {
-    pub(super) property: Property,
-    pub(super) value: Value,
+/// One value that one property must have, read where the filter has it: a rule keeps both once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Condition<'f> {
+    property: PropertyRef<'f>,
+    value: ValueRef<'f>,
+}
+
+/// A [`Property`] without its own memory. Both have one order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum PropertyRef<'f> {
+    System(SystemProperty),
+    User(&'f str),
 }
 
 impl CorrelationFilter {
@@ -80,23 +90,46 @@ impl CorrelationFilter {
         .filter_map(|(property, value)| Some((property, value.as_deref()?)))
     }
 
-    /// All that it asks for, ordered by property, so that filters on the same properties are alike.
-    pub(super) fn conditions(&self) -> Vec<Condition> {
+    /// All that it asks for: of the broker's properties in a fixed order, then the others as they were given.
+    pub(super) fn conditions(&self) -> impl Iterator<Item = Condition<'_>> {
         let broker = self.broker_properties().map(|(property, value)| Condition {
-            property: Property::System(SystemProperty::Settable(property)),
-            value: Value::from(value),
+            property: PropertyRef::System(SystemProperty::Settable(property)),
+            value: ValueRef::String(value),
         });
         let user = self.properties.iter().map(|(name, value)| Condition {
-            property: Property::User(name.clone()),
-            value: value.clone(),
+            property: PropertyRef::User(name),
+            value: value.borrow(),
         });
-        let mut conditions: Vec<_> = broker.chain(user).collect();
+        broker.chain(user)
+    }
+
+    /// The same ordered by property, so that filters on the same properties are alike.
+    pub(super) fn ordered_conditions(&self) -> Vec<Condition<'_>> {
+        let mut conditions: Vec<_> = self.conditions().collect();
         conditions.sort_by(|left, right| left.property.cmp(&right.property));
         conditions
     }
 
-    /// TOP-18
-    pub(super) fn validate(&self, rule: &str, limits: &Limits) -> Result<(), Rejection> {
+    /// How many properties it constrains.
+    pub(super) fn len(&self) -> usize {
+        self.broker_properties().count() + self.properties.len()
+    }
+
+    /// What the index takes for it, if it is the only one that constrains these properties.
+    pub(super) fn index_bytes(&self) -> usize {
+        let names = self.properties.iter().map(|(name, _)| name.len() + ALLOCATION_BYTES);
+        self.len() * size_of::<Property>() + names.sum::<usize>()
+    }
+
+    /// The bytes of its names and values.
+    pub(super) fn bytes(&self) -> u64 {
+        let broker = self.broker_properties().map(|(_, value)| value.len() as u64);
+        let user = self.properties.iter();
+        broker.sum::<u64>() + user.map(|(name, value)| pair_bytes(name, value)).sum::<u64>()
+    }
+
+    /// TOP-18; how many there are and how large they are was looked at before.
+    pub(super) fn validate(&self, rule: &str) -> Result<(), Rejection> {
         let rule_name = Quoted(rule);
         if self.broker_properties().next().is_none() && self.properties.is_empty() {
             return Err(Rejection::argument(format!(
@@ -104,14 +137,14 @@ impl CorrelationFilter {
                  filter"
             )));
         }
-        let mut bytes = Vec::new();
-        for (position, (name, value)) in self.properties.iter().enumerate() {
+        let mut names = BTreeSet::new();
+        for (name, value) in &self.properties {
             if name.is_empty() {
                 return Err(Rejection::argument(format!(
                     "correlation filter of rule {rule_name} has a property without a name"
                 )));
             }
-            if self.properties.iter().take(position).any(|(other, _)| other == name) {
+            if !names.insert(name) {
                 return Err(Rejection::argument(format!(
                     "correlation filter of rule {rule_name} has property {} twice",
                     Quoted(name)
@@ -124,44 +157,101 @@ impl CorrelationFilter {
                     Quoted(name)
                 )));
             }
-            bytes.extend_from_slice(name.as_bytes());
-            value.encode_to(&mut bytes);
         }
-        for (_, value) in self.broker_properties() {
-            bytes.extend_from_slice(value.as_bytes());
-        }
-        check_size("values of the correlation filter", rule, bytes.len(), limits)
+        Ok(())
     }
+}
+
+/// What a name with its value counts of the bytes of a rule.
+pub(super) fn pair_bytes(name: &str, value: &Value) -> u64 {
+    /// A value of any size but that of a text.
+    const VALUE_BYTES: usize = 16;
+    (name.len() + VALUE_BYTES + value.heap_bytes()) as u64
 }
 
 impl Property {
     /// Its value in a message; Unknown if it has none.
-    #[inline]
     pub(super) fn of<'p>(&self, properties: &'p impl Properties) -> Operand<'p> {
         match self {
-            Self::System(property) => properties.system(*property),
+            Self::System(property) => PropertyRef::System(*property).of(properties),
+            Self::User(name) => PropertyRef::User(name).of(properties),
+        }
+    }
+}
+
+impl PropertyRef<'_> {
+    #[inline]
+    fn of<'p>(self, properties: &'p impl Properties) -> Operand<'p> {
+        match self {
+            Self::System(property) => properties.system(property),
             Self::User(name) => properties.user(name).unwrap_or_default(),
         }
     }
 }
 
-impl Condition {
+impl<'f> Condition<'f> {
+    /// The property, with its name as the filter spells it.
+    pub(super) fn property(&self) -> Property {
+        match self.property {
+            PropertyRef::System(property) => Property::System(property),
+            PropertyRef::User(name) => Property::User(name.into()),
+        }
+    }
+
+    /// The value that it must have.
+    pub(super) fn wanted(&self) -> Operand<'f> {
+        self.value.into()
+    }
+
     /// Whether a message has the value (TOP-20, TOP-21).
     pub(super) fn holds(&self, properties: &impl Properties) -> bool {
-        sql::equal(&self.property.of(properties), &self.value.borrow().into())
+        sql::equal(&self.property.of(properties), &self.wanted())
     }
 }
 
-/// A hash of several values in order; the same for values that are equal by [`sql::equal`].
+/// Steps of looking a property up and comparing its value, as SQL counts them (SQL-41).
+pub(super) fn condition_steps(properties: &impl Properties) -> u64 {
+    properties.lookup_steps().saturating_add(CONDITION_STEPS)
+}
+
+/// Refuses to look so many properties up in a message that has so many, as SQL would (SQL-41, TOP-22).
+pub(super) fn refuse_too_many_steps(
+    conditions: usize,
+    properties: &impl Properties,
+) -> Result<(), EvaluationError> {
+    if condition_steps(properties).saturating_mul(conditions as u64) <= sql::STEPS_MAX {
+        return Ok(());
+    }
+    Err(EvaluationError { from: 0, to: 0, fault: Fault::TooManySteps(sql::STEPS_MAX) })
+}
+
+/// A hash of several values in order; the same for values that are equal by [`sql::equal`]. It can be put
+/// aside between any two.
 ///
 /// The key is fixed, so that everything is the same in every run. Who can make rules can make them
 /// collide, and harms the own topic with it; senders cannot.
-pub(super) fn hash_values<'v>(values: impl Iterator<Item = Operand<'v>>) -> u64 {
-    let mut hasher = SipHasher13::new_with_keys(0, 0);
-    for value in values {
-        sql::hash(&value, &mut hasher);
+#[derive(Clone)]
+pub(super) struct ValuesHash(SipHasher13);
+
+impl ValuesHash {
+    pub(super) fn new() -> Self {
+        Self(SipHasher13::new_with_keys(0, 0))
     }
-    hasher.finish()
+
+    pub(super) fn add(&mut self, value: &Operand<'_>) {
+        sql::hash(value, &mut self.0);
+    }
+
+    pub(super) fn finish(&self) -> u64 {
+        self.0.finish()
+    }
+}
+
+/// The hash of the values that conditions ask for.
+pub(super) fn hash_wanted(conditions: &[Condition<'_>]) -> u64 {
+    let mut hash = ValuesHash::new();
+    conditions.iter().for_each(|condition| hash.add(&condition.wanted()));
+    hash.finish()
 }
 
 impl fmt::Display for Property {

@@ -1,9 +1,15 @@
 //! What a rule is made from, and what is stored of it.
 
-use super::correlation::CorrelationFilter;
+use std::collections::BTreeSet;
+
+use smallvec::SmallVec;
+
+use super::ALLOCATION_BYTES;
+use super::correlation::{CorrelationFilter, pair_bytes};
 use super::sql::{self, Parameters};
 use crate::error::{Quoted, Rejection};
 use crate::limits::Limits;
+use crate::message::Value;
 use crate::path::validate_rule_name;
 use crate::time::Timestamp;
 
@@ -74,22 +80,99 @@ impl RuleDescription {
         self.name.to_ascii_lowercase().into()
     }
 
-    /// Judges name and lengths; the texts themselves are judged when they are compiled.
+    /// Judges name, sizes and what is given twice; the texts themselves are judged when they are compiled. Sizes
+    /// come first, so that the rest is done with little only.
     pub(super) fn validate(&self, limits: &Limits) -> Result<(), Rejection> {
         validate_rule_name(&self.name, limits)?;
-        match &self.filter {
-            Filter::True | Filter::False => {}
-            Filter::Correlation(filter) => filter.validate(&self.name, limits)?,
-            Filter::Sql(sql) => {
-                sql.validate("filter", &self.name, limits.filter_chars_max, limits)?;
-            }
+        if let Filter::Correlation(filter) = &self.filter {
+            check_count("the correlation filter", &self.name, filter.properties.len(), limits)?;
         }
-        if let Some(sql) = &self.action {
-            sql.validate("action", &self.name, limits.action_chars_max, limits)?;
+        let texts = self.texts(limits);
+        for (what, sql, chars_max) in &texts {
+            check_count(&format!("the {what}"), &self.name, sql.parameters.len(), limits)?;
+            sql::check_length(&sql.text, *chars_max)
+                .map_err(|error| error.to_rejection(what, &self.name))?;
         }
-        let bytes = self.extensions.as_deref().map_or(0, str::len);
-        check_size("what stands beside filter and action", &self.name, bytes, limits)
+        self.check_size(limits)?;
+        if let Filter::Correlation(filter) = &self.filter {
+            filter.validate(&self.name)?;
+        }
+        texts.iter().try_for_each(|(what, sql, _)| sql.validate(what, &self.name))
     }
+
+    /// What it has in SQL, with the word for it and the characters it may have.
+    fn texts(&self, limits: &Limits) -> SmallVec<[(&'static str, &SqlText, usize); 2]> {
+        let filter = match &self.filter {
+            Filter::Sql(sql) => Some(("filter", sql, limits.filter_chars_max)),
+            Filter::True | Filter::False | Filter::Correlation(_) => None,
+        };
+        let action = self.action.as_ref().map(|sql| ("action", sql, limits.action_chars_max));
+        filter.into_iter().chain(action).collect()
+    }
+
+    /// The bytes of its texts, names and values, and of what stands beside them.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let filter = match &self.filter {
+            Filter::True | Filter::False => 0,
+            Filter::Correlation(filter) => filter.bytes(),
+            Filter::Sql(sql) => sql.bytes(),
+        };
+        let beside = self.name.len() + self.extensions.as_deref().map_or(0, str::len);
+        filter + self.action.as_ref().map_or(0, SqlText::bytes) + beside as u64
+    }
+
+    /// Keeps no memory for what could be added.
+    pub(super) fn shrink(&mut self) {
+        match &mut self.filter {
+            Filter::True | Filter::False => {}
+            Filter::Correlation(filter) => filter.properties.shrink_to_fit(),
+            Filter::Sql(sql) => sql.parameters.shrink(),
+        }
+        if let Some(sql) = &mut self.action {
+            sql.parameters.shrink();
+        }
+    }
+
+    /// What it takes in memory beside itself, about, on the high side.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let filter = match &self.filter {
+            Filter::True | Filter::False => 0,
+            Filter::Correlation(filter) => filter.len(),
+            Filter::Sql(sql) => sql.parameters.len(),
+        };
+        let parameters = self.action.as_ref().map_or(0, |sql| sql.parameters.len());
+        let pairs = (filter + parameters) * (size_of::<(Box<str>, Value)>() + 2 * ALLOCATION_BYTES);
+        // Texts, and the allocations of filter, action, name and what stands beside them.
+        usize::try_from(self.bytes()).unwrap_or(usize::MAX).saturating_add(pairs)
+            + 6 * ALLOCATION_BYTES
+    }
+
+    /// Whatever a rule selects, what it is made from stays in memory, and is gone through for messages.
+    fn check_size(&self, limits: &Limits) -> Result<(), Rejection> {
+        let (bytes, limit) = (self.bytes(), limits.rule_bytes_max);
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(Rejection::out_of_range(format!(
+            "texts, names and values of rule {} have {bytes} bytes, more than the limit `rule_bytes_max` of \
+             {limit}; give it fewer or shorter ones, or make it several rules",
+            Quoted(&self.name)
+        )))
+    }
+}
+
+/// Refuses more properties or parameters than a rule may have.
+fn check_count(what: &str, rule: &str, count: usize, limits: &Limits) -> Result<(), Rejection> {
+    let limit = limits.rule_property_count_max;
+    if count <= limit {
+        return Ok(());
+    }
+    Err(Rejection::out_of_range(format!(
+        "{what} of rule {} has {count} properties or parameters, more than the limit \
+         `rule_property_count_max` of {limit}",
+        Quoted(rule)
+    )))
 }
 
 impl Filter {
@@ -107,29 +190,25 @@ impl SqlText {
         Self { text: text.into(), parameters: Parameters::new() }
     }
 
-    /// SQL-02; parameters are bounded like the properties of a message.
-    fn validate(
-        &self,
-        what: &str,
-        rule: &str,
-        chars_max: usize,
-        limits: &Limits,
-    ) -> Result<(), Rejection> {
-        sql::check_length(&self.text, chars_max).map_err(|error| error.to_rejection(what, rule))?;
-        let mut bytes = Vec::new();
-        for (position, (name, value)) in self.parameters.iter().enumerate() {
-            let same = |(other, _): (&str, _)| crate::message::same_name(other, name);
-            if self.parameters.iter().take(position).any(same) {
+    /// SQL-14: no parameter is given twice, in whatever case. How many there are was looked at before.
+    fn validate(&self, what: &str, rule: &str) -> Result<(), Rejection> {
+        let mut names = BTreeSet::new();
+        for (name, _) in self.parameters.iter() {
+            if !names.insert(crate::message::folded_name(name)) {
                 return Err(Rejection::argument(format!(
                     "parameter {} of the {what} of rule {} is given twice",
                     Quoted(name),
                     Quoted(rule)
                 )));
             }
-            bytes.extend_from_slice(name.as_bytes());
-            value.encode_to(&mut bytes);
         }
-        check_size(&format!("parameters of the {what}"), rule, bytes.len(), limits)
+        Ok(())
+    }
+
+    /// The bytes of the text, and of names and values of parameters.
+    fn bytes(&self) -> u64 {
+        let parameters = self.parameters.iter().map(|(name, value)| pair_bytes(name, value));
+        self.text.len() as u64 + parameters.sum::<u64>()
     }
 }
 
@@ -137,22 +216,4 @@ impl From<&str> for SqlText {
     fn from(text: &str) -> Self {
         Self::new(text)
     }
-}
-
-/// No message has more than this, so no rule needs more.
-pub(super) fn check_size(
-    what: &str,
-    rule: &str,
-    bytes: usize,
-    limits: &Limits,
-) -> Result<(), Rejection> {
-    let limit = limits.header_bytes_max;
-    if u64::try_from(bytes).is_ok_and(|bytes| bytes <= limit) {
-        return Ok(());
-    }
-    Err(Rejection::out_of_range(format!(
-        "{what} of rule {} have {bytes} bytes, more than the {limit} that properties of a message \
-         can have",
-        Quoted(rule)
-    )))
 }

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use super::action::{self, Changed};
+use super::correlation::{condition_steps, refuse_too_many_steps};
 use super::properties::Published;
 use super::selection::Cause;
 use super::sql::{Observer, Operand, Random, Unobserved};
 use super::system::SystemProperty;
-use super::{Compiled, Filter, Rule};
+use super::{Filter, Rule};
 use crate::limits::Limits;
 use crate::message::PropertyChange;
 
@@ -94,14 +95,19 @@ impl Rule {
             Filter::True | Filter::False | Filter::Correlation(_) => "",
         };
         let mut seen = Seen { text, reads: Vec::new(), tests: Vec::new(), steps: 0 };
-        if let Compiled::Correlation(conditions) = &self.filter {
-            for condition in conditions {
-                let value = condition.property.of(published);
-                let wanted: Operand<'_> = condition.value.borrow().into();
+        if let Filter::Correlation(filter) = &self.description.filter
+            && refuse_too_many_steps(filter.len(), published).is_ok()
+        {
+            // Beside the steps of the test, which looks them up once more.
+            seen.took(condition_steps(published).saturating_mul(filter.len() as u64));
+            for condition in filter.ordered_conditions().into_iter().take(SEEN_MAX) {
+                let property = condition.property();
+                let value = property.of(published);
+                let wanted = condition.wanted();
                 let known = (value != Operand::Unknown).then_some(&value);
-                seen.read(&condition.property.to_string(), known);
+                seen.read(&property.to_string(), known);
                 seen.tests.push(Tested {
-                    text: format!("{} = {}", condition.property, shown(&wanted)),
+                    text: format!("{property} = {}", shown(&wanted)),
                     operands: vec![shown(&value), shown(&wanted)],
                     result: known.map(|_| condition.holds(published)),
                 });

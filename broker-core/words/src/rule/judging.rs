@@ -14,9 +14,11 @@ use std::ops::Bound;
 use smallvec::SmallVec;
 
 use super::action::{self, Changed};
-use super::correlation::{Property, hash_values};
-use super::matcher::{Entry, Matcher, Place, Round, Subscription, SubscriptionSettings};
-use super::properties::{Properties as _, Published};
+use super::correlation::{
+    CorrelationFilter, Property, ValuesHash, condition_steps, refuse_too_many_steps,
+};
+use super::matcher::{Entry, Group, Matcher, Place, Round, Subscription, SubscriptionSettings};
+use super::properties::Published;
 use super::selection::{Cause, Copy, Counted, Excess, Refusal, Selection};
 use super::sql::{EvaluationError, Observer, Operand, Random, Statement};
 use super::{Compiled, Rule};
@@ -47,13 +49,34 @@ pub struct Judging {
 /// What comes next.
 enum Stage {
     Always,
-    /// Behind the group of these properties.
-    Correlation(Option<Box<[Property]>>),
+    Correlation(LookedUp),
     /// Behind this rule.
     Sql(Option<(EntityId, Place)>),
     /// From this hit on.
     Copies(usize),
     Done,
+}
+
+/// How far the look-ups are. A slice may end between any two properties, and any two conditions of a rule.
+#[derive(Default)]
+struct LookedUp {
+    /// The group that was looked into last.
+    group: Option<Box<[Property]>>,
+    within: Within,
+}
+
+/// How far the look-ups of one group are.
+#[derive(Default)]
+enum Within {
+    /// So many of its properties are there, with values of this hash.
+    Values { found: usize, hash: ValuesHash },
+    /// Of the rules that ask for values of this hash, those up to one are compared with the message, and so many
+    /// conditions of the next one.
+    Rules { hash: u64, behind: Option<Place>, held: usize },
+    /// Its rules fail, for they ask for too much; those up to one are noted.
+    Failing { behind: Option<(u64, Place)>, error: EvaluationError },
+    #[default]
+    Over,
 }
 
 /// A rule that selects the message, or fails on it.
@@ -142,7 +165,10 @@ impl Rule {
     pub(super) fn weight(&self) -> u64 {
         let filter = match &self.filter {
             Compiled::Always | Compiled::Never => 1,
-            Compiled::Correlation(conditions) => conditions.len() as u64,
+            // Each property is looked up, and then compared.
+            Compiled::Correlation => {
+                2 * self.correlation().map_or(0, CorrelationFilter::len) as u64
+            }
             Compiled::Sql(program) => program.weight(),
         };
         let statements = self.action.as_deref().unwrap_or_default();
@@ -196,7 +222,7 @@ impl Matcher {
                         .always()
                         .map(|(subscription, place)| Hit { subscription, place, failure: None });
                     judging.hits.extend(always);
-                    judging.stage = Stage::Correlation(None);
+                    judging.stage = Stage::Correlation(LookedUp::default());
                 }
                 Stage::Correlation(_) => self.correlate(judging, message.published, until),
                 Stage::Sql(_) => self.evaluate(judging, message.published, until, random),
@@ -217,42 +243,123 @@ impl Matcher {
 
     /// TOP-23: one look-up for each set of properties that some filter constrains.
     fn correlate(&self, judging: &mut Judging, published: &Published<'_>, until: u64) {
-        let Stage::Correlation(behind) = &judging.stage else { return };
-        let index = self.index(judging.round);
-        let from = behind.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut rest = None;
+        let Stage::Correlation(looked_up) = &mut judging.stage else { return };
+        let LookedUp { group, mut within } = std::mem::take(looked_up);
+        let from = match (&group, &within) {
+            (None, _) => Bound::Unbounded,
+            (Some(group), Within::Over) => Bound::Excluded(group),
+            (Some(group), _) => Bound::Included(group),
+        };
+        let groups = self.index(judging.round).correlation();
         for (properties, group) in
-            index.correlation().range::<Box<[Property]>, _>((from, Bound::Unbounded))
+            groups.range::<Box<[Property]>, _>((from, Bound::<&Box<[Property]>>::Unbounded))
         {
-            let each = published.lookup_steps().saturating_add(MATCH_STEPS);
-            judging.steps += each.saturating_mul(properties.len() as u64);
-            let values: SmallVec<[Operand<'_>; 4]> =
-                properties.iter().map(|property| property.of(published)).collect();
-            // An absent property never matches (TOP-21).
-            if !values.contains(&Operand::Unknown) {
-                judging.counted.lookups += 1;
-                let hash = hash_values(values.into_iter());
-                for place in group.places(hash) {
-                    let Some(Entry { subscription, rule }) = self.entry(place) else { continue };
-                    judging.counted.comparisons += 1;
-                    judging.steps += each.saturating_mul(properties.len() as u64);
-                    // Different values may have one hash.
-                    let tested = rule.test(published, &mut || 0, &mut Meter(&mut judging.steps));
-                    if tested == Ok(Some(true)) {
-                        let subscription = *subscription;
-                        judging.hits.push(Hit { subscription, place, failure: None });
-                    }
-                }
+            if matches!(within, Within::Over) {
+                within = match refuse_too_many_steps(properties.len(), published) {
+                    Ok(()) => Within::Values { found: 0, hash: ValuesHash::new() },
+                    Err(error) => Within::Failing { behind: None, error },
+                };
             }
+            within = self.look_up(judging, within, (properties, group), published, until);
             if judging.steps >= until {
-                rest = Some(properties.clone());
-                break;
+                let group = Some(properties.clone());
+                judging.stage = Stage::Correlation(LookedUp { group, within });
+                return;
             }
         }
-        judging.stage = match rest {
-            Some(behind) => Stage::Correlation(Some(behind)),
-            None => Stage::Sql(None),
-        };
+        judging.stage = Stage::Sql(None);
+    }
+
+    /// Goes on with one group, until it is over or there are no steps left.
+    fn look_up(
+        &self,
+        judging: &mut Judging,
+        mut within: Within,
+        (properties, group): (&[Property], &Group),
+        published: &Published<'_>,
+        until: u64,
+    ) -> Within {
+        let each = condition_steps(published);
+        if let Within::Values { mut found, mut hash } = within {
+            while let Some(property) = properties.get(found) {
+                if judging.steps >= until {
+                    return Within::Values { found, hash };
+                }
+                judging.steps = judging.steps.saturating_add(each);
+                let value = property.of(published);
+                // An absent property never matches (TOP-21).
+                if value == Operand::Unknown {
+                    return Within::Over;
+                }
+                judging.steps = judging.steps.saturating_add(value.length());
+                hash.add(&value);
+                found += 1;
+            }
+            judging.counted.lookups += 1;
+            within = Within::Rules { hash: hash.finish(), behind: None, held: 0 };
+        }
+        match within {
+            Within::Rules { hash, behind, held } => {
+                self.compare(judging, group.places(hash, behind), held, published, until).map_or(
+                    Within::Over,
+                    |(last, held)| Within::Rules { hash, behind: last.or(behind), held },
+                )
+            }
+            Within::Failing { mut behind, error } => {
+                for (hash, place) in group.all(behind) {
+                    if judging.steps >= until {
+                        return Within::Failing { behind, error };
+                    }
+                    judging.steps = judging.steps.saturating_add(MATCH_STEPS);
+                    if let Some(Entry { subscription, .. }) = self.entry(place) {
+                        let subscription = *subscription;
+                        judging.hits.push(Hit { subscription, place, failure: Some(error) });
+                    }
+                    behind = Some((hash, place));
+                }
+                Within::Over
+            }
+            Within::Values { .. } | Within::Over => within,
+        }
+    }
+
+    /// Compares the message with rules, of the first of which so many conditions hold: different values may have
+    /// one hash. If there are no steps left it says which rule was the last, and how many conditions of the next
+    /// one hold.
+    fn compare(
+        &self,
+        judging: &mut Judging,
+        places: impl Iterator<Item = Place>,
+        mut held: usize,
+        published: &Published<'_>,
+        until: u64,
+    ) -> Option<(Option<Place>, usize)> {
+        let each = condition_steps(published);
+        let mut last = None;
+        for place in places {
+            let Some(Entry { subscription, rule }) = self.entry(place) else { continue };
+            let Some(filter) = rule.correlation() else { continue };
+            let mut holds = true;
+            for condition in filter.conditions().skip(held) {
+                if judging.steps >= until {
+                    return Some((last, held));
+                }
+                let steps = each.saturating_add(condition.wanted().length());
+                judging.steps = judging.steps.saturating_add(steps);
+                holds = condition.holds(published);
+                if !holds {
+                    break;
+                }
+                held += 1;
+            }
+            judging.counted.comparisons += 1;
+            if holds {
+                let subscription = *subscription;
+                judging.hits.push(Hit { subscription, place, failure: None });
+            }
+            (last, held) = (Some(place), 0);
+        }
+        None
     }
 
     fn evaluate(

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::correlation::{Property, hash_values};
+use super::correlation::{CorrelationFilter, Property, hash_wanted};
 use super::{Compiled, Rule, RuleDescription};
 use crate::condition::Condition;
 use crate::error::{Quoted, Rejection};
@@ -51,6 +51,10 @@ pub struct Matcher {
     plain_count: usize,
     /// How the steps of a publish grow with the size of what the rules read.
     weight: u64,
+    /// What the rules take in memory.
+    memory_bytes: u64,
+    /// How many rules have an action.
+    action_count: usize,
 }
 
 pub(super) type Place = u32;
@@ -117,7 +121,7 @@ impl Index {
             Compiled::Always => drop(self.always.insert(key)),
             Compiled::Never => {}
             Compiled::Sql(_) => drop(self.sql.insert(key)),
-            Compiled::Correlation(_) => {
+            Compiled::Correlation => {
                 let (properties, hash) = index_key(rule);
                 let group = self.correlation.entry(properties).or_default();
                 group.by_hash.insert((hash, place));
@@ -131,7 +135,7 @@ impl Index {
             Compiled::Always => drop(self.always.remove(&key)),
             Compiled::Never => {}
             Compiled::Sql(_) => drop(self.sql.remove(&key)),
-            Compiled::Correlation(_) => self.remove_from_group(rule, place),
+            Compiled::Correlation => self.remove_from_group(rule, place),
         }
     }
 
@@ -146,8 +150,18 @@ impl Index {
 }
 
 impl Group {
-    pub(super) fn places(&self, hash: u64) -> impl Iterator<Item = Place> {
-        self.by_hash.range((hash, Place::MIN)..=(hash, Place::MAX)).map(|(_, place)| *place)
+    /// The rules that ask for values of this hash, behind one of them.
+    pub(super) fn places(&self, hash: u64, behind: Option<Place>) -> impl Iterator<Item = Place> {
+        let from =
+            behind.map_or(Bound::Included((hash, Place::MIN)), |it| Bound::Excluded((hash, it)));
+        let to = Bound::Included((hash, Place::MAX));
+        self.by_hash.range((from, to)).map(|(_, place)| *place)
+    }
+
+    /// All of its rules, with their hashes, behind one of them.
+    pub(super) fn all(&self, behind: Option<(u64, Place)>) -> impl Iterator<Item = (u64, Place)> {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_hash.range((from, Bound::Unbounded)).copied()
     }
 }
 
@@ -158,22 +172,19 @@ impl Matcher {
         Self::default()
     }
 
-    /// The rules of a new subscription, ready to be evaluated: these, or `$Default` if there are none
-    /// (TOP-12). Changes nothing; [`Matcher::restore_rule`] adds them.
+    /// The rules that a new subscription may have, in the order of their names. Changes nothing;
+    /// [`Matcher::restore_rule`] adds them.
     ///
     /// # Errors
     /// Those of [`Matcher::judge`] (TOP-17).
     pub fn judge_subscription(
         &self,
-        rules: Vec<RuleDescription>,
-        default: RuleDescription,
+        rules: Vec<Rule>,
         limits: &Limits,
     ) -> Result<Vec<Rule>, Rejection> {
-        let rules = if rules.is_empty() { vec![default] } else { rules };
         let mut judged = BTreeMap::new();
         let mut taken = Taken::of(self);
-        for description in rules {
-            let rule = Rule::create(description, limits)?;
+        for rule in rules {
             let key = rule.description().key();
             if judged.contains_key(&key) {
                 return Err(exists(&rule));
@@ -185,7 +196,8 @@ impl Matcher {
         Ok(judged.into_values().collect())
     }
 
-    /// A new subscription with these rules, as [`Matcher::judge_subscription`] judges them.
+    /// A new subscription with these rules, or `$Default` if there are none (TOP-12), as
+    /// [`Matcher::judge_subscription`] judges them.
     ///
     /// # Errors
     /// Those of [`Matcher::judge`], with nothing changed (TOP-17).
@@ -197,7 +209,9 @@ impl Matcher {
         default: RuleDescription,
         limits: &Limits,
     ) -> Result<(), Rejection> {
-        let rules = self.judge_subscription(rules, default, limits)?;
+        let rules = if rules.is_empty() { vec![default] } else { rules };
+        let rules = rules.into_iter().map(|rule| Rule::create(rule, limits));
+        let rules = self.judge_subscription(rules.collect::<Result<_, _>>()?, limits)?;
         self.restore_subscription(subscription, settings);
         for rule in rules {
             self.restore_rule(subscription, rule);
@@ -329,6 +343,8 @@ impl Matcher {
         self.index_mut(round).add(subscription, place, &rule);
         self.plain_count += usize::from(!rule.is_sql());
         self.weight = self.weight.saturating_add(rule.weight());
+        self.memory_bytes = self.memory_bytes.saturating_add(rule.memory_bytes());
+        self.action_count += usize::from(rule.has_action());
         let entry = Some(Entry { subscription, rule });
         match self.rules.get_mut(index(place)) {
             Some(free) => *free = entry,
@@ -346,6 +362,18 @@ impl Matcher {
     #[must_use]
     pub fn rule_count(&self) -> usize {
         self.rules.len() - self.free.len()
+    }
+
+    /// What they take in memory, about, on the high side.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// How many of them change what they select.
+    #[must_use]
+    pub const fn action_count(&self) -> usize {
+        self.action_count
     }
 
     /// How many of them have a filter in SQL, as their limit counts them (QUO-01).
@@ -421,6 +449,8 @@ impl Matcher {
         self.free.push(place);
         self.plain_count -= usize::from(!entry.rule.is_sql());
         self.weight = self.weight.saturating_sub(entry.rule.weight());
+        self.memory_bytes = self.memory_bytes.saturating_sub(entry.rule.memory_bytes());
+        self.action_count -= usize::from(entry.rule.has_action());
         self.index_mut(round).remove(entry.subscription, place, &entry.rule);
     }
 }
@@ -468,13 +498,10 @@ impl Taken {
 
 /// Where a correlation filter is found.
 fn index_key(rule: &Rule) -> (Box<[Property]>, u64) {
-    let conditions = match &rule.filter {
-        Compiled::Correlation(conditions) => conditions.as_slice(),
-        Compiled::Always | Compiled::Never | Compiled::Sql(_) => &[],
-    };
-    let properties = conditions.iter().map(|condition| condition.property.clone()).collect();
-    let hash = hash_values(conditions.iter().map(|condition| condition.value.borrow().into()));
-    (properties, hash)
+    let conditions =
+        rule.correlation().map(CorrelationFilter::ordered_conditions).unwrap_or_default();
+    let properties = conditions.iter().map(|condition| condition.property()).collect();
+    (properties, hash_wanted(&conditions))
 }
 
 fn exists(rule: &Rule) -> Rejection {

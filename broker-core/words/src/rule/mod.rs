@@ -40,7 +40,7 @@ pub use selection::{Cause, Copy, Counted, Excess, Refusal, Selection};
 pub use system::SystemProperty;
 pub use trial::try_rules;
 
-use correlation::Condition;
+use correlation::{condition_steps, refuse_too_many_steps};
 use sql::{EvaluationError, Observer, Program, Random, Statement, SyntaxError};
 
 use crate::error::Rejection;
@@ -52,6 +52,7 @@ pub struct Rule {
     description: RuleDescription,
     filter: Compiled,
     action: Option<Vec<Statement>>,
+    memory_bytes: u64,
 }
 
 /// A filter as it is evaluated.
@@ -59,9 +60,13 @@ pub struct Rule {
 enum Compiled {
     Always,
     Never,
-    Correlation(Vec<Condition>),
+    /// As the description has it.
+    Correlation,
     Sql(Program),
 }
+
+/// What an allocation takes beside what is asked for.
+const ALLOCATION_BYTES: usize = 16;
 
 /// What is wrong, and in which text.
 type Malformed = (SyntaxError, &'static str);
@@ -77,7 +82,7 @@ impl Rule {
         let count_max = limits.action_statement_count_max;
         let (filter, action) = compile(&description, count_max)
             .map_err(|(error, what)| error.to_rejection(what, &description.name))?;
-        Ok(Self { description, filter, action })
+        Ok(Self::of(description, filter, action))
     }
 
     /// A rule that was stored, whatever limits are in force now.
@@ -86,7 +91,38 @@ impl Rule {
     /// When a text is not one that this version could have stored.
     pub fn restore(description: RuleDescription) -> Result<Self, SyntaxError> {
         let (filter, action) = compile(&description, usize::MAX).map_err(|(error, _)| error)?;
-        Ok(Self { description, filter, action })
+        Ok(Self::of(description, filter, action))
+    }
+
+    fn of(
+        mut description: RuleDescription,
+        filter: Compiled,
+        action: Option<Vec<Statement>>,
+    ) -> Self {
+        description.shrink();
+        let mut rule = Self { description, filter, action, memory_bytes: 0 };
+        rule.memory_bytes = rule.sum_of_memory() as u64;
+        rule
+    }
+
+    /// What it takes in the memory of a topic, about, on the high side: what it was made from, what that was made
+    /// into, and its places in the index.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    fn sum_of_memory(&self) -> usize {
+        /// Its entry, with room for as many as there are; its name and its places in three trees.
+        const FIXED_BYTES: usize = 2 * size_of::<Rule>() + 256;
+        let filter = match (&self.filter, self.correlation()) {
+            (Compiled::Sql(program), _) => program.memory_bytes(),
+            (Compiled::Correlation, Some(filter)) => filter.index_bytes(),
+            (Compiled::Always | Compiled::Never | Compiled::Correlation, _) => 0,
+        };
+        let statements = self.action.as_deref().unwrap_or_default();
+        let action = statements.iter().map(Statement::memory_bytes).sum::<usize>();
+        FIXED_BYTES + self.name().len() + self.description.memory_bytes() + filter + 2 * action
     }
 
     /// What it was made from.
@@ -112,10 +148,18 @@ impl Rule {
         self.action.is_some()
     }
 
+    /// Its filter, if that is one of correlation.
+    const fn correlation(&self) -> Option<&CorrelationFilter> {
+        match &self.description.filter {
+            Filter::Correlation(filter) => Some(filter),
+            Filter::True | Filter::False | Filter::Sql(_) => None,
+        }
+    }
+
     /// Whether the filter is True, False or, with none, Unknown for a message (SQL-15).
     ///
     /// # Errors
-    /// SQL-40; only SQL filters have errors.
+    /// SQL-40; a correlation filter fails only where its look-ups take too many steps (SQL-41).
     pub fn test(
         &self,
         properties: &impl Properties,
@@ -125,8 +169,11 @@ impl Rule {
         match &self.filter {
             Compiled::Always => Ok(Some(true)),
             Compiled::Never => Ok(Some(false)),
-            Compiled::Correlation(conditions) => {
-                Ok(Some(conditions.iter().all(|condition| condition.holds(properties))))
+            Compiled::Correlation => {
+                let Some(filter) = self.correlation() else { return Ok(Some(false)) };
+                refuse_too_many_steps(filter.len(), properties)?;
+                observer.took(condition_steps(properties).saturating_mul(filter.len() as u64));
+                Ok(Some(filter.conditions().all(|condition| condition.holds(properties))))
             }
             Compiled::Sql(program) => program.test(properties, random, observer),
         }
@@ -141,7 +188,7 @@ fn compile(
     let filter = match &description.filter {
         Filter::True => Compiled::Always,
         Filter::False => Compiled::Never,
-        Filter::Correlation(filter) => Compiled::Correlation(filter.conditions()),
+        Filter::Correlation(_) => Compiled::Correlation,
         Filter::Sql(sql) => sql::compile_filter(&sql.text, &sql.parameters)
             .map(Compiled::Sql)
             .map_err(|error| (error, "filter"))?,

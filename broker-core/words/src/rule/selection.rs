@@ -132,6 +132,8 @@ impl Rule {
         let text = match (cause, &self.description.filter, &self.description.action) {
             (Cause::Filter, Filter::Sql(sql), _) => &sql.text,
             (Cause::Action, _, Some(sql)) => &sql.text,
+            // It has no text.
+            (Cause::Filter, Filter::Correlation(_), _) => return error.fault.to_string(),
             _ => "",
         };
         error.describe(text)

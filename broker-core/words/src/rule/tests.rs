@@ -9,6 +9,7 @@ mod action;
 mod correlation;
 mod explain;
 mod matcher;
+mod predicted;
 
 const NOW: Timestamp = Timestamp::from_unix_ms(1_800_000_000_000);
 const SUBSCRIPTION: EntityId = EntityId(1);

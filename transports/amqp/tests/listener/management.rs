@@ -411,6 +411,21 @@ async fn rules_are_managed() {
         map(&[("label", value("l")), ("properties", map(&[("p", value(7_i32))]))]),
     )]);
     assert_eq!(client.ask(0, "add-rule", &add("by-id", correlation)).await.status(), 200);
+    // More properties than a filter may have are refused by their number, before they are compared (QUO-01).
+    let names: Vec<String> = (0..40_000).map(|number| format!("p{number}")).collect();
+    let properties: Vec<(&str, Vec<u8>)> =
+        names.iter().map(|name| (name.as_str(), value(7_i32))).collect();
+    let many = map(&[("correlation-filter", map(&[("properties", map(&properties))]))]);
+    let refused = client.ask(0, "add-rule", &add("many", many)).await;
+    assert_eq!(
+        (refused.status(), &*refused.condition()),
+        (400, "com.microsoft:argument-out-of-range")
+    );
+    let told = refused.property("statusDescription").unwrap();
+    assert!(
+        format!("{told:?}").contains("more properties than the limit `rule_property_count_max`"),
+        "{told:?}"
+    );
     let entries = [("top", value(i32::MAX)), ("skip", value(0_i32))];
     let rules = client.ask(0, "enumerate-rules", &entries).await.maps("rules");
     let rules: Vec<(u64, Vec<Raw>)> =

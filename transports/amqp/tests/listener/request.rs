@@ -63,7 +63,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    fn property(&self, name: &str) -> Option<Value> {
+    pub fn property(&self, name: &str) -> Option<Value> {
         self.content.application_properties().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 

@@ -56,6 +56,10 @@ impl Queue {
         // It was checked where it was first sent; that is elsewhere, and under other limits.
         admission::check_messages(std::slice::from_ref(&message), self.message_bytes_max())?;
         admission::refuse_without_room(ctx)?;
+        admission::refuse_too_many_messages(1, ctx)?;
+        if self.peers.grows_by(&source) {
+            admission::refuse_too_many_taken(ctx)?;
+        }
         if let Some(surplus) = self.peers.surplus(&source) {
             let change = Change::PeerForgotten { source: surplus };
             self.change(change, Durability::Lazy, ctx, step);

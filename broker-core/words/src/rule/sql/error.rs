@@ -133,7 +133,9 @@ pub enum Fault {
     #[error("{0} is not a condition; compare it with something")]
     NotACondition(Kind),
     /// More work than one evaluation may be (SQL-41).
-    #[error("the evaluation takes more than {0} steps; make texts and patterns shorter")]
+    #[error(
+        "the evaluation takes more than {0} steps; make texts and patterns shorter, or look at fewer properties"
+    )]
     TooManySteps(u64),
     /// An operand of LIKE that is not text (SQL-29).
     #[error("`LIKE` cannot be applied to {0}")]

@@ -21,7 +21,7 @@ pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// So many steps one evaluation may take (SQL-41): a step is about a byte that is looked at, and several of
 /// them an operation, so that this is some ten milliseconds. Only patterns that come with the message, or
 /// long ones with `_`, over texts of tens of kilobytes need more.
-pub(super) const STEPS_MAX: u64 = 16 << 20;
+pub(in crate::rule) const STEPS_MAX: u64 = 16 << 20;
 /// Steps of one operation, beside the bytes that it looks at.
 const OPERATION_STEPS: u64 = 16;
 

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::error::Fault;
+use crate::rule::ALLOCATION_BYTES;
 
 /// Characters that one word of a [`Wild`] keeps track of.
 const WORD_BITS: usize = u64::BITS as usize;
@@ -106,6 +107,13 @@ impl Pattern {
         middle.iter().all(|part| part.find(text).map(|rest| text = rest).is_some())
     }
 
+    /// What it takes in memory beside itself, about, on the high side.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let rest = self.rest.iter().flat_map(|rest| rest.middle.iter().chain([&rest.last]));
+        let parts = rest.chain([&self.first]);
+        parts.map(|part| size_of::<Part>() + part.memory_bytes()).sum()
+    }
+
     /// Steps that [`Pattern::matches`] takes at most for each byte of a text.
     pub(super) fn steps_per_byte(&self) -> u64 {
         // Parts are found one behind the other: it is one pass, at the pace of the slowest.
@@ -123,6 +131,13 @@ impl Part {
         match characters.iter().copied().collect::<Option<String>>() {
             Some(plain) => Self::Plain(plain.into()),
             None => Self::Wild(Wild::new(characters.into())),
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Plain(part) => part.len() + ALLOCATION_BYTES,
+            Self::Wild(wild) => wild.memory_bytes(),
         }
     }
 
@@ -192,6 +207,18 @@ impl Wild {
         let any = bits(&mut std::iter::from_fn(|| wild.next().map(|(place, _)| place)));
         drop(wild);
         Self { characters, named, any }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let named = self.named.iter().map(|(_, places)| {
+            let places = match places {
+                Places::Few(few) => size_of_val(&**few),
+                Places::Many(many) => size_of_val(&**many),
+            };
+            size_of::<(char, Places)>() + ALLOCATION_BYTES + places
+        });
+        let own = size_of_val(&*self.characters) + size_of_val(&*self.any);
+        3 * ALLOCATION_BYTES + own + named.sum::<usize>()
     }
 
     const fn words(&self) -> usize {

@@ -35,6 +35,7 @@ pub use program::Program;
 
 pub(in crate::rule) use compare::hash;
 pub(in crate::rule) use convert::{to_text, to_time_span, to_timestamp, to_type_of};
+pub(in crate::rule) use evaluate::STEPS_MAX;
 
 use crate::message::Value;
 use crate::rule::system::SystemProperty;
@@ -56,6 +57,17 @@ pub struct Statement {
     pub(in crate::rule) from: u32,
     /// Where it ends.
     pub(in crate::rule) to: u32,
+}
+
+impl Statement {
+    /// What it takes in memory, about, on the high side.
+    pub(in crate::rule) fn memory_bytes(&self) -> usize {
+        let name = match &self.target {
+            Target::User(name) => name.len() + super::ALLOCATION_BYTES,
+            Target::System(_) | Target::NoSuchProperty => 0,
+        };
+        size_of::<Self>() + name + self.expression.as_ref().map_or(0, Program::memory_bytes)
+    }
 }
 
 /// The property that a statement is about.
@@ -92,6 +104,17 @@ impl Parameters {
     /// Names without `@` and values, in the order in which they were given.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.values.iter().map(|(name, value)| (name.as_ref(), value))
+    }
+
+    /// Keeps no memory for more.
+    pub(in crate::rule) fn shrink(&mut self) {
+        self.values.shrink_to_fit();
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.values.len()
     }
 
     /// Whether there are none.

@@ -87,7 +87,7 @@ pub enum Kind {
 
 impl<'a> Operand<'a> {
     /// Bytes that an operation has to look at, for values of any length.
-    pub(super) fn length(&self) -> u64 {
+    pub(in crate::rule) fn length(&self) -> u64 {
         match self {
             Self::Text(text) | Self::Uri(text) => text.len() as u64,
             Self::Binary(bytes) => bytes.len() as u64,

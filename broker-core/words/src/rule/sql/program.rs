@@ -6,6 +6,7 @@ use super::compare::Comparison;
 use super::like::Pattern;
 use super::number::Arithmetic;
 use crate::message::Value;
+use crate::rule::ALLOCATION_BYTES;
 use crate::rule::system::SystemProperty;
 
 /// The steps of one filter, or of one expression of an action. Immutable.
@@ -17,6 +18,23 @@ pub struct Program {
     pub(super) constants: Vec<Value>,
     pub(super) names: Vec<Box<str>>,
     pub(super) patterns: Vec<Pattern>,
+}
+
+impl Program {
+    /// What it takes in memory, about, on the high side.
+    pub(in crate::rule) fn memory_bytes(&self) -> usize {
+        let constants = self.constants.iter().map(Value::heap_bytes).sum::<usize>();
+        let names = self.names.iter().map(|name| name.len()).sum::<usize>();
+        let patterns = self.patterns.iter().map(Pattern::memory_bytes).sum::<usize>();
+        self.steps.capacity() * size_of::<Step>()
+            + self.spans.capacity() * size_of::<Span>()
+            + self.constants.capacity() * (size_of::<Value>() + ALLOCATION_BYTES)
+            + self.names.capacity() * (size_of::<Box<str>>() + ALLOCATION_BYTES)
+            + self.patterns.capacity() * size_of::<Pattern>()
+            + constants
+            + names
+            + patterns
+    }
 }
 
 /// A part of a text, in bytes.

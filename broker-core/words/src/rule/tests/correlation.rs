@@ -230,3 +230,136 @@ fn filters_on_the_same_properties_share_a_look_up() {
     assert_eq!(selection.counted.lookups, 1);
     assert_eq!(selection.copies.len(), 2);
 }
+
+/// A filter on the properties of [`numbered`], from the first one on.
+fn numbered_filter(count: usize) -> CorrelationFilter {
+    let of = |filter: CorrelationFilter, number| filter.and_property(format!("p{number}"), 1);
+    (0..count).fold(CorrelationFilter::default(), of)
+}
+
+/// A message with so many properties.
+fn numbered(count: usize) -> Message {
+    let mut message = message();
+    message.application_properties =
+        (0..count).map(|number| (format!("p{number}"), Value::I64(1))).collect();
+    message
+}
+
+/// TOP-18, QUO-01, QUO-09: how many properties there are, and how large all is, comes before anything that takes the longer
+/// the more there are; at the bounds a rule is taken.
+#[test]
+fn what_is_too_much_for_a_rule_is_refused_before_it_is_looked_at() {
+    let limits = Limits { rule_property_count_max: 3, ..limits() };
+    let refused = |rule: RuleDescription, limit: &str| {
+        let refused = Rule::create(rule, &limits).unwrap_err();
+        assert_eq!(refused.condition(), Code::ArgumentOutOfRange, "{refused}");
+        assert!(refused.detail().contains(limit), "{refused}");
+    };
+    assert!(Rule::create(correlated("r", numbered_filter(3)), &limits).is_ok());
+    // The last one is there already, which would be found later.
+    let twice = numbered_filter(3).and_property("p0", 1);
+    refused(correlated("r", twice), "`rule_property_count_max` of 3");
+    let parameters = |count: usize, name: &str| {
+        let of = |parameters: sql::Parameters, number| parameters.with(&format!("p{number}"), 1);
+        let parameters = (1..count).fold(sql::Parameters::new(), of).with(name, 1);
+        SqlText { text: "a = @p1".into(), parameters }
+    };
+    let filter = |count, name| RuleDescription::new("r", Filter::Sql(parameters(count, name)), NOW);
+    assert!(Rule::create(filter(3, "other"), &limits).is_ok());
+    refused(filter(4, "P1"), "`rule_property_count_max` of 3");
+    let twice = Rule::create(filter(3, "P1"), &limits).unwrap_err();
+    assert_eq!(twice.condition(), Code::ArgumentError, "{twice}");
+    let action = SqlText { text: "SET a = @p1".into(), ..parameters(4, "P1") };
+    refused(sql("r", "1 = 1").with_action(action), "`rule_property_count_max` of 3");
+    // Its name, another one, and a value of 16 bytes and its text.
+    let large = |bytes: usize| {
+        let value = "x".repeat(bytes - "r".len() - "p".len() - 16);
+        correlated("r", CorrelationFilter::property("p", value))
+    };
+    assert!(Rule::create(large(16 << 10), &limits).is_ok());
+    refused(large((16 << 10) + 1), "`rule_bytes_max` of 16384");
+    let mut beside = sql("r", "1 = 1");
+    beside.extensions = Some("x".repeat(16 << 10).into());
+    refused(beside, "`rule_bytes_max`");
+}
+
+/// Judges a message in slices of so many steps; what came of it, the slices, and the most steps of one of them.
+fn in_slices(matcher: &Matcher, message: &Message, steps: u64) -> (Selection, usize, u64) {
+    let content = message.encode();
+    let published = Published::new(content.property_view(), facts(&content));
+    let judged = Judged { content: &content, published: &published, limits: &limits() };
+    let (mut judging, mut slices, mut most) = (Judging::default(), 0, 0);
+    loop {
+        let before = judging.steps();
+        let is_over = matcher.go_on(&mut judging, &judged, steps, &mut || 0);
+        (slices, most) = (slices + 1, most.max(judging.steps() - before));
+        if is_over {
+            return (judging.into_selection(), slices, most);
+        }
+    }
+}
+
+/// TOP-23, SQL-41, QUO-09: a slice ends in the middle of a rule, and takes no more than one property beyond its steps.
+#[test]
+fn one_rule_of_many_properties_is_judged_in_slices() {
+    let matcher = topic(vec![correlated("r", numbered_filter(256))]);
+    let message = numbered(8_000);
+    let whole = publish(&matcher, &message);
+    assert_eq!(whole.copies.len(), 1);
+    let slice = 1 << 20;
+    let (selection, slices, most) = in_slices(&matcher, &message, slice);
+    assert_eq!(selection, whole);
+    // Each is looked up, and compared, at four steps for each property of the message.
+    assert!(slices as u64 > 2 * 256 * 4 * 8_000 / slice, "{slices} slices");
+    assert!(most <= slice + 4 * 8_000 + 100, "a slice of {most} steps");
+}
+
+/// TOP-23: wherever slices end, it comes to the same, and nothing is looked at twice.
+#[test]
+fn look_ups_in_slices_come_to_the_same() {
+    let mut matcher = Matcher::new();
+    let mut filters = vec![
+        numbered_filter(1),
+        numbered_filter(5),
+        numbered_filter(5).and_property("absent", 1),
+        numbered_filter(3).and_property("q", 2),
+        CorrelationFilter { subject: Some("s".into()), ..numbered_filter(2) },
+    ];
+    filters.extend((0..4).map(|_| numbered_filter(4)));
+    for (id, filter) in (1..).zip(filters) {
+        create(&mut matcher, EntityId(id), vec![correlated("r", filter)]).unwrap();
+    }
+    let message = numbered(6).with_subject("s");
+    let whole = publish(&matcher, &message);
+    assert_eq!(whole.counted, Counted { lookups: 4, comparisons: 7, evaluations: 0 });
+    assert_eq!(whole.copies.len(), 7);
+    for steps in [1, 40, 60, 100, 1_000] {
+        let (selection, slices, _) = in_slices(&matcher, &message, steps);
+        assert_eq!(selection, whole, "{steps}");
+        assert!(steps > 100 || slices > 2, "{steps}: {slices} slices");
+    }
+}
+
+/// SQL-41, TOP-22, DLQ-23: a filter whose look-ups take more steps than any evaluation may fails as one in SQL does,
+/// and takes none of them. It was stored under other limits.
+#[test]
+fn a_filter_of_too_many_look_ups_fails() {
+    let message = numbered(5_000);
+    let mut matcher = topic(vec![correlated("fits", numbered_filter(2))]);
+    let rule = Rule::restore(correlated("r", numbered_filter(1_000))).unwrap();
+    let content = message.encode();
+    let published = Published::new(content.property_view(), facts(&content));
+    let explained = rule.explain(&published, &limits(), &mut || 0);
+    let Verdict::FilterFailed(error) = explained.verdict else { panic!("{explained}") };
+    assert!(error.contains("more than 16777216 steps"), "{error}");
+    matcher.restore_rule(SUBSCRIPTION, rule);
+    let (selection, _, _) = in_slices(&matcher, &message, u64::MAX);
+    let told: Vec<_> = selection.copies.iter().map(|copy| copy.refusal.as_deref()).collect();
+    assert!(
+        matches!(told.as_slice(), [None, Some(Refusal { cause: Cause::Filter, .. })]),
+        "{told:?}"
+    );
+    let (by_slices, slices, most) = in_slices(&matcher, &message, 1_000);
+    assert_eq!(by_slices, selection);
+    assert!(slices > 1 && most < 100_000, "{slices} slices, {most} steps");
+}

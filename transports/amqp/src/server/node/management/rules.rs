@@ -37,7 +37,8 @@ impl Conversation {
         let Some(map) = question.body.map("rule-description")? else {
             return Err(Rejection::argument("`rule-description` is missing").into());
         };
-        let rule = rule(name, &Body::of_map(map))?;
+        let count_max = self.broker.settings().limits.rule_property_count_max;
+        let rule = rule(name, &Body::of_map(map), count_max)?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
         Ok(Planned::Apart(Box::pin(async move {
             access.create_rule(&path, rule).await?;
@@ -88,11 +89,13 @@ impl Conversation {
     }
 }
 
-/// A rule as it is described to be added.
-fn rule(name: String, body: &Body) -> Result<RuleDescription, Rejection> {
+/// A rule as it is described to be added, with so many properties in its filter at most.
+fn rule(name: String, body: &Body, count_max: usize) -> Result<RuleDescription, Rejection> {
     let filter = match (body.map("sql-filter")?, body.map("correlation-filter")?) {
         (Some(sql), None) => Filter::Sql(sql_text(&Body::of_map(sql))?),
-        (None, Some(correlation)) => Filter::Correlation(correlated(&Body::of_map(correlation))?),
+        (None, Some(correlation)) => {
+            Filter::Correlation(correlated(&Body::of_map(correlation), count_max)?)
+        }
         (None, None) | (Some(_), Some(_)) => {
             return Err(Rejection::argument(
                 "`rule-description` has not one of `sql-filter` and `correlation-filter`",
@@ -114,11 +117,18 @@ fn sql_text(body: &Body) -> Result<SqlText, Rejection> {
     Ok(SqlText::new(body.wanted_text("expression")?))
 }
 
-fn correlated(body: &Body) -> Result<CorrelationFilter, Rejection> {
+fn correlated(body: &Body, count_max: usize) -> Result<CorrelationFilter, Rejection> {
     let text = |key: &str| body.text(key).map(|text| text.map(String::into_boxed_str));
     let mut properties = Vec::new();
     let map = body.map("properties")?;
     for (name, value) in map.iter().flat_map(Map::entries) {
+        // What is too much is not read, let alone made into a rule.
+        if properties.len() >= count_max {
+            return Err(Rejection::out_of_range(format!(
+                "the correlation filter has more properties than the limit `rule_property_count_max` of \
+                 {count_max}"
+            )));
+        }
         let Ok(Scalar::Text(name) | Scalar::Symbol(name)) = name.scalar() else {
             return Err(Rejection::argument("the name of a property of the filter is no text"));
         };

@@ -1,0 +1,108 @@
+//! What it takes to judge a message is said before it is judged: random rules over random messages, many of them as
+//! dear as they can be.
+
+use super::*;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % below as u64).unwrap()
+    }
+
+    fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    /// A text that patterns have much to do with.
+    fn text(&mut self, bytes_max: usize) -> String {
+        let bytes = if self.one_in(2) { bytes_max } else { self.below(bytes_max + 1) };
+        (0..bytes).map(|_| if self.one_in(50) { 'b' } else { 'a' }).collect()
+    }
+
+    /// Many short properties, or few long ones.
+    fn message(&mut self) -> Message {
+        let mut message = message().with_subject(self.text(200));
+        let count = [0, 3, 40, 4_000][self.below(4)];
+        for number in 0..count {
+            let value = if self.one_in(20) { "other".into() } else { Value::Bool(true) };
+            message = message.with_application_property(format!("p{number}"), value);
+        }
+        for name in ["p", "q"].into_iter().take(self.below(3)) {
+            message = message.with_application_property(name, self.text(15_000));
+        }
+        message
+    }
+
+    fn filter(&mut self) -> Filter {
+        let pattern = |random: &mut Self| {
+            let characters = ["a", "_", "%", "b"];
+            let count = 1 + random.below(800);
+            let of = if random.one_in(2) { 2 } else { 4 };
+            (0..count).map(|_| characters[random.below(of)]).collect::<String>()
+        };
+        match self.below(9) {
+            0 => Filter::True,
+            1 => Filter::sql(format!("p LIKE '%{}%'", pattern(self))),
+            2 => Filter::sql("p LIKE q"),
+            3 => Filter::sql(vec!["p = q"; 1 + self.below(80)].join(" OR ")),
+            4 => Filter::sql(vec!["p + q <> q"; 1 + self.below(50)].join(" AND ")),
+            5 => Filter::sql(format!("p IN ({})", vec!["'aaaaa'"; 1 + self.below(90)].join(", "))),
+            6 => Filter::sql(vec!["EXISTS(absent)"; 1 + self.below(40)].join(" OR ")),
+            _ => {
+                let count = 1 + if self.one_in(2) { self.below(256) } else { self.below(4) };
+                let from = if self.one_in(2) { 0 } else { self.below(3_000) };
+                let of = |filter: CorrelationFilter, number: usize| {
+                    filter.and_property(format!("p{}", from + number), Value::Bool(true))
+                };
+                Filter::Correlation((0..count).fold(CorrelationFilter::default(), of))
+            }
+        }
+    }
+
+    fn rule(&mut self, number: usize) -> RuleDescription {
+        let rule = RuleDescription::new(format!("r{number}"), self.filter(), NOW);
+        let action = match self.below(6) {
+            0 => "SET x = p",
+            1 => "SET x = p + q; SET y = x; REMOVE q",
+            2 => "SET p = p + p + p; SET q = p; SET x = q",
+            3 => "SET sys.Label = 'x'; SET x = sys.Label + p",
+            _ => return rule,
+        };
+        rule.with_action(action)
+    }
+}
+
+/// QUO-09, SQL-41: a message takes no more steps than are said of its rules and the bytes of its properties, whatever
+/// they are. What is said to be little is judged in one go.
+#[test]
+fn no_message_takes_more_steps_than_were_said() {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let (mut nearest, mut dear) = (0.0_f64, 0);
+    for round in 0..400 {
+        let mut matcher = topic(Vec::new());
+        let most = if random.one_in(3) { 30 } else { 3 };
+        let count = 1 + random.below(most);
+        for number in 0..count {
+            let rule = random.rule(number);
+            matcher.create_rule(SUBSCRIPTION, rule.clone(), &limits()).unwrap_or_else(|error| {
+                panic!("{error}: {rule:?}");
+            });
+        }
+        let content = random.message().encode();
+        let published = Published::new(content.property_view(), facts(&content));
+        let limits = Limits { atomic_bytes_max: u64::MAX, ..limits() };
+        let judged = Judged { content: &content, published: &published, limits: &limits };
+        let mut judging = Judging::default();
+        assert!(matcher.go_on(&mut judging, &judged, u64::MAX, &mut || 0));
+        let (taken, told) = (judging.steps(), matcher.steps_of(u64::from(content.header_size())));
+        assert!(taken <= told, "round {round}: {taken} steps, {told} were told: {matcher:?}");
+        nearest = nearest.max(taken as f64 / told as f64);
+        dear += usize::from(taken > 1 << 20);
+    }
+    assert!(dear > 40, "only {dear} took more than a slice");
+    assert!(nearest > 0.4, "too much is told: {nearest} at most is taken");
+}
