@@ -180,6 +180,11 @@ async fn furnish(s: &Stage, place: Place) -> Found {
     Found { token: locked.token().to_owned(), deferred: deferred.sequence, scheduled }
 }
 
+/// An abandon with a delay, as every transport has it.
+fn later() -> Decision {
+    Decision::Abandon(vec![("peeklock-delay-ms".to_owned(), Value::I32(5_000))])
+}
+
 async fn carry_out(s: &Stage, operation: Operation, path: &str, found: Found) -> Answer<()> {
     let Found { token, deferred, scheduled } = found;
     let (lock, delete, now) =
@@ -201,10 +206,7 @@ async fn carry_out(s: &Stage, operation: Operation, path: &str, found: Found) ->
         }
         Operation::Complete => settle(complete).await,
         Operation::Abandon => settle(abandon).await,
-        Operation::AbandonLater => {
-            let delay = ("peeklock-delay-ms".to_owned(), Value::I32(5_000));
-            settle(Decision::Abandon(vec![delay])).await
-        }
+        Operation::AbandonLater => settle(later()).await,
         Operation::Defer => settle(defer).await,
         Operation::DeadLetter => settle(dead_letter).await,
         Operation::Renew => s.renew(path, &token).await.map(drop),
