@@ -272,6 +272,12 @@ fn the_steps_of_the_banner_work() {
         (String::from_utf8_lossy(&script.stdout), String::from_utf8_lossy(&script.stderr));
     assert!(script.status.success(), "{out}\n{log}");
     assert!(out.contains("peeklock_messages_accepted_total"), "{out}");
+    // That of the last step itself is open.
+    let open = out.lines().find_map(|line| {
+        line.strip_prefix("peeklock_connections{transport=\"http\"} ")?.parse::<u32>().ok()
+    });
+    assert!(open.is_some_and(|open| open > 0), "{out}");
+    assert!(out.contains("\npeeklock_store_bytes "), "{out}");
     let (_, answer) = server.get("/$api/v1/queues/hello");
     assert!(answer.contains("200 OK"), "{answer}");
 }

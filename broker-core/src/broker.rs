@@ -340,6 +340,12 @@ impl Broker {
         all.into_iter().map(|(_, entry)| (entry.path, entry.observed)).collect()
     }
 
+    /// How many bytes the store has on its medium now, if it knows; for a metrics exporter.
+    #[must_use]
+    pub fn store_bytes(&self) -> Option<u64> {
+        self.shared.store.stored_bytes()
+    }
+
     /// An entity of that kind; its sub-queues are managed with it (DLQ-02).
     fn manageable(&self, path: &str, kind: EntityKind) -> Result<Entity, BrokerError> {
         let entity = self.entity(path)?;

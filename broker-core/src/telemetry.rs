@@ -4,18 +4,28 @@
 //! single entities are read from [`Observed`] at scrape time (DESIGN section 5).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram, histogram};
+use metrics::{
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
 
 use crate::change::{DeadLetterCause, Removal};
 use crate::command::Counts;
 use crate::shell::Turn;
+use crate::time::{TimeSpan, Timestamp};
 
 /// Messages stored (active or scheduled).
 pub const ACCEPTED: &str = "peeklock_messages_accepted_total";
 /// Messages handed to receivers.
 pub const DELIVERED: &str = "peeklock_messages_delivered_total";
+/// Messages handed to receivers whose delivery had failed before; among those of [`DELIVERED`].
+pub const REDELIVERED: &str = "peeklock_messages_redelivered_total";
+/// Deliveries that ended without a word of their receiver: by the end of a lock, or of a connection.
+pub const LAPSED: &str = "peeklock_deliveries_lapsed_total";
+/// Failures that a retry policy did not delay, because the broker kept as many messages waiting as it may (RTY-32).
+pub const UNDELAYED: &str = "peeklock_retries_undelayed_total";
 /// Messages gone, by `reason`.
 pub const REMOVED: &str = "peeklock_messages_removed_total";
 /// Messages dead-lettered, by `cause`.
@@ -50,10 +60,20 @@ pub const ENTITY_MESSAGES_DELAYED: &str = "peeklock_entity_messages_delayed";
 /// Sum of stored sizes of an entity.
 pub const ENTITY_SIZE_BYTES: &str = "peeklock_entity_size_bytes";
 
+/// For how long the oldest message of an entity has waited for a receiver.
+pub const ENTITY_OLDEST_AGE: &str = "peeklock_entity_oldest_available_age_seconds";
+/// What the store has on its medium; a gauge that is asked for.
+pub const STORE_BYTES: &str = "peeklock_store_bytes";
+/// Connections that are open, by `transport`.
+pub const CONNECTIONS: &str = "peeklock_connections";
+
 /// Names and units for the exporter. Called once, after the recorder is installed.
 pub fn describe() {
     describe_counter!(ACCEPTED, "Messages stored, active or scheduled");
     describe_counter!(DELIVERED, "Messages handed to receivers");
+    describe_counter!(REDELIVERED, "Messages handed to receivers after a failed delivery");
+    describe_counter!(LAPSED, "Deliveries that ended without a word of their receiver");
+    describe_counter!(UNDELAYED, "Failures that a retry policy did not delay for want of room");
     describe_counter!(REMOVED, "Messages gone, by reason");
     describe_counter!(DEAD_LETTERED, "Messages dead-lettered, by cause");
     describe_counter!(MATERIALISED, "Scheduled messages enqueued");
@@ -63,6 +83,7 @@ pub fn describe() {
     describe_counter!(UNAUTHORIZED, "Tokens refused, by cause");
     describe_counter!(HANDSHAKES_REFUSED, "TLS handshakes that came to nothing, by cause");
     describe_counter!(REBUILT, "Entities rebuilt after a failure");
+    describe_gauge!(CONNECTIONS, "Connections that are open, by transport");
     describe_histogram!(COMMIT_SECONDS, metrics::Unit::Seconds, "Time until a batch is durable");
 }
 
@@ -70,6 +91,9 @@ pub fn describe() {
 pub(crate) struct Telemetry {
     accepted: Counter,
     delivered: Counter,
+    redelivered: Counter,
+    lapsed: Counter,
+    undelayed: Counter,
     materialised: Counter,
     removed: [Counter; Removal::COUNT],
     dead_lettered: [Counter; DeadLetterCause::COUNT],
@@ -81,6 +105,9 @@ impl Telemetry {
         Self {
             accepted: counter!(ACCEPTED),
             delivered: counter!(DELIVERED),
+            redelivered: counter!(REDELIVERED),
+            lapsed: counter!(LAPSED),
+            undelayed: counter!(UNDELAYED),
             materialised: counter!(MATERIALISED),
             removed: Removal::NAMES.map(|reason| counter!(REMOVED, "reason" => reason)),
             dead_lettered: DeadLetterCause::NAMES
@@ -94,6 +121,9 @@ impl Telemetry {
         let single = [
             (&self.accepted, turn.accepted),
             (&self.delivered, turn.delivered),
+            (&self.redelivered, turn.redelivered),
+            (&self.lapsed, turn.lapsed),
+            (&self.undelayed, turn.undelayed),
             (&self.materialised, turn.materialised),
         ];
         let removed = self.removed.iter().zip(turn.removed);
@@ -131,6 +161,25 @@ pub fn count_refused_handshake(cause: &'static str) {
     counter!(HANDSHAKES_REFUSED, "cause" => cause).increment(1);
 }
 
+/// A connection that is open; counted as long as this is there.
+pub struct Connected(Gauge);
+
+impl Connected {
+    /// Counts one more of a transport.
+    #[must_use]
+    pub fn by(transport: &'static str) -> Self {
+        let connections = gauge!(CONNECTIONS, "transport" => transport);
+        connections.increment(1.0);
+        Self(connections)
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
 /// Counts one rebuild.
 pub(crate) fn count_rebuild() {
     counter!(REBUILT).increment(1);
@@ -147,6 +196,8 @@ pub struct Observed {
     transfer_dead_letter: AtomicU64,
     delayed: AtomicU64,
     size_bytes: AtomicU64,
+    /// In ticks; 0, before anything was enqueued, stands for none.
+    oldest_at: AtomicI64,
     sessions: AtomicU64,
 }
 
@@ -159,6 +210,8 @@ pub struct Gauges {
     pub counts: Counts,
     /// The sum of their stored sizes.
     pub size_bytes: u64,
+    /// When the oldest message was enqueued that waits for a receiver, if one does.
+    pub oldest_at: Option<Timestamp>,
 }
 
 impl Gauges {
@@ -167,7 +220,7 @@ impl Gauges {
     pub fn of(observed: Vec<(Arc<str>, Arc<Observed>)>) -> Vec<Self> {
         let gauges = observed.into_iter().map(|(path, observed)| {
             let (counts, size_bytes) = (observed.counts(), observed.size_bytes());
-            Self { path, counts, size_bytes }
+            Self { path, counts, size_bytes, oldest_at: observed.oldest_at() }
         });
         gauges.collect()
     }
@@ -179,6 +232,13 @@ impl Gauges {
         all.sort_by_key(|entity| std::cmp::Reverse(entity.counts.total()));
         all.truncate(count);
         all
+    }
+
+    /// For how many seconds the oldest message has waited for a receiver; 0 if none does.
+    #[must_use]
+    pub fn oldest_age_seconds(&self, now: Timestamp) -> f64 {
+        let age = self.oldest_at.map_or(TimeSpan::ZERO, |at| now.since(at));
+        age.max(TimeSpan::ZERO).as_seconds_f64()
     }
 
     /// Its messages by their state; what is delayed is active.
@@ -213,7 +273,9 @@ impl Drop for SessionRunning {
 }
 
 impl Observed {
-    pub(crate) fn publish(&self, counts: &Counts, size_bytes: u64) {
+    pub(crate) fn publish(&self, counts: &Counts, size_bytes: u64, oldest_at: Option<Timestamp>) {
+        let oldest_at = oldest_at.map_or(0, Timestamp::ticks);
+        self.oldest_at.store(oldest_at, Ordering::Relaxed);
         self.active.store(counts.active, Ordering::Relaxed);
         self.deferred.store(counts.deferred, Ordering::Relaxed);
         self.scheduled.store(counts.scheduled, Ordering::Relaxed);
@@ -236,6 +298,13 @@ impl Observed {
             transfer_dead_letter: self.transfer_dead_letter.load(Ordering::Relaxed),
             delayed: self.delayed.load(Ordering::Relaxed),
         }
+    }
+
+    /// When the oldest message was enqueued that waited for a receiver as of the last turn.
+    #[must_use]
+    pub fn oldest_at(&self) -> Option<Timestamp> {
+        let ticks = self.oldest_at.load(Ordering::Relaxed);
+        (ticks > 0).then(|| Timestamp::from_ticks(ticks))
     }
 
     /// How many actors of sessions run: one for each session that is held, and those that are just ending.

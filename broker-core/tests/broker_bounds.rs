@@ -3,15 +3,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_core::Broker;
-use peeklock_core::command::{Command, Outcome, PeerArrival, ReceiveMode};
+use peeklock_core::clock::ManualClock;
+use peeklock_core::command::{Command, Outcome, PeerArrival, ReceiveMode, Settlement};
 use peeklock_core::condition::Condition;
-use peeklock_core::description::{QueueUpdate, Settings, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::description::{
+    Jitter, QueueUpdate, RetryKind, RetryPolicy, Settings, SubscriptionUpdate, TopicUpdate,
+};
 use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::BrokerError;
-use peeklock_core::ids::{EntityId, SequenceNumber};
+use peeklock_core::ids::{EntityId, LockToken, SequenceNumber};
 use peeklock_core::limits::Limits;
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
@@ -56,6 +60,73 @@ async fn scheduled_messages_of_all_entities_have_a_bound() {
     send(&broker, "other", later()).await.unwrap();
     broker.delete_entity("one").await.unwrap();
     send(&broker, "other", later()).await.unwrap();
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+async fn receive(broker: &Broker, from: &str, count_max: u32) -> Vec<(LockToken, u32)> {
+    let command = Command::Receive {
+        mode: ReceiveMode::PeekLock,
+        count_max,
+        bytes_max: u64::MAX,
+        wait: TimeSpan::ZERO,
+        holder: None,
+    };
+    let Outcome::Received(received) = broker.entity(from).unwrap().call(command).await.unwrap()
+    else {
+        panic!()
+    };
+    let facts = received.iter().map(|message| &message.facts);
+    facts.map(|facts| (facts.lock.unwrap().token, facts.delivery_count)).collect()
+}
+
+/// RTY-32: at the bound an abandon that would delay its message is refused, by a policy and by its own delay, and its
+/// lock stays; a delay of 0 is taken, and what nobody can refuse comes again at once, counted. With room the policy
+/// holds again.
+#[tokio::test]
+async fn delayed_messages_of_all_entities_have_a_bound() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+    let mut settings = Settings::default();
+    settings.limits.broker_delayed_count_max = 1;
+    let builder = Broker::builder().settings(settings).arbiters(1);
+    let broker = builder.clock(Arc::clone(&clock) as _).start().await.unwrap();
+    let minute = TimeSpan::from_minutes(1);
+    let policy = RetryPolicy {
+        kind: RetryKind::Fixed,
+        delay: minute,
+        delay_max: None,
+        jitter: Jitter::NONE,
+    };
+    let lock_duration = Some(TimeSpan::from_seconds(10));
+    let update =
+        QueueUpdate { retry_policy: Some(Some(policy)), lock_duration, ..QueueUpdate::default() };
+    broker.create_queue("retried", update).await.unwrap();
+    for text in ["a", "b", "c"] {
+        send(&broker, "retried", Message::new(text)).await.unwrap();
+    }
+    let abandon = async |token, delay| {
+        let settlement = Settlement::Abandon { properties: None, delay };
+        broker.entity("retried").unwrap().call(Command::Settle { token, settlement }).await
+    };
+    let held = receive(&broker, "retried", 3).await;
+    abandon(held[0].0, None).await.unwrap();
+    for delay in [None, Some(minute)] {
+        refused(abandon(held[1].0, delay).await, "broker_delayed_count_max");
+    }
+    abandon(held[1].0, Some(TimeSpan::ZERO)).await.unwrap();
+    let again = receive(&broker, "retried", 3).await;
+    assert_eq!(again.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [1], "at once");
+    // The locks of both end, and nobody can be told.
+    clock.advance(TimeSpan::from_seconds(10));
+    let counts = broker.describe_queue("retried").await.unwrap().counts;
+    assert_eq!((counts.active, counts.delayed), (3, 1));
+    let again = receive(&broker, "retried", 3).await;
+    assert_eq!(again.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [2, 1]);
+    // The first is due, and there is room.
+    clock.advance(TimeSpan::from_seconds(50));
+    let again = receive(&broker, "retried", 1).await;
+    abandon(again[0].0, None).await.unwrap();
+    let counts = broker.describe_queue("retried").await.unwrap().counts;
+    assert_eq!((counts.active, counts.delayed), (3, 1));
     broker.stop(Duration::ZERO).await.unwrap();
 }
 

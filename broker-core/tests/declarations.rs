@@ -12,7 +12,7 @@ use peeklock_core::declaration::{
     Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, Existing, StepKind,
 };
 use peeklock_core::description::{
-    Cleared, Jitter, QueueDescription, QueueUpdate, RetryKind, RetryPolicy,
+    Cleared, Jitter, QueueDescription, QueueUpdate, RetryKind, RetryPolicy, SessionRetryOrder,
     SubscriptionDescription, SubscriptionUpdate, TopicDescription, TopicUpdate,
 };
 use peeklock_core::policies::PolicyUpdate;
@@ -60,6 +60,10 @@ impl Random {
         Some(RetryPolicy { kind, delay, delay_max: None, jitter: Jitter::NONE })
     }
 
+    fn order(&mut self) -> SessionRetryOrder {
+        SessionRetryOrder::ALL[usize::try_from(self.below(2)).unwrap()]
+    }
+
     fn destination(&mut self) -> Box<str> {
         ["q0", "q1", "q2", "q3", "t0", "t1"][usize::try_from(self.below(6)).unwrap()].into()
     }
@@ -83,6 +87,7 @@ impl Random {
             forward_dead_lettered_messages_to: self.maybe(Self::destination),
             user_metadata: self.maybe(|it| format!("text {}", it.below(3)).into()),
             retry_policy: self.maybe(Self::retry),
+            session_retry_order: self.maybe(Self::order),
             ..QueueUpdate::default()
         }
     }
@@ -101,6 +106,8 @@ impl Random {
             lock_duration: self.maybe(Self::span),
             forward_to: self.maybe(Self::destination),
             retry_policy: self.maybe(Self::retry),
+            session_retry_order: self.maybe(Self::order),
+            catch_all: self.maybe(Self::flag),
             user_metadata: self.maybe(|it| format!("text {}", it.below(3)).into()),
             ..SubscriptionUpdate::default()
         }

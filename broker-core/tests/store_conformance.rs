@@ -37,6 +37,15 @@ fn fault_store_keeps_the_contract() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
+/// What is in memory can be forked, so that the scenarios of forks prove something; what is on disk cannot.
+#[test]
+fn stores_in_memory_have_forks() {
+    let fault: Arc<dyn Store> = FaultStore::at_once(2, 1_000);
+    assert!(MemoryStore::new(2, 1_000).fork().is_some() && fault.fork().is_some());
+    let disk = Arc::new(SimulatedDisk::new(1));
+    assert!(Journal::open_on(disk, small(u64::MAX)).unwrap().fork().is_none());
+}
+
 /// The journal in a directory keeps the contract, also over a reopening.
 #[test]
 fn journal_keeps_the_contract() {

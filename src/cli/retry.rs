@@ -92,3 +92,11 @@ pub fn policy_text(policy: Option<&RetryPolicy>) -> String {
     };
     format!("{} from {}{most}{jitter}", kind.name(), span_text(*delay))
 }
+
+/// The same in a column of many.
+pub fn policy_brief(policy: Option<&RetryPolicy>) -> String {
+    policy.map_or_else(
+        || "-".to_owned(),
+        |policy| format!("{} {}", policy.kind.name(), span_text(policy.delay)),
+    )
+}

@@ -64,9 +64,9 @@ fn a_queue_is_created_shown_listed_changed_and_deleted() {
     let list = broker.ok(&["queue", "list"]);
     let lines: Vec<Vec<&str>> =
         list.lines().map(|line| line.split_whitespace().collect()).collect();
-    let heads = ["QUEUE", "STATUS", "ACTIVE", "DELAYED", "DEAD", "SCHEDULED", "DEFERRED", "SIZE"];
-    assert_eq!(lines[0], heads);
-    assert_eq!(lines[1], ["b", "Active", "0", "0", "0", "0", "0", "0", "B"]);
+    let heads = "QUEUE STATUS ACTIVE DELAYED DEAD SCHEDULED DEFERRED SIZE RETRIES";
+    assert_eq!(lines[0].join(" "), heads);
+    assert_eq!(lines[1], ["b", "Active", "0", "0", "0", "0", "0", "0", "B", "-"]);
     assert_eq!(lines[2][0], "eu/orders");
     let list: Vec<serde_json::Value> =
         serde_json::from_str(&broker.ok(&["queue", "list", "-o", "json"])).unwrap();
@@ -170,6 +170,8 @@ fn a_queue_retries_as_it_is_told() {
     ]);
     let table = broker.ok(&["queue", "show", "orders"]);
     assert!(table.contains("exponential from 1s up to 5m, jitter 0.2\n"), "{table}");
+    let list = broker.ok(&["queue", "list"]);
+    assert!(list.ends_with("  exponential 1s\n"), "{list}");
     broker.send("orders", &["a"]);
     broker.ok(&["receive", "orders", "--abandon", "--delay", "30s"]);
     broker.ends(6, &["receive", "orders"]);

@@ -96,10 +96,9 @@ fn subscriptions_get_what_their_rules_select() {
 
     let table = broker.ok(&["subscription", "list", "orders"]);
     let lines: Vec<_> = table.lines().map(words).collect();
-    let heads =
-        ["SUBSCRIPTION", "STATUS", "ACTIVE", "DELAYED", "DEAD", "DEFERRED", "FORWARDS", "TO"];
-    assert_eq!(lines[0], heads);
-    assert_eq!(lines[1], ["audit", "Active", "3", "0", "0", "0", "-"]);
+    let heads = "SUBSCRIPTION STATUS ACTIVE DELAYED DEAD DEFERRED RETRIES FORWARDS TO";
+    assert_eq!(lines[0].join(" "), heads);
+    assert_eq!(lines[1], ["audit", "Active", "3", "0", "0", "0", "-", "-"]);
     assert!(broker.ok(&["topic", "show", "orders"]).contains("\ncoffee        Active       1"));
 
     let out = broker.ok(&["receive", "orders/subscriptions/eu", "--body-only"]);
@@ -107,6 +106,14 @@ fn subscriptions_get_what_their_rules_select() {
     broker.ends(6, &["receive", "orders/subscriptions/eu"]);
     let (_, log) = broker.ends(1, &["receive", "orders"]);
     assert!(log.contains("subscriptions"), "{log}");
+    // RTY-29
+    let retry = ["--retry", "linear", "--retry-delay", "2m"];
+    broker.ok(&[&["subscription", "update", "orders", "coffee"][..], &retry].concat());
+    let list = broker.ok(&["subscription", "list", "orders"]);
+    assert!(list.contains("  linear 2m "), "{list}");
+    let shown = broker.ok(&["subscription", "show", "orders", "coffee"]);
+    assert!(shown.contains("  linear from 2m\n"), "{shown}");
+    broker.ok(&["subscription", "update", "orders", "coffee", "--retry", "none"]);
     broker.ok(&["subscription", "update", "orders", "coffee", "--max-delivery-count", "1"]);
     broker.ok(&["receive", "orders/subscriptions/coffee", "--settle", "abandon"]);
     let dead = broker.ok(&["dlq", "list", "orders/subscriptions/coffee"]);

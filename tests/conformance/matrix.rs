@@ -10,6 +10,7 @@ pub mod transactions;
 
 use peeklock_core::command::ReceiveMode;
 use peeklock_core::description::{EntityStatus, QueueUpdate};
+use peeklock_core::message::Value;
 use peeklock_core::time::TimeSpan;
 
 use crate::stage::{DLQ, ORDERS, Setup, Stage, TDLQ, block_on, identity, message, minutes, ms};
@@ -53,6 +54,7 @@ enum Operation {
     ReceiveAndDeleteByNumber,
     Complete,
     Abandon,
+    AbandonLater,
     Defer,
     DeadLetter,
     Renew,
@@ -70,7 +72,7 @@ enum Operation {
 type Row = (Operation, [&'static str; 11]);
 
 #[rustfmt::skip]
-const MATRIX: [Row; 21] = {
+const MATRIX: [Row; 22] = {
     use Operation::*;
     const N: &str = ABSENT;
     const I: &str = INVALID;
@@ -88,6 +90,7 @@ const MATRIX: [Row; 21] = {
     (ReceiveAndDeleteByNumber,  [YES,    YES,    UNKNOWN, N,   N,     D,        YES,     D,          D,      YES,    D]),
     (Complete,                  [YES,    YES,    LOST,    N,   N,     YES,      YES,     YES,        YES,    YES,    YES]),
     (Abandon,                   [YES,    YES,    LOST,    N,   N,     YES,      YES,     YES,        YES,    YES,    YES]),
+    (AbandonLater,              [YES,    YES,    LOST,    N,   N,     YES,      YES,     YES,        YES,    YES,    YES]),
     (Defer,                     [YES,    YES,    LOST,    N,   N,     YES,      YES,     YES,        YES,    YES,    YES]),
     (DeadLetter,                [YES,    I,      I,       N,   N,     YES,      YES,     YES,        I,      I,      I]),
     (Renew,                     [YES,    YES,    LOST,    N,   N,     YES,      YES,     YES,        YES,    YES,    YES]),
@@ -177,6 +180,11 @@ async fn furnish(s: &Stage, place: Place) -> Found {
     Found { token: locked.token().to_owned(), deferred: deferred.sequence, scheduled }
 }
 
+/// An abandon with a delay, as every transport has it.
+fn later() -> Decision {
+    Decision::Abandon(vec![("peeklock-delay-ms".to_owned(), Value::I32(5_000))])
+}
+
 async fn carry_out(s: &Stage, operation: Operation, path: &str, found: Found) -> Answer<()> {
     let Found { token, deferred, scheduled } = found;
     let (lock, delete, now) =
@@ -198,6 +206,7 @@ async fn carry_out(s: &Stage, operation: Operation, path: &str, found: Found) ->
         }
         Operation::Complete => settle(complete).await,
         Operation::Abandon => settle(abandon).await,
+        Operation::AbandonLater => settle(later()).await,
         Operation::Defer => settle(defer).await,
         Operation::DeadLetter => settle(dead_letter).await,
         Operation::Renew => s.renew(path, &token).await.map(drop),
@@ -212,7 +221,7 @@ async fn carry_out(s: &Stage, operation: Operation, path: &str, found: Found) ->
     }
 }
 
-/// MAT-01, MAT-02, MAT-04, ENT-24, ENT-25, ENT-29, ADR-14, DLQ-02, DLQ-07, SND-20: every cell of
+/// RTY-31, MAT-01, MAT-02, MAT-04, ENT-24, ENT-25, ENT-29, ADR-14, DLQ-02, DLQ-07, SND-20: every cell of
 /// one column holds; all that do not are told together.
 pub fn column(transport: Transport, place: Place) {
     block_on(async {

@@ -109,11 +109,12 @@ impl Links {
         verdict: Verdict,
         mark: Option<&String>,
         reason: Option<&String>,
+        delay_ms: Option<u64>,
     ) -> Result<Outcome, Lost> {
         let lost = || Lost::NotSent("no connection".to_owned());
         let open = self.open.as_mut().ok_or_else(lost)?;
         let first = open.unsettled.remove(&held.token).ok_or_else(lost)?;
-        let state = Some(DeliveryState::Outcome(decision(held, verdict, mark, reason)));
+        let state = Some(DeliveryState::Outcome(decision(verdict, mark, reason, delay_ms)));
         let role = Role::Receiver;
         let settle = || {
             open.amqp.say(&Disposition { role, first, state, ..Disposition::default() })?;
@@ -258,10 +259,10 @@ fn condition(error: &AmqpError) -> String {
 
 /// What is to become of a delivery.
 fn decision(
-    held: &Held,
     verdict: Verdict,
     mark: Option<&String>,
     reason: Option<&String>,
+    delay_ms: Option<u64>,
 ) -> State {
     let text = |text: &String| Raw::encoded(|bytes| Value::String(text.clone()).encode_to(bytes));
     let mut changes: Vec<(&str, Raw)> = Vec::new();
@@ -270,11 +271,8 @@ fn decision(
         Verdict::Complete => State::Accepted,
         Verdict::Release => State::Released,
         Verdict::Abandon => {
-            // Some come again a little later.
-            if held.seen.standing == Standing::Active && held.seen.number.is_multiple_of(3) {
-                let delay = Raw::encoded(|bytes| Value::I64(400).encode_to(bytes));
-                changes.push(("peeklock-delay-ms", delay));
-            }
+            let delay = |delay| Raw::encoded(|bytes| Value::U64(delay).encode_to(bytes));
+            changes.extend(delay_ms.map(|delay_ms| ("peeklock-delay-ms", delay(delay_ms))));
             modified(false, changes)
         }
         Verdict::Defer => modified(true, changes),
@@ -339,5 +337,6 @@ fn seen(message: Bytes, is_locked: bool) -> Result<Seen, AmqpError> {
         count: u64::from(delivered.delivery_count) + u64::from(is_locked),
         reason: text("DeadLetterReason"),
         mark: text("mark"),
+        delayed_until: None,
     })
 }

@@ -149,6 +149,41 @@ impl<'a> Client<'a> {
         Ok(self.ask(queue, op, ("PUT", &target), (&[JSON], &body), done)?.0)
     }
 
+    /// Creates a topic, of which the judge knows nothing but its subscriptions.
+    pub fn create_topic(&mut self, topic: &str) -> Result<(), Over> {
+        let target = format!("/$api/v1/topics/{topic}");
+        match self.connection.ask("PUT", &target, &[JSON], b"{}") {
+            Ok(response) if response.status == 201 => Ok(()),
+            other => {
+                self.ledger.complain(format!("PUT {target}: {:?}", other.map(|it| it.status)));
+                Err(Over)
+            }
+        }
+    }
+
+    /// Creates a subscription with these rules.
+    pub fn create_subscription(
+        &mut self,
+        path: &str,
+        description: &Description,
+        rules: Value,
+    ) -> Result<Outcome, Over> {
+        let op = Op::Create(description.clone());
+        let mut body = description.clone();
+        body.insert("rules".to_owned(), rules);
+        let body = serde_json::to_vec(&body).unwrap();
+        let target = queue_target(path, Part::Main);
+        Ok(self.ask(path, op, ("PUT", &target), (&[JSON], &body), done)?.0)
+    }
+
+    /// Publishes one message, which is to be in this subscription and in no other; in which number is not told.
+    pub fn publish(&mut self, subscription: &str, draft: &Draft) -> Result<Outcome, Over> {
+        let op = Op::Send { sender: self.sender, messages: vec![draft.sent.clone()] };
+        let topic = subscription.split('/').next().unwrap_or_default();
+        let target = format!("/$api/v1/topics/{topic}/messages");
+        self.post(subscription, op, &target, &written(draft), done)
+    }
+
     pub fn update(&mut self, queue: &str, changes: &Description) -> Result<Outcome, Over> {
         let op = Op::Update(changes.clone());
         let body = serde_json::to_vec(changes).unwrap();
@@ -287,10 +322,16 @@ impl<'a> Client<'a> {
         reason: Option<String>,
     ) -> Result<Outcome, Over> {
         let Some(id) = held.seen.id() else { return Ok(Outcome::NotSent) };
+        // Some come again a little later; a deferred one has no delay (RTY-08).
+        let is_delayed = verdict == Verdict::Abandon
+            && held.seen.standing == Standing::Active
+            && held.seen.number.is_multiple_of(3);
+        let delay_ms = is_delayed.then_some(DELAY_MS);
         if self.links.as_ref().is_some_and(|links| links.has(&held.token)) {
-            let op = Op::Settle { id, verdict, mark: mark.clone(), reason: reason.clone() };
+            let (mark_set, why) = (mark.clone(), reason.clone());
+            let op = Op::Settle { id, verdict, mark: mark_set, reason: why, delay_ms };
             return self.ask_links(queue, op, |links| {
-                links.settle(held, verdict, mark.as_ref(), reason.as_ref())
+                links.settle(held, verdict, mark.as_ref(), reason.as_ref(), delay_ms)
             });
         }
         let mut body = json!({});
@@ -300,9 +341,8 @@ impl<'a> Client<'a> {
         let operation = match verdict {
             Verdict::Complete => "complete",
             Verdict::Abandon => {
-                // Some come again a little later; a deferred one has no delay (RTY-08).
-                if held.seen.standing == Standing::Active && held.seen.number.is_multiple_of(3) {
-                    body["delayMilliseconds"] = json!(400);
+                if let Some(delay_ms) = delay_ms {
+                    body["delayMilliseconds"] = json!(delay_ms);
                 }
                 "abandon"
             }
@@ -313,7 +353,7 @@ impl<'a> Client<'a> {
                 "dead-letter"
             }
         };
-        let op = Op::Settle { id, verdict, mark, reason };
+        let op = Op::Settle { id, verdict, mark, reason, delay_ms };
         let target = format!("{}/locks/{}/{operation}", queue_target(queue, part), held.token);
         self.post(queue, op, &target, &body, done)
     }
@@ -324,7 +364,8 @@ impl<'a> Client<'a> {
         if self.links.as_ref().is_some_and(|links| links.has(&held.token)) {
             return self.settle(queue, Part::Main, held, Verdict::Complete, None, None);
         }
-        let op = Op::Settle { id, verdict: Verdict::Complete, mark: None, reason: None };
+        let (verdict, mark, reason, delay_ms) = (Verdict::Complete, None, None, None);
+        let op = Op::Settle { id, verdict, mark, reason, delay_ms };
         let target = format!("/{queue}/messages/{}/{}", held.seen.number, held.token);
         Ok(self.ask(queue, op, ("DELETE", &target), (&[], &[]), done)?.0)
     }
@@ -337,14 +378,20 @@ impl<'a> Client<'a> {
     }
 }
 
+/// For how long nobody gets some of the messages that are abandoned; longer than it takes to start and to look.
+pub const DELAY_MS: u64 = 1_200;
+
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-/// The resource of a queue or of its dead-letter queue.
+/// The resource of a queue or subscription, or of its dead-letter queue.
 pub fn queue_target(queue: &str, part: Part) -> String {
     let suffix = match part {
         Part::Main => "",
         Part::DeadLetter => "%2F%24DeadLetterQueue",
     };
+    if let Some((topic, name)) = queue.split_once("/Subscriptions/") {
+        return format!("/$api/v1/topics/{topic}/subscriptions/{name}{suffix}");
+    }
     format!("/$api/v1/queues/{queue}{suffix}")
 }
 
@@ -392,6 +439,7 @@ fn read_message(message: &Value) -> Result<Held, String> {
         count: message["deliveryCount"].as_u64().ok_or("a message without count")?,
         reason: text(&properties["DeadLetterReason"]),
         mark: text(&properties["mark"]),
+        delayed_until: message["delayedUntilUtc"].as_str().map(milliseconds).transpose()?,
     };
     Ok(Held { seen, token: text(&message["lockToken"]).unwrap_or_default() })
 }
@@ -410,6 +458,7 @@ fn read_raw(response: &Response) -> Result<Held, String> {
         count: properties["DeliveryCount"].as_u64().ok_or("a message without count")?,
         reason: header("deadletterreason"),
         mark: header("mark"),
+        delayed_until: None,
     };
     Ok(Held { seen, token: properties["LockToken"].as_str().unwrap_or_default().to_owned() })
 }
@@ -452,4 +501,11 @@ fn written(draft: &Draft) -> Value {
 /// An instant in RFC 3339, from milliseconds since 1970.
 fn instant(milliseconds: u64) -> String {
     humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(milliseconds)).to_string()
+}
+
+/// Milliseconds since 1970, from an instant in RFC 3339.
+fn milliseconds(instant: &str) -> Result<u64, String> {
+    let at = humantime::parse_rfc3339(instant).map_err(|error| format!("{instant}: {error}"))?;
+    let since = at.duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
+    u64::try_from(since.as_millis()).map_err(|error| error.to_string())
 }

@@ -65,10 +65,19 @@ fn names(connection: &mut Connection) -> Result<Vec<String>, String> {
         let page = json_body(&get(connection, &target)?)?;
         let queues = page["queues"].as_array().ok_or("no list of queues")?;
         if queues.is_empty() {
-            return Ok(names);
+            break;
         }
         names.extend(queues.iter().filter_map(|queue| queue["path"].as_str()).map(str::to_owned));
     }
+    let topics = json_body(&get(connection, "/$api/v1/topics")?)?;
+    for topic in topics["topics"].as_array().ok_or("no list of topics")? {
+        let topic = topic["path"].as_str().ok_or("a topic without path")?;
+        let target = format!("/$api/v1/topics/{topic}/subscriptions");
+        let all = json_body(&get(connection, &target)?)?;
+        let all = all["subscriptions"].as_array().ok_or("no list of subscriptions")?;
+        names.extend(all.iter().filter_map(|one| one["path"].as_str()).map(str::to_owned));
+    }
+    Ok(names)
 }
 
 fn peek_all(connection: &mut Connection, queue: &str, part: Part) -> Result<Vec<Seen>, String> {

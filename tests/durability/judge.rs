@@ -14,10 +14,11 @@ mod seen;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use self::book::{QueueBook, State};
 use crate::inspection::Snapshot;
-use crate::ledger::{Description, Entry, Op, Outcome, Part, Sent};
+use crate::ledger::{Description, Entry, Op, Outcome, Part, Sent, Verdict};
 
 /// What clients know, over all rounds.
 pub struct Judge {
@@ -105,7 +106,7 @@ impl Judge {
     }
 
     fn carry_out(&mut self, entry: Entry) {
-        let Entry { queue: name, op, outcome, begun, ended_at, .. } = entry;
+        let Entry { queue: name, op, outcome, begun, begun_at, ended_at, .. } = entry;
         let complaints = &mut self.complaints;
         let mut complain = |what: String| complaints.push(format!("queue {name}: {what}"));
         let queue = self.queues.entry(name.clone()).or_default();
@@ -173,15 +174,22 @@ impl Judge {
                 Outcome::Unknown if deletes => book.change(&ids, false, |_| State::Gone),
                 _ => {}
             },
-            Op::Settle { id, verdict, mark, reason } => {
+            Op::Settle { id, verdict, mark, reason, delay_ms } => {
+                let policy = policy_of(&queue.descriptions);
+                let delay = |is_main: bool| {
+                    let asked = delay_ms.map(|delay_ms| (delay_ms, delay_ms));
+                    let asked = asked.or_else(|| policy.filter(|_| is_main));
+                    asked.filter(|_| verdict == Verdict::Abandon)
+                };
                 let count_max = most_deliveries(&queue.descriptions);
                 let settle = |state: &State| {
                     state.settled(verdict, mark.as_ref(), reason.as_ref(), count_max)
                 };
-                match outcome {
-                    Outcome::Done => queue.book.change(&[id], true, settle),
-                    Outcome::Unknown => queue.book.change(&[id], false, settle),
-                    _ => {}
+                let is_certain = matches!(outcome, Outcome::Done);
+                if is_certain || matches!(outcome, Outcome::Unknown) {
+                    let at = (begun_at, ended_at);
+                    queue.book.delay(id, is_certain, at, delay, settle);
+                    queue.book.change(&[id], is_certain, settle);
                 }
             }
             Op::Cancel { ids } => match outcome {
@@ -238,4 +246,14 @@ impl Judge {
 fn most_deliveries(descriptions: &[Option<Description>]) -> u64 {
     let named = |description: &Description| description.get("maxDeliveryCount")?.as_u64();
     descriptions.iter().flatten().find_map(named).unwrap_or(10)
+}
+
+/// The shortest and the longest delay of a policy that always has the same, but for its jitter.
+fn policy_of(descriptions: &[Option<Description>]) -> Option<(u64, u64)> {
+    let policy = descriptions.iter().flatten().find_map(|all| all.get("retryPolicy"))?;
+    let seconds = policy["delay"].as_str()?.strip_prefix("PT")?.strip_suffix('S')?;
+    let most = Duration::from_secs(seconds.parse().ok()?);
+    let least = most.mul_f64(1.0 - policy["jitter"].as_f64()?);
+    let [least, most] = [least, most].map(|span| u64::try_from(span.as_millis()));
+    Some((least.ok()?, most.ok()?))
 }

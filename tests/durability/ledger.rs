@@ -63,6 +63,8 @@ pub struct Seen {
     pub reason: Option<String>,
     /// The property that the last settlement set.
     pub mark: Option<String>,
+    /// Until when it is Delayed, in milliseconds, if it was looked at and is (RTY-12).
+    pub delayed_until: Option<u64>,
 }
 
 impl Seen {
@@ -115,6 +117,8 @@ pub enum Op {
         verdict: Verdict,
         mark: Option<String>,
         reason: Option<String>,
+        /// Of an abandon that says for how long nobody gets the message.
+        delay_ms: Option<u64>,
     },
     /// All or none.
     Cancel {
@@ -146,7 +150,8 @@ pub struct Entry {
     /// Ticks of one clock: before the request left, and after its answer was read.
     pub begun: u64,
     pub ended: u64,
-    /// The time of day after its answer, in milliseconds.
+    /// The times of day before it left and after its answer, in milliseconds.
+    pub begun_at: u64,
     pub ended_at: u64,
 }
 
@@ -173,8 +178,9 @@ impl Ledger {
         pages.tick += 1;
         let begun = pages.tick;
         let outcome = Outcome::Unknown;
-        let queue = queue.to_owned();
-        pages.entries.push(Entry { queue, op, outcome, begun, ended: u64::MAX, ended_at: now() });
+        let (queue, ended, at) = (queue.to_owned(), u64::MAX, now());
+        let entry = Entry { queue, op, outcome, begun, ended, begun_at: at, ended_at: at };
+        pages.entries.push(entry);
         Ticket(pages.entries.len() - 1)
     }
 

@@ -24,7 +24,7 @@ const ARCHIVE: u64 = 1_500;
 const FAR_MS: u64 = 4 * 3_600_000;
 
 /// The queues that are there in every round, with MaxDeliveryCount.
-const QUEUES: [(&str, u64); 8] = [
+const QUEUES: [(&str, u64); 9] = [
     ("archive", 10),
     ("orders", 2_147_483_647),
     ("tiny", 10),
@@ -33,7 +33,15 @@ const QUEUES: [(&str, u64); 8] = [
     ("churn", 10),
     ("later", 1_000_000),
     ("strict", 3),
+    ("retried", 1_000_000),
 ];
+
+/// The subscriptions of a topic that are there in every round: what the first does not select the second gets, which is
+/// a catch-all (TOP-25).
+const PICKED: &str = "news/Subscriptions/picked";
+const REST: &str = "news/Subscriptions/rest";
+/// What the first selects: every fifth message, by the last digit of its id.
+const PICKS: &str = "property LIKE '%1' OR property LIKE '%6'";
 
 /// What all clients of all rounds share.
 pub struct Load {
@@ -78,8 +86,19 @@ impl Load {
                     description
                         .insert("duplicateDetectionHistoryTimeWindow".to_owned(), json!("PT4H"));
                 }
+                if name == "retried" {
+                    let policy = json!({ "kind": "fixed", "delay": "PT2S", "delayMax": "PT2S",
+                                         "jitter": 0.5 });
+                    description.insert("retryPolicy".to_owned(), policy);
+                }
                 client.create(name, &description)?;
             }
+            client.create_topic("news")?;
+            let rule = json!([{ "name": "picks", "filter": { "type": "sql", "sql": PICKS } }]);
+            client.create_subscription(PICKED, &properties(1_000_000, "picked"), rule)?;
+            let mut rest = properties(1_000_000, "rest");
+            rest.insert("catchAll".to_owned(), json!(true));
+            client.create_subscription(REST, &rest, json!([]))?;
             for _ in 0..ARCHIVE / 100 {
                 let drafts: Vec<Draft> = (0..100).map(|_| self.draft(1_024)).collect();
                 client.send_batch("archive", &drafts)?;
@@ -147,8 +166,10 @@ impl Load {
                     // Refused if it was enqueued meanwhile.
                     client.cancel(name, &[scheduled])?;
                 }
-                // What is still to be enqueued is so within 2 s, and what is Delayed comes within 400 ms.
-                let wait = if name == "later" { 3.0 } else { 1.0 };
+                // What is still to be enqueued is so within 2 s, and what is Delayed comes by then.
+                let all = queue.main.iter().chain(&queue.dead);
+                let is_delayed = all.into_iter().any(|seen| seen.delayed_until.is_some());
+                let wait = if name == "later" || is_delayed { 3.0 } else { 1.0 };
                 while !client.receive(name, Part::Main, true, (64, wait))?.is_empty() {}
                 while !client.receive(name, Part::DeadLetter, true, (64, 0.0))?.is_empty() {}
             }
@@ -182,7 +203,7 @@ impl Load {
 
 fn fields(snapshot: Option<&Snapshot>) -> Fields {
     let mut fields: Fields = BTreeMap::new();
-    for (name, _) in QUEUES {
+    for name in QUEUES.map(|(name, _)| name).into_iter().chain([PICKED, REST]) {
         fields.insert(name.to_owned(), Field::default());
     }
     for (name, queue) in snapshot.into_iter().flat_map(|snapshot| &snapshot.queues) {
@@ -226,8 +247,10 @@ type Did = Result<(), Over>;
 impl Worker<'_> {
     fn act(&mut self) -> Did {
         match self.random.below(100) {
-            0..22 => self.orders("orders", 12),
-            22..32 => self.orders("strict", 60),
+            0..14 => self.orders("orders", 12),
+            14..20 => self.orders("retried", 60),
+            20..24 => self.news(),
+            24..32 => self.orders("strict", 60),
             32..45 => self.tiny(),
             45..57 => self.large(),
             57..70 => self.once(),
@@ -511,6 +534,29 @@ impl Worker<'_> {
         }
         let received = self.receive("later", false, 8)?;
         self.complete_unless("later", false, &received)
+    }
+
+    /// A topic of which one subscription gets what the other does not select.
+    fn news(&mut self) -> Did {
+        let name = if self.random.chance(50) { PICKED } else { REST };
+        if self.is_short(name, 40) {
+            let draft = self.load.draft(self.random.between(0, 400));
+            let name = if matches!(draft.sent.id % 10, 1 | 6) { PICKED } else { REST };
+            let outcome = self.client.publish(name, &draft)?;
+            self.sent(name, &outcome, 1);
+            return Ok(());
+        }
+        let received = self.receive(name, false, 6)?;
+        for held in &received {
+            let abandons = self.random.chance(20);
+            let verdict = if abandons { Verdict::Abandon } else { Verdict::Complete };
+            let mark = if abandons { self.mark() } else { None };
+            self.client.settle(name, Part::Main, held, verdict, mark, None)?;
+            if abandons {
+                self.field(name).backlog.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
     }
 
     /// A queue that comes and goes, with messages in it.

@@ -4,8 +4,9 @@
 //! [`load`] asks and [`ledger`] keeps what was asked and answered, outside the process; [`inspection`]
 //! reads everything that the next process has; [`judge`] compares, and knows nothing of the load.
 //!
-//! Proven for every round: FND-02 (acknowledged is stored), LIF-02 and LIF-04, SND-09, SND-29 and
-//! SND-31 (batches and order), MSG-12 (numbers), SET-27 (counts), DUP-08, SCH-08, DEF-06, DLQ-12,
+//! Proven for every round: FND-02 (acknowledged is stored), LIF-02 and LIF-04, RTY-06, RTY-12, RTY-13, RTY-17 and RTY-21
+//! (what is Delayed by an abandon or by a policy, and nothing else, is so after a kill, until the same instant), TOP-25 (what a
+//! catch-all gets), SND-09, SND-29 and SND-31 (batches and order), MSG-12 (numbers), SET-27 (counts), DUP-08, SCH-08, DEF-06, DLQ-12,
 //! ENT-14, and DESIGN D5, D11, D12. The page cache survives SIGKILL: what a lost sync would lose is
 //! for the simulated disk to find. [`sessions`] does the same for sessions: SES-04, SES-18, SES-19, SES-25.
 //!
@@ -221,6 +222,8 @@ fn must_have_seen_everything(run: &Run<'_>) {
         "unknown batch was not stored",
         "unknown settlement was carried out",
         "unknown settlement, still there",
+        "delivered after its delay",
+        "still Delayed after a kill",
     ] {
         assert!(tally.contains_key(what), "not seen: {what}");
     }

@@ -24,6 +24,9 @@ PATIENCE = "900"
 # The crates that have rules of the core in them, beside the one that drives them.
 BELOW = ["peeklock-words", "peeklock-model", "peeklock-machine"]
 
+# The tests of consumers, which are those of the handles in process.
+IN_PROCESS = ["consumers", "renewal", "refused", "session_consumer"]
+
 # Per group: rule, requirement ids, file, text, replacement
 QUEUE = [
     ("an abandoned message counts", "SET-28", "machine/src/queue/settle.rs",
@@ -270,7 +273,7 @@ RETRY = [
     ("a deferred message takes no delay", "RTY-08", "machine/src/queue/retry.rs",
      "if slot.state == SlotState::Deferred {", "if slot.state == SlotState::Deferred && false {"),
     ("the policy does not hold in a sub-queue", "RTY-19", "machine/src/queue/retry.rs",
-     "if slot.sub_queue == SubQueue::Main && ctx.left.delayed > 0", "if ctx.left.delayed > 0"),
+     "self.description.retry_policy.is_some()\n            && slot.sub_queue == SubQueue::Main", "self.description.retry_policy.is_some()"),
     ("a delay that the abandon names wins", "RTY-17", "machine/src/queue/retry.rs",
      "(Some(delay), _) => delay,", "(Some(delay), None) => delay,\n            (Some(_), Some(policy)) => policy.delay_after(failures, 0, ctx.limits),"),
     ("a message that is due is available", "RTY-04", "machine/src/queue/retry.rs",
@@ -308,6 +311,106 @@ CATCH_ALL = [
      "        if !self.is_catch_all(id) {", "        if !self.is_catch_all(id) || true {"),
 ]
 
+# Behind all others, so that those keep their numbers.
+RETRY_AGAIN = [
+    ("the properties of a delayed abandon hold", "RTY-03", "machine/src/queue/enact.rs",
+     "                    slot.delivery_count = *delivery_count;\n                    slot.add_overlay(overlay.as_ref());", "                    slot.delivery_count = *delivery_count;\n                    slot.add_overlay(overlay.as_ref().filter(|_| delayed_until.is_none()));"),
+    ("what is due comes back at its place", "RTY-03", "machine/src/queue/retry.rs",
+     "            if was_resting {\n                self.offer(sequence);", "            if was_resting && self.main.available.first().is_some_and(|first| first > sequence) {\n                self.delay(sequence, Some(ctx.now.plus(TimeSpan::from_ms(1))));\n            } else if was_resting {\n                self.offer(sequence);"),
+    ("the last allowed attempt dead-letters without its delay", "RTY-05", "machine/src/queue/settle.rs",
+     "        match self.failure(slot, ctx) {\n            Failure::Expired => self.remove_expired(sequence, properties, ctx, step),", "        let failure = match (self.failure(slot, ctx), delay) {\n            (Failure::TooManyDeliveries { delivery_count }, Some(delay)) if delay > TimeSpan::ZERO => {\n                Failure::Returned { delivery_count }\n            }\n            (failure, _) => failure,\n        };\n        match failure {\n            Failure::Expired => self.remove_expired(sequence, properties, ctx, step),"),
+    ("a delay works in a sub-queue", "RTY-05", "machine/src/queue/retry.rs",
+     "(Some(delay), _) => delay,", "(Some(delay), _) => match slot.sub_queue {\n                SubQueue::Main => delay,\n                SubQueue::DeadLetter | SubQueue::TransferDeadLetter => TimeSpan::ZERO,\n            },"),
+    ("peek shows that a message is Delayed", "RTY-12", "machine/src/queue/mod.rs",
+     "SlotState::Active if slot.is_delayed() => MessageState::Delayed,", "SlotState::Active if slot.is_delayed() => MessageState::Active,"),
+    ("peek shows until when a message is Delayed", "RTY-12", "machine/src/queue/mod.rs",
+     "                true => self.delays.until(slot.sub_queue, sequence),", "                true => None,"),
+    ("a batch delete removes what is Delayed", "RTY-13", "machine/src/queue/browse.rs",
+     "                .filter(|sequence| self.is_resting(*sequence))\n", "                .filter(|sequence| self.is_resting(*sequence) && false)\n"),
+    ("a number deletes what is Delayed", "RTY-13", "machine/src/queue/defer.rs",
+     "        let is_delayed = self.is_resting(sequence)\n", "        let is_delayed = false && self.is_resting(sequence)\n"),
+    ("what is Delayed leaves when it is due", "RTY-14", "machine/src/queue/place.rs",
+     "SlotState::Active if slot.is_delayed() => self.rest(sequence, &slot),", "SlotState::Active if slot.is_delayed() && !self.leaves(&slot) => self.rest(sequence, &slot),"),
+    ("an abandon under a policy waits", "RTY-17", "machine/src/queue/retry.rs",
+     "            (None, Some(policy)) if self.has_policy_for(slot) => {", "            (None, Some(policy)) if self.has_policy_for(slot) && failures > 1 => {"),
+    ("the end of a lock under a policy delays", "RTY-17", "machine/src/queue/settle.rs",
+     "let change = Change::Counted { sequence, delivery_count, delayed_until };", "let _ = delayed_until;\n                let change = Change::Counted { sequence, delivery_count, delayed_until: None };"),
+    ("a linear delay grows", "RTY-18", "words/src/description/retry.rs",
+     "RetryKind::Linear => delay * i128::from(failures),", "RetryKind::Linear => delay,"),
+    ("an exponential delay begins with itself", "RTY-18", "words/src/description/retry.rs",
+     "delay << failures.saturating_sub(1).min(60)", "delay << failures.min(60)"),
+    ("no delay is longer than the longest", "RTY-18", "words/src/description/retry.rs",
+     "        let nominal = nominal.min(i128::from(most.ticks()));\n", "        let _ = most;\n"),
+    ("jitter shortens", "RTY-18", "words/src/description/retry.rs",
+     "i64::try_from(nominal - shorter)", "i64::try_from(nominal + shorter)"),
+    ("jitter is no more than its part", "RTY-18", "words/src/description/retry.rs",
+     "let widest = nominal * i128::from(self.jitter.0) / i128::from(JITTER_PARTS);", "let widest = nominal;"),
+    ("a change of the policy keeps the instants of what is Delayed", "RTY-20", "machine/src/queue/enact.rs",
+     "                self.reorder_delayed(order);\n                self.rebuild_expiry();\n            }\n            Change::SubscriptionDescribed", "                self.forget_past_delays(crate::time::Timestamp::NEVER);\n                self.reorder_delayed(order);\n                self.rebuild_expiry();\n            }\n            Change::SubscriptionDescribed"),
+    ("what came due while the broker was down is available", "RTY-04", "machine/src/queue/retry.rs",
+     "        while let Some(sequence) = self.delays.first_due(now) {", "        while let Some(sequence) = self.delays.first_due(now).filter(|_| false) {"),
+    ("accept next does not offer a session whose head is Delayed", "RTY-24", "machine/src/queue/session/mod.rs",
+     "Some(returning) if returning < first => None,", "Some(returning) if returning < first && self.held().is_some() => None,"),
+    ("a session that expires takes what is Delayed along", "RTY-25", "machine/src/queue/session/directory.rs",
+     "let mut delayed = self.resting.remove(&index).unwrap_or_default();", "let mut delayed = SequenceSet::default();"),
+    ("at the bound an abandon that would delay is refused", "RTY-32", "machine/src/queue/settle.rs",
+     "if delays && ctx.left.delayed == 0 && returns() {", "if delays && ctx.left.delayed == 0 && returns() && false {"),
+    ("only an abandon takes a delay", "RTY-10", "model/src/command/retry.rs",
+     "        refuse_retry_delay(\"defer\", properties)?;\n", ""),
+    ("the property of a delay is not stored", "RTY-27", "model/src/command/retry.rs",
+     "properties.iter().filter(|one| !is_delay(one)).cloned().collect();", "properties.to_vec();"),
+]
+
+DECLARATIONS = [
+    ("a property that is not named keeps its value", "DEC-02", "src/declaration/planner.rs",
+     "        properties.keep(cleared, current);\n", "        let _ = cleared;\n"),
+    ("a subscription that declares rules has exactly these", "DEC-03", "src/declaration/planner.rs",
+     "if !declared.contains(&key) && !is_kept {", "if !declared.contains(&key) && !is_kept && key.starts_with('$') {"),
+    ("a rule that differs is updated", "DEC-03", "src/declaration/planner.rs",
+     "        if known == wanted {\n            continue;", "        if known.is_some() {\n            continue;"),
+    ("an empty list of rules is none at all", "DEC-03", "src/access/declare.rs",
+     "        self.delete_rule(path, DEFAULT_RULE).await\n", "        let _ = path;\n        Ok(())\n"),
+    ("what is declared twice is refused", "DEC-04", "src/declaration/judge.rs",
+     "    if known.insert(key) {", "    if known.insert(key) || true {"),
+    ("what is fixed at creation is refused", "DEC-05", "src/declaration/planner.rs",
+     "FIXED.contains(&&*change.property)) {", "FIXED.contains(&&*change.property) && false) {"),
+    ("a plan tells how many stay unchanged", "DEC-06", "src/declaration/planner.rs",
+     "            self.unchanged_count += 1;\n", ""),
+    ("destinations come before what forwards to them", "DEC-07", "src/declaration/planner.rs",
+     "one.needs.iter().flatten().filter_map(|key| places.get(key).copied()).collect()", "one.needs.iter().flatten().filter_map(|key| places.get(key).copied()).take(0).collect()"),
+    ("what is on a circle is updated after all are there", "DEC-07", "src/declaration/order.rs",
+     "later: later.into_iter().collect() }", "later: later.into_iter().take(0).collect() }"),
+    ("a destination that is neither there nor declared is refused", "DEC-08", "src/declaration/planner.rs",
+     "            if !self.declared.contains(&key) {", "            if !self.declared.contains(&key) && false {"),
+    ("other steps than those of the digest are not carried out", "DEC-09", "src/access/declare.rs",
+     "        if planned.plan.digest() != digest {", "        if planned.plan.digest() != digest && false {"),
+    ("no more steps are done than were asked for", "DEC-10", "src/access/declare.rs",
+     "in plan.steps.iter().zip(work).take(steps_max) {", "in plan.steps.iter().zip(work).take(steps_max.saturating_add(1)) {"),
+    ("what failed is left to be done", "DEC-11", "src/access/declare.rs",
+     "                return CarriedOut { done, rest: plan.after(done), failure: Some(failure) };", "                return CarriedOut { done, rest: plan.after(done + 1), failure: Some(failure) };"),
+    ("who plans needs Manage on what is named", "DEC-12", "src/access/declare.rs",
+     "        let path = self.allow(Action::Describe, path).await?;\n        self.allow_forwarding_to", "        let path: std::sync::Arc<str> = path.into();\n        self.allow_forwarding_to"),
+]
+
+CONSUMERS = [
+    ("a panic of a handler abandons its message", "SET-03", "../transports/client/src/consumer/outcome.rs",
+     "        Err(Refusal::abandon())\n    })", "        Ok(())\n    })"),
+    ("a dead-lettering that is refused becomes an abandon", "DLQ-07", "../transports/client/src/consumer/outcome.rs",
+     "let settlement = instead.filter(|_| !is_gone && !error.retryable())?;", "let settlement = instead.filter(|_| !is_gone && !error.retryable() && false)?;"),
+    ("locks are renewed", "SET-18", "../transports/client/src/consumer/renewal.rs",
+     "        self.held.insert(tag, Lock { token, until, due, end });\n", "        let _ = (tag, Lock { token, until, due, end });\n"),
+    ("locks are renewed up to a bound", "SET-18", "../transports/client/src/consumer/renewal.rs",
+     "let is_reached = self.0.is_some_and(|end| end <= now);", "let is_reached = self.0.is_some_and(|end| end <= now) && false;"),
+    ("no more messages are handled at once than were asked for", "RCV-16", "../transports/client/src/consumer/queue.rs",
+     "            while at_work.len() < concurrent_max\n", "            while at_work.len() <= concurrent_max\n"),
+    ("what no handler has got goes back at the end", "RCV-14", "../transports/client/src/consumer/queue.rs",
+     "        for Waits { tag, token, .. } in std::mem::take(&mut self.waiting) {\n            self.give_back(tag, token);\n        }\n", "        self.waiting.clear();\n"),
+    ("a consumer whose handler is gone ends", "SET-21", "../transports/client/src/consumer/queue.rs",
+     "if !hand.is_closing && handler.is_gone() {", "if !hand.is_closing && handler.is_gone() && false {"),
+    ("a message that waited for its handler is renewed for as long as others", "SET-18", "../transports/client/src/consumer/queue.rs",
+     "                    hand.renewal.begin_anew(tag);\n", "                    let _ = tag;\n"),
+]
+
 # Which tests look for a break, in this order.
 GROUPS = {
     "queue": (QUEUE, ["model", "unit", "conformance"]),
@@ -317,6 +420,9 @@ GROUPS = {
     "transactions": (TRANSACTIONS, ["model", "whole", "unit", "topic_recovery", "conformance"]),
     "retry": (RETRY, ["model", "sessions", "whole", "unit", "conformance"]),
     "catch-all": (CATCH_ALL, ["rules", "unit", "topics", "whole", "conformance"]),
+    "retry-again": (RETRY_AGAIN, ["model", "unit", "sessions", "broker_bounds", "whole", "transfers", "conformance"]),
+    "declarations": (DECLARATIONS, ["declarations", "unit"]),
+    "consumers": (CONSUMERS, ["consumers", "renewal", "refused", "session_consumer"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 
@@ -327,6 +433,8 @@ def command(tier: str) -> list[str]:
     if tier == "unit":
         below = [argument for crate in BELOW for argument in ("-p", crate)]
         return ["cargo", "test", "-q", *below, "-p", "peeklock-core", "--lib"]
+    if tier in IN_PROCESS:
+        return ["cargo", "test", "-q", "-p", "peeklock-inproc", "--test", tier]
     return ["cargo", "test", "-q", "-p", "peeklock-core", "--features", "testing", "--test", tier]
 
 

@@ -9,7 +9,6 @@
 )]
 #![allow(dead_code, reason = "the collector is shared with the tests of the plugin")]
 
-#[path = "../../plugins/otlp/tests/export/collector.rs"]
 mod collector;
 mod program;
 

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod lean;
 mod requirements;
 mod source;
 
@@ -110,6 +111,11 @@ fn the_metrics_are_documented() {
     let page = read("docs/metrics.md");
     let rows: String = page.lines().filter(|line| line.starts_with("| `peeklock_")).collect();
     assert_eq!(names(&rows, '`'), there);
+    for row in page.lines().filter(|line| line.starts_with("| `peeklock_")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let is_counter = cells[1].ends_with("_total`");
+        assert_eq!(cells[2] == "counter", is_counter, "the kind of {}", cells[1]);
+    }
 }
 
 /// Each crate that is published says what it is, under which licence, and has the text of both.
@@ -141,30 +147,61 @@ fn each_crate_can_be_published() {
     assert!(published > 20, "{published}");
 }
 
-/// What a crate includes lies within it, so that its tests work where it is published: a document by a link beside its
-/// manifest, of which the package has a copy.
+/// What a crate includes, or has as a module by its path, lies in its package, so that its tests compile where it is
+/// published: a file of another, or of a package below it, by a link, of which the package has a copy.
 #[test]
 fn no_crate_includes_a_file_of_another() {
     let mut included = 0;
     for path in files(".", "rs") {
-        let own = path.ancestors().skip(1).find(|folder| folder.join("Cargo.toml").is_file());
-        let (own, text) = (own.unwrap(), read(&path));
-        for include in ["include_str!(\"", "include_bytes!(\"", "include!(\""] {
-            for part in text.split(include).skip(1) {
-                let Some((name, _)) = part.split_once('"') else { continue };
-                let mut found = path.parent().unwrap().to_owned();
-                for step in Path::new(name).components() {
-                    match step {
-                        Component::ParentDir => assert!(found.pop()),
-                        step => found.push(step),
-                    }
+        let (own, text) = (package_of(&path), read(&path));
+        let mut names = Vec::new();
+        for include in ["include_str!(\"", "include_bytes!(\"", "include!(\"", "#[path = \""] {
+            let parts = text.split(include).skip(1);
+            names.extend(parts.filter_map(|part| Some(part.split_once('"')?.0)));
+        }
+        if text.contains(concat!("#[path", " = $")) {
+            // Which it is, whoever calls the macro says.
+            names.extend(text.split('"').filter(|name| name.ends_with(".rs")));
+        }
+        for name in names {
+            let mut found = path.parent().unwrap().to_owned();
+            for step in Path::new(name).components() {
+                match step {
+                    Component::ParentDir => assert!(found.pop()),
+                    step => found.push(step),
                 }
-                assert!(found.starts_with(own), "{} includes {name}", place(&path));
-                included += 1;
             }
+            let from = place(&path);
+            assert!(found.is_file(), "{from} includes {name}, which is not there");
+            assert_eq!(package_of(&found), own, "{from} includes {name}, of another package");
+            let excluded = excluded_from(own);
+            let is_packed = |path: &Path| !excluded.iter().any(|one| path.starts_with(one));
+            assert!(
+                is_packed(&found) || !is_packed(&path),
+                "{from} includes {name}, which is not packed"
+            );
+            included += 1;
         }
     }
-    assert!(included > 20, "{included}");
+    assert!(included > 60, "{included}");
+}
+
+/// The folder of the package that a file belongs to, which is the nearest one above it.
+fn package_of(path: &Path) -> &Path {
+    path.ancestors().skip(1).find(|folder| folder.join("Cargo.toml").is_file()).unwrap()
+}
+
+/// What the manifest of a package leaves out.
+fn excluded_from(package: &Path) -> Vec<PathBuf> {
+    let manifest = read(package.join("Cargo.toml"));
+    let own =
+        manifest.split("\n[").find(|part| part.trim_start_matches('[').starts_with("package]"));
+    let Some((_, list)) = own.and_then(|own| own.split_once("\nexclude = [")) else {
+        return Vec::new();
+    };
+    let list = list.split_once(']').unwrap().0;
+    let names = list.split('"').skip(1).step_by(2);
+    names.map(|name| package.join(name.trim_start_matches('/'))).collect()
 }
 
 /// What each crate of the core has seen, of the others and of the world: of a machine or a word nothing that is impure, of

@@ -76,6 +76,15 @@ pub(crate) fn too_many_delayed(ctx: &Ctx<'_>) -> Rejection {
     ))
 }
 
+/// Refuses an abandon that would have its message wait (RTY-32).
+pub(crate) fn no_room_for_a_delay(ctx: &Ctx<'_>) -> Rejection {
+    Rejection::quota_exceeded(format!(
+        "the broker keeps {} scheduled, deferred and delayed messages, the limit `broker_delayed_count_max`; \
+         abandoned with a delay of 0 the message comes again at once",
+        ctx.limits.broker_delayed_count_max
+    ))
+}
+
 pub(crate) fn too_many_sessions(ctx: &Ctx<'_>) -> Rejection {
     Rejection::quota_exceeded(format!(
         "the broker keeps {} sessions, the limit `broker_session_count_max`; those that have no message \

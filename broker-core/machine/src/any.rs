@@ -47,6 +47,15 @@ impl AnyMachine {
         either!(self, machine => machine.size_bytes())
     }
 
+    /// When the oldest message was enqueued that waits for a receiver; a topic has none.
+    #[must_use]
+    pub fn oldest_available_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Queue(queue) => queue.oldest_available_at(),
+            Self::Topic(_) => None,
+        }
+    }
+
     /// Whether a message is locked, or a session.
     #[must_use]
     pub fn has_locks(&self) -> bool {

@@ -148,6 +148,10 @@ pub struct Step {
     pub bytes_left: u64,
     /// The strongest durability that a change of this step asks for.
     pub durability: Option<Durability>,
+    /// Deliveries that have ended without a word of their receiver: by the end of a lock, or of a connection.
+    pub lapsed_count: u64,
+    /// Failures that a retry policy would have delayed, had there been room (RTY-32).
+    pub undelayed_count: u64,
 }
 
 impl Step {

@@ -32,7 +32,7 @@ pub use self::opens::Opens;
 pub use self::outcome::{
     LockGrant, MachineOutcome, MessageFacts, MessageState, Outcome, StateFacts,
 };
-pub use self::retry::{RETRY_DELAY_PROPERTY, retry_delay_of};
+pub use self::retry::{RETRY_DELAY_PROPERTY, refuse_retry_delay, retry_delay_of};
 pub use self::session::{SessionCommand, SessionFilter};
 pub use self::topic::{RuleCommand, TopicCommand};
 
@@ -103,7 +103,8 @@ impl Settlement {
     /// A dead-letter settlement with reason, description and further properties, each optional.
     ///
     /// # Errors
-    /// `ArgumentOutOfRange` for a text that is too long (SET-11), and those of [`Overlay::encode`].
+    /// `ArgumentOutOfRange` for a text that is too long (SET-11), and those of [`refuse_retry_delay`] and of
+    /// [`Overlay::encode`].
     pub fn dead_letter(
         reason: Option<&str>,
         description: Option<&str>,
@@ -122,6 +123,7 @@ impl Settlement {
                 )));
             }
         }
+        refuse_retry_delay("dead-letter", properties)?;
         if reason.is_none() && description.is_none() && properties.is_empty() {
             return Ok(Self::DeadLetter { properties: None });
         }

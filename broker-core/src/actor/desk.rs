@@ -21,6 +21,7 @@ use crate::request::release_all;
 use crate::shell::tree::{StageCompletion, Tree};
 use crate::store::StoreError;
 use crate::telemetry::Telemetry;
+use crate::time::{TimeSpan, Timestamp};
 
 /// A tree, its actors, and whether it waits for submission.
 pub(super) struct Seat {
@@ -45,6 +46,8 @@ pub(super) struct Desk {
     submit: Notify,
     completions: Arc<Completions>,
     pub(super) telemetry: Telemetry,
+    /// When it was last said that retries are not delayed.
+    warned_of_undelayed_at: Cell<Option<Timestamp>>,
     pub(super) pulse: Arc<Pulse>,
 }
 
@@ -69,11 +72,27 @@ impl Desk {
             submit: Notify::new(),
             completions: Arc::default(),
             telemetry: Telemetry::new(),
+            warned_of_undelayed_at: Cell::new(None),
             pulse,
         });
         actix_rt::spawn(submit_when_dirty(Rc::clone(&desk)));
         actix_rt::spawn(take_completions(Rc::clone(&desk)));
         desk
+    }
+
+    /// Says that failures came again at once against a retry policy, at most once a minute on each arbiter (RTY-32).
+    pub(super) fn warn_of_undelayed(&self, entity: EntityId, count: u64, now: Timestamp) {
+        let last = self.warned_of_undelayed_at.get();
+        if last.is_some_and(|last| now.since(last) < TimeSpan::from_minutes(1)) {
+            return;
+        }
+        self.warned_of_undelayed_at.set(Some(now));
+        tracing::warn!(
+            entity_id = entity.0,
+            count,
+            limit = "broker_delayed_count_max",
+            "a retry policy does not delay what has failed: the broker keeps as many messages waiting as it may"
+        );
     }
 
     /// Gives a tree a seat; its batches are submitted under this number.

@@ -127,7 +127,8 @@ impl Drive {
     pub(super) fn new(parts: Parts) -> Rc<Self> {
         let Parts { id, shell, inlet, observed, clock, desk, seat, namespace, courier, patience } =
             parts;
-        observed.publish(&shell.machine().counts(), shell.machine().size_bytes());
+        let machine = shell.machine();
+        observed.publish(&machine.counts(), machine.size_bytes(), machine.oldest_available_at());
         let (tree, number) = (Rc::clone(shell.tree()), shell.number());
         let shell = Rc::new(RefCell::new(shell));
         let participant = Rc::downgrade(&shell);
@@ -193,8 +194,12 @@ impl Drive {
             Ok(Ok(turn)) => {
                 let mut shell = shell.borrow_mut();
                 let machine = shell.machine();
-                self.observed.publish(&machine.counts(), machine.size_bytes());
+                let oldest_at = machine.oldest_available_at();
+                self.observed.publish(&machine.counts(), machine.size_bytes(), oldest_at);
                 self.desk.telemetry.count(&turn);
+                if turn.undelayed > 0 {
+                    self.desk.warn_of_undelayed(self.id, turn.undelayed, now);
+                }
                 if turn.idle_elapsed {
                     self.namespace.do_send(IdleElapsed(self.id));
                 }

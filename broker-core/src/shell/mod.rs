@@ -429,6 +429,8 @@ impl<M: Machine> Shell<M> {
             }
             (step.bytes_added, step.bytes_freed) = (0, 0);
         }
+        turn.lapsed += std::mem::take(&mut step.lapsed_count);
+        turn.undelayed += std::mem::take(&mut step.undelayed_count);
         let mut effects = std::mem::take(&mut step.effects);
         self.step = step;
         for effect in effects.drain(..) {
@@ -463,7 +465,7 @@ impl<M: Machine> Shell<M> {
                 let result = match result {
                     Ok(outcome) => {
                         if let MachineOutcome::Received(messages) = &outcome {
-                            turn.delivered += messages.len() as u64;
+                            messages.iter().for_each(|facts| turn.count_delivery(facts));
                         }
                         Ok(self.resolve(outcome)?)
                     }
@@ -473,7 +475,7 @@ impl<M: Machine> Shell<M> {
             }
             Effect::Deliver { receiver, facts, gate } => {
                 let Some(link) = self.links.get(&receiver).cloned() else { return Ok(()) };
-                turn.delivered += 1;
+                turn.count_delivery(&facts);
                 let Some(message) = self.pin(vec![facts])?.pop() else { return Ok(()) };
                 self.let_out(Some(link.delivery(receiver, message)), gate, out);
             }

@@ -1,6 +1,7 @@
 //! What a turn of a shell comes to, for its driver and the metrics.
 
 use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
+use crate::command::MessageFacts;
 
 /// What a turn leaves to its driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,10 +14,16 @@ pub struct Turn {
     pub materialised: u64,
     /// Messages handed to receivers.
     pub delivered: u64,
+    /// Among them those whose delivery had failed before.
+    pub redelivered: u64,
     /// Messages gone, by reason.
     pub removed: [u64; Removal::COUNT],
     /// Messages dead-lettered, by cause.
     pub dead_lettered: [u64; DeadLetterCause::COUNT],
+    /// Deliveries that ended without a word of their receiver.
+    pub lapsed: u64,
+    /// Failures that a retry policy did not delay for want of room (RTY-32).
+    pub undelayed: u64,
     /// The entity has been idle for its whole AutoDeleteOnIdle.
     pub idle_elapsed: bool,
     /// Contents have to be loaded; see [`super::Shell::take_load`].
@@ -24,6 +31,12 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// Counts a message that is handed to a receiver.
+    pub(super) fn count_delivery(&mut self, facts: &MessageFacts) {
+        self.delivered += 1;
+        self.redelivered += u64::from(facts.delivery_count > 0);
+    }
+
     /// Counts a change.
     pub(super) fn count(&mut self, change: &Change) {
         self.changes += 1;
@@ -57,6 +70,9 @@ impl Turn {
         self.accepted += other.accepted;
         self.materialised += other.materialised;
         self.delivered += other.delivered;
+        self.redelivered += other.redelivered;
+        self.lapsed += other.lapsed;
+        self.undelayed += other.undelayed;
         for (sum, one) in self.removed.iter_mut().zip(other.removed) {
             *sum += one;
         }

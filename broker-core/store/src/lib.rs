@@ -145,6 +145,11 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// How many bytes are on its medium now, if it knows: of a log all that was not given back yet. For gauges.
+    fn stored_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Wants to be told if the store comes to its end, also while nobody asks anything of it; told at
     /// once if it has. Stores that can always be owned again have no end and ignore it.
     fn watch(&self, watcher: Watcher) {

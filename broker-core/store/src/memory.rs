@@ -81,6 +81,25 @@ impl MemoryStore {
         }
     }
 
+    /// What [`Store::fork`] gives.
+    pub(crate) fn forked(&self) -> Self {
+        // While all shards are held no batch is being carried out.
+        let _shards: Vec<_> = self.shards.iter().map(lock).collect();
+        let spaces = self.spaces.iter().map(|spaces| {
+            let live = lock(spaces).live.clone();
+            Mutex::new(Spaces { live, dropped: VecDeque::new() })
+        });
+        Self {
+            shards: self.shards.iter().map(|_| Mutex::default()).collect(),
+            spaces: spaces.collect(),
+            capacity_bytes: self.capacity_bytes,
+            reserved_bytes: AtomicU64::new(0),
+            stored_bytes: AtomicU64::new(self.stored_bytes.load(Ordering::Relaxed)),
+            waiting: Mutex::default(),
+            dropped_count: AtomicUsize::new(0),
+        }
+    }
+
     fn spaces_of(&self, space: u64) -> MutexGuard<'_, Spaces> {
         let count = self.spaces.len() as u64;
         let index = usize::try_from(space % count.max(1)).unwrap_or(0);
@@ -350,22 +369,12 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    fn stored_bytes(&self) -> Option<u64> {
+        Some(self.stored_bytes.load(Ordering::Relaxed))
+    }
+
     fn fork(&self) -> Option<Arc<dyn Store>> {
-        // While all shards are held no batch is being carried out.
-        let _shards: Vec<_> = self.shards.iter().map(lock).collect();
-        let spaces = self.spaces.iter().map(|spaces| {
-            let live = lock(spaces).live.clone();
-            Mutex::new(Spaces { live, dropped: VecDeque::new() })
-        });
-        Some(Arc::new(Self {
-            shards: self.shards.iter().map(|_| Mutex::default()).collect(),
-            spaces: spaces.collect(),
-            capacity_bytes: self.capacity_bytes,
-            reserved_bytes: AtomicU64::new(0),
-            stored_bytes: AtomicU64::new(self.stored_bytes.load(Ordering::Relaxed)),
-            waiting: Mutex::default(),
-            dropped_count: AtomicUsize::new(0),
-        }))
+        Some(Arc::new(self.forked()))
     }
 
     fn close(&self) -> Result<(), StoreError> {

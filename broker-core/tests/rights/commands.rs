@@ -29,6 +29,7 @@ pub fn all(broker: &Broker) -> Vec<(&'static str, Command)> {
     let peer = PeerSource { broker: 1, entity: EntityId(1), sub_queue: SubQueue::Main };
     let (count_max, bytes_max, wait) = (1, 1_000, TimeSpan::ZERO);
     let source_of_locks = vec![from];
+    let later = Settlement::Abandon { properties: None, delay: Some(TimeSpan::from_minutes(1)) };
     vec![
         ("send", Command::Send { message: message() }),
         ("send batch", Command::SendBatch { messages: vec![message()] }),
@@ -53,6 +54,7 @@ pub fn all(broker: &Broker) -> Vec<(&'static str, Command)> {
         ("detach", Command::Detach { receiver, end: LinkEnd::Orderly }),
         ("settle", Command::Settle { token, settlement: Settlement::Complete }),
         ("release", Command::Settle { token, settlement: Settlement::Release }),
+        ("abandon for later", Command::Settle { token, settlement: later }),
         ("renew lock", Command::RenewLock { token }),
         ("peek", Command::Peek { from, count_max }),
         ("peek session", Command::PeekSession { session: "s".into(), from, count_max }),

@@ -4,12 +4,14 @@ use peeklock_core::Access;
 use peeklock_core::command::Command;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{Action, Ceiling, Grant, Needs, Principal, Right, Rights};
-use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::description::{
+    EntityKind, Jitter, QueueUpdate, RetryKind, RetryPolicy, SubscriptionUpdate, TopicUpdate,
+};
 use peeklock_core::error::BrokerError;
 use peeklock_core::message::Message;
 use peeklock_core::policies::{PolicyUpdate, WhichKey};
 use peeklock_core::rule::{Filter, RuleDescription};
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::Operation;
 
 use super::commands;
@@ -85,7 +87,7 @@ fn actions_of(command: &Command) -> Vec<Action> {
     }
 }
 
-/// SEC-05, SEC-08, CON-72: every command is carried out exactly if it is granted, whatever the handle was
+/// RTY-31, SEC-05, SEC-08, CON-72: every command is carried out exactly if it is granted, whatever the handle was
 /// got for; a refusal is the same for every kind of refused command.
 #[tokio::test]
 async fn every_command_asks_for_its_right() {
@@ -173,11 +175,27 @@ async fn manage(
         }
         26 => (Action::ReadKeys, access.policy_keys(at, "p").await.map(drop)),
         27 => (Action::ChangePolicies, access.delete_policy(at, "p").await),
+        28 => {
+            let update = QueueUpdate { retry_policy: Some(Some(retries())), ..queue() };
+            (Action::Update, access.update_queue(at, update, None).await.map(drop))
+        }
+        29 => {
+            let retry_policy = Some(Some(retries()));
+            let update = SubscriptionUpdate { retry_policy, ..SubscriptionUpdate::default() };
+            let updated = access.update_subscription(&subscription, update, None).await;
+            (Action::Update, updated.map(drop))
+        }
         _ => return None,
     })
 }
 
-/// SEC-05, SEC-06, SEC-08, CNT-12: management asks for its right, and without it answers alike whether there is
+/// A policy of retries, to set which is management like any (RTY-31).
+const fn retries() -> RetryPolicy {
+    let (kind, delay) = (RetryKind::Fixed, TimeSpan::from_seconds(1));
+    RetryPolicy { kind, delay, delay_max: None, jitter: Jitter::NONE }
+}
+
+/// RTY-31, SEC-05, SEC-06, SEC-08, CNT-12: management asks for its right, and without it answers alike whether there is
 /// such an entity or not.
 #[tokio::test]
 async fn management_asks_for_its_right() {

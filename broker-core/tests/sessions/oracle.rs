@@ -242,10 +242,27 @@ impl Oracle {
         (message.state == State::Available && !message.in_flight).then_some(index)
     }
 
+    /// Whether the lowest of a session is Delayed, and another behind it could be had.
+    fn is_retried(&self, session: &str) -> bool {
+        let mut rest: Vec<&Message> = self
+            .messages
+            .iter()
+            .filter(|one| matches!(one.state, State::Available | State::Delayed))
+            .filter(|one| one.session == session && !one.in_flight)
+            .collect();
+        rest.sort_unstable_by_key(|one| one.sequence);
+        let is_delayed = |one: &&Message| one.state == State::Delayed;
+        rest.first().is_some_and(is_delayed) && !rest.iter().all(is_delayed)
+    }
+
     /// SES-07, SES-08
     fn give_sessions(&mut self) {
         while !self.accepts.is_empty() {
             let sessions: BTreeSet<String> = self.sessions();
+            let is_held_up = |one: &String| !self.holds.contains_key(one) && self.is_retried(one);
+            if !self.passes && sessions.iter().any(is_held_up) {
+                self.reach("RTY-24");
+            }
             let open = sessions
                 .into_iter()
                 .filter(|session| !self.holds.contains_key(session))
@@ -264,6 +281,9 @@ impl Oracle {
     fn give_messages(&mut self) {
         for call in self.calls.clone() {
             let Some(session) = self.held_by(call.receiver) else { continue };
+            if self.is_retried(&session) {
+                self.reach(if self.passes { "RTY-23" } else { "RTY-22" });
+            }
             let mut given = Vec::new();
             while given.len() < call.count_max
                 && let Some(index) = self.next_of(&session)
@@ -323,7 +343,12 @@ impl Oracle {
                 continue;
             }
             match end {
-                LinkEnd::Broken => self.fail(index, false, None),
+                LinkEnd::Broken => {
+                    self.fail(index, false, None);
+                    if self.messages[index].state == State::Delayed {
+                        self.reach("RTY-25");
+                    }
+                }
                 LinkEnd::Orderly | LinkEnd::ByBroker => {
                     self.reach("SES-31");
                     self.give_back(index);
@@ -358,7 +383,7 @@ impl Oracle {
             Some(delay) if message.state == State::Locked => {
                 message.state = State::Delayed;
                 message.delayed_until = self.now.plus(delay);
-                self.reach("RTY-01");
+                self.reach(if asked.is_some() { "RTY-01" } else { "RTY-17" });
             }
             Some(_) | None => self.give_back(index),
         }

@@ -8,6 +8,7 @@ use peeklock_core::ids::EntityId;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{Key, Store};
 use peeklock_core::testing::FaultStore;
+use peeklock_core::time::Timestamp;
 
 use crate::ground::marker;
 
@@ -20,6 +21,9 @@ pub struct Place {
     pub state: SlotState,
     pub hops: u8,
     pub size: u64,
+    pub delivery_count: u32,
+    /// Until when it is Delayed, or was (RTY-06).
+    pub delayed_until: Option<Timestamp>,
 }
 
 /// All messages of all queues by the marker in their bodies.
@@ -54,6 +58,8 @@ impl Image {
                                 state: slot.state,
                                 hops: slot.hops,
                                 size: u64::from(slot.size),
+                                delivery_count: slot.delivery_count,
+                                delayed_until: codec::read_delay(value).unwrap(),
                             });
                         }
                         RecordKey::Overlay => overlays += 1,
@@ -102,12 +108,14 @@ pub struct Judge {
     /// Sent without an id: never a duplicate (DUP-14).
     pub without_id: BTreeSet<u64>,
     pub moved: u64,
+    /// Of those that moved, how many had been Delayed, in a main queue and in a dead-letter queue.
+    pub delayed_moved: [u64; 2],
     pub hops_max: u8,
 }
 
 impl Judge {
     /// Looks at what is durable now.
-    pub fn look(&mut self, store: &FaultStore, last_id: u64) {
+    pub fn look(&mut self, store: &FaultStore, last_id: u64, at: Timestamp) {
         let now = Image::read(store, last_id);
         let before = std::mem::take(&mut self.last);
         // In the order of their new numbers, so that what arrived together is judged in its order.
@@ -121,6 +129,9 @@ impl Judge {
                 assert_eq!(place.hops, old.hops + 1, "{marker}: {old:?} to {place:?} (FWD-13)");
                 arrived.push((place.entity, place.sequence, *old));
                 self.moved += 1;
+                self.judge_moved(*marker, old, place, at);
+            } else if let Some(old) = before.places.get(marker) {
+                judge_stayed(*marker, old, place, at);
             }
         }
         arrived.sort_unstable_by_key(|(entity, sequence, _)| (*entity, *sequence));
@@ -166,5 +177,28 @@ impl Judge {
             );
         }
         self.last = now;
+    }
+    /// RTY-14: what is Delayed leaves when it is due, neither delay nor count go with it (SET-39).
+    fn judge_moved(&mut self, marker: u64, old: &Place, place: &Place, at: Timestamp) {
+        if let Some(until) = old.delayed_until {
+            assert!(until <= at, "{marker} has left {old:?} before it was due (RTY-14)");
+            self.delayed_moved[usize::from(old.sub_queue != SubQueue::Main)] += 1;
+        }
+        let kept = (place.delayed_until, place.delivery_count);
+        assert_eq!(kept, (None, 0), "{marker}: {old:?} to {place:?} (RTY-14, SET-39)");
+    }
+}
+
+/// RTY-06, RTY-20: an instant stays as it is until it is reached, whatever fails meanwhile; a new one is of a further
+/// failure.
+fn judge_stayed(marker: u64, old: &Place, place: &Place, at: Timestamp) {
+    if old.delayed_until.is_some_and(|until| until > at) {
+        assert_eq!(
+            old.delayed_until, place.delayed_until,
+            "{marker}: {old:?} to {place:?} (RTY-06)"
+        );
+    } else if place.delayed_until.is_some() && place.delayed_until != old.delayed_until {
+        let counts = [old, place].map(|one| one.delivery_count);
+        assert!(counts[0] < counts[1], "{marker}: {old:?} to {place:?} (RTY-20)");
     }
 }

@@ -4,9 +4,10 @@ use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use peeklock_core::telemetry::{
-    ENTITY_MESSAGES as MESSAGES, ENTITY_MESSAGES_DELAYED as DELAYED, ENTITY_SIZE_BYTES as SIZE,
-    Gauges, READY,
+    ENTITY_MESSAGES as MESSAGES, ENTITY_MESSAGES_DELAYED as DELAYED, ENTITY_OLDEST_AGE as OLDEST,
+    ENTITY_SIZE_BYTES as SIZE, Gauges, READY, STORE_BYTES,
 };
+use peeklock_core::time::Timestamp;
 
 /// How many entities `top` stands for without a number.
 const TOP_DEFAULT: usize = 100;
@@ -69,15 +70,23 @@ impl fmt::Display for EntityGauges {
     }
 }
 
-/// Adds readiness and the gauges of entities to a page.
-pub(crate) fn render(
-    page: &mut String,
-    is_ready: bool,
-    entities: Vec<Gauges>,
-    which: EntityGauges,
-) {
+/// What is asked of a broker when its metrics are looked at.
+pub(crate) struct Asked {
+    pub(crate) is_ready: bool,
+    pub(crate) store_bytes: Option<u64>,
+    pub(crate) entities: Vec<Gauges>,
+    pub(crate) now: Timestamp,
+}
+
+/// Adds the gauges of a broker and of its entities to a page.
+pub(crate) fn render(page: &mut String, asked: Asked, which: EntityGauges) {
+    let Asked { is_ready, store_bytes, entities, now } = asked;
     head(page, READY, "Whether the broker can do its work");
     line(page, format_args!("{READY} {}", u8::from(is_ready)));
+    if let Some(bytes) = store_bytes {
+        head(page, STORE_BYTES, "What the store has on its medium");
+        line(page, format_args!("{STORE_BYTES} {bytes}"));
+    }
     if which == EntityGauges::None {
         return;
     }
@@ -98,6 +107,11 @@ pub(crate) fn render(
     head(page, SIZE, "Sum of stored sizes of an entity");
     for Gauges { path, size_bytes, .. } in &entities {
         line(page, format_args!("{SIZE}{{entity=\"{}\"}} {size_bytes}", escaped(path)));
+    }
+    head(page, OLDEST, "For how long the oldest message of an entity has waited for a receiver");
+    for gauges in &entities {
+        let (entity, age) = (escaped(&gauges.path), gauges.oldest_age_seconds(now));
+        line(page, format_args!("{OLDEST}{{entity=\"{entity}\"}} {age}"));
     }
 }
 

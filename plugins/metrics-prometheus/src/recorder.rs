@@ -8,7 +8,7 @@ use peeklock_core::Broker;
 use peeklock_core::telemetry::{self, COMMIT_SECONDS, COMMIT_SECONDS_BUCKETS, Gauges};
 
 use crate::beside::Both;
-use crate::gauges::EntityGauges;
+use crate::gauges::{Asked, EntityGauges};
 
 /// Samples are sorted into their buckets so often, scraped or not, so that they do not pile up.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
@@ -89,8 +89,13 @@ impl PrometheusMetrics {
             EntityGauges::Top(_) | EntityGauges::All => broker.observed(),
         };
         let mut page = self.handle.render();
-        let is_ready = broker.failure().is_none();
-        crate::gauges::render(&mut page, is_ready, Gauges::of(observed), top);
+        let asked = Asked {
+            is_ready: broker.failure().is_none(),
+            store_bytes: broker.store_bytes(),
+            entities: Gauges::of(observed),
+            now: broker.now(),
+        };
+        crate::gauges::render(&mut page, asked, top);
         page
     }
 }

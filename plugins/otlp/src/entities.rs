@@ -4,7 +4,8 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 use peeklock_core::Broker;
 use peeklock_core::telemetry::{
-    ENTITY_MESSAGES, ENTITY_MESSAGES_DELAYED, ENTITY_SIZE_BYTES, Gauges, READY,
+    ENTITY_MESSAGES, ENTITY_MESSAGES_DELAYED, ENTITY_OLDEST_AGE, ENTITY_SIZE_BYTES, Gauges, READY,
+    STORE_BYTES,
 };
 
 /// Has the broker looked at from now on: whether it is ready, and so many entities with the most messages.
@@ -15,6 +16,17 @@ pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
         .with_description("Whether the broker can do its work")
         .with_callback(move |observer| {
             observer.observe(u64::from(watched.failure().is_none()), &[]);
+        })
+        .build();
+    let watched = broker.clone();
+    meter
+        .u64_observable_gauge(STORE_BYTES)
+        .with_description("What the store has on its medium")
+        .with_unit("By")
+        .with_callback(move |observer| {
+            if let Some(bytes) = watched.store_bytes() {
+                observer.observe(bytes, &[]);
+            }
         })
         .build();
     if count_max == 0 {
@@ -43,6 +55,18 @@ pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
         .with_callback(move |observer| {
             for gauges in entities() {
                 observer.observe(gauges.counts.delayed, &[entity(&gauges)]);
+            }
+        })
+        .build();
+    let (entities, watched) = (largest(broker), broker.clone());
+    meter
+        .f64_observable_gauge(ENTITY_OLDEST_AGE)
+        .with_description("For how long the oldest message of an entity has waited for a receiver")
+        .with_unit("s")
+        .with_callback(move |observer| {
+            let now = watched.now();
+            for gauges in entities() {
+                observer.observe(gauges.oldest_age_seconds(now), &[entity(&gauges)]);
             }
         })
         .build();

@@ -8,6 +8,7 @@ use peeklock::websocket::client::{Client, queue_to_json};
 use super::super::Failure;
 use super::super::connect::{Common, Output, Patience};
 use super::super::listing::{objects, pages};
+use super::super::retry::policy_brief;
 use super::super::terminal::{Cell, Table, note};
 
 pub const HELP: &str = concat!(
@@ -51,7 +52,17 @@ pub async fn all(client: &Client) -> Result<Vec<Described>, Failure> {
 }
 
 fn table(colours: bool) -> Table {
-    let heads = ["QUEUE", "STATUS", "ACTIVE", "DELAYED", "DEAD", "SCHEDULED", "DEFERRED", "SIZE"];
+    let heads = [
+        "QUEUE",
+        "STATUS",
+        "ACTIVE",
+        "DELAYED",
+        "DEAD",
+        "SCHEDULED",
+        "DEFERRED",
+        "SIZE",
+        "RETRIES",
+    ];
     Table::new(&heads, heads.len(), colours)
 }
 
@@ -65,5 +76,6 @@ fn row(queue: &Described) -> Vec<Cell> {
         Cell::Number(queue.counts.scheduled),
         Cell::Number(queue.counts.deferred),
         Cell::Right(BinaryBytes(queue.size_bytes).to_string()),
+        Cell::Text(policy_brief(queue.description.retry_policy.as_ref())),
     ]
 }

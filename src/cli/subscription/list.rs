@@ -8,6 +8,7 @@ use super::super::Failure;
 use super::super::arguments::topic_of;
 use super::super::connect::{Common, Output, Patience};
 use super::super::listing::{objects, pages};
+use super::super::retry::policy_brief;
 use super::super::terminal::{Cell, Out, Table, note};
 
 pub const HELP: &str = concat!(
@@ -55,7 +56,16 @@ pub async fn all(client: &Client, topic: &str) -> Result<Vec<DescribedSubscripti
 
 /// Subscriptions as a table.
 pub fn table(subscriptions: &[DescribedSubscription], out: &Out) -> String {
-    let heads = ["SUBSCRIPTION", "STATUS", "ACTIVE", "DELAYED", "DEAD", "DEFERRED", "FORWARDS TO"];
+    let heads = [
+        "SUBSCRIPTION",
+        "STATUS",
+        "ACTIVE",
+        "DELAYED",
+        "DEAD",
+        "DEFERRED",
+        "RETRIES",
+        "FORWARDS TO",
+    ];
     let mut table = Table::new(&heads, heads.len(), out.colours);
     for one in subscriptions {
         let description = &one.description;
@@ -66,6 +76,7 @@ pub fn table(subscriptions: &[DescribedSubscription], out: &Out) -> String {
             Cell::Number(one.counts.delayed),
             Cell::Alarm(one.counts.dead_letter),
             Cell::Number(one.counts.deferred),
+            Cell::Text(policy_brief(description.retry_policy.as_ref())),
             Cell::Text(description.forward_to.as_deref().unwrap_or("-").to_owned()),
         ]);
     }

@@ -31,6 +31,7 @@ fn work(s: &Stage, operation: Operation, found: &Found) -> Option<Work> {
         }
         Operation::Complete => settle(complete),
         Operation::Abandon => settle(abandon),
+        Operation::AbandonLater => settle(later()),
         Operation::Defer => settle(defer),
         Operation::DeadLetter => settle(dead_letter),
         Operation::Renew => Some(Work::Renew { token: found.token.clone() }),

@@ -62,7 +62,7 @@ pub async fn a_delayed_message_is_counted_twice_and_shown_as_delayed(s: &Stage) 
     assert_eq!(s.look(ORDERS).await[0].state, MessageState::Active);
 }
 
-/// RTY-02, RTY-31
+/// RTY-02
 pub async fn a_delay_is_of_0_to_7_days(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
@@ -163,6 +163,33 @@ pub async fn a_deferred_message_takes_no_delay(s: &Stage) {
     s.settle(ORDERS, seen.token(), for_ms(0)).await.unwrap();
     let seen = s.receive_deferred(ORDERS, mode, &[number]).await.unwrap().remove(0);
     assert_eq!((seen.state, seen.delivery_count), (MessageState::Deferred, 2));
+}
+
+/// RTY-10, RTY-27: a defer and a dead-letter with a delay are refused and leave the lock as it was; nothing of it is
+/// stored.
+pub async fn only_an_abandon_takes_a_delay(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    let delay =
+        |delay: Value| vec![property("cause", "down"), property("peeklock-delay-ms", delay)];
+    for value in [Value::I64(5_000), Value::I32(0), Value::from("5000"), Value::Bool(true)] {
+        let dead_letter = Decision::DeadLetter {
+            reason: Some("down".into()),
+            description: None,
+            properties: delay(value.clone()),
+        };
+        for wrong in [Decision::Defer(delay(value)), dead_letter] {
+            refused(s.settle(ORDERS, seen.token(), wrong).await, "ArgumentError");
+        }
+    }
+    let counts = s.counts(ORDERS).await;
+    assert_eq!((counts.active, counts.deferred, counts.dead_letter), (1, 0, 0));
+    s.settle(ORDERS, seen.token(), Decision::Defer(vec![property("cause", "down")])).await.unwrap();
+    let mode = ReceiveMode::PeekLock;
+    let seen = s.receive_deferred(ORDERS, mode, &[seen.sequence]).await.unwrap().remove(0);
+    assert_eq!((seen.text_of("cause"), seen.delivery_count), (Some("down"), 1));
+    assert_eq!(seen.message.application_properties.len(), 1);
 }
 
 /// RTY-13, DEL-09
@@ -276,6 +303,32 @@ pub async fn a_delayed_message_is_forwarded_when_it_is_due(s: &Stage) {
     s.advance(TICK).await;
     s.until("b", |counts| counts.active == 1).await;
     assert_eq!(s.take("b").await.delivery_count, 1);
+}
+
+/// RTY-14: so is a dead letter, if its queue forwards those.
+pub async fn a_delayed_dead_letter_is_forwarded_when_it_is_due(s: &Stage) {
+    s.open_queue("b").await;
+    s.open_queue(ORDERS).await;
+    for text in ["a", "c"] {
+        s.put(ORDERS, text).await;
+        let seen = s.take(ORDERS).await;
+        s.dead_letter(ORDERS, &seen).await;
+    }
+    let seen = s.take(DLQ).await;
+    s.settle(DLQ, seen.token(), for_ms(60_000)).await.unwrap();
+    let forward_dead_lettered_messages_to = Some("b".into());
+    let update = QueueUpdate { forward_dead_lettered_messages_to, ..QueueUpdate::default() };
+    s.update(ORDERS, update).await.unwrap();
+    s.until("b", |counts| counts.active == 1).await;
+    assert_eq!(s.take("b").await.text(), "c", "what is not delayed goes at once");
+    s.advance(before(minutes(1))).await;
+    assert_eq!(s.counts(ORDERS).await.dead_letter, 1);
+    s.assert_empty("b").await;
+    s.advance(TICK).await;
+    s.until("b", |counts| counts.active == 2).await;
+    let there = s.take("b").await;
+    assert_eq!((there.text(), there.delivery_count, there.state), ("a", 1, MessageState::Active));
+    assert_eq!(s.counts(ORDERS).await.dead_letter, 0);
 }
 
 /// RTY-15

@@ -32,12 +32,24 @@ enum Place {
     Dead { reason: Option<String> },
 }
 
+/// When a message comes again that was abandoned (RTY-01, RTY-17), in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wait {
+    /// It waits for nobody.
+    Never,
+    /// Not before the first, and by the second.
+    Until(u64, u64),
+    /// Whether it was delayed is not known.
+    Unknown,
+}
+
 /// What is known of a message.
 struct Message {
     print: Print,
     due: Option<u64>,
     /// All that are possible; at least one.
     states: Vec<State>,
+    wait: Wait,
     /// The last number that it was seen under.
     number: Option<u64>,
     /// Which round, sender and tick stored it, and its place in the batch.
@@ -113,6 +125,7 @@ impl Message {
             print: sent.print,
             due: sent.due,
             states: vec![State::NotStored],
+            wait: Wait::Never,
             number: None,
             sent: origin,
             history: Vec::new(),
@@ -126,6 +139,29 @@ impl Message {
 
     fn note(&mut self, what: &'static str, is_certain: bool) {
         self.history.push(Note { what, is_certain });
+    }
+
+    /// It is delivered: not before it is due (RTY-13).
+    fn end_wait(&mut self, at: u64) -> Option<String> {
+        let Wait::Until(from, _) = std::mem::replace(&mut self.wait, Wait::Never) else {
+            return None;
+        };
+        (at + CLOCK_SLACK_MS < from).then(|| format!("{} ms before it was due (RTY-13)", from - at))
+    }
+
+    /// It is looked at: it is Delayed as long as it should be, and until the same instant (RTY-06, RTY-12).
+    fn look_at_wait(&mut self, shown: Option<u64>, at: u64) -> Option<String> {
+        let wait = self.wait;
+        self.wait = shown.map_or(Wait::Never, |until| Wait::Until(until, until));
+        let fits = match (wait, shown) {
+            (Wait::Unknown, _) | (Wait::Never, None) => true,
+            (Wait::Never, Some(_)) => false,
+            (Wait::Until(from, to), Some(shown)) => {
+                (from..=to + CLOCK_SLACK_MS).contains(&(shown + CLOCK_SLACK_MS / 2))
+            }
+            (Wait::Until(from, _), None) => from <= at + CLOCK_SLACK_MS,
+        };
+        (!fits).then(|| format!("should wait {wait:?}, and is Delayed until {shown:?} at {at}"))
     }
 
     /// Whether it may be there.
@@ -301,6 +337,12 @@ impl QueueBook {
             let Some(id) = self.known(seen, complain) else { continue };
             let Some(message) = self.messages.get_mut(&id) else { continue };
             message.note(if deletes { "received for good" } else { "received" }, true);
+            let was_delayed = matches!(message.wait, Wait::Until(..));
+            if let Some(early) = message.end_wait(at) {
+                complain(format!("m{id} was delivered {early}: {}", message.told()));
+            } else if was_delayed {
+                self.findings.push(("delivered after its delay", 1));
+            }
             if found.place == Place::Scheduled {
                 complain(format!("m{id} was delivered as {:?}", seen.standing));
             }
@@ -365,6 +407,33 @@ impl QueueBook {
         }
     }
 
+    /// A message was settled, or may have been. An abandon that leaves it where it was delays it by so much, from the first
+    /// to the second; anything else does not.
+    pub fn delay(
+        &mut self,
+        id: Id,
+        is_certain: bool,
+        (begun_at, ended_at): (u64, u64),
+        delay: impl Fn(bool) -> Option<(u64, u64)>,
+        settle: impl Fn(&State) -> State,
+    ) {
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        let place = |state: &State| match state {
+            State::There(there) => Some(there.place.clone()),
+            State::NotStored | State::Gone => None,
+        };
+        let before: Vec<_> = message.states.iter().map(place).collect();
+        let after: Vec<_> = message.states.iter().map(|state| place(&settle(state))).collect();
+        let stays = before == after && !before.contains(&Some(Place::Deferred));
+        let is_main = before.iter().all(|place| *place == Some(Place::Active));
+        message.wait = match delay(is_main).filter(|_| stays) {
+            _ if before.len() > 1 => Wait::Unknown,
+            None => Wait::Never,
+            Some(_) if !is_certain => Wait::Unknown,
+            Some((least, most)) => Wait::Until(begun_at + least, ended_at + most),
+        };
+    }
+
     /// A cancellation whose answer was lost.
     pub fn cancel_unknown(&mut self, ids: Vec<Id>, at: u64) {
         self.change(&ids, false, |_| State::Gone);
@@ -378,10 +447,12 @@ impl QueueBook {
     pub fn look(&mut self, round: u32, queue: &QueueSeen, at: u64, complain: Complain<'_>) {
         self.round = round;
         let mut there: HashMap<Id, There> = HashMap::new();
+        let mut delayed: HashMap<Id, u64> = HashMap::new();
         let main = queue.main.iter().map(|seen| (Part::Main, seen));
         let dead = queue.dead.iter().map(|seen| (Part::DeadLetter, seen));
         for (part, seen) in main.chain(dead) {
             let Some(id) = self.known(seen, complain) else { continue };
+            delayed.extend(seen.delayed_until.map(|until| (id, until)));
             if there.insert(id, found(part, seen)).is_some() {
                 complain(format!("m{id} is there twice, now as {}", seen.number));
             }
@@ -390,6 +461,15 @@ impl QueueBook {
         self.close_cancels(&there, complain);
         for (id, message) in &mut self.messages {
             let found = there.get(id);
+            if found.is_some() {
+                let shown = delayed.get(id).copied();
+                if shown.is_some() {
+                    self.findings.push(("still Delayed after a kill", 1));
+                }
+                if let Some(what) = message.look_at_wait(shown, at) {
+                    complain(format!("m{id} {what}: {}", message.told()));
+                }
+            }
             let state = match found {
                 Some(found) => message.like(found, at),
                 None => {

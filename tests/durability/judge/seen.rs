@@ -11,7 +11,9 @@ pub fn count(queue: &QueueSeen, complain: &mut impl FnMut(String)) {
         queue.main.iter().filter(|seen| seen.standing == standing).count() as u64
     };
     // A scheduled message may be enqueued between both.
-    let said_both = said("activeMessageCount") + said("scheduledMessageCount");
+    // A subscription has none that are scheduled, and no count of them.
+    let scheduled = runtime["scheduledMessageCount"].as_u64().unwrap_or(0);
+    let said_both = said("activeMessageCount").saturating_add(scheduled);
     let found_both = found(Standing::Active) + found(Standing::Scheduled);
     for (what, said, found) in [
         ("active and scheduled", said_both, found_both),

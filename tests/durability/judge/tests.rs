@@ -35,6 +35,7 @@ fn seen(id: Id, number: u64) -> Seen {
         count: 0,
         reason: None,
         mark: None,
+        delayed_until: None,
     }
 }
 
@@ -48,7 +49,7 @@ fn sending(ids: &[Id]) -> Op {
 }
 
 fn settling(id: Id, verdict: Verdict) -> Op {
-    Op::Settle { id, verdict, mark: None, reason: Some("mine".to_owned()) }
+    Op::Settle { id, verdict, mark: None, reason: Some("mine".to_owned()), delay_ms: None }
 }
 
 const RECEIVE: Op = Op::Receive { part: Part::Main, deletes: false, count_max: 1, at_once: true };
@@ -84,6 +85,7 @@ impl Case {
             outcome,
             begun,
             ended,
+            begun_at: 1_000,
             ended_at: 1_000,
         });
         self
@@ -209,6 +211,7 @@ fn contents_counts_marks_and_places_are_kept() {
         verdict: Verdict::Abandon,
         mark: Some("mark".to_owned()),
         reason: None,
+        delay_ms: None,
     };
     Case::held().ask(marked, DONE).wrong(vec![counted(1)], vec![], "m1 is there as");
     let deferred = || Case::held().ask(settling(1, Verdict::Defer), DONE);
@@ -220,6 +223,30 @@ fn contents_counts_marks_and_places_are_kept() {
     dead().wrong(vec![], vec![with("another")], "m1 is there as");
     dead().wrong(vec![seen(1, 1)], vec![], "m1 is there as");
     dead().wrong(vec![seen(1, 1)], vec![with("mine")], "m1 is there twice");
+}
+
+#[test]
+fn what_is_delayed_comes_when_it_is_due_and_nothing_else_is() {
+    let later = |outcome| {
+        let (verdict, mark, reason) = (Verdict::Abandon, None, None);
+        let op = Op::Settle { id: 1, verdict, mark, reason, delay_ms: Some(5_000) };
+        Case::held().ask(op, outcome)
+    };
+    let counted = |count, delayed_until| Seen { count, delayed_until, ..seen(1, 1) };
+    later(DONE).fine(vec![counted(1, Some(6_000))], vec![]);
+    later(DONE).wrong(vec![counted(1, None)], vec![], "m1 should wait");
+    later(DONE).wrong(vec![counted(1, Some(6_500))], vec![], "m1 should wait");
+    let again = Outcome::Delivered(vec![counted(2, None)]);
+    later(DONE).ask(RECEIVE, again.clone()).wrong(vec![], vec![], "before it was due");
+    // Round after round until the same instant.
+    let looked_at = || later(DONE).fine(vec![counted(1, Some(6_010))], vec![]);
+    looked_at().fine(vec![counted(1, Some(6_010))], vec![]);
+    looked_at().wrong(vec![counted(1, Some(6_200))], vec![], "m1 should wait");
+    later(UNKNOWN).fine(vec![counted(1, Some(6_000))], vec![]);
+    later(UNKNOWN).fine(vec![counted(0, None)], vec![]);
+    let at_once = || Case::held().ask(settling(1, Verdict::Abandon), DONE);
+    at_once().ask(RECEIVE, again).fine(vec![counted(1, None)], vec![]);
+    at_once().wrong(vec![counted(1, Some(6_000))], vec![], "m1 should wait");
 }
 
 #[test]

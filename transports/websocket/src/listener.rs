@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
+use peeklock_core::telemetry;
 use peeklock_listen::{Admission, Listener, Serve, Threads, Tracker, upgrade};
 use peeklock_tls::Stream;
 use tokio_tungstenite::accept_hdr_async_with_config;
@@ -65,6 +66,7 @@ impl Transport for WebSocketTransport {
 
 impl Serve for Site {
     async fn serve(self: Arc<Self>, stream: Stream) {
+        let _counted = telemetry::Connected::by("websocket");
         let handshake = self.handshakes.enter();
         let agreed = Box::pin(async {
             tokio::select! {

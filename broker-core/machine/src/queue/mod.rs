@@ -211,6 +211,17 @@ impl Queue {
         self.tally.size_bytes
     }
 
+    /// When the oldest message was enqueued that waits for a receiver: one that is available, and in a session that
+    /// nobody holds. In constant time but for the logarithm of their number.
+    #[must_use]
+    pub fn oldest_available_at(&self) -> Option<Timestamp> {
+        let first = match &self.sessions {
+            Some(sessions) => sessions.first_open().map(|(first, _)| first),
+            None => self.main.available.first(),
+        };
+        Some(self.slots.get(first?)?.enqueued_at)
+    }
+
     /// How many links and waiting calls there are.
     #[must_use]
     pub fn receiver_count(&self) -> usize {

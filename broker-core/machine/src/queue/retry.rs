@@ -8,13 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{MOVES_PER_STEP, Queue};
-use crate::Ctx;
 use crate::description::SessionRetryOrder;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 use crate::slot::{Mark, Slot, SlotState};
 use crate::time::{TimeSpan, Timestamp};
+use crate::{Ctx, Step};
 
 /// Messages that are Delayed. Adding, removing and finding one takes a time that grows with the logarithm of
 /// their number.
@@ -101,9 +101,17 @@ impl Queue {
         Ok(())
     }
 
+    /// Whether the next failure of a message is delayed by the policy, which holds in the main queue only and
+    /// not for deferred messages (RTY-17, RTY-19).
+    pub(super) fn has_policy_for(&self, slot: &Slot) -> bool {
+        self.description.retry_policy.is_some()
+            && slot.sub_queue == SubQueue::Main
+            && slot.state == SlotState::Active
+    }
+
     /// Until when a message is Delayed whose delivery has failed for the `failures`-th time: by the delay that
-    /// was asked for, else by the policy (RTY-17), which holds in the main queue only and not for deferred
-    /// messages (RTY-19).
+    /// was asked for, else by the policy (RTY-17). Beyond what the broker has room for it is not: a failure that
+    /// nobody can refuse is told by the step instead (RTY-32).
     pub(super) fn delayed_until(
         &self,
         sequence: SequenceNumber,
@@ -111,13 +119,18 @@ impl Queue {
         failures: u32,
         asked: Option<TimeSpan>,
         ctx: &Ctx<'_>,
+        step: &mut Step,
     ) -> Option<Timestamp> {
         if slot.state != SlotState::Active {
             return None;
         }
         let delay = match (asked, &self.description.retry_policy) {
             (Some(delay), _) => delay,
-            (None, Some(policy)) if slot.sub_queue == SubQueue::Main && ctx.left.delayed > 0 => {
+            (None, Some(_)) if self.has_policy_for(slot) && ctx.left.delayed == 0 => {
+                step.undelayed_count += 1;
+                return None;
+            }
+            (None, Some(policy)) if self.has_policy_for(slot) => {
                 let random = scattered([self.id.0, sequence.0, failures.into()]);
                 policy.delay_after(failures, random, ctx.limits)
             }

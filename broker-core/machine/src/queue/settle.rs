@@ -59,13 +59,15 @@ impl Queue {
         if matches!(settlement, Settlement::Defer { .. }) && ctx.left.delayed == 0 {
             return Err(admission::too_many_delayed(ctx));
         }
-        if let Settlement::Abandon { delay: Some(delay), .. } = settlement
-            && *delay > TimeSpan::ZERO
-        {
-            self.refuse_delay(&held.slot, *delay, ctx)?;
-            let returns = matches!(self.failure(&held.slot, ctx), Failure::Returned { .. });
-            if returns && ctx.left.delayed == 0 {
-                return Err(admission::too_many_delayed(ctx));
+        if let Settlement::Abandon { delay, .. } = settlement {
+            let asked = delay.filter(|delay| *delay > TimeSpan::ZERO);
+            if let Some(delay) = asked {
+                self.refuse_delay(&held.slot, delay, ctx)?;
+            }
+            let delays = asked.is_some() || delay.is_none() && self.has_policy_for(&held.slot);
+            let returns = || matches!(self.failure(&held.slot, ctx), Failure::Returned { .. });
+            if delays && ctx.left.delayed == 0 && returns() {
+                return Err(admission::no_room_for_a_delay(ctx));
             }
         }
         match settlement {
@@ -131,7 +133,8 @@ impl Queue {
             }
             Failure::Returned { delivery_count } => {
                 step.bytes_added += overlay_bytes(properties.as_ref());
-                let delayed_until = self.delayed_until(sequence, slot, delivery_count, delay, ctx);
+                let delayed_until =
+                    self.delayed_until(sequence, slot, delivery_count, delay, ctx, step);
                 let change = Change::Abandoned {
                     sequence,
                     delivery_count,
@@ -152,13 +155,15 @@ impl Queue {
         step: &mut Step,
     ) {
         let Some(slot) = self.slots.get(sequence).copied() else { return };
+        step.lapsed_count += 1;
         match self.failure(&slot, ctx) {
             Failure::Expired => self.remove_expired(sequence, None, ctx, step),
             Failure::TooManyDeliveries { delivery_count } => {
                 self.dead_letter_failed(sequence, delivery_count, None, ctx, step);
             }
             Failure::Returned { delivery_count } => {
-                let delayed_until = self.delayed_until(sequence, &slot, delivery_count, None, ctx);
+                let delayed_until =
+                    self.delayed_until(sequence, &slot, delivery_count, None, ctx, step);
                 let change = Change::Counted { sequence, delivery_count, delayed_until };
                 self.change(change, Durability::Lazy, ctx, step);
             }

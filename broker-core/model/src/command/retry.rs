@@ -1,5 +1,6 @@
 //! An abandon with a delay, and the property by which clients ask for one that have no other way to (RTY-27,
-//! RTY-28).
+//! RTY-28). What becomes of that property is decided here, for all transports: an abandon takes it out, anything
+//! else refuses it (RTY-10), so that it is never stored.
 
 use super::Settlement;
 use crate::error::Rejection;
@@ -30,6 +31,29 @@ impl Settlement {
         let overlay = (!rest.is_empty()).then(|| Overlay::encode(&rest));
         Ok(Self::Abandon { properties: overlay.transpose()?, delay: delay.or(Some(said)) })
     }
+
+    /// A deferral that sets these properties.
+    ///
+    /// # Errors
+    /// Those of [`refuse_retry_delay`] and of [`Overlay::encode`].
+    pub fn defer(properties: &[(String, Value)]) -> Result<Self, Rejection> {
+        refuse_retry_delay("defer", properties)?;
+        let overlay = (!properties.is_empty()).then(|| Overlay::encode(properties));
+        Ok(Self::Defer { properties: overlay.transpose()? })
+    }
+}
+
+/// Refuses the property [`RETRY_DELAY_PROPERTY`] among those of anything but an abandon (RTY-10).
+///
+/// # Errors
+/// `ArgumentError` if it is there, whatever its value.
+pub fn refuse_retry_delay(what: &str, properties: &[(String, Value)]) -> Result<(), Rejection> {
+    if properties.iter().all(|(key, _)| key != RETRY_DELAY_PROPERTY) {
+        return Ok(());
+    }
+    Err(Rejection::argument(format!(
+        "{what} takes no delay: the property `{RETRY_DELAY_PROPERTY}` is for an abandon only"
+    )))
 }
 
 /// The delay that a client has asked for: any integer, or text of digits, as milliseconds (RTY-27). Whether it
@@ -78,6 +102,7 @@ pub fn retry_delay_of(value: &Value) -> Result<TimeSpan, Rejection> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
     use peeklock_words::condition::Condition;
 
     fn abandon(
@@ -118,6 +143,32 @@ mod tests {
             settlement,
             Settlement::Abandon { properties: None, delay: Some(TimeSpan::ZERO) }
         ));
+    }
+
+    /// RTY-10, RTY-27: a defer and a dead-letter refuse the property, whatever its value, and take all others.
+    #[test]
+    fn nothing_but_an_abandon_takes_the_property() {
+        let limits = Limits::default();
+        let dead_letter = |properties: &[(String, Value)]| {
+            Settlement::dead_letter(Some("broken"), None, properties, &limits)
+        };
+        for value in [Value::I32(0), Value::from("5000"), Value::Bool(true)] {
+            let properties =
+                [("a".to_owned(), Value::from("b")), (RETRY_DELAY_PROPERTY.to_owned(), value)];
+            for refused in [Settlement::defer(&properties), dead_letter(&properties)] {
+                let refused = refused.unwrap_err();
+                assert_eq!(refused.condition(), Condition::ArgumentError);
+                assert!(refused.detail().contains(RETRY_DELAY_PROPERTY), "{refused:?}");
+            }
+        }
+        let others = [("Peeklock-Delay-Ms".to_owned(), Value::I32(1))];
+        let rest = Overlay::encode(&others).unwrap();
+        let Settlement::Defer { properties } = Settlement::defer(&others).unwrap() else {
+            panic!()
+        };
+        assert_eq!(properties, Some(rest));
+        assert!(matches!(Settlement::defer(&[]), Ok(Settlement::Defer { properties: None })));
+        dead_letter(&others).unwrap();
     }
 
     /// RTY-27: another type or text is refused, beside an explicit delay too; too long a delay is left to the

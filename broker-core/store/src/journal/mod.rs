@@ -315,6 +315,10 @@ impl Store for Journal {
         answered.recv().unwrap_or_else(|_| Err(self.queue.ended().unwrap_or_else(ended)))
     }
 
+    fn stored_bytes(&self) -> Option<u64> {
+        Some(self.segments.all().iter().map(|segment| segment.end()).sum())
+    }
+
     fn reserve(&self, _: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
         self.room.reserve(bytes, waker)
     }

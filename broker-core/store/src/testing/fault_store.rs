@@ -413,6 +413,12 @@ impl Store for FaultStore {
         self.image.scan(prefix, visit)
     }
 
+    /// With what is in the image; batches that wait for their fate are this store's alone.
+    fn fork(&self) -> Option<Arc<dyn Store>> {
+        let state = self.lock();
+        Some(Self::over(Arc::new(self.image.forked()), state.at_once))
+    }
+
     fn close(&self) -> Result<(), StoreError> {
         self.image.close()
     }

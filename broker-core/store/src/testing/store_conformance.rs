@@ -16,6 +16,7 @@ use crate::{
 };
 
 mod content;
+mod fork;
 mod order;
 mod records;
 mod room;
@@ -44,7 +45,7 @@ pub struct Subject<'a> {
 /// All scenarios.
 #[must_use]
 pub fn scenarios() -> Vec<Scenario> {
-    [records::SCENARIOS, content::SCENARIOS, order::SCENARIOS, room::SCENARIOS]
+    [records::SCENARIOS, content::SCENARIOS, order::SCENARIOS, room::SCENARIOS, fork::SCENARIOS]
         .into_iter()
         .flatten()
         .map(|(name, run)| Scenario { name, run: *run })

@@ -28,7 +28,7 @@ impl World {
                 self.seen.sent += 1;
                 (SubQueue::Main, Command::Send { message }, Asked::Send(vec![marker]))
             }
-            10..=13 => {
+            10 | 11 => {
                 let other = (place + 1 + self.random.index(QUEUES - 1)) % QUEUES;
                 let messages = vec![self.message(), self.message()];
                 let markers = vec![self.next_marker - 2, self.next_marker - 1];
@@ -36,7 +36,7 @@ impl World {
                 let destination = Arc::from(format!("q{other}"));
                 (SubQueue::Main, Command::SendVia { destination, messages }, Asked::Send(markers))
             }
-            14..=16 => {
+            12..=16 => {
                 // Under lock, so that what is removed is known before it is gone.
                 let first = usize::from(!self.locks);
                 let sub_queue = SubQueue::ALL[first + self.random.index(3 - first)];

@@ -1,13 +1,15 @@
 //! What entities are like, as the seed wants it.
 
 use peeklock_core::command::{Command, TopicCommand};
-use peeklock_core::description::{EntityStatus, QueueDescription, TopicDescription};
+use peeklock_core::description::{
+    EntityStatus, Jitter, QueueDescription, RetryKind, RetryPolicy, TopicDescription,
+};
 use peeklock_core::entity::any::AnyMachine;
 use peeklock_core::entity::queue::{Queue, QueueConfig};
 use peeklock_core::entity::topic::Topic;
 use peeklock_core::ids::EntityId;
 use peeklock_core::testing::Random;
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::{QUEUES, TOPIC, World, path};
 
@@ -71,6 +73,13 @@ impl World {
         if random.one_in(3) {
             description.forward_dead_lettered_messages_to = other(random);
         }
+        // Of a message that comes back to a queue in a circle, too, the delay of one visit is gone (RTY-14).
+        description.retry_policy = random.one_in(3).then(|| RetryPolicy {
+            kind: *random.pick(&RetryKind::ALL).unwrap(),
+            delay: TimeSpan::from_seconds(i64::try_from(random.between(1, 10)).unwrap()),
+            delay_max: Some(TimeSpan::from_seconds(40)),
+            jitter: if random.one_in(2) { Jitter::NONE } else { Jitter::of(0.5).unwrap() },
+        });
         description.max_size_in_megabytes = 1;
         description.requires_duplicate_detection = self.judge.may_absorb && random.one_in(2);
         description.status = match random.below(12) {

@@ -156,7 +156,7 @@ impl World {
         self.completed += 1;
         let done = self.store.complete_next(shard, fate);
         if done {
-            self.judge.look(&self.store, self.next_id);
+            self.judge.look(&self.store, self.next_id, self.now);
         }
         done
     }
@@ -166,7 +166,7 @@ impl World {
         let mut random = self.random.clone();
         self.store.step(&mut random, &odds);
         self.random = random;
-        self.judge.look(&self.store, self.next_id);
+        self.judge.look(&self.store, self.next_id, self.now);
     }
 
     pub(super) fn run_all(&mut self, place: usize) {

@@ -6,6 +6,7 @@ use peeklock_core::command::{Command, Outcome, Settlement};
 use peeklock_core::ids::LockToken;
 use peeklock_core::path::SubQueue;
 use peeklock_core::request::Released;
+use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{Operation, Part};
 
 use super::{Asked, TOPIC, World, sent_in};
@@ -46,8 +47,13 @@ impl World {
                     for message in messages {
                         let marker = marker(message.content.loaded().unwrap().clone());
                         let lock = message.facts.lock.expect("it is received under lock");
-                        let is_stored = self.judge.last.places.contains_key(&marker);
-                        assert!(is_stored, "{marker} is delivered and not stored");
+                        let Some(place) = self.judge.last.places.get(&marker) else {
+                            panic!("{marker} is delivered and not stored");
+                        };
+                        if let Some(until) = place.delayed_until {
+                            assert!(until <= self.now, "{marker} is delivered too early (RTY-13)");
+                            self.seen.retried += 1;
+                        }
                         self.decide(&path, message.facts.sub_queue, lock.token, marker);
                     }
                 }
@@ -64,7 +70,7 @@ impl World {
         // Only of one that was tried once it is certain what it was replaced by.
         let is_first = self.judge.tried.insert(marker);
         self.judge.replaced.remove(&marker);
-        let settlement = match self.random.below(6) {
+        let settlement = match self.random.below(9) {
             0 => {
                 self.judge.may_go.insert(marker);
                 Settlement::Complete
@@ -73,7 +79,13 @@ impl World {
                 let limits = Arc::clone(&self.limits);
                 Settlement::dead_letter(Some("r"), Some("d"), &[], &limits).unwrap()
             }
-            4 => Settlement::Abandon { properties: None, delay: None },
+            4..=7 => {
+                let delay = self
+                    .random
+                    .one_in(2)
+                    .then(|| TimeSpan::from_seconds(i64::try_from(self.random.below(40)).unwrap()));
+                Settlement::Abandon { properties: None, delay }
+            }
             // The lock ends by itself.
             _ => return,
         };
@@ -92,6 +104,12 @@ impl World {
             self.submit(place, SubQueue::Main, Command::Commit { parts }, Asked::Send(markers));
             return;
         }
+        // What is Delayed finds another way out by the time that it is due (RTY-14).
+        let is_retried = matches!(settlement, Settlement::Abandon { .. });
         self.submit(place, sub_queue, Command::Settle { token, settlement }, Asked::Other);
+        if is_retried && self.random.one_in(3) {
+            let update = self.draw_update(place);
+            self.submit(place, SubQueue::Main, update, Asked::Other);
+        }
     }
 }

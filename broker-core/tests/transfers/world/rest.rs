@@ -34,7 +34,7 @@ impl World {
         self.writers = writers(&self.store, SHARDS, &self.unknown);
         self.asked.clear();
         self.outlet = Arc::default();
-        self.judge.look(&self.store, self.next_id);
+        self.judge.look(&self.store, self.next_id, self.now);
         for place in 0..PLACES {
             let id = self.entities[place].id;
             if self.judge.last.entities.contains(&id.0) {
@@ -120,6 +120,8 @@ impl World {
             let tree = entity.tree.borrow();
             assert_eq!(tree.stored_bytes(), bytes, "{}: account (FWD-25)", entity.path);
             let counts = machine.counts();
+            // No delay is as long as what has passed meanwhile.
+            assert_eq!(counts.delayed, 0, "{}: messages are Delayed (RTY-04)", entity.path);
             let holds = self.config.forwarding.holds_when_full;
             match Description::of(machine) {
                 Description::Queue(queue) if queue.status.allows_receive() && !holds => {
@@ -140,6 +142,8 @@ impl World {
         let far = self.judge.last.places.values().filter(|one| one.hops == 4).count();
         self.seen.four_hops += far as u64;
         self.seen.moved = self.judge.moved;
+        self.seen.delayed_moved = self.judge.delayed_moved[0];
+        self.seen.delayed_dead_letters_moved = self.judge.delayed_moved[1];
     }
 
     /// After a restart everything is as it was.

@@ -8,6 +8,9 @@ pub struct Seen {
     pub topic_dead_letters: u64,
     pub topic_commits: u64,
     pub moved: u64,
+    pub delayed_moved: u64,
+    pub delayed_dead_letters_moved: u64,
+    pub retried: u64,
     pub lists: u64,
     pub unanswered: u64,
     pub unclaimed: u64,
@@ -28,6 +31,9 @@ impl Seen {
         self.topic_dead_letters += other.topic_dead_letters;
         self.topic_commits += other.topic_commits;
         self.moved += other.moved;
+        self.delayed_moved += other.delayed_moved;
+        self.delayed_dead_letters_moved += other.delayed_dead_letters_moved;
+        self.retried += other.retried;
         self.lists += other.lists;
         self.unanswered += other.unanswered;
         self.unclaimed += other.unclaimed;
@@ -44,6 +50,9 @@ impl Seen {
     pub fn check_that_enough_happened(&self) {
         let least = [
             ("moved", self.moved, 10_000),
+            ("delayed_moved", self.delayed_moved, 50),
+            ("delayed_dead_letters_moved", self.delayed_dead_letters_moved, 10),
+            ("retried", self.retried, 100),
             ("via", self.via, 1_000),
             ("via_topic", self.via_topic, 1_000),
             ("topic_dead_letters", self.topic_dead_letters, 50),

@@ -4,19 +4,25 @@ use peeklock_core::Broker;
 use peeklock_core::command::{Command, Counts};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::Message;
-use peeklock_core::telemetry::Gauges;
+use peeklock_core::telemetry::{Connected, Gauges};
+use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{EntityGauges, escaped, render};
+use super::{Asked, EntityGauges, escaped, render};
 use crate::recorder;
+
+const NOW: Timestamp = Timestamp::from_unix_ms(1_800_000_000_000);
 
 fn entity(path: &str, active: u64, dead_letter: u64) -> Gauges {
     let counts = Counts { active, dead_letter, delayed: active / 2, ..Counts::default() };
-    Gauges { path: path.into(), counts, size_bytes: active * 10 }
+    let oldest_at =
+        (active > 0).then(|| NOW.minus(TimeSpan::from_seconds(i64::try_from(active).unwrap())));
+    Gauges { path: path.into(), counts, size_bytes: active * 10, oldest_at }
 }
 
 fn page(entities: Vec<Gauges>, which: EntityGauges) -> String {
     let mut page = String::new();
-    render(&mut page, true, entities, which);
+    let asked = Asked { is_ready: true, store_bytes: Some(4_096), entities, now: NOW };
+    render(&mut page, asked, which);
     page
 }
 
@@ -28,6 +34,8 @@ fn the_largest_entities_are_shown_and_no_others() {
     assert!(page.contains("peeklock_entity_messages{entity=\"large\",state=\"dead_letter\"} 7\n"));
     assert!(page.contains("peeklock_entity_messages_delayed{entity=\"large\"} 2\n"));
     assert!(page.contains("peeklock_entity_size_bytes{entity=\"middle\"} 30\n"));
+    let oldest = "peeklock_entity_oldest_available_age_seconds";
+    assert!(page.contains(&format!("{oldest}{{entity=\"middle\"}} 3\n")), "{page}");
     assert!(!page.contains("small"));
     assert!(page.find("large") < page.find("middle"));
 }
@@ -47,7 +55,9 @@ fn all_and_none_mean_what_they_say() {
     assert_eq!(
         none,
         "# HELP peeklock_ready Whether the broker can do its work\n\
-         # TYPE peeklock_ready gauge\npeeklock_ready 1\n"
+         # TYPE peeklock_ready gauge\npeeklock_ready 1\n\
+         # HELP peeklock_store_bytes What the store has on its medium\n\
+         # TYPE peeklock_store_bytes gauge\npeeklock_store_bytes 4096\n"
     );
 }
 
@@ -89,5 +99,19 @@ async fn a_scrape_shows_counters_buckets_and_entities_of_a_broker() {
     assert!(page.contains("peeklock_store_commit_seconds_bucket{le=\"0.0001\"}"), "{page}");
     assert!(page.contains("peeklock_entity_messages{entity=\"eu/orders\",state=\"active\"} 1"));
     assert!(page.contains("peeklock_ready 1"));
+    let bytes = page.lines().find_map(|line| line.strip_prefix("peeklock_store_bytes "));
+    assert!(bytes.unwrap().parse::<u64>().unwrap() > 100, "{page}");
+    // A connection is counted as long as it is there.
+    let connections = |page: &str| {
+        let line = page.lines().find(|line| line.starts_with("peeklock_connections"));
+        line.map(str::to_owned)
+    };
+    assert_eq!(connections(&page), None);
+    let one = Connected::by("amqp");
+    let page = metrics.render(&broker, EntityGauges::None);
+    assert_eq!(connections(&page).unwrap(), "peeklock_connections{transport=\"amqp\"} 1");
+    drop(one);
+    let page = metrics.render(&broker, EntityGauges::None);
+    assert_eq!(connections(&page).unwrap(), "peeklock_connections{transport=\"amqp\"} 0");
     broker.stop(Duration::ZERO).await.unwrap();
 }

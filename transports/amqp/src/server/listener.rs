@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
+use peeklock_core::telemetry;
 use peeklock_listen::{Admission, Listener, Serve, Threads, Tracker};
 use peeklock_tls::Stream;
 
@@ -56,6 +57,7 @@ impl Transport for AmqpTransport {
 
 impl Serve for Site {
     async fn serve(self: Arc<Self>, stream: Stream) {
+        let _counted = telemetry::Connected::by("amqp");
         let who = stream.principal();
         receive(self, stream, who).await;
     }

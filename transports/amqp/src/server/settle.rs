@@ -6,7 +6,7 @@ use peeklock_core::command::{Command, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::message::{Overlay, Value};
+use peeklock_core::message::Value;
 use peeklock_core::permits::Permit;
 use peeklock_core::time::Timestamp;
 use peeklock_core::transaction::TransactionId;
@@ -226,9 +226,7 @@ fn settlement(
             if modified.undeliverable_here != Some(true) {
                 return Settlement::abandon(&changes, None);
             }
-            let properties =
-                if changes.is_empty() { None } else { Some(Overlay::encode(&changes)?) };
-            Settlement::Defer { properties }
+            Settlement::defer(&changes)?
         }
         Outcome::Rejected(Rejected { error }) => {
             let info = error.as_ref().and_then(AmqpError::info);

@@ -219,6 +219,49 @@ async fn a_deferred_message_is_received_by_number() {
     server.stop().await;
 }
 
+/// RTY-27, RTY-10, AMQP-82: an `update-disposition` takes the delay of an abandon from a property, which is counted as a
+/// failure and not stored; with anything else it is refused, and the lock is as it was.
+#[tokio::test]
+async fn an_update_of_a_disposition_takes_a_delay() {
+    let (server, mut client) = managing(&["a"]).await;
+    let token = locked(&mut client).await;
+    let decide = |status: &str, delay: Value| {
+        let changes = map(&[("peeklock-delay-ms", value(delay)), ("tried", value(true))]);
+        [
+            ("disposition-status", value(status)),
+            ("lock-tokens", uuids(&[token])),
+            ("properties-to-modify", changes),
+        ]
+    };
+    for status in ["completed", "defered", "suspended", "unlocked"] {
+        let entries = decide(status, Value::I32(5_000));
+        let reply = client.ask(0, "update-disposition", &entries).await;
+        let answer = (reply.status(), &*reply.condition());
+        assert_eq!(answer, (400, "com.microsoft:argument-error"), "{status}");
+    }
+    for wrong in [Value::I64(-1), Value::I64(604_800_001), Value::from("soon")] {
+        let reply = client.ask(0, "update-disposition", &decide("abandoned", wrong)).await;
+        let answer = (reply.status(), &*reply.condition());
+        assert_eq!(answer, (400, "com.microsoft:argument-out-of-range"));
+    }
+    let counts = server.counts().await;
+    assert_eq!((counts.active, counts.deferred, counts.dead_letter, counts.delayed), (1, 0, 0, 0));
+    let entries = decide("abandoned", Value::from("5000"));
+    assert_eq!(client.ask(0, "update-disposition", &entries).await.status(), 200);
+    let counts = server.counts().await;
+    assert_eq!((counts.active, counts.delayed), (1, 1));
+    client.credit(2, 1, 1, false).await;
+    // What is asked now is answered before anything is delivered: nothing is due.
+    let peek = [("from-sequence-number", value(0_i64)), ("message-count", value(1_i32))];
+    assert_eq!(client.ask(0, "peek-message", &peek).await.messages().len(), 1);
+    server.clock.advance(TimeSpan::from_seconds(5));
+    let (_, content) = client.message().await;
+    let properties: Vec<_> = content.application_properties().collect();
+    assert_eq!(properties, [("tried", Value::Bool(true))]);
+    assert_eq!(server.delivery_counts().await, [1]);
+    server.stop().await;
+}
+
 /// AMQP-22: a request that waits for credit for its reply is not carried out when nobody is left to hear it.
 #[tokio::test]
 async fn what_nobody_hears_is_not_done() {

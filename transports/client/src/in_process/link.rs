@@ -10,7 +10,7 @@ use peeklock_core::command::{
 };
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber};
-use peeklock_core::message::{Message, Overlay, Value};
+use peeklock_core::message::Message;
 use peeklock_core::time::Timestamp;
 use peeklock_core::transaction::{TransactionId, Transactions};
 
@@ -132,13 +132,10 @@ impl EntityLink {
 
     /// What the entity is told of a settlement.
     pub(super) fn decided(&self, settlement: Settlement) -> Result<Decided, Rejection> {
-        let overlay = |properties: Vec<(String, Value)>| {
-            (!properties.is_empty()).then(|| Overlay::encode(&properties)).transpose()
-        };
         Ok(match settlement {
             Settlement::Complete => Decided::Complete,
             Settlement::Abandon { properties, delay } => Decided::abandon(&properties, delay)?,
-            Settlement::Defer { properties } => Decided::Defer { properties: overlay(properties)? },
+            Settlement::Defer { properties } => Decided::defer(&properties)?,
             Settlement::DeadLetter { reason, description, properties } => {
                 let limits = &self.entity.broker().settings().limits;
                 let (reason, description) = (reason.as_deref(), description.as_deref());

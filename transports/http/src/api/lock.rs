@@ -7,7 +7,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::message::{Overlay, Value};
+use peeklock_core::message::Value;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -108,8 +108,8 @@ pub(super) async fn defer(
 ) -> Answer {
     let entity = exchange.entity(Action::Settle, queue).await?;
     let (modification, _room): (Modification, _) = body::read_json(exchange, payload).await?;
-    let properties = overlay(modification.application_properties)?;
-    settle(exchange, &entity, token, Settlement::Defer { properties }).await
+    let properties = modification.application_properties.unwrap_or_default().0;
+    settle(exchange, &entity, token, Settlement::defer(&properties)?).await
 }
 
 /// Dead-letter: the message moves to the dead-letter queue.
@@ -196,13 +196,4 @@ fn parse(token: &str) -> Result<LockToken, Refusal> {
         Rejection::new(Condition::MessageLockLost, "the lock token of the path is not a GUID")
             .into()
     })
-}
-
-fn overlay(properties: Option<PropertyMap>) -> Result<Option<Overlay>, Refusal> {
-    match properties {
-        Some(PropertyMap(properties)) if !properties.is_empty() => {
-            Ok(Some(Overlay::encode(&properties)?))
-        }
-        Some(_) | None => Ok(None),
-    }
 }

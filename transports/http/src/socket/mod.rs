@@ -39,6 +39,7 @@ use actix_web::http::StatusCode;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_core::permits::{Admission, Seat};
+use peeklock_core::telemetry::Connected;
 use peeklock_listen::Upgrade;
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -88,6 +89,7 @@ pub(crate) struct Socket {
     since: Instant,
     timer: Timer,
     writing: Option<Writing>,
+    _counted: Connected,
 }
 
 enum Phase {
@@ -134,6 +136,7 @@ impl Socket {
             since: Instant::now(),
             timer: Timer::default(),
             writing: None,
+            _counted: Connected::by("http"),
         };
         if socket.place.is_beyond() {
             let count_max = socket.site.config.connection_count_max;

@@ -4,7 +4,7 @@ use peeklock_core::command::{Command, Outcome, Settlement, retry_delay_of};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, Ticket};
-use peeklock_core::message::{Overlay, Value};
+use peeklock_core::message::Value;
 use peeklock_core::time::Timestamp;
 use peeklock_link::Pending;
 use peeklock_link::pending::correlation;
@@ -270,15 +270,10 @@ impl Conversation {
         if settle.delay_milliseconds != Delay::NONE && settle.decision != Decision::Abandon {
             return Err(Rejection::argument("a delay is for the decision abandon"));
         }
-        let overlay = |properties: Option<&Properties>| match properties {
-            Some(properties) if !properties.0.is_empty() => {
-                Overlay::encode(&properties.0).map(Some)
-            }
-            Some(_) | None => Ok(None),
-        };
+        let changes: &[(String, Value)] = properties.map_or(&[], |properties| &properties.0);
         match settle.decision {
             Decision::Complete | Decision::Release => {
-                if properties.is_some_and(|properties| !properties.0.is_empty()) {
+                if !changes.is_empty() {
                     let detail = "complete and release set no properties";
                     return Err(Rejection::argument(detail));
                 }
@@ -291,15 +286,13 @@ impl Conversation {
             Decision::Abandon => {
                 let said =
                     settle.delay_milliseconds.0.map(|said| retry_delay_of(&Value::I64(said)));
-                let properties: &[(String, Value)] =
-                    properties.map_or(&[], |properties| &properties.0);
-                Settlement::abandon(properties, said.transpose()?)
+                Settlement::abandon(changes, said.transpose()?)
             }
-            Decision::Defer => Ok(Settlement::Defer { properties: overlay(properties)? }),
+            Decision::Defer => Settlement::defer(changes),
             Decision::DeadLetter => Settlement::dead_letter(
                 settle.reason.as_deref(),
                 settle.description.as_deref(),
-                properties.map_or(&[], |properties| &properties.0),
+                changes,
                 &self.broker.settings().limits,
             ),
         }

@@ -101,6 +101,46 @@ fn every_decision_is_taken_by_number() {
     });
 }
 
+/// RTY-10, RTY-26, RTY-27: in JSON a delay is for the decision abandon alone, in its own field and as a property; what
+/// is refused leaves the lock as it was.
+#[test]
+fn only_an_abandon_takes_a_delay() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(1)).await;
+        client.deliveries(1).await;
+        let decide =
+            |decision: &str| json!({ "link": 1, "decision": decision, "ranges": [[1, 1]] });
+        let mut refused = Vec::new();
+        for decision in ["complete", "defer", "deadLetter", "release"] {
+            for delay in [0, 5_000] {
+                let mut field = decide(decision);
+                field["delayMilliseconds"] = delay.into();
+                let mut property = decide(decision);
+                property["properties"] = json!({ "peeklock-delay-ms": delay, "cause": "down" });
+                refused.extend([field, property]);
+            }
+        }
+        for settle in refused {
+            let answer = client.ask("settle", settle.clone()).await;
+            assert_eq!(answer["error"]["condition"], "ArgumentError", "{settle}: {answer}");
+        }
+        assert_eq!(server.delivery_counts().await, [(1, 0)]);
+        let mut abandon = decide("abandon");
+        abandon["delayMilliseconds"] = 5_000.into();
+        abandon["properties"] = json!({ "peeklock-delay-ms": 0, "cause": "down" });
+        assert_eq!(client.ask("settle", abandon).await["settled"], json!({}));
+        let counts = server.counts().await;
+        assert_eq!(
+            (counts.active, counts.deferred, counts.dead_letter, counts.delayed),
+            (1, 0, 0, 1)
+        );
+        server.stop().await;
+    });
+}
+
 /// RCV-18: a drain gives what is there, then tells the rest of the credit, which is used up.
 #[test]
 fn a_drain_delivers_what_is_there_and_returns_the_rest() {

@@ -1,9 +1,8 @@
 //! `update-disposition`: settles by the tokens of locks (AMQP-82).
 
-use peeklock_core::command::{Command, Outcome, Settlement};
+use peeklock_core::command::{Command, Outcome, Settlement, refuse_retry_delay};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
-use peeklock_core::message::Overlay;
 
 use super::super::reply::Asker;
 use super::{Answer, Memo, Planned, Question, Refusal};
@@ -28,14 +27,13 @@ impl Conversation {
         let body = &question.body;
         let map = body.map("properties-to-modify")?;
         let changes = properties(map.as_ref())?;
-        let overlay = || match changes.is_empty() {
-            true => Ok(None),
-            false => Overlay::encode(&changes).map(Some),
+        let plain = |what: &str, settlement: Settlement| {
+            refuse_retry_delay(what, &changes).map(|()| settlement)
         };
         Ok(match &*body.wanted_text("disposition-status")? {
-            "completed" => Settlement::Complete,
+            "completed" => plain("complete", Settlement::Complete)?,
             "abandoned" => Settlement::abandon(&changes, None)?,
-            "defered" | "deferred" => Settlement::Defer { properties: overlay()? },
+            "defered" | "deferred" => Settlement::defer(&changes)?,
             "suspended" => {
                 let reason = body.text("deadletter-reason")?;
                 let description = body.text("deadletter-description")?;
@@ -44,7 +42,7 @@ impl Conversation {
                 let limits = &self.broker.settings().limits;
                 Settlement::dead_letter(reason, description, &changes, limits)?
             }
-            "unlocked" => Settlement::Release,
+            "unlocked" => plain("release", Settlement::Release)?,
             other => {
                 return Err(Rejection::argument(format!(
                     "`disposition-status` is `{other:.32}`, not completed, abandoned, suspended, \

@@ -1,0 +1,1 @@
+../../plugins/otlp/tests/export/collector.rs

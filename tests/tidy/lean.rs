@@ -1,0 +1,32 @@
+//! What a program has to build that has the library in it.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use super::root;
+
+/// Crates besides our own, at most, that a program has by `peeklock = "0.2"` alone.
+const CRATES_MAX: usize = 75;
+
+/// The library is lean by default: who embeds it builds few crates besides ours, which docs/performance.md says.
+#[test]
+fn the_library_has_few_crates_below_it() {
+    let mut tree = Command::new(env!("CARGO"));
+    tree.args(["tree", "--offline", "--locked", "--package", "peeklock", "--edges", "normal"]);
+    let answer = tree.args(["--prefix", "none"]).current_dir(root()).output().unwrap();
+    let said = String::from_utf8_lossy(&answer.stderr);
+    assert!(answer.status.success(), "{said}");
+    let tree = String::from_utf8(answer.stdout).unwrap();
+    // A version and a source follow each name; those that stood before have a mark behind.
+    let crates: BTreeSet<&str> = tree
+        .lines()
+        .map(|line| line.trim_end_matches(" (*)"))
+        .filter(|line| !line.is_empty() && !line.starts_with("peeklock"))
+        .collect();
+    assert!(crates.len() > 20, "{crates:?}");
+    let all = crates.iter().copied().collect::<Vec<_>>().join("\n");
+    assert!(crates.len() <= CRATES_MAX, "{} crates:\n{all}", crates.len());
+    let page = super::read("docs/performance.md");
+    let figure = format!("| crates besides our own | {} | {CRATES_MAX} |", crates.len());
+    assert!(page.contains(&figure), "docs/performance.md does not say `{figure}`");
+}
