@@ -153,7 +153,7 @@ fn what_rules_are_counted_for_is_what_they_take() {
                     matcher.create_rule(id, rule, &limits).expect(what);
                 }
             });
-            let (taken, told) = (taken.bytes_current, matcher.memory_bytes() as i64);
+            let (taken, told) = (taken.bytes_current, matcher.memory_bytes().cast_signed());
             // The first one makes room for some.
             let room = if count == 1 { 2_000 } else { 0 };
             assert!(taken <= told + room, "{count} with {what} take {taken}, counted {told}");
