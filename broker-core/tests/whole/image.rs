@@ -47,6 +47,16 @@ pub struct Record {
     pub expires_at: Timestamp,
     /// Its session, or where it wants to go.
     pub text: Option<String>,
+    /// Until when it is Delayed; past instants are kept (RTY-06).
+    pub delayed_until: Option<Timestamp>,
+}
+
+impl Record {
+    /// The same as of this instant: what is due is Delayed no more.
+    pub fn as_of(mut self, now: Timestamp) -> Self {
+        self.delayed_until = self.delayed_until.filter(|until| *until > now);
+        self
+    }
 }
 
 /// All of one entity.
@@ -72,7 +82,8 @@ impl Image {
         let mut visit = |key: &[u8], value: &[u8]| match codec::read_key(key).unwrap() {
             RecordKey::Slot(sequence) => {
                 let (slot, text) = codec::read_slot(value).unwrap();
-                slots.push((sequence, slot, text.map(str::to_owned)));
+                let delayed_until = codec::read_delay(value).unwrap();
+                slots.push((sequence, slot, text.map(str::to_owned), delayed_until));
             }
             RecordKey::SessionState => {
                 let record = codec::read_session_state(value).unwrap();
@@ -95,7 +106,7 @@ impl Image {
             let state = pinned(store, &[key]).remove(0);
             image.states.insert(session.parse().unwrap(), state[0]);
         }
-        for (sequence, slot, text) in slots {
+        for (sequence, slot, text, delayed_until) in slots {
             let keys: Vec<Key> = std::iter::once(codec::slot_key(id, sequence))
                 .chain((0..slot.overlay_count).map(|at| codec::overlay_key(id, sequence, at)))
                 .collect();
@@ -115,6 +126,7 @@ impl Image {
                 enqueued_at: slot.enqueued_at,
                 expires_at: slot.expires_at,
                 text,
+                delayed_until,
             };
             image.last = image.last.max(sequence.0);
             image.records.insert(sequence.0, record);

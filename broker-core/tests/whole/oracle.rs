@@ -12,6 +12,7 @@ mod expire;
 mod look;
 mod publish;
 mod receive;
+mod retry;
 mod send;
 mod session;
 mod settle;
@@ -30,6 +31,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use crate::image::Record;
 use crate::rules::Rule;
 
+pub use retry::Retry;
 pub use session::Hold;
 pub use settle::Settled;
 pub use transaction::{Done, Piece, Undertaking};
@@ -60,7 +62,8 @@ pub struct Lock {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Doing {
     Gone(&'static str),
-    Count(u32),
+    /// A failure, and until when its message is Delayed, if it is.
+    Count(u32, Option<Timestamp>),
     Defer,
     /// Deferred again: nothing to see in the store.
     DeferAgain,
@@ -87,6 +90,9 @@ pub struct Card {
     pub stays: bool,
     /// Of one that waits for its instant: when it is tried again.
     pub not_before: Timestamp,
+    /// Until when it is Delayed, also if that is not durable yet, and what each failure has come to.
+    pub delayed_until: Option<Timestamp>,
+    pub failures: BTreeMap<u32, Option<Timestamp>>,
 }
 
 /// What a message has behind it that comes from elsewhere.
@@ -162,6 +168,9 @@ pub struct Mutable {
     pub forward_to: Option<String>,
     pub forward_dead: Option<String>,
     pub catch_all: bool,
+    /// RTY-16, RTY-23
+    pub retry: Option<Retry>,
+    pub passes: bool,
 }
 
 pub struct Entity {
@@ -197,7 +206,8 @@ pub enum Reply {
     Numbers(Vec<u64>),
     /// Number and count shown.
     Messages(Vec<(u64, u32)>),
-    Peeked(Vec<(u64, u32, SlotState)>),
+    /// With the instant until which each is Delayed (RTY-12).
+    Peeked(Vec<(u64, u32, SlotState, Option<Timestamp>)>),
     Until(Timestamp),
     Accepted(u64),
     State(Option<u8>),

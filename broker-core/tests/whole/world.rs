@@ -78,6 +78,12 @@ impl Seen {
         for (what, count, least) in least {
             assert!(count >= least, "only {count} times {what}: the seeds prove too little");
         }
+        // Those of sessions are met more often by their own model.
+        let rules = [("RTY-01", 80), ("RTY-05", 20), ("RTY-14", 10), ("RTY-17", 100)];
+        for (rule, least) in rules {
+            let count = self.reached.get(rule).copied().unwrap_or(0);
+            assert!(count >= least, "only {count} times {rule}: the seeds prove too little");
+        }
     }
 }
 

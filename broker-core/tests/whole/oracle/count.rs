@@ -21,6 +21,7 @@ impl Oracle {
             (SubQueue::Main, SlotState::Scheduled) => counts.scheduled += 1,
             (SubQueue::Main, SlotState::Pending) => counts.transfer += 1,
         };
+        let mut delayed = 0;
         let mut frozen = entity.departing.len() as u64;
         let lists = entity.ways.values().filter_map(|way| way.list.as_ref());
         let under_way: BTreeSet<u64> = lists.flatten().copied().collect();
@@ -33,7 +34,12 @@ impl Oracle {
                 Some((Doing::Gone(_), _)) => {}
                 Some((Doing::Defer, _)) => count(sub_queue, SlotState::Deferred),
                 Some((Doing::Move { into, .. }, _)) => count(*into, SlotState::Active),
-                Some((Doing::Count(_) | Doing::DeferAgain, _)) | None => count(sub_queue, state),
+                Some((Doing::Count(..) | Doing::DeferAgain, _)) | None => {
+                    count(sub_queue, state);
+                    // RTY-11
+                    let is_main = sub_queue == SubQueue::Main;
+                    delayed += u64::from(is_main && card.is_delayed(self.now));
+                }
             }
         }
         for one in &entity.incoming {
@@ -42,6 +48,7 @@ impl Oracle {
             }
         }
         counts.transfer += frozen;
+        counts.delayed = delayed;
         counts
     }
 }

@@ -43,6 +43,9 @@ impl Oracle {
             .collect();
         for (sequence, own) in doomed {
             self.reach(if own { "EXP-20" } else { "EXP-41" });
+            if self.entities[&id].cards[&sequence].is_delayed(self.now) {
+                self.reach(if own { "RTY-07" } else { "RTY-25" });
+            }
             let count = self.entities[&id].cards[&sequence].count;
             // Each goes by itself: they need not go together.
             self.begin_own();

@@ -42,11 +42,13 @@ impl Oracle {
     }
 
     fn look_at_cards(&mut self, id: u64, image: &Image, realised: &mut BTreeMap<u64, usize>) {
+        let now = self.now;
         let numbers: Vec<u64> = self.entities[&id].cards.keys().copied().collect();
         for sequence in numbers {
             let entity = self.of(id);
             let card = entity.cards.get_mut(&sequence).unwrap();
-            let Some(stored) = image.records.get(&sequence) else {
+            let stored = image.records.get(&sequence).map(|stored| stored.clone().as_of(now));
+            let Some(stored) = stored else {
                 match &card.doing {
                     Some((Doing::Gone(_), group)) => {
                         *realised.entry(*group).or_default() += 1;
@@ -58,19 +60,23 @@ impl Oracle {
                 continue;
             };
             assert!(!card.has_vanished, "{id}/{sequence} is back (FND-03)");
-            if *stored == card.record {
+            card.record = card.record.clone().as_of(now);
+            if stored == card.record {
                 continue;
             }
             let (count_before, before) = (card.record.count, &card.record);
             if let Some((doing, group)) = &card.doing
                 && *doing != Doing::DeferAgain
-                && after(before, doing, stored.count.min(card.count)) == *stored
+                && after(before, doing, stored.count.min(card.count)).as_of(now) == stored
             {
                 *realised.entry(*group).or_default() += 1;
                 card.doing = None;
             } else {
-                let counted = Record { count: stored.count, ..before.clone() };
-                assert_eq!(counted, *stored, "{id}/{sequence} has changed for nothing: {card:?}");
+                // What each failure has come to is known; the last that is stored decides (RTY-06, SET-27).
+                let delayed_until = card.failures.get(&stored.count).copied().flatten();
+                let counted = Record { count: stored.count, delayed_until, ..before.clone() };
+                let counted = counted.as_of(now);
+                assert_eq!(counted, stored, "{id}/{sequence} has changed for nothing: {card:?}");
                 let most = card.count;
                 assert!(stored.count <= most, "{id}/{sequence} counts {} (SET-29)", stored.count);
             }
@@ -107,6 +113,8 @@ impl Oracle {
                         has_vanished: false,
                         stays: false,
                         not_before: Timestamp::NONE,
+                        delayed_until: None,
+                        failures: BTreeMap::new(),
                     };
                     let before = entity.cards.insert(sequence, card);
                     assert!(before.is_none(), "{id}/{sequence} is given twice (MSG-12)");
@@ -162,6 +170,7 @@ impl Oracle {
             let entity = self.of(*id);
             for card in entity.cards.values_mut() {
                 card.count = card.record.count;
+                card.delayed_until = card.record.delayed_until;
                 card.lock = None;
                 card.stays = false;
                 card.not_before = Timestamp::NONE;
@@ -208,8 +217,12 @@ fn after(before: &Record, doing: &Doing, count: u32) -> Record {
     let mut record = before.clone();
     match doing {
         Doing::Gone(_) | Doing::DeferAgain => {}
-        Doing::Count(count) => record.count = *count,
+        Doing::Count(count, delayed_until) => {
+            record.count = *count;
+            record.delayed_until = *delayed_until;
+        }
         Doing::Defer => {
+            record.delayed_until = None;
             record.state = SlotState::Deferred;
             // With counts that were waiting for company (SET-27).
             record.count = count;
@@ -218,6 +231,7 @@ fn after(before: &Record, doing: &Doing, count: u32) -> Record {
             record.sub_queue = *into;
             record.state = SlotState::Active;
             record.count = *count;
+            record.delayed_until = None;
             record.text = None;
             if let Some(reason) = reason {
                 record.bare.reason = Some(reason.clone());

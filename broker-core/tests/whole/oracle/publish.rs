@@ -55,6 +55,7 @@ impl Oracle {
                     enqueued_at: self.now,
                     expires_at: expiry(bare.time_to_live, self.now, Some(ceiling)),
                     text: text.map(|session| session.to_string()),
+                    delayed_until: None,
                 };
                 self.come(id, record);
             }

@@ -23,6 +23,7 @@ impl Oracle {
             card.rests()
                 && card.record.sub_queue == which
                 && card.record.state == SlotState::Active
+                && !card.is_delayed(self.now)
                 && (card.stays || !self.leaves(id, &card.record))
         };
         let cards = entity.cards.iter().filter(|(_, card)| is_available(card));
@@ -69,6 +70,9 @@ impl Oracle {
             Lane::Of(SubQueue::TransferDeadLetter) => 3,
         });
         for call in calls {
+            if let Lane::Session(session) = call.lane {
+                self.reach_retried(id, session);
+            }
             let mut given = self.available(id, call.lane);
             given.truncate(call.count_max);
             if given.is_empty() {
@@ -173,7 +177,11 @@ impl Oracle {
                 && !card.has_vanished
         });
         Reply::Peeked(
-            seen.map(|(sequence, card)| (*sequence, card.count, card.record.state)).collect(),
+            seen.map(|(sequence, card)| {
+                let until = card.delayed_until.filter(|_| card.is_delayed(self.now));
+                (*sequence, card.count, card.record.state, until)
+            })
+            .collect(),
         )
     }
 }

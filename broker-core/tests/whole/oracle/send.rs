@@ -76,6 +76,7 @@ impl Oracle {
             enqueued_at,
             expires_at: expiry(bare.time_to_live, enqueued_at, ceiling),
             text: None,
+            delayed_until: None,
         };
         if nature.kind == Kind::Topic {
             // It has no overlays there: this is beside its slot (FWD-26).
@@ -124,6 +125,7 @@ impl Oracle {
                 enqueued_at: self.now,
                 expires_at: Timestamp::NEVER,
                 text: Some(to.to_owned()),
+                delayed_until: None,
             };
             numbers.push(self.come(id, record));
         }

@@ -58,7 +58,7 @@ impl Oracle {
             match end {
                 LinkEnd::Broken => {
                     self.begin_own();
-                    self.fail(id, sequence, false);
+                    self.fail(id, sequence, None);
                 }
                 LinkEnd::Orderly | LinkEnd::ByBroker => {
                     self.reach("SES-31");
@@ -95,7 +95,7 @@ impl Oracle {
     }
 
     /// SES-19, SES-20: what comes next in a session, in its order; nothing overtakes a message that is on
-    /// its way back.
+    /// its way back, and one that is Delayed only where that may be (RTY-22, RTY-23).
     pub fn next_in(&self, id: u64, session: u64) -> Vec<u64> {
         let session = session.to_string();
         let mut next = Vec::new();
@@ -107,7 +107,12 @@ impl Oracle {
             {
                 continue;
             }
-            if matches!(card.doing, Some((Doing::Count(_), _))) {
+            let is_on_its_way_back = matches!(card.doing, Some((Doing::Count(..), _)));
+            let is_delayed = card.is_delayed(self.now) && (is_on_its_way_back || card.rests());
+            if is_delayed && self.entities[&id].now.passes {
+                continue;
+            }
+            if is_on_its_way_back || is_delayed {
                 break;
             }
             if card.rests() {
@@ -115,6 +120,39 @@ impl Oracle {
             }
         }
         next
+    }
+
+    /// Notes that a receiver of a session finds one that is Delayed with another behind it.
+    pub fn reach_retried(&mut self, id: u64, session: u64) {
+        let session = session.to_string();
+        let entity = &self.entities[&id];
+        let mut rest = entity.cards.values().filter(|card| {
+            let is_of = card.record.text.as_deref() == Some(&*session);
+            is_of && card.record.sub_queue == SubQueue::Main && card.rests()
+        });
+        let is_held_up = rest.any(|card| card.is_delayed(self.now)) && rest.next().is_some();
+        if is_held_up {
+            self.reach(if self.entities[&id].now.passes { "RTY-23" } else { "RTY-22" });
+        }
+    }
+
+    /// Notes that a session is free whose lowest message is Delayed, and not offered for that (RTY-24).
+    fn reach_not_offered(&mut self, id: u64, sessions: &BTreeSet<u64>) {
+        let entity = &self.entities[&id];
+        let waits = |session: &&u64| {
+            let name = session.to_string();
+            let mut cards = entity.cards.values();
+            let first = cards.find(|card| {
+                let is_of = card.record.text.as_deref() == Some(&*name);
+                is_of && card.record.state == SlotState::Active
+            });
+            first.is_some_and(|card| card.rests() && card.is_delayed(self.now))
+        };
+        let is_free = |session: &&u64| !entity.holds.contains_key(*session);
+        let count = sessions.iter().filter(is_free).filter(waits).count();
+        if count > 0 && !entity.now.passes {
+            self.reach("RTY-24");
+        }
     }
 
     /// SES-07, SES-08
@@ -129,6 +167,8 @@ impl Oracle {
                 .filter(|card| card.record.sub_queue == SubQueue::Main)
                 .filter_map(|card| card.record.text.as_deref()?.parse().ok())
                 .collect();
+            self.reach_not_offered(id, &all);
+            let entity = &self.entities[&id];
             let first = all
                 .into_iter()
                 .filter(|session| !entity.holds.contains_key(session))

@@ -4,14 +4,15 @@ use peeklock_core::command::LinkEnd;
 use peeklock_core::condition::Condition;
 use peeklock_core::entity::slot::SlotState;
 use peeklock_core::path::SubQueue;
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::{Doing, Oracle, Reply, TOO_MANY};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Settled {
     Complete,
-    Abandon,
+    /// With the delay that is asked for.
+    Abandon(Option<TimeSpan>),
     Defer,
     DeadLetter,
     Release,
@@ -25,7 +26,7 @@ impl Oracle {
         for sequence in over {
             self.reach("SET-04");
             self.begin_own();
-            self.fail(id, sequence, false);
+            self.fail(id, sequence, None);
         }
     }
 
@@ -35,8 +36,9 @@ impl Oracle {
         chosen.map(|(sequence, _)| *sequence).collect()
     }
 
-    /// A delivery has failed: SET-28, SET-34, SET-35, SET-38, EXP-26, EXP-28, DEF-05.
-    pub fn fail(&mut self, id: u64, sequence: u64, is_asked: bool) {
+    /// A delivery has failed: SET-28, SET-34, SET-35, SET-38, EXP-26, EXP-28, DEF-05, RTY-05, RTY-07. `asked` is
+    /// the abandon, with the delay that it asks for; without one nobody has said so.
+    pub fn fail(&mut self, id: u64, sequence: u64, asked: Option<Option<TimeSpan>>) {
         let entity = &self.entities[&id];
         let card = &entity.cards[&sequence];
         let count = card.count + 1;
@@ -51,11 +53,15 @@ impl Oracle {
             let (into, reason) = (SubQueue::DeadLetter, Some(TOO_MANY.to_owned()));
             return self.do_with(id, sequence, Doing::Move { into, count, reason });
         }
-        if is_asked || self.leaves(id, &card.record) {
-            return self.do_with(id, sequence, Doing::Count(count));
+        let leaves = self.leaves(id, &card.record);
+        let until = self.delayed_until(id, sequence, count, asked.flatten());
+        let card = self.of(id).cards.get_mut(&sequence).unwrap();
+        card.delayed_until = until;
+        card.failures.insert(count, until);
+        if asked.is_some() || leaves {
+            return self.do_with(id, sequence, Doing::Count(count, until));
         }
         // Nothing waits for such a count (SET-27).
-        let card = self.of(id).cards.get_mut(&sequence).unwrap();
         card.lock = None;
         card.count = count;
     }
@@ -89,14 +95,18 @@ impl Oracle {
         if how == Settled::DeadLetter && sub_queue != SubQueue::Main {
             return Err(Condition::InvalidOperation);
         }
-        self.held(id, sub_queue, token)
+        let sequence = self.held(id, sub_queue, token)?;
+        if let Settled::Abandon(asked) = how {
+            self.check_delay(id, sequence, asked)?;
+        }
+        Ok(sequence)
     }
 
     pub fn settle_held(&mut self, id: u64, sequence: u64, how: Settled) {
         let count = self.entities[&id].cards[&sequence].count;
         match how {
             Settled::Complete => self.do_with(id, sequence, Doing::Gone("completed")),
-            Settled::Abandon => self.fail(id, sequence, true),
+            Settled::Abandon(asked) => self.fail(id, sequence, Some(asked)),
             Settled::Defer => {
                 let state = self.entities[&id].cards[&sequence].record.state;
                 let is_again = state == SlotState::Deferred;
@@ -118,7 +128,9 @@ impl Oracle {
                 Reply::Done
             }
             Err(condition) => {
-                self.reach("SET-20");
+                let is_delay = matches!(how, Settled::Abandon(Some(_)))
+                    && self.held(id, sub_queue, token).is_ok();
+                self.reach(if is_delay { "RTY-08" } else { "SET-20" });
                 Reply::Refused(condition)
             }
         }
@@ -159,7 +171,7 @@ impl Oracle {
                 LinkEnd::Broken => {
                     self.reach("SET-31");
                     self.begin_own();
-                    self.fail(id, sequence, false);
+                    self.fail(id, sequence, None);
                 }
                 LinkEnd::ByBroker => {
                     self.of(id).cards.get_mut(&sequence).unwrap().lock = None;

@@ -106,6 +106,7 @@ impl Oracle {
                     record.sub_queue == which
                         && is_active
                         && card.rests()
+                        && !card.is_delayed(self.now)
                         && !card.stays
                         && self.leaves(id, record)
                 });
@@ -172,7 +173,7 @@ impl Oracle {
                     card.record.state == SlotState::Active && card.record.sub_queue == sub_queue
                 }
             };
-            of_exit && card.rests() && !card.stays
+            of_exit && card.rests() && !card.is_delayed(now) && !card.stays
         };
         let waiting: Vec<(u64, u8)> = entity
             .cards
@@ -195,6 +196,12 @@ impl Oracle {
         }
         if sequences.is_empty() {
             return None;
+        }
+        for sequence in &sequences {
+            if self.entities[&id].cards[sequence].delayed_until.is_some() {
+                // When it is due, and not before.
+                self.reach("RTY-14");
+            }
         }
         let entity = self.of(id);
         for sequence in &sequences {

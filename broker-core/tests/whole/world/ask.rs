@@ -183,8 +183,12 @@ impl World {
 
     fn draw_settlement(&mut self) -> (Settled, Settlement) {
         match self.random.below(12) {
-            0..=3 => (Settled::Complete, Settlement::Complete),
-            4..=6 => (Settled::Abandon, Settlement::Abandon { properties: None, delay: None }),
+            0..=2 => (Settled::Complete, Settlement::Complete),
+            3..=6 => {
+                let delay = (self.random.one_in(2))
+                    .then(|| TimeSpan::from_seconds(i64::try_from(self.random.below(8)).unwrap()));
+                (Settled::Abandon(delay), Settlement::Abandon { properties: None, delay })
+            }
             7 | 8 => (Settled::Defer, Settlement::Defer { properties: None }),
             9 | 10 => {
                 let settlement =

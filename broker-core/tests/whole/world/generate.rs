@@ -1,12 +1,12 @@
 //! What the seed draws.
 
-use peeklock_core::description::EntityStatus;
+use peeklock_core::description::{EntityStatus, RetryKind};
 use peeklock_core::message::{Message, MessageId, Value};
 use peeklock_core::time::TimeSpan;
 
 use super::World;
 use crate::image::Bare;
-use crate::oracle::{Kind, Mutable};
+use crate::oracle::{Kind, Mutable, Retry};
 use crate::rules::{Act, Rule, Select};
 
 impl World {
@@ -44,7 +44,17 @@ impl World {
         let forward_to = self.draw_destination(id, odds);
         let forward_dead = if kind == Kind::Topic { None } else { self.draw_destination(id, 30) };
         let catch_all = kind == Kind::Subscription && self.random.one_in(4);
-        Mutable { status, forward_to, forward_dead, catch_all }
+        let retry = (kind != Kind::Topic && self.random.one_in(3)).then(|| self.draw_retry());
+        let passes = kind != Kind::Topic && self.random.one_in(2);
+        Mutable { status, forward_to, forward_dead, catch_all, retry, passes }
+    }
+
+    fn draw_retry(&mut self) -> Retry {
+        let kind = *self.random.pick(&RetryKind::ALL).unwrap();
+        let delay = i64::try_from(self.random.between(1, 4)).unwrap() * 1_000;
+        let most =
+            self.random.one_in(2).then(|| delay + i64::try_from(self.random.below(4_000)).unwrap());
+        Retry { kind, delay, most }
     }
 
     /// Another queue or the topic, or an entity that was deleted meanwhile.

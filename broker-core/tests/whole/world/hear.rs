@@ -74,7 +74,10 @@ impl World {
                         MessageState::Deferred => SlotState::Deferred,
                         MessageState::Scheduled => SlotState::Scheduled,
                     };
-                    (one.facts.sequence.0, one.facts.delivery_count, state)
+                    let until = one.facts.delayed_until;
+                    let is_delayed = one.facts.state == MessageState::Delayed;
+                    assert_eq!(is_delayed, until.is_some(), "{one:?} (RTY-12)");
+                    (one.facts.sequence.0, one.facts.delivery_count, state, until)
                 };
                 Reply::Peeked(all.iter().map(seen).collect())
             }

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use peeklock_core::change::codec::read_rule;
 use peeklock_core::change::codec::{self, RecordKey};
 use peeklock_core::command::{Command, Outcome, TopicCommand};
-use peeklock_core::description::{QueueDescription, SubscriptionDescription, TopicDescription};
+use peeklock_core::description::{
+    Jitter, QueueDescription, RetryPolicy, SessionRetryOrder, SubscriptionDescription,
+    TopicDescription,
+};
 use peeklock_core::edge::{Edge, Entropy};
 use peeklock_core::entity::Machine;
 use peeklock_core::entity::any::AnyMachine;
@@ -30,7 +33,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use super::{AnyShell, Grove, KEY, Member, SHARDS, Seen, TOPIC, World};
 use crate::ground::{PLANNED, Shared, take, writers};
 use crate::image::{Image, is_stored};
-use crate::oracle::{Entity, Kind, Mutable, Nature, Oracle, WINDOW};
+use crate::oracle::{Entity, Kind, Mutable, Nature, Oracle, Retry, WINDOW};
 use crate::rules::{Rule, rule};
 
 impl World {
@@ -141,7 +144,7 @@ impl World {
                 path,
                 detects: id == 3 || (id == TOPIC && self.random.one_in(2)),
                 requires_session: id == 2 || id == 7,
-                delivery_count_max: u32::try_from(self.random.between(2, 3)).unwrap(),
+                delivery_count_max: u32::try_from(self.random.between(2, 4)).unwrap(),
                 lock: TimeSpan::from_seconds(10),
                 keeps_expired: self.random.one_in(2),
                 time_to_live,
@@ -237,6 +240,8 @@ impl World {
             status: now.status,
             forward_to: now.forward_to.as_deref().map(Box::from),
             forward_dead_lettered_messages_to: now.forward_dead.as_deref().map(Box::from),
+            retry_policy: now.retry.map(policy),
+            session_retry_order: order(now.passes),
             ..QueueDescription::new(&*nature.path, &self.limits)
         }
     }
@@ -265,6 +270,8 @@ impl World {
             forward_to: now.forward_to.as_deref().map(Box::from),
             forward_dead_lettered_messages_to: now.forward_dead.as_deref().map(Box::from),
             catch_all: now.catch_all,
+            retry_policy: now.retry.map(policy),
+            session_retry_order: order(now.passes),
             ..SubscriptionDescription::new("t", format!("s{}", id - 6), &self.limits)
         }
     }
@@ -289,6 +296,8 @@ impl World {
                     .as_deref()
                     .map(str::to_owned),
                 catch_all: false,
+                retry: description.retry_policy.map(Retry::of),
+                passes: description.session_retry_order == SessionRetryOrder::Pass,
             };
             self.find_description(root, found);
             let tree = Rc::new(RefCell::new(Tree::new(writer, queue.size_bytes())));
@@ -302,7 +311,14 @@ impl World {
         let status = topic.description().status;
         self.find_description(
             root,
-            Mutable { status, forward_to: None, forward_dead: None, catch_all: false },
+            Mutable {
+                status,
+                forward_to: None,
+                forward_dead: None,
+                catch_all: false,
+                retry: None,
+                passes: false,
+            },
         );
         let mut family = Family::new(Arc::clone(topic.description()));
         let mut stored_bytes = topic.size_bytes();
@@ -330,6 +346,8 @@ impl World {
                     .as_deref()
                     .map(str::to_owned),
                 catch_all: description.catch_all,
+                retry: description.retry_policy.map(Retry::of),
+                passes: description.session_retry_order == SessionRetryOrder::Pass,
             };
             topic.adopt(Self::id(*id), description, queue.last_sequence(), rules.clone());
             self.find_description(*id, found);
@@ -516,4 +534,17 @@ impl World {
         peeklock_core::request::release_all(&mut out);
         ticket
     }
+}
+
+fn policy(retry: Retry) -> RetryPolicy {
+    RetryPolicy {
+        kind: retry.kind,
+        delay: TimeSpan::from_ms(retry.delay),
+        delay_max: retry.most.map(TimeSpan::from_ms),
+        jitter: Jitter::NONE,
+    }
+}
+
+const fn order(passes: bool) -> SessionRetryOrder {
+    if passes { SessionRetryOrder::Pass } else { SessionRetryOrder::Hold }
 }
