@@ -30,6 +30,8 @@ pub struct Place {
     port: u16,
     /// Whether TLS is spoken.
     pub is_secure: bool,
+    /// Whom its certificate has to name, if that is not its host.
+    name: Option<String>,
 }
 
 impl Place {
@@ -53,7 +55,26 @@ impl Place {
             None if is_secure => 443,
             None => 80,
         };
-        Some(Self { host, port, is_secure })
+        Some(Self { host, port, is_secure, name: None })
+    }
+
+    /// A name or an address, of IPv6 in brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Another port of the same host, with TLS or without as here.
+    pub fn at_port(&self, port: u16) -> Self {
+        Self { port, ..self.clone() }
+    }
+
+    /// The same place of somebody who is known by another name than his address.
+    pub fn known_as(self, name: String) -> Self {
+        Self { name: Some(name), ..self }
     }
 
     /// The same place for clients of another protocol.
@@ -70,7 +91,8 @@ impl Place {
         if !self.is_secure {
             return Ok(Box::new(socket));
         }
-        let stream = tls.connect(&self.host, socket).await.map_err(io::Error::other)?;
+        let name = self.name.as_deref().unwrap_or(&self.host);
+        let stream = tls.connect(name, socket).await.map_err(io::Error::other)?;
         Ok(Box::new(stream))
     }
 }

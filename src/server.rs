@@ -6,6 +6,7 @@ mod otlp;
 mod root_key;
 mod signals;
 mod supervisor;
+mod whereabouts;
 
 use std::io::{self, Write as _};
 use std::net::TcpListener;
@@ -31,6 +32,7 @@ use declare::declare;
 pub use root_key::FILE as ROOT_KEY_FILE;
 use signals::Signals;
 use supervisor::Patience;
+pub use whereabouts::{HTTP_URL as HTTP_URL_FILE, PUBLIC_URL as PUBLIC_URL_FILE};
 
 /// How long requests in progress may take after a signal (DESIGN section 6).
 const GRACE: Duration = Duration::from_secs(5);
@@ -153,6 +155,7 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
             }
         };
     let certificate = tls.as_ref().map(|(tls, _)| tls.certificate());
+    whereabouts::tell(loaded, &transports, certificate.as_ref())?;
     let _root_key = root_key::keep(loaded, &policies, &transports, certificate.as_ref())?;
     drop(opening);
     let is_new = broker.describe_queue(banner::QUEUE).await.is_err();
@@ -212,7 +215,8 @@ fn warn(loaded: &Loaded, has_authorizer: bool) {
     // Who is let in is for another one to say.
     let is_told = !has_authorizer;
     let is_closed = !config.security.allow_anonymous.0 && !config.security.jwt.is_used();
-    if is_told && is_closed && config.server.ephemeral.0 {
+    let knows_no_key = config.server.ephemeral.0 && loaded.emulator.is_none();
+    if is_told && is_closed && knows_no_key {
         tracing::warn!(
             "every client is refused: security.allow_anonymous is false, and with --ephemeral there is no file \
              with a first key"

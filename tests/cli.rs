@@ -8,6 +8,9 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
+use peeklock::auth_sas::sign;
+use peeklock::time::Timestamp;
+
 const FREE_PORT: &str = "127.0.0.1:0";
 
 /// A directory of its own for one test, without a `peeklock.toml` unless the test writes one.
@@ -51,15 +54,22 @@ struct Server {
 
 impl Server {
     /// Starts it and reads the banner up to the line of the listener.
-    fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    fn start(command: Command) -> Self {
+        Self::start_logging_to(command, Stdio::piped())
+    }
+
+    /// The same with another place for its log, which may be large.
+    fn start_logging_to(mut command: Command, log: Stdio) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut banner = BufReader::new(child.stdout.take().unwrap());
         let mut read = String::new();
         let address = loop {
             let begin = read.len();
             if banner.read_line(&mut read).unwrap() == 0 {
                 let mut log = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+                if let Some(mut stderr) = child.stderr.take() {
+                    stderr.read_to_string(&mut log).unwrap();
+                }
                 panic!("no listener in the banner:\n{read}\n{log}");
             }
             let line = read[begin..].trim();
@@ -112,7 +122,9 @@ impl Server {
         let kill = Command::new("kill").arg(signal).arg(self.child.id().to_string()).status();
         assert!(kill.unwrap().success());
         let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut log).unwrap();
+        }
         let mut out = std::mem::take(&mut self.read);
         self.banner.read_to_string(&mut out).unwrap();
         (self.child.wait().unwrap().code().unwrap(), out, log)
@@ -440,6 +452,164 @@ fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     assert!(log.contains("--data-dir"), "{log}");
 }
 
+/// SEC-08, SEC-14, SEC-22: who may not do what he asks is in the log at the level that an operator has, with the cause, the policy,
+/// where he comes from and the id that he was told; counted by that cause; and whatever is logged, of a whole run in which keys are
+/// set, told and changed and tokens are good and bad, over every way in, no key, signature or token is in it.
+#[test]
+fn refusals_are_in_the_log_and_no_secret_is() {
+    use base64::Engine as _;
+
+    const KEYS: [&str; 4] = [
+        "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+        "BQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+        "BgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+        "BwECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+    ];
+    const WRONG: &str = "CAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    for filter in ["info", "trace"] {
+        let config = "[security]\nallow_anonymous = false\n[[queues]]\nname = \"orders\"\n";
+        let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp"];
+        let flags = [&flags[..], &[FREE_PORT, "--log-filter", filter]].concat();
+        let command = peeklock(&format!("refusals-{filter}"), config, &flags);
+        let directory = command.get_current_dir().unwrap().to_owned();
+        let log = directory.join("log");
+        let mut server =
+            Server::start_logging_to(command, std::fs::File::create(&log).unwrap().into());
+        let strings =
+            std::fs::read_to_string(directory.join("kept/root.connection-string")).unwrap();
+        let (sdk, own) = strings.trim().split_once('\n').unwrap();
+        let root = own.split("SharedAccessKey=").nth(1).unwrap().split(';').next().unwrap();
+        let never = Timestamp::NEVER;
+        let past = Timestamp::from_unix_ms(1_000);
+        let of_root = sign("RootManageSharedAccessKey", root, "sb://x", never);
+        let mut secrets = vec![root.to_owned(), WRONG.to_owned(), of_root.clone()];
+        secrets.extend(KEYS.map(str::to_owned));
+        let ask = |token: &str, method: &str, path: &str, body: &str| {
+            server.ask_with(&format!("Authorization: {token}\r\n"), method, path, body)
+        };
+        // Keys that are set, told and changed.
+        let [first, second, third, fourth] = KEYS;
+        let made = format!(
+            r#"{{"rights": ["Send"], "primaryKey": "{first}", "secondaryKey": "{second}"}}"#
+        );
+        let team = "/$api/v1/queues/orders/policies/team";
+        assert_eq!(ask(&of_root, "PUT", team, &made).0, 201);
+        assert_eq!(ask(&of_root, "POST", &format!("{team}/keys"), "").0, 200);
+        let newer = format!(r#"{{"key": "secondary", "value": "{third}"}}"#);
+        assert_eq!(ask(&of_root, "POST", &format!("{team}/regenerate"), &newer).0, 200);
+        let entry = format!(
+            "<entry xmlns=\"http://www.w3.org/2005/Atom\"><content><QueueDescription \
+             xmlns=\"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect\"><AuthorizationRules>\
+             <AuthorizationRule><Rights><AccessRights>Send</AccessRights></Rights><KeyName>atom</KeyName>\
+             <PrimaryKey>{fourth}</PrimaryKey></AuthorizationRule></AuthorizationRules></QueueDescription></content></entry>"
+        );
+        assert_eq!(ask(&of_root, "PUT", "/atom?api-version=2021-05", &entry).0, 201);
+        // Tokens that are good, and tokens and keys that are not.
+        let good = sign("team", first, "sb://x/orders", never);
+        assert_eq!(ask(&good, "POST", "/orders/messages", "one").0, 201);
+        let bearer = "Bearer eyJhbGciOiJSUzI1NiJ9.c2VjcmV0LWNsYWltcw.c2VjcmV0LXNpZ25hdHVyZQ";
+        let receive = "/orders/messages/head?timeout=0";
+        let refused = [
+            ("right", good.clone(), receive),
+            ("signature", sign("team", WRONG, "sb://x/orders", never), receive),
+            ("signature", sign("nobody", WRONG, "sb://x/orders", never), receive),
+            ("expired", sign("team", first, "sb://x/orders", past), receive),
+            ("audience", good.clone(), "/atom/messages"),
+            ("bearer", bearer.to_owned(), receive),
+            ("malformed", "Basic c2VjcmV0LWJhc2lj".to_owned(), receive),
+            ("too_long", format!("SharedAccessSignature {}", "secret-long".repeat(2_000)), receive),
+            ("missing", String::new(), receive),
+            ("right", good.clone(), "/$api/v1/queues"),
+        ];
+        let mut told = Vec::new();
+        for (cause, token, path) in &refused {
+            let method = if path.starts_with("/$") { "GET" } else { "POST" };
+            let (code, answer) = match &**token {
+                "" => server.ask(method, path, ""),
+                token => ask(token, method, path, ""),
+            };
+            assert_eq!(code, 401, "{cause}: {answer}");
+            let id = answer.split("TrackingId:").nth(1).unwrap().split(',').next().unwrap();
+            told.push((*cause, id.to_owned()));
+            let signature = token.split("sig=").nth(1).and_then(|rest| rest.split('&').next());
+            secrets.extend(signature.map(str::to_owned));
+        }
+        secrets.extend(["c2VjcmV0", "secret-long"].map(str::to_owned));
+        // Over WebSocket, and by a key over AMQP.
+        let url = server.websocket();
+        let wrong = own.replace(root, WRONG);
+        for (string, expected) in [(own, 0), (&wrong, 1)] {
+            let mut list = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+            list.args(["queue", "list"]).env("PEEKLOCK_CONNECTION_STRING", string);
+            let (code, _, errors) = run(list);
+            assert_eq!(code, expected, "{url}: {errors}");
+        }
+        let amqp = sdk.strip_prefix("Endpoint=sb://").unwrap().split(';').next().unwrap();
+        for key in [root, WRONG] {
+            let plain = format!("\0RootManageSharedAccessKey\0{key}");
+            let mut fields = vec![3, 0xa3, 5];
+            fields.extend(*b"PLAIN");
+            fields.extend([0xa0, u8::try_from(plain.len()).unwrap()]);
+            fields.extend(plain.as_bytes());
+            fields.push(0x40);
+            let mut frame = vec![0, 0, 0, 0, 2, 1, 0, 0, 0, 0x53, 0x41, 0xc0];
+            frame.push(u8::try_from(fields.len()).unwrap());
+            frame.extend(fields);
+            let length = u32::try_from(frame.len()).unwrap();
+            frame[..4].copy_from_slice(&length.to_be_bytes());
+            let mut stream = TcpStream::connect(amqp).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            stream.write_all(b"AMQP\x03\x01\x00\x00").unwrap();
+            stream.write_all(&frame).unwrap();
+            let mut header = [0; 8];
+            stream.read_exact(&mut header).unwrap();
+            assert_eq!(&header, b"AMQP\x03\x01\x00\x00");
+            // The mechanisms, and then the outcome: 0 is good, 1 is not.
+            loop {
+                let mut length = [0; 4];
+                stream.read_exact(&mut length).unwrap();
+                let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];
+                stream.read_exact(&mut body).unwrap();
+                if body[4..7] == [0x00, 0x53, 0x44] {
+                    break;
+                }
+            }
+        }
+        let (_, metrics) = ask(&of_root, "GET", "/metrics", "");
+        for (cause, _) in &told {
+            let counted = format!("peeklock_tokens_refused_total{{cause=\"{cause}\"}}");
+            assert!(metrics.contains(&counted), "{cause}: {metrics}");
+        }
+        assert_eq!(server.stop("-TERM").0, 0);
+        let log = std::fs::read_to_string(&log).unwrap();
+        let line_of = |id: &str| {
+            let is_it = |line: &&str| line.contains(id) && line.contains(": refused ");
+            log.lines().find(is_it).unwrap_or_else(|| panic!("{id}: {log}"))
+        };
+        for (cause, id) in &told {
+            let line = line_of(id);
+            assert!(
+                line.contains("WARN") && line.contains(&format!("cause=\"{cause}\"")),
+                "{line}"
+            );
+            assert!(line.contains("peer=127.0.0.1:"), "{line}");
+            let is_named = !matches!(*cause, "bearer" | "malformed" | "too_long" | "missing");
+            let is_told = line.contains("policy=\"team\"") || line.contains("policy=\"nobody\"");
+            assert_eq!(is_told, is_named, "{line}");
+        }
+        assert!(line_of(&told[0].1).contains("entity=\"orders\""));
+        assert!(log.contains("cause=\"key\""), "the key over AMQP: {log}");
+        let raw = |key: &str| base64::engine::general_purpose::STANDARD.decode(key).unwrap();
+        for secret in &secrets {
+            assert!(secret.len() >= 8 && !log.contains(secret.as_str()), "{secret} is in the log");
+            if secret.len() == 44 {
+                assert!(!log.contains(&format!("{:?}", raw(secret))), "{secret} as bytes");
+            }
+        }
+        assert!(filter != "trace" || log.contains("TRACE"), "the log has all there is");
+    }
+}
+
 /// SEC-27, SEC-28, SEC-30, HTP-02: the program takes tokens of the issuer that its configuration names, over HTTP and WebSocket,
 /// beside those that are signed with keys of policies.
 #[test]
@@ -605,4 +775,32 @@ fn health_asks_whether_a_broker_can_work() {
     let (code, _, errors) = asked(&url);
     assert!(code == 7 && errors.contains(&url), "{code} {errors}");
     drop(server);
+}
+
+/// TLS-05, ADM-05: without being told where, it asks the broker of its data directory, wherever that serves HTTP and whether with TLS or
+/// without, as in a container that was configured otherwise than the image.
+#[test]
+fn health_finds_the_broker_of_its_data_directory() {
+    for tls in [&[][..], &["--tls"]] {
+        let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp"];
+        let command = peeklock("health_own", "", &[&flags[..], &[FREE_PORT], tls].concat());
+        let directory = command.get_current_dir().unwrap().to_owned();
+        let server = Server::start(command);
+        let asked = |arguments: &[&str], variable: Option<&str>| {
+            let mut health = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+            health.arg("health").args(arguments).current_dir(&directory);
+            match variable {
+                Some(value) => health.env("PEEKLOCK__SERVER__DATA_DIR", value),
+                None => health.env_remove("PEEKLOCK__SERVER__DATA_DIR"),
+            };
+            run(health)
+        };
+        for (arguments, variable) in [(&["--data-dir", "kept"][..], None), (&[], Some("kept"))] {
+            let (code, out, errors) = asked(arguments, variable);
+            assert_eq!((code, out.as_str()), (0, "ready\n"), "{tls:?}: {errors}");
+        }
+        drop(server);
+        let (code, _, errors) = asked(&["--data-dir", "kept"], None);
+        assert!(code == 7 && errors.contains("http"), "{code} {errors}");
+    }
 }

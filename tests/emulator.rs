@@ -124,6 +124,31 @@ fn it_stands_where_the_emulator_stood() {
         assert!(log.contains(part), "{part}: {log}");
     }
     assert!(!log.contains("s3cret"));
+    // Nothing is kept, and everybody has a key all the same.
+    assert!(!log.contains("every client is refused"), "{log}");
+}
+
+/// ADM-60, ADM-63: a configuration file that is nowhere stops the start, and the text names it and the ways to another.
+#[test]
+fn a_file_that_is_nowhere_is_told_with_the_way_out() {
+    let ended = program()
+        .args([
+            "serve",
+            "--emulator",
+            "--ephemeral",
+            "--ws",
+            "127.0.0.1:0",
+            "--amqp",
+            "127.0.0.1:0",
+        ])
+        .env("CONFIG_PATH", "/absent/on/the/host.json")
+        .output()
+        .unwrap();
+    let log = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{log}");
+    for part in ["/absent/on/the/host.json", "--emulator-config", "/ServiceBus_Emulator/"] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
 }
 
 /// SEC-24: without the flag the key that everybody knows is like any wrong one.

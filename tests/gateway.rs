@@ -319,3 +319,88 @@ fn a_gateway_without_transports_does_not_start() {
         broker.stop(Duration::ZERO).await.unwrap();
     });
 }
+
+/// A row of numbers that is the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % end as u64).unwrap()
+    }
+}
+
+/// LIS-01, LIS-02: whatever a connection begins with, random bytes or the beginning of AMQP, TLS, HTTP, an upgrade or a PROXY header with something else
+/// in it, it is answered or ended once its client has said all; and others are served meanwhile.
+#[test]
+fn whatever_a_connection_begins_with_is_answered_or_ended() {
+    run(async {
+        let world = World::start(|settings| {
+            settings.opening_timeout = Duration::from_secs(2);
+        })
+        .await;
+        let host = world.gateway.to_string();
+        let request = upgrade("/$servicebus/websocket", &host, "AMQPWSB10");
+        let proxy = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c\x7f\0\0\x01\x7f\0\0\x01\0\x01\0\x02";
+        let hello = b"\x16\x03\x01\x00\x31\x01\x00\x00\x2d\x03\x03";
+        let begins: [&[u8]; 6] = [
+            HEADER,
+            SASL,
+            get("/livez", &host).leak().as_bytes(),
+            request.as_bytes(),
+            proxy,
+            hello,
+        ];
+        let mut random = Random(0x6761_7465_7761_7921);
+        let mut open = tokio::task::JoinSet::new();
+        for number in 0..800 {
+            let mut bytes = match number % 7 {
+                6 => (0..random.below(64))
+                    .map(|_| u8::try_from(random.below(256)).unwrap())
+                    .collect(),
+                which => begins[which].to_vec(),
+            };
+            for _ in 0..random.below(3) {
+                if bytes.is_empty() {
+                    break;
+                }
+                let place = random.below(bytes.len());
+                match random.below(3) {
+                    0 => bytes.truncate(place),
+                    1 => bytes[place] ^= 1 << random.below(8),
+                    _ => bytes.insert(place, u8::try_from(random.below(256)).unwrap()),
+                }
+            }
+            let mut stream = world.connect().await;
+            open.spawn(async move {
+                // It may be ended before all was said.
+                stream.write_all(&bytes).await.ok();
+                stream.shutdown().await.ok();
+                let mut answer = Vec::new();
+                tokio::io::copy(&mut (&mut stream).take(64 << 10), &mut answer).await.ok();
+                answer.len()
+            });
+            if open.len() >= 100 {
+                open.join_next().await.unwrap().unwrap();
+            }
+            if number % 100 == 0 {
+                let mut stream = world.connect().await;
+                say(&mut stream, get("/livez", &host)).await;
+                assert_eq!(answer(&mut stream).await.0, 200);
+            }
+        }
+        let mut longest = 0;
+        while let Some(length) = open.join_next().await {
+            longest = longest.max(length.unwrap());
+        }
+        assert!(longest < 8 << 10, "{longest} bytes in answer to nothing");
+        let mut stream = world.connect().await;
+        say(&mut stream, HEADER).await;
+        let mut header = [0; 8];
+        stream.read_exact(&mut header).await.unwrap();
+        assert_eq!(&header[..4], b"AMQP");
+        world.stop().await;
+    });
+}

@@ -108,7 +108,7 @@ fn azservicebus_for_rust_works_unchanged() {
     scenarios(&mut command, 24);
 }
 
-/// Runs the scenarios of an administration client, over the TLS of the broker.
+/// Runs the scenarios of an administration client.
 fn administer(arguments: &[&str]) {
     let mut command = Command::new(python());
     command.arg(folder().join("admin/run.py")).arg(env!("CARGO_BIN_EXE_peeklock")).args(arguments);
@@ -120,6 +120,12 @@ fn administer(arguments: &[&str]) {
 #[test]
 fn the_python_administration_client_works_unchanged() {
     administer(&["python"]);
+}
+
+/// ADM-02, ADM-52, ADM-60, SEC-21, SEC-24: in the emulator's place it works over plain HTTP, with the emulator's key, by a transport of the application.
+#[test]
+fn the_python_administration_client_works_in_the_emulators_place() {
+    administer(&["python-in-place"]);
 }
 
 /// ADM-02, ADM-52, SEC-21: that of @azure/service-bus of JavaScript does.

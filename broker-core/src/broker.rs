@@ -30,6 +30,7 @@ use crate::builder::BrokerBuilder;
 use crate::census::Census;
 use crate::clock::Clock;
 use crate::command::InboundMessage;
+use crate::condition::Condition;
 use crate::contract::{Authorizer, Tracer};
 use crate::description::{Destination, EntityKind, Settings};
 use crate::edge::Edge;
@@ -41,6 +42,7 @@ use crate::message::{Content, Message};
 use crate::path::{EntityAddress, Node, SubQueue};
 use crate::permits::{Budget, Pool};
 use crate::policies::Policies;
+use crate::refusals::Refusals;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Observed;
 use crate::time::{TimeSpan, Timestamp};
@@ -73,6 +75,7 @@ pub struct Shared {
     /// Whether every entity that the store has was opened.
     pub(crate) are_open: watch::Sender<bool>,
     pub(crate) forwarders: Forwarders,
+    pub(crate) refusals: Refusals,
     /// Who is told of operations, if anybody is.
     pub(crate) tracer: Option<Arc<dyn Tracer>>,
     pub(crate) activity: Activity,
@@ -194,16 +197,20 @@ impl Broker {
         let tracking_id = TrackingId(self.shared.edge.entropy().next_u128());
         crate::telemetry::count_rejection(rejection.condition());
         let error = BrokerError::new(rejection, tracking_id, entity, self.now());
-        if error.condition() == crate::condition::Condition::InternalError {
-            tracing::error!(%tracking_id, entity, detail = error.detail(), "operation failed");
-        } else {
-            tracing::debug!(
-                %tracking_id,
-                entity,
-                condition = %error.condition(),
-                detail = error.detail(),
-                "operation rejected"
-            );
+        match error.condition() {
+            Condition::InternalError => {
+                tracing::error!(%tracking_id, entity, detail = error.detail(), "operation failed");
+            }
+            Condition::Unauthorized => self.shared.refusals.tell(&error),
+            condition => {
+                tracing::debug!(
+                    %tracking_id,
+                    entity,
+                    %condition,
+                    detail = error.detail(),
+                    "operation rejected"
+                );
+            }
         }
         error
     }

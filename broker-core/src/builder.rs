@@ -20,6 +20,7 @@ use crate::error::Rejection;
 use crate::forwarders::Forwarders;
 use crate::permits::{Budget, Pool};
 use crate::policies::Policies;
+use crate::refusals::Refusals;
 use crate::shell::writer::ShardWriter;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
 use crate::time::Timestamp;
@@ -240,6 +241,7 @@ impl BrokerBuilder {
             tickets: AtomicU64::new(1),
             receivers: AtomicU64::new(1),
             forwarders: Forwarders::new(self.forwarders, limits.forwarder_thread_count_max),
+            refusals: Refusals::default(),
             are_open: tokio::sync::watch::Sender::new(false),
             tracer: self.tracer,
             activity: Activity::new(self.watch),

@@ -49,6 +49,7 @@ pub mod contract;
 pub mod declaration;
 mod forwarders;
 pub mod policies;
+mod refusals;
 mod traced;
 // For tests of this workspace and of extensions.
 #[cfg(feature = "testing")]

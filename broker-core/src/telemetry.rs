@@ -80,7 +80,7 @@ pub fn describe() {
     describe_counter!(UNDELIVERED, "Messages received and deleted, and written to nobody");
     describe_counter!(DROPPED, "Messages sent settled that could not be stored");
     describe_counter!(REJECTED, "Rejections and failures answered, by condition");
-    describe_counter!(UNAUTHORIZED, "Tokens refused, by cause");
+    describe_counter!(UNAUTHORIZED, "Callers refused who may not do what they ask, by cause");
     describe_counter!(HANDSHAKES_REFUSED, "TLS handshakes that came to nothing, by cause");
     describe_counter!(REBUILT, "Entities rebuilt after a failure");
     describe_gauge!(CONNECTIONS, "Connections that are open, by transport");
@@ -151,8 +151,8 @@ pub(crate) fn count_rejection(condition: crate::condition::Condition) {
     counter!(REJECTED, "condition" => condition.name()).increment(1);
 }
 
-/// Counts one token that was refused, or that was missing; for authorizers.
-pub fn count_unauthorized(cause: &'static str) {
+/// Counts one caller who may not do what he asks, because of what he has shown or has not.
+pub(crate) fn count_unauthorized(cause: &'static str) {
     counter!(UNAUTHORIZED, "cause" => cause).increment(1);
 }
 

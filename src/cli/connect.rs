@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use peeklock::auth_sas::{ConnectionString, Endpoint};
+use peeklock::auth_sas::ConnectionString;
 use peeklock::condition::Condition;
 use peeklock::error::BrokerError;
 use peeklock::path::{EntityAddress, EntityName};
@@ -16,8 +16,10 @@ use super::contexts::{self, Contexts, DEFAULT};
 use super::identity::TlsFiles;
 use super::interrupt::Interrupt;
 use super::terminal::{Out, line, note};
+use super::token::Own;
 use super::{Failure, exit, token};
 use crate::config::TlsSection;
+use crate::place::{self, Place};
 
 /// How long a command that is to end tries to get a lost connection back.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
@@ -151,33 +153,32 @@ impl Common {
         }
     }
 
-    /// Where that broker is, as a connection string says it.
-    pub fn endpoint(&self) -> Result<Endpoint, Failure> {
-        let url = self.target()?.url;
-        let (_, address) = url.split_once("://").unwrap_or(("", &url));
-        let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
-        Ok(Endpoint { host: host.into(), port: port.parse().ok() })
+    /// Where this command reaches that broker.
+    pub fn place(&self) -> Result<Place, Failure> {
+        let target = self.target()?;
+        let place = Place::parse(&target.url, place::WEBSOCKET);
+        place.ok_or_else(|| Failure::usage(format!("{}: `{}`", target.source, target.url)))
     }
 
-    /// Whether TLS is spoken with that broker.
-    pub fn is_secure(&self) -> Result<bool, Failure> {
-        Ok(self.target()?.url.starts_with("wss://"))
+    /// Whom it trusts there.
+    pub fn tls(&self) -> Result<ClientTls, Failure> {
+        self.target()?.tls(&self.files)
+    }
+
+    /// What a broker on this machine has written for its clients: that of `--data-dir`, or else of `./data`.
+    pub fn own(&self) -> Result<Own, Failure> {
+        token::own(self.data_dir.as_deref())
+    }
+
+    /// Whether the broker is that of a data directory on this machine.
+    pub const fn names_data_dir(&self) -> bool {
+        self.data_dir.is_some()
     }
 
     /// The development authority of the broker of the data directory, if it has one.
     fn own_authority(&self) -> Option<PathBuf> {
         let file = TlsSection::authority(self.data_dir.as_deref()?).authority_file();
         file.exists().then_some(file)
-    }
-
-    /// The connection string of the first policy of the broker on this machine (SEC-25).
-    pub fn first_key(&self, client: ClientKind) -> Result<ConnectionString, Failure> {
-        let (text, source) = match client {
-            ClientKind::Sdk => token::first_key_for_amqp(self.data_dir.as_deref())?,
-            ClientKind::Peeklock => token::first_key(self.data_dir.as_deref())?,
-        };
-        ConnectionString::parse(&text)
-            .map_err(|error| Failure::usage(format!("{source}: {}", error.detail())))
     }
 
     /// Connects, does the work, and closes the connection in order.

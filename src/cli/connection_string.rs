@@ -1,15 +1,21 @@
-//! `peeklock connection-string`: what clients are given to reach the broker (SEC-18, SEC-25).
+//! `peeklock connection-string`: what clients are given to reach the broker (SEC-18, SEC-21, SEC-25).
+
+use std::time::Duration;
 
 use clap::Args;
 use hyper::http::uri::Authority;
 use peeklock::auth_sas::{ConnectionString, Endpoint};
+use peeklock::contract::port;
 use peeklock::policies::ROOT_POLICY;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::connect::{ClientKind, Common, Output, Patience};
 use super::policy::KeyFlag;
 use super::terminal::object;
+use super::token::Own;
 use super::{Failure, say};
+use crate::place::{self, Place};
 
 pub const HELP: &str = concat!(
     "\
@@ -17,18 +23,28 @@ Examples:
   peeklock connection-string                                  that of the first policy
   peeklock connection-string --data-dir /var/lib/peeklock     the same of a service
   peeklock connection-string --entity orders --policy shop --host bus.example.com
+  peeklock connection-string --host bus.example.com --tls     by a proxy that speaks TLS
   PEEKLOCK_CONNECTION_STRING=$(peeklock connection-string --for peeklock) peeklock top
 
 Without --policy nothing is asked of the broker: it is read from `root.connection-string` in its data directory, which its \
-owner alone can read (default: ./data). It says UseDevelopmentEmulator=true where the broker speaks no TLS. With --policy the broker is asked for the keys, which takes the right Manage; once \
+owner alone can read (default: ./data). With --policy the broker is asked for the keys, which takes the right Manage; once \
 they were told, nobody is let in without a token, for good.
 
-It names no port where clients look by themselves: Azure SDKs at 5672, or 5671 with TLS, commands of this program at 5301. With --policy the host \
-is the one by which this command has reached the broker, unless --host names another.
+It says UseDevelopmentEmulator=true where clients speak no TLS: --tls leaves that out, --plain has it say so. Host and TLS are those of \
+`http.public_url` where the broker on this machine has one, or else those by which this command has reached the broker.
+
+It names no port where clients look by themselves: Azure SDKs at 5672, or 5671 with TLS, commands of this program at 5301. Where AMQP is \
+served is known of a broker on this machine (--data-dir), and of one that serves it where this command has reached it or at those ports; of another one \
+--port says it.
 
 ",
     exit_codes!()
 );
+
+/// How long a listener has to say whether it speaks AMQP.
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+/// What an AMQP client with a password begins with, and a listener of AMQP repeats (AMQP 5.3.1).
+const AMQP_BEGIN: [u8; 8] = *b"AMQP\x03\x01\x00\x00";
 
 #[derive(Args)]
 pub struct ConnectionStringFlags {
@@ -50,15 +66,102 @@ pub struct ConnectionStringFlags {
     /// Port that it names, such as that of a proxy [default: that of the listener]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
+    /// Clients speak TLS there, as with a proxy that ends it
+    #[arg(long, conflicts_with = "plain")]
+    tls: bool,
+    /// Clients speak no TLS there (UseDevelopmentEmulator=true)
+    #[arg(long)]
+    plain: bool,
     #[command(flatten)]
     common: Common,
 }
 
+/// Where clients are sent, and whether they speak TLS there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Sent {
+    endpoint: Endpoint,
+    is_secure: bool,
+}
+
 impl ConnectionStringFlags {
-    /// The place as the string names it.
-    fn named(&self, found: Endpoint) -> Endpoint {
-        Endpoint { host: self.host.clone().unwrap_or(found.host), port: self.port.or(found.port) }
+    /// The place as flags have it, which go over what was found.
+    fn named(&self, found: Sent) -> Sent {
+        let Sent { endpoint: Endpoint { host, port }, is_secure } = found;
+        let endpoint =
+            Endpoint { host: self.host.clone().unwrap_or(host), port: self.port.or(port) };
+        Sent { endpoint, is_secure: (is_secure || self.tls) && !self.plain }
     }
+
+    /// Where a broker on this machine has its clients go.
+    fn sent_by(&self, own: &Own) -> Result<(ConnectionString, Sent), Failure> {
+        let parse = |text: &str| {
+            ConnectionString::parse(text)
+                .map_err(|error| Failure::usage(format!("{}: {}", own.source, error.detail())))
+        };
+        let [amqp, websocket] = &own.strings;
+        let string = parse(match self.client {
+            ClientKind::Sdk => amqp,
+            ClientKind::Peeklock => websocket,
+        })?;
+        let listened =
+            Sent { endpoint: string.endpoint.clone(), is_secure: !string.use_development_emulator };
+        // One line with a port is that of a gateway, which serves all at one port (LIS-05).
+        let is_gateway = amqp == websocket && string.endpoint.port.is_some();
+        let public = own.public_url.as_deref().and_then(|url| Place::parse(url, place::HTTP));
+        let sent = published(listened, public.as_ref(), is_gateway, self.client);
+        Ok((string, self.named(sent)))
+    }
+
+    /// Where clients of a broker go that this command reaches at a place.
+    fn sent_to(&self, place: &Place) -> Result<Sent, Failure> {
+        let of_port = |port: Option<u16>| {
+            let endpoint = Endpoint { host: place.host().into(), port };
+            self.named(Sent { endpoint, is_secure: place.is_secure })
+        };
+        if self.client == ClientKind::Peeklock || self.port.is_some() {
+            return Ok(of_port(Some(place.port())));
+        }
+        let usual = if place.is_secure { port::AMQPS } else { port::AMQP };
+        let tls = self.common.tls()?;
+        let speaks = |place: Place| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let asked =
+                async { tokio::time::timeout(ASK_TIMEOUT, speaks_amqp(&place, &tls)).await };
+            Ok::<bool, Failure>(runtime.block_on(asked).is_ok_and(|answer| answer.unwrap_or(false)))
+        };
+        if speaks(place.clone())? {
+            return Ok(of_port(Some(place.port())));
+        }
+        if speaks(place.at_port(usual))? {
+            return Ok(of_port(None));
+        }
+        Err(Failure::usage(format!(
+            "where {} serves AMQP is not known: it is neither at {place} nor at port {usual}; --port names its port \
+             (amqp.address, gateway.address), and so does --data-dir on its machine",
+            place.host()
+        )))
+    }
+}
+
+/// Where clients go that reach a broker by a URL of its own, such as that of a proxy: to its host, with TLS if that has it. Its port is
+/// that of everything where one port serves everything.
+fn published(listened: Sent, public: Option<&Place>, is_gateway: bool, client: ClientKind) -> Sent {
+    let Some(public) = public.filter(|_| is_gateway || client == ClientKind::Sdk) else {
+        return listened;
+    };
+    let port = if is_gateway { Some(public.port()) } else { listened.endpoint.port };
+    let endpoint = Endpoint { host: public.host().into(), port };
+    Sent { endpoint, is_secure: public.is_secure }
+}
+
+/// Whether a listener answers as one of AMQP does.
+async fn speaks_amqp(place: &Place, tls: &peeklock::tls::ClientTls) -> std::io::Result<bool> {
+    let mut stream = place.connect(tls).await?;
+    stream.write_all(&AMQP_BEGIN).await?;
+    stream.flush().await?;
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).await?;
+    Ok(answer == AMQP_BEGIN[..4])
 }
 
 /// A name or an address, without a port.
@@ -72,33 +175,35 @@ fn host(text: &str) -> Result<Box<str>, String> {
 
 pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
     let Some(policy) = &flags.policy else {
-        let mut string = flags.common.first_key(flags.client)?;
-        string.endpoint = flags.named(string.endpoint);
-        if let Some(entity) = &flags.entity {
-            string = string.at_entity(entity.trim_matches('/'));
-        }
+        let (string, sent) = flags.sent_by(&flags.common.own()?)?;
+        let string = flags.reaching(string, sent);
         return say(&told(&string, ROOT_POLICY, flags.common.output));
     };
-    let (mut endpoint, is_secure) = (flags.common.endpoint()?, flags.common.is_secure()?);
-    if flags.client == ClientKind::Sdk {
-        // This command came another way; where AMQP is served it is not told.
-        endpoint.port = None;
-    }
-    let endpoint = flags.named(endpoint);
+    let sent = match flags.common.names_data_dir() {
+        true => flags.sent_by(&flags.common.own()?)?.1,
+        false => flags.sent_to(&flags.common.place()?)?,
+    };
     flags.common.run(Patience::Limited, async |session| {
         let owner = flags.entity.as_deref().unwrap_or_default();
         let keys = session.client.admin().policy_keys(owner, policy).await?;
         let key = flags.key.of(&keys);
-        let mut string =
-            ConnectionString::of_key(endpoint.clone(), &keys.policy.name, key.reveal());
-        if !is_secure {
-            string = string.without_tls();
-        }
-        if let Some(entity) = &flags.entity {
-            string = string.at_entity(entity.trim_matches('/'));
-        }
+        let string =
+            ConnectionString::of_key(sent.endpoint.clone(), &keys.policy.name, key.reveal());
+        let string = flags.reaching(string, sent.clone());
         session.out.say(&told(&string, &keys.policy.name, flags.common.output))
     })
+}
+
+impl ConnectionStringFlags {
+    /// A string for that place, and for the entity.
+    fn reaching(&self, mut string: ConnectionString, sent: Sent) -> ConnectionString {
+        string.endpoint = sent.endpoint;
+        string.use_development_emulator = !sent.is_secure;
+        match &self.entity {
+            Some(entity) => string.at_entity(entity.trim_matches('/')),
+            None => string,
+        }
+    }
 }
 
 fn told(string: &ConnectionString, policy: &str, output: Output) -> String {
@@ -107,4 +212,34 @@ fn told(string: &ConnectionString, policy: &str, output: Output) -> String {
         return format!("{text}\n");
     }
     object(&json!({ "policy": policy, "connectionString": text }).to_string(), output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(host: &str, port: Option<u16>, is_secure: bool) -> Sent {
+        Sent { endpoint: Endpoint { host: host.into(), port }, is_secure }
+    }
+
+    /// SEC-21, LIS-05: a string follows the URL by which clients reach the broker: its host and whether it has TLS, and its port
+    /// where everything is served at one.
+    #[test]
+    fn a_string_follows_the_public_url() {
+        use ClientKind::{Peeklock, Sdk};
+        let secure = Place::parse("https://bus.test", place::HTTP);
+        let plain = Place::parse("http://bus.test:8080/", place::HTTP);
+        let usual = sent("127.0.0.1", None, false);
+        let other = sent("127.0.0.1", Some(7), true);
+        for (listened, public, is_gateway, client, expected) in [
+            (&usual, None, false, Sdk, usual.clone()),
+            (&usual, secure.as_ref(), false, Sdk, sent("bus.test", None, true)),
+            (&other, plain.as_ref(), false, Sdk, sent("bus.test", Some(7), false)),
+            (&usual, secure.as_ref(), false, Peeklock, usual.clone()),
+            (&other, secure.as_ref(), true, Sdk, sent("bus.test", Some(443), true)),
+            (&other, plain.as_ref(), true, Peeklock, sent("bus.test", Some(8080), false)),
+        ] {
+            assert_eq!(published(listened.clone(), public, is_gateway, client), expected);
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! `peeklock health`: asks a broker whether it can work, for what watches over it and has no other client, such as an
 //! image without a shell.
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,14 +13,20 @@ use peeklock::tls::ClientTls;
 
 use super::identity::TlsFiles;
 use super::{Failure, exit, say};
+use crate::config::TlsSection;
 use crate::http;
 use crate::place::{self, Place};
+use crate::server::HTTP_URL_FILE;
 
 pub const HELP: &str = "\
 Examples:
-  peeklock health                                             the broker on this machine, at http://127.0.0.1:5300
+  peeklock health                                             the broker whose data is in ./data
+  peeklock health --data-dir /var/lib/peeklock                the broker of a service
   peeklock health --url https://localhost:5300 --ca ./data/tls/authority.pem
   peeklock health --timeout 1s || systemctl restart peeklock
+
+Where a broker serves HTTP stands in `http-url` of its data directory, which is also named by PEEKLOCK__SERVER__DATA_DIR; without that file it is asked at \
+http://127.0.0.1:5300. Its development authority is trusted.
 
 It asks for `/readyz`, which takes no key: the broker has opened its store, has not failed, is not stopping, and no thread \
 that serves entities has been at one entity for a second.
@@ -29,20 +37,26 @@ Exit codes:
   2  usage
   7  it cannot be reached, or has not answered in time";
 
+/// Where a broker serves HTTP that says nothing else.
+const DEFAULT_URL: &str = "http://127.0.0.1:5300";
 /// More is not read of an answer.
 const ANSWER_BYTES_MAX: usize = 4 << 10;
 
 #[derive(Args)]
 pub struct HealthFlags {
-    /// Where it serves HTTP
+    /// Where it serves HTTP [default: as its data directory says]
+    #[arg(long, value_name = "URL", env = "PEEKLOCK_HEALTH_URL", hide_env_values = true)]
+    url: Option<String>,
+    /// Data directory of the broker [default: ./data]
     #[arg(
         long,
-        value_name = "URL",
-        default_value = "http://127.0.0.1:5300",
-        env = "PEEKLOCK_HEALTH_URL",
-        hide_env_values = true
+        value_name = "DIR",
+        env = "PEEKLOCK__SERVER__DATA_DIR",
+        hide_env_values = true,
+        default_value = "./data",
+        hide_default_value = true
     )]
-    url: String,
+    data_dir: PathBuf,
     #[command(flatten)]
     files: TlsFiles,
     /// How long to wait for the answer
@@ -50,23 +64,50 @@ pub struct HealthFlags {
     timeout: Duration,
 }
 
+/// Where to ask, and as whom the broker is known by its certificate.
+struct Asked {
+    url: String,
+    name: Option<String>,
+    authorities: Vec<PathBuf>,
+}
+
+impl HealthFlags {
+    fn asked(&self) -> Asked {
+        if let Some(url) = &self.url {
+            return Asked { url: url.clone(), name: None, authorities: Vec::new() };
+        }
+        let told = fs::read_to_string(self.data_dir.join(HTTP_URL_FILE)).unwrap_or_default();
+        let mut told = told.split_whitespace().map(str::to_owned);
+        let url = told.next().unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let authority = TlsSection::authority(&self.data_dir).authority_file();
+        Asked {
+            url,
+            name: told.next(),
+            authorities: authority.exists().then_some(authority).into_iter().collect(),
+        }
+    }
+}
+
 pub fn run(flags: &HealthFlags) -> Result<(), Failure> {
-    let place = Place::parse(&flags.url, place::HTTP).ok_or_else(|| {
-        let url = &flags.url;
+    let Asked { url, name, authorities } = flags.asked();
+    let place = Place::parse(&url, place::HTTP).ok_or_else(|| {
         Failure::usage(format!(
             "--url: `{url}` is not of the form http://HOST:PORT or https://HOST:PORT"
         ))
     })?;
-    let tls = flags.files.client(&[])?;
+    let place = match name {
+        Some(name) => place.known_as(name),
+        None => place,
+    };
+    let tls = flags.files.client(&authorities)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let asked =
         runtime.block_on(async { tokio::time::timeout(flags.timeout, ask(&place, &tls)).await });
-    let unreachable =
-        |why: String| Failure::ended(exit::NO_CONNECTION, format!("{}: {why}", flags.url));
+    let unreachable = |why: String| Failure::ended(exit::NO_CONNECTION, format!("{url}: {why}"));
     let late = || format!("no answer within {}", humantime::format_duration(flags.timeout));
     match asked.unwrap_or_else(|_| Err(late())) {
         Ok(Answer { is_ready: true, .. }) => say("ready\n"),
-        Ok(Answer { text, .. }) => Err(Failure::Failed(format!("{}: {}", flags.url, text.trim()))),
+        Ok(Answer { text, .. }) => Err(Failure::Failed(format!("{url}: {}", text.trim()))),
         Err(why) => Err(unreachable(why)),
     }
 }

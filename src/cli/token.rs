@@ -10,7 +10,7 @@ use peeklock::auth_sas::ConnectionString;
 use peeklock::time::Timestamp;
 
 use super::{Failure, exit, say};
-use crate::server::ROOT_KEY_FILE;
+use crate::server::{PUBLIC_URL_FILE, ROOT_KEY_FILE};
 
 pub const HELP: &str = "\
 Examples:
@@ -75,10 +75,25 @@ pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
     Ok((text.lines().next_back().unwrap_or_default().to_owned(), shown))
 }
 
-/// The same for clients of AMQP.
-pub fn first_key_for_amqp(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
-    let (text, shown) = first_strings(data_dir)?;
-    Ok((text.lines().next().unwrap_or_default().to_owned(), shown))
+/// What a broker on this machine has said of where it is reached.
+pub struct Own {
+    /// As the file has it for clients of AMQP, and for commands.
+    pub strings: [String; 2],
+    /// The URL by which its clients reach it, if its configuration names one (`http.public_url`).
+    pub public_url: Option<String>,
+    /// Where that was.
+    pub source: String,
+}
+
+/// All that a broker on this machine has written for clients.
+pub fn own(data_dir: Option<&Path>) -> Result<Own, Failure> {
+    let (text, source) = first_strings(data_dir)?;
+    let lines = [text.lines().next(), text.lines().next_back()];
+    let file = data_dir.unwrap_or(Path::new(DATA_DIR)).join(PUBLIC_URL_FILE);
+    // A broker without such a setting has none.
+    let public_url = fs::read_to_string(file).ok().map(|url| url.trim().to_owned());
+    let strings = lines.map(|line| line.unwrap_or_default().to_owned());
+    Ok(Own { strings, public_url, source })
 }
 
 /// A line for clients of AMQP, and one for commands unless they are the same.

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use config::{Map, Value};
+use peeklock::contract::port::WEBSOCKET as WEBSOCKET_PORT;
 
 use super::{ConfigError, Layer};
 use crate::emulator::environment::Environment;
@@ -31,9 +32,31 @@ pub struct InPlace {
 impl InPlace {
     /// The place with the file that was named, if one was, and the environment of the container.
     pub fn new(named: Option<PathBuf>, environment: Environment) -> Self {
-        let Environment { config, http_port, answers } = environment;
-        let mounted = || Some(PathBuf::from(MOUNTED)).filter(|file| file.exists());
-        let file = named.or(config).or_else(mounted);
+        Self::mounted_at(Path::new(MOUNTED), named, environment)
+    }
+
+    /// The same where the container has its file at this place.
+    fn mounted_at(place: &Path, named: Option<PathBuf>, environment: Environment) -> Self {
+        let Environment { config, http_port, mut answers } = environment;
+        let mounted = Some(place.to_owned()).filter(|file| file.exists());
+        let file = match (named, config) {
+            (Some(named), _) => Some(named),
+            // Templates of composed containers set it to the path of the host, which is mounted.
+            (None, Some(config)) if mounted.is_some() && !config.exists() => {
+                answers.push(format!(
+                    "CONFIG_PATH names a file that is not here, so the one that is mounted is read: {}",
+                    place.display()
+                ));
+                mounted
+            }
+            (None, config) => config.or(mounted),
+        };
+        if http_port == Some(WEBSOCKET_PORT) {
+            answers.push(format!(
+                "EMULATOR_HTTP_PORT is {WEBSOCKET_PORT}, where commands of peeklock are served otherwise: they are at \
+                 {HTTP_PORT}, unless websocket.address is set"
+            ));
+        }
         Self { file, http_port, answers, notes: Vec::new() }
     }
 
@@ -49,8 +72,18 @@ impl InPlace {
             set("http.address", format!("0.0.0.0:{port}")),
             set("amqp.address", format!("0.0.0.0:{AMQP_PORT}")),
         ];
+        if port == WEBSOCKET_PORT {
+            layers.push(set("websocket.address", format!("127.0.0.1:{HTTP_PORT}")));
+        }
         if let Some(path) = self.file.clone() {
-            let (config, notes) = import(&path)?;
+            let (config, notes) = import(&path).map_err(|error| match error {
+                ConfigError::Unreadable { path, source } => ConfigError::Emulator(format!(
+                    "the emulator's configuration file `{}` cannot be read: {source}; name another with \
+                     --emulator-config or CONFIG_PATH, or mount it at {MOUNTED}",
+                    path.display()
+                )),
+                other => other,
+            })?;
             let text = toml::to_string(&config)
                 .map_err(|error| ConfigError::Emulator(format!("`{}`: {error}", path.display())))?;
             layers.push(Layer::of_text(&path, &text)?);
@@ -92,4 +125,55 @@ impl ConfigError {
 fn set(key: &str, value: impl Into<String>) -> Layer {
     let value = Value::new(Some(&ORIGIN.to_owned()), value.into());
     Layer(Map::from_iter([(key.to_owned(), value)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(config: Option<&Path>, http_port: Option<u16>) -> Environment {
+        let config = config.map(Path::to_owned);
+        Environment { config, http_port, answers: Vec::new() }
+    }
+
+    /// ADM-60: `CONFIG_PATH` is the path of the host in the templates that people have; where it leads nowhere the file that is mounted is
+    /// read, and that is told. What is named by the flag, or is there, goes over it.
+    #[test]
+    fn the_mounted_file_is_read_where_the_variable_leads_nowhere() {
+        let (mounted, there) = (Path::new("/proc/self/status"), Path::new("/proc/self/stat"));
+        let absent = Path::new("/absent/Config.json");
+        for (named, config, place, expected, answers) in [
+            (None, Some(absent), mounted, Some(mounted), 1),
+            (None, Some(there), mounted, Some(there), 0),
+            (Some(absent), Some(there), mounted, Some(absent), 0),
+            (None, None, mounted, Some(mounted), 0),
+            (None, Some(absent), absent, Some(absent), 0),
+            (None, None, absent, None, 0),
+        ] {
+            let named = named.map(Path::to_owned);
+            let place = InPlace::mounted_at(place, named, environment(config, None));
+            assert_eq!(place.file.as_deref(), expected, "{config:?}");
+            assert_eq!(place.answers.len(), answers, "{:?}", place.answers);
+        }
+        let mut place = InPlace::mounted_at(absent, None, environment(Some(absent), None));
+        let error = place.defaults().err().unwrap().to_string();
+        assert!(error.contains("--emulator-config") && error.contains("/absent/"), "{error}");
+    }
+
+    /// ADM-60, ADM-65: the port of administration may be any, that of our own commands too.
+    #[test]
+    fn the_port_of_administration_may_be_that_of_commands() {
+        for (http_port, moved) in
+            [(None, false), (Some(5_400), false), (Some(WEBSOCKET_PORT), true)]
+        {
+            let environment = environment(None, http_port);
+            let mut place = InPlace::mounted_at(Path::new("/absent"), None, environment);
+            assert_eq!(place.answers.len(), usize::from(moved));
+            let layers = place.defaults().unwrap();
+            let of_commands = layers.iter().find_map(|layer| layer.0.get("websocket.address"));
+            let of_commands = of_commands.map(|value| value.clone().into_string().unwrap());
+            assert_eq!(of_commands.is_some(), moved, "{http_port:?}");
+            assert!(of_commands.is_none_or(|address| address == "127.0.0.1:5300"));
+        }
+    }
 }

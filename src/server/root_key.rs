@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,7 @@ use peeklock::policies::{KeyText, Policies, ROOT_POLICY};
 use peeklock::tls::Certificate;
 use tokio::task::AbortHandle;
 
+use super::whereabouts::reachable;
 use super::{Running, ServeError};
 use crate::config::Loaded;
 
@@ -101,13 +102,8 @@ fn endpoints(
 }
 
 /// Where clients of this machine reach the listener: by its address, or by a name that its certificate is for.
-fn endpoint(mut address: SocketAddr, certificate: Option<&Certificate>) -> Endpoint {
-    if address.ip().is_unspecified() {
-        address.set_ip(match address {
-            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        });
-    }
+fn endpoint(address: SocketAddr, certificate: Option<&Certificate>) -> Endpoint {
+    let address = reachable(address);
     let by_name = certificate
         .filter(|it| !it.is_for_address(address.ip()))
         .and_then(|it| it.dns_names.iter().find(|name| !name.starts_with('*')).cloned());

@@ -41,10 +41,14 @@ fn policies_are_managed_and_their_connection_strings_let_clients_in() {
         ended.out
     };
     let key = first.split_once(';').unwrap().1;
-    assert_eq!(of_sdk(&[]), format!("Endpoint=sb://127.0.0.1;{key}"), "SDKs look at 5672");
     assert_eq!(of_sdk(&["--port", "7"]), format!("Endpoint=sb://127.0.0.1:7;{key}"));
-    let named = of_sdk(&["--host", "bus.example.com"]);
-    assert_eq!(named, format!("Endpoint=sb://bus.example.com;{key}"));
+    let named = of_sdk(&["--host", "bus.example.com", "--port", "5672", "--plain"]);
+    assert_eq!(named, format!("Endpoint=sb://bus.example.com:5672;{key}"));
+    let secure = of_sdk(&["--host", "bus.example.com", "--port", "443", "--tls"]);
+    let without = key.replace(";UseDevelopmentEmulator=true", "");
+    assert_eq!(secure, format!("Endpoint=sb://bus.example.com:443;{without}"));
+    let both = with_string(&first, &["connection-string", "--tls", "--plain"]);
+    assert!(both.code == 2 && both.log.contains("--plain"), "{}", both.log);
     let refused = with_string(&first, &["connection-string", "--host", "bus.example.com:80"]);
     assert!(refused.code == 2 && refused.log.contains("--port"), "{}", refused.log);
     let (_, log) = broker.ends(1, &["policy", "list"]);
@@ -133,6 +137,13 @@ fn the_first_key_is_taken_from_the_data_directory() {
     let told = json(&at(0, &["connection-string", "--entity", "/orders/", "-o", "json"]));
     assert_eq!(told["policy"], ROOT);
     assert!(told["connectionString"].as_str().unwrap().contains(";EntityPath=orders;"), "{told}");
+    // The string of a policy leads where that of the first one does, for either kind of client.
+    for (client, first) in [("sdk", sdk), ("peeklock", own)] {
+        let of_root = at(0, &["connection-string", "--policy", ROOT, "--for", client]);
+        assert_eq!(of_root.trim(), first);
+        let secure = at(0, &["connection-string", "--for", client, "--tls"]);
+        assert_eq!(format!("{};UseDevelopmentEmulator=true", secure.trim()), first);
+    }
     let keys = json(&at(0, &["policy", "keys", ROOT, "-o", "json"]));
     assert!(file.contains(keys["primaryKey"].as_str().unwrap()));
     at(0, &["queue", "create", "orders"]);

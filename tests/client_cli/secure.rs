@@ -112,14 +112,70 @@ fn a_gateway_has_one_connection_string() {
     let string = std::fs::read_to_string(data_dir.join("root.connection-string")).unwrap();
     assert_eq!(string.lines().count(), 1, "{string}");
     assert!(!string.contains(broker.address()), "{string}");
+    let root = ["--policy", "RootManageSharedAccessKey"];
     for client in ["sdk", "peeklock"] {
         let told = ["connection-string", "--for", client, "--data-dir", text(&data_dir)];
         assert_eq!(Program::new(&told).run().out, string, "{client}");
+        let of_policy = Program::new(&[&told[..], &root].concat()).run();
+        assert_eq!(of_policy.out, string, "{client}: {}", of_policy.log);
+        // From elsewhere: the gateway says itself that it speaks AMQP.
+        let from_elsewhere = Program::new(&[&told[..3], &root].concat())
+            .variable("PEEKLOCK_CONNECTION_STRING", string.trim())
+            .run();
+        assert_eq!(from_elsewhere.out, string, "{client}: {}", from_elsewhere.log);
     }
     let ended = Program::new(&["queue", "create", "orders"])
         .variable("PEEKLOCK_CONNECTION_STRING", string.trim())
         .run();
     assert_eq!(ended.code, 0, "{}\n{}", ended.out, ended.log);
+}
+
+/// SEC-21, LIS-05: where a proxy ends TLS before the broker, which speaks none itself, strings for the SDKs follow the URL by which
+/// clients reach it; flags go over that, and commands on the machine of the broker go on without the proxy.
+#[test]
+fn a_connection_string_follows_the_public_url() {
+    for has_gateway in [false, true] {
+        let data_dir = directory(if has_gateway { "public-gateway" } else { "public" });
+        let mut settings = vec![("PEEKLOCK__HTTP__PUBLIC_URL", "https://bus.example.com")];
+        if has_gateway {
+            settings.push(("PEEKLOCK__GATEWAY__ADDRESS", "127.0.0.1:0"));
+        }
+        let broker = Broker::start_in(text(&data_dir), &settings);
+        let asked = |more: &[&str]| {
+            let told = ["connection-string", "--data-dir", text(&data_dir)];
+            let ended = Program::new(&[&told[..], more].concat()).run();
+            assert_eq!(ended.code, 0, "{more:?}: {}", ended.log);
+            ended.out
+        };
+        let file = std::fs::read_to_string(data_dir.join("root.connection-string")).unwrap();
+        let local = file.lines().next().unwrap();
+        let (endpoint, key) = local.split_once(';').unwrap();
+        let port = if has_gateway { "443" } else { endpoint.rsplit_once(':').unwrap().1 };
+        let key = key.replace(";UseDevelopmentEmulator=true", "");
+        let public = format!("Endpoint=sb://bus.example.com:{port};{key}\n");
+        let plain = format!("{};UseDevelopmentEmulator=true\n", public.trim());
+        assert_eq!(asked(&[]), public);
+        assert_eq!(asked(&["--policy", "RootManageSharedAccessKey"]), public);
+        assert_eq!(asked(&["--plain"]), plain);
+        let named = asked(&["--host", "10.0.0.1", "--port", "1"]);
+        assert_eq!(named, format!("Endpoint=sb://10.0.0.1:1;{key}\n"));
+        let of_commands = asked(&["--for", "peeklock"]);
+        assert_eq!(of_commands == public, has_gateway, "{of_commands}");
+        drop(broker);
+        // Without the setting there is nothing to follow.
+        let _again = Broker::start_in(text(&data_dir), &settings[1..]);
+        let again = asked(&[]);
+        assert!(again.starts_with("Endpoint=sb://127.0.0.1:"), "{again}");
+    }
+}
+
+/// SEC-21: where AMQP is served is not guessed.
+#[test]
+fn a_port_that_is_not_known_is_asked_for() {
+    // Where nobody else listens at the usual port.
+    let broker = Broker::start_at("127.0.0.77:0");
+    let (_, log) = broker.ends(2, &["connection-string", "--policy", "RootManageSharedAccessKey"]);
+    assert!(log.contains("--port") && log.contains("127.0.0.77"), "{log}");
 }
 
 /// SEC-20, SEC-21: the connection string of a policy says how it is reached and what it is for; for something else it is

@@ -2,6 +2,7 @@
 //! under it and ends with it.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -43,6 +44,8 @@ struct State {
     policy: Option<Arc<str>>,
     /// Why nothing is granted, if an authorizer said so.
     refusal: Option<Rejection>,
+    /// Where who holds it comes from.
+    peer: Option<SocketAddr>,
     links: HashMap<ReceiverId, OpenLink>,
     waits: HashMap<Ticket, Entity>,
     /// Whether somebody looks after its end.
@@ -97,7 +100,7 @@ impl Entitlement {
     }
 
     /// Holds a newer grant from now on. What was begun is looked at by [`Entitlement::enforce`].
-    pub(super) fn take(&self, grant: &Grant, widened: Actions) {
+    pub(super) fn take(&self, grant: &Grant, widened: Actions, peer: Option<SocketAddr>) {
         if let Some(epoch) = &grant.epoch {
             epoch.ring(&self.lapses.bell);
         }
@@ -105,6 +108,7 @@ impl Entitlement {
         let mut state = self.lock();
         state.epoch.clone_from(&grant.epoch);
         state.policy.clone_from(&grant.by);
+        state.peer = peer;
         state.refusal = None;
         // Links that their entity does not know go on.
         for link in state.links.values().filter(|link| link.entity.is_none()) {
@@ -158,7 +162,8 @@ impl Entitlement {
     /// Why it is over, if it is. A couple of loads if nothing was raised and it has no end.
     pub(super) fn lapse(&self, now: impl FnOnce() -> Timestamp) -> Option<Rejection> {
         if self.end().is_some_and(|until| now() >= until) {
-            return Some(Rejection::unauthorized("what was presented has expired"));
+            let reason = Rejection::unauthorized("what was presented has expired");
+            return Some(self.lock().denied(reason.because("expired")));
         }
         self.withdrawal()
     }
@@ -172,7 +177,7 @@ impl Entitlement {
         let state = self.lock();
         if state.epoch.as_ref().is_some_and(|epoch| !epoch.is_current()) {
             let detail = "what was presented rests on a key or policy that has changed";
-            return Some(Rejection::unauthorized(detail));
+            return Some(state.denied(Rejection::unauthorized(detail).because("withdrawn")));
         }
         self.seen.store(count, Ordering::Release);
         None
@@ -232,7 +237,7 @@ impl Entitlement {
         judgement
             .reason
             .or_else(|| state.refusal.clone())
-            .unwrap_or_else(|| Rejection::unauthorized(missing()))
+            .unwrap_or_else(|| state.denied(Rejection::unauthorized(missing()).because("right")))
     }
 
     /// Why a command is refused; of a commit, why one of its operations is.
@@ -256,7 +261,7 @@ impl Entitlement {
         request: &mut Request,
     ) -> Option<Arc<Tracked>> {
         if let Command::Detach { receiver, .. } = &request.command {
-            self.lock().links.remove(receiver);
+            self.forget(*receiver);
             return None;
         }
         // Also under a grant without an end, which a newer one may replace that gives less.
@@ -278,16 +283,21 @@ impl Entitlement {
         Some(tracked)
     }
 
+    /// A link is over.
+    pub(super) fn forget(&self, receiver: ReceiverId) {
+        self.lock().links.remove(&receiver);
+    }
+
     /// Sees that a link is told when what it is for is not granted any more, although nothing is pushed over
-    /// it.
+    /// it. `is_told` is one for all that are looked at for it, so that one end is told once.
     pub(crate) fn watch(
         self: &Arc<Self>,
         purpose: Action,
         receiver: ReceiverId,
-        outlet: &Arc<dyn Outlet>,
+        (outlet, is_told): (&Arc<dyn Outlet>, &Arc<AtomicBool>),
         now: impl Fn() -> Timestamp,
     ) {
-        let (outlet, has_failed) = (Arc::downgrade(outlet), Arc::default());
+        let (outlet, has_failed) = (Arc::downgrade(outlet), Arc::clone(is_told));
         let mut state = self.lock();
         state.keep(receiver, OpenLink { purpose, entity: None, outlet, has_failed });
         self.look_after(state, now);
@@ -377,6 +387,15 @@ fn submit(entity: &Entity, command: Command, reply: Reply) {
 }
 
 impl State {
+    /// A reason, with whose grant it is about.
+    fn denied(&self, reason: Rejection) -> Rejection {
+        let reason = reason.of_peer(self.peer);
+        match &self.policy {
+            Some(policy) => reason.by_policy(policy),
+            None => reason,
+        }
+    }
+
     fn keep(&mut self, receiver: ReceiverId, link: OpenLink) {
         if self.links.len() == self.links.capacity() {
             // Links that their entity has closed, and whose connection is gone.

@@ -23,6 +23,7 @@ pub(crate) mod entitlement;
 pub(crate) mod lapse;
 mod list;
 mod manage;
+pub(crate) mod onward;
 mod patch;
 mod policies;
 pub(crate) mod question;
@@ -35,6 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use self::entitlement::Entitlement;
+use self::onward::Onward;
 pub use self::policies::KeysIn;
 use self::remembered::Remembered;
 use crate::broker::{Broker, Entity};
@@ -169,6 +171,12 @@ impl Access {
         Ok(resource)
     }
 
+    /// Whether something is granted, for answers that tell more to who may see more. Nobody is refused anything, which is
+    /// neither counted nor told in the log.
+    pub async fn is_allowed(&self, action: Action, path: &str) -> bool {
+        self.ask_for(action, &canonical(path)).await.is_ok()
+    }
+
     /// Refuses a principal that is not who it says, whatever it may do and wherever: for transports whose clients show
     /// something before they name an entity (AMQP-08).
     ///
@@ -178,6 +186,14 @@ impl Access {
         let Some(door) = &self.door else { return Ok(()) };
         let asked = self.held(door, "").await;
         asked.map(|_| ()).map_err(|rejection| self.broker.refuse(rejection, ""))
+    }
+
+    /// Whether its principal is who it says, whatever it may do; nobody is refused anything. For who may show something better.
+    pub async fn is_identified(&self) -> bool {
+        match &self.door {
+            Some(door) => self.held(door, "").await.is_ok(),
+            None => true,
+        }
     }
 
     /// Whether anything that was granted lasts still, as far as it is remembered: nobody is asked (SEC-16).
@@ -227,7 +243,8 @@ impl Access {
         }
     }
 
-    /// The path of an entity that messages can be sent to by way of another (VIA-02), for who may send to it.
+    /// The way to an entity by way of another (VIA-02), for who may send to it: `via` with what is granted there, and the path
+    /// of the destination. What ends at either ends the way (SEC-15); by no other handle messages go there.
     ///
     /// # Errors
     /// `Unauthorized`; `EntityNotFound`; `ArgumentError` for what is no queue or topic, `InvalidOperation` for `via`
@@ -236,10 +253,13 @@ impl Access {
         &self,
         path: &str,
         via: &Entity,
-    ) -> Result<Arc<str>, BrokerError> {
-        self.allow(Action::BeSentTo, path).await?;
+    ) -> Result<(Entity, Arc<str>), BrokerError> {
+        let pass = self.pass(&canonical(path), Action::BeSentTo).await?;
         let found = self.broker.find_destination(path, via);
-        found.map_err(|rejection| self.broker.refuse(rejection, path))
+        let destination = found.map_err(|rejection| self.broker.refuse(rejection, path))?;
+        let held = pass.map(|pass| Arc::clone(&pass.held));
+        let way = Onward::new(Arc::clone(&destination), held);
+        Ok((via.clone().with_onward(way), destination))
     }
 
     /// As [`Access::transfer_destination`], for callers that cannot wait.
@@ -250,7 +270,7 @@ impl Access {
         &self,
         path: &str,
         via: &Entity,
-    ) -> Result<Arc<str>, BrokerError> {
+    ) -> Result<(Entity, Arc<str>), BrokerError> {
         self.now(path, self.transfer_destination(path, via))
     }
 
@@ -300,13 +320,40 @@ impl Access {
         Ok(self.broker.find(path)?.with_pass(pass))
     }
 
+    /// An entity or sub-queue by its path, for any of some purposes; who has none is refused the first.
+    ///
+    /// # Errors
+    /// As for [`Access::entity`].
+    pub async fn entity_for_any(
+        &self,
+        path: &str,
+        purposes: &[Action],
+    ) -> Result<Entity, BrokerError> {
+        let resource = canonical(path);
+        let mut refused = None;
+        for purpose in purposes {
+            match self.ask_for(*purpose, &resource).await {
+                Ok(pass) => return Ok(self.broker.entity(&resource)?.with_pass(pass)),
+                Err(rejection) => refused = refused.or(Some(rejection)),
+            }
+        }
+        let refused = refused.unwrap_or_else(|| Rejection::internal("no purpose was named"));
+        Err(self.broker.refuse(refused, &resource))
+    }
+
     async fn pass(&self, resource: &str, action: Action) -> Result<Option<Arc<Pass>>, BrokerError> {
+        let asked = self.ask_for(action, resource).await;
+        asked.map_err(|rejection| self.broker.refuse(rejection, resource))
+    }
+
+    async fn ask_for(
+        &self,
+        action: Action,
+        resource: &str,
+    ) -> Result<Option<Arc<Pass>>, Rejection> {
         let Some(door) = &self.door else { return Ok(None) };
-        let checked = match self.held(door, resource).await {
-            Ok(held) => held.check_purpose(action, || self.broker.now()).map(|()| held),
-            Err(rejection) => Err(rejection),
-        };
-        let held = checked.map_err(|rejection| self.broker.refuse(rejection, resource))?;
+        let held = self.held(door, resource).await?;
+        held.check_purpose(action, || self.broker.now())?;
         Ok(Some(Arc::new(Pass { access: self.clone(), held })))
     }
 
@@ -351,7 +398,7 @@ impl Access {
                 held.unwrap_or_else(|| Arc::new(Entitlement::new(&self.broker.shared.lapses)));
             state.held.insert(resource, &held);
             // Before anything newer can be shown, whose place it would take otherwise.
-            held.take(&grant, actions);
+            held.take(&grant, actions, principal.peer);
             drop(state);
             held.enforce(|| self.broker.now());
             return Ok(held);

@@ -38,13 +38,12 @@ impl KeysIn {
 }
 
 impl Access {
-    /// The keys in a container, for who may read all of them: the right on the namespace covers its entities (SEC-12).
-    ///
-    /// # Errors
-    /// `Unauthorized`.
-    pub async fn keys_in(&self, container: &str) -> Result<KeysIn, BrokerError> {
-        let container = self.allow(Action::ReadKeys, container).await?;
-        Ok(KeysIn { broker: self.broker.clone(), container })
+    /// The keys in a container, for who may read all of them: the right on the namespace covers its entities (SEC-12). Who may
+    /// not is told none, and refused nothing.
+    pub async fn keys_in(&self, container: &str) -> Option<KeysIn> {
+        let container = super::canonical(container);
+        let may_read = self.is_allowed(Action::ReadKeys, &container).await;
+        may_read.then(|| KeysIn { broker: self.broker.clone(), container })
     }
 
     /// The policies of the namespace, a queue or a topic.
@@ -114,6 +113,20 @@ impl Access {
     ) -> Result<Vec<PolicyKeys>, BrokerError> {
         let owner = self.allow(Action::ChangePolicies, owner).await?;
         self.broker.replace_policies(&owner, policies).await
+    }
+
+    /// Refuses what [`Access::replace_policies`] would refuse, for requests that do something else first: create or change the
+    /// entity. One that is not there yet has no policies. Nothing rests on it.
+    ///
+    /// # Errors
+    /// As for [`Access::replace_policies`], but `EntityNotFound`.
+    pub async fn judge_policies(
+        &self,
+        owner: &str,
+        policies: Vec<(Box<str>, PolicyUpdate)>,
+    ) -> Result<(), BrokerError> {
+        let owner = self.allow(Action::ChangePolicies, owner).await?;
+        self.broker.judge_policies(&owner, policies)
     }
 
     /// Puts another key in the place of one.

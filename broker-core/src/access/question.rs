@@ -22,16 +22,19 @@ pub(super) async fn ask(
     if let Some((owner, name)) = &principal.policy {
         return broker.shared.policies.grant(owner, name, resource);
     }
+    let denied = |reason: Rejection| reason.of_peer(principal.peer);
     if principal.shows_too_much {
         let detail = format!("what was presented is longer than {} KiB", TOKEN_BYTES_MAX >> 10);
-        return Err(Rejection::unauthorized(detail));
+        return Err(denied(Rejection::unauthorized(detail).because("too_long")));
     }
-    let principal = &*knowing_paths(broker, principal);
+    let asked = &*knowing_paths(broker, principal);
     let authorizer = &*broker.shared.authorizer;
-    let asking = async { authorizer.authorize(principal, resource).await };
-    caught(asking).await.unwrap_or_else(|Panicked| {
-        Err(Rejection::unauthorized("who may do this could not be found out"))
-    })
+    let asking = async { authorizer.authorize(asked, resource).await };
+    let answer = caught(asking).await.unwrap_or_else(|Panicked| {
+        let detail = "who may do this could not be found out";
+        Err(Rejection::unauthorized(detail).because("authorizer"))
+    });
+    answer.map_err(denied)
 }
 
 /// What is granted on many; nothing where there is no answer.

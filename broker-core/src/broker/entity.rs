@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::Broker;
 use crate::access::Pass;
 use crate::access::entitlement::Tracked;
+use crate::access::onward::Onward;
 use crate::actor::directory::Entry;
 use crate::actor::inlet::{Inlet, Watch};
 use crate::call::{Call, CallList};
@@ -25,6 +26,8 @@ pub struct Entity {
     way: Option<Way>,
     /// By which door it was got, and what is granted; none where everything is.
     pass: Option<Arc<Pass>>,
+    /// Where messages may go by way of it (VIA-02).
+    onward: Option<Onward>,
 }
 
 struct EntityHandle {
@@ -72,7 +75,7 @@ impl Entity {
             sub_queue,
             inlet: Mutex::new(entry.inlet),
         };
-        Self { handle: Arc::new(handle), way: None, pass: None }
+        Self { handle: Arc::new(handle), way: None, pass: None, onward: None }
     }
 
     pub(super) fn key(&self) -> &PathKey {
@@ -84,6 +87,15 @@ impl Entity {
         Self { pass, ..self }
     }
 
+    /// The same as the way of messages to another entity.
+    pub(crate) fn with_onward(self, onward: Onward) -> Self {
+        Self { onward: Some(onward), ..self }
+    }
+
+    pub(crate) const fn onward(&self) -> Option<&Onward> {
+        self.onward.as_ref()
+    }
+
     pub(crate) const fn pass(&self) -> Option<&Arc<Pass>> {
         self.pass.as_ref()
     }
@@ -92,7 +104,7 @@ impl Entity {
     /// giving back what it could not deliver.
     #[must_use]
     pub fn as_the_broker(&self) -> Self {
-        Self { pass: None, ..self.clone() }
+        Self { pass: None, onward: None, ..self.clone() }
     }
 
     /// The queue or topic at the root of its tree: for a subscription its topic, for a sub-queue its parent;
@@ -242,8 +254,12 @@ impl Entity {
     /// is no use of the entity (TMP-17), which does not know of it, and no receive (RCV-22).
     #[must_use]
     pub fn watch(&self, purpose: Action, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch {
+        let (is_told, now) = (Arc::default(), || self.handle.broker.now());
         if let Some(pass) = &self.pass {
-            pass.held.watch(purpose, receiver, outlet, || self.handle.broker.now());
+            pass.held.watch(purpose, receiver, (outlet, &is_told), now);
+        }
+        if let Some(onward) = &self.onward {
+            onward.watch(receiver, (outlet, &is_told), now);
         }
         self.inlet().watch(receiver, outlet)
     }
@@ -264,9 +280,11 @@ impl Entity {
     /// Answers and takes out what may not be done.
     fn refuse_forbidden(&self, group: &mut Vec<Request>) {
         let held = self.pass.as_ref().map(|pass| &pass.held);
-        let judged = held.map(|held| (held, held.judge(|| self.handle.broker.now())));
+        let now = || self.handle.broker.now();
+        let judged = held.map(|held| (held, held.judge(now)));
+        let goes_on = |command: &Command| Onward::check(self.onward.as_ref(), command, now);
         let is_refused = |command: &Command| match &judged {
-            Some((_, judgement)) => !judgement.allows(command),
+            Some((_, judgement)) => !judgement.allows(command) || goes_on(command).is_err(),
             None => command.is_the_brokers_own(),
         };
         if !group.iter().any(|request| is_refused(&request.command)) {
@@ -276,6 +294,9 @@ impl Entity {
             .extract_if(.., |request| is_refused(&request.command))
             .filter_map(|request| {
                 let rejection = match &judged {
+                    Some((_, judgement)) if judgement.allows(&request.command) => {
+                        goes_on(&request.command).err()?
+                    }
                     Some((held, judgement)) => held.refuse_command(judgement, &request.command),
                     None => Rejection::invalid_operation(
                         "this command is given by the broker itself, to its own entities",
@@ -290,6 +311,13 @@ impl Entity {
     /// Sees that what the group leaves open ends with what is granted.
     fn track(&self, group: &mut [Request]) -> Vec<Arc<Tracked>> {
         let Some(pass) = &self.pass else { return Vec::new() };
+        if let Some(onward) = &self.onward {
+            for request in &*group {
+                if let Command::Detach { receiver, .. } = &request.command {
+                    onward.forget(*receiver);
+                }
+            }
+        }
         group.iter_mut().filter_map(|request| pass.held.track(self, request)).collect()
     }
 

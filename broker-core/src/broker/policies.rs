@@ -8,7 +8,7 @@ use super::Broker;
 use crate::actor::namespace::ChangePolicies;
 use crate::error::{BrokerError, Rejection};
 use crate::path::{EntityAddress, PathKey, SubQueue};
-use crate::policies::change::PolicyChange;
+use crate::policies::change::{Owner, PolicyChange};
 use crate::policies::{
     KeyText, Policy, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey, namespace_key,
 };
@@ -117,6 +117,19 @@ impl Broker {
             self.change_policies(owner, PolicyChange::Tell { name: name.into() }).await?;
         }
         Ok(self.find_policy(owner, name)?.keys())
+    }
+
+    /// Whether policies could take the place of those of an entity, which need not be there.
+    pub(crate) fn judge_policies(
+        &self,
+        owner: &str,
+        policies: Vec<(Box<str>, PolicyUpdate)>,
+    ) -> Result<(), BrokerError> {
+        let known = self.shared.policies.of(&PathKey::fold(owner));
+        let count_max = self.settings().limits.policy_count_max;
+        let change = PolicyChange::Replace { policies };
+        let judged = change.apply(&Owner { path: owner, count_max }, &known, self.now());
+        judged.map(drop).map_err(|rejection| self.refuse(rejection, owner))
     }
 
     async fn change_policies(&self, owner: &str, change: PolicyChange) -> Result<(), BrokerError> {

@@ -204,7 +204,8 @@ pub trait Authorizer: Send + Sync {
     ///
     /// # Errors
     /// With `Unauthorized` and a text that says what is wrong with what was presented, without any secret
-    /// (SEC-14). A principal that is known and may do nothing gets [`Grant::nothing`].
+    /// (SEC-14); by what cause it is counted, and which policy the log names, say [`Rejection::because`] and
+    /// [`Rejection::by_policy`] (SEC-22). A principal that is known and may do nothing gets [`Grant::nothing`].
     async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection>;
 
     /// The same of many resources at once, for lists: one grant for each, in their order;

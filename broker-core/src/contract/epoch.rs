@@ -47,6 +47,12 @@ impl Epoch {
         Mark { of: self.clone(), at: self.0.count.load(Ordering::Acquire) }
     }
 
+    /// Whether a mark of it, or a clone, is held by somebody else.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Begins the next epoch: what was granted in this one is over. When this returns, no request
     /// passes by an older grant.
     pub fn raise(&self) {

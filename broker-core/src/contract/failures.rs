@@ -30,6 +30,10 @@ pub struct Failures {
 struct Known {
     by_address: HashMap<IpAddr, Level>,
     others: Level,
+    /// When all that is remembered was looked through for what can be forgotten.
+    searched_at: Option<Timestamp>,
+    /// How often.
+    search_count: u64,
 }
 
 /// How many failures are not forgotten yet, and since when.
@@ -62,6 +66,23 @@ impl Level {
     }
 }
 
+impl Known {
+    /// Makes room of addresses that are forgiven. In the time in which nothing is forgotten nobody looks again: an attacker
+    /// with many addresses would have all others wait for that.
+    fn forget(&mut self, now: Timestamp) {
+        let is_due = |at: Timestamp| now < at || now >= at.plus(FORGET_EACH);
+        if !self.searched_at.is_none_or(is_due) {
+            return;
+        }
+        self.searched_at = Some(now);
+        self.search_count += 1;
+        self.by_address.retain(|_, level| {
+            level.forget(now);
+            level.count > 0
+        });
+    }
+}
+
 impl Failures {
     /// An attempt of a principal has failed: counts it, and waits as long as its answer has to. One of this process has
     /// no address, and does not wait.
@@ -76,10 +97,7 @@ impl Failures {
         let address = network(address);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.by_address.len() >= ADDRESSES_MAX && !known.by_address.contains_key(&address) {
-            known.by_address.retain(|_, level| {
-                level.forget(now);
-                level.count > 0
-            });
+            known.forget(now);
         }
         let is_full = known.by_address.len() >= ADDRESSES_MAX;
         let wait = match known.by_address.get_mut(&address) {
@@ -153,6 +171,7 @@ mod tests {
             failures.note(address.into(), now);
         }
         assert_eq!(failures.remembered(), ADDRESSES_MAX);
+        assert_eq!(failures.known.lock().unwrap().search_count, 1, "of 904 that were too many");
         assert_eq!(ms(&failures, "10.0.0.1", now), 1_000, "many of them have failed");
         let later = now.plus(TimeSpan::from_seconds(60));
         assert_eq!(ms(&failures, "10.0.0.1", later), 50);

@@ -158,7 +158,7 @@ impl Policies {
         else {
             let detail =
                 format!("there is no policy `{name}` by which this handle may do anything");
-            return Err(Rejection::unauthorized(detail));
+            return Err(Rejection::unauthorized(detail).because("withdrawn").by_policy(name));
         };
         let covers = owner == namespace_key() || owner_of(resource).is_some_and(|it| it == owner);
         Ok(if covers { policy.grant() } else { Grant::nothing().by(policy.name()) })

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::TransactionId;
-use super::open::{Open, Scope};
+use super::open::{Granted, Open, Scope};
 use super::{Operation, Part};
+use crate::access::onward::Onward;
 use crate::broker::{Broker, Entity};
 use crate::command::{Command, InboundMessage};
 use crate::condition::Condition;
@@ -169,9 +170,9 @@ impl Transactions {
         }
         let command = Command::Check { operation: operation.clone() };
         let part = Part { member: None, sub_queue: entity.sub_queue(), operation };
-        let pass = entity.pass().cloned();
+        let granted = Granted { pass: entity.pass().cloned(), onward: entity.onward().cloned() };
         let timeout_at = now.plus(limits.transaction_duration_max);
-        let place = begun.open.add(scope, part, pass, (bytes, room), timeout_at);
+        let place = begun.open.add(scope, part, granted, (bytes, room), timeout_at);
         if scope.subscription.is_some() {
             begun.subscription = Some(entity.by_way_of(None));
         }
@@ -352,28 +353,30 @@ impl Begun {
             (Some(via), Operation::Send { message })
                 if self.reach == Reach::CrossEntity && via.id() != entity.id() =>
             {
-                let operation = by_way_of(via, entity, vec![message])?;
-                Ok((via.clone(), via.clone(), operation))
+                let (way, operation) = by_way_of(via, entity, vec![message])?;
+                Ok((way, via.clone(), operation))
             }
             (Some(via), Operation::SendBatch { messages })
                 if self.reach == Reach::CrossEntity && via.id() != entity.id() =>
             {
-                let operation = by_way_of(via, entity, messages)?;
-                Ok((via.clone(), via.clone(), operation))
+                let (way, operation) = by_way_of(via, entity, messages)?;
+                Ok((way, via.clone(), operation))
             }
             (_, operation) => Ok((entity.clone(), root, operation)),
         }
     }
 }
 
-/// A send to another entity than the one that the transaction covers.
+/// A send to another entity than the one that the transaction covers, by what its own handle is granted.
 fn by_way_of(
     via: &Entity,
     entity: &Entity,
     messages: Vec<InboundMessage>,
-) -> Result<Operation, Rejection> {
+) -> Result<(Entity, Operation), Rejection> {
     let destination = via.broker().find_destination(entity.path(), via)?;
-    Ok(Operation::SendVia { destination, messages })
+    let held = entity.pass().map(|pass| Arc::clone(&pass.held));
+    let way = via.clone().with_onward(Onward::new(Arc::clone(&destination), held));
+    Ok((way, Operation::SendVia { destination, messages }))
 }
 
 impl Issued {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Operation, Part};
 use crate::access::Pass;
+use crate::access::onward::Onward;
 use crate::contract::Action;
 use crate::error::Rejection;
 use crate::ids::{EntityId, LockToken};
@@ -42,10 +43,15 @@ pub(super) struct Scope {
 struct Kept {
     scope: Scope,
     part: Part,
-    /// What is granted to who issued it.
-    pass: Option<Arc<Pass>>,
+    granted: Granted,
     bytes: u64,
     room: Permit,
+}
+
+/// What is granted to who issued a part: at its entity, and where its messages go by way of that.
+pub(super) struct Granted {
+    pub(super) pass: Option<Arc<Pass>>,
+    pub(super) onward: Option<Onward>,
 }
 
 impl Scope {
@@ -126,7 +132,7 @@ impl Open {
         &mut self,
         scope: Scope,
         part: Part,
-        pass: Option<Arc<Pass>>,
+        granted: Granted,
         (bytes, room): (u64, Permit),
         timeout_at: Timestamp,
     ) -> u64 {
@@ -138,7 +144,7 @@ impl Open {
         }
         self.last_place += 1;
         self.unanswered += 1;
-        self.parts.insert(self.last_place, Kept { scope, part, pass, bytes, room });
+        self.parts.insert(self.last_place, Kept { scope, part, granted, bytes, room });
         self.last_place
     }
 
@@ -163,9 +169,10 @@ impl Open {
     /// Asks again for the right to each operation, as it is granted now: an end that has come since, and was
     /// not put off by a newer token, rolls all of them back (TXN-07).
     pub(super) fn check_rights(&self, now: Timestamp) -> Result<(), Rejection> {
-        for Kept { part, pass, .. } in self.parts.values() {
+        for Kept { part, granted: Granted { pass, onward }, .. } in self.parts.values() {
             if let Some(pass) = pass {
                 pass.held.check(Action::of_operation(&part.operation), || now)?;
+                Onward::check_operation(onward.as_ref(), &part.operation, || now)?;
             }
         }
         Ok(())

@@ -352,3 +352,83 @@ async fn of_many_paths_few_are_remembered() {
     })
     .await;
 }
+
+/// VIA-02, SEC-07, SEC-09, SEC-15: the way to an entity by way of another ends with what is granted at the destination as with
+/// what is granted on the way: at once for messages, and its link is told once; a newer token that covers both opens it again.
+#[tokio::test]
+async fn a_way_by_another_entity_ends_with_the_right_at_either() {
+    in_time(async {
+        for ended in ["via", "q"] {
+            let world = World::new().await;
+            world.broker.create_queue("via", QueueUpdate::default()).await.unwrap();
+            let epoch = Epoch::new();
+            let send = || Grant::of(Rights::of(Right::Send));
+            for path in ["via", "q"] {
+                let grant = if path == ended { send().within(epoch.mark()) } else { send() };
+                world.told.grant("a", path, grant);
+                world.told.grant("newer", path, send());
+            }
+            let access = world.access("a");
+            let via = access.entity("via", Action::SendVia).await.unwrap();
+            let (way, destination) = access.transfer_destination("q", &via).await.unwrap();
+            let (outlet, mut mail) = Line::open();
+            let receiver = world.broker.receiver_id();
+            let watched = way.watch(Action::Send, receiver, &outlet);
+            let onward = || Command::SendVia {
+                destination: Arc::clone(&destination),
+                messages: vec![world.broker.inbound(Message::new("a"))],
+            };
+            assert!(way.call(onward()).await.is_ok());
+            epoch.raise();
+            let refused = condition(&way.call(onward()).await);
+            assert_eq!(refused, Some(Condition::Unauthorized), "{ended}");
+            detached(&mut mail, receiver).await;
+            world.told.grant("a", ended, Grant::nothing());
+            let refused = condition(&way.call(onward()).await);
+            assert_eq!(refused, Some(Condition::Unauthorized), "{ended}");
+            access.renew(Principal::anonymous().with_token("newer")).await;
+            assert!(way.call(onward()).await.is_ok(), "{ended}");
+            // A newer token that covers one of them alone.
+            world.told.grant("less", if ended == "q" { "via" } else { "q" }, send());
+            access.renew(Principal::anonymous().with_token("less")).await;
+            let refused = condition(&way.call(onward()).await);
+            assert_eq!(refused, Some(Condition::Unauthorized), "{ended}");
+            detached(&mut mail, receiver).await;
+            assert!(mail.try_recv().is_err(), "told once");
+            assert!(way.call(Command::Detach { receiver, end: LinkEnd::Orderly }).await.is_ok());
+            access.renew(Principal::anonymous().with_token("newer")).await;
+            access.renew(Principal::anonymous().with_token("less")).await;
+            assert!(mail.try_recv().is_err(), "a link that is over is told nothing");
+            drop(watched);
+        }
+    })
+    .await;
+}
+
+/// SEC-15, VIA-02: one token for both that expires is told once.
+#[tokio::test]
+async fn one_end_for_both_ends_of_a_way_is_told_once() {
+    in_time(async {
+        let world = World::new().await;
+        world.broker.create_queue("via", QueueUpdate::default()).await.unwrap();
+        let until = world.broker.now().plus(TimeSpan::from_seconds(30));
+        let access = world.granted("a", Grant::everything().until(until));
+        let via = access.entity("via", Action::SendVia).await.unwrap();
+        let (way, _) = access.transfer_destination("q", &via).await.unwrap();
+        let (outlet, mut mail) = Line::open();
+        let receiver = world.broker.receiver_id();
+        let _watched = way.watch(Action::Send, receiver, &outlet);
+        // What ends next is told when all that ended before is.
+        let next = Grant::everything().until(until.plus(TimeSpan::from_seconds(1)));
+        let entity = world.granted("b", next).entity("q", Action::Send).await.unwrap();
+        let (line, mut later) = Line::open();
+        let of_later = world.broker.receiver_id();
+        let _watched_too = entity.watch(Action::Send, of_later, &line);
+        world.clock.advance(TimeSpan::from_seconds(30));
+        detached(&mut mail, receiver).await;
+        world.clock.advance(TimeSpan::from_seconds(1));
+        detached(&mut later, of_later).await;
+        assert!(mail.try_recv().is_err());
+    })
+    .await;
+}

@@ -93,11 +93,13 @@ fn actions_of(command: &Command) -> Vec<Action> {
 async fn every_command_asks_for_its_right() {
     in_time(async {
         let world = World::new().await;
+        world.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
         for rights in all_rights() {
             for ceiling in [Ceiling::Viewer, Ceiling::Operator, Ceiling::Admin] {
                 let grant = Grant::of(rights).below(ceiling);
                 let access = world.granted("everything", Grant::everything());
                 let entity = access.entity("q", Action::Send).await.unwrap();
+                let (entity, _) = access.transfer_destination("other", &entity).await.unwrap();
                 let token = format!("{rights:?}{ceiling:?}");
                 world.told.grant(&token, "*", grant);
                 access.renew(Principal::anonymous().with_token(token)).await;
@@ -320,6 +322,17 @@ async fn sending_by_way_of_another_takes_the_right_on_both() {
         assert_eq!(refused, Some(Condition::Unauthorized));
         let operation = Operation::SendBatch { messages: Vec::new() };
         assert_eq!(Action::of_operation(&operation), Action::Send);
+        // A handle by which nobody has asked for the destination is no way there, or anywhere else than was asked for.
+        let to = |path: &str| Command::SendVia {
+            destination: path.into(),
+            messages: vec![world.broker.inbound(Message::new("a"))],
+        };
+        assert_eq!(condition(&via.call(to("q")).await), Some(Condition::Unauthorized));
+        world.told.grant("a", "q", Grant::of(Rights::of(Right::Send)));
+        let (way, destination) = access.transfer_destination("Q", &via).await.unwrap();
+        assert_eq!(&*destination, "q");
+        assert_eq!(condition(&way.call(to("q")).await), None);
+        assert_eq!(condition(&way.call(to("via")).await), Some(Condition::Unauthorized));
     })
     .await;
 }

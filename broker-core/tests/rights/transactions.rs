@@ -2,7 +2,7 @@
 
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Action, Grant, Principal, Right, Rights};
+use peeklock_core::contract::{Action, Epoch, Grant, Principal, Right, Rights};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::Rejection;
 use peeklock_core::message::Message;
@@ -114,6 +114,47 @@ async fn the_way_is_asked_for_with_the_parent_of_a_sub_queue() {
             let expected = if may_send { None } else { Some(Condition::Unauthorized) };
             assert_eq!(refused, expected);
             drop(used);
+        }
+    })
+    .await;
+}
+
+/// TXN-07, TXN-09, VIA-02: what a transaction sends to another entity takes the right there when it is committed, too, whether
+/// it was sent by a link by way of the first one or the transaction sends it so.
+#[tokio::test]
+async fn a_right_that_ended_at_the_destination_rolls_back() {
+    in_time(async {
+        for by_link in [false, true] {
+            for is_ended in [false, true] {
+                let world = World::new().await;
+                world.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
+                let epoch = Epoch::new();
+                let access = world.access("a");
+                world.told.grant("a", "q", Grant::everything());
+                world.told.grant("a", "other", Grant::everything().within(epoch.mark()));
+                let (transactions, id, first) = begun(&access).await;
+                assert_eq!(issue(&transactions, id, &first).await, None);
+                if by_link {
+                    let (way, destination) =
+                        access.transfer_destination("other", &first).await.unwrap();
+                    let messages = vec![world.broker.inbound(Message::new("a"))];
+                    let send = Command::SendVia { destination, messages };
+                    let asked = transactions.issue(id, &way, send).await;
+                    let Question { entity, command, issued } = asked.unwrap();
+                    entity.call(command).await.unwrap();
+                    issued.confirm();
+                } else {
+                    let other = access.entity("other", Action::Send).await.unwrap();
+                    assert_eq!(issue(&transactions, id, &other).await, None);
+                }
+                if is_ended {
+                    epoch.raise();
+                }
+                let expected = if is_ended { Err(Condition::Unauthorized) } else { Ok(2) };
+                assert_eq!(commit(&transactions, id).await, expected, "{by_link}");
+                let counts = world.broker.describe_queue("q").await.unwrap().counts;
+                assert_eq!(counts.active, u64::from(!is_ended));
+            }
         }
     })
     .await;

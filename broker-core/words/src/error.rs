@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
 
 use crate::condition::Condition;
 use crate::description::EntityKind;
@@ -22,16 +23,41 @@ const BUSY_WAIT_SECONDS: u8 = 10;
 /// Text of a caller that is repeated to it in a detail is cut after so many characters, enough for
 /// any legal path.
 const QUOTED_CHARS_MAX: usize = 400;
+/// No policy has a longer name (SEC-01).
+const POLICY_CHARS_MAX: usize = 256;
 
 /// A refused operation that changed nothing: a condition and a detail, without any identity.
 ///
 /// Details are lowercase, name the thing and the limit, and have no full stop.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{condition}: {detail}")]
 pub struct Rejection {
     condition: Condition,
     detail: Box<str>,
+    denial: Option<Box<Denial>>,
 }
+
+/// Who was refused, and why, when somebody may not do what he asks: for the operator of the broker, who finds it in the log and
+/// the counts (SEC-22), and not for the caller. Nothing in it is a secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Denial {
+    /// By which such refusals are counted: one of a few words.
+    pub cause: &'static str,
+    /// The policy that was named, or that gives less.
+    pub policy: Option<Box<str>>,
+    /// Where the caller comes from.
+    pub peer: Option<SocketAddr>,
+}
+
+/// Two are one if their caller sees no difference.
+impl PartialEq for Rejection {
+    fn eq(&self, other: &Self) -> bool {
+        (self.condition, &self.detail) == (other.condition, &other.detail)
+    }
+}
+
+impl Eq for Rejection {}
 
 /// A failed operation as its caller sees it (SND-05); one pointer wide, so that results stay cheap.
 ///
@@ -51,7 +77,42 @@ impl Rejection {
     /// A rejection with a detail of the caller's own making.
     #[must_use]
     pub fn new(condition: Condition, detail: impl Into<Box<str>>) -> Self {
-        Self { condition, detail: detail.into() }
+        Self { condition, detail: detail.into(), denial: None }
+    }
+
+    /// The same with why it is, for the operator.
+    #[must_use]
+    pub fn because(mut self, cause: &'static str) -> Self {
+        self.denial_mut().cause = cause;
+        self
+    }
+
+    /// The same with the policy that was named, as far as a policy can have such a name.
+    #[must_use]
+    pub fn by_policy(mut self, name: &str) -> Self {
+        self.denial_mut().policy = Some(name.chars().take(POLICY_CHARS_MAX).collect());
+        self
+    }
+
+    /// The same with where its caller comes from.
+    #[must_use]
+    pub fn of_peer(mut self, peer: Option<SocketAddr>) -> Self {
+        if peer.is_some() {
+            self.denial_mut().peer = peer;
+        }
+        self
+    }
+
+    /// Who was refused, and why, if that is known.
+    #[must_use]
+    pub fn denial(&self) -> Option<&Denial> {
+        self.denial.as_deref()
+    }
+
+    fn denial_mut(&mut self) -> &mut Denial {
+        self.denial.get_or_insert_with(|| {
+            Box::new(Denial { cause: Denial::OTHER, policy: None, peer: None })
+        })
     }
 
     /// The reason for programs.
@@ -250,6 +311,11 @@ impl Rejection {
     pub fn internal(detail: impl Into<Box<str>>) -> Self {
         Self::new(Condition::InternalError, detail)
     }
+}
+
+impl Denial {
+    /// The cause of which nobody has said another.
+    pub const OTHER: &'static str = "other";
 }
 
 impl BrokerError {

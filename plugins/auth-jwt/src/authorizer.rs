@@ -5,7 +5,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use peeklock_core::contract::{Authorizer, Failures, Grant, Mark, Principal, bearer_token};
 use peeklock_core::error::Rejection;
-use peeklock_core::telemetry;
 use peeklock_core::time::Timestamp;
 
 use crate::config::JwtConfig;
@@ -52,9 +51,8 @@ impl JwtAuthorizer {
         Ok(Verified { roles: roles::held(&self.config.roles, &names), until, mark: found.mark })
     }
 
-    /// Counts a refusal, and lets who may be guessing wait (SEC-26).
+    /// Lets who may be guessing wait (SEC-26).
     async fn refuse(&self, principal: &Principal, refused: Refused) -> Rejection {
-        telemetry::count_unauthorized(refused.cause());
         if refused.is_attempt() {
             self.failures.hold_back(principal, &*self.config.clock).await;
         }

@@ -87,6 +87,11 @@ impl KeySet {
         first.filter(|_| id.is_some() || meant.next().is_none())
     }
 
+    /// Whether anything that lasts was granted by any of them.
+    pub fn is_in_use(&self) -> bool {
+        self.0.iter().any(|key| key.epoch.is_held())
+    }
+
     /// Takes the place of an older set. Keys that are in both stay; what the others have granted is over.
     #[must_use]
     pub fn replacing(mut self, older: &Self) -> Self {

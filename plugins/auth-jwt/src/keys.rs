@@ -8,9 +8,11 @@
 //! ```
 //!
 //! Whoever comes with a key that is known waits for no reading, so that an issuer which is down costs its clients nothing.
-//! They are read by a task of its own: an asker that leaves ends nothing for those who wait beside it.
+//! They are read by a task of its own: an asker that leaves ends nothing for those who wait beside it. As long as anything that
+//! they have opened is open, a keeper reads them when it is time although no token comes: what an issuer withdraws ends for who
+//! shows nothing any more, too. Where nothing is open nobody asks the issuer.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use peeklock_core::clock::Clock;
 use peeklock_core::contract::Mark;
@@ -28,6 +30,9 @@ const READ_EVERY: TimeSpan = TimeSpan::from_seconds(10);
 const READ_AFTER: TimeSpan = TimeSpan::from_minutes(60);
 /// Keys that are older, because they could not be read since, are worth nothing.
 const KEPT_FOR: TimeSpan = TimeSpan::from_days(1);
+
+/// When keys could not be read, and nobody comes with a token for whom they are read sooner, they are tried again after this.
+const TRY_AFTER: TimeSpan = TimeSpan::from_minutes(5);
 
 /// The keys of an issuer.
 pub struct Keys(Arc<Shared>);
@@ -52,6 +57,8 @@ struct Held {
     read_at: Option<Timestamp>,
     tried_at: Option<Timestamp>,
     is_being_read: bool,
+    /// Somebody reads them when it is time.
+    is_kept: bool,
 }
 
 impl Keys {
@@ -67,7 +74,14 @@ impl Keys {
             // It fails when there is nothing left that could end, which is an end too.
             ended.changed().await.ok();
         }
-        self.0.held().find(token, self.0.clock.now())
+        let mut held = self.0.held();
+        let found = held.find(token, self.0.clock.now())?;
+        let begins = !std::mem::replace(&mut held.is_kept, true);
+        drop(held);
+        if begins {
+            tokio::spawn(Keeper::of(&self.0).run());
+        }
+        Ok(found)
     }
 
     /// The end of the reading to wait for, if what is known does not say. One is begun if there is reason to, and none was
@@ -84,8 +98,7 @@ impl Keys {
             if held.tried_at.is_some_and(|at| now < at.plus(READ_EVERY)) {
                 return None;
             }
-            held.is_being_read = true;
-            held.tried_at = Some(now);
+            held.begin_reading(now);
             // A runtime that is ending drops the task here and now, and its end wants the lock.
             drop(held);
             tokio::spawn(Reading(Arc::clone(&self.0)).run());
@@ -101,6 +114,18 @@ impl Shared {
 }
 
 impl Held {
+    const fn begin_reading(&mut self, now: Timestamp) {
+        self.is_being_read = true;
+        self.tried_at = Some(now);
+    }
+
+    /// When something has to be done about keys by whose means something is open.
+    fn next(&self, now: Timestamp) -> Timestamp {
+        let read_at = self.read_at.unwrap_or(now);
+        let again = self.tried_at.map_or(now, |at| at.plus(TRY_AFTER));
+        read_at.plus(READ_AFTER).max(again).min(read_at.plus(KEPT_FOR))
+    }
+
     fn is_old(&self, age: TimeSpan, now: Timestamp) -> bool {
         self.read_at.is_none_or(|at| now >= at.plus(age))
     }
@@ -140,5 +165,53 @@ impl Drop for Reading {
     fn drop(&mut self) {
         self.0.held().is_being_read = false;
         self.0.ended.send_replace(());
+    }
+}
+
+/// Reads keys while something is open by their means.
+struct Keeper {
+    shared: Weak<Shared>,
+    clock: Arc<dyn Clock>,
+    /// Ends with what it looks after.
+    ended: watch::Receiver<()>,
+}
+
+impl Keeper {
+    fn of(shared: &Arc<Shared>) -> Self {
+        let (clock, ended) = (Arc::clone(&shared.clock), shared.ended.subscribe());
+        Self { shared: Arc::downgrade(shared), clock, ended }
+    }
+
+    async fn run(mut self) {
+        while let Some(next) = self.look().await {
+            tokio::select! {
+                () = self.clock.sleep_until(next) => {}
+                // Somebody else has had them read, or nobody has them any more.
+                changed = self.ended.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    /// Does what it is time for; returns when to look again, if anything is open.
+    async fn look(&self) -> Option<Timestamp> {
+        let shared = self.shared.upgrade()?;
+        let now = self.clock.now();
+        let mut held = shared.held();
+        if held.is_old(KEPT_FOR, now) {
+            // Nobody knows which of them count still.
+            held.set = KeySet::default().replacing(&held.set);
+        }
+        if !held.set.is_in_use() {
+            held.is_kept = false;
+            return None;
+        }
+        if now < held.next(now) || held.is_being_read {
+            return Some(held.next(now).max(now.plus(READ_EVERY)));
+        }
+        held.begin_reading(now);
+        drop(held);
+        Reading(Arc::clone(&shared)).run().await;
+        let next = shared.held().next(now);
+        Some(next)
     }
 }

@@ -63,6 +63,7 @@ impl Refused {
 
 impl From<Refused> for Rejection {
     fn from(refused: Refused) -> Self {
+        let cause = refused.cause();
         let detail = match refused {
             Refused::Malformed(what) => format!("the bearer token is no JWT: {what}"),
             Refused::Algorithm => {
@@ -90,6 +91,6 @@ impl From<Refused> for Rejection {
             Refused::Early(from) => format!("the bearer token is not good before {from}"),
             Refused::Expired(at) => format!("the bearer token has expired, at {at}"),
         };
-        Self::unauthorized(detail)
+        Self::unauthorized(detail).because(cause)
     }
 }

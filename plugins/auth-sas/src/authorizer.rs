@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use peeklock_core::contract::{Authorizer, Failures, Grant, PresentedKey, Principal};
 use peeklock_core::error::Rejection;
 use peeklock_core::policies::{KeyFound, Policies, Policy, WhichKey};
-use peeklock_core::telemetry;
 use peeklock_core::time::Timestamp;
 
 use crate::audience::Audience;
@@ -26,7 +25,14 @@ struct Shown<'a> {
     token: Token<'a>,
     audience: Audience,
     verified: Option<(Arc<Policy>, Option<WhichKey>)>,
+    /// How many policies it was compared with.
+    compared: usize,
 }
+
+/// With so many policies a token is compared before it is told that its signature is wrong, whatever policies there are: of the entity, of
+/// the namespace and for development, at the resource and where the token is for. How long a refusal takes does not tell whether a
+/// policy has that name (SEC-08).
+const COMPARED_MAX: usize = 6;
 
 impl SasAuthorizer {
     /// An authorizer over the policies of a broker.
@@ -49,7 +55,7 @@ impl SasAuthorizer {
         if hosts.is_some_and(|hosts| !audience.is_of_host(hosts)) {
             return Err(Refused::Audience(token.policy().into()));
         }
-        Ok(Shown { token, audience, verified: None })
+        Ok(Shown { token, audience, verified: None, compared: 0 })
     }
 
     fn now(&self) -> Timestamp {
@@ -77,7 +83,10 @@ impl SasAuthorizer {
                 }
                 true if shown.audience.is_below(resource) => Ok(Grant::nothing()),
                 true => Err(Refused::Audience(name())),
-                false => Err(Refused::Signature(name())),
+                false => {
+                    shown.compare_with_nobody();
+                    Err(Refused::Signature(name()))
+                }
             };
         };
         if self.now() >= shown.token.until() {
@@ -104,9 +113,8 @@ impl SasAuthorizer {
         !asked.is_path || !there.iter().any(|policy| shown.signed_by(policy).is_some())
     }
 
-    /// Counts a refusal, and lets who may be guessing wait (SEC-26).
+    /// Lets who may be guessing wait (SEC-26).
     async fn refuse(&self, principal: &Principal, refused: Refused) -> Rejection {
-        telemetry::count_unauthorized(refused.cause());
         let is_attempt = match &refused {
             Refused::Malformed(_)
             | Refused::Bearer
@@ -148,11 +156,20 @@ impl Shown<'_> {
             Some((known, which)) if Arc::ptr_eq(known, policy) => *which,
             Some(_) | None => {
                 let which = self.token.signed_by(policy);
+                self.compared += 1;
                 self.verified = Some((Arc::clone(policy), which));
                 which
             }
         };
         which.map(|which| (Arc::clone(policy), which))
+    }
+
+    /// Compares it as often as it would be if there were policies of that name everywhere.
+    fn compare_with_nobody(&mut self) {
+        while self.compared < COMPARED_MAX {
+            std::hint::black_box(self.token.is_signed_with_nothing());
+            self.compared += 1;
+        }
     }
 }
 
@@ -184,5 +201,57 @@ impl Authorizer for SasAuthorizer {
 
     fn allows_anonymous(&self) -> bool {
         self.config.allow_anonymous && !self.policies.ended_anonymous_access()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::sign;
+    use peeklock_core::Broker;
+    use peeklock_core::contract::{Right, Rights};
+    use peeklock_core::description::QueueUpdate;
+    use peeklock_core::policies::{KeyText, PolicyUpdate};
+
+    /// SEC-08, SEC-14: a token with a wrong signature costs the same comparisons whether a policy has the name that it says, and where.
+    #[tokio::test]
+    async fn a_wrong_signature_costs_the_same_whatever_policies_there_are() {
+        let policies = Policies::new();
+        let broker = Broker::builder().arbiters(1).policies(&policies).start().await.unwrap();
+        policies.allow_development_key("development");
+        let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+        for queue in ["orders", "other"] {
+            broker.create_queue(queue, QueueUpdate::default()).await.unwrap();
+        }
+        for (owner, name) in [
+            ("orders", "here"),
+            ("", "everywhere"),
+            ("other", "elsewhere"),
+            ("orders", "all"),
+            ("", "all"),
+            ("other", "all"),
+            ("orders", "RootManageSharedAccessKey"),
+            ("other", "RootManageSharedAccessKey"),
+        ] {
+            let properties = PolicyUpdate {
+                rights: Some(Rights::of(Right::Send)),
+                primary_key: KeyText::parse(key).ok(),
+                ..PolicyUpdate::default()
+            };
+            broker.create_policy(owner, name, properties).await.unwrap();
+        }
+        let authorizer = SasAuthorizer::new(&policies, SasConfig::closed());
+        let principal = Principal::anonymous();
+        let names = ["nobody", "here", "everywhere", "elsewhere", "all", "RootManageSharedAccessKey"];
+        for name in names {
+            for audience in ["sb://x", "sb://x/orders", "sb://x/other", "sb://x/absent"] {
+                let text = sign(name, "wrong", audience, Timestamp::NEVER);
+                let mut shown = authorizer.show(&text).ok().unwrap();
+                let refused = authorizer.grant(&principal, &mut shown, "orders");
+                assert!(matches!(refused, Err(Refused::Signature(_))), "{name} {audience}");
+                assert_eq!(shown.compared, COMPARED_MAX, "{name} {audience}");
+            }
+        }
+        broker.stop(std::time::Duration::ZERO).await.unwrap();
     }
 }

@@ -139,8 +139,17 @@ impl<'a> Token<'a> {
         primary.or(secondary)
     }
 
+    /// Takes as long as [`Self::signed_by`], and says nothing.
+    pub(crate) fn is_signed_with_nothing(&self) -> [bool; 2] {
+        ["a key of nobody, of as many characters", "another one"].map(|key| self.is_signed_by(key))
+    }
+
     fn is_signed_with(&self, key: &KeyText) -> bool {
-        let mac = mac(key.reveal(), self.resource, self.expiry);
+        self.is_signed_by(key.reveal())
+    }
+
+    fn is_signed_by(&self, key: &str) -> bool {
+        let mac = mac(key, self.resource, self.expiry);
         mac.is_some_and(|mac| mac.verify_slice(&self.signature).is_ok())
     }
 }
@@ -175,6 +184,17 @@ fn mac(key: &str, resource: &str, expiry: &str) -> Option<Hmac<Sha256>> {
 }
 
 impl Refused {
+    /// The policy that was named.
+    fn policy(&self) -> Option<&str> {
+        match self {
+            Self::Missing | Self::Malformed(_) | Self::Bearer => None,
+            Self::Signature(name)
+            | Self::Key(name)
+            | Self::Expired(name, _)
+            | Self::Audience(name) => Some(name),
+        }
+    }
+
     /// The causes by which refusals are counted.
     #[must_use]
     pub const fn cause(&self) -> &'static str {
@@ -192,6 +212,7 @@ impl Refused {
 
 impl From<Refused> for Rejection {
     fn from(refused: Refused) -> Self {
+        let (cause, policy) = (refused.cause(), refused.policy().map(Box::<str>::from));
         let detail = match refused {
             Refused::Missing => {
                 "no token was presented; connect with the connection string of a policy, which `peeklock \
@@ -222,6 +243,10 @@ impl From<Refused> for Rejection {
                 format!("the token of policy {policy} is for another resource than this one")
             }
         };
-        Self::unauthorized(detail)
+        let rejection = Self::unauthorized(detail).because(cause);
+        match policy {
+            Some(policy) => rejection.by_policy(&policy),
+            None => rejection,
+        }
     }
 }

@@ -1,4 +1,5 @@
-"""What `ServiceBusAdministrationClient` of the package azure-servicebus does, unchanged, over https with a verified certificate."""
+"""What `ServiceBusAdministrationClient` of the package azure-servicebus does, unchanged: over https with a verified certificate, and over
+plain HTTP, as in the emulator's place, by a transport of the application."""
 
 import datetime as dt
 import time
@@ -6,6 +7,7 @@ import traceback
 from datetime import timedelta
 
 from isodate import parse_duration
+from azure.core.pipeline.transport import RequestsTransport
 from azure.core.exceptions import (
     ClientAuthenticationError,
     HttpResponseError,
@@ -36,6 +38,14 @@ def scenario(function):
     return function
 
 
+class PlainHttp(RequestsTransport):
+    """HTTP without TLS, which this client never asks for by itself, whatever its connection string says."""
+
+    def send(self, request, **kwargs):
+        request.url = request.url.replace("https://", "http://", 1)
+        return super().send(request, **kwargs)
+
+
 class World:
     def __init__(self, broker, string):
         self.broker, self.string = broker, string
@@ -43,15 +53,18 @@ class World:
         self.count = 0
 
     def client(self, string=None, **more):
-        return ServiceBusAdministrationClient.from_connection_string(
-            string or self.string, connection_verify=self.broker.authority, retry_total=0, **more
-        )
+        if self.broker.is_secure:
+            more["connection_verify"] = self.broker.authority
+        else:
+            more["transport"] = PlainHttp()
+        return ServiceBusAdministrationClient.from_connection_string(string or self.string, retry_total=0, **more)
 
     def messages(self, string=None):
-        """A client for messages, over TLS too."""
+        """A client for messages, over TLS where the other one is."""
+        more = {"connection_verify": self.broker.authority} if self.broker.is_secure else {}
         return ServiceBusClient.from_connection_string(
             string or self.broker.connection_string(),
-            connection_verify=self.broker.authority,
+            **more,
             # Without it this SDK would dial 5671.
             custom_endpoint_address=f"sb://{self.broker.amqp}",
             transport_type=TransportType.Amqp,
@@ -183,6 +196,30 @@ def an_update_by_keywords_keeps_the_rest(world):
     name = world.queue(max_delivery_count=7, lock_duration=timedelta(seconds=33))
     world.admin.update_queue(world.admin.get_queue(name), max_delivery_count=8)
     equal({"max_delivery_count": 8, "lock_duration": timedelta(seconds=33)}, world.admin.get_queue(name))
+
+
+@scenario
+def metadata_and_destinations_of_topics_and_subscriptions_are_cleared(world):
+    """ADM-31"""
+    target = world.queue()
+    topic = world.topic(user_metadata="mine")
+    told = world.admin.get_topic(topic)
+    assert told.user_metadata == "mine"
+    told.user_metadata = None
+    world.admin.update_topic(told)
+    assert world.admin.get_topic(topic).user_metadata is None
+    properties = {"forward_to": target, "forward_dead_lettered_messages_to": target, "user_metadata": "mine"}
+    for at_creation in [True, False]:
+        topic = world.subscription(**(properties if at_creation else {}))
+        if not at_creation:
+            world.admin.update_subscription(topic, world.admin.get_subscription(topic, "s"), **properties)
+        told = world.admin.get_subscription(topic, "s")
+        assert told.forward_to.endswith(f"/{target}") and told.user_metadata == "mine", told
+        assert told.forward_dead_lettered_messages_to.endswith(f"/{target}"), told
+        told.forward_to = told.forward_dead_lettered_messages_to = told.user_metadata = None
+        world.admin.update_subscription(topic, told)
+        told = world.admin.get_subscription(topic, "s")
+        assert (told.forward_to, told.forward_dead_lettered_messages_to, told.user_metadata) == (None, None, None)
 
 
 @scenario

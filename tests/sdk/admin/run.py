@@ -1,6 +1,8 @@
-"""Runs the scenarios of an administration client: `run.py PROGRAM python` or `run.py PROGRAM javascript NODE`.
+"""Runs the scenarios of an administration client: `run.py PROGRAM python`, `run.py PROGRAM python-in-place` or
+`run.py PROGRAM javascript NODE`.
 
-A broker that speaks TLS by an authority of its own is started for them. Ends with a line `ok N scenarios`, or tells what failed.
+A broker that speaks TLS by an authority of its own is started for them; in the emulator's place one that speaks none, and knows the
+emulator's key. Ends with a line `ok N scenarios`, or tells what failed.
 """
 
 import os
@@ -14,15 +16,19 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
 from broker import Broker
 
 HERE = Path(__file__).parent
+# The key that everybody knows.
+EMULATOR_KEY = "SAS_KEY_VALUE"
 
 
 def main():
     program, language, *node = sys.argv[1:]
+    in_place = language == "python-in-place"
     with tempfile.TemporaryDirectory(prefix="peeklock-admin-") as place:
-        broker = Broker(program, Path(place) / "broker", ["--tls"])
+        broker = Broker(program, Path(place) / "broker", ["--emulator"] if in_place else ["--tls"])
         try:
-            string = broker.connection_string(host=f"localhost:{broker.ports['http']}")
-            if language == "python":
+            key = EMULATOR_KEY if in_place else None
+            string = broker.connection_string(key=key, host=f"localhost:{broker.ports['http']}")
+            if language.startswith("python"):
                 import admin_python
 
                 code = admin_python.run(broker, string)

@@ -61,7 +61,7 @@ impl Port for InProcess {
             return Ok(Arc::new(self.link(entity, ReceiveMode::PeekLock)));
         };
         let entity = self.access.entity_now(via, Action::SendVia)?;
-        let destination = self.access.transfer_destination_now(path, &entity)?;
+        let (entity, destination) = self.access.transfer_destination_now(path, &entity)?;
         let mut link = self.link(entity, ReceiveMode::PeekLock);
         link.destination = Some(destination);
         Ok(Arc::new(link))

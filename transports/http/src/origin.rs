@@ -2,6 +2,7 @@
 
 use actix_web::HttpRequest;
 use actix_web::http::{StatusCode, header};
+use peeklock_core::contract::Principal;
 use peeklock_core::contract::browser::{Foreign, Known};
 use peeklock_core::error::Rejection;
 
@@ -19,7 +20,9 @@ pub(crate) fn check(site: &Site, request: &HttpRequest) -> Result<(), Refusal> {
             Foreign::Host(_) => StatusCode::MISDIRECTED_REQUEST,
             Foreign::Origin(_) => StatusCode::FORBIDDEN,
         };
-        Refusal::from(Rejection::unauthorized(foreign.to_string())).with_status(status).closing()
+        let peer = request.conn_data::<Principal>().and_then(|principal| principal.peer);
+        let reason = Rejection::unauthorized(foreign.to_string());
+        Refusal::from(reason.because("origin").of_peer(peer)).with_status(status).closing()
     })
 }
 

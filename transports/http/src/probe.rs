@@ -15,6 +15,14 @@ use crate::serve::Exchange;
 #[serde(rename_all = "camelCase")]
 struct Health {
     status: &'static str,
+    #[serde(flatten)]
+    details: Option<Details>,
+}
+
+/// What is told to who may read the metrics, and to no stranger.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
     version: &'static str,
     store: &'static str,
     durable: bool,
@@ -40,15 +48,18 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
             None => Ok(HttpResponse::Ok().content_type("text/plain").body("ready\n")),
         },
         Probe::Health => {
-            let (store, durable) = site.broker.store();
-            let health = Health {
-                status: if failed { "failed" } else { "ok" },
-                version: env!("CARGO_PKG_VERSION"),
-                store,
-                durable,
-                entities: site.broker.entity_count(),
-                requests_in_progress: site.requests.count(),
-            };
+            let is_known = exchange.access.is_allowed(Action::ReadMetrics, "").await;
+            let details = is_known.then(|| {
+                let (store, durable) = site.broker.store();
+                Details {
+                    version: env!("CARGO_PKG_VERSION"),
+                    store,
+                    durable,
+                    entities: site.broker.entity_count(),
+                    requests_in_progress: site.requests.count(),
+                }
+            });
+            let health = Health { status: if failed { "failed" } else { "ok" }, details };
             Ok(HttpResponse::Ok().insert_header((header::CACHE_CONTROL, "no-store")).json(health))
         }
         Probe::Metrics => {
@@ -66,9 +77,9 @@ async fn waiting(exchange: &Exchange, stalled: &Stalled) -> Refusal {
     let seconds = stalled.took.as_seconds_f64();
     let path = stalled.path.as_deref().unwrap_or("an entity that is being opened");
     tracing::warn!(entity = path, seconds, "an arbiter is at one entity, all others on it wait");
-    let who = match exchange.allow(Action::ReadMetrics, "").await {
-        Ok(_) => format!("`{path}`"),
-        Err(_) => "one entity".to_owned(),
+    let who = match exchange.access.is_allowed(Action::ReadMetrics, "").await {
+        true => format!("`{path}`"),
+        false => "one entity".to_owned(),
     };
     let detail = format!("an arbiter has been at {who} for {seconds:.1} s; others wait");
     Refusal::from(Rejection::server_busy(detail)).with_status(StatusCode::SERVICE_UNAVAILABLE)

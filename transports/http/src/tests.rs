@@ -293,6 +293,19 @@ fn paths_of_atom_are_read_in_any_case() {
         "/a/b/subscriptions/s/rules/$Default/",
         AtomRoute::Rule { topic: topic.clone(), subscription, name: owned("$Default") },
     );
+    // Encoded slashes are slashes.
+    for one in ["/t%2Fsubscriptions%2Fs", "/t%2fSubscriptions/s", "/t/subscriptions%2fs%2F"] {
+        check(one, AtomRoute::Subscription { topic: owned("t"), name: owned("s") });
+    }
+    check("/eu%2Ft%2Fsubscriptions", AtomRoute::Subscriptions { topic: owned("eu/t") });
+    check(
+        "/t%2Fsubscriptions%2Fs%2Frules%2Fr",
+        AtomRoute::Rule { topic: owned("t"), subscription: owned("s"), name: owned("r") },
+    );
+    check(
+        "/t%2Fsubscriptions/messages",
+        AtomRoute::Subscription { topic: owned("t"), name: owned("messages") },
+    );
     // Words of the data plane as names.
     check(
         "/a/b/subscriptions/messages",

@@ -19,6 +19,7 @@ mod wire {
     mod hostile;
     mod json_api;
     mod lifecycle;
+    mod matrix;
     mod secure;
     mod security;
     mod signed;

@@ -2,6 +2,7 @@
 
 use peeklock_core::Broker;
 use peeklock_core::contract::browser::{Foreign, Known};
+use peeklock_core::error::Rejection;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 
@@ -25,6 +26,8 @@ pub fn check(
             Foreign::Host(_) => StatusCode::MISDIRECTED_REQUEST,
             Foreign::Origin(_) => StatusCode::FORBIDDEN,
         };
+        // Counted, and told in the log.
+        drop(broker.refuse(Rejection::unauthorized(foreign.to_string()).because("origin"), ""));
         refuse(status, &foreign.to_string())
     })
 }

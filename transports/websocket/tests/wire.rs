@@ -12,6 +12,7 @@ mod wire {
     mod handshake;
     mod hostile;
     mod lifecycle;
+    mod matrix;
     mod resume;
     mod rights;
     mod sessions;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use peeklock_auth_jwt::testing::IssuerKey;
 use peeklock_auth_jwt::{KeySource, certificates};
-use peeklock_core::command::Command;
+use peeklock_core::command::{Command, ReceiveMode};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::ids::SequenceNumber;
@@ -85,6 +85,50 @@ async fn a_withdrawn_key_ends_what_it_opened() {
     assert!(!is_good(&world, &tokens[0]).await);
     assert!(is_good(&world, &tokens[1]).await);
     world.stop().await;
+}
+
+/// SEC-29: what is open by a key that its issuer has withdrawn ends within an hour although nobody comes with a token, and so does
+/// what is open by any key a day after keys were read for the last time. Where nothing is open nobody asks the issuer.
+#[tokio::test]
+async fn a_withdrawn_key_ends_what_is_open_while_no_token_comes() {
+    for is_withdrawn in [true, false] {
+        let [old, kept] = ["old", "kept"].map(IssuerKey::new);
+        let publisher = Publisher::new(&[&old, &kept]).await;
+        let world = World::new(config(publisher.source())).await;
+        let open = async |key: &IssuerKey| {
+            let access = world.access(token(&world, key));
+            access.entity("orders", Action::Receive).await.unwrap()
+        };
+        let (by_old, by_kept) = (open(&old).await, open(&kept).await);
+        let wait = Command::Receive {
+            mode: ReceiveMode::PeekLock,
+            count_max: 1,
+            bytes_max: 1_000,
+            wait: TimeSpan::from_days(2),
+            holder: None,
+        };
+        let mut waiting = pin!(by_old.call(wait));
+        let answer = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context))).await;
+        assert!(answer.is_pending());
+        let peek = || Command::Peek { from: SequenceNumber(0), count_max: 1 };
+        if is_withdrawn {
+            publisher.publish(&[&kept]);
+            world.clock.advance(TimeSpan::from_minutes(60));
+        } else {
+            publisher.answer("503 Service Unavailable", "");
+            world.clock.advance(TimeSpan::from_days(1));
+        }
+        assert_eq!(waiting.await.unwrap_err().condition(), Condition::Unauthorized);
+        assert_eq!(by_kept.call(peek()).await.is_ok(), is_withdrawn);
+        let count = publisher.count();
+        drop((by_old, by_kept));
+        world.clock.advance(TimeSpan::from_days(1));
+        // A new one has them read, which comes behind whatever would have been asked before.
+        publisher.publish(&[&kept]);
+        assert!(is_good(&world, &token(&world, &kept)).await);
+        assert_eq!(publisher.count(), count + 1, "nothing was open");
+        world.stop().await;
+    }
 }
 
 /// SEC-29: all who wait for keys wait for one reading, and one of them who leaves ends it for nobody.

@@ -8,6 +8,7 @@
 )]
 
 mod keys;
+mod mutated;
 mod publisher;
 mod rsa;
 mod tokens;

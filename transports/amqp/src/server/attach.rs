@@ -131,15 +131,10 @@ impl Conversation {
     /// The path of the entity of a management node, for who has any right on it; what each operation takes is
     /// asked when it is carried out.
     async fn managed_path(&mut self, address: &EntityAddress) -> Result<Arc<str>, AmqpError> {
-        let address = EntityAddress { node: Place::Entity, ..address.clone() };
-        let mut refused = None;
-        for action in [Action::Peek, Action::Send, Action::ReadRules] {
-            match self.entity(&address, action).await {
-                Ok(entity) => return Ok(entity.path().into()),
-                Err(error) => drop(refused.get_or_insert(error)),
-            }
-        }
-        Err(refused.unwrap_or_else(|| AmqpError::new(condition::INTERNAL_ERROR, "no entity")))
+        let path = EntityAddress { node: Place::Entity, ..address.clone() }.to_string();
+        let purposes = [Action::Peek, Action::Send, Action::ReadRules];
+        let found = self.access_at(&path).entity_for_any(&path, &purposes).await;
+        found.map(|entity| entity.path().into()).map_err(|error| super::error::of(&error))
     }
 
     /// A client's sender: its entity is found, for who may send, and asked how much it takes at once.
@@ -164,13 +159,14 @@ impl Conversation {
             let text = "messages are sent to queues and topics, and not to this";
             return Err(self.refuse(Rejection::invalid_operation(text), entity.path()));
         }
-        let destination = match destination {
+        let (entity, destination) = match destination {
             Some(path) => {
                 let path = self.path_of_address(&path)?;
                 let found = self.access_at(&path).transfer_destination(&path, &entity).await;
-                Some(found.map_err(|error| super::error::of(&error))?)
+                let (entity, destination) = found.map_err(|error| super::error::of(&error))?;
+                (entity, Some(destination))
             }
-            None => None,
+            None => (entity, None),
         };
         let wants_delay = attach.desired_capabilities.as_ref();
         let wants_delay = wants_delay.is_some_and(|wanted| wanted.contains(DELAYED_DELIVERY));

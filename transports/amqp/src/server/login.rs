@@ -4,10 +4,9 @@ use std::time::Instant;
 
 use peeklock_core::Access;
 use peeklock_core::contract::{Action, Principal};
-use peeklock_core::error::BrokerError;
+use peeklock_core::error::{BrokerError, Rejection};
 
 use super::conversation::Conversation;
-use crate::error::{AmqpError, condition};
 use crate::sasl::{Credentials, Plain};
 
 /// The user whose password is a token.
@@ -51,7 +50,7 @@ impl Conversation {
             // The listener has verified the certificate, and what that is worth the authorizer says; without one it
             // is as if nothing was said (AMQ-02).
             Credentials::External => {
-                self.is_known = self.who.tls.is_some();
+                self.is_known = self.who.tls.is_some() && self.access.is_identified().await;
                 true
             }
         };
@@ -87,7 +86,8 @@ impl Conversation {
             return;
         }
         let text = "no token that is good was put at $cbs, and no key shown by SASL PLAIN, in time";
-        let error = AmqpError::new(condition::UNAUTHORIZED_ACCESS, text);
+        let reason = Rejection::unauthorized(text).because("missing").of_peer(self.who.peer);
+        let error = self.refuse(reason, "");
         self.amqp.close(Some(error), self.began.elapsed());
     }
 

@@ -11,6 +11,7 @@
 mod browsing;
 mod client;
 mod closing;
+mod entitled;
 mod flow;
 mod forced;
 mod large;

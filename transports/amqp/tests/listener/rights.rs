@@ -52,7 +52,7 @@ fn raw(value: impl Into<Value>) -> Raw {
 }
 
 /// A sender to an entity by way of which messages go to another.
-fn sender_via(handle: u32, via: &str, destination: &str) -> Attach {
+pub fn sender_via(handle: u32, via: &str, destination: &str) -> Attach {
     const DESTINATION: &str = "com.microsoft:transfer-destination-address";
     let properties = Some(Map::of_symbols([(DESTINATION, raw(destination))]));
     Attach { properties, ..Client::sender_of(handle, via) }
@@ -173,7 +173,7 @@ async fn start() -> Server {
 }
 
 /// Does something while time passes, for what is refused waits (SEC-26).
-async fn in_time<T>(server: &Server, what: impl Future<Output = T>) -> T {
+pub async fn in_time<T>(server: &Server, what: impl Future<Output = T>) -> T {
     let passing = async {
         loop {
             server.clock.advance(TimeSpan::from_ms(100));
@@ -188,7 +188,7 @@ async fn in_time<T>(server: &Server, what: impl Future<Output = T>) -> T {
 }
 
 /// A client with both links of `$cbs`.
-async fn client(server: &Server) -> Client {
+pub async fn client(server: &Server) -> Client {
     let mut client = server.client().await;
     client.sender(CBS, "$cbs").await.unwrap();
     client.receiver(CBS + 1, "$cbs", LOCKED).await.unwrap();
@@ -197,7 +197,7 @@ async fn client(server: &Server) -> Client {
 }
 
 /// Puts a token for a path; whether it is taken.
-async fn put(server: &Server, client: &mut Client, path: &str, token: &str) -> bool {
+pub async fn put(server: &Server, client: &mut Client, path: &str, token: &str) -> bool {
     let audience = format!("amqp://h:1/{path}");
     let request = request(&audience, token, MessageId::Ulong(1));
     let reply = in_time(server, async {
@@ -212,7 +212,7 @@ async fn put(server: &Server, client: &mut Client, path: &str, token: &str) -> b
 }
 
 /// Attaches a link; whether it is refused for want of a right.
-async fn is_refused(server: &Server, client: &mut Client, attach: Attach) -> bool {
+pub async fn is_refused(server: &Server, client: &mut Client, attach: Attach) -> bool {
     let is_sender = attach.target.as_ref().and_then(|target| target.address()) != Some("client");
     let answer = in_time(server, async {
         match is_sender {

@@ -56,6 +56,7 @@ async fn create_queue(exchange: &Exchange, path: &str, description: &Element) ->
         Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
             .access(exchange)
             .await?;
+    policies::judge(exchange, path, policies.as_deref()).await?;
     access.create_queue(path, properties).await?;
     // Before policies are there, by which its client may be nobody.
     let queue = exchange.access.describe_queue(path).await?;
@@ -66,6 +67,7 @@ async fn create_queue(exchange: &Exchange, path: &str, description: &Element) ->
 async fn create_topic(exchange: &Exchange, path: &str, description: &Element) -> Answer {
     let properties = topic::read(description, None)?;
     let policies = policies::read(description)?;
+    policies::judge(exchange, path, policies.as_deref()).await?;
     exchange.access.create_topic(path, properties).await?;
     let topic = exchange.access.describe_topic(path).await?;
     let policies = policies::replace(exchange, path, policies).await?;

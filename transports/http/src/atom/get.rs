@@ -20,9 +20,9 @@ pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCo
         AtomRoute::Entity { path } => {
             match super::kind_at(exchange, Action::Describe, path).await? {
                 EntityKind::Queue => queue_at(exchange, path, status).await,
-                EntityKind::Topic | EntityKind::Subscription => {
-                    topic_at(exchange, path, status).await
-                }
+                EntityKind::Topic => topic_at(exchange, path, status).await,
+                // No address that was read is one of an entity and names a subscription.
+                EntityKind::Subscription => Err(Refusal::no_resource()),
             }
         }
         AtomRoute::Subscription { topic, name } => {

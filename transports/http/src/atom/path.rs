@@ -44,7 +44,8 @@ impl AtomRoute {
             [] => return None,
             [..] => {}
         }
-        let Some((topic, below)) = below_subscriptions(segments) else {
+        let parts = parts(segments);
+        let Some((topic, below)) = below_subscriptions(&parts) else {
             return Some(Self::Entity { path: segments.join("/") });
         };
         let topic = topic.join("/");
@@ -63,7 +64,7 @@ impl AtomRoute {
 
     /// Whether segments are a resource below a topic for sure, although the last one of them is a word of the data plane.
     pub(crate) fn is_below_topic(segments: &[String]) -> bool {
-        below_subscriptions(segments).is_some_and(|(_, below)| match below {
+        below_subscriptions(&parts(segments)).is_some_and(|(_, below)| match below {
             [_] => true,
             [_, rules, ..] => rules.eq_ignore_ascii_case(RULES),
             [] => false,
@@ -109,6 +110,17 @@ impl AtomRoute {
             }
         }
     }
+}
+
+/// Segments as a path has them: a slash means the same whether it is encoded or not (ADM-04), since no name of a subscription or
+/// rule has one.
+fn parts(segments: &[String]) -> Vec<String> {
+    let parts = segments.iter().flat_map(|segment| segment.split('/'));
+    let mut parts: Vec<String> = parts.map(str::to_owned).collect();
+    while parts.last().is_some_and(String::is_empty) {
+        parts.pop();
+    }
+    parts
 }
 
 /// A topic and what stands behind the word that no path of a topic has (ADR-11).

@@ -36,9 +36,9 @@ pub(super) async fn update(
             // What does not exist is told before what is wrong with its description (ADM-21).
             match super::kind_at(exchange, Action::Update, path).await? {
                 EntityKind::Queue => update_queue(exchange, path, &description, read_at).await,
-                EntityKind::Topic | EntityKind::Subscription => {
-                    update_topic(exchange, path, &description, read_at).await
-                }
+                EntityKind::Topic => update_topic(exchange, path, &description, read_at).await,
+                // No address that was read is one of an entity and names a subscription.
+                EntityKind::Subscription => Err(Refusal::no_resource()),
             }
         }
         AtomRoute::Subscription { topic, name } => {
@@ -70,6 +70,7 @@ async fn update_queue(
 ) -> Answer {
     super::expect(description, queue::ELEMENT)?;
     let policies = policies::read(description)?;
+    policies::judge(exchange, path, policies.as_deref()).await?;
     let queue = updated(read_at, || async {
         let current = exchange.access.describe_queue(path).await?;
         let properties = queue::read(description, current.description.extensions.as_deref())?;
@@ -94,6 +95,7 @@ async fn update_topic(
 ) -> Answer {
     super::expect(description, topic::ELEMENT)?;
     let policies = policies::read(description)?;
+    policies::judge(exchange, path, policies.as_deref()).await?;
     let topic = updated(read_at, || async {
         let current = exchange.access.describe_topic(path).await?;
         let properties = topic::read(description, current.description.extensions.as_deref())?;

@@ -508,6 +508,14 @@ async fn lists_are_of_what_is_below() {
     assert_eq!(counted(&below), 2);
     assert!(below.text().find(">a</title>").unwrap() < below.text().find(">b</title>").unwrap());
     assert_eq!(counted(&get(&server, "eu/t/subscriptions/a/rules").await), 1);
+    // A subscription is one by any spelling of its address, for whatever is asked.
+    for path in ["eu%2Ft%2Fsubscriptions%2Fa", "eu/t%2fSubscriptions/a"] {
+        assert!(get(&server, path).await.text().contains("<SubscriptionDescription"), "{path}");
+        let updated = update(&server, path, "SubscriptionDescription", "").await;
+        assert_eq!(updated.status, 200, "{path}: {}", updated.text());
+        assert_eq!(update(&server, path, "TopicDescription", "").await.status, 400, "{path}");
+        assert_eq!(put(&server, path, "SubscriptionDescription", "").await.status, 409, "{path}");
+    }
     assert_eq!(server.ask(&format!("DELETE /eu/t?{VERSION}"), "").await.status, 200);
     assert_eq!(get(&server, "eu/t/subscriptions/a").await.status, 404);
     assert_eq!(counted(&get(&server, "$Resources/topics").await), 0);

@@ -2,7 +2,8 @@
 
 use peeklock_core::description::QueueUpdate;
 
-use super::atom::{VERSION, entry, refusal, text};
+use super::atom::{SB, VERSION, entry, refusal, text};
+use super::client::Answer;
 use super::server::Server;
 
 /// ADM-50, HTP-17: bombs of entities, depth, number, size and attributes are refused by their bounds, and so is what is no XML; the
@@ -36,6 +37,29 @@ async fn xml_beyond_its_bounds_is_refused() {
         (wide, "32 attributes"),
         (entry("QueueDescription", "<a b=\"1\" b=\"2\"/>"), "not the XML expected"),
         (entry("QueueDescription", "<x:a/>"), "prefix"),
+        (entry("QueueDescription", "<fo&o>1</fo&o>"), "`fo&o` is no name"),
+        (entry("QueueDescription", "<1bad/>"), "`1bad` is no name"),
+        (entry("QueueDescription", "<foo a&b=\"1\"/>"), "`a&b` is no name"),
+        (entry("QueueDescription", "<foo -a=\"1\"/>"), "`-a` is no name"),
+        (entry("QueueDescription", "<a:b:c xmlns:a=\"urn:a\"/>"), "`a:b:c` is no name"),
+        (entry("QueueDescription", "<a: xmlns:a=\"urn:a\"/>"), "`a:` is no name"),
+        (entry("QueueDescription", "<a\u{d7}b/>"), "is no name"),
+        (entry("QueueDescription", "<a xmlns:1=\"urn:a\"/>"), "is no name"),
+        (
+            entry(
+                "QueueDescription",
+                "<a xmlns:b=\"urn:a\" xmlns:c=\"urn:a\" b:d=\"1\" c:d=\"2\"/>",
+            ),
+            "attribute twice",
+        ),
+        (
+            entry("QueueDescription", "<a xmlns=\"http://www.w3.org/2000/xmlns/\"/>"),
+            "not the XML expected",
+        ),
+        (
+            entry("QueueDescription", "<a xmlns=\"http://www.w3.org/2000/xmln&#115;/\"/>"),
+            "namespace that cannot be",
+        ),
         (String::new(), "empty"),
         ("{}".to_owned(), "text beside the root"),
         ("<entry>".to_owned(), "not the XML expected"),
@@ -110,5 +134,93 @@ async fn text_that_xml_cannot_hold_is_shown_as_such() {
         .ask(&head, entry("QueueDescription", &format!("<UserMetadata>{told}</UserMetadata>")))
         .await;
     assert_eq!(text(&created, "UserMetadata"), told);
+    server.stop().await;
+}
+
+/// What a client with another reader of XML makes of an answer: every description in it, with what is in each.
+fn as_others_read(answer: &Answer) -> Vec<Vec<(String, String, String)>> {
+    let document = roxmltree::Document::parse(answer.text());
+    let document = document.unwrap_or_else(|error| panic!("{error}: {}", answer.text()));
+    let is_description = |it: &roxmltree::Node<'_, '_>| it.has_tag_name((SB, "QueueDescription"));
+    let read = |it: roxmltree::Node<'_, '_>| {
+        let name = it.tag_name();
+        let namespace = name.namespace().unwrap_or_default().to_owned();
+        (namespace, name.name().to_owned(), it.text().unwrap_or_default().to_owned())
+    };
+    let descriptions = document.descendants().filter(is_description);
+    let elements =
+        |it: roxmltree::Node<'_, '_>| it.children().filter(|it| it.is_element()).map(read);
+    descriptions.map(|it| elements(it).collect()).collect()
+}
+
+/// HTP-17, ADM-30: what is kept is told so that anybody reads it, in lists too, and what comes later takes nothing of it away:
+/// names in any script, the prefix that needs no declaration, namespaces with marks in them.
+#[tokio::test]
+async fn what_is_kept_is_read_by_anybody() {
+    let server = Server::start().await;
+    let head = format!("PUT /k?{VERSION}");
+    let first = "<Colour>1</Colour><größe>2</größe><色 xml:space=\"preserve\"> 3 </色><_a-b.c>4</_a-b.c>\
+        <x:Part xmlns:x=\"urn:a?b=c&amp;d\" x:of=\"it\" xml:lang=\"en\">5</x:Part><xml:own>6</xml:own>";
+    assert_eq!(server.ask(&head, entry("QueueDescription", first)).await.status, 201);
+    let later = "<Later xml:lang=\"de\">7</Later>";
+    let update = format!("{head}\nIf-Match: *");
+    assert_eq!(server.ask(&update, entry("QueueDescription", later)).await.status, 200);
+    assert_eq!(server.ask(&update, entry("QueueDescription", "")).await.status, 200);
+    let xml = "http://www.w3.org/XML/1998/namespace";
+    for address in ["k", "$Resources/queues"] {
+        let answer = server.ask(&format!("GET /{address}?{VERSION}"), "").await;
+        let read: Vec<_> = as_others_read(&answer).into_iter().flatten().collect();
+        for (namespace, name, text) in [
+            (SB, "Colour", "1"),
+            (SB, "größe", "2"),
+            (SB, "色", " 3 "),
+            (SB, "_a-b.c", "4"),
+            ("urn:a?b=c&d", "Part", "5"),
+            (xml, "own", "6"),
+            (SB, "Later", "7"),
+        ] {
+            let kept = (namespace.to_owned(), name.to_owned(), text.to_owned());
+            assert!(read.contains(&kept), "{address} {name}: {}", answer.text());
+        }
+        for lang in ["xml:lang=\"en\"", "xml:lang=\"de\"", "xml:space=\"preserve\""] {
+            assert!(answer.text().contains(lang), "{lang}: {}", answer.text());
+        }
+    }
+    server.stop().await;
+}
+
+/// HTP-17, ADM-23, ADM-50: whatever byte of a description is another, or is there besides: what is taken is told as XML that
+/// others read, in the list of the namespace too.
+#[tokio::test]
+async fn no_byte_that_is_taken_breaks_a_list() {
+    let server = Server::start().await;
+    let kept = "<Ab c=\"1\" x:d='2' xmlns:x=\"urn:x\"><x:E xml:f=\"&lt;\">3<![CDATA[<]]></x:E><!--g--></Ab>";
+    let head = format!("PUT /b?{VERSION}");
+    let list = format!("GET /$Resources/queues?{VERSION}");
+    let mut taken = 0;
+    for place in 0..kept.len() {
+        for wrong in *b"&<>'\"=:/!?-.1; \t\n#]\x01\x7f\xc3" {
+            for is_besides in [false, true] {
+                let mut bytes = kept.as_bytes().to_vec();
+                bytes.splice(place..place + usize::from(!is_besides), [wrong]);
+                let (before, after) = {
+                    let around = entry("QueueDescription", "|");
+                    let (before, after) = around.split_once('|').unwrap();
+                    (before.as_bytes().to_vec(), after.as_bytes().to_vec())
+                };
+                let answer = server.ask(&head, [before, bytes.clone(), after].concat()).await;
+                if answer.status == 400 {
+                    continue;
+                }
+                let shown = String::from_utf8_lossy(&bytes);
+                assert_eq!(answer.status, 201, "{shown}: {}", answer.text());
+                as_others_read(&answer);
+                assert_eq!(as_others_read(&server.ask(&list, "").await).len(), 2, "{shown}");
+                assert_eq!(server.ask(&format!("DELETE /b?{VERSION}"), "").await.status, 200);
+                taken += 1;
+            }
+        }
+    }
+    assert!(taken > 200, "{taken} of them are XML all the same");
     server.stop().await;
 }

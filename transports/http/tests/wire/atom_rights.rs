@@ -1,10 +1,12 @@
 //! Who may administer over Atom, by which token.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
-use peeklock_core::contract::{Action, Authorizer, Right, Rights};
+use peeklock_core::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::error::Rejection;
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
@@ -269,6 +271,104 @@ async fn authorization_rules_are_policies() {
     assert_eq!(text(&replaced, "AccessRights"), "Listen");
     assert_eq!(ask(&server, &sent, "a").await.status, 401);
     assert_eq!(texts(&put(&list(""), "\nIf-Match: *").await, "KeyName"), Vec::<String>::new());
+    server.stop().await;
+}
+
+/// ADM-39, SEC-01, SEC-03: policies that cannot be leave nothing behind: what was to be created for them is not, what was to be
+/// changed with them is as it was, so that the same request can be repeated when it is mended.
+#[tokio::test]
+async fn wrong_authorization_rules_change_nothing() {
+    let server = signed().await;
+    let main = token("all", "sb://x");
+    let many: String =
+        (0..13).map(|number| rule(&format!("p{number}"), &[Right::Send], "")).collect();
+    let twice = rule("p", &[Right::Send], KEY)
+        .replace("</PrimaryKey>", &format!("</PrimaryKey><SecondaryKey>{KEY}</SecondaryKey>"));
+    for (element, path, there) in [("QueueDescription", "n", "o"), ("TopicDescription", "n", "t")] {
+        for (rules, status) in [(&many, 403), (&twice, 400)] {
+            let with =
+                format!("<DefaultMessageTimeToLive>PT5M</DefaultMessageTimeToLive>{}", list(rules));
+            let head = format!("PUT /{path}?{VERSION}\nAuthorization: {main}");
+            let refused = ask(&server, &head, &entry(element, &with)).await;
+            assert_eq!(refused.status, status, "{}", refused.text());
+            let get = format!("GET /{path}?{VERSION}\nAuthorization: {main}");
+            assert_eq!(ask(&server, &get, "").await.status, 404, "{element} {status}");
+            let (head, get) = (
+                head.replace("/n?", &format!("/{there}?")),
+                get.replace("/n?", &format!("/{there}?")),
+            );
+            let before = ask(&server, &get, "").await.text().to_owned();
+            let refused = ask(&server, &(head + "\nIf-Match: *"), &entry(element, &with)).await;
+            assert_eq!(refused.status, status, "{}", refused.text());
+            let after = ask(&server, &get, "").await;
+            assert_eq!(text(&after, "DefaultMessageTimeToLive"), "P10675199DT2H48M5.4775807S");
+            assert_eq!(after.text(), before);
+        }
+        // Mended, it is what it would have been.
+        let head = format!("PUT /{path}?{VERSION}\nAuthorization: {main}");
+        let made =
+            ask(&server, &head, &entry(element, &list(&rule("p", &[Right::Send], KEY)))).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        let delete = format!("DELETE /{path}?{VERSION}\nAuthorization: {main}");
+        assert_eq!(ask(&server, &delete, "").await.status, 200);
+    }
+    server.stop().await;
+}
+
+/// What an authorizer was asked about who shows a token, with how it came.
+struct Witnessed {
+    seen: Mutex<Vec<(String, Principal)>>,
+}
+
+#[async_trait]
+impl Authorizer for Witnessed {
+    async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection> {
+        self.seen.lock().unwrap().push((resource.to_owned(), principal.clone()));
+        match principal.token.as_deref() {
+            Some("all") => Ok(Grant::everything()),
+            Some("own") if resource == "o" => Ok(Grant::everything()),
+            Some("own") => Ok(Grant::nothing()),
+            Some(_) | None => Err(Rejection::unauthorized("the token is stale")),
+        }
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+/// ADM-12, SEC-17, SEC-26, TLS-04: a token for a destination is shown by the same client: the authorizer is told of his address,
+/// his certificate and his proxy. It is asked of only if the client's own token does not give the right.
+#[tokio::test]
+async fn a_token_for_a_destination_is_of_the_same_client() {
+    let witnessed = Arc::new(Witnessed { seen: Mutex::default() });
+    let mut plan = Plan::new();
+    plan.authorizer = Arc::clone(&witnessed) as Arc<dyn Authorizer>;
+    let server = plan.start().await;
+    server.broker.create_queue("o", QueueUpdate::default()).await.unwrap();
+    let body = entry("QueueDescription", "<ForwardTo>q</ForwardTo>");
+    let put = async |own: &str, other: &str| {
+        let head = format!(
+            "PUT /o?{VERSION}\nIf-Match: *\nAuthorization: {own}\nVia: 1.1 proxy\n\
+             ServiceBusSupplementaryAuthorization: {other}"
+        );
+        witnessed.seen.lock().unwrap().clear();
+        let status = server.ask(&head, &body).await.status;
+        (status, std::mem::take(&mut *witnessed.seen.lock().unwrap()))
+    };
+    let (status, seen) = put("own", "all").await;
+    assert_eq!(status, 200);
+    let shown: Vec<_> = seen.iter().filter(|(_, it)| it.token.as_deref() == Some("all")).collect();
+    assert!(!shown.is_empty() && shown.iter().all(|(resource, _)| resource == "q"), "{shown:?}");
+    for (_, principal) in shown {
+        assert!(principal.by_proxy && principal.peer.is_some(), "{principal:?}");
+        assert_eq!(principal.address, None);
+    }
+    let (status, seen) = put("all", "stale").await;
+    assert_eq!(status, 200);
+    assert!(seen.iter().all(|(_, it)| it.token.as_deref() == Some("all")), "nobody asks of it");
+    let (status, _) = put("own", "stale").await;
+    assert_eq!(status, 401);
     server.stop().await;
 }
 

@@ -182,13 +182,18 @@ async fn the_authorizer_sees_the_address_that_is_looked_up() {
     server.stop().await;
 }
 
-/// Probes need no token; the metrics, which name entities, do.
+/// ADM-05: probes need no token; the metrics, which name entities, do, and so does what the health tells of the broker beside whether it can work.
 #[tokio::test]
 async fn probes_are_open_and_metrics_are_not() {
     let (server, _) = guarded().await;
     for path in ["/livez", "/readyz", "/health"] {
         assert_eq!(server.ask(&format!("GET {path}"), "").await.status, 200);
     }
+    let strangers = server.ask("GET /health", "").await;
+    assert_eq!(strangers.json(), serde_json::json!({ "status": "ok" }));
+    assert_eq!(server.ask("GET /health\nAuthorization: Send,Listen", "").await.json(), strangers.json());
+    let known = server.ask("GET /health\nAuthorization: Manage", "").await.json();
+    assert_eq!((&known["entities"], &known["durable"]), (&2.into(), &false.into()), "{known}");
     assert_eq!(server.ask("GET /metrics", "").await.error().0, 401);
     let answer = server.ask("GET /metrics\nAuthorization: Manage", "").await;
     assert_eq!((answer.status, answer.text()), (200, "the page"));

@@ -15,12 +15,7 @@ use crate::world::{KEY, OTHER_KEY, OWNERS, RETIRED_KEY, World, policy};
 /// Does every operation with handles that are open: what is refused is what somebody with these rights at `owner` may
 /// not.
 async fn judge(world: &World, hands: &Hands, owner: &str, rights: &[Right], case: &str) {
-    // The right at a destination is asked for when a link is opened (VIA-02).
-    let of_open = |(name, needs): &(&'static str, &'static [Need])| match *name {
-        "send via" => (*name, &needs[..1]),
-        other => (other, *needs),
-    };
-    judge_by(world, hands, (owner, rights), case, OPERATIONS.iter().map(of_open)).await;
+    judge_by(world, hands, (owner, rights), case, OPERATIONS.iter().copied()).await;
 }
 
 async fn judge_new(world: &World, access: Access, owner: &str, rights: &[Right], case: &str) {

@@ -1,7 +1,8 @@
-//! What each operation needs, and what a policy gives: the oracle. It knows neither the table of the broker nor its
-//! authorizer.
+//! What each operation needs, and what a policy gives: the oracle. What is judged by it knows neither the table of the broker nor its
+//! authorizer; a test of its own holds it beside that table.
 
 use peeklock_core::contract::Right::{self, Listen, Manage, Send};
+use peeklock_core::contract::{Action, Needs as Table, Rights};
 
 /// One of these rights at this path.
 pub type Need = (&'static str, &'static [Right]);
@@ -102,4 +103,110 @@ pub fn are_met(needs: &[Need], owner: &str, rights: &[Right]) -> bool {
         (owner.is_empty() || owner == *path) && one_of.iter().any(|right| rights.contains(right))
     };
     needs.iter().all(is_met)
+}
+
+/// The operations of a client that are an action of the broker's table. There is no other list of actions: who adds one says here by which
+/// operations it is done, or that there is none.
+pub fn operations(action: Action) -> &'static [&'static str] {
+    match action {
+        Action::Send => {
+            &["send", "send many", "send batch", "schedule", "publish", "send in a transaction"]
+        }
+        Action::SendVia | Action::BeSentTo => &["send via"],
+        Action::CancelScheduled => &["cancel scheduled"],
+        Action::Receive => &[
+            "receive",
+            "receive and delete",
+            "receive of the dead letters",
+            "receive of a subscription",
+            "receive in a session",
+            "consume",
+        ],
+        Action::ReceiveDeferred => &["receive deferred"],
+        Action::Settle => &[
+            "complete",
+            "complete many",
+            "abandon",
+            "abandon with delay",
+            "defer",
+            "dead-letter",
+            "release",
+            "release many",
+            "settle token",
+            "complete in a transaction",
+        ],
+        Action::RenewLock => &["renew lock", "renew many", "renew lock in a transaction"],
+        Action::Peek => &["peek", "peek next", "peek session"],
+        Action::AcceptSession => &["accept session", "accept next session"],
+        Action::HoldSession => &["renew session", "session state", "set session state"],
+        Action::ListSessions => &["list sessions"],
+        Action::DeleteBatch => &["delete batch", "delete most", "purge"],
+        Action::DeleteUnlocked => &["delete unlocked"],
+        Action::DeleteDeferred => &["delete deferred"],
+        Action::Create => &[
+            "create queue",
+            "create another queue",
+            "create queue that forwards",
+            "create topic",
+            "create subscription",
+        ],
+        Action::Describe => &[
+            "queue",
+            "queue exists",
+            "topic",
+            "topic exists",
+            "subscription",
+            "subscription exists",
+            "plan",
+            "carry out",
+        ],
+        Action::Update => &[
+            "update queue",
+            "update queue of",
+            "change queue",
+            "forward",
+            "update topic",
+            "update topic of",
+            "change topic",
+            "update subscription",
+            "update subscription of",
+            "change subscription",
+        ],
+        Action::Delete => {
+            &["delete queue", "delete absent queue", "delete topic", "delete subscription"]
+        }
+        Action::BeForwardedTo => &["create queue that forwards", "forward"],
+        Action::ReadRules => &["rule", "rules", "explain"],
+        Action::ChangeRules => &["create rule", "update rule", "delete rule"],
+        Action::ReadPolicies => &["policies", "policies of the namespace", "policy"],
+        Action::ReadKeys => &["policy keys"],
+        Action::ChangePolicies => {
+            &["create policy", "update policy", "regenerate key", "delete policy"]
+        }
+        // Lists have what is somebody's own, which `lists.rs` looks at; the others are of HTTP, of another broker, of no right, or of nobody.
+        Action::List
+        | Action::Overview
+        | Action::ReadMetrics
+        | Action::Forward
+        | Action::End
+        | Action::Commit
+        | Action::Internal => &[],
+    }
+}
+
+/// SEC-05: what is written here of each operation and the one table of the broker are about the same operations, and say the same of them.
+#[test]
+fn every_action_of_the_table_is_done_by_the_operations_here() {
+    let mut named = std::collections::BTreeSet::new();
+    for action in Action::ALL {
+        for name in operations(action) {
+            let (_, needs) = OPERATIONS.iter().find(|(it, _)| it == name).unwrap();
+            let Table::OneOf(one_of, _) = action.needs() else { panic!("{action:?}") };
+            let says = |(_, rights): &Need| rights.iter().copied().collect::<Rights>() == one_of;
+            assert!(needs.iter().any(says), "{name} is {action:?}");
+            named.insert(*name);
+        }
+    }
+    let all = OPERATIONS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(named, all, "each operation is some action");
 }

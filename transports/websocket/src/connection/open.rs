@@ -110,6 +110,10 @@ impl Conversation {
     pub(super) async fn open(site: Arc<Site>, mut handover: Box<Handover>, encoding: Encoding) {
         let broker = site.broker.clone();
         if !broker.allows_anonymous() && handover.hello.token.is_none() {
+            let peer = handover.socket.get_ref().principal().peer;
+            let reason = Rejection::unauthorized("the hello has no token");
+            // Counted, and told in the log.
+            drop(broker.refuse(reason.because("missing").of_peer(peer), ""));
             let refusal = Close::new(code::UNAUTHORIZED, "the hello has no token");
             return close(&mut handover.socket, &refusal).await;
         }

@@ -24,7 +24,7 @@ impl Conversation {
         let AttachVia { link: number, path, destination } = attach;
         self.refuse_link(number)?;
         let entity = self.access.entity(&path, Action::SendVia).await?;
-        let destination = self.access.transfer_destination(&destination, &entity).await?;
+        let (entity, destination) = self.access.transfer_destination(&destination, &entity).await?;
         let path = entity.path().into();
         self.links.attach(number, entity, path, Role::Sender, ReceiveMode::PeekLock);
         self.links.send_on(number, destination);

@@ -125,8 +125,10 @@ impl<'a> Destinations<'a> {
         let shown = TOKEN_HEADERS.map(|header| {
             let token = exchange.request.headers().get(header)?;
             let token = String::from_utf8_lossy(token.as_bytes());
-            let own = exchange.access.principal()?;
-            let principal = Principal::anonymous().from_peer(own.peer).with_token(&*token);
+            // The same client, by the same certificate and proxy, that shows another token and asks for another entity.
+            let mut principal =
+                Principal::clone(&*exchange.access.principal()?).with_token(&*token);
+            (principal.key, principal.address) = (None, None);
             Some(exchange.site.broker.access(principal))
         });
         let access = exchange.access.showing_for_destinations(shown);

@@ -73,6 +73,18 @@ fn read_one(rule: &Element) -> Result<Said, Refusal> {
     Ok(said)
 }
 
+/// Refuses policies that could not take the place of those of an entity, before that is created or changed for them.
+pub(in crate::atom) async fn judge(
+    exchange: &Exchange,
+    path: &str,
+    said: Option<&[Said]>,
+) -> Result<(), Refusal> {
+    match said {
+        None | Some([]) => Ok(()),
+        Some(said) => Ok(exchange.access.judge_policies(path, updates(said)).await?),
+    }
+}
+
 /// Puts policies in the place of those of an entity, all at once, if they were said; tells those that there are then. What is
 /// as it was goes on.
 pub(in crate::atom) async fn replace(
@@ -86,8 +98,11 @@ pub(in crate::atom) async fn replace(
         Some(said) if !said.is_empty() || !access.policies(path).await?.is_empty() => said,
         Some(_) | None => return Ok(Teller::of(exchange, path).await.tell(path).await),
     };
-    let policies = said.iter().map(|said| (said.name.as_str().into(), said.update())).collect();
-    Ok(Told(access.replace_policies(path, policies).await?))
+    Ok(Told(access.replace_policies(path, updates(&said)).await?))
+}
+
+fn updates(said: &[Said]) -> Vec<(Box<str>, PolicyUpdate)> {
+    said.iter().map(|said| (said.name.as_str().into(), said.update())).collect()
 }
 
 impl Said {
@@ -106,7 +121,7 @@ pub(in crate::atom) struct Teller(Option<KeysIn>);
 impl Teller {
     /// For an entity, or with an empty path for all.
     pub(in crate::atom) async fn of(exchange: &Exchange, container: &str) -> Self {
-        Self(exchange.access.keys_in(container).await.ok())
+        Self(exchange.access.keys_in(container).await)
     }
 
     /// The policies of an entity.

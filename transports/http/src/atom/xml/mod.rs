@@ -1,5 +1,6 @@
 //! XML within bounds: what clients send as a small tree, and what they are told.
 
+mod name;
 mod read;
 mod write;
 

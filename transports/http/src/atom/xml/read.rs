@@ -1,12 +1,15 @@
 //! A document of a client, read as a tree. Bounded in bytes, depth, elements and attributes. A document type, and with it every
-//! entity that a client declares, is refused before anything is made of it.
+//! entity that a client declares, is refused before anything is made of it. What is read can be written: names are names, and
+//! no two attributes of an element are one.
 
-use quick_xml::escape::resolve_predefined_entity;
+use peeklock_core::error::Quoted;
+use quick_xml::escape::{resolve_predefined_entity, unescape};
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::name::{Namespace, ResolveResult};
 use quick_xml::{NsReader, XmlVersion};
 
 use super::INSTANCE;
+use super::name::{XMLNS, is_qualified};
 use crate::error::Refusal;
 
 /// A whole document. The largest that means something is a rule with all the parameters it may have.
@@ -19,6 +22,8 @@ const ELEMENTS_MAX: usize = 16_384;
 const ATTRIBUTES_MAX: usize = 32;
 /// The name of a namespace, which every element of it has: the longest that means something has 74.
 const NAMESPACE_BYTES_MAX: usize = 256;
+/// Characters that a refusal repeats of what is no name.
+const NAME_CHARS_SHOWN_MAX: usize = 64;
 /// What an element takes when it is made, beside its text.
 const ELEMENT_BYTES: u64 = 256 + NAMESPACE_BYTES_MAX as u64;
 
@@ -102,6 +107,7 @@ pub(in crate::atom) fn read(text: &[u8]) -> Result<Element, Refusal> {
 }
 
 fn element(reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<Element, Refusal> {
+    judge_name(start.name().as_ref())?;
     let (namespace, name) = reader.resolver().resolve_element(start.name());
     let mut element = Element {
         namespace: namespace_of(&namespace)?,
@@ -113,11 +119,20 @@ fn element(reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<Element, 
             return Err(beyond(&format!("{ATTRIBUTES_MAX} attributes of one element")));
         }
         let attribute = attribute.map_err(|error| malformed(&error))?;
+        judge_name(attribute.key.as_ref())?;
         if attribute.key.as_namespace_binding().is_some() {
             continue;
         }
         let (namespace, name) = reader.resolver().resolve_attribute(attribute.key);
         let namespace = namespace_of(&namespace)?;
+        // The same name by two prefixes.
+        if element
+            .attributes
+            .iter()
+            .any(|it| it.namespace == namespace && *it.name == *name.as_ref())
+        {
+            return Err(malformed(&"an element has an attribute twice"));
+        }
         let value = attribute.normalized_value(XmlVersion::Implicit1_0);
         let value = value.map_err(|error| malformed(&error))?.into_owned();
         if &*namespace == INSTANCE && name.as_ref() == "type" {
@@ -129,12 +144,27 @@ fn element(reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<Element, 
     Ok(element)
 }
 
+/// Refuses what is written like a name and is none.
+fn judge_name(text: &str) -> Result<(), Refusal> {
+    if is_qualified(text) {
+        return Ok(());
+    }
+    let shown: String = text.chars().take(NAME_CHARS_SHOWN_MAX).collect();
+    Err(malformed(&format!("{} is no name of an element or attribute", Quoted(&shown))))
+}
+
 fn namespace_of(resolved: &ResolveResult<'_>) -> Result<Box<str>, Refusal> {
     match resolved {
         ResolveResult::Bound(Namespace(name)) if name.len() > NAMESPACE_BYTES_MAX => {
             Err(beyond(&format!("{NAMESPACE_BYTES_MAX} bytes in the name of a namespace")))
         }
-        ResolveResult::Bound(Namespace(name)) => Ok((*name).into()),
+        // It comes as it is written, which is an attribute's value.
+        ResolveResult::Bound(Namespace(name)) => {
+            match unescape(name).map_err(|error| malformed(&error))? {
+                name if name == XMLNS => Err(malformed(&"it declares a namespace that cannot be")),
+                name => Ok(name.into()),
+            }
+        }
         ResolveResult::Unbound => Ok("".into()),
         ResolveResult::Unknown(_) => Err(malformed(&"it has a prefix that is not declared")),
     }

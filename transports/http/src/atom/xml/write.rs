@@ -7,6 +7,7 @@ use quick_xml::Writer;
 use quick_xml::escape::escape;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
+use super::name::XML;
 use super::read::Element;
 
 /// A document that is being written.
@@ -61,24 +62,32 @@ impl Xml {
 
     /// An element that was read.
     pub(in crate::atom) fn copy(&mut self, element: &Element) {
-        let mut attributes = vec![("xmlns".to_owned(), element.namespace.to_string())];
+        // Without a prefix, but for the one namespace that has its own everywhere, undeclared.
+        let (name, mut attributes) = match &*element.namespace {
+            XML => (format!("xml:{}", element.name), Vec::new()),
+            namespace => {
+                (element.name.to_string(), vec![("xmlns".to_owned(), namespace.to_owned())])
+            }
+        };
         for (place, attribute) in element.attributes.iter().enumerate() {
-            let name = if attribute.namespace.is_empty() {
-                attribute.name.to_string()
-            } else {
-                let prefix = format!("a{place}");
-                attributes.push((format!("xmlns:{prefix}"), attribute.namespace.to_string()));
-                format!("{prefix}:{}", attribute.name)
+            let name = match &*attribute.namespace {
+                "" => attribute.name.to_string(),
+                XML => format!("xml:{}", attribute.name),
+                namespace => {
+                    let prefix = format!("a{place}");
+                    attributes.push((format!("xmlns:{prefix}"), namespace.to_owned()));
+                    format!("{prefix}:{}", attribute.name)
+                }
             };
             attributes.push((name, attribute.value.clone()));
         }
         let pairs: Vec<_> =
             attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         if element.children.is_empty() {
-            self.leaf_with(&element.name, &pairs, &element.text);
+            self.leaf_with(&name, &pairs, &element.text);
             return;
         }
-        self.element(&element.name, &pairs, |xml| {
+        self.element(&name, &pairs, |xml| {
             for child in &element.children {
                 xml.copy(child);
             }

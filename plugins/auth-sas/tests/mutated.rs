@@ -1,0 +1,185 @@
+//! Tokens, audiences and connection strings that nobody has written on purpose: random text, and good text with something else in it. The same in
+//! every run.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use peeklock_auth_sas::{
+    Audience, ConnectionString, Refused, SasAuthorizer, SasConfig, Token, sign,
+};
+use peeklock_core::Broker;
+use peeklock_core::contract::{Action, Authorizer, Principal, Right, Rights};
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::policies::{KeyText, Policies, PolicyUpdate};
+use peeklock_core::time::Timestamp;
+
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+/// What good text is made of, and what it must not be taken for.
+const PIECES: [&str; 28] = [
+    "SharedAccessSignature",
+    "Bearer ",
+    "sr=",
+    "sig=",
+    "se=",
+    "skn=",
+    "&",
+    "&&",
+    "=",
+    "%",
+    "%2",
+    "%ff",
+    "%00",
+    " ",
+    ";",
+    "sb://",
+    "://",
+    "/",
+    "\\",
+    "Endpoint=",
+    "SharedAccessKey=",
+    "EntityPath=",
+    ":5671",
+    "-1",
+    "99999999999999999999",
+    "\u{0}",
+    "é\u{1f600}",
+    "eyJ.a.b",
+];
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % end.max(1) as u64).unwrap()
+    }
+
+    fn text(&mut self) -> String {
+        (0..self.below(24)).map(|_| PIECES[self.below(PIECES.len())]).collect()
+    }
+
+    /// The same text with a few pieces more, less or other ones.
+    fn mutate(&mut self, text: &str) -> String {
+        let mut mutated = text.to_owned();
+        for _ in 0..=self.below(3) {
+            let places: Vec<usize> =
+                mutated.char_indices().map(|(at, _)| at).chain([mutated.len()]).collect();
+            let (one, two) = (places[self.below(places.len())], places[self.below(places.len())]);
+            let (from, to) = (one.min(two), one.max(two));
+            match self.below(4) {
+                0 => mutated.insert_str(from, PIECES[self.below(PIECES.len())]),
+                1 => mutated.replace_range(from..to, ""),
+                2 => mutated.replace_range(from..to, PIECES[self.below(PIECES.len())]),
+                _ => {
+                    let part = mutated[from..to].to_owned();
+                    mutated.insert_str(from, &part);
+                }
+            }
+        }
+        mutated
+    }
+}
+
+/// SEC-10, SEC-14, SEC-22: whatever is shown as a token is refused with one of the causes and a text that repeats no secret of it, or is a token; and no
+/// text that is another one than what was signed lets anybody in.
+#[tokio::test]
+async fn no_text_but_what_was_signed_lets_anybody_in() {
+    let policies = Policies::new();
+    let authorizer = Arc::new(SasAuthorizer::new(&policies, SasConfig::closed()));
+    let broker = Broker::builder()
+        .arbiters(1)
+        .policies(&policies)
+        .authorizer(Arc::clone(&authorizer) as Arc<dyn Authorizer>)
+        .start()
+        .await
+        .unwrap();
+    broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
+    let properties = PolicyUpdate {
+        rights: Some(Rights::of(Right::Send)),
+        primary_key: KeyText::parse(KEY).ok(),
+        ..PolicyUpdate::default()
+    };
+    broker.create_policy("orders", "shop", properties).await.unwrap();
+    let good = sign("shop", KEY, "sb://bus/orders", Timestamp::from_unix_ms(4_000_000_000_000));
+    let fields = |text: &str| {
+        let text = text.trim().to_ascii_lowercase();
+        let fields = text.split_once(' ').map_or("", |(_, fields)| fields.trim()).to_owned();
+        let mut fields: Vec<String> = fields.split('&').map(str::to_owned).collect();
+        fields
+            .retain(|field| ["sr=", "se=", "sig=", "skn="].iter().any(|it| field.starts_with(it)));
+        fields.sort();
+        fields
+    };
+    let mut random = Random(0x7061_7274_7365_6564);
+    let (mut let_in, mut causes) = (0, std::collections::BTreeSet::new());
+    for number in 0..20_000 {
+        let text = if number % 4 == 0 { random.text() } else { random.mutate(&good) };
+        match Token::parse(&text) {
+            Ok(token) => {
+                // What it says can be looked at.
+                let audience = Audience::parse(&token.resource());
+                audience.covers("orders");
+                audience.is_below("");
+                assert!(!format!("{token:?}{audience:?}").contains("sig"), "{text}");
+            }
+            Err(Refused::Malformed(_) | Refused::Bearer) => {}
+            Err(other) => panic!("{other:?} of {text}"),
+        }
+        // In this process nobody waits.
+        let access = broker.access(Principal::anonymous().with_token(&*text));
+        match access.allow(Action::Send, "orders").await {
+            Ok(_) => {
+                let_in += 1;
+                assert_eq!(fields(&text), fields(&good), "{text}");
+            }
+            Err(error) => {
+                causes.extend(error.rejection().denial().map(|denial| denial.cause));
+                let signature = good.split("sig=").nth(1).unwrap().split('&').next().unwrap();
+                assert!(!error.to_string().contains(signature), "{error}");
+            }
+        }
+    }
+    assert!(let_in > 0, "a field that nobody knows changes nothing");
+    for cause in ["malformed", "bearer", "signature", "audience"] {
+        assert!(causes.contains(cause), "{cause}: {causes:?}");
+    }
+    broker.stop(std::time::Duration::ZERO).await.unwrap();
+}
+
+/// SEC-18, SEC-19, SEC-22: whatever is read as a connection string is refused without telling what stands in it, or is one that is written again as it is
+/// meant.
+#[test]
+fn any_text_may_be_read_as_a_connection_string() {
+    let good = format!(
+        "Endpoint=sb://[::1]:5671/;SharedAccessKeyName=shop;SharedAccessKey={KEY};EntityPath=eu/orders;\
+         UseDevelopmentEmulator=true"
+    );
+    let mut random = Random(0x636f_6e6e_6563_7421);
+    let mut read = 0;
+    for number in 0..40_000 {
+        let text = if number % 4 == 0 { random.text() } else { random.mutate(&good) };
+        match ConnectionString::parse(&text) {
+            Ok(string) => {
+                read += 1;
+                assert_eq!(ConnectionString::parse(&string.reveal()), Ok(string.clone()), "{text}");
+                assert!(!format!("{string:?}").contains(KEY), "{text}");
+                string.token(Timestamp::NEVER);
+                string.check_entity("eu/orders").ok();
+            }
+            Err(refused) => {
+                assert!(!refused.detail().contains(&KEY[..20]), "{text}: {}", refused.detail());
+                assert!(refused.detail().len() < 1_000, "{text}: {}", refused.detail());
+            }
+        }
+    }
+    assert!(read > 1_000, "{read}");
+    for piece in PIECES.iter().chain([&good.as_str()]) {
+        let long = piece.repeat((16 << 10) / piece.len() + 2);
+        assert!(ConnectionString::parse(&long).is_err());
+        assert!(Token::parse(&format!("SharedAccessSignature {long}")).is_err());
+        Audience::parse(&long).covers("orders");
+    }
+}

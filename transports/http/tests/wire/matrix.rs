@@ -1,0 +1,371 @@
+//! Every operation of the data plane, the JSON API and the Atom API against every kind of token, by the one table that the broker
+//! decides by. What there is to ask is not written down here a second time: the JSON API is walked by its own OpenAPI document, the Atom
+//! API by the methods that each address says it has, and the table by a match that a new action breaks.
+
+use std::collections::BTreeSet;
+
+use peeklock_auth_sas::{SasConfig, sign};
+use peeklock_core::contract::{Action, Needs, Right, Rights};
+use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::policies::{KeyText, PolicyUpdate, WhichKey};
+use peeklock_core::time::Timestamp;
+use serde_json::Value;
+
+use super::atom::{VERSION, entry};
+use super::server::Server;
+use super::signed::{KEY, LATER_KEY, RETIRED_KEY, ask, rights_of, start};
+
+const SUBSCRIPTION: &str = "news/Subscriptions/audit";
+const LOCK: &str = "00000000-0000-0001-0000-000000000001";
+/// Who has policies, with each right: a queue, a topic with a subscription, and the namespace. A policy of one of the first two is that of
+/// a sibling to the other, that of the topic is that of the parent to its subscription.
+const OWNERS: [&str; 3] = ["orders", "news", ""];
+
+/// In which way something is asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Surface {
+    Rest,
+    Json,
+    Atom,
+    Page,
+}
+
+/// One operation as it is asked for.
+struct Row {
+    surface: Surface,
+    /// Its line, with further headers if it has them.
+    head: String,
+    body: String,
+    /// What it takes, all of it, and where.
+    needs: Vec<(Action, &'static str)>,
+}
+
+/// How an action is asked for over HTTP, if it is. There is no other list of actions: who adds one says it here.
+fn surfaces(action: Action) -> &'static [Surface] {
+    use Surface::{Atom, Json, Page, Rest};
+    match action {
+        Action::Send | Action::Receive | Action::Settle | Action::RenewLock => &[Rest, Json],
+        Action::CancelScheduled
+        | Action::ReceiveDeferred
+        | Action::Peek
+        | Action::ListSessions
+        | Action::DeleteBatch
+        | Action::DeleteUnlocked
+        | Action::DeleteDeferred
+        | Action::Overview
+        | Action::ReadPolicies
+        | Action::ReadKeys => &[Json],
+        Action::Describe | Action::List => &[Atom],
+        Action::Create
+        | Action::Update
+        | Action::Delete
+        | Action::BeForwardedTo
+        | Action::ReadRules
+        | Action::ChangeRules
+        | Action::ChangePolicies => &[Json, Atom],
+        Action::ReadMetrics => &[Page],
+        // They take a link, or a session that is held, which HTTP has not; or are nobody's to ask for.
+        Action::SendVia
+        | Action::BeSentTo
+        | Action::Forward
+        | Action::AcceptSession
+        | Action::HoldSession
+        | Action::End
+        | Action::Commit
+        | Action::Internal => &[],
+    }
+}
+
+fn row(surface: Surface, head: impl Into<String>, action: Action, at: &'static str) -> Row {
+    Row { surface, head: head.into(), body: "{}".to_owned(), needs: vec![(action, at)] }
+}
+
+/// What an operation of the JSON API does, and to what.
+fn of_document(method: &str, path: &str) -> (Action, &'static str) {
+    let (at, below) = if let Some(below) = path.strip_prefix("/queues/{queue}") {
+        ("orders", below)
+    } else if let Some(below) = path.strip_prefix("/topics/{topic}/subscriptions/{subscription}") {
+        (SUBSCRIPTION, below)
+    } else if let Some(below) = path.strip_prefix("/topics/{topic}") {
+        ("news", below)
+    } else {
+        ("", path)
+    };
+    let action = match (method, below) {
+        ("put", "") => Action::Create,
+        ("patch", "") => Action::Update,
+        ("delete", "") => Action::Delete,
+        ("get", "" | "/queues" | "/topics" | "/subscriptions" | "/namespace") => Action::Overview,
+        ("post", "/declaration") => return (Action::Overview, "orders"),
+        ("post", "/messages" | "/messages/batch" | "/messages/schedule") => Action::Send,
+        ("post", "/messages/cancel-scheduled") => Action::CancelScheduled,
+        ("post", "/messages/receive") => Action::Receive,
+        ("post", "/messages/receive-deferred") => Action::ReceiveDeferred,
+        ("get", "/messages") => Action::Peek,
+        ("post", "/messages/delete-batch" | "/messages/purge") => Action::DeleteBatch,
+        ("post", "/messages/delete-unlocked") => Action::DeleteUnlocked,
+        ("delete", "/messages/{sequenceNumber}") => Action::DeleteDeferred,
+        ("post", "/locks/{lockToken}/renew") => Action::RenewLock,
+        ("post", lock) if lock.starts_with("/locks/{lockToken}/") => Action::Settle,
+        ("get", "/sessions") => Action::ListSessions,
+        ("get", "/rules" | "/rules/{rule}") | ("post", "/explain") => Action::ReadRules,
+        ("put" | "patch" | "delete", "/rules/{rule}") => Action::ChangeRules,
+        ("get", "/policies" | "/policies/{policy}") => Action::ReadPolicies,
+        ("put" | "patch" | "delete", "/policies/{policy}")
+        | ("post", "/policies/{policy}/regenerate") => Action::ChangePolicies,
+        ("post", "/policies/{policy}/keys") => Action::ReadKeys,
+        _ => {
+            panic!("{method} {path} is an operation of the JSON API that the matrix does not have")
+        }
+    };
+    (action, at)
+}
+
+/// The JSON API, as it says itself that it is.
+async fn json_rows(server: &Server) -> Vec<Row> {
+    let document = server.ask("GET /$api/v1/openapi.json", "").await.json();
+    let mut rows = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            if !["get", "put", "post", "patch", "delete"].contains(&method.as_str()) {
+                continue;
+            }
+            let (action, at) = of_document(method, path);
+            let mut filled = path.clone();
+            for (name, value) in [
+                ("{queue}", "orders"),
+                ("{topic}", "news"),
+                ("{subscription}", "audit"),
+                ("{rule}", "r"),
+                ("{policy}", "p"),
+                ("{lockToken}", LOCK),
+                ("{sequenceNumber}", "1"),
+            ] {
+                filled = filled.replace(name, value);
+            }
+            assert!(!filled.contains('{'), "{path}");
+            let head = format!("{} /$api/v1{filled}", method.to_uppercase());
+            let mut row = row(Surface::Json, head, action, at);
+            match path.as_str() {
+                "/declaration" => row.body = r#"{"queues": [{"name": "orders"}]}"#.to_owned(),
+                path if path.ends_with("/explain") => row.body = r#"{"message": {}}"#.to_owned(),
+                _ => {}
+            }
+            rows.push(row);
+        }
+    }
+    assert!(rows.len() > 70, "{} operations", rows.len());
+    let forwards = |head: &str, action, at| Row {
+        body: r#"{"forwardTo": "orders"}"#.to_owned(),
+        needs: vec![(action, at), (Action::BeForwardedTo, "orders")],
+        ..row(Surface::Json, head, action, at)
+    };
+    rows.push(forwards("PUT /$api/v1/queues/fresh", Action::Create, "fresh"));
+    let subscription = "PATCH /$api/v1/topics/news/subscriptions/audit";
+    rows.push(forwards(subscription, Action::Update, SUBSCRIPTION));
+    rows
+}
+
+/// The data plane, which has no document.
+fn rest_rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for at in ["orders", "news"] {
+        rows.push(row(Surface::Rest, format!("POST /{at}/messages"), Action::Send, at));
+    }
+    for at in ["orders", SUBSCRIPTION] {
+        for (method, action) in [("POST", Action::Receive), ("DELETE", Action::Receive)] {
+            let head = format!("{method} /{at}/messages/head?timeout=0");
+            rows.push(row(Surface::Rest, head, action, at));
+        }
+        for (method, action) in
+            [("DELETE", Action::Settle), ("PUT", Action::Settle), ("POST", Action::RenewLock)]
+        {
+            let head = format!("{method} /{at}/messages/1/{LOCK}");
+            rows.push(row(Surface::Rest, head, action, at));
+        }
+    }
+    rows
+}
+
+/// The Atom API: what each address has.
+async fn atom_rows(server: &Server) -> Vec<Row> {
+    let rule = (Action::ReadRules, Action::ChangeRules, Action::ChangeRules, Action::ChangeRules);
+    let entity = (Action::Describe, Action::Create, Action::Update, Action::Delete);
+    let list = (Action::List, Action::Create, Action::Update, Action::Delete);
+    let mut rows = Vec::new();
+    for (address, at, actions) in [
+        ("$namespaceinfo", "", entity),
+        ("$Resources/queues", "", list),
+        ("$Resources/topics", "", list),
+        ("orders", "orders", entity),
+        ("news", "news", entity),
+        ("news/subscriptions", "news", list),
+        ("news/subscriptions/audit", SUBSCRIPTION, entity),
+        ("news/subscriptions/audit/rules", SUBSCRIPTION, rule),
+        ("news/subscriptions/audit/rules/r", SUBSCRIPTION, rule),
+    ] {
+        let line = |method: &str| format!("{method} /{address}?{VERSION}");
+        let methods = server.ask(&line("OPTIONS"), "").await;
+        let (read, create, update, delete) = actions;
+        for method in methods.header("allow").unwrap().split(", ") {
+            let atom = |head, action| row(Surface::Atom, head, action, at);
+            match method {
+                // The one is the other without a body, and the other asks nothing.
+                "HEAD" | "OPTIONS" => {}
+                "GET" => rows.push(atom(line("GET"), read)),
+                "PUT" => {
+                    rows.push(atom(line("PUT"), create));
+                    rows.push(atom(line("PUT") + "\nIf-Match: *", update));
+                }
+                "DELETE" => rows.push(atom(line("DELETE"), delete)),
+                other => panic!("{address} has {other}, which the matrix does not have"),
+            }
+        }
+    }
+    let update = format!("PUT /orders?{VERSION}\nIf-Match: *");
+    let with = |properties: &str, further| Row {
+        body: entry("QueueDescription", properties),
+        needs: vec![(Action::Update, "orders"), further],
+        ..row(Surface::Atom, update.clone(), Action::Update, "orders")
+    };
+    rows.push(with("<ForwardTo>sibling</ForwardTo>", (Action::BeForwardedTo, "sibling")));
+    let policy = "<AuthorizationRules><AuthorizationRule><Rights/><KeyName>p</KeyName></AuthorizationRule></AuthorizationRules>";
+    rows.push(with(policy, (Action::ChangePolicies, "orders")));
+    rows
+}
+
+/// Sees that there is what the matrix is about, whatever the last request has deleted.
+async fn arrange(server: &Server) {
+    for queue in ["orders", "sibling"] {
+        server.broker.create_queue(queue, QueueUpdate::default()).await.ok();
+    }
+    server.broker.create_topic("news", TopicUpdate::default()).await.ok();
+    let properties = SubscriptionUpdate::default();
+    server.broker.create_subscription("news", "audit", properties, Vec::new()).await.ok();
+    server.broker.delete_entity("fresh").await.ok();
+    server.broker.update_queue("orders", QueueUpdate::default(), None).await.ok();
+    for owner in OWNERS {
+        for right in Right::ALL {
+            let properties = PolicyUpdate {
+                rights: Some(rights_of(right)),
+                primary_key: KeyText::parse(KEY).ok(),
+                secondary_key: KeyText::parse(RETIRED_KEY).ok(),
+            };
+            let name = policy(right, owner);
+            if server.broker.create_policy(owner, &name, properties).await.is_ok() {
+                let which = WhichKey::Secondary;
+                server.broker.regenerate_key(owner, &name, which, None).await.unwrap();
+            }
+        }
+    }
+}
+
+/// Of an entity each policy has a name of its own, so that a name tells where it is.
+fn policy(right: Right, owner: &str) -> String {
+    format!("{}{owner}", right.name())
+}
+
+/// Whether a policy of `owner` holds at a resource: at its entity, at what is below that, or everywhere.
+fn holds(owner: &str, at: &str) -> bool {
+    let below = at.strip_prefix(owner);
+    owner.is_empty() || below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+}
+
+fn has(rights: Rights, action: Action) -> bool {
+    match action.needs() {
+        Needs::Nothing => true,
+        Needs::OneOf(one_of, _) => one_of.meets(rights),
+        Needs::BrokerItself => false,
+    }
+}
+
+/// A token, and for what of all that there is it is good.
+struct Shown {
+    token: String,
+    is_good_at: Box<dyn Fn(&str) -> bool>,
+    what: String,
+}
+
+fn tokens(of: &str) -> Vec<(Right, &'static str, Shown)> {
+    let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
+    let mut tokens = Vec::new();
+    for owner in OWNERS {
+        for right in Right::ALL {
+            let name = policy(right, owner);
+            let nowhere = || Box::new(|_: &str| false) as Box<dyn Fn(&str) -> bool>;
+            let mut add = |what: &str, token: String, is_good_at| {
+                let what = format!("{what} of {name}");
+                tokens.push((right, owner, Shown { token, is_good_at, what }));
+            };
+            add("token", sign(&name, KEY, "sb://x", latest), Box::new(|_| true));
+            let narrow = sign(&name, KEY, &format!("https://h:5300/{of}/"), latest);
+            let own = of.to_owned();
+            add("token for it alone", narrow, Box::new(move |at| holds(&own, at)));
+            if right != Right::Manage {
+                continue;
+            }
+            // What is wrong with a token is wrong whatever its policy gives: with that which gives all.
+            add("token for elsewhere", sign(&name, KEY, "sb://x/elsewhere", latest), nowhere());
+            add("wrong signature", sign(&name, LATER_KEY, "sb://x", latest), nowhere());
+            add("regenerated key", sign(&name, RETIRED_KEY, "sb://x", latest), nowhere());
+            add("expired token", sign(&name, KEY, "sb://x", past), nowhere());
+        }
+    }
+    tokens
+}
+
+/// SEC-01, SEC-03, SEC-05 to SEC-09, SEC-12 to SEC-14, HTP-02, ADM-11: every operation that HTTP has, in each of its forms, with no token and with
+/// one of each right of its entity, of the parent, of a sibling and of the namespace, with one that has expired, is signed wrongly or with
+/// a key that was regenerated, or is for something else: it is refused exactly if the one table says so.
+#[tokio::test]
+async fn every_operation_against_every_token() {
+    let server = start(SasConfig::closed()).await;
+    let mut rows = json_rows(&server).await;
+    rows.extend(rest_rows());
+    rows.extend(atom_rows(&server).await);
+    rows.push(row(Surface::Page, "GET /metrics", Action::ReadMetrics, ""));
+
+    let asked: BTreeSet<(usize, Surface)> = rows
+        .iter()
+        .flat_map(|row| row.needs.iter().map(|(action, _)| (*action as usize, row.surface)))
+        .collect();
+    let said = Action::ALL.into_iter();
+    let said =
+        said.flat_map(|action| surfaces(action).iter().map(move |it| (action as usize, *it)));
+    assert_eq!(asked, said.collect(), "each action is asked for in each form that it has");
+
+    arrange(&server).await;
+    for Row { surface, head, body, needs } in &rows {
+        let is_read = head.starts_with("GET");
+        let of = needs[0].1;
+        for (right, owner, Shown { token, is_good_at, what }) in tokens(of) {
+            let rights = rights_of(right);
+            let allowed = needs
+                .iter()
+                .all(|(action, at)| is_good_at(at) && holds(owner, at) && has(rights, *action));
+            let head = format!("{head}\nAuthorization: {token}");
+            let answer = ask(&server, &head, body).await;
+            let shown = || format!("{head} with the {what}: {}", answer.text());
+            // What of a list is somebody's own, he is told; `q` and `sibling` are nobody's.
+            if of.is_empty() && is_read && !allowed && answer.status == 200 {
+                assert!(
+                    !answer.text().contains("\"q\"") && !answer.text().contains(">q<"),
+                    "{}",
+                    shown()
+                );
+                assert!(!answer.text().contains("sibling"), "{}", shown());
+                continue;
+            }
+            assert_eq!(answer.status == 401, !allowed, "{}", shown());
+            if *surface == Surface::Json && !allowed {
+                assert_eq!(answer.json()["code"], Value::from("Unauthorized"), "{}", shown());
+            }
+            assert!(allowed || !answer.text().contains(KEY), "{}", shown());
+            if !is_read && answer.status < 300 {
+                arrange(&server).await;
+            }
+        }
+        assert_eq!(ask(&server, head, body).await.status, 401, "{head} with nothing");
+    }
+    server.stop().await;
+}

@@ -1,0 +1,405 @@
+//! Every request of the protocol against every kind of token, on links that were there before. The requests are those of the protocol's
+//! document, each with the action by which the one table of the broker knows it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
+use peeklock_core::contract::{Action, Needs, Right, Rights};
+use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
+use peeklock_core::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::rights::{ask, authenticate};
+use super::server::{Plan, Server, run};
+
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const RETIRED_KEY: &str = "AgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const SUBSCRIPTION: &str = "news/Subscriptions/audit";
+/// Who has policies, with each right. That of a topic is that of the parent to its subscription.
+const OWNERS: [&str; 4] = ["q", "news", "sibling", ""];
+/// What takes no right: it is about the connection, or ends what its client has begun. `credit` and `drain` are of a link that is sent
+/// deliveries, which ends with its right (SEC-15).
+const FREE: [&str; 9] = [
+    "hello",
+    "authenticate",
+    "heartbeat",
+    "detach",
+    "credit",
+    "drain",
+    "withdraw",
+    "beginTransaction",
+    "rollBack",
+];
+
+/// One request, with all that it takes, and where.
+struct Row {
+    name: &'static str,
+    body: Value,
+    needs: Vec<(Action, &'static str)>,
+}
+
+/// Whether an action is asked for over WebSocket. There is no other list of actions: who adds one says it here.
+fn is_asked(action: Action) -> bool {
+    match action {
+        Action::Send
+        | Action::SendVia
+        | Action::BeSentTo
+        | Action::CancelScheduled
+        | Action::Forward
+        | Action::Receive
+        | Action::ReceiveDeferred
+        | Action::Settle
+        | Action::RenewLock
+        | Action::Peek
+        | Action::AcceptSession
+        | Action::HoldSession
+        | Action::ListSessions
+        | Action::DeleteBatch
+        | Action::DeleteUnlocked
+        | Action::DeleteDeferred
+        | Action::Create
+        | Action::Describe
+        | Action::Update
+        | Action::Delete
+        | Action::List
+        | Action::BeForwardedTo
+        | Action::ReadRules
+        | Action::ChangeRules
+        | Action::ReadPolicies
+        | Action::ReadKeys
+        | Action::ChangePolicies
+        | Action::Commit => true,
+        // By HTTP alone, by what needs no right, or by nobody.
+        Action::Overview | Action::ReadMetrics | Action::End | Action::Internal => false,
+    }
+}
+
+/// All requests. Link 1 sends to `q`, link 2 receives from it, link 3 sends to `sibling` by way of it; `absent` is not there, so that what would
+/// be deleted is not missed.
+fn rows(transaction: &Value, digest: &Value) -> Vec<Row> {
+    let locks = json!(["00000000-0000-0001-0000-000000000001"]);
+    let row = |name, body, action, at| Row { name, body, needs: vec![(action, at)] };
+    let of_q = |name, body, action| row(name, body, action, "q");
+    let messages = |link: u32| json!({ "link": link, "messages": [{ "body": "a" }] });
+    let settle = json!({ "link": 2, "decision": "abandon", "lockTokens": locks });
+    let rule =
+        json!({ "path": SUBSCRIPTION, "rule": { "name": "r", "filter": { "type": "true" } } });
+    let of_rule = json!({ "path": SUBSCRIPTION, "name": "r" });
+    let of_policy = json!({ "path": "q", "name": "p" });
+    let declaration = json!({ "queues": [{ "path": "q", "properties": {} }] });
+    let source = json!({
+        "broker": "7b1f3c52-93e4-4c0e-a9b1-0d4a5c8f2e66", "entity": 18, "forwarding": "messages",
+    });
+    let via = vec![(Action::SendVia, "q"), (Action::BeSentTo, "sibling")];
+    let forwards = json!({ "path": "q", "properties": { "forwardTo": "sibling" } });
+    let in_it = |part: Value| {
+        let mut body = json!({ "transaction": transaction });
+        body.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
+        body
+    };
+    vec![
+        of_q("send", messages(1), Action::Send),
+        of_q("sendBatch", messages(1), Action::Send),
+        Row { name: "send", body: messages(3), needs: via.clone() },
+        Row { name: "sendBatch", body: messages(3), needs: via.clone() },
+        of_q(
+            "cancelScheduled",
+            json!({ "link": 1, "sequenceNumbers": [99] }),
+            Action::CancelScheduled,
+        ),
+        of_q("forward", json!({ "link": 1, "source": source, "messages": [] }), Action::Forward),
+        of_q("receive", json!({ "link": 2, "maxCount": 1, "waitSeconds": 0 }), Action::Receive),
+        of_q(
+            "receiveDeferred",
+            json!({ "link": 2, "sequenceNumbers": [99] }),
+            Action::ReceiveDeferred,
+        ),
+        of_q("settle", settle.clone(), Action::Settle),
+        of_q("settleDelayed", json!({ "delayMilliseconds": 1, "settle": settle }), Action::Settle),
+        of_q("renew", json!({ "link": 2, "lockTokens": locks }), Action::RenewLock),
+        of_q("peek", json!({ "link": 2, "from": 0, "maxCount": 1 }), Action::Peek),
+        of_q(
+            "peekSession",
+            json!({ "link": 2, "sessionId": "s", "from": 0, "maxCount": 1 }),
+            Action::Peek,
+        ),
+        of_q("deleteBatch", json!({ "link": 2, "maxCount": 1 }), Action::DeleteBatch),
+        of_q("purge", json!({ "link": 2 }), Action::DeleteBatch),
+        of_q("deleteDeferred", json!({ "link": 2, "sequenceNumber": 99 }), Action::DeleteDeferred),
+        of_q("renewSession", json!({ "link": 2 }), Action::HoldSession),
+        of_q("getSessionState", json!({ "link": 2 }), Action::HoldSession),
+        of_q("setSessionState", json!({ "link": 2 }), Action::HoldSession),
+        row(
+            "attach",
+            json!({ "link": 10, "path": "absent", "role": "receiver" }),
+            Action::Receive,
+            "absent",
+        ),
+        row(
+            "attach",
+            json!({ "link": 11, "path": "absent", "role": "sender" }),
+            Action::Send,
+            "absent",
+        ),
+        row(
+            "attach",
+            json!({ "link": 12, "path": "news/Subscriptions/no", "role": "receiver" }),
+            Action::Receive,
+            "news/Subscriptions/no",
+        ),
+        Row {
+            name: "attachVia",
+            body: json!({ "link": 13, "path": "q", "destination": "absent" }),
+            needs: vec![(Action::SendVia, "q"), (Action::BeSentTo, "absent")],
+        },
+        of_q(
+            "acceptSession",
+            json!({ "link": 14, "path": "q", "sessionId": "s" }),
+            Action::AcceptSession,
+        ),
+        of_q("sendIn", in_it(json!({ "send": messages(1) })), Action::Send),
+        of_q("settleIn", in_it(json!({ "settle": settle })), Action::Settle),
+        of_q(
+            "renewIn",
+            in_it(json!({ "renew": { "link": 2, "lockTokens": locks } })),
+            Action::RenewLock,
+        ),
+        Row { name: "commit", body: in_it(json!({})), needs: vec![(Action::Commit, "q")] },
+        of_q("listSessions", json!({ "path": "q" }), Action::ListSessions),
+        of_q("deleteUnlocked", json!({ "path": "q" }), Action::DeleteUnlocked),
+        of_q("createQueue", json!({ "path": "q" }), Action::Create),
+        of_q("getQueue", json!({ "path": "q" }), Action::Describe),
+        of_q("updateQueue", json!({ "path": "q" }), Action::Update),
+        Row {
+            name: "updateQueue",
+            body: forwards,
+            needs: vec![(Action::Update, "q"), (Action::BeForwardedTo, "sibling")],
+        },
+        of_q(
+            "updateQueue",
+            json!({ "path": "q", "properties": { "forwardTo": null } }),
+            Action::Update,
+        ),
+        row("deleteQueue", json!({ "path": "absent" }), Action::Delete, "absent"),
+        row("listQueues", json!({}), Action::List, ""),
+        row("createTopic", json!({ "path": "news" }), Action::Create, "news"),
+        row("getTopic", json!({ "path": "news" }), Action::Describe, "news"),
+        row("updateTopic", json!({ "path": "news" }), Action::Update, "news"),
+        row("deleteTopic", json!({ "path": "absent" }), Action::Delete, "absent"),
+        row("listTopics", json!({}), Action::List, ""),
+        row(
+            "createSubscription",
+            json!({ "topic": "news", "name": "audit" }),
+            Action::Create,
+            SUBSCRIPTION,
+        ),
+        row("getSubscription", json!({ "path": SUBSCRIPTION }), Action::Describe, SUBSCRIPTION),
+        row("updateSubscription", json!({ "path": SUBSCRIPTION }), Action::Update, SUBSCRIPTION),
+        row(
+            "deleteSubscription",
+            json!({ "path": "news/Subscriptions/no" }),
+            Action::Delete,
+            "news/Subscriptions/no",
+        ),
+        row("listSubscriptions", json!({ "path": "news" }), Action::List, "news"),
+        row("createRule", rule.clone(), Action::ChangeRules, SUBSCRIPTION),
+        row("updateRule", rule, Action::ChangeRules, SUBSCRIPTION),
+        row("getRule", of_rule.clone(), Action::ReadRules, SUBSCRIPTION),
+        row("listRules", json!({ "path": SUBSCRIPTION }), Action::ReadRules, SUBSCRIPTION),
+        row("deleteRule", of_rule, Action::ChangeRules, SUBSCRIPTION),
+        row(
+            "explain",
+            json!({ "path": SUBSCRIPTION, "message": { "body": "a" } }),
+            Action::ReadRules,
+            SUBSCRIPTION,
+        ),
+        of_q("createPolicy", of_policy.clone(), Action::ChangePolicies),
+        of_q("updatePolicy", of_policy.clone(), Action::ChangePolicies),
+        of_q("deletePolicy", of_policy.clone(), Action::ChangePolicies),
+        of_q(
+            "regeneratePolicyKey",
+            json!({ "path": "q", "name": "p", "key": "primary" }),
+            Action::ChangePolicies,
+        ),
+        of_q("getPolicyKeys", of_policy.clone(), Action::ReadKeys),
+        of_q("getPolicy", of_policy, Action::ReadPolicies),
+        of_q("listPolicies", json!({ "path": "q" }), Action::ReadPolicies),
+        of_q("planDeclaration", json!({ "declaration": declaration }), Action::Describe),
+        of_q(
+            "carryOutDeclaration",
+            json!({ "declaration": declaration, "digest": digest }),
+            Action::Describe,
+        ),
+    ]
+}
+
+/// The requests that the protocol has, as its document lists their codes (section 9).
+fn documented() -> BTreeSet<String> {
+    let document = include_str!("../../websocket-protocol.md");
+    let table = document.split("| Code | Request |").nth(1).unwrap();
+    let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let named =
+        lines.flat_map(|line| line.split('|').nth(2).unwrap().split('`').skip(1).step_by(2));
+    named.map(str::to_owned).collect()
+}
+
+fn rights_of(right: Right) -> Rights {
+    if right == Right::Manage { Rights::ALL } else { Rights::of(right) }
+}
+
+fn covers(owner: &str, at: &str) -> bool {
+    let below = at.strip_prefix(owner);
+    owner.is_empty() || below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+}
+
+fn is_met((action, at): (Action, &str), owner: &str, rights: Rights) -> bool {
+    match action.needs() {
+        Needs::Nothing => true,
+        Needs::OneOf(one_of, _) => covers(owner, at) && one_of.meets(rights),
+        Needs::BrokerItself => false,
+    }
+}
+
+async fn furnished() -> Server {
+    let policies = Policies::new();
+    let mut plan = Plan::new();
+    plan.authorizer = Arc::new(SasAuthorizer::new(&policies, SasConfig::closed()));
+    plan.policies = Some(policies);
+    let server = plan.start().await;
+    server.broker.create_queue("sibling", QueueUpdate::default()).await.unwrap();
+    server.broker.create_topic("news", TopicUpdate::default()).await.unwrap();
+    let properties = SubscriptionUpdate::default();
+    server.broker.create_subscription("news", "audit", properties, Vec::new()).await.unwrap();
+    for owner in OWNERS {
+        for right in Right::ALL {
+            let properties = PolicyUpdate {
+                rights: Some(rights_of(right)),
+                primary_key: KeyText::parse(KEY).ok(),
+                secondary_key: KeyText::parse(RETIRED_KEY).ok(),
+            };
+            let name = format!("{}{owner}", right.name());
+            server.broker.create_policy(owner, &name, properties).await.unwrap();
+            let which = WhichKey::Secondary;
+            server.broker.regenerate_key(owner, &name, which, None).await.unwrap();
+        }
+    }
+    server
+}
+
+/// A client with the links of [`rows`] that shows a token which is good everywhere.
+async fn linked(server: &Server) -> Client {
+    let token = sign("Manage", KEY, "sb://x", Timestamp::NEVER);
+    let mut client = Client::hello(server.address, json!({ "token": token })).await;
+    for (link, role) in [(1, "sender"), (2, "receiver")] {
+        let attach = json!({ "link": link, "path": "q", "role": role });
+        assert!(client.ask("attach", attach).await.get("done").is_some());
+    }
+    let via = json!({ "link": 3, "path": "q", "destination": "sibling" });
+    assert!(client.ask("attachVia", via).await.get("done").is_some());
+    client
+}
+
+/// SEC-01, SEC-03, SEC-05 to SEC-09, SEC-12 to SEC-15, VIA-02: every request of the protocol with no token that is good, and with one of each right of
+/// its entity, of the parent, of a sibling and of the namespace; with one that has expired, is signed wrongly or with a key that was
+/// regenerated, or is for something else. It is refused exactly if the one table says so, on links that were attached with another token.
+#[test]
+fn every_request_against_every_token() {
+    run(async {
+        let server = furnished().await;
+        let mut client = linked(&server).await;
+        let declaration = json!({ "queues": [{ "path": "q", "properties": {} }] });
+        let planned = client.ask("planDeclaration", json!({ "declaration": declaration })).await;
+        let digest = planned["plan"]["digest"].clone();
+        assert!(digest.is_string(), "{planned}");
+
+        let all = rows(&json!(1), &digest);
+        let mut names: BTreeSet<String> = all.iter().map(|row| row.name.to_owned()).collect();
+        names.extend(FREE.map(str::to_owned));
+        assert_eq!(names, documented(), "each request of the protocol has a row");
+        let asked: BTreeSet<usize> =
+            all.iter().flat_map(|row| &row.needs).map(|(action, _)| *action as usize).collect();
+        let said = Action::ALL.into_iter().filter(|action| is_asked(*action));
+        assert_eq!(asked, said.map(|action| action as usize).collect());
+
+        let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
+        let mut tokens = vec![
+            ("".to_owned(), "none", Rights::NONE, ""),
+            ("Bearer eyJh.eyJp.c2ln".to_owned(), "none", Rights::NONE, ""),
+        ];
+        for owner in OWNERS {
+            for right in Right::ALL {
+                let name = format!("{}{owner}", right.name());
+                tokens.push((sign(&name, KEY, "sb://x", latest), owner, rights_of(right), ""));
+                let narrow = sign(&name, KEY, "amqps://h:5671/Q/", latest);
+                tokens.push((narrow, owner, rights_of(right), "q"));
+            }
+        }
+        for owner in ["q", ""] {
+            let name = format!("Manage{owner}");
+            for wrong in [
+                sign(&name, KEY, "sb://x/elsewhere", latest),
+                sign(&name, "another key", "sb://x", latest),
+                sign(&name, RETIRED_KEY, "sb://x", latest),
+                sign(&name, KEY, "sb://x", past),
+            ] {
+                tokens.push((wrong, owner, Rights::NONE, ""));
+            }
+        }
+        for (token, owner, rights, audience) in tokens {
+            authenticate(&server, &mut client, &token).await;
+            let begun = ask(&server, &mut client, "beginTransaction", json!({})).await;
+            let transaction = &begun["transaction"]["transaction"];
+            for Row { name, body, needs } in rows(transaction, &digest) {
+                let allowed = needs.iter().all(|need| {
+                    let is_for = covers(audience, need.1) || need.0.needs() == Needs::Nothing;
+                    is_for && is_met(*need, owner, rights)
+                });
+                let shown = format!("{name} {body} with {token}");
+                let answer = ask(&server, &mut client, name, body).await.to_string();
+                // What of a list is somebody's own, he is told.
+                let is_list = needs[0] == (Action::List, "");
+                if is_list && !allowed && !answer.contains("\"Unauthorized\"") {
+                    let others = ["\"q\"", "\"news\"", "\"sibling\""].map(|it| answer.contains(it));
+                    assert!(others.iter().filter(|it| **it).count() <= 1, "{shown}: {answer}");
+                    continue;
+                }
+                assert_eq!(answer.contains("\"Unauthorized\""), !allowed, "{shown}: {answer}");
+                assert!(!answer.contains(KEY), "{shown}: {answer}");
+            }
+        }
+        server.stop().await;
+    });
+}
+
+/// VIA-02, SEC-07, SEC-15: who shows a token that covers the way and not the destination is told that the link is over, and sends nothing by
+/// it any more; with one that covers both he does.
+#[test]
+fn a_link_by_another_entity_ends_with_the_right_at_its_destination() {
+    run(async {
+        let server = furnished().await;
+        let mut client = linked(&server).await;
+        let send = || json!({ "link": 3, "messages": [{ "body": "a" }] });
+        let stored = async || {
+            server.broker.idle_but_for_store().await;
+            server.broker.describe_queue("sibling").await.unwrap().counts.active
+        };
+        let sent = client.ask("sendBatch", send()).await;
+        assert!(!sent.to_string().contains("Unauthorized"), "{sent}");
+        let before = stored().await;
+        let of_way = sign("Sendq", KEY, "sb://x", Timestamp::NEVER);
+        authenticate(&server, &mut client, &of_way).await;
+        let refused = ask(&server, &mut client, "sendBatch", send()).await;
+        assert!(refused.to_string().contains("\"Unauthorized\""), "{refused}");
+        let own = ask(&server, &mut client, "send", json!({ "link": 1, "messages": [{}] })).await;
+        assert!(!own.to_string().contains("Unauthorized"), "{own}");
+        assert_eq!(stored().await, before);
+        let of_all = sign("Send", KEY, "sb://x", Timestamp::NEVER);
+        authenticate(&server, &mut client, &of_all).await;
+        let sent = ask(&server, &mut client, "sendBatch", send()).await;
+        assert!(!sent.to_string().contains("Unauthorized"), "{sent}");
+        server.stop().await;
+    });
+}
