@@ -224,6 +224,10 @@ impl<'a> Items<'a> {
         if matches!(width(shared)?, Width::Fixed(0)) && left > WIDTHLESS_COUNT_MAX {
             return Err(ContentError::BadCount);
         }
+        if left == 0 && reader.is_empty() {
+            // Without elements it may have no constructor either (AMQP-15).
+            return Ok(Self { reader, left, shared: None });
+        }
         Ok(Self { reader, left, shared: Some(shared) })
     }
 }

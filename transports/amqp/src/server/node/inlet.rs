@@ -277,7 +277,7 @@ impl Conversation {
         let refused =
             |condition, text: String| Err(self.refuse_as(condition, text, &self.path_of(link)));
         match message_format {
-            0 => match Content::parse(whole) {
+            0 => match Content::from_sender(whole) {
                 Ok(content) => Ok(Read::One(content)),
                 Err(error) => refused(condition::DECODE_ERROR, error.to_string()),
             },
