@@ -78,7 +78,17 @@ fn without_body(content: &Content) -> Option<Content> {
 
 /// A lock token in the byte order of .NET (AMQP-54).
 fn tag(token: LockToken) -> [u8; 16] {
-    let mut bytes = token.0.to_be_bytes();
+    turned(token.0.to_be_bytes())
+}
+
+/// The lock token that a tag says.
+pub(super) fn token_of(tag: &DeliveryTag) -> Option<LockToken> {
+    let bytes = <[u8; 16]>::try_from(tag.as_slice()).ok()?;
+    Some(LockToken(u128::from_be_bytes(turned(bytes))))
+}
+
+/// From the order of the standard to that of .NET, and back.
+fn turned(mut bytes: [u8; 16]) -> [u8; 16] {
     for part in [0..4, 4..6, 6..8] {
         if let Some(part) = bytes.get_mut(part) {
             part.reverse();
@@ -165,12 +175,12 @@ impl Conversation {
             outlet.held_bytes = held_bytes;
             self.links.taken(number, bytes);
             sent_any = true;
-            outlet.last_sent = lock.map(|_| sent);
+            outlet.last_sent = lock.map(|lock| lock.token);
             if let (Some(lock), Some(at)) = (lock, self.links.get(number)) {
                 let entity = at.entity.clone();
                 let (token, until) = (lock.token, lock.until);
-                let sent_of = Sent { token, number, entity, of_session, until, expires_at };
-                self.sent.insert(sent, sent_of);
+                let sent = Sent { id: sent, number, entity, of_session, until, expires_at };
+                self.sent.insert(token, sent);
             }
         }
         if sent_any {

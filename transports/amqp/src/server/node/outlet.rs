@@ -9,9 +9,9 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_link::{LARGE_BYTES, Links};
 
-use crate::connection::{LinkId, SentId};
+use crate::connection::LinkId;
 use crate::link::{Answer, Delivery};
-use crate::server::conversation::{Asked, Conversation, Sent};
+use crate::server::conversation::{Asked, Conversation};
 use crate::server::session::Wanted;
 
 use super::Node;
@@ -36,8 +36,8 @@ pub(in crate::server) struct Outlet {
     drain: Drain,
     /// Whether what waited was given back: nothing more is asked for until something can be sent.
     pub(in crate::server) is_held_up: bool,
-    /// The last that was sent under a lock.
-    pub(in crate::server) last_sent: Option<SentId>,
+    /// The lock of the last that was sent under one.
+    pub(in crate::server) last_sent: Option<LockToken>,
     /// How much is left of a large message that it holds, and since when it is as much.
     still: Option<(usize, Instant)>,
 }
@@ -268,8 +268,8 @@ impl Conversation {
         }
         let mut tokens = Vec::new();
         if outlet.held_bytes > LARGE_BYTES {
-            let begun = outlet.last_sent.and_then(|sent| self.sent.remove(&sent));
-            let Some(Sent { token, .. }) = begun else { return };
+            let begun = outlet.last_sent.filter(|token| self.sent.remove(token).is_some());
+            let Some(token) = begun else { return };
             self.amqp.abort(link);
             self.account.release(std::mem::take(&mut outlet.held_bytes));
             tokens.push(token);
