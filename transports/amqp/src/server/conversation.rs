@@ -340,7 +340,7 @@ impl Conversation {
             }
             Event::Begun(_) => {}
             Event::Attached { link, attach } => self.attach(link, &attach).await,
-            Event::Credit { link, credit, drain } => self.credited(link, credit, drain),
+            Event::Credit { link, drain, .. } => self.credited(link, drain),
             Event::Received { link, part } => self.received(link, part).await,
             Event::Settled { delivery, tag, state, settled, .. } => {
                 self.settle(delivery, &tag, state, settled).await;

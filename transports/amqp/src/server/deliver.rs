@@ -122,7 +122,9 @@ impl Conversation {
         let delivery = Delivery { tag, settled: lock.is_none(), payload };
         let bytes = u64::from(message.facts.size);
         let expires_at = message.facts.expires_at;
-        let of_session = self.links.get(number).is_some_and(|at| at.session().is_some());
+        let at = self.links.get(number);
+        let of_session = at.is_some_and(|at| at.session().is_some());
+        let is_beyond = at.is_some_and(|at| outlet.is_beyond(at.last()));
         let return_at = lock.filter(|_| !of_session).map(|lock| return_at(lock, self.broker.now()));
         let waiting = Waiting { delivery, lock, expires_at, return_at, bytes, held_bytes };
         outlet.waiting.push_back(waiting);
@@ -130,6 +132,10 @@ impl Conversation {
 
     /// Sends what waits, as far as credit, windows and the socket allow.
     pub(super) fn pump(&mut self) {
+        if let (true, Some(link)) = (is_beyond, link) {
+            // It was on its way when its client took the credit for it back.
+            self.give_back_beyond(link);
+        }
         let links: Vec<LinkId> = self.nodes.keys().copied().collect();
         for link in links {
             match self.nodes.get(&link) {

@@ -12,6 +12,7 @@ mod browsing;
 mod client;
 mod closing;
 mod flow;
+mod credit;
 mod forced;
 mod large;
 mod management;

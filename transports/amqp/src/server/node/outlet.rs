@@ -117,6 +117,11 @@ impl Outlet {
         self.waiting.front()?.return_at
     }
 
+    /// Whether the last of so many deliveries is more than the client lets be sent.
+    pub(in crate::server) const fn is_beyond(&self, last: u64) -> bool {
+        last > self.up_to
+    }
+
     /// Something that was let be sent was not: it has used none of the client's credit.
     pub(in crate::server) const fn passed_over(&mut self) {
         self.up_to = self.up_to.saturating_add(1);
@@ -125,7 +130,9 @@ impl Outlet {
 
 impl Conversation {
     /// A client has said how much more it takes (AMQP-50).
-    pub(in crate::server) fn credited(&mut self, link: LinkId, credit: u32, drain: bool) {
+    pub(in crate::server) fn credited(&mut self, link: LinkId, drain: bool) {
+        // As much as is left now: some of it may have been used since the client said so.
+        let credit = self.amqp.credit(link);
         match self.nodes.get_mut(&link) {
             Some(Node::Outlet(outlet)) => {
                 let sent = sent(outlet, &self.links);
@@ -134,6 +141,7 @@ impl Conversation {
                 outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
                 let (number, up_to) = (outlet.number, outlet.let_up_to);
                 self.links.credit(number, up_to);
+                self.give_back_beyond(link);
                 if drain {
                     self.drain(link);
                 }
@@ -244,6 +252,34 @@ impl Conversation {
         if !tokens.is_empty() {
             self.hold_up(link, &tokens);
         }
+    }
+
+    /// Gives back what came for credit that its client has taken back since, which would be hidden from others until
+    /// its lock ends (AMQP-50). What is received for good cannot be given back.
+    pub(in crate::server) fn give_back_beyond(&mut self, link: LinkId) {
+        let credit = usize::try_from(self.amqp.credit(link)).unwrap_or(usize::MAX);
+        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
+        let mut tokens = Vec::new();
+        while outlet.waiting.len() > credit
+            && let Some(waiting) = outlet.waiting.pop_back_if(|waiting| waiting.lock.is_some())
+        {
+            outlet.passed_over();
+            self.account.release(waiting.held_bytes);
+            self.links.taken(outlet.number, waiting.bytes);
+            tokens.extend(waiting.lock.map(|lock| lock.token));
+        }
+        if tokens.is_empty() {
+            return;
+        }
+        // Before they are given back, or they would come again.
+        outlet.let_up_to = outlet.up_to;
+        let (number, up_to) = (outlet.number, outlet.let_up_to);
+        self.links.credit(number, up_to);
+        for token in &tokens {
+            self.links.settled(*token);
+        }
+        self.links.give_back(number, tokens);
+        self.links.hand_over();
     }
 
     /// Gives back a large message whose client takes nothing of it for as long as it may take nothing at all: nobody
