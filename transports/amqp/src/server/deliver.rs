@@ -39,7 +39,11 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let stamps = Stamps {
         delivery_count: facts.delivery_count,
-        time_to_live_ms: facts.time_to_live.and_then(|ttl| u32::try_from(ttl.as_ms()).ok()),
+        time_to_live_ms: facts.time_to_live.and_then(|ttl| match u32::try_from(ttl.as_ms()) {
+            Ok(ms) => Some(ms),
+            // What lives longer has the most, beside its instants (AMQ-19).
+            Err(_) => facts.expires_at.filter(|at| !at.is_never()).map(|_| u32::MAX),
+        }),
         expires_at_ms: facts.expires_at.filter(|at| !at.is_never()).map(Timestamp::unix_ms),
         sequence_number: number(facts.sequence.0),
         // Its own where it was never moved (AMQP-56).
