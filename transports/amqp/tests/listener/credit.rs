@@ -84,8 +84,8 @@ async fn credit_of_nothing_gives_back_all_that_came() {
     let mut client = stuck(&server, &["a", "b"]).await;
     client.credit_within(0, 1, 0, false, 3).await;
     client.sender(2, "q").await.unwrap();
-    assert_eq!(left(&server).await, ["a", "b"]);
     assert_eq!(server.delivery_counts().await, [0, 0, 0]);
+    assert_eq!(left(&server).await, ["a", "b"]);
     server.stop().await;
 }
 

@@ -8,11 +8,12 @@
     reason = "a test fails by panicking"
 )]
 
+mod asking;
 mod browsing;
 mod client;
 mod closing;
-mod flow;
 mod credit;
+mod flow;
 mod forced;
 mod large;
 mod management;
@@ -27,4 +28,5 @@ mod server;
 mod sessions;
 mod tokens;
 mod transactions;
+mod types;
 mod websocket;

@@ -149,6 +149,11 @@ impl Request {
         Ok(Self { message_id, reply_to, transaction: None, until: None, content })
     }
 
+    /// How many bytes it has.
+    pub(in crate::server) fn bytes(&self) -> u64 {
+        self.content.as_bytes().len() as u64
+    }
+
     /// Whom it is answered.
     fn asker(&self, to: LinkId) -> Asker {
         Asker { to, message_id: self.message_id.clone(), until: self.until }

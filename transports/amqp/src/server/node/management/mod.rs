@@ -37,6 +37,7 @@ use peeklock_core::permits::Permit;
 use peeklock_core::transaction::{Issued, TransactionId};
 use peeklock_link::pending::correlation;
 use peeklock_words::amqp::write::{self, Sink};
+use peeklock_link::LARGE_BYTES;
 use peeklock_words::amqp::{code, descriptor};
 
 pub(in crate::server) use self::apart::{Asking, Told};
@@ -53,6 +54,8 @@ const NAMES: Names = Names { code: "statusCode", description: "statusDescription
 const OK: i32 = 200;
 /// The status when there is nothing (AMQP-92).
 const NOTHING: i32 = 204;
+/// The most bytes of a request without contents; so many have room in it as may be named by one.
+const REQUEST_BYTES_MAX: u64 = 2 << 20;
 
 /// What answers at a management node.
 pub(in crate::server) struct Manager {
@@ -97,6 +100,11 @@ impl Operation {
     fn parse(name: &str) -> Option<Self> {
         Some(match name.strip_prefix("com.microsoft:")? {
             "renew-lock" => Self::RenewLock,
+    /// Whether what it is asked has contents, which may be as large as the entity takes them.
+    const fn takes_contents(self) -> bool {
+        matches!(self, Self::Schedule | Self::SetSessionState)
+    }
+
             "peek-message" => Self::Peek,
             "schedule-message" => Self::Schedule,
             "cancel-scheduled-message" => Self::CancelScheduled,
@@ -146,6 +154,8 @@ pub(in crate::server) struct Managing {
 
 /// Makes the reply of the outcomes of all commands.
 type Read = fn(&mut Conversation, &Asker, &Memo, Vec<Outcome>) -> Result<Answer, Rejection>;
+    /// Whether no other that large may arrive meanwhile.
+    is_large: bool,
 
 /// A reply that is no refusal.
 pub(in crate::server) enum Answer {
@@ -242,6 +252,10 @@ impl Conversation {
                     let question = Question { path, request, body, link };
                     match self.plan_operation(operation, &question).await {
                         Ok(planned) => return Ok(planned),
+            Some(operation) if bytes > REQUEST_BYTES_MAX && !operation.takes_contents() => {
+                let what = "request other than to schedule messages or to set a session's state";
+                Rejection::message_size_exceeded(what, bytes, REQUEST_BYTES_MAX).into()
+            }
                         Err(refusal) => refusal,
                     }
                 }
@@ -302,8 +316,10 @@ impl Conversation {
         let count = commands.len();
         let managing = Managing {
             asker,
+        let is_large = plan.cost().1 > LARGE_BYTES;
             read,
             memo,
+        self.large_count += usize::from(is_large);
             outcomes: vec![None; count],
             issued: Vec::new(),
             left: count,
@@ -314,6 +330,7 @@ impl Conversation {
         let slot = self.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
         for (index, command) in commands.into_iter().enumerate() {
             match link {
+            is_large,
                 Some(link) => drop(self.links.submit(link, command, correlation(slot, index))),
                 None => self.links.submit_to(&entity, command, correlation(slot, index)),
             }
@@ -348,8 +365,17 @@ impl Conversation {
             }
         }
         let (outcomes, left) = (vec![None; checks.len()], checks.len());
-        let (failure, held_bytes) = (None, 0);
-        let managing = Managing { asker, read, memo, outcomes, issued, left, failure, held_bytes };
+        let managing = Managing {
+            asker,
+            read,
+            memo,
+            outcomes,
+            issued,
+            left,
+            failure: None,
+            held_bytes: 0,
+            is_large: false,
+        };
         let expect = Expect::Managed(Box::new(managing));
         let slot = self.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
         for (index, (entity, command)) in checks.into_iter().enumerate() {
@@ -383,7 +409,9 @@ impl Conversation {
         }
         let Some(pending) = self.links.answered(slot) else { return };
         let Expect::Managed(managing) = pending.expect else { return };
-        let Managing { asker, read, memo, outcomes, issued, failure, held_bytes, .. } = *managing;
+        let Managing { asker, read, memo, outcomes, issued, failure, held_bytes, is_large, .. } =
+            *managing;
+        self.large_count -= usize::from(is_large);
         if failure.is_none() {
             issued.into_iter().for_each(Issued::confirm);
         }
@@ -516,4 +544,31 @@ fn status(error: &AmqpError) -> i32 {
 /// A key of a reply's body.
 fn key(items: &mut Pieces, name: &str) {
     write::text(items, name);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// AMQP-88, AMQP-92: the status of each condition that clients act on; of what has none it is 500.
+    #[test]
+    fn conditions_have_the_status_that_clients_act_on() {
+        let cases = [
+            ("amqp:internal-error", 500),
+            ("com.microsoft:server-busy", 503),
+            ("com.microsoft:timeout", 408),
+            ("amqp:not-found", 404),
+            ("com.microsoft:message-not-found", 404),
+            ("com.microsoft:entity-already-exists", 409),
+            ("com.microsoft:message-lock-lost", 410),
+            ("com.microsoft:session-lock-lost", 410),
+            ("amqp:unauthorized-access", 401),
+            ("amqp:not-implemented", 501),
+            ("com.microsoft:argument-error", 400),
+            ("x:unknown", 500),
+        ];
+        for (condition, expected) in cases {
+            assert_eq!(status(&AmqpError::new(condition, "")), expected, "{condition}");
+        }
+    }
 }
