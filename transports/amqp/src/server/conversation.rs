@@ -149,6 +149,8 @@ pub(super) struct Conversation {
 
     pub(super) links: Links<Broker, Expect>,
     pub(super) nodes: BTreeMap<LinkId, Node>,
+    /// Those of them that something may be sent on, while each is looked at.
+    pub(super) pumped: Vec<LinkId>,
     pub(super) numbers: HashMap<u32, LinkId>,
     pub(super) last_number: u32,
     pub(super) asked: HashMap<u32, Asked>,
@@ -229,6 +231,7 @@ impl Conversation {
             links: Links::new(broker.clone(), outlet, window_bytes, config.unsettled_count_max)
                 .counting_from(first),
             nodes: BTreeMap::new(),
+            pumped: Vec::new(),
             numbers: HashMap::new(),
             last_number: 0,
             asked: HashMap::new(),

@@ -132,16 +132,19 @@ impl Conversation {
         let return_at = lock.filter(|_| !of_session).map(|lock| return_at(lock, self.broker.now()));
         let waiting = Waiting { delivery, lock, expires_at, return_at, bytes, held_bytes };
         outlet.waiting.push_back(waiting);
-    }
-
-    /// Sends what waits, as far as credit, windows and the socket allow.
-    pub(super) fn pump(&mut self) {
         if let (true, Some(link)) = (is_beyond, link) {
             // It was on its way when its client took the credit for it back.
             self.give_back_beyond(link);
         }
-        let links: Vec<LinkId> = self.nodes.keys().copied().collect();
-        for link in links {
+    }
+
+    /// Sends what waits, as far as credit, windows and the socket allow.
+    pub(super) fn pump(&mut self) {
+        // Kept from turn to turn, since there is one for each thing that happens.
+        let mut links = std::mem::take(&mut self.pumped);
+        links
+            .extend(self.nodes.iter().filter(|(_, node)| node.is_sent_on()).map(|(link, _)| *link));
+        for link in links.drain(..) {
             match self.nodes.get(&link) {
                 Some(Node::Outlet(_)) => self.pump_outlet(link),
                 Some(Node::Browser(_)) => self.pump_browser(link),
@@ -149,6 +152,7 @@ impl Conversation {
                 _ => {}
             }
         }
+        self.pumped = links;
     }
 
     fn pump_outlet(&mut self, link: LinkId) {

@@ -47,6 +47,11 @@ impl Node {
 
     /// Whether something waits until the client lets it be sent.
     pub(super) fn has_waiting(&self) -> bool {
+    /// Whether the client is sent something on its link.
+    pub(super) const fn is_sent_on(&self) -> bool {
+        matches!(self, Self::Outlet(_) | Self::Browser(_) | Self::Replies(_))
+    }
+
         match self {
             Self::Outlet(outlet) => !outlet.waiting.is_empty(),
             Self::Browser(browser) => browser.has_waiting(),
