@@ -28,6 +28,7 @@ targets! {
     connection "../../fuzz/targets/connection.rs"
     frames "../../fuzz/targets/frames.rs"
     login "../../fuzz/targets/login.rs"
+    requests "../../fuzz/targets/requests.rs"
     sections "../../fuzz/targets/sections.rs"
 }
 

@@ -11,6 +11,8 @@ mod tokens;
 
 pub(super) use self::browser::Browser;
 pub(super) use self::inlet::{Inbound, Inlet};
+#[cfg(feature = "testing")]
+pub(crate) use self::management::understand;
 pub(super) use self::management::{Asking, Manager, Managing, Plan, Told};
 pub(super) use self::outlet::{Outlet, Waiting, return_at};
 pub(super) use self::reply::{Asker, Replies};
@@ -45,13 +47,13 @@ impl Node {
         }
     }
 
-    /// Whether something waits until the client lets it be sent.
-    pub(super) fn has_waiting(&self) -> bool {
     /// Whether the client is sent something on its link.
     pub(super) const fn is_sent_on(&self) -> bool {
         matches!(self, Self::Outlet(_) | Self::Browser(_) | Self::Replies(_))
     }
 
+    /// Whether something waits until the client lets it be sent.
+    pub(super) fn has_waiting(&self) -> bool {
         match self {
             Self::Outlet(outlet) => !outlet.waiting.is_empty(),
             Self::Browser(browser) => browser.has_waiting(),

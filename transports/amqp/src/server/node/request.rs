@@ -129,7 +129,7 @@ pub(in crate::server) struct Request {
 }
 
 impl Request {
-    fn read(whole: Bytes) -> Result<Self, AmqpError> {
+    pub(super) fn read(whole: Bytes) -> Result<Self, AmqpError> {
         let content = Content::parse(whole)?;
         let fields = fields_of(content.sections().properties);
         let raw = |at: usize| {
@@ -160,7 +160,7 @@ impl Request {
     }
 
     /// How long its client waits for the answer; clients say it as integers of several types.
-    fn timeout(&self) -> Option<TimeSpan> {
+    pub(super) fn timeout(&self) -> Option<TimeSpan> {
         let ms = self.content.application_properties().find_map(|(key, value)| match value {
             _ if !TIMEOUTS.contains(&key) => None,
             Value::U32(ms) => Some(i64::from(ms)),

@@ -24,6 +24,8 @@ mod schedule;
 mod session;
 mod sessions;
 mod settle;
+#[cfg(feature = "testing")]
+mod understand;
 
 use std::sync::Arc;
 
@@ -35,14 +37,16 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Permit;
 use peeklock_core::transaction::{Issued, TransactionId};
+use peeklock_link::LARGE_BYTES;
 use peeklock_link::pending::correlation;
 use peeklock_words::amqp::write::{self, Sink};
-use peeklock_link::LARGE_BYTES;
 use peeklock_words::amqp::{code, descriptor};
 
 pub(in crate::server) use self::apart::{Asking, Told};
 use self::body::Body;
 use self::pieces::Pieces;
+#[cfg(feature = "testing")]
+pub(crate) use self::understand::understand;
 use super::reply::{Asker, Names, head};
 use super::{Node, Request};
 use crate::connection::{LinkId, SessionId};
@@ -50,12 +54,12 @@ use crate::error::AmqpError;
 use crate::server::conversation::{Conversation, Expect};
 
 const NAMES: Names = Names { code: "statusCode", description: "statusDescription" };
+/// The most bytes of a request without contents; so many have room in it as may be named by one.
+const REQUEST_BYTES_MAX: u64 = 2 << 20;
 /// The status when it is done.
 const OK: i32 = 200;
 /// The status when there is nothing (AMQP-92).
 const NOTHING: i32 = 204;
-/// The most bytes of a request without contents; so many have room in it as may be named by one.
-const REQUEST_BYTES_MAX: u64 = 2 << 20;
 
 /// What answers at a management node.
 pub(in crate::server) struct Manager {
@@ -96,15 +100,15 @@ enum Operation {
 }
 
 impl Operation {
-    /// The operation of a name, if there is one.
-    fn parse(name: &str) -> Option<Self> {
-        Some(match name.strip_prefix("com.microsoft:")? {
-            "renew-lock" => Self::RenewLock,
     /// Whether what it is asked has contents, which may be as large as the entity takes them.
     const fn takes_contents(self) -> bool {
         matches!(self, Self::Schedule | Self::SetSessionState)
     }
 
+    /// The operation of a name, if there is one.
+    fn parse(name: &str) -> Option<Self> {
+        Some(match name.strip_prefix("com.microsoft:")? {
+            "renew-lock" => Self::RenewLock,
             "peek-message" => Self::Peek,
             "schedule-message" => Self::Schedule,
             "cancel-scheduled-message" => Self::CancelScheduled,
@@ -150,12 +154,12 @@ pub(in crate::server) struct Managing {
     failure: Option<Rejection>,
     /// What the outcomes hold of the account that are here, until all are.
     held_bytes: u64,
+    /// Whether no other that large may arrive meanwhile.
+    is_large: bool,
 }
 
 /// Makes the reply of the outcomes of all commands.
 type Read = fn(&mut Conversation, &Asker, &Memo, Vec<Outcome>) -> Result<Answer, Rejection>;
-    /// Whether no other that large may arrive meanwhile.
-    is_large: bool,
 
 /// A reply that is no refusal.
 pub(in crate::server) enum Answer {
@@ -246,16 +250,17 @@ impl Conversation {
         request: &Request,
     ) -> Result<Planned, AmqpError> {
         let name = request.text("operation").unwrap_or_default();
+        let bytes = request.bytes();
         let refused = match Operation::parse(&name) {
+            Some(operation) if bytes > REQUEST_BYTES_MAX && !operation.takes_contents() => {
+                let what = "request other than to schedule messages or to set a session's state";
+                Rejection::message_size_exceeded(what, bytes, REQUEST_BYTES_MAX).into()
+            }
             Some(operation) => match Body::read(request.body()) {
                 Ok(body) => {
                     let question = Question { path, request, body, link };
                     match self.plan_operation(operation, &question).await {
                         Ok(planned) => return Ok(planned),
-            Some(operation) if bytes > REQUEST_BYTES_MAX && !operation.takes_contents() => {
-                let what = "request other than to schedule messages or to set a session's state";
-                Rejection::message_size_exceeded(what, bytes, REQUEST_BYTES_MAX).into()
-            }
                         Err(refusal) => refusal,
                     }
                 }
@@ -311,26 +316,26 @@ impl Conversation {
             let entity = by_link.unwrap_or_else(|| plan.entity.clone());
             return self.join_planned(id, session, entity, plan, permit).await;
         }
+        let is_large = plan.cost().1 > LARGE_BYTES;
         let Plan { asker, entity, commands, read, memo, .. } = plan;
         let Some(asker) = self.still_waits(asker) else { return };
+        self.large_count += usize::from(is_large);
         let count = commands.len();
         let managing = Managing {
             asker,
-        let is_large = plan.cost().1 > LARGE_BYTES;
             read,
             memo,
-        self.large_count += usize::from(is_large);
             outcomes: vec![None; count],
             issued: Vec::new(),
             left: count,
             failure: None,
             held_bytes: 0,
+            is_large,
         };
         let expect = Expect::Managed(Box::new(managing));
         let slot = self.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
         for (index, command) in commands.into_iter().enumerate() {
             match link {
-            is_large,
                 Some(link) => drop(self.links.submit(link, command, correlation(slot, index))),
                 None => self.links.submit_to(&entity, command, correlation(slot, index)),
             }

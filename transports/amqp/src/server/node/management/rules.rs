@@ -106,7 +106,7 @@ impl Conversation {
 }
 
 /// A rule as it is described to be added.
-fn rule(name: String, body: &Body) -> Result<RuleDescription, Rejection> {
+pub(super) fn rule(name: String, body: &Body) -> Result<RuleDescription, Rejection> {
     let filter = match (body.map("sql-filter")?, body.map("correlation-filter")?) {
         (Some(sql), None) => Filter::Sql(sql_text(&Body::of_map(sql))?),
         (None, Some(correlation)) => Filter::Correlation(correlated(&Body::of_map(correlation))?),
