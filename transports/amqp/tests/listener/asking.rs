@@ -29,7 +29,7 @@ fn scheduled(bytes: usize, at: Timestamp) -> Vec<u8> {
     list(&[map(&[("message", message), ("message-id", value("m"))])])
 }
 
-/// AMQP-80, AMQP-81, AMQP 2.7.3: a request that is larger than its link takes, and was sent settled so that nobody could
+/// AMQP-103, AMQP-81, AMQP 2.7.3: a request that is larger than its link takes, and was sent settled so that nobody could
 /// be told of it by its number, ends its link, with words for it; one that is unsettled is rejected and the link stays.
 #[tokio::test]
 async fn a_request_that_is_too_large_is_not_passed_over_in_silence() {
@@ -65,7 +65,7 @@ async fn what_a_coordinator_cannot_take_is_not_passed_over_in_silence() {
     server.stop().await;
 }
 
-/// AMQP-80, SCH-01, SES-26: what is asked with contents may be as large as its entity takes them, and nothing else may:
+/// AMQP-103, SCH-01, SES-26: what is asked with contents may be as large as its entity takes them, and nothing else may:
 /// a message of 20 MiB is scheduled where messages may have 100 MiB, and that is the state of a session.
 #[tokio::test]
 async fn a_request_is_as_large_as_its_entity_takes() {
@@ -134,7 +134,7 @@ async fn requests_that_have_no_room_to_wait_are_told_to_come_again() {
     server.stop().await;
 }
 
-/// AMQP-80, AMQP-05: what is large is asked by one client at a time, as what is large is sent: the room is free again
+/// AMQP-103, AMQP-05: what is large is asked by one client at a time, as what is large is sent: the room is free again
 /// when it is answered.
 #[tokio::test]
 async fn large_requests_come_one_after_the_other() {
@@ -159,7 +159,7 @@ async fn large_requests_come_one_after_the_other() {
     server.stop().await;
 }
 
-/// AMQP-87, AMQP-88: who asks once for all rules is told all of them, however many they are, or that they are too many;
+/// AMQP-87, AMQP-104: who asks once for all rules is told all of them, however many they are, or that they are too many;
 /// never a part as if it were all.
 #[tokio::test]
 async fn all_rules_are_told_or_none() {
