@@ -300,7 +300,7 @@ struct ServeFlags {
     /// Address for WebSocket; port 0 takes a free one [default: 127.0.0.1:5301]
     #[arg(long, value_name = "ADDR")]
     ws: Option<String>,
-    /// Address for AMQP, where the Azure SDKs connect; port 0 takes a free one [default: 127.0.0.1:5672]
+    /// Address for AMQP, where the Azure SDKs connect; port 0 takes a free one [default: 127.0.0.1:5672, with TLS 127.0.0.1:5671]
     #[arg(long, value_name = "ADDR")]
     amqp: Option<String>,
     /// Address of one port for all of these; port 0 takes a free one [default: none]

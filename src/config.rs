@@ -286,8 +286,9 @@ impl FromText for EntityGauges {
 impl Loaded {
     /// Reads all layers and judges the result.
     pub fn load(layers: &Layers) -> Result<Self, ConfigError> {
-        let mut builder =
-            config::Config::builder().add_source(config::File::from_str(DEFAULT, FileFormat::Toml));
+        let unusable = |error: config::ConfigError| ConfigError::Environment(error.to_string());
+        // Above the defaults, which follow from it in part.
+        let mut builder = config::Config::builder();
         let mut emulator = layers.emulator.clone();
         if let Some(emulator) = &mut emulator {
             for layer in emulator.defaults()? {
@@ -310,7 +311,13 @@ impl Loaded {
         if emulator.is_some() {
             builder = builder.add_source(InPlace::never_anonymous());
         }
-        let built = builder.build().map_err(|error| ConfigError::Environment(error.to_string()))?;
+        let named = builder.build().map_err(unusable)?;
+        let mut builder =
+            config::Config::builder().add_source(config::File::from_str(DEFAULT, FileFormat::Toml));
+        if named.get_bool("tls.enabled").unwrap_or(false) {
+            builder = builder.add_source(tls::secure_defaults());
+        }
+        let built = builder.add_source(named).build().map_err(unusable)?;
         let layers = built.cache.clone();
         let config: Result<Config, _> =
             built.try_deserialize().map_err(|error| explain(&error, &layers));

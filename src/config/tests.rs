@@ -70,6 +70,30 @@ fn the_emulators_place_has_its_ports_and_nobody_is_anonymous() {
     assert_eq!(address(&loaded, "http.address"), "127.0.0.1:1");
 }
 
+/// AMQP-02, AMQ-01: with TLS, AMQP is where SDKs look for it with TLS, unless it is told where to be.
+#[test]
+fn amqp_is_at_the_port_of_tls_where_tls_is_spoken() {
+    let cases = [
+        ("", "127.0.0.1:5672"),
+        ("[tls]\nenabled = false", "127.0.0.1:5672"),
+        ("[tls]\nenabled = true", "127.0.0.1:5671"),
+        ("[tls]\nenabled = true\n[amqp]\naddress = \"127.0.0.1:5672\"", "127.0.0.1:5672"),
+    ];
+    for (at, (text, expected)) in cases.into_iter().enumerate() {
+        let loaded = load(&format!("tls-port-{at}"), text).unwrap();
+        assert_eq!(loaded.config.amqp.address.0.to_string(), expected, "{text}");
+    }
+    let flag = |layers: &mut Layers| {
+        layers.flags = vec![Flag { name: "--tls", key: "tls.enabled", value: "true".to_owned() }];
+    };
+    let loaded = load_with("tls-port-flag", "", flag).unwrap();
+    assert_eq!(loaded.config.amqp.address.0.port(), port::AMQPS);
+    let place =
+        |layers: &mut Layers| layers.emulator = Some(InPlace::new(None, Default::default()));
+    let loaded = load_with("tls-port-emulator", "[tls]\nenabled = true", place).unwrap();
+    assert_eq!(loaded.config.amqp.address.0.to_string(), "0.0.0.0:5672", "as the emulator's");
+}
+
 #[test]
 fn every_limit_is_documented_with_its_default() {
     for (name, value) in limits::list(&Limits::default()) {

@@ -1,13 +1,17 @@
 //! The section `[tls]`.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
+use config::{Map, Value};
+use peeklock::contract::port;
 use peeklock::time::TimeSpan;
 use peeklock::tls::authority::{Authority, Made};
 use peeklock::tls::{ClientCertificates, File, FileError, Tls, TlsConfig};
 use serde::Deserialize;
 
+use super::Layer;
 use super::text::Scalar;
 
 /// Where the development authority is in the data directory.
@@ -31,6 +35,13 @@ pub struct TlsSection {
     pub handshake_timeout: Scalar<TimeSpan>,
     /// Handshakes at the same time.
     pub handshake_count_max: Scalar<usize>,
+}
+
+/// What is by default where TLS is spoken: clients of AMQP look at another port then (AMQP-02).
+pub(super) fn secure_defaults() -> Layer {
+    let value = format!("{}:{}", Ipv4Addr::LOCALHOST, port::AMQPS);
+    let value = Value::new(Some(&"tls.enabled".to_owned()), value);
+    Layer(Map::from_iter([("amqp.address".to_owned(), value)]))
 }
 
 impl TlsSection {

@@ -43,7 +43,6 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "handles", face: Only(&[Inproc]), why: "handles of this process that are dropped or closed" },
     Exception { what: "send::many_sends_in_flight_are_each_answered_with_their_own_number", face: Only(BESIDE_AMQP), why: "over AMQP an accepted transfer tells no number" },
     Exception { what: "receive::a_receive_for_no_message_is_refused", face: Only(BESIDE_AMQP), why: "over AMQP credit for no message asks for nothing" },
-    Exception { what: "expire::a_long_time_to_live_is_kept_exactly", face: Only(BESIDE_AMQP), why: "over AMQP the time to live of a delivery has 32 bits of milliseconds" },
     Exception { what: "duplicate::a_repeated_schedule_gives_the_number_of_the_message_still_scheduled", face: Only(BESIDE_AMQP), why: "over AMQP an accepted transfer tells no number" },
     Exception { what: "topics::duplicates_are_dropped_at_the_topic_and_never_in_a_subscription", face: Only(BESIDE_AMQP), why: "over AMQP an accepted transfer tells no number" },
     Exception { what: "sessions::operations_of_sessions_are_refused_where_there_are_none", face: Only(LINKS_BESIDE_AMQP), why: "over AMQP a link ends when its entity is disabled, and its session with it (AMQP-79)" },

@@ -179,6 +179,7 @@ scenarios! {
         the_default_of_the_queue_applies_to_messages_without_time_to_live,
         the_default_of_the_queue_is_a_ceiling_too,
         any_positive_time_to_live_is_legal_and_zero_is_not,
+        a_long_time_to_live_is_kept_exactly,
         a_changed_default_applies_to_stored_messages_without_time_to_live,
         a_raised_default_saves_messages_not_yet_removed,
         a_message_is_expired_at_its_instant_and_not_before,
@@ -452,7 +453,6 @@ macro_rules! beside_amqp {
 beside_amqp! {
     send: [many_sends_in_flight_are_each_answered_with_their_own_number],
     receive: [a_receive_for_no_message_is_refused],
-    expire: [a_long_time_to_live_is_kept_exactly],
     duplicate: [a_repeated_schedule_gives_the_number_of_the_message_still_scheduled],
     topics: [duplicates_are_dropped_at_the_topic_and_never_in_a_subscription],
 }

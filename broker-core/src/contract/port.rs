@@ -6,5 +6,5 @@ pub const HTTP: u16 = 5300;
 pub const WEBSOCKET: u16 = 5301;
 /// AMQP (AMQP-01).
 pub const AMQP: u16 = 5672;
-/// Where clients of AMQP look when they speak TLS. A listener has one port, and TLS does not change it.
+/// The same with TLS (AMQP-02).
 pub const AMQPS: u16 = 5671;

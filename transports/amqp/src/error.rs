@@ -85,6 +85,15 @@ impl AmqpError {
         self
     }
 
+    /// The same with a description that is at least so many bytes shorter; none if it is not that long.
+    pub(crate) fn shortened(&self, bytes: usize) -> Option<Self> {
+        let description = self.description();
+        let left = description.floor_char_boundary(description.len().checked_sub(bytes)?);
+        let description = description.get(..left)?.to_owned();
+        let error = Self::new(self.parts.condition.clone(), description);
+        Some(self.info().cloned().into_iter().fold(error, Self::with_info))
+    }
+
     pub(crate) fn decode(description: impl Into<Cow<'static, str>>) -> Self {
         Self::new(condition::DECODE_ERROR, description)
     }

@@ -40,4 +40,4 @@ pub use links::{Engine, Event, Inlet, Links};
 pub use mailbox::{Mail, Mailbox};
 pub use pending::Pending;
 pub use taking::Taking;
-pub use unsettled::{Named, Outstanding, Unsettled};
+pub use unsettled::{ByToken, Named, Outstanding, TokenHasher, Unsettled};

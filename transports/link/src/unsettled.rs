@@ -8,9 +8,12 @@ use peeklock_core::command::LockGrant;
 use peeklock_core::ids::LockToken;
 use peeklock_core::time::Timestamp;
 
+/// What is found by the tokens of locks.
+pub type ByToken<T> = HashMap<LockToken, T, BuildHasherDefault<TokenHasher>>;
+
 /// Lock tokens are random where they need be, and the broker's: no client can choose where they fall.
-#[derive(Default)]
-struct TokenHasher(u64);
+#[derive(Default, Debug)]
+pub struct TokenHasher(u64);
 
 impl Hasher for TokenHasher {
     fn write(&mut self, bytes: &[u8]) {
@@ -52,7 +55,7 @@ pub struct Named {
 /// The table of one connection.
 #[derive(Default)]
 pub struct Unsettled {
-    by_lock: HashMap<LockToken, Outstanding, BuildHasherDefault<TokenHasher>>,
+    by_lock: ByToken<Outstanding>,
     by_link: HashMap<u32, BTreeMap<u64, LockGrant>>,
 }
 

@@ -5,7 +5,7 @@ use super::read::{Reader, Width, width};
 use crate::message::ContentError;
 
 /// Values nest no deeper than this, so that nobody's stack is at the mercy of a sender.
-const DEPTH_MAX: usize = 32;
+pub(super) const DEPTH_MAX: usize = 32;
 /// No list, map or array has more items, since clients in the field take no more (AMQP-14). Elements of an array may
 /// take no bytes, so that a count is not bounded by them.
 const COUNT_MAX: usize = 1_000_000;
@@ -77,6 +77,10 @@ fn check_count(count: usize) -> Result<(), ContentError> {
 /// Elements share one constructor.
 fn check_array(count: usize, mut items: Reader<'_>, depth: usize) -> Result<(), ContentError> {
     check_count(count)?;
+    if count == 0 && items.is_empty() {
+        // Without elements some clients leave out their constructor, too (AMQP-15).
+        return Ok(());
+    }
     let mut code = items.byte()?;
     if code == code::DESCRIBED {
         check_nested(&mut items, depth)?;

@@ -1,10 +1,8 @@
 //! Reading encoded values, one at a time, from bytes nobody has checked.
 
+use super::check::DEPTH_MAX;
 use super::code;
 use crate::message::ContentError;
-
-/// Described values inside descriptors or described values go no deeper than this.
-const DESCRIBED_DEPTH_MAX: usize = 8;
 
 type Result<T> = std::result::Result<T, ContentError>;
 
@@ -128,7 +126,8 @@ impl<'a> Reader<'a> {
             if code == code::DESCRIBED {
                 // A descriptor and a value stand in the place of one value.
                 values_left += 1;
-                if values_left > DESCRIBED_DEPTH_MAX {
+                // As deep as what is checked: what was taken can be read again.
+                if values_left > DEPTH_MAX {
                     return Err(ContentError::TooDeep);
                 }
                 continue;

@@ -121,6 +121,18 @@ impl Content {
         Ok(Self { bytes, layout: checked.layout })
     }
 
+    /// The same of what a sender sends, of which also those fields have the types of the standard that the broker
+    /// passes on unread: receivers in the field end their connections over others, at every delivery.
+    ///
+    /// # Errors
+    /// As [`Content::parse`], and [`ContentError::BadValue`] for such a field.
+    pub fn from_sender(bytes: Bytes) -> Result<Self, ContentError> {
+        let content = Self::parse(bytes)?;
+        let sections = content.sections();
+        codec::check_unread(sections.header, sections.properties)?;
+        Ok(content)
+    }
+
     /// The whole encoding.
     #[must_use]
     pub const fn as_bytes(&self) -> &Bytes {

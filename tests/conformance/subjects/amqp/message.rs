@@ -8,7 +8,7 @@ use peeklock_core::command::MessageState;
 use peeklock_core::condition::Condition;
 use peeklock_core::ids::{LockToken, TrackingId};
 use peeklock_core::message::{Message, Value};
-use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::time::Timestamp;
 
 use crate::subject::{Refusal, Seen};
 
@@ -48,8 +48,9 @@ pub fn seen(message: Bytes, token: Option<LockToken>) -> Seen {
         other => panic!("source is {other:?}"),
     };
     let enqueued_at = instant("x-opt-enqueued-time").unwrap();
-    let ttl = delivered.time_to_live_ms.map(|ms| TimeSpan::from_ms(ms.into()));
     let mut message = delivered.content.decode().unwrap();
+    // As long as its header says, or its two instants where that is too long for a header (AMQ-19).
+    let ttl = message.time_to_live;
     message.application_properties.sort_by(|left, right| left.0.cmp(&right.0));
     Seen {
         message,

@@ -154,7 +154,8 @@ scenario("a function holds its lock over several durations", async (w) => {
   const errors = [];
   const subscription = receiver.subscribe({
     processMessage: async () => {
-      await sleep(9_000);
+      // More than three of them.
+      await sleep(13_500);
       done += 1;
     },
     processError: async ({ error }) => void errors.push(error),

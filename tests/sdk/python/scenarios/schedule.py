@@ -39,6 +39,17 @@ async def several_messages_are_scheduled_at_once(w):
             await receiver.complete_message(message)
 
 
+@scenario("SCH-01", "AMQP-103")
+async def a_message_of_several_megabytes_is_scheduled(w):
+    queue = await w.queue(maxMessageSizeInKilobytes=102_400)
+    async with w.client.get_queue_sender(queue) as sender:
+        await sender.schedule_messages(ServiceBusMessage(b"x" * (5 << 20)), soon(0.5))
+    async with w.client.get_queue_receiver(queue) as receiver:
+        [message] = await w.receive(receiver, 1)
+        check(len(b"".join(message.body)), 5 << 20)
+        await receiver.complete_message(message)
+
+
 @scenario("SCH-05", "AMQP-82")
 async def a_scheduled_message_is_cancelled(w):
     queue = await w.queue()

@@ -149,7 +149,8 @@ async def a_renewer_holds_a_lock_over_several_durations(w):
     async with w.client.get_queue_receiver(queue) as receiver:
         [message] = await w.receive(receiver, 1)
         w.register(renewer, receiver, message, max_lock_renewal_duration=30)
-        await asyncio.sleep(11)
+        # More than three of them, each of which another receiver would have had it in.
+        await asyncio.sleep(17)
         await receiver.complete_message(message)
     closing = renewer.close()
     if closing is not None:

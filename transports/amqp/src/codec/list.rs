@@ -24,6 +24,11 @@ pub trait List: Sized {
 
     /// Gives its fields; those that are missing at the end are left out.
     fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>);
+
+    /// The same with a text for people that is at least so many bytes shorter, if it has one that long.
+    fn shortened(&self, _bytes: usize) -> Option<Self> {
+        None
+    }
 }
 
 /// Reads the list at the start of `reader`, whose descriptor was read, and which reads a part of `whole`.

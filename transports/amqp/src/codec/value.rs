@@ -177,6 +177,13 @@ impl Symbols {
         &self.0
     }
 
+    /// Those of these that are among them; none if there are none.
+    #[must_use]
+    pub fn only(&self, known: &[&str]) -> Option<Self> {
+        let shared: Vec<_> = known.iter().copied().filter(|known| self.contains(known)).collect();
+        (!shared.is_empty()).then(|| Self::new(&shared))
+    }
+
     /// Whether a symbol is among them.
     #[must_use]
     pub fn contains(&self, wanted: &str) -> bool {
@@ -217,6 +224,10 @@ impl<'a> Items<'a> {
     }
 
     fn of_array((left, mut reader): (usize, Reader<'a>)) -> Result<Self, ContentError> {
+        if left == 0 && reader.is_empty() {
+            // Without elements it may have no constructor either (AMQP-15).
+            return Ok(Self { reader, left, shared: None });
+        }
         let shared = reader.byte()?;
         if shared == code::DESCRIBED {
             return Err(ContentError::BadValue("array of described values"));

@@ -125,6 +125,8 @@ pub enum Event {
         link: LinkId,
         /// The delivery.
         delivery: SentId,
+        /// The tag that it was sent with.
+        tag: DeliveryTag,
         /// What is to become of it.
         state: Option<DeliveryState>,
         /// Whether the client has forgotten it.

@@ -222,6 +222,9 @@ impl Connection {
         bytes: usize,
     ) -> Result<(), Fault> {
         match (self.phase, performative) {
+            (Phase::Opening, Performative::Open(_)) if channel != 0 => Err(Fault::Connection(
+                AmqpError::framing(format!("open on channel {channel} and not on channel 0")),
+            )),
             (Phase::Opening, Performative::Open(open)) => self.take_open(open),
             (Phase::Open | Phase::Closing, Performative::Close(close)) => {
                 self.take_close(close.error);

@@ -75,7 +75,7 @@ impl Wire {
     }
 
     pub(crate) fn sasl<L: List>(&mut self, body: &L) {
-        self.wrote |= self.output.frame(Kind::Sasl, 0, body, usize::MAX);
+        self.wrote |= self.output.frame(Kind::Sasl, 0, body, usize::MAX).is_ok();
     }
 
     pub(crate) fn frame<L: List>(&mut self, channel: u16, body: &L) {
@@ -84,9 +84,15 @@ impl Wire {
     }
 
     fn put<L: List>(&mut self, channel: u16, body: &L) {
-        match self.output.frame(Kind::Amqp, channel, body, self.frame_bytes()) {
-            true => self.wrote = true,
-            false => self.overflowed = true,
+        let bytes_max = self.frame_bytes();
+        let mut write = |body: &L| self.output.frame(Kind::Amqp, channel, body, bytes_max);
+        let written = write(body).or_else(|beyond| {
+            // What is said to people is cut, rather than not said at all (AMQP-90).
+            body.shortened(beyond).map_or(Err(beyond), |shorter| write(&shorter))
+        });
+        match written {
+            Ok(()) => self.wrote = true,
+            Err(_) => self.overflowed = true,
         }
     }
 

@@ -3,8 +3,12 @@
 
 mod connection;
 mod frames;
+#[cfg(feature = "server")]
+mod requests;
 mod sections;
 
 pub use self::connection::{Run, config, connection, login};
 pub use self::frames::frames;
+#[cfg(feature = "server")]
+pub use self::requests::requests;
 pub use self::sections::sections;

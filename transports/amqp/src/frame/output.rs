@@ -38,23 +38,27 @@ impl Output {
         self.end(start, 0);
     }
 
-    /// Appends a frame, unless it has more bytes than that; whether it did.
+    /// Appends a frame, unless it has more bytes than that.
+    ///
+    /// # Errors
+    /// How many more it has.
     pub(crate) fn frame<L: List>(
         &mut self,
         kind: Kind,
         channel: u16,
         body: &L,
         bytes_max: usize,
-    ) -> bool {
+    ) -> Result<(), usize> {
         let start = self.start(kind, channel);
         append_list(&mut self.tail, body);
-        if self.tail.len() - start > bytes_max {
+        let beyond = (self.tail.len() - start).saturating_sub(bytes_max);
+        if beyond > 0 {
             self.tail.truncate(start);
-            return false;
+            return Err(beyond);
         }
         self.end(start, 0);
         self.seal();
-        true
+        Ok(())
     }
 
     /// Appends a frame with a payload of so many bytes, of which nothing large is copied.

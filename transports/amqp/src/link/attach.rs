@@ -49,6 +49,19 @@ impl Answer {
             ..Self::default()
         }
     }
+
+    /// Says of the end that the broker has that it can do these of what was asked of it (AMQP 3.5.3, 4.5.1).
+    #[must_use]
+    pub fn capable_of(mut self, role: Role, known: &[&str]) -> Self {
+        let asked = match (role, &mut self.source, &mut self.target) {
+            (Role::Receiver, Some(source), _) => &mut source.capabilities,
+            (Role::Sender, _, Some(Target::Node(target))) => &mut target.capabilities,
+            (Role::Sender, _, Some(Target::Coordinator(target))) => &mut target.capabilities,
+            (Role::Receiver, None, _) | (Role::Sender, _, None) => return self,
+        };
+        *asked = asked.as_ref().and_then(|asked| asked.only(known));
+        self
+    }
 }
 
 impl Connection {

@@ -2,8 +2,12 @@
 
 use super::Stage;
 use crate::connection::{Connection, Event, Fault, LinkId};
+use crate::error::{AmqpError, condition};
 use crate::performative::{Flow, Role};
 use crate::serial::distance;
+
+/// By what a client asks that what it is delivered be part of a transaction (AMQP 4.4.3).
+const TXN_ID: &str = "txn-id";
 
 impl Connection {
     /// A client's flow of a link. Where the client sends, what it says of credit means nothing (AMQP-40).
@@ -20,6 +24,13 @@ impl Connection {
         let (id, link) = session.link_at(channel, handle)?;
         if matches!(link.stage, Stage::Left | Stage::Leaving { .. }) {
             return Ok(());
+        }
+        let is_transactional =
+            flow.properties.as_ref().is_some_and(|properties| properties.get(TXN_ID).is_some());
+        if link.role == Role::Receiver && is_transactional {
+            // What it gets would be no part of the transaction that it believes in.
+            let text = "acquiring messages in a transaction is not offered: settle them in it";
+            return Err(Fault::Link(id, AmqpError::new(condition::NOT_IMPLEMENTED, text)));
         }
         if link.role == Role::Receiver {
             if let Some(credit) = flow.link_credit {

@@ -9,7 +9,7 @@ use crate::codec::list::list_bytes;
 use crate::connection::{Connection, LinkId, SentId};
 use crate::frame::FRAME_HEADER_BYTES;
 use crate::performative::{DeliveryTag, Role, Transfer};
-use crate::session::delivery_id;
+use crate::session::{Unsettled, delivery_id};
 
 /// No transfer of ours has more bytes, beside its payload.
 const TRANSFER_BYTES_MAX: usize = 64;
@@ -94,7 +94,7 @@ impl Connection {
         link.credit = link.credit.saturating_sub(1);
         link.delivery_count = link.delivery_count.wrapping_add(1);
         if !settled {
-            session.unsettled.insert(number, id);
+            session.unsettled.insert(number, Unsettled { link: id.generation, tag });
         }
         // The first frame says all of this, also where it could be guessed (AMQP-19).
         let first = Transfer {

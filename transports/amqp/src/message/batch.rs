@@ -45,7 +45,7 @@ pub fn unpack(batch: Bytes, count_max: usize) -> Result<Vec<Content>, BatchError
         if messages.len() == count_max {
             return Err(BatchError::TooMany(count_max));
         }
-        let content = Content::parse(body.slice_ref(message));
+        let content = Content::from_sender(body.slice_ref(message));
         messages.push(content.map_err(|error| BatchError::Message(messages.len(), error))?);
     }
     Ok(messages)

@@ -323,7 +323,12 @@ fn properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &St
     });
     if let (Some(at), Some(field)) = (&expires_at, fields.get_mut(ABSOLUTE_EXPIRY_TIME)) {
         *field = Some(at);
-        if let Some(field) = fields.get_mut(CREATION_TIME).filter(|at| **at == Some(&NO_INSTANT)) {
+        // Of what lives longer than its header can tell, the distance is all that there is (AMQ-19).
+        let is_long = stamps.time_to_live_ms == Some(u32::MAX);
+        let is_void = |made_at: &Option<&[u8]>| {
+            *made_at == Some(&NO_INSTANT) || (is_long && made_at.is_none())
+        };
+        if let Some(field) = fields.get_mut(CREATION_TIME).filter(|made_at| is_void(made_at)) {
             *field = Some(&enqueued_at);
         }
     }

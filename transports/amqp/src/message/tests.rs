@@ -158,6 +158,21 @@ fn changed_properties_are_sent_as_changed() {
     assert!(sent.ends_with(&digits(&bytes(&expected))), "{sent}\n{}", digits(&bytes(&expected)));
 }
 
+/// AMQP-45, AMQP-14: what nests as deep as is taken does not hide what stands behind it where properties are changed.
+#[test]
+fn a_deep_property_is_kept_with_those_behind_it() {
+    let descriptors = "00".repeat(30);
+    let deep = format!("a10161 {descriptors} 5301 {}", "40".repeat(30));
+    let entries = format!("{deep} a10162 5401");
+    let size = entries.replace(' ', "").len() / 2 + 1;
+    let content = format!("005374 c1 {size:02x} 04 {entries} {}", data("x"));
+    let content = Content::parse(bytes(&content)).unwrap();
+    let overlay = Overlay::encode(&[("n".to_owned(), Value::I32(1))]).unwrap();
+    let sent = digits(&sent(&content, &[overlay], &stamps()));
+    let expected = format!("005374 c1 {:02x} 06 {entries} a1016e 5401 {}", size + 5, data("x"));
+    assert!(sent.ends_with(&digits(&bytes(&expected))), "{sent}\n{expected}");
+}
+
 /// AMQ-18: a message that expires says when, whatever its sender has written there: so far behind its creation as it
 /// expires after it was enqueued. All else of its properties is as it was, and a creation that is none becomes that which the
 /// distance counts from (AMQ-19).

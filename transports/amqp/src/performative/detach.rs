@@ -36,4 +36,8 @@ impl List for Detach {
         fields.field(self.closed.then_some(true), write::boolean);
         fields.field(self.error.as_ref(), write_list);
     }
+
+    fn shortened(&self, bytes: usize) -> Option<Self> {
+        Some(Self { error: Some(self.error.as_ref()?.shortened(bytes)?), ..*self })
+    }
 }

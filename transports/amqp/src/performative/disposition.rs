@@ -49,4 +49,8 @@ impl List for Disposition {
         fields.field(self.state.as_ref(), |sink, state| state.write(sink));
         fields.field(self.batchable.then_some(true), write::boolean);
     }
+
+    fn shortened(&self, bytes: usize) -> Option<Self> {
+        Some(Self { state: Some(self.state.as_ref()?.shortened(bytes)?), ..*self })
+    }
 }

@@ -26,4 +26,8 @@ impl List for End {
     fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
         fields.field(self.error.as_ref(), write_list);
     }
+
+    fn shortened(&self, bytes: usize) -> Option<Self> {
+        Some(Self { error: Some(self.error.as_ref()?.shortened(bytes)?) })
+    }
 }

@@ -39,6 +39,12 @@ pub(super) const REQUEST_CREDIT: u32 = 50;
 const DESTINATION: &str = "com.microsoft:transfer-destination-address";
 /// What clients of JMS want before they send anything that is to be delivered later (AMQP-101).
 const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
+/// What transactions can be: of one broker, several at a time in a session, and over several sessions.
+const TRANSACTIONS: &[&str] =
+    &["amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"];
+/// The most bytes of a request at a management node, where its entity takes no larger message: a batch of messages to
+/// schedule, or rules.
+const REQUEST_BYTES_MAX: NonZero<u64> = NonZero::new(2 << 20).unwrap();
 /// How browsers and durable subscriptions receive (AMQP-99).
 const MODE_COPY: &str = "copy";
 
@@ -53,6 +59,8 @@ pub(super) struct Attaching {
 enum Kind {
     /// The client sends, perhaps by way of the entity to another (AMQP-96).
     Inlet { destination: Option<Arc<str>> },
+    /// The client asks something of the entity, with contents as large as that takes (SCH-01, SES-26).
+    Requests,
     /// The client receives.
     Outlet { name: Box<str>, mode: ReceiveMode },
     /// The client receives from a session.
@@ -73,7 +81,8 @@ impl Conversation {
                 // The rights are those of what is sent and settled (AMQP-97).
                 Some(Target::Coordinator(_)) => {
                     self.nodes.insert(link, Node::Coordinator(Assembly::default()));
-                    self.amqp.accept(link, Answer::echo(attach));
+                    let answer = Answer::echo(attach).capable_of(attach.role, TRANSACTIONS);
+                    self.amqp.accept(link, answer);
                     self.amqp.grant(link, REQUEST_CREDIT);
                     return Ok(());
                 }
@@ -87,7 +96,8 @@ impl Conversation {
             Address::parse(&address).map_err(|rejection| self.refuse(rejection, &address))?;
         match (address, attach.role) {
             (Address::Tokens, Role::Sender) => {
-                self.attach_requests(link, attach, Requests::of_tokens());
+                let answer = Answer::echo(attach).capable_of(attach.role, &[]);
+                self.attach_requests(link, answer, Requests::of_tokens());
                 Ok(())
             }
             (Address::Tokens, Role::Receiver) => {
@@ -98,14 +108,11 @@ impl Conversation {
                 (Place::Entity, Role::Sender) => self.attach_inlet(link, attach, &address).await,
                 (Place::Entity, Role::Receiver) => self.attach_outlet(link, attach, &address).await,
                 (Place::Management, role) => {
-                    let path = self.managed_path(&address).await?;
+                    let entity = self.manageable(&address).await?;
                     match role {
-                        Role::Sender => {
-                            let requests = Requests::of_management(path);
-                            self.attach_requests(link, attach, requests);
-                        }
+                        Role::Sender => self.attach_manager(link, attach, entity).await,
                         Role::Receiver => {
-                            self.attach_replies(link, attach, management_node(&path));
+                            self.attach_replies(link, attach, management_node(entity.path()));
                         }
                     }
                     Ok(())
@@ -117,24 +124,36 @@ impl Conversation {
         }
     }
 
-    fn attach_requests(&mut self, link: LinkId, attach: &Attach, requests: Requests) {
-        self.nodes.insert(link, Node::Requests(Box::new(requests)));
-        self.amqp.accept(link, Answer::echo(attach));
-        self.amqp.grant(link, REQUEST_CREDIT);
+    fn attach_requests(&mut self, link: LinkId, answer: Answer, requests: Requests) {
+        if self.amqp.accept(link, answer) {
+            self.nodes.insert(link, Node::Requests(Box::new(requests)));
+            self.amqp.grant(link, REQUEST_CREDIT);
+        }
     }
 
     fn attach_replies(&mut self, link: LinkId, attach: &Attach, node: Box<str>) {
         self.nodes.insert(link, Node::Replies(Box::new(Replies::of(attach, node))));
-        self.amqp.accept(link, Answer::echo(attach));
+        self.amqp.accept(link, Answer::echo(attach).capable_of(attach.role, &[]));
     }
 
-    /// The path of the entity of a management node, for who has any right on it; what each operation takes is
-    /// asked when it is carried out.
-    async fn managed_path(&mut self, address: &EntityAddress) -> Result<Arc<str>, AmqpError> {
+    /// What is asked may be as large as what the entity takes; a sub-queue takes nothing.
+    async fn attach_manager(&mut self, link: LinkId, attach: &Attach, entity: Entity) {
+        let answer = Answer::echo(attach).capable_of(attach.role, &[]);
+        if entity.sub_queue() != SubQueue::Main {
+            let requests = Requests::of_management(entity.path().into());
+            return self.attach_requests(link, answer, requests);
+        }
+        let attaching = Attaching { link, entity, answer, kind: Kind::Requests };
+        self.when_room(Work::Attach(Box::new(attaching))).await;
+    }
+
+    /// The entity of a management node, for who has any right on it; what each operation takes is asked when it is
+    /// carried out.
+    async fn manageable(&mut self, address: &EntityAddress) -> Result<Entity, AmqpError> {
         let path = EntityAddress { node: Place::Entity, ..address.clone() }.to_string();
         let purposes = [Action::Peek, Action::Send, Action::ReadRules];
         let found = self.access_at(&path).entity_for_any(&path, &purposes).await;
-        found.map(|entity| entity.path().into()).map_err(|error| super::error::of(&error))
+        found.map_err(|error| super::error::of(&error))
     }
 
     /// A client's sender: its entity is found, for who may send, and asked how much it takes at once.
@@ -171,7 +190,8 @@ impl Conversation {
         let wants_delay = attach.desired_capabilities.as_ref();
         let wants_delay = wants_delay.is_some_and(|wanted| wanted.contains(DELAYED_DELIVERY));
         let offered_capabilities = wants_delay.then(|| Symbols::new(&[DELAYED_DELIVERY]));
-        let answer = Answer { offered_capabilities, ..Answer::echo(attach) };
+        let answer = Answer::echo(attach).capable_of(attach.role, capabilities(&entity));
+        let answer = Answer { offered_capabilities, ..answer };
         let kind = Kind::Inlet { destination };
         let attaching = Attaching { link, entity, answer, kind };
         self.when_room(Work::Attach(Box::new(attaching))).await;
@@ -204,7 +224,8 @@ impl Conversation {
             Some(SenderSettleMode::Settled) => ReceiveMode::ReceiveAndDelete,
             _ => ReceiveMode::PeekLock,
         };
-        let (answer, name) = (Answer::echo(attach), attach.name.clone());
+        let answer = Answer::echo(attach).capable_of(attach.role, capabilities(&entity));
+        let name = attach.name.clone();
         let kind = match wanted {
             Some(wanted) => Kind::Session { name, mode, wanted },
             None => Kind::Outlet { name, mode },
@@ -219,7 +240,7 @@ impl Conversation {
         let permit = Arc::new(permit);
         let path: Arc<str> = attaching.entity.path().into();
         match attaching.kind {
-            Kind::Inlet { .. } => {
+            Kind::Inlet { .. } | Kind::Requests => {
                 // What it takes may be known to who sends there, and needs no right of its own.
                 let entity = attaching.entity.as_the_broker();
                 let expect = Expect::Described(Box::new(attaching));
@@ -253,10 +274,11 @@ impl Conversation {
     /// An entity has said what it takes: its sender is attached.
     pub(super) fn described(&mut self, attaching: Attaching, result: Result<Outcome, Rejection>) {
         let Attaching { link, entity, answer, kind } = attaching;
-        let Kind::Inlet { destination } = kind else { return };
         let kilobytes = match result {
             Ok(Outcome::Described(of)) => of.description.max_message_size_in_kilobytes,
             Ok(Outcome::TopicDescribed(of)) => of.description.max_message_size_in_kilobytes,
+            // What that of its topic is.
+            Ok(Outcome::SubscriptionDescribed(_)) => u64::MAX >> 10,
             Ok(_) => {
                 let error = self.refuse(Rejection::internal("unexpected answer"), entity.path());
                 return self.amqp.refuse(link, error);
@@ -269,6 +291,19 @@ impl Conversation {
         let most = self.site.config.message_bytes_max;
         let of_entity = NonZero::new(kilobytes.saturating_mul(1 << 10)).unwrap_or(most);
         let bytes_max = of_entity.min(most);
+        let destination = match kind {
+            Kind::Inlet { destination } => destination,
+            Kind::Requests => {
+                let answer = Answer {
+                    message_bytes_max: Some(bytes_max.max(REQUEST_BYTES_MAX)),
+                    leeway_bytes: LEEWAY_BYTES,
+                    ..answer
+                };
+                let requests = Requests::of_management(entity.path().into());
+                return self.attach_requests(link, answer, requests);
+            }
+            Kind::Outlet { .. } | Kind::Session { .. } => return,
+        };
         let batch_max = self.broker.settings().limits.batch_bytes_max.min(bytes_max.get());
         // As a long: some read no other type (AMQP-37).
         let batch_max = i64::try_from(batch_max).unwrap_or(i64::MAX);
@@ -382,6 +417,15 @@ impl Conversation {
         let id = self.ask(Asked::Detach(link));
         let end = peeklock_core::command::LinkEnd::Orderly;
         self.links.detach(number, peeklock_link::Closing { id, end });
+    }
+}
+
+/// What clients may want of the node of an entity. What clients of JMS read is of a subscription as of a topic.
+fn capabilities(entity: &Entity) -> &'static [&'static str] {
+    match entity.kind() {
+        EntityKind::Queue => &["queue"],
+        EntityKind::Topic => &["topic"],
+        EntityKind::Subscription => &["queue", "topic"],
     }
 }
 

@@ -10,7 +10,7 @@ use peeklock_tls::Acceptor;
 
 use crate::connection::Config;
 
-/// What is asked of `$cbs` and of management nodes, which may have to hold a batch of messages to schedule.
+/// What is asked of `$cbs` and of coordinators, and of management nodes of what takes no messages.
 const REQUEST_BYTES_MAX: NonZero<u64> = NonZero::new(2 << 20).unwrap();
 
 /// The settings of the AMQP transport.

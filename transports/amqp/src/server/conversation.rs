@@ -20,7 +20,7 @@ use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker, Entity};
 use peeklock_link::pending::place;
 use peeklock_link::{
-    Account, Apart, Arrivals, Event as LinkEvent, Links, Mail, Mailbox, Next, Taking,
+    Account, Apart, Arrivals, ByToken, Event as LinkEvent, Links, Mail, Mailbox, Next, Taking,
 };
 use peeklock_listen::{Idling, Tracked};
 use tokio::sync::watch;
@@ -88,7 +88,7 @@ pub(super) type Ended = (LockToken, Option<(SentId, DeliveryState)>);
 /// A delivery that the client was sent under a lock and has not settled, whether its link is there or not
 /// (AMQP-39).
 pub(super) struct Sent {
-    pub(super) token: LockToken,
+    pub(super) id: SentId,
     /// The number of its link.
     pub(super) number: u32,
     pub(super) entity: Entity,
@@ -149,11 +149,14 @@ pub(super) struct Conversation {
 
     pub(super) links: Links<Broker, Expect>,
     pub(super) nodes: BTreeMap<LinkId, Node>,
+    /// Those of them that something may be sent on, while each is looked at.
+    pub(super) pumped: Vec<LinkId>,
     pub(super) numbers: HashMap<u32, LinkId>,
     pub(super) last_number: u32,
     pub(super) asked: HashMap<u32, Asked>,
     pub(super) last_asked: u32,
-    pub(super) sent: BTreeMap<SentId, Sent>,
+    /// By the tokens of their locks, which requests name them by, and which their tags say.
+    pub(super) sent: ByToken<Sent>,
     /// What is asked beside the connection.
     pub(super) apart: Apart<(usize, Asking)>,
     /// Requests that wait for credit for their replies.
@@ -228,11 +231,12 @@ impl Conversation {
             links: Links::new(broker.clone(), outlet, window_bytes, config.unsettled_count_max)
                 .counting_from(first),
             nodes: BTreeMap::new(),
+            pumped: Vec::new(),
             numbers: HashMap::new(),
             last_number: 0,
             asked: HashMap::new(),
             last_asked: 0,
-            sent: BTreeMap::new(),
+            sent: ByToken::default(),
             apart: Apart::default(),
             waiting_requests: 0,
             book: Book::new(Transactions::new(&broker)),
@@ -339,10 +343,10 @@ impl Conversation {
             }
             Event::Begun(_) => {}
             Event::Attached { link, attach } => self.attach(link, &attach).await,
-            Event::Credit { link, credit, drain } => self.credited(link, credit, drain),
+            Event::Credit { link, drain, .. } => self.credited(link, drain),
             Event::Received { link, part } => self.received(link, part).await,
-            Event::Settled { delivery, state, settled, .. } => {
-                self.settle(delivery, state, settled).await;
+            Event::Settled { delivery, tag, state, settled, .. } => {
+                self.settle(delivery, &tag, state, settled).await;
             }
             Event::Detached { link, .. } | Event::Failed { link, .. } => self.detach(link),
             Event::Ended { session, .. } => self.end_session(session),
@@ -363,7 +367,7 @@ impl Conversation {
             self.detach(link);
         }
         // Nobody can settle them any more; queues keep them locked until their locks end (AMQP-69).
-        self.sent.retain(|sent, _| sent.session() != session);
+        self.sent.retain(|_, sent| sent.id.session() != session);
     }
 
     /// Takes what entities say, as far as there is room for it.

@@ -39,7 +39,11 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let stamps = Stamps {
         delivery_count: facts.delivery_count,
-        time_to_live_ms: facts.time_to_live.and_then(|ttl| u32::try_from(ttl.as_ms()).ok()),
+        time_to_live_ms: facts.time_to_live.and_then(|ttl| match u32::try_from(ttl.as_ms()) {
+            Ok(ms) => Some(ms),
+            // What lives longer has the most, beside its instants (AMQ-19).
+            Err(_) => facts.expires_at.filter(|at| !at.is_never()).map(|_| u32::MAX),
+        }),
         expires_at_ms: facts.expires_at.filter(|at| !at.is_never()).map(Timestamp::unix_ms),
         sequence_number: number(facts.sequence.0),
         // Its own where it was never moved (AMQP-56).
@@ -78,7 +82,17 @@ fn without_body(content: &Content) -> Option<Content> {
 
 /// A lock token in the byte order of .NET (AMQP-54).
 fn tag(token: LockToken) -> [u8; 16] {
-    let mut bytes = token.0.to_be_bytes();
+    turned(token.0.to_be_bytes())
+}
+
+/// The lock token that a tag says.
+pub(super) fn token_of(tag: &DeliveryTag) -> Option<LockToken> {
+    let bytes = <[u8; 16]>::try_from(tag.as_slice()).ok()?;
+    Some(LockToken(u128::from_be_bytes(turned(bytes))))
+}
+
+/// From the order of the standard to that of .NET, and back.
+fn turned(mut bytes: [u8; 16]) -> [u8; 16] {
     for part in [0..4, 4..6, 6..8] {
         if let Some(part) = bytes.get_mut(part) {
             part.reverse();
@@ -112,16 +126,25 @@ impl Conversation {
         let delivery = Delivery { tag, settled: lock.is_none(), payload };
         let bytes = u64::from(message.facts.size);
         let expires_at = message.facts.expires_at;
-        let of_session = self.links.get(number).is_some_and(|at| at.session().is_some());
+        let at = self.links.get(number);
+        let of_session = at.is_some_and(|at| at.session().is_some());
+        let is_beyond = at.is_some_and(|at| outlet.is_beyond(at.last()));
         let return_at = lock.filter(|_| !of_session).map(|lock| return_at(lock, self.broker.now()));
         let waiting = Waiting { delivery, lock, expires_at, return_at, bytes, held_bytes };
         outlet.waiting.push_back(waiting);
+        if let (true, Some(link)) = (is_beyond, link) {
+            // It was on its way when its client took the credit for it back.
+            self.give_back_beyond(link);
+        }
     }
 
     /// Sends what waits, as far as credit, windows and the socket allow.
     pub(super) fn pump(&mut self) {
-        let links: Vec<LinkId> = self.nodes.keys().copied().collect();
-        for link in links {
+        // Kept from turn to turn, since there is one for each thing that happens.
+        let mut links = std::mem::take(&mut self.pumped);
+        links
+            .extend(self.nodes.iter().filter(|(_, node)| node.is_sent_on()).map(|(link, _)| *link));
+        for link in links.drain(..) {
             match self.nodes.get(&link) {
                 Some(Node::Outlet(_)) => self.pump_outlet(link),
                 Some(Node::Browser(_)) => self.pump_browser(link),
@@ -129,6 +152,7 @@ impl Conversation {
                 _ => {}
             }
         }
+        self.pumped = links;
     }
 
     fn pump_outlet(&mut self, link: LinkId) {
@@ -165,12 +189,12 @@ impl Conversation {
             outlet.held_bytes = held_bytes;
             self.links.taken(number, bytes);
             sent_any = true;
-            outlet.last_sent = lock.map(|_| sent);
+            outlet.last_sent = lock.map(|lock| lock.token);
             if let (Some(lock), Some(at)) = (lock, self.links.get(number)) {
                 let entity = at.entity.clone();
                 let (token, until) = (lock.token, lock.until);
-                let sent_of = Sent { token, number, entity, of_session, until, expires_at };
-                self.sent.insert(sent, sent_of);
+                let sent = Sent { id: sent, number, entity, of_session, until, expires_at };
+                self.sent.insert(token, sent);
             }
         }
         if sent_any {

@@ -3,6 +3,7 @@
 //! for itself. A permit and a place for each cost as much as the rest of a small message.
 
 use super::conversation::Conversation;
+use super::deliver::token_of;
 use super::node::Node;
 use super::work::Work;
 use crate::connection::Event;
@@ -50,11 +51,13 @@ impl Conversation {
                     && has_room(usize::try_from(count).unwrap_or(usize::MAX))
                     && bytes.saturating_add(more as u64) <= BYTES_MAX
             }
-            (Some(Work::Settle(list)), Event::Settled { delivery, state, .. }) => {
+            (Some(Work::Settle(list)), Event::Settled { tag, state, .. }) => {
                 let of = |number| list.first().is_some_and(|first| first.is_of(number));
                 has_room(list.len())
                     && !matches!(state, Some(DeliveryState::Transactional(_)))
-                    && self.sent.get(delivery).is_none_or(|sent| of(sent.number))
+                    && token_of(tag)
+                        .and_then(|token| self.sent.get(&token))
+                        .is_none_or(|sent| of(sent.number))
             }
             _ => false,
         }

@@ -35,3 +35,5 @@ mod work;
 
 pub use self::config::AmqpConfig;
 pub use self::listener::AmqpTransport;
+#[cfg(feature = "testing")]
+pub(crate) use self::node::understand;

@@ -14,12 +14,14 @@ use peeklock_link::pending::correlation;
 use peeklock_words::amqp::Scalar;
 
 use super::conversation::{Conversation, Ended, Expect, Sent};
+use super::deliver::token_of;
 use super::gather::Each;
 use super::transaction::{Book, Part};
 use super::work::Work;
 use crate::codec::value::Map;
 use crate::connection::{SentId, SessionId};
 use crate::error::{AmqpError, condition};
+use crate::performative::DeliveryTag;
 use crate::state::{DeliveryState, Modified, Outcome, Rejected};
 
 /// Entries of a dead-letter's `info` that are no properties to change.
@@ -28,6 +30,7 @@ const DESCRIPTION: &str = "DeadLetterErrorDescription";
 
 /// What is to become of a delivery.
 pub(super) struct Settling {
+    token: LockToken,
     sent: Sent,
     /// In which it was sent.
     session: SessionId,
@@ -52,8 +55,15 @@ impl Settling {
 
 impl Conversation {
     /// A client says what is to become of a delivery.
-    pub(super) async fn settle(&mut self, id: SentId, state: Option<DeliveryState>, settled: bool) {
-        let Some(sent) = self.sent.get(&id) else {
+    pub(super) async fn settle(
+        &mut self,
+        id: SentId,
+        tag: &DeliveryTag,
+        state: Option<DeliveryState>,
+        settled: bool,
+    ) {
+        let found = token_of(tag).and_then(|token| Some((token, self.sent.get(&token)?)));
+        let Some((token, sent)) = found.filter(|(_, sent)| sent.id == id) else {
             // It is being settled already, and the answer to that answers this (AMQP-68).
             return;
         };
@@ -67,7 +77,7 @@ impl Conversation {
         let Some(outcome) = outcome else {
             // The client has forgotten it; its lock runs on (AMQP-65).
             if settled {
-                self.sent.remove(&id);
+                self.sent.remove(&token);
             }
             return;
         };
@@ -77,16 +87,16 @@ impl Conversation {
             Err(rejection) => {
                 if let (true, Some(transaction)) = (settled, transaction) {
                     // Nobody hears of it: the transaction does nothing.
-                    let Some(sent) = self.sent.remove(&id) else { return };
+                    let Some(sent) = self.sent.remove(&token) else { return };
                     let path = sent.entity.path().to_owned();
-                    let of = Part::Settled { sent, answer: None };
+                    let of = Part::Settled { token, sent, answer: None };
                     return self.not_joined(transaction, of, rejection, &path);
                 }
                 let error = self.refuse(rejection, sent.entity.path());
                 return self.amqp.answer(id, DeliveryState::rejected(error));
             }
         };
-        let Some(sent) = self.sent.remove(&id) else { return };
+        let Some(sent) = self.sent.remove(&token) else { return };
         let is_dropped = settled
             && matches!(settlement, Settlement::Defer { .. })
             && sent.expires_at.is_some_and(|at| at <= self.broker.now());
@@ -94,7 +104,7 @@ impl Conversation {
         let settlement = if is_dropped { Settlement::Release } else { settlement };
         let answer = (!settled).then(|| (id, same_kind(outcome)));
         let session = id.session();
-        let settling = Settling { sent, session, settlement, transaction, answer };
+        let settling = Settling { token, sent, session, settlement, transaction, answer };
         match &mut self.gathered {
             Some(Work::Settle(list)) => list.push(settling),
             _ if transaction.is_some() => self.when_room(Work::Settle(vec![settling])).await,
@@ -107,12 +117,12 @@ impl Conversation {
         let Some(first) = list.first() else { return };
         if let Some(transaction) = first.transaction {
             // It goes alone.
-            let Some(Settling { sent, session, settlement, answer, .. }) = list.pop() else {
+            let Some(Settling { token, sent, session, settlement, answer, .. }) = list.pop() else {
                 return;
             };
-            let command = Command::Settle { token: sent.token, settlement };
+            let command = Command::Settle { token, settlement };
             let entity = sent.entity.clone();
-            let of = Part::Settled { sent, answer };
+            let of = Part::Settled { token, sent, answer };
             return self.join(transaction, session, &entity, command, of, permit).await;
         }
         let number = first.sent.number;
@@ -120,8 +130,7 @@ impl Conversation {
         let permit = Some(Arc::new(permit));
         let mut commands = Vec::with_capacity(list.len());
         let each = Each::new(list.into_iter().map(|settling| {
-            let Settling { sent, settlement, answer, .. } = settling;
-            let token = sent.token;
+            let Settling { token, settlement, answer, .. } = settling;
             commands.push(Command::Settle { token, settlement });
             (token, answer.map(|(id, outcome)| (id, DeliveryState::Outcome(outcome))))
         }));
@@ -164,25 +173,22 @@ impl Conversation {
     /// A delivery was settled by the token of its lock; its client may forget it.
     pub(super) fn lock_settled(&mut self, token: LockToken) {
         self.lock_over(token);
-        let sent = self.sent.iter().find(|(_, sent)| sent.token == token);
-        if let Some(id) = sent.map(|(id, _)| *id) {
-            self.sent.remove(&id);
-            self.amqp.forget_delivery(id);
+        if let Some(sent) = self.sent.remove(&token) {
+            self.amqp.forget_delivery(sent.id);
         }
     }
 
     /// A lock was prolonged.
     pub(super) fn lock_renewed(&mut self, token: LockToken, until: Timestamp) {
         self.links.unsettled.renewed(token, until);
-        if let Some(sent) = self.sent.values_mut().find(|sent| sent.token == token) {
+        if let Some(sent) = self.sent.get_mut(&token) {
             sent.until = until;
         }
     }
 
     /// When a lock ends, as far as that is known here.
     pub(super) fn lock_end(&self, token: LockToken) -> Timestamp {
-        let sent = self.sent.values().find(|sent| sent.token == token);
-        sent.map_or_else(|| self.broker.now(), |sent| sent.until)
+        self.sent.get(&token).map_or_else(|| self.broker.now(), |sent| sent.until)
     }
 
     /// Forgets deliveries whose locks have ended, so that there is room for others.
@@ -190,14 +196,21 @@ impl Conversation {
         let now = self.broker.now();
         self.links.limit_full(now);
         let unsettled = &self.links.unsettled;
-        let ended = |_: &SentId, sent: &mut Sent| {
-            sent.until <= now && unsettled.of_lock(sent.token).is_none()
+        let ended = |token: &LockToken, sent: &mut Sent| {
+            sent.until <= now && unsettled.of_lock(*token).is_none()
         };
-        for (id, sent) in self.sent.extract_if(.., ended) {
+        let mut ended: Vec<Sent> = self.sent.extract_if(ended).map(|(_, sent)| sent).collect();
+        // In their order, in which they are few ranges (see `Lapsed`).
+        ended.sort_unstable_by_key(|sent| sent.id);
+        for sent in ended {
             match sent.of_session {
-                true => self.amqp.lapse_delivery(id),
-                false => self.amqp.forget_delivery(id),
+                true => self.amqp.lapse_delivery(sent.id),
+                false => self.amqp.forget_delivery(sent.id),
             }
+        }
+        if self.sent.is_empty() {
+            // Room for the many that there were is not kept.
+            self.sent.shrink_to_fit();
         }
     }
 }

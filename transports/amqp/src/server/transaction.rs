@@ -79,7 +79,7 @@ pub(super) enum Part {
     /// Messages; their delivery is answered unless it was sent settled.
     Sent(Option<ReceivedId>),
     /// What becomes of a delivery, and the answer to that, unless it is forgotten.
-    Settled { sent: Sent, answer: Option<(SentId, Outcome)> },
+    Settled { token: LockToken, sent: Sent, answer: Option<(SentId, Outcome)> },
 }
 
 impl Book {
@@ -399,8 +399,8 @@ impl Conversation {
             Part::Settled { answer: Some((delivery, outcome)), .. } => {
                 self.amqp.answer(delivery, within(id, outcome));
             }
-            Part::Settled { sent: Sent { token, entity, .. }, answer: None } => {
-                let forgotten = Forgotten { token, entity };
+            Part::Settled { token, sent, answer: None } => {
+                let forgotten = Forgotten { token, entity: sent.entity };
                 match self.book.open.get_mut(&id) {
                     Some(open) => open.forgotten.push(forgotten),
                     // It was rolled back meanwhile.
@@ -434,8 +434,8 @@ impl Conversation {
                 self.amqp.answer(delivery, DeliveryState::rejected(error));
                 false
             }
-            Part::Settled { sent, answer: None } => {
-                let forgotten = Forgotten { token: sent.token, entity: sent.entity };
+            Part::Settled { token, sent, answer: None } => {
+                let forgotten = Forgotten { token, entity: sent.entity };
                 let count_max = self.broker.settings().limits.transaction_operation_count_max;
                 match self.book.open.get_mut(&id) {
                     Some(open) if open.forgotten.len() < count_max => {

@@ -1,6 +1,6 @@
 //! Dispositions: what becomes of deliveries, in ranges, both ways (AMQP 2.6.12).
 
-use super::{Session, delivery_id};
+use super::{Session, Unsettled, delivery_id};
 use crate::connection::{Connection, Event, Fault, LinkId, ReceivedId, SentId, SessionId};
 use crate::error::{AmqpError, condition};
 use crate::performative::{Disposition, Role};
@@ -65,7 +65,7 @@ impl Connection {
             return None;
         };
         let known = session.unsettled.range(next..=last).next();
-        let known = known.map(|(number, link)| (*number, *link));
+        let known = known.map(|(number, unsettled)| (*number, *unsettled));
         let unknown_to = known.map_or(last, |(number, _)| number - 1);
         let mut unknown = next;
         while !settled && unknown <= unknown_to {
@@ -75,20 +75,21 @@ impl Connection {
             self.wire.dispose_range(channel, Role::Sender, range, state);
             unknown = last + 1;
         }
-        let Some((number, link)) = known else {
+        let Some((number, Unsettled { link, tag })) = known else {
             self.settling = None;
             return None;
         };
         if settled {
             session.unsettled.remove(&number);
         }
-        let delivery = SentId { session: session.id(channel), number };
+        let session = session.id(channel);
+        let (delivery, link) = (SentId { session, number }, LinkId { session, generation: link });
         let state = settling.state.clone();
         settling.next = number + 1;
         if number == last {
             self.settling = None;
         }
-        Some(Event::Settled { link, delivery, state, settled })
+        Some(Event::Settled { link, delivery, tag, state, settled })
     }
 
     /// Answers what the client said of a delivery, which is then settled (AMQP-60).
@@ -115,7 +116,7 @@ impl Connection {
         }
     }
 
-    fn take_unsettled(&mut self, delivery: SentId) -> Option<LinkId> {
+    fn take_unsettled(&mut self, delivery: SentId) -> Option<Unsettled> {
         self.session_mut(delivery.session)?.unsettled.remove(&delivery.number)
     }
 

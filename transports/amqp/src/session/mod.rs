@@ -16,8 +16,9 @@ use std::collections::BTreeMap;
 pub(crate) use self::disposition::Settling;
 pub(crate) use self::handles::Handles;
 pub(crate) use self::lapsed::Lapsed;
-use crate::connection::{LinkId, SessionId};
+use crate::connection::SessionId;
 use crate::link::Link;
+use crate::performative::DeliveryTag;
 
 /// A session of a connection.
 #[derive(Debug)]
@@ -31,9 +32,17 @@ pub(crate) struct Session {
     pub(crate) incoming: Incoming,
     pub(crate) outgoing: Outgoing,
     /// What the client was sent and has not settled, by number.
-    pub(crate) unsettled: BTreeMap<i64, LinkId>,
+    pub(crate) unsettled: BTreeMap<i64, Unsettled>,
     /// What it can settle no more, its session lock being gone.
     pub(crate) lapsed: Lapsed,
+}
+
+/// A delivery that the client was sent and has not settled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unsettled {
+    /// The generation of its link.
+    pub(crate) link: u64,
+    pub(crate) tag: DeliveryTag,
 }
 
 /// Transfers that come. Some clients count deliveries where others count frames (AMQP-31), so both are

@@ -88,6 +88,14 @@ impl DeliveryState {
         Self::Outcome(Outcome::Rejected(Rejected { error: Some(error) }))
     }
 
+    /// The same with a description of what is wrong that is at least so many bytes shorter, if it has one that long.
+    pub(crate) fn shortened(&self, bytes: usize) -> Option<Self> {
+        let Self::Outcome(Outcome::Rejected(Rejected { error: Some(error) })) = self else {
+            return None;
+        };
+        Some(Self::rejected(error.shortened(bytes)?))
+    }
+
     /// Whether it says what is to become of a delivery.
     pub(crate) const fn has_outcome(&self) -> bool {
         match self {

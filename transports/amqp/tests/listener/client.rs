@@ -18,6 +18,8 @@ use peeklock_core::message::{Content, Message};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::types;
+
 const AMQP: &[u8] = b"AMQP\x00\x01\x00\x00";
 const SASL: &[u8] = b"AMQP\x03\x01\x00\x00";
 
@@ -50,6 +52,8 @@ pub struct Client {
     channel: u16,
     /// How much of a message it puts into a frame.
     pub frame_bytes: usize,
+    /// Whether windows and credit that it is told of are passed over where a message is awaited.
+    pub passes_flows: bool,
     /// What was heard while something else was awaited.
     put_aside: VecDeque<(Performative, Bytes)>,
     /// What is to be written with what is said next.
@@ -103,6 +107,7 @@ impl Client {
             next_delivery: 0,
             channel: 0,
             frame_bytes: 60_000,
+            passes_flows: false,
             put_aside: VecDeque::new(),
             held_back: None,
         };
@@ -233,6 +238,7 @@ impl Client {
         loop {
             let body = self.frame().await.expect("the connection is closed");
             if !body.is_empty() {
+                types::check_first(&body);
                 return Performative::read(&body).unwrap();
             }
         }
@@ -408,12 +414,15 @@ impl Client {
 
     /// What became of a delivery of ours.
     pub async fn disposed(&mut self) -> (u32, DeliveryState) {
-        match self.hear().await {
-            (Performative::Disposition(Disposition { first, settled, state, .. }), _) => {
-                assert!(settled);
-                (first, state.unwrap())
+        loop {
+            match self.hear().await {
+                (Performative::Disposition(Disposition { first, settled, state, .. }), _) => {
+                    assert!(settled);
+                    return (first, state.unwrap());
+                }
+                (Performative::Flow(_), _) if self.passes_flows => {}
+                other => panic!("{other:?}"),
             }
-            other => panic!("{other:?}"),
         }
     }
 
@@ -422,12 +431,19 @@ impl Client {
         let mut whole = BytesMut::new();
         let mut first = None;
         loop {
-            let (Performative::Transfer(transfer), payload) = self.hear().await else { panic!() };
+            let (transfer, payload) = match self.hear().await {
+                (Performative::Transfer(transfer), payload) => (transfer, payload),
+                (Performative::Flow(_), _) if self.passes_flows => continue,
+                other => panic!("{other:?}"),
+            };
             whole.extend_from_slice(&payload);
             let more = transfer.more;
             let first = first.get_or_insert(transfer).clone();
             if !more {
-                return (first, Content::parse(whole.freeze()).unwrap());
+                let content = Content::parse(whole.freeze()).unwrap();
+                types::check(content.sections().header);
+                types::check(content.sections().message_annotations);
+                return (first, content);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::server::Server;
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 
 /// All room of the broker for what comes in.
-fn all_room(server: &Server) -> Vec<Permit> {
+pub fn all_room(server: &Server) -> Vec<Permit> {
     let mut held = Vec::new();
     for bytes in [16 << 20, 1] {
         while let Some(permit) = server.broker.connection_budget().try_acquire(bytes) {
@@ -143,5 +143,23 @@ async fn a_close_does_not_wait_for_room_without_end() {
     other.credit(0, 0, 1, false).await;
     other.message().await;
     assert_eq!(server.delivery_counts().await, [1]);
+    server.stop().await;
+}
+
+/// AMQP-62: a settlement for which there is no room waits, and is answered with what becomes of it: clients take an answer
+/// that the broker is busy for a failure.
+#[tokio::test]
+async fn a_settlement_waits_for_room_and_is_not_refused() {
+    let server = Server::start().await;
+    server.put(&["a"]).await;
+    let mut client = holding(&server, 1).await;
+    let held = all_room(&server);
+    client.say_of(0, DeliveryState::accepted(), false).await;
+    // Others are served meanwhile, by the same thread.
+    server.client().await;
+    assert_eq!(server.total().await, 1);
+    drop(held);
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    assert_eq!(server.total().await, 0);
     server.stop().await;
 }

@@ -8,9 +8,11 @@
     reason = "a test fails by panicking"
 )]
 
+mod asking;
 mod browsing;
 mod client;
 mod closing;
+mod credit;
 mod entitled;
 mod flow;
 mod forced;
@@ -27,4 +29,5 @@ mod server;
 mod sessions;
 mod tokens;
 mod transactions;
+mod types;
 mod websocket;

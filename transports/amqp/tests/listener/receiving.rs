@@ -12,6 +12,7 @@ use peeklock_amqp::server::AmqpConfig;
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Rejected};
 use peeklock_core::clock::Clock as _;
 use peeklock_core::contract::AllowAll;
+use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::time::TimeSpan;
 use peeklock_words::amqp::{Reader, Scalar};
@@ -346,5 +347,54 @@ async fn a_receiver_is_sent_more_than_it_announces() {
     client.attach_receiver(attach).await.unwrap();
     client.credit(0, 0, 1, false).await;
     assert_eq!(client.message().await.1.body_bytes().len(), 5_000);
+    server.stop().await;
+}
+
+/// AMQP-60, EXP-01: a client that drops an expired message from its buffer says `modified`, undeliverable-here, settled:
+/// that ends as expiry does, whatever is left of its lock, and before its expiry it is a deferral.
+#[tokio::test]
+async fn an_expired_message_that_is_dropped_ends_as_expired() {
+    let update = QueueUpdate {
+        dead_lettering_on_message_expiration: Some(true),
+        lock_duration: Some(TimeSpan::from_seconds(300)),
+        ..QueueUpdate::default()
+    };
+    for (seconds, deferred, dead) in [(89, 1, 0), (91, 0, 1)] {
+        let server = Server::start().await;
+        server.broker.delete_entity("q").await.unwrap();
+        server.broker.create_queue("q", update.clone()).await.unwrap();
+        let mut client = server.client().await;
+        client.sender(1, "q").await.unwrap();
+        let message = Message::new("a").with_time_to_live(TimeSpan::from_seconds(90));
+        client.send(1, 0, false, message.encode().as_bytes()).await;
+        client.disposed().await;
+        client.receiver(0, "q", LOCKED).await.unwrap();
+        client.credit(0, 0, 1, false).await;
+        let (transfer, _) = client.message().await;
+        server.clock.advance(TimeSpan::from_seconds(seconds));
+        client.settle_for_good(id(&transfer), modified(true)).await;
+        // Whoever looks for a message finds what has expired.
+        client.credit(0, 1, 1, true).await;
+        assert!(matches!(client.hear().await, (Performative::Flow(_), _)));
+        let counts = server.counts().await;
+        assert_eq!((counts.deferred, counts.dead_letter), (deferred, dead), "after {seconds} s");
+        server.stop().await;
+    }
+}
+
+/// AMQP-56, AMQ-18, AMQ-19: a message that lives longer than 32 bits of milliseconds has the most in its header, beside
+/// the two instants whose distance is how long it lives; without a header some clients take it for expired.
+#[tokio::test]
+async fn a_long_time_to_live_is_told() {
+    let (server, mut client) = receiving(&[]).await;
+    client.sender(1, "q").await.unwrap();
+    let long = TimeSpan::from_seconds(60 * 86_400);
+    let message = Message::new("a").with_time_to_live(long);
+    client.send(1, 0, true, message.encode().as_bytes()).await;
+    client.credit(0, 0, 1, false).await;
+    let (_, content) = client.message().await;
+    let header = content.sections().header;
+    assert!(header.windows(5).any(|part| part == [0x70, 0xff, 0xff, 0xff, 0xff]), "{header:?}");
+    assert_eq!(content.decode().unwrap().time_to_live, Some(long));
     server.stop().await;
 }

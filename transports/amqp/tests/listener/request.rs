@@ -8,6 +8,7 @@ use peeklock_core::message::{Body, Content, Message, MessageId, Value};
 use peeklock_words::amqp::{Reader, Scalar, descriptor};
 
 use crate::client::Client;
+use crate::types;
 
 /// A value, encoded.
 pub fn value(value: impl Into<Value>) -> Vec<u8> {
@@ -183,6 +184,7 @@ impl Client {
         assert_eq!(transfer.settled, Some(true));
         let correlation = content.decode().unwrap().correlation_id;
         assert_eq!(correlation, Some(MessageId::Ulong(7)), "the type of an id is kept");
+        types::check(content.as_bytes());
         Reply { content }
     }
 }

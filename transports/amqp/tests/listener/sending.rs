@@ -287,3 +287,22 @@ async fn a_rule_sees_what_is_described() {
     assert!(matches!(client.hear().await, (Performative::Flow(_), _)), "the other is not selected");
     server.stop().await;
 }
+
+/// AMQP-45: a message with a field of the wrong type that nobody here reads is refused at the door, alone and in a batch:
+/// receivers would fall over it at each delivery.
+#[tokio::test]
+async fn a_field_that_breaks_receivers_is_refused() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.sender(0, "q").await.unwrap();
+    // A header whose `durable` is a string.
+    let wrong = b"\x00\x53\x70\xc0\x04\x01\xa1\x01x\x00\x53\x75\xa0\x01b";
+    client.send(0, 0, false, wrong).await;
+    assert_eq!(condition(&client.disposed().await.1), "amqp:decode-error");
+    let size = u8::try_from(wrong.len()).unwrap();
+    let batch = [&[0x00, 0x53, 0x75, 0xa0, size][..], wrong].concat();
+    client.send(0, 0x8001_3700, false, &batch).await;
+    assert_eq!(condition(&client.disposed().await.1), "amqp:decode-error");
+    assert_eq!(server.total().await, 0);
+    server.stop().await;
+}

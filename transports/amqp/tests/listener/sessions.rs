@@ -159,6 +159,15 @@ async fn a_lapsed_session_lock_ends_the_link() {
     assert_eq!(crate::sending::condition(&answer), "com.microsoft:session-lock-lost");
     let reply = client.ask(1, "renew-session-lock", &[("session-id", value("one"))]).await;
     assert_eq!((reply.status(), &*reply.condition()), (410, "com.microsoft:session-lock-lost"));
+    // AMQP-62: so is who turns to the token of the lock, as Java does behind our detach.
+    let token = crate::management::token(transfer.delivery_tag.unwrap().as_slice());
+    let completed = [
+        ("disposition-status", value("completed")),
+        ("lock-tokens", uuids(&[token])),
+        ("session-id", value("one")),
+    ];
+    let reply = client.ask(1, "update-disposition", &completed).await;
+    assert_eq!((reply.status(), &*reply.condition()), (410, "com.microsoft:session-lock-lost"));
     server.stop().await;
 }
 

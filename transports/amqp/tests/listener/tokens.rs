@@ -18,6 +18,7 @@ use serde_json::json;
 
 use crate::client::Client;
 use crate::server::Server;
+use crate::types;
 
 /// The token `q` is good for the queue `q`, and nothing else for anything.
 struct OneToken;
@@ -89,7 +90,16 @@ impl Issued {
 /// Puts a token; what it is answered.
 async fn put(client: &mut Client, audience: &str, token: &str, id: MessageId) -> Content {
     client.send(0, 0, true, request(audience, token, id).as_bytes()).await;
-    client.message().await.1
+    let (transfer, reply) = client.message().await;
+    // AMQP-19: the first transfer has all of these.
+    assert!(transfer.delivery_id.is_some() && transfer.delivery_tag.is_some(), "{transfer:?}");
+    assert_eq!((transfer.message_format, transfer.settled), (Some(0), Some(true)));
+    // AMQP-13, AMQP-21: clients cast the two of these.
+    types::check(reply.as_bytes());
+    let encoded = |name| crate::asking::property(&reply, name)[0];
+    assert!(matches!(encoded("status-code"), 0x54 | 0x71));
+    assert!(matches!(encoded("status-description"), 0xa1 | 0xb1));
+    reply
 }
 
 pub fn status(reply: &Content) -> Value {

@@ -79,6 +79,12 @@ fn messages_of_the_corpus_are_passed_on_or_refused() {
     assert!(each("sections", exercise::sections) > 10);
 }
 
+/// AMQP-82, AMQP-88: whatever is asked at a management node, it is understood or refused.
+#[test]
+fn requests_of_the_corpus_are_understood_or_refused() {
+    assert!(each("requests", exercise::requests) > 20);
+}
+
 #[test]
 fn connections_of_the_corpus_end_in_order() {
     assert!(each("connection", |bytes| in_pieces(exercise::connection, bytes)) > 80);

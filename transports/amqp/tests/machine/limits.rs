@@ -206,3 +206,13 @@ fn an_answer_that_fits_no_frame_closes_the_connection() {
     client.connection.accept(link, peeklock_amqp::link::Answer::echo(&attach));
     assert_eq!(client.closed(), "amqp:frame-size-too-small");
 }
+
+/// AMQP 2.7.1: `open` comes on channel 0.
+#[test]
+fn an_open_on_another_channel_closes_the_connection() {
+    let mut client = Client::new(Config { sasl_required: false, ..Config::default() });
+    client.say_bytes(b"AMQP\x00\x01\x00\x00");
+    client.say(3, &Performative::Open(Box::default()));
+    let Some(Event::Closed { error: Some(error), .. }) = client.events().pop() else { panic!() };
+    assert_eq!(error.condition(), "amqp:connection:framing-error");
+}

@@ -8,8 +8,9 @@ use peeklock_amqp::connection::{Config, Event};
 use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::link::{Answer, Delivery};
 use peeklock_amqp::performative::{
-    Attach, Detach, Performative, ReceiverSettleMode, SenderSettleMode,
+    Attach, Detach, Disposition, Open, Performative, ReceiverSettleMode, SenderSettleMode,
 };
+use peeklock_amqp::state::{DeliveryState, Outcome, Rejected};
 use peeklock_amqp::terminus::{Coordinator, Node, NodeTarget, Source, Target};
 
 use crate::client::{Client, credit, receiver, sender, tag, transfer};
@@ -335,4 +336,43 @@ fn both_ends_are_in_the_answer() {
     let reply = attached(&mut client, &Attach { target: None, ..receiver(1) });
     let target = Some(Target::Node(NodeTarget::default()));
     assert_eq!((reply.source, reply.target), (receiver(1).source, target));
+}
+
+/// AMQP-36, AMQP-90: what is said to people of a link or a delivery is cut where its client takes only small frames, by
+/// whole characters; the condition, and the connection, stay.
+#[test]
+fn long_words_are_cut_for_small_frames() {
+    let open = Open { container_id: "c".into(), max_frame_size: Some(512), ..Open::default() };
+    let mut client = Client::open_with(Config::default(), open);
+    client.begin(0, 100);
+    let long = || AmqpError::new("amqp:not-found", "\u{fc}".repeat(400));
+    let link = client.attach(sender(1));
+    client.say(0, &Performative::Attach(Box::new(receiver(0))));
+    let refused = client.asked();
+    client.connection.refuse(refused, long());
+    client.say_with(0, &Performative::Transfer(transfer(1, 0)), b"x");
+    let Some(Event::Received { part, .. }) = client.event() else { panic!() };
+    client.connection.dispose(part.delivery, DeliveryState::rejected(long()));
+    client.connection.detach(link, Some(long()));
+    let mut cut = Vec::new();
+    for (_, performative, _) in client.hear() {
+        match performative {
+            Performative::Detach(Detach { error, .. }) => cut.extend(error),
+            Performative::Disposition(Disposition { state, .. }) => {
+                let Some(DeliveryState::Outcome(Outcome::Rejected(Rejected { error }))) = state
+                else {
+                    panic!("{state:?}")
+                };
+                cut.extend(error);
+            }
+            Performative::Close(close) => panic!("{close:?}"),
+            _ => {}
+        }
+    }
+    assert_eq!(cut.len(), 3);
+    for error in cut {
+        assert_eq!(error.condition(), "amqp:not-found");
+        let bytes = error.description().len();
+        assert!((400..512).contains(&bytes), "{bytes} bytes are left");
+    }
 }

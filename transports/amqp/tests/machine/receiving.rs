@@ -170,7 +170,10 @@ fn a_range_is_told_delivery_by_delivery_and_answered() {
     let state = || Some(DeliveryState::accepted());
     let expected: Vec<_> = ids[1..4]
         .iter()
-        .map(|&delivery| Event::Settled { link, delivery, state: state(), settled: false })
+        .map(|&delivery| {
+            let tag = tag(&[7; 16]);
+            Event::Settled { link, delivery, tag, state: state(), settled: false }
+        })
         .collect();
     assert_eq!(client.events(), expected);
     assert_eq!(client.hear(), [], "nothing is answered before it is durable");
@@ -269,7 +272,8 @@ fn states_that_say_nothing_change_nothing() {
     assert_eq!(client.events(), []);
     assert_eq!(client.connection.unsettled_count(link.session()), 1);
     client.say(0, &says(0, None, true, None));
-    let forgotten = Event::Settled { link, delivery: ids[0], state: None, settled: true };
+    let tag = tag(&[7; 16]);
+    let forgotten = Event::Settled { link, delivery: ids[0], tag, state: None, settled: true };
     assert_eq!(client.events(), [forgotten]);
     assert_eq!(client.hear(), []);
 }

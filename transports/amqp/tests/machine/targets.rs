@@ -29,6 +29,7 @@ targets! {
     connection "../targets/connection.rs"
     frames "../targets/frames.rs"
     login "../targets/login.rs"
+    requests "../targets/requests.rs"
     sections "../targets/sections.rs"
 }
 

@@ -135,7 +135,9 @@ impl Conversation {
 
     pub(super) fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {
         match message {
-            Outgoing::Content(bytes) => Ok(self.broker.inbound_content(Content::parse(bytes)?)),
+            Outgoing::Content(bytes) => {
+                Ok(self.broker.inbound_content(Content::from_sender(bytes)?))
+            }
             Outgoing::Typed(message) => Ok(self.broker.inbound(*message)),
         }
     }

@@ -15,7 +15,7 @@ mod tests;
 pub(super) use self::encode::encode;
 pub(super) use self::id::{IdRef, is_longer_than};
 pub(super) use self::section::{
-    Annotations, Layout, Properties, body_sections, footer, layout, time_to_live, ttl,
+    Annotations, Layout, Properties, body_sections, check_unread, footer, layout, time_to_live, ttl,
 };
 pub(super) use self::value::{Entry, entries, read_value, read_value_ref};
 pub(super) use self::write::{

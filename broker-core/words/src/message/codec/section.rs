@@ -199,6 +199,45 @@ fn header_ttl(reader: &mut Reader<'_>) -> Result<Option<u32>> {
     if fields.is_empty() { Ok(ttl) } else { Err(ContentError::BadCount) }
 }
 
+/// Checks the fields that the broker does not read and passes on: clients fall over what has another type there
+/// (AMQP 3.2.1, 3.2.4). What was stored before this was checked is not held against it.
+pub(crate) fn check_unread(header: &[u8], properties: &[u8]) -> Result<()> {
+    check_fields(header, |field, value| match (field, value) {
+        (_, Scalar::Null)
+        | (0 | 3, Scalar::Bool(_))
+        | (1, Scalar::U8(_))
+        | (2 | 4, Scalar::U32(_)) => Ok(()),
+        (0, _) => Err(ContentError::BadValue("header durable")),
+        (1, _) => Err(ContentError::BadValue("header priority")),
+        (2, _) => Err(ContentError::BadValue("header ttl")),
+        (3, _) => Err(ContentError::BadValue("header first-acquirer")),
+        (4, _) => Err(ContentError::BadValue("header delivery-count")),
+        _ => Err(ContentError::BadCount),
+    })?;
+    check_fields(properties, |field, value| match (field, value) {
+        (_, Scalar::Null)
+        | (1, Scalar::Binary(_))
+        | (7, Scalar::Symbol(_) | Scalar::Text(_))
+        | (11, Scalar::U32(_)) => Ok(()),
+        (1, _) => Err(ContentError::BadValue("user-id")),
+        (7, _) => Err(ContentError::BadValue("content-encoding")),
+        (11, _) => Err(ContentError::BadValue("group-sequence")),
+        // The others are read (see `Properties`).
+        _ => Ok(()),
+    })
+}
+
+/// Looks at each field of a section that is a list, or of nothing.
+fn check_fields(section: &[u8], check: impl Fn(usize, Scalar<'_>) -> Result<()>) -> Result<()> {
+    if section.is_empty() {
+        return Ok(());
+    }
+    let mut reader = Reader::new(section);
+    reader.section()?;
+    let (count, mut fields) = reader.list()?;
+    (0..count).try_for_each(|field| check(field, fields.scalar()?))
+}
+
 /// The time to live that a header and properties state together (AMQ-19); a header's 0 is none.
 pub(crate) fn time_to_live(ttl: Option<u32>, properties: &Properties<'_>) -> Option<TimeSpan> {
     let ttl = ttl.filter(|milliseconds| *milliseconds > 0)?;

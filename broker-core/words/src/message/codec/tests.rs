@@ -348,6 +348,67 @@ fn arrays_in_arrays_are_limited() {
     assert_eq!(body_of_array(&mixed(17)).err(), Some(ContentError::TooDeep));
 }
 
+/// AMQP-15: an array of no elements may leave out their constructor, as Python writes it; what stands in it all the same
+/// counts for something.
+#[test]
+fn an_empty_array_needs_no_constructor() {
+    let property = b"\x00\x53\x74\xc1\x07\x02\xa1\x01a\xe0\x01\x00";
+    assert!(parse(&[property, &b"\x00\x53\x75\xa0\x01b"[..]].concat()).is_ok());
+    assert!(body_of_array(b"\x00\x00\x00\x04\x00\x00\x00\x00").is_ok());
+    assert!(body_of_array(b"\x00\x00\x00\x05\x00\x00\x00\x00\x40").is_ok());
+    assert!(body_of_array(b"\x00\x00\x00\x06\x00\x00\x00\x00\x40\x40").is_err());
+    assert_eq!(
+        body_of_array(b"\x00\x00\x00\x04\x00\x00\x00\x01").err(),
+        Some(ContentError::Truncated)
+    );
+}
+
+/// AMQP 3.2.1, 3.2.4: fields that the broker passes on unread have the types of the standard, or a sender is told so;
+/// what was stored with others stays readable.
+#[test]
+fn a_sender_is_held_to_the_types_of_fields_that_nobody_reads() {
+    let body = b"\x00\x53\x75\xa0\x01b";
+    let list = |section: u8, fields: &[&[u8]]| {
+        let items = fields.concat();
+        let head = [0x00, 0x53, section, 0xc0, items.len() as u8 + 1, fields.len() as u8];
+        Bytes::from([&head[..], &items, body].concat())
+    };
+    let null = &b"\x40"[..];
+    let text = &b"\xa1\x01x"[..];
+    let binary = &b"\xa0\x01x"[..];
+    let symbol = &b"\xa3\x01x"[..];
+    let before = |count: usize, field: &'static [u8]| [vec![null; count], vec![field]].concat();
+    let wrong = [
+        (list(0x70, &before(0, text)), "header durable"),
+        (list(0x70, &before(1, b"\x52\x04")), "header priority"),
+        (list(0x70, &before(3, text)), "header first-acquirer"),
+        (list(0x70, &before(4, b"\x53\x04")), "header delivery-count"),
+        (list(0x73, &before(1, text)), "user-id"),
+        (list(0x73, &before(7, binary)), "content-encoding"),
+        (list(0x73, &before(11, symbol)), "group-sequence"),
+    ];
+    for (bytes, field) in wrong {
+        assert_eq!(Content::from_sender(bytes.clone()), Err(ContentError::BadValue(field)));
+        assert!(Content::parse(bytes).is_ok(), "{field} was stored");
+    }
+    let right = [
+        list(0x70, &[b"\x41", b"\x50\x04", b"\x43", b"\x42", b"\x52\x01"]),
+        list(0x70, &[null; 5]),
+        list(0x73, &before(1, binary)),
+        list(0x73, &before(1, b"\xa0\x00")),
+        list(0x73, &before(7, symbol)),
+        list(0x73, &before(7, text)),
+        list(0x73, &before(11, b"\x43")),
+        Bytes::from_static(body),
+    ];
+    for bytes in right {
+        assert!(Content::from_sender(bytes.clone()).is_ok(), "{bytes:?}");
+    }
+    // There is no sixth; a null there says nothing, and no header leaves as it came.
+    let sixth = list(0x70, &before(5, text));
+    assert_eq!(Content::from_sender(sixth), Err(ContentError::BadCount));
+}
+
 /// AMQP-14: elements of arrays are checked to their innermost lengths, counts and types.
 #[test]
 fn compound_elements_of_arrays_are_checked() {

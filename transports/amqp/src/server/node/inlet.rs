@@ -127,13 +127,14 @@ impl Conversation {
             }
             if let Fate::TooLarge(bytes) = part.fate {
                 self.came(link, bytes);
+                let is_message = matches!(self.nodes.get(&link), Some(Node::Inlet(_)));
                 let rejection = Rejection::message_size_exceeded(
-                    "message",
+                    if is_message { "message" } else { "request" },
                     bytes,
                     self.amqp.message_bytes_max(link),
                 );
                 let error = self.refuse(rejection, &self.path_of(link));
-                self.reject(Some(link), (!part.settled).then_some(part.delivery), error);
+                self.reject_or_detach(link, (!part.settled).then_some(part.delivery), error);
             }
             return self.top_up(link);
         }
@@ -171,7 +172,7 @@ impl Conversation {
                     .map(|content| content.as_bytes().slice_ref(content.sections().body));
                 match body {
                     Ok(body) => self.coordinate(link, delivery, &body).await,
-                    Err(error) => self.reject(Some(link), delivery, error.into()),
+                    Err(error) => self.reject_or_detach(link, delivery, error.into()),
                 }
             }
             _ => {}
@@ -239,10 +240,27 @@ impl Conversation {
         }
     }
 
+    /// The same of what awaits an answer of another kind, which nobody would hear of who has sent it settled: its link
+    /// ends (AMQP 2.7.3).
+    fn reject_or_detach(&mut self, link: LinkId, delivery: Option<ReceivedId>, error: AmqpError) {
+        let asks = matches!(self.nodes.get(&link), Some(Node::Requests(_) | Node::Coordinator(_)));
+        if delivery.is_some() || !asks {
+            return self.reject(Some(link), delivery, error);
+        }
+        self.amqp.detach(link, Some(error));
+        self.detach(link);
+    }
+
     /// The path of the entity of a link; empty for one of none.
     fn path_of(&self, link: LinkId) -> Box<str> {
         let at = match self.nodes.get(&link) {
             Some(Node::Inlet(inlet)) => self.links.get(inlet.number),
+            Some(Node::Requests(requests)) => {
+                return requests
+                    .manager()
+                    .map(|manager| (*manager.path).into())
+                    .unwrap_or_default();
+            }
             _ => None,
         };
         at.map(|at| at.entity.path().into()).unwrap_or_default()
@@ -277,7 +295,7 @@ impl Conversation {
         let refused =
             |condition, text: String| Err(self.refuse_as(condition, text, &self.path_of(link)));
         match message_format {
-            0 => match Content::parse(whole) {
+            0 => match Content::from_sender(whole) {
                 Ok(content) => Ok(Read::One(content)),
                 Err(error) => refused(condition::DECODE_ERROR, error.to_string()),
             },

@@ -11,6 +11,8 @@ mod tokens;
 
 pub(super) use self::browser::Browser;
 pub(super) use self::inlet::{Inbound, Inlet};
+#[cfg(feature = "testing")]
+pub(crate) use self::management::understand;
 pub(super) use self::management::{Asking, Manager, Managing, Plan, Told};
 pub(super) use self::outlet::{Outlet, Waiting, return_at};
 pub(super) use self::reply::{Asker, Replies};
@@ -43,6 +45,11 @@ impl Node {
             Self::Requests(requests) => requests.assembly.len() as u64,
             Self::Outlet(_) | Self::Browser(_) | Self::Replies(_) => 0,
         }
+    }
+
+    /// Whether the client is sent something on its link.
+    pub(super) const fn is_sent_on(&self) -> bool {
+        matches!(self, Self::Outlet(_) | Self::Browser(_) | Self::Replies(_))
     }
 
     /// Whether something waits until the client lets it be sent.

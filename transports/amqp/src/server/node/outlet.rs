@@ -9,9 +9,9 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_link::{LARGE_BYTES, Links};
 
-use crate::connection::{LinkId, SentId};
+use crate::connection::LinkId;
 use crate::link::{Answer, Delivery};
-use crate::server::conversation::{Asked, Conversation, Sent};
+use crate::server::conversation::{Asked, Conversation};
 use crate::server::session::Wanted;
 
 use super::Node;
@@ -36,8 +36,8 @@ pub(in crate::server) struct Outlet {
     drain: Drain,
     /// Whether what waited was given back: nothing more is asked for until something can be sent.
     pub(in crate::server) is_held_up: bool,
-    /// The last that was sent under a lock.
-    pub(in crate::server) last_sent: Option<SentId>,
+    /// The lock of the last that was sent under one.
+    pub(in crate::server) last_sent: Option<LockToken>,
     /// How much is left of a large message that it holds, and since when it is as much.
     still: Option<(usize, Instant)>,
 }
@@ -117,6 +117,11 @@ impl Outlet {
         self.waiting.front()?.return_at
     }
 
+    /// Whether the last of so many deliveries is more than the client lets be sent.
+    pub(in crate::server) const fn is_beyond(&self, last: u64) -> bool {
+        last > self.up_to
+    }
+
     /// Something that was let be sent was not: it has used none of the client's credit.
     pub(in crate::server) const fn passed_over(&mut self) {
         self.up_to = self.up_to.saturating_add(1);
@@ -125,7 +130,9 @@ impl Outlet {
 
 impl Conversation {
     /// A client has said how much more it takes (AMQP-50).
-    pub(in crate::server) fn credited(&mut self, link: LinkId, credit: u32, drain: bool) {
+    pub(in crate::server) fn credited(&mut self, link: LinkId, drain: bool) {
+        // As much as is left now: some of it may have been used since the client said so.
+        let credit = self.amqp.credit(link);
         match self.nodes.get_mut(&link) {
             Some(Node::Outlet(outlet)) => {
                 let sent = sent(outlet, &self.links);
@@ -134,6 +141,7 @@ impl Conversation {
                 outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
                 let (number, up_to) = (outlet.number, outlet.let_up_to);
                 self.links.credit(number, up_to);
+                self.give_back_beyond(link);
                 if drain {
                     self.drain(link);
                 }
@@ -246,6 +254,34 @@ impl Conversation {
         }
     }
 
+    /// Gives back what came for credit that its client has taken back since, which would be hidden from others until
+    /// its lock ends (AMQP-50). What is received for good cannot be given back.
+    pub(in crate::server) fn give_back_beyond(&mut self, link: LinkId) {
+        let credit = usize::try_from(self.amqp.credit(link)).unwrap_or(usize::MAX);
+        let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
+        let mut tokens = Vec::new();
+        while outlet.waiting.len() > credit
+            && let Some(waiting) = outlet.waiting.pop_back_if(|waiting| waiting.lock.is_some())
+        {
+            outlet.passed_over();
+            self.account.release(waiting.held_bytes);
+            self.links.taken(outlet.number, waiting.bytes);
+            tokens.extend(waiting.lock.map(|lock| lock.token));
+        }
+        if tokens.is_empty() {
+            return;
+        }
+        // Before they are given back, or they would come again.
+        outlet.let_up_to = outlet.up_to;
+        let (number, up_to) = (outlet.number, outlet.let_up_to);
+        self.links.credit(number, up_to);
+        for token in &tokens {
+            self.links.settled(*token);
+        }
+        self.links.give_back(number, tokens);
+        self.links.hand_over();
+    }
+
     /// Gives back a large message whose client takes nothing of it for as long as it may take nothing at all: nobody
     /// else is sent a large one meanwhile. What is begun of it is aborted, and what waits behind it goes with it.
     /// Nothing that is received for good can be given back.
@@ -268,8 +304,8 @@ impl Conversation {
         }
         let mut tokens = Vec::new();
         if outlet.held_bytes > LARGE_BYTES {
-            let begun = outlet.last_sent.and_then(|sent| self.sent.remove(&sent));
-            let Some(Sent { token, .. }) = begun else { return };
+            let begun = outlet.last_sent.filter(|token| self.sent.remove(token).is_some());
+            let Some(token) = begun else { return };
             self.amqp.abort(link);
             self.account.release(std::mem::take(&mut outlet.held_bytes));
             tokens.push(token);

@@ -129,7 +129,7 @@ pub(in crate::server) struct Request {
 }
 
 impl Request {
-    fn read(whole: Bytes) -> Result<Self, AmqpError> {
+    pub(super) fn read(whole: Bytes) -> Result<Self, AmqpError> {
         let content = Content::parse(whole)?;
         let fields = fields_of(content.sections().properties);
         let raw = |at: usize| {
@@ -149,13 +149,18 @@ impl Request {
         Ok(Self { message_id, reply_to, transaction: None, until: None, content })
     }
 
+    /// How many bytes it has.
+    pub(in crate::server) fn bytes(&self) -> u64 {
+        self.content.as_bytes().len() as u64
+    }
+
     /// Whom it is answered.
     fn asker(&self, to: LinkId) -> Asker {
         Asker { to, message_id: self.message_id.clone(), until: self.until }
     }
 
     /// How long its client waits for the answer; clients say it as integers of several types.
-    fn timeout(&self) -> Option<TimeSpan> {
+    pub(super) fn timeout(&self) -> Option<TimeSpan> {
         let ms = self.content.application_properties().find_map(|(key, value)| match value {
             _ if !TIMEOUTS.contains(&key) => None,
             Value::U32(ms) => Some(i64::from(ms)),

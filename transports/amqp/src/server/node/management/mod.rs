@@ -24,6 +24,8 @@ mod schedule;
 mod session;
 mod sessions;
 mod settle;
+#[cfg(feature = "testing")]
+mod understand;
 
 use std::sync::Arc;
 
@@ -35,6 +37,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Permit;
 use peeklock_core::transaction::{Issued, TransactionId};
+use peeklock_link::LARGE_BYTES;
 use peeklock_link::pending::correlation;
 use peeklock_words::amqp::write::{self, Sink};
 use peeklock_words::amqp::{code, descriptor};
@@ -42,6 +45,8 @@ use peeklock_words::amqp::{code, descriptor};
 pub(in crate::server) use self::apart::{Asking, Told};
 use self::body::Body;
 use self::pieces::Pieces;
+#[cfg(feature = "testing")]
+pub(crate) use self::understand::understand;
 use super::reply::{Asker, Names, head};
 use super::{Node, Request};
 use crate::connection::{LinkId, SessionId};
@@ -49,6 +54,8 @@ use crate::error::AmqpError;
 use crate::server::conversation::{Conversation, Expect};
 
 const NAMES: Names = Names { code: "statusCode", description: "statusDescription" };
+/// The most bytes of a request without contents; so many have room in it as may be named by one.
+const REQUEST_BYTES_MAX: u64 = 2 << 20;
 /// The status when it is done.
 const OK: i32 = 200;
 /// The status when there is nothing (AMQP-92).
@@ -93,6 +100,11 @@ enum Operation {
 }
 
 impl Operation {
+    /// Whether what it is asked has contents, which may be as large as the entity takes them.
+    const fn takes_contents(self) -> bool {
+        matches!(self, Self::Schedule | Self::SetSessionState)
+    }
+
     /// The operation of a name, if there is one.
     fn parse(name: &str) -> Option<Self> {
         Some(match name.strip_prefix("com.microsoft:")? {
@@ -142,6 +154,8 @@ pub(in crate::server) struct Managing {
     failure: Option<Rejection>,
     /// What the outcomes hold of the account that are here, until all are.
     held_bytes: u64,
+    /// Whether no other that large may arrive meanwhile.
+    is_large: bool,
 }
 
 /// Makes the reply of the outcomes of all commands.
@@ -236,7 +250,12 @@ impl Conversation {
         request: &Request,
     ) -> Result<Planned, AmqpError> {
         let name = request.text("operation").unwrap_or_default();
+        let bytes = request.bytes();
         let refused = match Operation::parse(&name) {
+            Some(operation) if bytes > REQUEST_BYTES_MAX && !operation.takes_contents() => {
+                let what = "request other than to schedule messages or to set a session's state";
+                Rejection::message_size_exceeded(what, bytes, REQUEST_BYTES_MAX).into()
+            }
             Some(operation) => match Body::read(request.body()) {
                 Ok(body) => {
                     let question = Question { path, request, body, link };
@@ -297,8 +316,10 @@ impl Conversation {
             let entity = by_link.unwrap_or_else(|| plan.entity.clone());
             return self.join_planned(id, session, entity, plan, permit).await;
         }
+        let is_large = plan.cost().1 > LARGE_BYTES;
         let Plan { asker, entity, commands, read, memo, .. } = plan;
         let Some(asker) = self.still_waits(asker) else { return };
+        self.large_count += usize::from(is_large);
         let count = commands.len();
         let managing = Managing {
             asker,
@@ -309,6 +330,7 @@ impl Conversation {
             left: count,
             failure: None,
             held_bytes: 0,
+            is_large,
         };
         let expect = Expect::Managed(Box::new(managing));
         let slot = self.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
@@ -348,8 +370,17 @@ impl Conversation {
             }
         }
         let (outcomes, left) = (vec![None; checks.len()], checks.len());
-        let (failure, held_bytes) = (None, 0);
-        let managing = Managing { asker, read, memo, outcomes, issued, left, failure, held_bytes };
+        let managing = Managing {
+            asker,
+            read,
+            memo,
+            outcomes,
+            issued,
+            left,
+            failure: None,
+            held_bytes: 0,
+            is_large: false,
+        };
         let expect = Expect::Managed(Box::new(managing));
         let slot = self.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
         for (index, (entity, command)) in checks.into_iter().enumerate() {
@@ -383,7 +414,9 @@ impl Conversation {
         }
         let Some(pending) = self.links.answered(slot) else { return };
         let Expect::Managed(managing) = pending.expect else { return };
-        let Managing { asker, read, memo, outcomes, issued, failure, held_bytes, .. } = *managing;
+        let Managing { asker, read, memo, outcomes, issued, failure, held_bytes, is_large, .. } =
+            *managing;
+        self.large_count -= usize::from(is_large);
         if failure.is_none() {
             issued.into_iter().for_each(Issued::confirm);
         }
@@ -516,4 +549,31 @@ fn status(error: &AmqpError) -> i32 {
 /// A key of a reply's body.
 fn key(items: &mut Pieces, name: &str) {
     write::text(items, name);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// AMQP-88, AMQP-92: the status of each condition that clients act on; of what has none it is 500.
+    #[test]
+    fn conditions_have_the_status_that_clients_act_on() {
+        let cases = [
+            ("amqp:internal-error", 500),
+            ("com.microsoft:server-busy", 503),
+            ("com.microsoft:timeout", 408),
+            ("amqp:not-found", 404),
+            ("com.microsoft:message-not-found", 404),
+            ("com.microsoft:entity-already-exists", 409),
+            ("com.microsoft:message-lock-lost", 410),
+            ("com.microsoft:session-lock-lost", 410),
+            ("amqp:unauthorized-access", 401),
+            ("amqp:not-implemented", 501),
+            ("com.microsoft:argument-error", 400),
+            ("x:unknown", 500),
+        ];
+        for (condition, expected) in cases {
+            assert_eq!(status(&AmqpError::new(condition, "")), expected, "{condition}");
+        }
+    }
 }

@@ -28,8 +28,12 @@ mod described {
 
 /// What SQL texts are said to be compatible with.
 const COMPATIBILITY_LEVEL: i32 = 20;
-/// A reply has no more of rules than this; who wants more skips those that it has.
-const RULES_BYTES_MAX: usize = 1 << 20;
+/// Rules of one reply may take so many bytes without the room that replies share; of more there are few replies at a
+/// time.
+const FREE_BYTES: usize = 1 << 20;
+/// They may take no more than this. Some clients ask once for all and not again, so what has more is refused and not
+/// cut short (AMQP-87).
+const RULES_BYTES_MAX: usize = 32 << 20;
 
 impl Conversation {
     pub(super) fn plan_add_rule(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
@@ -62,9 +66,22 @@ impl Conversation {
         let top = count(question.body.count("top")?.unwrap_or(u32::MAX));
         let page = self.broker.settings().limits.list_count_max.max(1);
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
+        let (broker, outbound) = (self.broker.clone(), self.broker.outbound_pool());
         Ok(Planned::Apart(Box::pin(async move {
             let (mut list, mut listed) = (Pieces::default(), 0);
-            while listed < top && list.len() < RULES_BYTES_MAX {
+            let mut room = None;
+            while listed < top {
+                if list.len() > RULES_BYTES_MAX {
+                    let rejection = Rejection::out_of_range(format!(
+                        "rules take more than {RULES_BYTES_MAX} bytes, which is the most of one \
+                         reply: ask for fewer by `top`, and for those behind them by `skip`"
+                    ));
+                    return Err(broker.refuse(rejection, &path));
+                }
+                if list.len() > FREE_BYTES && room.is_none() {
+                    let bytes = (RULES_BYTES_MAX as u64).min(outbound.bytes_max());
+                    room = Some(outbound.hold(None, bytes).await);
+                }
                 let wanted = page.min(top - listed);
                 let rules = access.rules(&path, skip.saturating_add(listed), wanted).await?;
                 for rule in &rules {
@@ -90,7 +107,7 @@ impl Conversation {
 }
 
 /// A rule as it is described to be added, with so many properties in its filter at most.
-fn rule(name: String, body: &Body, count_max: usize) -> Result<RuleDescription, Rejection> {
+pub(super) fn rule(name: String, body: &Body, count_max: usize) -> Result<RuleDescription, Rejection> {
     let filter = match (body.map("sql-filter")?, body.map("correlation-filter")?) {
         (Some(sql), None) => Filter::Sql(sql_text(&Body::of_map(sql))?),
         (None, Some(correlation)) => {

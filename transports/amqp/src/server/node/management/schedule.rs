@@ -38,7 +38,7 @@ impl Conversation {
         let Ok(Scalar::Binary(bytes)) = value.scalar() else {
             return Err(Rejection::argument("`message` is not an encoded message"));
         };
-        let content = Content::parse(value.as_bytes().slice_ref(bytes))?;
+        let content = Content::from_sender(value.as_bytes().slice_ref(bytes))?;
         Ok(self.broker.inbound_content(content))
     }
 

@@ -1,0 +1,213 @@
+//! Credit that is lowered, left standing or used up meanwhile, and whom it serves.
+
+use bytes::Bytes;
+use peeklock_amqp::codec::value::{Map, Raw};
+use peeklock_amqp::performative::{Detach, Flow, Open, Performative, SenderSettleMode};
+use peeklock_amqp::state::{DeliveryState, Outcome};
+use peeklock_core::message::{Content, Value};
+
+use crate::client::{Client, text};
+use crate::closing::all_room;
+use crate::receiving::modified;
+use crate::server::Server;
+
+const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
+
+/// What another client is delivered of the queue now.
+async fn left(server: &Server) -> Vec<Bytes> {
+    let mut other = server.client().await;
+    other.receiver(0, "q", LOCKED).await.unwrap();
+    other.credit(0, 0, 100, true).await;
+    let mut bodies = Vec::new();
+    loop {
+        match other.hear().await {
+            (Performative::Transfer(_), payload) => {
+                bodies.push(Content::parse(payload).unwrap().body_bytes());
+            }
+            (Performative::Flow(_), _) => return bodies,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A client whose window is shut in the middle of the first of three messages, all of which it has let be sent at
+/// handle 0; the others wait behind it.
+async fn stuck(server: &Server, behind: &[&str]) -> Client {
+    server.put(&[&"x".repeat(200_000)]).await;
+    server.put(behind).await;
+    let open = Open { max_frame_size: Some(60_000), ..Open::default() };
+    let mut client = Client::open_with(server.address, open, 3).await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.credit_within(0, 0, 3, false, 3).await;
+    for _ in 0..3 {
+        let (Performative::Transfer(transfer), _) = client.hear().await else { panic!() };
+        assert!(transfer.more);
+    }
+    // The queue has been asked by now what it is asked.
+    client.sender(1, "q").await.unwrap();
+    client
+}
+
+/// Takes the rest of the first message.
+async fn rest(client: &mut Client) {
+    let (Performative::Transfer(transfer), _) = client.hear().await else { panic!() };
+    assert!(!transfer.more);
+}
+
+/// AMQP-50: what had come for credit that is taken back, and was not sent, is others' at once, and not when its lock
+/// ends, its count unchanged; what is within the credit that is left is sent.
+#[tokio::test]
+async fn credit_that_is_lowered_gives_back_what_came_for_it() {
+    let server = Server::start().await;
+    let mut client = stuck(&server, &["a", "b"]).await;
+    assert!(left(&server).await.is_empty(), "all are locked for the link");
+    // It has counted the first one, and takes one more.
+    client.credit_within(0, 1, 1, false, 3).await;
+    client.sender(2, "q").await.unwrap();
+    assert_eq!(left(&server).await, ["b"]);
+    client.window(3, 10).await;
+    rest(&mut client).await;
+    assert_eq!(client.message().await.1.body_bytes(), "a");
+    // And credit that is granted anew is worth as much as it says.
+    server.put(&["c", "d"]).await;
+    client.credit_within(0, 2, 1, false, 100).await;
+    let (transfer, content) = client.message().await;
+    assert!(content.body_bytes() == "b" || content.body_bytes() == "c", "{transfer:?}");
+    client.sender(3, "q").await.unwrap();
+    server.stop().await;
+}
+
+/// AMQP-50, RCV-14: the same of all of it: a client that lowers its credit to nothing holds what it was sent.
+#[tokio::test]
+async fn credit_of_nothing_gives_back_all_that_came() {
+    let server = Server::start().await;
+    let mut client = stuck(&server, &["a", "b"]).await;
+    client.credit_within(0, 1, 0, false, 3).await;
+    client.sender(2, "q").await.unwrap();
+    assert_eq!(server.delivery_counts().await, [0, 0, 0]);
+    assert_eq!(left(&server).await, ["a", "b"]);
+    server.stop().await;
+}
+
+/// AMQP-50, AMQP 2.6.7: what a client says of its credit while it waits for room is worth what is left of it when there
+/// is: of what was sent meanwhile nothing is counted twice, and nothing is locked beyond its credit.
+#[tokio::test]
+async fn credit_that_was_used_meanwhile_is_not_counted_twice() {
+    let server = Server::start().await;
+    let mut client = stuck(&server, &["a", "b", "c", "d", "e"]).await;
+    let held = all_room(&server);
+    client.hold_back();
+    client.send(1, 0, false, &text("m")).await;
+    // The same credit once more, and a window.
+    client.credit_within(0, 0, 3, false, 100).await;
+    client.let_go().await;
+    rest(&mut client).await;
+    for body in ["a", "b"] {
+        assert_eq!(client.message().await.1.body_bytes(), body);
+    }
+    drop(held);
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    client.sender(2, "q").await.unwrap();
+    assert_eq!(left(&server).await, ["c", "d", "e", "m"]);
+    server.stop().await;
+}
+
+/// AMQP-53: a client whose first flow grants nothing is sent nothing; credit that it raises and leaves standing is used by
+/// what comes later, and what it then gives back as `released` costs no count.
+#[tokio::test]
+async fn credit_is_raised_and_left_standing() {
+    let server = Server::start().await;
+    server.put(&["a"]).await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.credit(0, 0, 0, false).await;
+    client.sender(1, "q").await.unwrap();
+    client.credit(0, 0, 3, false).await;
+    assert_eq!(client.message().await.1.body_bytes(), "a");
+    // Its wait has passed; nothing takes the rest of its credit back.
+    assert_eq!(client.settle(0, DeliveryState::accepted()).await, DeliveryState::accepted());
+    server.put(&["b"]).await;
+    assert_eq!(client.message().await.1.body_bytes(), "b");
+    // A credit of one is left, and is used by the same message again.
+    let released = DeliveryState::Outcome(Outcome::Released);
+    assert_eq!(client.settle(1, released.clone()).await, released);
+    assert_eq!(client.message().await.1.body_bytes(), "b");
+    assert_eq!(server.delivery_counts().await, [0]);
+    server.stop().await;
+}
+
+/// AMQP-58: messages are delivered in the order of their numbers; one that was abandoned, and one whose lock has lapsed,
+/// is back in its place before those behind it.
+#[tokio::test]
+async fn what_comes_back_comes_back_to_its_place() {
+    let server = Server::start().await;
+    server.put(&["a", "b", "c", "d"]).await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.credit(0, 0, 2, false).await;
+    for body in ["a", "b"] {
+        assert_eq!(client.message().await.1.body_bytes(), body);
+    }
+    assert_eq!(client.settle(1, modified(false)).await, modified(false));
+    client.credit(0, 2, 1, false).await;
+    assert_eq!(client.message().await.1.body_bytes(), "b", "before those behind it");
+    server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(61));
+    client.credit(0, 3, 4, false).await;
+    for body in ["a", "b", "c", "d"] {
+        assert_eq!(client.message().await.1.body_bytes(), body);
+    }
+    server.stop().await;
+}
+
+/// AMQP-59: links with credit at one queue are served in the order in which their credit came.
+#[tokio::test]
+async fn credit_is_served_in_the_order_in_which_it_came() {
+    let server = Server::start().await;
+    let mut clients = [server.client().await, server.client().await, server.client().await];
+    for client in &mut clients {
+        client.receiver(0, "q", LOCKED).await.unwrap();
+    }
+    for (count, order) in [(0, [2, 0, 1]), (1, [1, 2, 0])] {
+        for at in order {
+            clients[at].credit(0, count, 1, false).await;
+            // It has come when this is answered.
+            clients[at].sender(1 + count, "q").await.unwrap();
+        }
+        server.put(&["a", "b", "c"]).await;
+        for (at, body) in order.into_iter().zip(["a", "b", "c"]) {
+            assert_eq!(clients[at].message().await.1.body_bytes(), body);
+        }
+    }
+    server.stop().await;
+}
+
+/// AMQP-95, AMQP 4.4.3: who asks for messages in a transaction, by its flow, is told that this is not offered, and is sent
+/// none that would be no part of it.
+#[tokio::test]
+async fn messages_are_not_acquired_in_a_transaction() {
+    let server = Server::start().await;
+    server.put(&["a"]).await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    let id = Raw::encoded(|bytes| {
+        Value::Binary(Bytes::from_static(&[0; 8])).encode_to(bytes);
+    });
+    let flow = Flow {
+        next_incoming_id: Some(0),
+        incoming_window: 100,
+        outgoing_window: 100,
+        handle: Some(0),
+        delivery_count: Some(0),
+        link_credit: Some(1),
+        properties: Some(Map::of_symbols([("txn-id", id)])),
+        ..Flow::default()
+    };
+    client.say(&Performative::Flow(flow)).await;
+    let (Performative::Detach(Detach { error, closed, .. }), _) = client.hear().await else {
+        panic!()
+    };
+    assert!(closed);
+    assert_eq!(error.unwrap().condition(), "amqp:not-implemented");
+    assert_eq!(left(&server).await, ["a"]);
+    server.stop().await;
+}
