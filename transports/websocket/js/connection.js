@@ -1,5 +1,5 @@
-// One connection to the broker, over as many sockets as it takes: frames, answers, resumption
-// (sections 2, 3, 7 and 8 of docs/websocket-protocol.md).
+// One connection to the broker, over as many sockets as it takes (docs/websocket-protocol.md): its state, its sessions and
+// its links. `sockets.js` has the sockets, `frames.js` what is said again over the next one, `requests.js` what is asked.
 //
 //   connecting --> open --> lost --> open ...          closed is final
 //
@@ -14,29 +14,18 @@
 import { ConnectionString, Credential, isConnectionString } from "./credential.js";
 import { Declarations } from "./declarations.js";
 import { argument, cancelled, lost, PeeklockError } from "./error.js";
+import { Frames } from "./frames.js";
 import { parse } from "./json.js";
 import { Queues } from "./queues.js";
 import { Topics } from "./topics.js";
 import { Receiver } from "./receiver.js";
+import { Requests } from "./requests.js";
 import { Sender } from "./sender.js";
 import { acceptSession } from "./session.js";
+import { Sockets, within } from "./sockets.js";
 import { beginTransaction } from "./transaction.js";
 
-const SUBPROTOCOL = "peeklock.v1.json";
-/** A frame is closed when it has so many bytes, so that answers to its first requests come early. */
-const FRAME_BYTES = 256 << 10;
-/** What a request takes besides its properties, with its share of the frame around it. */
-const REQUEST_HEAD_BYTES = 128;
-const REQUEST_COUNT_MAX = 4096;
-/** Frames of the broker are confirmed when so many, or so many bytes, have not been. */
-const CONFIRM_COUNT = 64;
-const CONFIRM_BYTES = 256 << 10;
-/** Frames kept until the broker has taken them; beyond the first it is asked, beyond the second nothing is sent. */
-const KEPT_ASK_COUNT = 256;
-const KEPT_COUNT_MAX = 4096;
 const TICK_MS = 500;
-/** The code of a socket that is given up. It must be no 1000, which would end the connection in order. */
-const GIVEN_UP = 4000;
 
 const DEFAULTS = {
   graceSeconds: 30,
@@ -49,8 +38,6 @@ const DEFAULTS = {
   requestCountMax: 16_384,
   bufferSizeMax: 16 << 20,
 };
-
-const encoder = new TextEncoder();
 
 /** Whether to come back after a close code (section 8). */
 const isPassing = (code) =>
@@ -72,39 +59,20 @@ export class Connection extends EventTarget {
   #string;
   #credential;
   #isRenewing = false;
-  #WebSocket;
   #state = "connecting";
   #error;
   #settleReady;
   #welcome;
   #clockOffsetMs = 0;
 
-  #socket;
   #session = 0;
   #resumeToken;
-  #attempt = 0;
-  #lostAt;
-  #retryTimer;
-  #handshakeTimer;
   #tickTimer;
-  #lastSent = 0;
-  #lastHeard = 0;
-
-  #outbox = [];
-  #unanswered = new Map();
-  #nextId = 1;
-  #heldCount = 0;
-  #heldSize = 0;
-  #whenIdle = [];
   #isFlushPlanned = false;
 
-  #kept = [];
-  #sentCount = 0;
-  #takenCount = 0;
-  #saidCount = 0;
-  #unsaidBytes = 0;
-  #isAsked = false;
-
+  #sockets;
+  #frames = new Frames();
+  #requests;
   #links = new Map();
   #nextLink = 1;
   #ticks = new Set();
@@ -117,10 +85,20 @@ export class Connection extends EventTarget {
     this.#string = string === undefined ? undefined : new ConnectionString(string);
     this.#url = isString ? this.#string.url : String(url);
     this.#credential = new Credential(this.#string ?? options.token, this.#options.tokenSeconds);
-    this.#WebSocket = options.WebSocket ?? globalThis.WebSocket;
-    if (!this.#WebSocket) {
+    const WebSocket = options.WebSocket ?? globalThis.WebSocket;
+    if (!WebSocket) {
       throw argument("there is no WebSocket here; give one in as the option WebSocket");
     }
+    this.#requests = new Requests(this.#options);
+    this.#sockets = new Sockets(this.#url, WebSocket, this.#options, {
+      opened: (isCurrent) => this.#hello(isCurrent),
+      heard: (data, isWelcome) => this.#heard(data, isWelcome),
+      closed: (code, reason) => this.#closed(code, reason),
+      lost: (code, reason) => this.#lost(code, reason),
+      unopenable: (cause) => {
+        this.#end(new PeeklockError("ArgumentError", `no WebSocket can be opened to ${this.#url}`, { cause }));
+      },
+    });
     /** Resolves when the broker has said welcome for the first time. */
     this.ready = new Promise((resolve, reject) => {
       this.#settleReady = { resolve, reject };
@@ -132,9 +110,8 @@ export class Connection extends EventTarget {
     this.topics = new Topics(this);
     /** What shall be there, made so. */
     this.declarations = new Declarations(this);
-    this.#lostAt = performance.now();
     this.#tickTimer = setInterval(() => this.#tick(), TICK_MS);
-    this.#open();
+    this.#sockets.open();
   }
 
   /** `connecting`, `open`, `lost` or `closed`. */
@@ -210,23 +187,13 @@ export class Connection extends EventTarget {
     await within(seconds, Promise.allSettled(links.map((link) => link.close())));
     if (this.#state === "open") {
       this.#flush();
-      if (this.#heldCount > 0) {
-        await within(seconds, new Promise((resolve) => this.#whenIdle.push(resolve)));
-      }
+      await within(seconds, this.#requests.idle());
     }
-    const socket = this.#socket;
-    if (this.#state === "open" && socket) {
-      const closed = new Promise((resolve) => {
-        socket.onclose = resolve;
-      });
-      socket.onmessage = null;
-      socket.close(1000);
-      await within(1, closed);
+    if (this.#state === "open") {
+      await this.#sockets.close();
     }
-    const left = this.#socket;
+    // Also one that was about to be made anew, or did not answer.
     this.#end(undefined);
-    // One that was about to be made anew, or did not answer.
-    release(left);
   }
 
   // What senders, receivers and queues use. It is no part of the interface of the package.
@@ -250,23 +217,11 @@ export class Connection extends EventTarget {
 
   /** Counts a request and its size until it is released; throws if too much waits already. */
   hold(size) {
-    const refusal = this.#refusal() ?? this.#excess(size);
+    const refusal = this.#refusal();
     if (refusal) {
       throw refusal;
     }
-    this.#heldCount += 1;
-    this.#heldSize += size;
-    let isHeld = true;
-    return () => {
-      if (isHeld) {
-        isHeld = false;
-        this.#heldCount -= 1;
-        this.#heldSize -= size;
-        if (this.#heldCount === 0) {
-          this.#whenIdle.splice(0).forEach((resolve) => resolve());
-        }
-      }
-    };
+    return this.#requests.hold(size);
   }
 
   /**
@@ -279,17 +234,13 @@ export class Connection extends EventTarget {
       entry.reject?.(refusal);
       return;
     }
-    this.#outbox.push(entry);
+    this.#requests.add(entry);
     this.flushSoon();
   }
 
   /** Takes a request back that was not yet sent; false if it was. */
   retract(entry) {
-    const place = this.#outbox.indexOf(entry);
-    if (place >= 0) {
-      this.#outbox.splice(place, 1);
-    }
-    return place >= 0;
+    return this.#requests.retract(entry);
   }
 
   #refusal() {
@@ -297,17 +248,6 @@ export class Connection extends EventTarget {
       return this.#error ?? cancelled("the connection is closed");
     }
     return this.#isOffline() ? lost("the connection is lost and was not restored in time") : undefined;
-  }
-
-  #excess(size) {
-    const { requestCountMax, bufferSizeMax } = this.#options;
-    if (this.#heldCount >= requestCountMax) {
-      return busy(`${requestCountMax} requests wait already`);
-    }
-    if (this.#heldSize > 0 && this.#heldSize + size > bufferSizeMax) {
-      return busy(`requests of ${this.#heldSize} characters wait already`);
-    }
-    return undefined;
   }
 
   /** Gives a link a number. */
@@ -345,58 +285,37 @@ export class Connection extends EventTarget {
     this.#dispatch("problem", error);
   }
 
-  // The socket.
+  // What comes of the sockets.
 
-  #open() {
-    let socket;
+  /** Takes what the broker says; returns whether it has said welcome. */
+  #heard(data, isWelcome) {
     try {
-      socket = new this.#WebSocket(this.#url, [SUBPROTOCOL]);
+      if (!isWelcome) {
+        return this.#greet(data);
+      }
+      this.#take(data);
     } catch (cause) {
-      this.#end(new PeeklockError("ArgumentError", `no WebSocket can be opened to ${this.#url}`, { cause }));
-      return;
+      // Neither lost nor doubled can be promised any more.
+      const detail = `a frame of the broker cannot be understood: ${cause.message}`;
+      this.#end(new PeeklockError("CommunicationProblem", detail, { retryable: false, cause }));
     }
-    this.#socket = socket;
-    const isCurrent = () => this.#socket === socket;
-    const patience = Math.min(10, this.#options.connectSeconds) * 1000;
-    this.#handshakeTimer = setTimeout(() => isCurrent() && this.#giveUp("no welcome came in time"), patience);
-    let welcomed = false;
-    socket.onopen = () => isCurrent() && this.#hello(socket, isCurrent);
-    socket.onmessage = ({ data }) => {
-      if (!isCurrent()) {
-        return;
-      }
-      try {
-        this.#lastHeard = performance.now();
-        if (welcomed) {
-          this.#take(data);
-        } else {
-          welcomed = this.#greet(data);
-        }
-      } catch (cause) {
-        // Neither lost nor doubled can be promised any more.
-        const detail = `a frame of the broker cannot be understood: ${cause.message}`;
-        this.#fail(new PeeklockError("CommunicationProblem", detail, { retryable: false, cause }));
-      }
-    };
-    socket.onerror = () => {};
-    socket.onclose = ({ code, reason }) => isCurrent() && this.#closed(code, reason);
+    return isWelcome;
   }
 
-  async #hello(socket, isCurrent) {
+  async #hello(isCurrent) {
     try {
       const { client, heartbeatSeconds, graceSeconds } = this.#options;
       const token = await this.#credential.token(this.brokerNow());
       const hello = { client, heartbeatSeconds, graceSeconds, token };
       if (this.#resumeToken !== undefined) {
-        hello.resume = { resumeToken: this.#resumeToken, received: this.#takenCount };
+        hello.resume = { resumeToken: this.#resumeToken, received: this.#frames.takenCount };
       }
       if (isCurrent()) {
-        this.#lastSent = performance.now();
-        socket.send(JSON.stringify({ requests: [{ id: 1, hello }] }));
+        this.#sockets.write(JSON.stringify({ requests: [{ id: 1, hello }] }));
       }
     } catch (cause) {
       if (isCurrent()) {
-        this.#fail(new PeeklockError("Unauthorized", `there is no token: ${cause.message}`, { cause }));
+        this.#end(new PeeklockError("Unauthorized", `there is no token: ${cause.message}`, { cause }));
       }
     }
   }
@@ -407,31 +326,26 @@ export class Connection extends EventTarget {
     if (item.error) {
       const error = PeeklockError.of(item.error);
       if (error.retryable) {
-        this.#giveUp(error.message);
+        this.#sockets.giveUp(error.message);
       } else {
-        this.#fail(error);
+        this.#end(error);
       }
       return false;
     }
     const { welcome } = item;
-    clearTimeout(this.#handshakeTimer);
     this.#welcome = welcome;
     // It was said after the hello. As if at once: a lock is rather thought to end early than late.
-    const wayMs = performance.now() - this.#lastSent + 1;
+    const wayMs = performance.now() - this.#sockets.lastSent + 1;
     this.#clockOffsetMs = Date.parse(welcome.nowUtc) + wayMs - Date.now();
     if (welcome.resumed) {
-      this.#drop(welcome.received);
+      this.#frames.drop(welcome.received);
     } else {
       this.#begin();
     }
     this.#resumeToken = welcome.resumeToken;
-    this.#saidCount = this.#takenCount;
-    this.#unsaidBytes = 0;
-    this.#isAsked = false;
-    this.#attempt = 0;
-    this.#lostAt = undefined;
-    for (const { text } of this.#kept) {
-      this.#write(text);
+    this.#sockets.greeted();
+    for (const text of this.#frames.again()) {
+      this.#sockets.write(text);
     }
     this.#change("open", { resumed: welcome.resumed });
     this.#settleReady.resolve(this);
@@ -468,70 +382,31 @@ export class Connection extends EventTarget {
   /** The broker knows nothing of what was before. */
   #begin() {
     this.#session += 1;
-    this.#kept = [];
-    this.#sentCount = 0;
-    this.#takenCount = 0;
-    this.#loseUnanswered();
+    this.#frames.begin();
+    this.#requests.loseUnanswered();
     for (const link of this.#links.values()) {
       link.begin();
     }
   }
 
-  #loseUnanswered() {
-    const unanswered = [...this.#unanswered.values()];
-    this.#unanswered.clear();
-    for (const entry of unanswered) {
-      entry.reject(lost("the connection was lost before the answer came; the outcome is not known"));
-    }
-  }
-
-  /** What the broker has taken is kept no more. */
-  #drop(taken) {
-    if (taken > this.#sentCount) {
-      throw new Error(`it has taken ${taken} frames and ${this.#sentCount} were sent`);
-    }
-    const kept = this.#kept;
-    let count = 0;
-    while (count < kept.length && kept[count].number <= taken) {
-      count += 1;
-    }
-    if (count > 0) {
-      kept.splice(0, count);
-      this.#isAsked = false;
-    }
-  }
-
   #closed(code, reason) {
     if (isPassing(code)) {
-      this.#loseSocket(code, reason);
+      this.#sockets.lose(code, reason);
       return;
     }
     const said = reason ? `: ${reason}` : "";
-    this.#fail(lost(`the broker closed the connection with ${code}${said}`, { retryable: false, closeCode: code }));
+    this.#end(lost(`the broker closed the connection with ${code}${said}`, { retryable: false, closeCode: code }));
   }
 
-  #giveUp(why) {
-    const socket = this.#socket;
-    this.#loseSocket(1006, why);
-    release(socket);
-  }
-
-  #loseSocket(code, reason) {
-    clearTimeout(this.#handshakeTimer);
-    this.#socket = undefined;
-    this.#lostAt ??= performance.now();
+  #lost(code, reason) {
     if (this.#resumeToken === undefined) {
-      this.#loseUnanswered();
+      this.#requests.loseUnanswered();
     }
-    if (this.#state === "connecting" && this.#secondsLost() >= this.#options.connectSeconds) {
+    if (this.#state === "connecting" && this.#sockets.secondsLost >= this.#options.connectSeconds) {
       this.#endConnecting(code, reason);
       return;
     }
-    const ceiling = Math.min(this.#options.reconnectMs * 2 ** this.#attempt, this.#options.reconnectMaxMs);
-    const delayMs = ceiling / 2 + (Math.random() * ceiling) / 2;
-    this.#attempt += 1;
-    clearTimeout(this.#retryTimer);
-    this.#retryTimer = setTimeout(() => this.#open(), delayMs);
+    this.#sockets.openLater();
     if (this.#state === "open") {
       this.#change("lost", { code, reason });
     }
@@ -542,51 +417,31 @@ export class Connection extends EventTarget {
     const trust = "its certificate may be by an authority that is not trusted here (in Node: NODE_EXTRA_CA_CERTS=FILE)";
     const isSecure = this.#url.toLowerCase().startsWith("wss:");
     const hint = `; the broker may be away, or refuse the Origin of this page${isSecure ? `, or ${trust}` : ""}`;
-    this.#fail(lost(`no connection to ${this.#url} (${code}${said})${hint}`, { closeCode: code }));
-  }
-
-  #secondsLost() {
-    return this.#lostAt === undefined ? 0 : (performance.now() - this.#lostAt) / 1000;
+    this.#end(lost(`no connection to ${this.#url} (${code}${said})${hint}`, { closeCode: code }));
   }
 
   #isOffline() {
-    return this.#secondsLost() > Math.max(this.#options.offlineSeconds, this.#welcome?.graceSeconds ?? 0);
-  }
-
-  #fail(error) {
-    const socket = this.#socket;
-    this.#end(error);
-    release(socket);
+    return this.#sockets.secondsLost > Math.max(this.#options.offlineSeconds, this.#welcome?.graceSeconds ?? 0);
   }
 
   #end(error) {
     if (this.#state === "closed") {
       return;
     }
-    this.#socket = undefined;
+    const release = this.#sockets.end();
     this.#error = error;
     clearInterval(this.#tickTimer);
-    clearTimeout(this.#retryTimer);
-    clearTimeout(this.#handshakeTimer);
     this.#change("closed", { error });
     const reason = error ?? cancelled("the connection was closed");
     this.#settleReady.reject(reason);
-    this.#rejectAll(reason);
+    this.#requests.rejectAll(reason);
     for (const link of this.#links.values()) {
       link.fail(reason);
     }
     this.#links.clear();
     this.#ticks.clear();
-    this.#kept = [];
-  }
-
-  #rejectAll(reason) {
-    const entries = [...this.#unanswered.values(), ...this.#outbox];
-    this.#unanswered.clear();
-    this.#outbox = [];
-    for (const entry of entries) {
-      entry.reject?.(reason);
-    }
+    this.#frames.forget();
+    release();
   }
 
   // Frames of the broker.
@@ -594,19 +449,18 @@ export class Connection extends EventTarget {
   #take(data) {
     const frame = parse(data);
     if (frame.seen !== undefined) {
-      this.#drop(frame.seen);
+      this.#frames.drop(frame.seen);
     }
     for (const item of frame.items) {
       this.#hand(item);
     }
-    this.#takenCount += 1;
-    this.#unsaidBytes += data.length;
-    if (this.#takenCount - this.#saidCount >= CONFIRM_COUNT || this.#unsaidBytes >= CONFIRM_BYTES) {
+    this.#frames.took(data.length);
+    if (this.#frames.isDue) {
       this.#flush();
-      if (this.#takenCount > this.#saidCount) {
+      if (this.#frames.isUnsaid) {
         this.#send([]);
       }
-    } else if (this.#outbox.length > 0) {
+    } else if (this.#requests.isWaiting) {
       this.flushSoon();
     }
     // Timers of a hidden page are slowed down; what the broker says is not.
@@ -615,16 +469,7 @@ export class Connection extends EventTarget {
 
   #hand(item) {
     if (item.id !== undefined) {
-      const entry = this.#unanswered.get(item.id);
-      if (!entry) {
-        return;
-      }
-      this.#unanswered.delete(item.id);
-      if (item.error) {
-        entry.reject(PeeklockError.of(item.error));
-      } else {
-        entry.resolve(item);
-      }
+      this.#requests.answer(item);
     } else if (item.deliveries) {
       this.#links.get(item.deliveries.link)?.deliver(item.deliveries);
     } else if (item.detached) {
@@ -642,88 +487,15 @@ export class Connection extends EventTarget {
     if (this.#state !== "open") {
       return;
     }
-    const { frameBytesMax, commandCountMax } = this.#welcome;
-    const queue = this.#outbox;
-    let frame = [];
-    let frameBytes = 0;
-    let next = 0;
-    const close = () => {
-      if (frame.length > 0) {
-        this.#send(frame);
-        frame = [];
-        frameBytes = 0;
-      }
-    };
-    while (next < queue.length && this.#unanswered.size < commandCountMax && this.#kept.length < KEPT_COUNT_MAX) {
-      const entry = queue[next];
-      const attach = entry.link?.attachment();
-      if (attach) {
-        queue.splice(next, 0, attach);
-        continue;
-      }
-      next += 1;
-      const properties = entry.write();
-      if (properties === undefined) {
-        entry.resolve?.({});
-        continue;
-      }
-      const bytes = bytesAtMost(properties, frameBytesMax) + REQUEST_HEAD_BYTES;
-      if (bytes > frameBytesMax) {
-        const detail = `the request \`${entry.name}\` is larger than a frame: ${frameBytesMax} bytes`;
-        entry.reject?.(new PeeklockError("MessageSizeExceeded", detail));
-        continue;
-      }
-      if (frameBytes + bytes > Math.min(FRAME_BYTES, frameBytesMax) || frame.length >= REQUEST_COUNT_MAX) {
-        close();
-      }
-      frame.push(this.#address(entry, properties));
-      frameBytes += bytes;
-    }
-    queue.splice(0, next);
-    close();
-  }
-
-  /** A request in JSON, under an id if it is to be answered. */
-  #address(entry, properties) {
-    if (!entry.resolve) {
-      return `{"${entry.name}":${properties}}`;
-    }
-    entry.id = this.#freeId();
-    this.#unanswered.set(entry.id, entry);
-    return `{"id":${entry.id},"${entry.name}":${properties}}`;
-  }
-
-  #freeId() {
-    do {
-      this.#nextId = this.#nextId >= 0xffff_ffff ? 1 : this.#nextId + 1;
-    } while (this.#unanswered.has(this.#nextId));
-    return this.#nextId;
+    this.#requests.send(this.#welcome, () => !this.#frames.isFull, (list) => this.#send(list));
   }
 
   #send(requests) {
-    if (this.#kept.length >= KEPT_ASK_COUNT && !this.#isAsked) {
+    if (this.#frames.asks()) {
       // Its answer says what the broker has taken.
-      this.#isAsked = true;
-      const id = this.#freeId();
-      this.#unanswered.set(id, { resolve: () => {}, reject: () => {} });
-      requests.push(`{"id":${id},"heartbeat":{}}`);
+      requests.push(this.#requests.heartbeat());
     }
-    const text = `{"seen":${this.#takenCount},"requests":[${requests.join(",")}]}`;
-    this.#saidCount = this.#takenCount;
-    this.#unsaidBytes = 0;
-    this.#sentCount += 1;
-    if (this.#resumeToken !== undefined) {
-      this.#kept.push({ number: this.#sentCount, text });
-    }
-    this.#write(text);
-  }
-
-  #write(text) {
-    this.#lastSent = performance.now();
-    // A socket that is closing takes nothing; what is kept goes over the next one.
-    if (this.#socket?.readyState === 1) {
-      this.#socket.send(text);
-    }
+    this.#sockets.write(this.#frames.make(requests, this.#resumeToken !== undefined));
   }
 
   // Time.
@@ -733,16 +505,16 @@ export class Connection extends EventTarget {
     if (this.#state === "open") {
       this.#renew();
       const heartbeatMs = this.#welcome.heartbeatSeconds * 1000;
-      if (now - this.#lastHeard > 2 * heartbeatMs) {
-        this.#giveUp("the broker was not heard for twice the heartbeat");
-      } else if (now - this.#lastSent >= heartbeatMs / 2) {
+      if (now - this.#sockets.lastHeard > 2 * heartbeatMs) {
+        this.#sockets.giveUp("the broker was not heard for twice the heartbeat");
+      } else if (now - this.#sockets.lastSent >= heartbeatMs / 2) {
         this.#flush();
-        if (now - this.#lastSent >= heartbeatMs / 2) {
+        if (now - this.#sockets.lastSent >= heartbeatMs / 2) {
           this.#send(['{"heartbeat":{}}']);
         }
       }
     } else if (this.#isOffline()) {
-      this.#rejectAll(lost("the connection is lost and was not restored in time; the outcome is not known"));
+      this.#requests.rejectAll(lost("the connection is lost and was not restored in time; the outcome is not known"));
     }
     for (const check of this.#ticks) {
       if (!check()) {
@@ -759,34 +531,4 @@ export class Connection extends EventTarget {
   #dispatch(type, detail) {
     this.dispatchEvent(new CustomEvent(type, { detail }));
   }
-}
-
-const busy = (detail) => new PeeklockError("ServerBusy", `${detail}; nothing was sent`, { retryable: true });
-
-/** Waits for a promise, and not longer than so many seconds. */
-async function within(seconds, promise) {
-  let timer;
-  const end = new Promise((resolve) => {
-    timer = setTimeout(resolve, seconds * 1000);
-  });
-  await Promise.race([promise, end]);
-  clearTimeout(timer);
-}
-
-/** Lets go of a socket that is used no more. */
-function release(socket) {
-  if (socket) {
-    socket.onopen = socket.onmessage = socket.onclose = null;
-    try {
-      socket.close(GIVEN_UP);
-    } catch {
-      // It was closed already.
-    }
-  }
-}
-
-/** Bytes of a text in UTF-8: exact where it matters, else at least as many. */
-function bytesAtMost(text, limit) {
-  const most = text.length * 3;
-  return most <= limit && most <= FRAME_BYTES ? most : encoder.encode(text).length;
 }

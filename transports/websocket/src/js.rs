@@ -2,19 +2,22 @@
 //! other by name. The entry is `peeklock.js`; see `js/README.md`.
 
 /// Names and contents of all modules of the client.
-pub const MODULES: [(&str, &str); 15] = [
+pub const MODULES: [(&str, &str); 18] = [
     ("peeklock.js", include_str!("../js/peeklock.js")),
     ("connection.js", include_str!("../js/connection.js")),
     ("credential.js", include_str!("../js/credential.js")),
     ("declarations.js", include_str!("../js/declarations.js")),
     ("error.js", include_str!("../js/error.js")),
+    ("frames.js", include_str!("../js/frames.js")),
     ("json.js", include_str!("../js/json.js")),
     ("link.js", include_str!("../js/link.js")),
     ("message.js", include_str!("../js/message.js")),
     ("queues.js", include_str!("../js/queues.js")),
     ("receiver.js", include_str!("../js/receiver.js")),
+    ("requests.js", include_str!("../js/requests.js")),
     ("sender.js", include_str!("../js/sender.js")),
     ("session.js", include_str!("../js/session.js")),
+    ("sockets.js", include_str!("../js/sockets.js")),
     ("topics.js", include_str!("../js/topics.js")),
     ("transaction.js", include_str!("../js/transaction.js")),
     ("value.js", include_str!("../js/value.js")),

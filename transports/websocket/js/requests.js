@@ -1,0 +1,190 @@
+// Requests of one connection from the call to the answer: those that wait, bounded in number and bytes, and those that were
+// sent under an id. What was sent and not answered when a session is lost fails; what was not sent waits for the next.
+
+import { lost, PeeklockError } from "./error.js";
+
+/** A frame is closed when it has so many bytes, so that answers to its first requests come early. */
+const FRAME_BYTES = 256 << 10;
+/** What a request takes besides its properties, with its share of the frame around it. */
+const REQUEST_HEAD_BYTES = 128;
+const REQUEST_COUNT_MAX = 4096;
+
+const encoder = new TextEncoder();
+
+export class Requests {
+  #countMax;
+  #sizeMax;
+  #outbox = [];
+  #unanswered = new Map();
+  #nextId = 1;
+  #heldCount = 0;
+  #heldSize = 0;
+  #whenIdle = [];
+
+  constructor({ requestCountMax, bufferSizeMax }) {
+    this.#countMax = requestCountMax;
+    this.#sizeMax = bufferSizeMax;
+  }
+
+  /** Whether there is something to be sent. */
+  get isWaiting() {
+    return this.#outbox.length > 0;
+  }
+
+  /** Resolves when no request is held any more. */
+  async idle() {
+    if (this.#heldCount > 0) {
+      await new Promise((resolve) => this.#whenIdle.push(resolve));
+    }
+  }
+
+  /** Counts a request and its size until it is released; throws if too much waits already. */
+  hold(size) {
+    const refusal = this.#excess(size);
+    if (refusal) {
+      throw refusal;
+    }
+    this.#heldCount += 1;
+    this.#heldSize += size;
+    let isHeld = true;
+    return () => {
+      if (isHeld) {
+        isHeld = false;
+        this.#heldCount -= 1;
+        this.#heldSize -= size;
+        if (this.#heldCount === 0) {
+          this.#whenIdle.splice(0).forEach((resolve) => resolve());
+        }
+      }
+    };
+  }
+
+  #excess(size) {
+    if (this.#heldCount >= this.#countMax) {
+      return busy(`${this.#countMax} requests wait already`);
+    }
+    if (this.#heldSize > 0 && this.#heldSize + size > this.#sizeMax) {
+      return busy(`requests of ${this.#heldSize} characters wait already`);
+    }
+    return undefined;
+  }
+
+  /** Adds one to those that wait. */
+  add(entry) {
+    this.#outbox.push(entry);
+  }
+
+  /** Takes one back that was not yet sent; false if it was. */
+  retract(entry) {
+    const place = this.#outbox.indexOf(entry);
+    if (place >= 0) {
+      this.#outbox.splice(place, 1);
+    }
+    return place >= 0;
+  }
+
+  /** Makes the lists of requests that frames are made of, and has them sent, while the broker takes more and `mayGoOn`. */
+  send({ frameBytesMax, commandCountMax }, mayGoOn, send) {
+    const queue = this.#outbox;
+    let list = [];
+    let listBytes = 0;
+    let next = 0;
+    const close = () => {
+      if (list.length > 0) {
+        send(list);
+        list = [];
+        listBytes = 0;
+      }
+    };
+    while (next < queue.length && this.#unanswered.size < commandCountMax && mayGoOn()) {
+      const entry = queue[next];
+      const attach = entry.link?.attachment();
+      if (attach) {
+        queue.splice(next, 0, attach);
+        continue;
+      }
+      next += 1;
+      const properties = entry.write();
+      if (properties === undefined) {
+        entry.resolve?.({});
+        continue;
+      }
+      const bytes = bytesAtMost(properties, frameBytesMax) + REQUEST_HEAD_BYTES;
+      if (bytes > frameBytesMax) {
+        const detail = `the request \`${entry.name}\` is larger than a frame: ${frameBytesMax} bytes`;
+        entry.reject?.(new PeeklockError("MessageSizeExceeded", detail));
+        continue;
+      }
+      if (listBytes + bytes > Math.min(FRAME_BYTES, frameBytesMax) || list.length >= REQUEST_COUNT_MAX) {
+        close();
+      }
+      list.push(this.#address(entry, properties));
+      listBytes += bytes;
+    }
+    queue.splice(0, next);
+    close();
+  }
+
+  /** A heartbeat that is answered, to nobody. */
+  heartbeat() {
+    return this.#address({ name: "heartbeat", resolve: () => {}, reject: () => {} }, "{}");
+  }
+
+  /** Hands an answer to who waits for it. */
+  answer(item) {
+    const entry = this.#unanswered.get(item.id);
+    if (!entry) {
+      return;
+    }
+    this.#unanswered.delete(item.id);
+    if (item.error) {
+      entry.reject(PeeklockError.of(item.error));
+    } else {
+      entry.resolve(item);
+    }
+  }
+
+  /** No answer will come to what was sent. */
+  loseUnanswered() {
+    const unanswered = [...this.#unanswered.values()];
+    this.#unanswered.clear();
+    for (const entry of unanswered) {
+      entry.reject(lost("the connection was lost before the answer came; the outcome is not known"));
+    }
+  }
+
+  /** Nothing will be sent or answered any more. */
+  rejectAll(reason) {
+    const entries = [...this.#unanswered.values(), ...this.#outbox];
+    this.#unanswered.clear();
+    this.#outbox = [];
+    for (const entry of entries) {
+      entry.reject?.(reason);
+    }
+  }
+
+  /** A request in JSON, under an id if it is to be answered. */
+  #address(entry, properties) {
+    if (!entry.resolve) {
+      return `{"${entry.name}":${properties}}`;
+    }
+    entry.id = this.#freeId();
+    this.#unanswered.set(entry.id, entry);
+    return `{"id":${entry.id},"${entry.name}":${properties}}`;
+  }
+
+  #freeId() {
+    do {
+      this.#nextId = this.#nextId >= 0xffff_ffff ? 1 : this.#nextId + 1;
+    } while (this.#unanswered.has(this.#nextId));
+    return this.#nextId;
+  }
+}
+
+const busy = (detail) => new PeeklockError("ServerBusy", `${detail}; nothing was sent`, { retryable: true });
+
+/** Bytes of a text in UTF-8: exact where it matters, else at least as many. */
+function bytesAtMost(text, limit) {
+  const most = text.length * 3;
+  return most <= limit && most <= FRAME_BYTES ? most : encoder.encode(text).length;
+}
