@@ -35,6 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use self::entitlement::Entitlement;
+pub use self::list::Of;
 pub use self::policies::KeysIn;
 use self::remembered::Remembered;
 use crate::broker::{Broker, Entity};

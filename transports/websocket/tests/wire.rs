@@ -8,10 +8,12 @@ mod wire {
     pub mod client;
     pub mod server;
 
+    mod apart;
     mod flow;
     mod handshake;
     mod hostile;
     mod lifecycle;
+    mod places;
     mod resume;
     mod rights;
     mod sessions;

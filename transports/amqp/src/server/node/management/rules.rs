@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use peeklock_core::error::Rejection;
+use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::message::Value;
+use peeklock_core::permits::Large;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use peeklock_core::time::Timestamp;
+use peeklock_core::{Access, Of};
 use peeklock_words::amqp::write::{self, Sink};
 use peeklock_words::amqp::{Scalar, code};
 
@@ -39,19 +41,19 @@ impl Conversation {
         };
         let rule = rule(name, &Body::of_map(map))?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
-        Ok(Planned::Apart(Box::pin(async move {
+        Ok(Planned::apart(async move {
             access.create_rule(&path, rule).await?;
             Ok(Answer::Done)
-        })))
+        }))
     }
 
     pub(super) fn plan_remove_rule(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
         let name = question.body.wanted_text("rule-name")?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
-        Ok(Planned::Apart(Box::pin(async move {
+        Ok(Planned::apart(async move {
             access.delete_rule(&path, &name).await?;
             Ok(Answer::Done)
-        })))
+        }))
     }
 
     /// Some clients ask for all rules at once, which the broker lists page by page.
@@ -62,30 +64,46 @@ impl Conversation {
         let page = self.broker.settings().limits.list_count_max.max(1);
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
         Ok(Planned::Apart(Box::pin(async move {
-            let (mut list, mut listed) = (Pieces::default(), 0);
-            while listed < top && list.len() < RULES_BYTES_MAX {
-                let wanted = page.min(top - listed);
-                let rules = access.rules(&path, skip.saturating_add(listed), wanted).await?;
-                for rule in &rules {
-                    let mut item = Pieces::default();
-                    key(&mut item, "rule-description");
-                    write_rule(&mut item, rule);
-                    list.map(item, 2);
+            match access.turn(Large::List, Of::Rules(&path)).await {
+                Ok(turn) => {
+                    let listing = list(&access, &path, (skip, top), page);
+                    (Some(turn), access.make(Large::List, listing).await)
                 }
-                listed += rules.len();
-                if rules.len() < wanted {
-                    break;
-                }
+                Err(refused) => (None, Err(refused)),
             }
-            if listed == 0 {
-                return Ok(Answer::Nothing);
-            }
-            let mut items = Pieces::default();
-            key(&mut items, "rules");
-            items.list(list, listed);
-            Ok(Answer::Map(items, 2))
         })))
     }
+}
+
+/// The rules of a subscription, as far as one reply has them.
+async fn list(
+    access: &Access,
+    path: &str,
+    (skip, top): (usize, usize),
+    page: usize,
+) -> Result<Answer, BrokerError> {
+    let (mut list, mut listed) = (Pieces::default(), 0);
+    while listed < top && list.len() < RULES_BYTES_MAX {
+        let wanted = page.min(top - listed);
+        let rules = access.rules(path, skip.saturating_add(listed), wanted).await?;
+        for rule in &rules {
+            let mut item = Pieces::default();
+            key(&mut item, "rule-description");
+            write_rule(&mut item, rule);
+            list.map(item, 2);
+        }
+        listed += rules.len();
+        if rules.len() < wanted {
+            break;
+        }
+    }
+    if listed == 0 {
+        return Ok(Answer::Nothing);
+    }
+    let mut items = Pieces::default();
+    key(&mut items, "rules");
+    items.list(list, listed);
+    Ok(Answer::Map(items, 2))
 }
 
 /// A rule as it is described to be added.
