@@ -40,13 +40,16 @@ use crate::ids::{ReceiverId, Ticket, TrackingId};
 use crate::limits::Tier;
 use crate::message::{Content, Message};
 use crate::path::{EntityAddress, Node, SubQueue};
-use crate::permits::{Budget, Pool};
+use crate::permits::{Budget, Permit, Pool, Turns};
 use crate::policies::Policies;
 use crate::refusals::Refusals;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Observed;
 use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::Room;
+
+/// How long one who asks about entities waits for room, while what others have asked waits for entities that are busy.
+const MANAGEMENT_PATIENCE: TimeSpan = TimeSpan::from_seconds(5);
 
 /// What all handles of one broker share.
 pub struct Shared {
@@ -64,6 +67,8 @@ pub struct Shared {
     /// What is asked about entities as such draws on a budget of its own: transports ask it while they hold
     /// room of the other for what has asked them.
     pub(crate) management: Budget,
+    /// Turns at what is large when it is made.
+    pub(crate) turns: Turns,
     pub(crate) outbound: Arc<Pool>,
     pub(crate) transactions: Room,
     pub(crate) health: Health,
@@ -138,6 +143,8 @@ pub struct Broker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) namespace: Addr<NamespaceActor>,
     pub(crate) engine: Arc<Engine>,
+    /// The room for management, by the place of one connection; that of nobody in particular without.
+    pub(crate) placed: Option<Arc<Budget>>,
 }
 
 /// The threads that the broker owns (DESIGN D10).
@@ -302,22 +309,45 @@ impl Broker {
     pub async fn delete(&self, path: &str, kind: EntityKind) -> Result<(), BrokerError> {
         let entity = self.manageable(path, kind)?;
         let key = entity.key().clone();
-        self.ask_namespace(1, |answer| DeleteEntity { key, answer })
+        self.ask_namespace((1, 0), |answer| DeleteEntity { key, answer })
             .await
             .map_err(|rejection| self.refuse(rejection, path))
     }
 
-    /// Asks the namespace for something that is so many operations, as soon as there is room for them.
+    /// Room for so many operations of management that bring so many bytes: at once, or when it is the turn of who
+    /// asks, but not for longer than a client waits.
+    pub(crate) async fn management_room(
+        &self,
+        count: u64,
+        bytes: u64,
+    ) -> Result<Permit, Rejection> {
+        let room = self.placed.as_deref().unwrap_or(&self.shared.management);
+        if let Some(permit) = room.try_acquire_list(count, bytes) {
+            return Ok(permit);
+        }
+        let until = self.now().plus(MANAGEMENT_PATIENCE);
+        tokio::select! {
+            biased;
+            permit = room.acquire_list(count, bytes) => Ok(permit),
+            () = self.shared.clock.sleep_until(until) => Err(Rejection::server_busy(
+                "there is no room for more management: half of `broker_inbound_bytes_max` waits for entities that \
+                 are busy; ask again later",
+            )),
+        }
+    }
+
+    /// Asks the namespace for something that is so many operations and brings so many bytes, as soon as there is room
+    /// for them.
     async fn ask_namespace<M>(
         &self,
-        count: usize,
+        (count, bytes): (usize, u64),
         mail: impl FnOnce(Answer) -> M,
     ) -> Result<(), Rejection>
     where
         M: actix::Message<Result = ()> + Send + 'static,
         NamespaceActor: actix::Handler<M>,
     {
-        let permit = self.shared.management.acquire_list(count as u64, 0).await;
+        let permit = self.management_room(count as u64, bytes).await?;
         let (answer, answered) = Answer::new(permit);
         self.namespace.do_send(mail(answer));
         answered.await.unwrap_or_else(|_| Err(stopped()))
@@ -406,6 +436,14 @@ impl Broker {
     #[must_use]
     pub fn connection_budget(&self) -> Budget {
         self.shared.budget.connection(self.shared.settings.limits.connection_inbound_bytes_max)
+    }
+
+    /// This broker for one connection: what is asked about entities by way of it waits for its turn among others,
+    /// and those who have less of it under way go first. Whatever is made of it has that place.
+    #[must_use]
+    pub fn placed(&self) -> Self {
+        let place = self.shared.management.connection(u64::MAX);
+        Self { placed: Some(Arc::new(place)), ..self.clone() }
     }
 
     /// What all connections together may hold for clients that have not taken it.

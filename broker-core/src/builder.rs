@@ -18,7 +18,7 @@ use crate::description::Settings;
 use crate::edge::{Edge, Entropy};
 use crate::error::Rejection;
 use crate::forwarders::Forwarders;
-use crate::permits::{Budget, Pool};
+use crate::permits::{Budget, Pool, Turns};
 use crate::policies::Policies;
 use crate::refusals::Refusals;
 use crate::shell::writer::ShardWriter;
@@ -215,6 +215,7 @@ impl BrokerBuilder {
         policies.begin(&clock);
         let budget =
             Budget::of_broker(limits.broker_inbound_bytes_max, limits.broker_inbound_count_max);
+        let turns = Turns::new(&clock);
         let shared = Arc::new(Shared {
             edge: Edge::new(entropy()?, &limits, loaded.duplicate_key),
             namespace: Namespace {
@@ -232,6 +233,7 @@ impl BrokerBuilder {
             policies,
             parking: budget.parking(),
             management: budget.parking(),
+            turns,
             outbound: Pool::new(limits.broker_outbound_bytes_max),
             transactions: Room::new(budget.parking()),
             budget,
@@ -271,7 +273,7 @@ impl BrokerBuilder {
         let ended = || StartError::Threads("the broker's thread ended".to_owned());
         let namespace = start.await.map_err(|_| ended())??;
         open.await.map_err(|_| ended())?;
-        Ok(Broker { shared, namespace, engine })
+        Ok(Broker { shared, namespace, engine, placed: None })
     }
 }
 

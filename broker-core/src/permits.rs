@@ -8,6 +8,7 @@
 
 mod pace;
 mod pool;
+mod turns;
 
 use std::sync::Arc;
 use std::task::Context;
@@ -17,6 +18,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use pace::{GRACE, Pace};
 pub use pool::{Admission, Place, Pool, Room, Seat};
+pub(crate) use turns::Turns;
+pub use turns::{Large, Turn};
 
 /// What the smallest command costs.
 pub const COMMAND_BYTES: u64 = 4_096;

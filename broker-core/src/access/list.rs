@@ -11,8 +11,57 @@ use crate::condition::Condition;
 use crate::contract::action::Action;
 use crate::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::{BrokerError, Rejection};
+use crate::permits::{Large, Turn};
+
+/// What is listed or explained, for who may read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Of<'a> {
+    /// Queues and topics, or the subscriptions of the topic at this path; empty for the namespace.
+    Entities(&'a str),
+    /// The rules of the subscription at this path.
+    Rules(&'a str),
+    /// Whatever is named in a declaration.
+    Declared,
+}
 
 impl Access {
+    /// Waits for a turn at something that may be large when it is made, to be kept until there is room for it. Who
+    /// may not read it is refused before: a refusal may wait, and has no turn meanwhile (SEC-26).
+    ///
+    /// # Errors
+    /// `Unauthorized`; `ServerBusy` if many wait.
+    pub async fn turn(&self, large: Large, of: Of<'_>) -> Result<Turn, BrokerError> {
+        let path = match of {
+            Of::Entities(path) | Of::Rules(path) => path,
+            Of::Declared => "",
+        };
+        match (of, &self.door) {
+            (_, None) => {}
+            (Of::Rules(path), Some(_)) => drop(self.allow(Action::ReadRules, path).await?),
+            (Of::Entities(_) | Of::Declared, Some(door)) => {
+                let resource = super::canonical(path);
+                let held = self.held(door, &resource).await;
+                held.map_err(|rejection| self.broker.refuse(rejection, &resource))?;
+            }
+        }
+        let peer = self.principal().and_then(|principal| principal.peer);
+        let turn = self.broker.shared.turns.take(large, peer).await;
+        turn.map_err(|rejection| self.broker.refuse(rejection, path))
+    }
+
+    /// Makes what it is the turn of, as long as others may be let wait for that: not while an entity is busy for long.
+    ///
+    /// # Errors
+    /// `ServerBusy` if it takes too long; as what is made.
+    pub async fn make<T>(
+        &self,
+        large: Large,
+        making: impl Future<Output = Result<T, BrokerError>>,
+    ) -> Result<T, BrokerError> {
+        let made = self.broker.shared.turns.make(large, making).await;
+        made.map_err(|rejection| self.broker.refuse(rejection, ""))?
+    }
+
     /// The paths of queues in case-insensitive order, `top` of them after `skip` (ENT-30).
     ///
     /// # Errors

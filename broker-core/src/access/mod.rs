@@ -36,6 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use self::entitlement::Entitlement;
+pub use self::list::Of;
 use self::onward::Onward;
 pub use self::policies::KeysIn;
 use self::remembered::Remembered;

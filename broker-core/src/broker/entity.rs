@@ -211,7 +211,8 @@ impl Entity {
     /// As [`Entity::call`], with room of the budget for management.
     pub(super) async fn manage(&self, command: Command) -> Result<Outcome, BrokerError> {
         let Cost { count, bytes, .. } = command.cost();
-        let permit = self.handle.broker.shared.management.acquire_list(count, bytes).await;
+        let permit = self.handle.broker.management_room(count, bytes).await;
+        let permit = permit.map_err(|rejection| self.refuse(rejection))?;
         Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
     }
 

@@ -134,7 +134,7 @@ impl Broker {
 
     async fn change_policies(&self, owner: &str, change: PolicyChange) -> Result<(), BrokerError> {
         let key = self.owner_of_policies(owner)?;
-        self.ask_namespace(1, |answer| ChangePolicies { owner: key, change, answer })
+        self.ask_namespace((1, 0), |answer| ChangePolicies { owner: key, change, answer })
             .await
             .map_err(|rejection| self.refuse(rejection, owner))
     }

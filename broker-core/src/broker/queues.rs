@@ -29,7 +29,7 @@ impl Broker {
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
         self.check_destinations(QueueUpdate::destinations(&description)).map_err(refuse)?;
         let root = Root::Queue(description);
-        self.ask_namespace(1, |answer| Create { root, answer }).await.map_err(refuse)?;
+        self.ask_namespace((1, 0), |answer| Create { root, answer }).await.map_err(refuse)?;
         self.describe_queue(path).await
     }
 

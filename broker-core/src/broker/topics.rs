@@ -7,7 +7,7 @@ use super::update::Update as _;
 use crate::actor::namespace::{Create, CreateSubscription, Root};
 use crate::command::{
     Command, DescribedSubscription, DescribedTopic, InboundMessage, Outcome, RuleCommand,
-    TopicCommand,
+    TopicCommand, rules_bytes,
 };
 use crate::description::{EntityKind, SubscriptionUpdate, TopicUpdate};
 use crate::error::{BrokerError, Rejection};
@@ -31,7 +31,7 @@ impl Broker {
         let name = self.name_of_new(path).map_err(refuse)?;
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
         let root = Root::Topic(description);
-        self.ask_namespace(1, |answer| Create { root, answer }).await.map_err(refuse)?;
+        self.ask_namespace((1, 0), |answer| Create { root, answer }).await.map_err(refuse)?;
         self.describe_topic(path).await
     }
 
@@ -93,9 +93,10 @@ impl Broker {
         };
         let description = properties.create(topic, name, settings).map_err(refuse)?;
         self.check_destinations(SubscriptionUpdate::destinations(&description)).map_err(refuse)?;
-        let (description, count) = (Box::new(description), rules.len() + 1);
+        let description = Box::new(description);
+        let cost = (rules.len() + 1, rules_bytes(&rules));
         let mail = |answer| CreateSubscription { description, rules, answer };
-        self.ask_namespace(count, mail).await.map_err(refuse)?;
+        self.ask_namespace(cost, mail).await.map_err(refuse)?;
         self.describe_subscription(path).await
     }
 

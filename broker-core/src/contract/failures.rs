@@ -115,7 +115,8 @@ impl Failures {
 }
 
 /// The address, or of IPv6 the network that one subscriber has.
-fn network(address: IpAddr) -> IpAddr {
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => {

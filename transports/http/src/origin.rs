@@ -14,8 +14,11 @@ pub(crate) fn check(site: &Site, request: &HttpRequest) -> Result<(), Refusal> {
     let config = &site.config;
     let known =
         Known { transport: "http", hosts: &config.allowed_hosts, origins: &config.allowed_origins };
-    let origins = request.headers().get_all(header::ORIGIN).map(|origin| origin.to_str().ok());
-    known.check(&site.broker, host(request), origins).map_err(|foreign| {
+    let origins = || request.headers().get_all(header::ORIGIN).map(|it| it.to_str().ok());
+    known.check(&site.broker, host(request), origins()).map_err(|foreign| {
+        let peer = request.conn_data::<Principal>().and_then(|who| who.peer);
+        let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+        site.strangers.refused(foreign, peer, named, origins());
         let status = match foreign {
             Foreign::Host(_) => StatusCode::MISDIRECTED_REQUEST,
             Foreign::Origin(_) => StatusCode::FORBIDDEN,

@@ -5,14 +5,10 @@ use std::time::Duration;
 
 use peeklock_core::Broker;
 use peeklock_core::permits::Pool;
-use peeklock_listen::Tracker;
-use tokio::sync::Semaphore;
+use peeklock_listen::{Strangers, Tracker};
 
 use crate::config::HttpConfig;
 use crate::places::Places;
-
-/// Explanations of rules that are made at once.
-const EXPLAINING_MAX: usize = 2;
 
 /// One listener: its broker, its settings, its room.
 pub(crate) struct Site {
@@ -23,8 +19,8 @@ pub(crate) struct Site {
     pub(crate) inbound: Arc<Pool>,
     /// Answers until they were written.
     pub(crate) outbound: Arc<Pool>,
-    /// Rules that are being explained: what comes of it is large, and known only when it is there.
-    pub(crate) explaining: Semaphore,
+    /// Who was refused for where it comes from.
+    pub(crate) strangers: Strangers,
     /// The connections.
     pub(crate) places: Arc<Places>,
     /// The requests that are being served.
@@ -37,7 +33,7 @@ impl Site {
             broker,
             inbound: Pool::of_parts(config.inbound_bytes_max),
             outbound: Pool::new(config.outbound_bytes_max),
-            explaining: Semaphore::new(EXPLAINING_MAX),
+            strangers: Strangers::default(),
             places: Places::new(config.connection_count_max.max(1)),
             config,
             requests: Tracker::default(),

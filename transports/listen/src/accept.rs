@@ -1,5 +1,6 @@
 //! Accepts, as long as there are places and nobody says to stop.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,21 +18,21 @@ pub(crate) async fn accept<F: Future<Output = ()>>(
     socket: TcpListener,
     places: Arc<Semaphore>,
     mut stop: watch::Receiver<bool>,
-    make_room: impl Fn(),
+    make_room: impl Fn(SocketAddr),
     mut hand_on: impl FnMut(std::net::TcpStream, OwnedSemaphorePermit) -> F,
 ) {
     let next = async {
         loop {
-            let stream = match socket.accept().await {
-                Ok((stream, _)) => stream.into_std(),
+            let accepted = match socket.accept().await {
+                Ok((stream, peer)) => stream.into_std().map(|stream| (stream, peer)),
                 Err(error) => Err(error),
             };
-            let Ok(stream) = stream else {
+            let Ok((stream, peer)) = accepted else {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
             // Not before: who waits for sockets would keep a place from those that come another way.
-            let Some(place) = place(&places, &make_room).await else { return };
+            let Some(place) = place(&places, || make_room(peer)).await else { return };
             hand_on(stream, place).await;
         }
     };

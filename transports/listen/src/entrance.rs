@@ -100,10 +100,13 @@ impl<S: Serve> Attend for Shared<S> {
         let Self { site, places, waiting } = self.clone();
         Box::pin(async move {
             let waiting = waiting.enter();
+            let peer = stream.peer();
             let place = tokio::select! {
                 biased;
                 () = waiting.needed() => return None,
-                place = tokio::time::timeout(PLACE_TIMEOUT, place(&places, || site.make_room())) => place,
+                place = tokio::time::timeout(PLACE_TIMEOUT, place(&places, || site.make_room(peer))) => {
+                    place
+                }
             };
             drop(waiting);
             if let Ok(Some(_place)) = place {

@@ -18,7 +18,9 @@
 //! | `workers.rs` | the threads that connections live in |
 //! | `tracker.rs` | how many there are, and whether they are to end |
 //! | `idle.rs` | who makes room when all places are taken, for the transports that say who is idle |
+//! | `crowd.rs` | who makes room when nobody is idle: the address with most places |
 //! | `relayed.rs` | what tells that a request comes by a proxy (SEC-17) |
+//! | `strangers.rs` | who is refused for where it comes from, in the log (SEC-23) |
 //! | `upgrade.rs` | who may connect over WebSocket (SEC-23; feature `upgrade`) |
 //!
 //! A transport with threads of its own, as HTTP has them by its framework, takes the listener and the tracker and leaves
@@ -27,6 +29,7 @@
 
 mod accept;
 mod admission;
+mod crowd;
 mod entrance;
 mod gateway;
 mod idle;
@@ -34,16 +37,19 @@ mod listener;
 mod proxy;
 pub mod relayed;
 mod serve;
+mod strangers;
 mod tracker;
 #[cfg(feature = "upgrade")]
 pub mod upgrade;
 mod workers;
 
 pub use admission::Admission;
+pub use crowd::{Crowd, Member};
 pub use entrance::{Attend, Enter, Entrance, Upgrade};
 pub use gateway::{Entrances, Gateway, GatewayConfig};
 pub use idle::{Idle, Idling};
 pub use listener::Listener;
 pub use proxy::{NoSource, Proxies, Source};
 pub use serve::{Serve, Threads};
+pub use strangers::Strangers;
 pub use tracker::{Tracked, Tracker};

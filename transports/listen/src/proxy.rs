@@ -79,6 +79,11 @@ impl Proxies {
         Self(Some(Arc::new(Known { sources, waiting: Handshakes::new(WAITING_COUNT_MAX) })))
     }
 
+    /// Whether one of them is at this address: for whom it speaks is not known before its header.
+    pub(crate) fn have(&self, address: IpAddr) -> bool {
+        self.0.as_ref().is_some_and(|known| known.sources.iter().any(|it| it.has(address)))
+    }
+
     /// Reads the header that this socket begins with, if it is a proxy's; nothing behind it is touched. Waits no longer
     /// than `HEADER_TIMEOUT`.
     ///

@@ -1,34 +1,55 @@
-//! Who may connect over WebSocket (SEC-23), and how one is refused who may not. For the handshake of tokio-tungstenite.
+//! Who may connect over WebSocket (SEC-23), and how one is refused who may not: as over HTTP, by a problem (ERR-02). For
+//! the handshake of tokio-tungstenite.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use peeklock_core::Broker;
 use peeklock_core::contract::browser::{Foreign, Known};
 use peeklock_core::error::Rejection;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt as _};
+use tokio_tungstenite::tungstenite::Error;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 
 use crate::relayed::names_proxy;
+use crate::strangers::Strangers;
 
-/// Refuses who comes from where the listener does not know. `host` is that of [`host`].
+/// The type of an answer that is an error (RFC 9457).
+const PROBLEM: &str = "application/problem+json";
+/// How long one who asked for something else has to take its answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// What is read of it meanwhile: what nobody has read would cut the answer short.
+const REST_BYTES_MAX: u64 = 64 << 10;
+
+/// Refuses who comes from where the listener does not know, and says so in the log. `host` is that of [`host`].
 ///
 /// # Errors
 /// With the answer to who is refused.
 #[expect(clippy::result_large_err, reason = "the library's type")]
 pub fn check(
     known: Known<'_>,
-    broker: &Broker,
+    (broker, strangers): (&Broker, &Strangers),
+    peer: Option<SocketAddr>,
     host: Option<&str>,
     request: &Request,
 ) -> Result<(), ErrorResponse> {
-    let origins = request.headers().get_all(header::ORIGIN).iter();
-    let origins = origins.map(|origin| origin.to_str().ok());
-    known.check(broker, host, origins).map_err(|foreign| {
+    let origins = || {
+        let origins = request.headers().get_all(header::ORIGIN).iter();
+        origins.map(|origin| origin.to_str().ok())
+    };
+    known.check(broker, host, origins()).map_err(|foreign| {
+        let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+        strangers.refused(foreign, peer, named, origins());
         let status = match foreign {
             Foreign::Host(_) => StatusCode::MISDIRECTED_REQUEST,
             Foreign::Origin(_) => StatusCode::FORBIDDEN,
         };
         // Counted, and told in the log.
-        drop(broker.refuse(Rejection::unauthorized(foreign.to_string()).because("origin"), ""));
-        refuse(status, &foreign.to_string())
+        refuse(broker, status, Rejection::unauthorized(foreign.to_string()).because("origin"))
     })
 }
 
@@ -60,14 +81,97 @@ pub fn is_by_proxy(request: &Request) -> bool {
     request.headers().keys().any(|name| names_proxy(name.as_str()))
 }
 
-/// An answer that ends the connection, with a text for people.
+/// An answer that ends the connection, with the condition and its tracking id.
 #[must_use]
-pub fn refuse(status: StatusCode, text: &str) -> ErrorResponse {
-    let mut response = ErrorResponse::new(Some(format!("{text}\n")));
+pub fn refuse(broker: &Broker, status: StatusCode, rejection: Rejection) -> ErrorResponse {
+    let body = problem(broker, status, rejection);
+    let length = body.len();
+    let mut response = ErrorResponse::new(Some(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(text.len() + 1));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
+}
+
+/// Answers one that asked for no upgrade, or not as one is asked for, and was left without an answer by the handshake.
+/// `instead` says what is served where.
+pub async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(
+    broker: &Broker,
+    stream: &mut S,
+    error: &Error,
+    instead: &str,
+) {
+    let Some((status, rejection)) = refusal_of(error, instead) else { return };
+    let body = problem(broker, status, rejection);
+    let reason = status.canonical_reason().unwrap_or_default();
+    // Who is told that an upgrade is wanted is told to what.
+    let upgrade = match status {
+        StatusCode::UPGRADE_REQUIRED => "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
+        _ => "",
+    };
+    let head = format!(
+        "HTTP/1.1 {} {reason}\r\nContent-Type: {PROBLEM}\r\nCache-Control: no-store\r\n{upgrade}\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        status.as_u16(),
+        body.len()
+    );
+    let answering = async {
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(body.as_bytes()).await?;
+        stream.shutdown().await?;
+        let mut rest = AsyncReadExt::take(&mut *stream, REST_BYTES_MAX);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
+        Ok::<(), io::Error>(())
+    };
+    // It may have gone.
+    tokio::time::timeout(ANSWER_TIMEOUT, answering).await.ok();
+}
+
+/// What is wrong with a request that the handshake did not take; none where nothing can be answered, or was.
+fn refusal_of(error: &Error, instead: &str) -> Option<(StatusCode, Rejection)> {
+    let (status, what) = match error {
+        Error::Protocol(
+            ProtocolError::WrongHttpMethod
+            | ProtocolError::WrongHttpVersion
+            | ProtocolError::MissingConnectionUpgradeHeader
+            | ProtocolError::MissingUpgradeWebSocketHeader
+            | ProtocolError::MissingSecWebSocketVersionHeader
+            | ProtocolError::MissingSecWebSocketKey,
+        ) => (StatusCode::UPGRADE_REQUIRED, "no upgrade to WebSocket of version 13"),
+        Error::Protocol(_) | Error::HttpFormat(_) | Error::Url(_) | Error::Utf8(_) => {
+            (StatusCode::BAD_REQUEST, "no request of HTTP")
+        }
+        Error::AttackAttempt | Error::Capacity(_) => {
+            let detail = format!("the head of the request is too large; {instead}");
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            return Some((status, Rejection::out_of_range(detail)));
+        }
+        Error::Http(_)
+        | Error::Io(_)
+        | Error::Tls(_)
+        | Error::ConnectionClosed
+        | Error::AlreadyClosed
+        | Error::WriteBufferFull(_) => return None,
+    };
+    Some((status, Rejection::argument(format!("this is {what}: {error}; {instead}"))))
+}
+
+/// The body of a refusal, in the form in which HTTP has it (ERR-02).
+fn problem(broker: &Broker, status: StatusCode, rejection: Rejection) -> String {
+    let error = broker.refuse(rejection, "");
+    let condition = error.condition();
+    let problem = json!({
+        "type": format!("urn:peeklock:condition:{condition}"),
+        "title": condition.name(),
+        "status": status.as_u16(),
+        "detail": error.detail(),
+        "code": condition.name(),
+        "message": error.to_string(),
+        "trackingId": error.tracking_id().to_string(),
+        "retryable": error.retryable(),
+    });
+    problem.to_string()
 }

@@ -28,11 +28,12 @@ use peeklock_core::permits::{Budget, Permit};
 use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker};
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
-use peeklock_listen::Idling;
+use peeklock_listen::{Idling, Member};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::Message as SocketMessage;
 
+pub(crate) use self::apart::Listed;
 pub(crate) use self::inbound::{Asked, Done, Refusal, place};
 pub(crate) use self::open::converse;
 
@@ -101,6 +102,8 @@ pub(crate) struct Conversation {
     place: Place,
     /// As long as it has nothing to do and holds nothing.
     idling: Option<Idling>,
+    /// One of those that come from where its client does, who may have to give up places.
+    member: Option<Member>,
     pub(crate) encoding: Encoding,
     /// What its client may do.
     pub(crate) access: Access,

@@ -1,44 +1,50 @@
 //! The upgrade: who may connect (SEC-23), and in which encoding.
 
-use peeklock_core::Broker;
+use std::net::SocketAddr;
+
+use peeklock_core::condition::Condition;
 use peeklock_core::contract::browser::Known;
+use peeklock_core::error::Rejection;
 use peeklock_listen::upgrade;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 
-use crate::config::WebSocketConfig;
 use crate::frame::Encoding;
+use crate::site::Site;
 
 /// Judges an upgrade; answers with the encoding and the response that agrees to it.
 #[expect(clippy::result_large_err, reason = "the library's type")]
 pub(crate) fn accept(
-    broker: &Broker,
-    config: &WebSocketConfig,
+    site: &Site,
+    peer: Option<SocketAddr>,
     request: &Request,
     mut response: Response,
 ) -> Result<(Encoding, Response), ErrorResponse> {
+    let (broker, config) = (&site.broker, &site.config);
     let known = Known {
         transport: "websocket",
         hosts: &config.allowed_hosts,
         origins: &config.allowed_origins,
     };
     let host = upgrade::host(request, str::eq_ignore_ascii_case);
-    upgrade::check(known, broker, host, request)?;
+    upgrade::check(known, (broker, &site.strangers), peer, host, request)?;
     if request.uri().path() != "/" {
-        return Err(upgrade::refuse(StatusCode::NOT_FOUND, "WebSocket is served at the path /"));
+        let rejection =
+            Rejection::new(Condition::EntityNotFound, "WebSocket is served at the path /");
+        return Err(upgrade::refuse(broker, StatusCode::NOT_FOUND, rejection));
     }
     if request.uri().query().is_some() {
-        return Err(upgrade::refuse(
-            StatusCode::BAD_REQUEST,
+        let rejection = Rejection::argument(
             "the URL has a query; a token is sent in the first frame, never in the URL",
-        ));
+        );
+        return Err(upgrade::refuse(broker, StatusCode::BAD_REQUEST, rejection));
     }
     let Some(encoding) = upgrade::subprotocols(request).find_map(Encoding::of_subprotocol) else {
-        return Err(upgrade::refuse(
-            StatusCode::BAD_REQUEST,
+        let rejection = Rejection::argument(
             "none of the subprotocols offered is known; offer peeklock.v1.binary or \
              peeklock.v1.json",
-        ));
+        );
+        return Err(upgrade::refuse(broker, StatusCode::BAD_REQUEST, rejection));
     };
     let name = HeaderValue::from_static(encoding.subprotocol());
     response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, name);

@@ -1,5 +1,6 @@
 //! The transport: its listener, and the upgrade of a connection.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,7 +11,7 @@ use peeklock_listen::{Admission, Listener, Serve, Threads, Tracker, upgrade};
 use peeklock_tls::Stream;
 use tokio_tungstenite::accept_hdr_async_with_config;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig as SocketConfig;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig as SocketConfig};
 
 use crate::config::WebSocketConfig;
 use crate::connection::converse;
@@ -20,6 +21,9 @@ use crate::metered::Metered;
 use crate::site::{SPARE_SOCKETS, Site, Socket};
 
 const NAME: &str = "websocket";
+/// For who asks this port for something else.
+const INSTEAD: &str =
+    "this port is for WebSocket; HTTP has a port of its own, 5300 unless configured otherwise";
 /// What is read at once from a socket, and kept for it.
 const READ_BUFFER_BYTES: usize = 8 << 10;
 /// After this the system is asked to take what is written so far.
@@ -92,8 +96,8 @@ impl Serve for Site {
 
 /// A socket that agreed on an encoding. Refused and late ones end here.
 async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)> {
-    let seat = site.inbound.seat();
-    let metered =
+    let (seat, peer) = (site.inbound.seat(), stream.peer());
+    let mut metered =
         Metered::new(stream, seat, site.config.frame_timeout, site.config.frame_bytes_max);
     let config = SocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
@@ -101,14 +105,24 @@ async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)
         .max_message_size(Some(site.config.frame_bytes_max))
         .max_frame_size(Some(site.config.frame_bytes_max));
     let (mut agreed, mut by_proxy) = (None, false);
-    let judge = judge(site, &mut agreed, &mut by_proxy);
-    let accepting = accept_hdr_async_with_config(metered, judge, Some(config));
+    let judge = judge(site, peer, &mut agreed, &mut by_proxy);
+    let accepting = accept_hdr_async_with_config(&mut metered, judge, Some(config));
     let accepted = tokio::time::timeout(site.config.handshake_timeout, accepting).await;
-    let (Ok(Ok(mut socket)), Some(encoding)) = (accepted, agreed) else { return None };
-    socket.get_mut().frame_taken();
-    if by_proxy {
-        socket.get_mut().mark_by_proxy();
+    match accepted.map(|accepted| accepted.map(drop)) {
+        // Nothing was read beyond the request: a client that says more before it is answered is refused.
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            upgrade::turn_away(&site.broker, &mut metered, &error, INSTEAD).await;
+            return None;
+        }
+        Err(_) => return None,
     }
+    let encoding = agreed?;
+    metered.frame_taken();
+    if by_proxy {
+        metered.mark_by_proxy();
+    }
+    let socket = Socket::from_raw_socket(metered, Role::Server, Some(config)).await;
     Some((Box::new(socket), encoding))
 }
 
@@ -117,12 +131,12 @@ type Judged = Result<Response, ErrorResponse>;
 #[expect(clippy::result_large_err, reason = "the library's type")]
 fn judge<'a>(
     site: &'a Site,
+    peer: Option<SocketAddr>,
     agreed: &'a mut Option<Encoding>,
     by_proxy: &'a mut bool,
 ) -> impl FnOnce(&Request, Response) -> Judged + 'a {
     move |request, response| {
-        let (encoding, response) =
-            handshake::accept(&site.broker, &site.config, request, response)?;
+        let (encoding, response) = handshake::accept(site, peer, request, response)?;
         *agreed = Some(encoding);
         *by_proxy = upgrade::is_by_proxy(request);
         Ok(response)

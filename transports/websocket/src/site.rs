@@ -1,14 +1,15 @@
 //! What all connections of one listener share.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::Broker;
 use peeklock_core::permits::Pool;
-use peeklock_listen::{Idle, Tracked, Tracker};
+use peeklock_listen::{Crowd, Idle, Strangers, Tracked, Tracker};
 use peeklock_tls::Handshakes;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 
 use crate::config::WebSocketConfig;
@@ -16,8 +17,6 @@ use crate::frame::Encoding;
 use crate::metered::Metered;
 use crate::operation::Hello;
 
-/// Explanations of rules that are made at once, over all connections.
-const EXPLAINING_MAX: usize = 2;
 /// Sockets beyond the conversations there may be: upgrades, and clients that come back. Beyond so many upgrades the
 /// oldest makes room.
 pub(crate) const SPARE_SOCKETS: usize = 256;
@@ -30,14 +29,16 @@ pub(crate) struct Site {
     pub(crate) config: WebSocketConfig,
     /// Sockets whose clients have not said hello.
     pub(crate) handshakes: Arc<Handshakes>,
+    /// Who was refused for where it comes from.
+    pub(crate) strangers: Strangers,
     /// Frames that have not arrived whole.
     pub(crate) inbound: Arc<Pool>,
-    /// Rules that are being explained: what comes of it is large, and known only when it is there.
-    pub(crate) explaining: Arc<Semaphore>,
     /// Conversations, those that have lost their socket included.
     pub(crate) tracker: Tracker,
     /// Conversations that have a socket and nothing else.
     pub(crate) idle: Idle,
+    /// All conversations, by where their clients come from.
+    pub(crate) crowd: Crowd,
     conversations: Mutex<HashMap<u64, Entry>>,
     next: AtomicU64,
     lost: AtomicU64,
@@ -81,11 +82,12 @@ impl Site {
         Self {
             broker,
             handshakes: Handshakes::new(SPARE_SOCKETS),
+            strangers: Strangers::default(),
             inbound: Pool::of_parts(config.inbound_bytes_max),
-            explaining: Arc::new(Semaphore::new(EXPLAINING_MAX)),
             config,
             tracker: Tracker::default(),
             idle: Idle::default(),
+            crowd: Crowd::default(),
             conversations: Mutex::default(),
             next: AtomicU64::new(1),
             lost: AtomicU64::new(0),
@@ -93,11 +95,13 @@ impl Site {
     }
 
     /// A place for a new conversation; none if there are too many. One that waits for its client to
-    /// come back makes room for one that is there, and then the one that has been idle longest.
+    /// come back makes room for one that is there, then the one that has been idle longest, and then one of
+    /// those that come from where most do.
     pub(crate) fn enter(
         self: &Arc<Self>,
         resume_token: u128,
         encoding: Encoding,
+        peer: Option<SocketAddr>,
         calls: mpsc::Sender<Call>,
     ) -> Option<Place> {
         let mut conversations = self.lock();
@@ -111,7 +115,7 @@ impl Site {
                 // Full only if it is being resumed at this very moment; then that socket is closed.
                 Some(entry) => drop(entry.calls.try_send(Call::Leave)),
                 // It is counted until it has gone.
-                None if self.idle.make_room() => {}
+                None if self.idle.make_room() || self.crowd.make_room(peer) => {}
                 None => return None,
             }
         }

@@ -8,11 +8,13 @@ mod wire {
     pub mod client;
     pub mod server;
 
+    mod apart;
     mod flow;
     mod handshake;
     mod hostile;
     mod lifecycle;
     mod matrix;
+    mod places;
     mod resume;
     mod rights;
     mod sessions;

@@ -143,6 +143,11 @@ fn counted(command: &Command) -> (u64, u64) {
         Operation::Settle { settlement, .. } => (1, overlay(settlement)),
         Operation::RenewLock { .. } => (1, 0),
     };
+    // Those here select everything.
+    let rule = |rule: &RuleDescription| {
+        assert_eq!((&rule.filter, &rule.action), (&Filter::True, &None));
+        rule.name.len() as u64
+    };
     let (count, bytes) = match command {
         Command::Send { message: one } => (1, message(one)),
         Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
@@ -169,7 +174,13 @@ fn counted(command: &Command) -> (u64, u64) {
         Command::InSession { command: SessionCommand::SetState { state }, .. } => {
             (1, state.as_ref().map_or(0, |state| state.len() as u64))
         }
-        Command::OfTopic(TopicCommand::CreateSubscription { rules, .. }) => (rules.len() as u64, 0),
+        Command::OfTopic(TopicCommand::CreateSubscription { rules, .. }) => {
+            (rules.len() as u64, rules.iter().map(rule).sum())
+        }
+        Command::OfTopic(TopicCommand::InSubscription {
+            command: RuleCommand::Create(one) | RuleCommand::Update(one),
+            ..
+        }) => (1, rule(one)),
         Command::OfTopic(TopicCommand::InSubscription {
             command: RuleCommand::Explain(one),
             ..

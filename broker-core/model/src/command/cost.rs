@@ -5,6 +5,8 @@
 
 use super::{Command, InboundMessage, RuleCommand, SessionCommand, Settlement, TopicCommand};
 use crate::ids::ReceiverId;
+use crate::message::Value;
+use crate::rule::{Filter, RuleDescription, SqlText};
 use crate::transaction::Operation;
 
 /// What a record needs beside keys, values and contents; part of every reservation.
@@ -16,8 +18,8 @@ pub struct Cost {
     /// How many single operations it is, at least one: each message of a list is one, each part of a
     /// transaction, each number.
     pub count: u64,
-    /// The bytes of messages, properties and states that came with it. Names, texts of rules and
-    /// descriptions are not counted: they are bounded, and every operation has a least cost.
+    /// The bytes of messages, properties, states and rules that came with it. Names and descriptions are not
+    /// counted: they are bounded, and every operation has a least cost.
     pub bytes: u64,
     /// What it stores of any size; none for a command that is carried out however full the store is.
     pub stored: Option<Stored>,
@@ -195,7 +197,9 @@ impl SessionCommand {
 impl TopicCommand {
     fn cost(&self) -> Cost {
         match self {
-            Self::CreateSubscription { rules, .. } => Cost::of_count(rules.len()),
+            Self::CreateSubscription { rules, .. } => {
+                Cost { bytes: rules_bytes(rules), ..Cost::of_count(rules.len()) }
+            }
             Self::InSubscription { subscription: _, command } => command.cost(),
             Self::Update { .. } | Self::RemoveSubscription { .. } => Cost::PLAIN,
         }
@@ -206,13 +210,56 @@ impl RuleCommand {
     fn cost(&self) -> Cost {
         match self {
             Self::Explain(message) => Cost::of_bytes(size(message)),
-            Self::Create(_)
-            | Self::Update(_)
-            | Self::Delete(_)
-            | Self::Get(_)
-            | Self::List { .. } => Cost::PLAIN,
+            // As they were sent: how large they may be is looked at when they are carried out.
+            Self::Create(rule) | Self::Update(rule) => Cost::of_bytes(rule_bytes(rule)),
+            Self::Delete(_) | Self::Get(_) | Self::List { .. } => Cost::PLAIN,
         }
     }
+}
+
+/// The bytes that rules bring, in memory.
+#[must_use]
+pub fn rules_bytes(rules: &[RuleDescription]) -> u64 {
+    rules.iter().map(rule_bytes).fold(0, u64::saturating_add)
+}
+
+/// Those of one: of its texts, names and values, and what a property takes beside those.
+fn rule_bytes(rule: &RuleDescription) -> u64 {
+    const PROPERTY_BYTES: u64 = 64;
+
+    let mut value_bytes = Vec::new();
+    let mut property = |name: &str, value: &Value| {
+        value_bytes.clear();
+        value.encode_to(&mut value_bytes);
+        PROPERTY_BYTES + (name.len() + value_bytes.len()) as u64
+    };
+    let mut sql = |sql: &SqlText| {
+        let parameters: u64 =
+            sql.parameters.iter().map(|(name, value)| property(name, value)).sum();
+        sql.text.len() as u64 + parameters
+    };
+    let action = rule.action.as_ref().map_or(0, &mut sql);
+    let filter = match &rule.filter {
+        Filter::True | Filter::False => 0,
+        Filter::Sql(text) => sql(text),
+        Filter::Correlation(filter) => {
+            let texts = [
+                &filter.correlation_id,
+                &filter.message_id,
+                &filter.to,
+                &filter.reply_to,
+                &filter.subject,
+                &filter.session_id,
+                &filter.reply_to_session_id,
+                &filter.content_type,
+            ];
+            let texts: usize = texts.into_iter().flatten().map(|text| text.len()).sum();
+            let properties = filter.properties.iter();
+            texts as u64 + properties.map(|(name, value)| property(name, value)).sum::<u64>()
+        }
+    };
+    let beside = rule.name.len() + rule.extensions.as_deref().map_or(0, str::len);
+    filter + action + beside as u64
 }
 
 impl Settlement {

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::Broker;
-use crate::description::{QueueDescription, QueueUpdate};
+use crate::clock::ManualClock;
+use crate::description::{QueueDescription, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::permits::Budget;
+use crate::rule::{Filter, RuleDescription};
+use crate::time::{TimeSpan, Timestamp};
 
 async fn is_ready(future: std::pin::Pin<&mut impl Future>) -> bool {
     let mut future = future;
@@ -46,5 +49,55 @@ async fn management_does_not_wait_for_room_of_what_asks_for_it() {
     broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
     broker.update_queue("orders", QueueUpdate::default(), None).await.unwrap();
     broker.delete_entity("orders").await.unwrap();
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// ERR-09, DESIGN D6: who waits for room of management for too long is told to come back, and nothing was done.
+#[tokio::test]
+async fn management_is_not_waited_for_without_end() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_000_000)));
+    let broker =
+        Broker::builder().arbiters(1).clock(Arc::clone(&clock) as Arc<_>).start().await.unwrap();
+    broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    broker.create_subscription("t", "s", SubscriptionUpdate::default(), vec![]).await.unwrap();
+    let all = broker.shared.management.try_acquire(u64::MAX).unwrap();
+    let rule = RuleDescription::new("r", Filter::True, Timestamp::NONE);
+    let mut creation = pin!(broker.create_queue("orders", QueueUpdate::default()));
+    let mut change = pin!(broker.create_rule("t/Subscriptions/s", rule));
+    assert!(!is_ready(creation.as_mut()).await && !is_ready(change.as_mut()).await);
+    clock.advance(TimeSpan::from_seconds(5));
+    for refused in [creation.await.unwrap_err(), change.await.unwrap_err()] {
+        assert_eq!(refused.condition(), crate::condition::Condition::ServerBusy, "{refused}");
+        assert!(refused.detail().contains("broker_inbound_bytes_max"), "{refused}");
+    }
+    drop(all);
+    assert!(broker.describe_queue("orders").await.is_err());
+    assert_eq!(broker.rules("t/Subscriptions/s", 0, 10).await.unwrap().len(), 1);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// DESIGN D6: room of management goes to the connection that has less of it, not to the one that has asked first.
+#[tokio::test]
+async fn management_is_done_for_who_has_least() {
+    let broker = Broker::builder().arbiters(1).start().await.unwrap();
+    let (greedy, modest) = (broker.placed(), broker.placed());
+    let room = broker.shared.management.clone();
+    let mut held: Vec<Permit> = Vec::new();
+    while let Ok(Ok(permit)) =
+        tokio::time::timeout(Duration::ZERO, greedy.management_room(1, 1 << 20)).await
+    {
+        held.push(permit);
+    }
+    let rest: Vec<Permit> = std::iter::from_fn(|| room.try_acquire(1)).collect();
+    assert!(held.len() > 100, "half of 256 MiB");
+    let mut more = pin!(greedy.management_room(1, 1 << 20));
+    assert!(!is_ready(more.as_mut()).await);
+    let mut other = pin!(modest.create_queue("orders", QueueUpdate::default()));
+    assert!(!is_ready(other.as_mut()).await);
+    drop(held.pop());
+    assert!(!is_ready(more.as_mut()).await, "it has the most");
+    other.await.unwrap();
+    drop((held, rest));
+    more.await.unwrap();
     broker.stop(Duration::ZERO).await.unwrap();
 }

@@ -22,14 +22,14 @@ use peeklock_link::pending::place;
 use peeklock_link::{
     Account, Apart, Arrivals, ByToken, Event as LinkEvent, Links, Mail, Mailbox, Next, Taking,
 };
-use peeklock_listen::{Idling, Tracked};
+use peeklock_listen::{Idling, Member, Tracked};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
 use super::attach::Attaching;
 use super::gather::Each;
 use super::login::Shown;
-use super::node::{Asker, Asking, Managing, Node, Told};
+use super::node::{Asker, Managing, Node, ToAsk, Told};
 use super::site::Site;
 use super::transaction::{Book, Committed, Joining};
 use super::turn::TICK;
@@ -112,6 +112,8 @@ pub(super) struct Conversation {
     pub(super) shown: Vec<Shown>,
     /// As long as it has nothing to do and holds nothing.
     pub(super) idling: Option<Idling>,
+    /// One of those that come from where its client does, who may have to give up places.
+    pub(super) member: Option<Member>,
     /// Whether its client has opened it.
     pub(super) is_open: bool,
     /// Whether it has shown a password or a certificate that is good.
@@ -158,7 +160,7 @@ pub(super) struct Conversation {
     /// By the tokens of their locks, which requests name them by, and which their tags say.
     pub(super) sent: ByToken<Sent>,
     /// What is asked beside the connection.
-    pub(super) apart: Apart<(usize, Asking)>,
+    pub(super) apart: Apart<ToAsk>,
     /// Requests that wait for credit for their replies.
     pub(super) waiting_requests: usize,
     pub(super) book: Book,
@@ -200,7 +202,7 @@ pub(super) struct Conversation {
 
 impl Conversation {
     pub(super) fn new(site: Arc<Site>, who: Principal) -> Self {
-        let broker = site.broker.clone();
+        let broker = site.broker.placed();
         let mailbox: Arc<Mailbox<Told>> = Arc::default();
         let config = &site.config;
         let window_bytes = config.outbound_bytes_max;
@@ -211,6 +213,7 @@ impl Conversation {
             access: broker.access(who.clone()),
             shown: Vec::new(),
             idling: None,
+            member: site.crowd.join(who.peer),
             is_open: false,
             is_known: false,
             known_at: Instant::now(),
@@ -304,6 +307,9 @@ impl Conversation {
             let next = self.behind.take();
             let next = next.or_else(|| self.amqp.next_event(&mut self.input, now));
             let Some(event) = next else { break };
+            if let Some(member) = &self.member {
+                member.asks();
+            }
             if self.joins(&event) {
                 self.happened(event).await;
             } else {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
+use tokio::sync::watch;
 
 use super::conversation::Conversation;
 use super::node::Node;
@@ -66,6 +67,9 @@ impl Conversation {
         // A message that waits for room is not stored: nobody was promised anything.
         self.acquiring = None;
         self.held = None;
+        // Nor is what is asked beside it and no entity has yet.
+        self.apart.clear();
+        self.alive = watch::Sender::new(());
         self.roll_back_all();
         let nodes = std::mem::take(&mut self.nodes);
         for node in nodes.into_values() {

@@ -1,5 +1,6 @@
 //! The transport: its listener, and what becomes of a connection.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -66,9 +67,9 @@ impl Serve for Site {
         &self.connections
     }
 
-    fn make_room(&self) {
-        // If nobody is idle, who waits goes on waiting.
-        let _made_room = self.idle.make_room();
+    fn make_room(&self, newcomer: Option<SocketAddr>) {
+        // If nobody has to, who waits goes on waiting.
+        let _made_room = self.idle.make_room() || self.crowd.make_room(newcomer);
     }
 
     fn takes_upgrade(&self, path: &str) -> bool {

@@ -28,7 +28,7 @@ pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Prin
     if first != *b"G" {
         return Conversation::new(site, who).run(stream, &first, handshake).await;
     }
-    let upgrade = websocket::accept(&site, stream, &first);
+    let upgrade = websocket::accept(&site, who.peer, stream, &first);
     let upgraded = tokio::select! {
         biased;
         () = handshake.needed() => return,

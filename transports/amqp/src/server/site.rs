@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use peeklock_core::Broker;
 use peeklock_core::permits::{Budget, Pool};
-use peeklock_listen::{Idle, Tracker};
+use peeklock_listen::{Crowd, Idle, Strangers, Tracker};
 use peeklock_tls::Handshakes;
 
 use super::config::AmqpConfig;
@@ -18,6 +18,8 @@ pub(super) struct Site {
     pub(super) config: AmqpConfig,
     /// Connections that were not opened yet.
     pub(super) handshakes: Arc<Handshakes>,
+    /// Who was refused for where it comes from.
+    pub(super) strangers: Strangers,
     /// What has not arrived whole.
     pub(super) inbound: Arc<Pool>,
     /// The one content that is large and has not arrived whole, or is not stored.
@@ -27,6 +29,8 @@ pub(super) struct Site {
     pub(super) connections: Tracker,
     /// Those that are open and hold nothing.
     pub(super) idle: Idle,
+    /// All of them, by where their clients come from.
+    pub(super) crowd: Crowd,
 }
 
 impl Site {
@@ -34,12 +38,14 @@ impl Site {
         Self {
             broker,
             handshakes: Handshakes::new(OPENING_COUNT_MAX.min(config.connection_count_max / 2)),
+            strangers: Strangers::default(),
             inbound: Pool::of_parts(config.inbound_bytes_max),
             large_inbound: Pool::new(1),
             large_outbound: Budget::new(1),
             config,
             connections: Tracker::default(),
             idle: Idle::default(),
+            crowd: Crowd::default(),
         }
     }
 }

@@ -213,6 +213,11 @@ impl Conversation {
         {
             return Poll::Ready(Turn::Leave);
         }
+        if let Some(member) = &mut self.member
+            && member.poll_needed(context).is_ready()
+        {
+            return Poll::Ready(Turn::Leave);
+        }
         self.timer.as_mut().poll(context).map(|()| Turn::Tick)
     }
 

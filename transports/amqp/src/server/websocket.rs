@@ -5,19 +5,22 @@
 //! pings is not late with anything, nor does it finish anything.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
 use futures_util::{Sink as _, Stream as _};
+use peeklock_core::condition::Condition;
 use peeklock_core::contract::browser::{Known, split_host};
+use peeklock_core::error::Rejection;
 use peeklock_listen::upgrade;
 use percent_encoding::percent_decode_str;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::protocol::{Message, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::{Message, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Bytes as Payload, Error};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
@@ -26,6 +29,9 @@ use super::socket::Socket;
 
 /// Where it is served, with or without slashes around it.
 const PATH: &str = "$servicebus/websocket";
+/// For who asks this port for something else.
+const INSTEAD: &str = "this port is for AMQP, and at the path /$servicebus/websocket for AMQP over WebSocket; Peeklock's \
+     own WebSocket and HTTP have ports of their own, 5301 and 5300 unless configured otherwise";
 /// What clients call it; the one that is offered is echoed.
 const SUBPROTOCOLS: [&str; 2] = ["amqp", "AMQPWSB10"];
 /// A message of a client. Clients put one frame of AMQP into each, of which none is larger than 64 KiB here.
@@ -59,10 +65,11 @@ pub(super) struct Below<S> {
 /// Answers an upgrade; whether it came by a proxy comes with it. None if it was refused.
 pub(super) async fn accept<S: Socket>(
     site: &Site,
+    peer: Option<SocketAddr>,
     stream: S,
     first: &[u8],
 ) -> Option<(WebSocket<S>, bool)> {
-    let below = Below { stream, first: Bytes::copy_from_slice(first), unfinished_bytes: 0 };
+    let mut below = Below { stream, first: Bytes::copy_from_slice(first), unfinished_bytes: 0 };
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BYTES)
         .write_buffer_size(0)
@@ -72,10 +79,16 @@ pub(super) async fn accept<S: Socket>(
     #[expect(clippy::result_large_err, reason = "the library's type")]
     let judge = |request: &Request, response: Response| {
         by_proxy = upgrade::is_by_proxy(request);
-        judge(site, request, response)
+        judge(site, peer, request, response)
     };
-    let mut stream = accept_hdr_async_with_config(below, judge, Some(config)).await.ok()?;
-    stream.get_mut().unfinished_bytes = 0;
+    // Nothing is read beyond the request: a client that says more before it is answered is refused.
+    let accepted = accept_hdr_async_with_config(&mut below, judge, Some(config)).await;
+    if let Err(error) = accepted.map(drop) {
+        upgrade::turn_away(&site.broker, &mut below, &error, INSTEAD).await;
+        return None;
+    }
+    below.unfinished_bytes = 0;
+    let stream = WebSocketStream::from_raw_socket(below, Role::Server, Some(config)).await;
     Some((WebSocket { stream, rest: Payload::new(), was_closed: false }, by_proxy))
 }
 
@@ -83,29 +96,27 @@ pub(super) async fn accept<S: Socket>(
 #[expect(clippy::result_large_err, reason = "the library's type")]
 fn judge(
     site: &Site,
+    peer: Option<SocketAddr>,
     request: &Request,
     mut response: Response,
 ) -> Result<Response, ErrorResponse> {
+    let broker = &site.broker;
     let config = &site.config;
     let known =
         Known { transport: "amqp", hosts: &config.allowed_hosts, origins: &config.allowed_origins };
     let host = upgrade::host(request, is_same_name);
-    upgrade::check(known, &site.broker, host, request)?;
+    upgrade::check(known, (broker, &site.strangers), peer, host, request)?;
     if !is_served_at(request.uri().path()) {
-        return Err(upgrade::refuse(
-            StatusCode::NOT_FOUND,
-            "this port is for AMQP, and at the path /$servicebus/websocket for AMQP over WebSocket; \
-             Peeklock's own WebSocket and HTTP have ports of their own, 5301 and 5300 unless configured \
-             otherwise",
-        ));
+        let rejection = Rejection::new(Condition::EntityNotFound, INSTEAD);
+        return Err(upgrade::refuse(broker, StatusCode::NOT_FOUND, rejection));
     }
     let name = upgrade::subprotocols(request)
         .find(|name| SUBPROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(name)));
     let Some(name) = name.and_then(|name| HeaderValue::from_str(name).ok()) else {
-        return Err(upgrade::refuse(
-            StatusCode::BAD_REQUEST,
+        let rejection = Rejection::argument(
             "none of the subprotocols offered is known; offer amqp or AMQPWSB10",
-        ));
+        );
+        return Err(upgrade::refuse(broker, StatusCode::BAD_REQUEST, rejection));
     };
     response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, name);
     Ok(response)
@@ -274,10 +285,8 @@ impl<S: Socket> AsyncWrite for Below<S> {
 mod tests {
     use std::future::poll_fn;
 
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
-    use tokio_tungstenite::tungstenite::protocol::Role;
-
     use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     const PING: u8 = 0x89;
     const PONG: u8 = 0x8a;

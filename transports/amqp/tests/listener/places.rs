@@ -1,9 +1,11 @@
 //! Who makes room when there are as many connections as there may be.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use peeklock_amqp::performative::{Performative, SenderSettleMode};
 use peeklock_core::contract::AllowAll;
+use tokio::net::TcpSocket;
 
 use crate::client::Client;
 use crate::server::Server;
@@ -52,4 +54,41 @@ async fn messages(server: &Server, kept: &mut Client) {
         server.put(&[&text]).await;
         kept.message().await;
     }
+}
+
+/// A client from an address of this machine.
+async fn from(address: [u8; 4], server: &Server) -> Client {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from((address, 0))).unwrap();
+    let stream = socket.connect(server.address).await.unwrap();
+    let (mut client, code) = Client::log_in_over(Box::new(stream), "ANONYMOUS", b"").await;
+    assert_eq!(code, 0);
+    client.begin().await;
+    client
+}
+
+/// QUO-01: whoever has all places by connections with links gives one up to who comes from elsewhere: the one that has
+/// said nothing for longest.
+#[tokio::test]
+async fn the_address_with_most_places_gives_one_up() {
+    let server = Server::start_with(Arc::new(AllowAll), |config| {
+        config.connection_count_max = 3;
+    })
+    .await;
+    let mut many = Vec::new();
+    for _ in 0..3 {
+        let mut client = from([127, 0, 0, 2], &server).await;
+        client.receiver(0, "q", SenderSettleMode::Settled).await.unwrap();
+        client.credit(0, 0, 10, false).await;
+        many.push(client);
+    }
+    many[0].sender(1, "q").await.unwrap();
+    let mut other = from([127, 0, 0, 3], &server).await;
+    other.sender(0, "q").await.unwrap();
+    let (Performative::Close(close), _) = many[1].hear().await else { panic!("it is not closed") };
+    assert_eq!(close.error.unwrap().condition(), "amqp:connection:forced");
+    // The others go on.
+    many[2].detach(0).await;
+    messages(&server, &mut many[0]).await;
+    server.stop().await;
 }

@@ -121,8 +121,10 @@ async fn an_upgrade_is_judged() {
     };
     let (status, said) = refusal(request(server.address, "/", "peeklock.v1.binary")).await;
     assert!(status == 404 && said.contains("5301"), "{said}");
+    assert_eq!(condition(status, &said), "EntityNotFound");
     let (status, said) = refusal(request(server.address, path, "mqtt")).await;
     assert!(status == 400 && said.contains("AMQPWSB10"), "{said}");
+    assert_eq!(condition(status, &said), "ArgumentError");
     let with = |name: &'static str, value: &str| {
         let mut request = request(server.address, path, "amqp");
         request.headers_mut().insert(name, HeaderValue::from_str(value).unwrap());
@@ -130,10 +132,39 @@ async fn an_upgrade_is_judged() {
     };
     let (status, said) = refusal(with("host", "rebound.example")).await;
     assert!(status == 421 && said.contains("amqp.allowed_hosts"), "{said}");
+    assert_eq!(condition(status, &said), "Unauthorized");
     let (status, said) = refusal(with("origin", "https://evil.example")).await;
     assert!(status == 403 && said.contains("amqp.allowed_origins"), "{said}");
+    assert_eq!(condition(status, &said), "Unauthorized");
     upgrade(with("host", "localhost")).await.unwrap();
     upgrade(with("origin", &format!("http://{}", server.address))).await.unwrap();
+    server.stop().await;
+}
+
+/// The condition of a refusal, which is a problem (ERR-02).
+fn condition(status: u16, text: &str) -> String {
+    let problem: serde_json::Value = serde_json::from_str(text).expect("a problem");
+    assert_eq!(problem["status"], status, "{text}");
+    assert!(problem["trackingId"].as_str().is_some_and(|id| id.len() == 36), "{text}");
+    problem["code"].as_str().unwrap().to_owned()
+}
+
+/// AMQP-17, ERR-02: who speaks HTTP to the port of AMQP and asks for no upgrade is told what is served there.
+#[tokio::test]
+async fn what_is_no_upgrade_gets_a_problem() {
+    let server = Server::start().await;
+    for (request, status) in
+        [("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 426), ("GET nonsense\r\n\r\n", 400)]
+    {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+        assert_eq!(condition(status, body), "ArgumentError");
+        assert!(body.contains("5300"), "{body}");
+    }
     server.stop().await;
 }
 

@@ -1,7 +1,9 @@
 //! Declarations: what would be done, and doing it (file 27 of the specification).
 
 use actix_web::web;
+use peeklock_core::Of;
 use peeklock_core::declaration::{Digest, STEP_COUNT_MAX};
+use peeklock_core::permits::Large;
 use peeklock_json::{CarriedOutView, DeclarationForm, PlanView};
 
 use super::large;
@@ -35,13 +37,14 @@ pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> 
     let steps_max = number(exchange, "stepsMax")?.unwrap_or(STEP_COUNT_MAX).min(STEP_COUNT_MAX);
     let (form, _room): (DeclarationForm, _) = body::read_json(exchange, payload).await?;
     let declaration = form.to_declaration()?;
-    let room = exchange.room().await?;
     match asked {
         Asked::Plan => {
-            let plan = exchange.access.plan(&declaration).await?;
+            let (_turn, room) = exchange.turn(Large::List, Of::Declared).await?;
+            let plan = exchange.make(Large::List, exchange.access.plan(&declaration)).await?;
             large(exchange, room, &PlanView::from(&plan)).await
         }
         Asked::CarryOut(digest) => {
+            let room = exchange.room().await?;
             let done = exchange.access.carry_out(&declaration, digest, steps_max).await?;
             large(exchange, room, &CarriedOutView::from(&done)).await
         }

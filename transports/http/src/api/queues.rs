@@ -3,9 +3,11 @@
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web;
+use peeklock_core::Of;
 use peeklock_core::command::Described;
 use peeklock_core::contract::Action;
 use peeklock_core::description::{EntityKind, Patch};
+use peeklock_core::permits::Large;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -33,8 +35,8 @@ pub(crate) struct QueuePage {
     responses((status = 200, body = QueuePage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange) -> Answer {
     let (skip, top) = page(exchange)?;
-    let room = exchange.room().await?;
-    let queues = exchange.access.queues(skip, top).await?;
+    let (_turn, room) = exchange.turn(Large::List, Of::Entities("")).await?;
+    let queues = exchange.make(Large::List, exchange.access.queues(skip, top)).await?;
     let queues = queues.into_iter().map(Into::into).collect();
     large(exchange, room, &QueuePage { queues, skip, top }).await
 }

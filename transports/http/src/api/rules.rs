@@ -10,13 +10,13 @@ use super::{json, large, no_content};
 use crate::body;
 use crate::delivery::inbound;
 use crate::error::{Answer, Problem, Refusal};
-use crate::room::PATIENCE;
 use crate::route::encode_segment;
 use crate::serve::Exchange;
 use crate::version::located;
+use peeklock_core::Of;
 use peeklock_core::contract::Action;
-use peeklock_core::error::Rejection;
 use peeklock_core::path::{EntityAddress, EntityName};
+use peeklock_core::permits::Large;
 use peeklock_json::{ExplanationView, NewMessage, RuleForm};
 
 /// A page of a subscription's rules in case-insensitive order of their names.
@@ -48,10 +48,9 @@ pub(crate) struct Explained {
         ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
     responses((status = 200, body = RulePage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
-    let path = exchange.allow(Action::ReadRules, path).await?;
+    let (_turn, room) = exchange.turn(Large::List, Of::Rules(path)).await?;
     let (skip, top) = page(exchange)?;
-    let room = exchange.room().await?;
-    let rules = exchange.access.rules(&path, skip, top).await?;
+    let rules = exchange.make(Large::List, exchange.access.rules(path, skip, top)).await?;
     let rules = rules.iter().map(RuleForm::from).collect();
     large(exchange, room, &RulePage { rules, skip, top }).await
 }
@@ -145,13 +144,9 @@ pub(super) async fn explain(exchange: &Exchange, payload: &mut web::Payload, pat
     let message = question.message.into_message().map_err(Refusal::argument)?;
     let message = inbound(&exchange.site, message);
     // Until the answer has room. The request holds room, too, for which others may wait.
-    let turn = tokio::time::timeout(PATIENCE, exchange.site.explaining.acquire());
-    let Ok(Ok(_one_of_few)) = turn.await else {
-        let detail = "many ask for explanations of rules, and few are made at once";
-        return Err(Rejection::server_busy(detail).into());
-    };
-    let room = exchange.room().await?;
-    let explained = exchange.access.explain(&path, message).await?;
+    let (_turn, room) = exchange.turn(Large::Explanation, Of::Rules(&path)).await?;
+    let explained =
+        exchange.make(Large::Explanation, exchange.access.explain(&path, message)).await?;
     let rules = explained.iter().map(ExplanationView::from).collect();
     large(exchange, room, &Explained { rules }).await
 }

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web;
+use peeklock_core::Of;
 use peeklock_core::command::DescribedSubscription;
 use peeklock_core::contract::Action;
 use peeklock_core::description::{EntityKind, Patch};
 use peeklock_core::path::subscription_path;
+use peeklock_core::permits::Large;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -63,8 +65,9 @@ impl<'de> Deserialize<'de> for NewSubscription {
     responses((status = 200, body = SubscriptionPage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange, topic: &str) -> Answer {
     let (skip, top) = page(exchange)?;
-    let room = exchange.room().await?;
-    let subscriptions = exchange.access.subscriptions(topic, skip, top).await?;
+    let (_turn, room) = exchange.turn(Large::List, Of::Entities(topic)).await?;
+    let listing = exchange.access.subscriptions(topic, skip, top);
+    let subscriptions = exchange.make(Large::List, listing).await?;
     let subscriptions = subscriptions.into_iter().map(Into::into).collect();
     large(exchange, room, &SubscriptionPage { subscriptions, skip, top }).await
 }

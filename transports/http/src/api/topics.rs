@@ -3,9 +3,11 @@
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web;
+use peeklock_core::Of;
 use peeklock_core::command::DescribedTopic;
 use peeklock_core::contract::Action;
 use peeklock_core::description::{EntityKind, Patch};
+use peeklock_core::permits::Large;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -34,8 +36,8 @@ pub(crate) struct TopicPage {
     responses((status = 200, body = TopicPage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange) -> Answer {
     let (skip, top) = page(exchange)?;
-    let room = exchange.room().await?;
-    let topics = exchange.access.topics(skip, top).await?;
+    let (_turn, room) = exchange.turn(Large::List, Of::Entities("")).await?;
+    let topics = exchange.make(Large::List, exchange.access.topics(skip, top)).await?;
     let topics = topics.into_iter().map(Into::into).collect();
     large(exchange, room, &TopicPage { topics, skip, top }).await
 }

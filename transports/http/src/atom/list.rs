@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use peeklock_core::Of;
 use peeklock_core::error::BrokerError;
 use peeklock_core::path::subscription_path;
+use peeklock_core::permits::Large;
 
 use super::entry::{Addresses, feed};
 use super::form::{policies, queue, rule, subscription, topic};
@@ -25,7 +27,16 @@ struct Part<T> {
 /// Lists what is below an address.
 pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
     let page = page(exchange)?;
-    let room = exchange.room().await?;
+    let of_rules;
+    let of = match route {
+        AtomRoute::Subscriptions { topic } => Of::Entities(topic),
+        AtomRoute::Rules { topic, subscription } => {
+            of_rules = subscription_path(topic, subscription);
+            Of::Rules(&of_rules)
+        }
+        _ => Of::Entities(""),
+    };
+    let (_turn, room) = exchange.turn(Large::List, of).await?;
     let addresses = &Addresses::of(exchange);
     let access = &exchange.access;
     let top = page.top.saturating_add(1);
@@ -33,7 +44,7 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
         AtomRoute::Queues => {
             let paths = async || access.queue_paths(page.skip, top).await;
             let describe = async || access.queues(page.skip, top).await;
-            let Part { items, has_more } = read(page, paths, describe).await?;
+            let Part { items, has_more } = read(exchange, page, paths, describe).await?;
             let teller = policies::Teller::of(exchange, "").await;
             let mut entries = Vec::new();
             for queue in items {
@@ -46,7 +57,7 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
         AtomRoute::Topics => {
             let paths = async || access.topic_paths(page.skip, top).await;
             let describe = async || access.topics(page.skip, top).await;
-            let Part { items, has_more } = read(page, paths, describe).await?;
+            let Part { items, has_more } = read(exchange, page, paths, describe).await?;
             let teller = policies::Teller::of(exchange, "").await;
             let mut entries = Vec::new();
             for topic in items {
@@ -59,14 +70,15 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
         AtomRoute::Subscriptions { topic } => {
             let paths = async || access.subscription_paths(topic, page.skip, top).await;
             let describe = async || access.subscriptions(topic, page.skip, top).await;
-            let Part { items, has_more } = read(page, paths, describe).await?;
+            let Part { items, has_more } = read(exchange, page, paths, describe).await?;
             let entries = items.into_iter().map(|it| subscription::entry(it, addresses)).collect();
             let list = (route, "Subscriptions");
             feed(exchange, room, addresses, list, (page, has_more), entries).await
         }
         AtomRoute::Rules { topic, subscription } => {
             let path = subscription_path(topic, subscription);
-            let mut rules = access.rules(&path, page.skip, top).await?;
+            let listing = access.rules(&path, page.skip, top);
+            let mut rules = exchange.make(Large::List, listing).await?;
             let has_more = rules.len() > page.top;
             rules.truncate(page.top);
             let entries = rules.into_iter().map(|it| rule::entry(it, &path));
@@ -83,6 +95,7 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
 
 /// Reads a page of descriptions, whole unless it is the last.
 async fn read<T>(
+    exchange: &Exchange,
     page: Page,
     paths: impl AsyncFn() -> Result<Vec<Arc<str>>, BrokerError>,
     describe: impl AsyncFn() -> Result<Vec<T>, BrokerError>,
@@ -90,7 +103,7 @@ async fn read<T>(
     let mut attempts = 1;
     loop {
         let count = paths().await?.len();
-        let mut items = describe().await?;
+        let mut items = exchange.make(Large::List, describe()).await?;
         if items.len() >= count || attempts == ATTEMPTS_MAX {
             let has_more = count > page.top;
             items.truncate(page.top);

@@ -1,14 +1,19 @@
 //! Who is let in, and what the others learn: nothing.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use peeklock_core::Broker;
+use futures_util::FutureExt as _;
 use peeklock_core::contract::{
     Action, Authorizer, Grant, Needs, Principal, Right, Rights, Transport,
 };
+use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::Rejection;
+use peeklock_core::permits::Large;
+use peeklock_core::time::TimeSpan;
+use peeklock_core::{Broker, Of};
 use peeklock_http::{HttpConfig, HttpTransport};
 
 use super::server::{Plan, Server};
@@ -243,6 +248,101 @@ async fn a_foreign_host_is_refused() {
     let (server, _) = guarded().await;
     let request = "GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned();
     assert_eq!(raw(&server, request).await, 200);
+    server.stop().await;
+}
+
+/// Asks the one token that is good nothing, and leaves every other without an answer.
+#[derive(Default)]
+struct Late {
+    waiting: AtomicUsize,
+}
+
+#[async_trait]
+impl Authorizer for Late {
+    async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
+        if principal.token.as_deref() == Some("good") {
+            return Ok(Grant::everything());
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        std::future::pending().await
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+/// SEC-26, DESIGN D6: while the refusal of a list waits, whatever list it is, it holds neither room for its answer nor a
+/// turn: who has a valid token never waits for it.
+#[tokio::test]
+async fn a_refusal_that_waits_holds_nothing() {
+    let late = Arc::new(Late::default());
+    let mut plan = Plan::new();
+    plan.authorizer = Arc::clone(&late) as Arc<dyn Authorizer>;
+    // Room for one answer.
+    plan.config.outbound_bytes_max = 64 << 10;
+    let server = plan.start().await;
+    server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    let properties = SubscriptionUpdate::default();
+    server.broker.create_subscription("t", "s", properties, Vec::new()).await.unwrap();
+    let lists = [
+        ("GET /$api/v1/queues", ""),
+        ("GET /$api/v1/topics", ""),
+        ("GET /$api/v1/topics/t/subscriptions", ""),
+        ("GET /$api/v1/topics/t/subscriptions/s/rules", ""),
+        ("POST /$api/v1/topics/t/subscriptions/s/explain", r#"{"message": {"body": "a"}}"#),
+        ("POST /$api/v1/declaration?dryRun=true", r#"{"queues": [{"path": "q"}]}"#),
+        ("GET /$Resources/queues?api-version=2021-05", ""),
+        ("GET /$Resources/topics?api-version=2021-05", ""),
+        ("GET /t/subscriptions?api-version=2021-05", ""),
+        ("GET /t/subscriptions/s/rules?api-version=2021-05", ""),
+    ];
+    let mut refused = Vec::new();
+    for (head, body) in lists {
+        let mut client = server.connect().await;
+        client.write(&server.request(&format!("{head}\nAuthorization: wrong"), body)).await;
+        refused.push(client);
+    }
+    while late.waiting.load(Ordering::Relaxed) < lists.len() {
+        tokio::task::yield_now().await;
+    }
+    for (head, body) in lists {
+        let answer = server.ask(&format!("{head}\nAuthorization: good"), body).await;
+        assert_eq!(answer.status, 200, "{head}: {}", answer.text());
+    }
+    drop(refused);
+    server.stop().await;
+}
+
+/// ERR-09, DESIGN D6: lists and explanations are made few at once, over all connections; who waits for too long is told
+/// so.
+#[tokio::test]
+async fn lists_have_their_turns() {
+    let server = Server::start().await;
+    server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    let properties = SubscriptionUpdate::default();
+    server.broker.create_subscription("t", "s", properties, Vec::new()).await.unwrap();
+    let access = server.broker.full_access();
+    let mut turns = Vec::new();
+    while let Some(turn) = access.turn(Large::List, Of::Entities("")).now_or_never() {
+        turns.push(turn.unwrap());
+    }
+    assert_eq!(turns.len(), 8);
+    for head in ["GET /$api/v1/queues", "GET /$api/v1/topics/t/subscriptions/s/rules"] {
+        let asked = server.ask(head, "");
+        let mut asked = std::pin::pin!(asked);
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut asked => break answer,
+                () = tokio::task::yield_now() => server.clock.advance(TimeSpan::from_seconds(1)),
+            }
+        };
+        assert_eq!(answer.error(), (503, "ServerBusy".to_owned()), "{}", answer.text());
+        assert!(answer.text().contains("lists, of which 8"), "{}", answer.text());
+    }
+    turns.pop();
+    assert_eq!(server.ask("GET /$api/v1/queues", "").await.status, 200);
     server.stop().await;
 }
 

@@ -4,22 +4,25 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use peeklock_core::Access;
 use peeklock_core::error::BrokerError;
-use peeklock_core::permits::Room;
+use peeklock_core::permits::{Large, Permit, Room, Turn};
+use peeklock_core::{Access, Of};
 use peeklock_link::{Mail, Pending, Size, WORKING_MAX};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::{Asked, Conversation, Done};
 use crate::frame::WireError;
 use crate::operation::{Expect, Notice};
 
+/// What is done, and comes to an answer, with the turn at something large that this has taken.
+type Working = Pin<Box<dyn Future<Output = (Option<Turn>, Result<Notice, BrokerError>)> + Send>>;
+
 /// Something to be done apart.
 pub(super) struct Work {
     slot: usize,
-    /// What it takes a turn of first, and keeps until its answer has room.
-    turns: Option<Arc<Semaphore>>,
-    work: Pin<Box<dyn Future<Output = Result<Notice, BrokerError>> + Send>>,
+    work: Working,
+    /// The room of what has asked for it, as long as anything of that is there.
+    permit: Arc<Permit>,
 }
 
 /// What was done apart is answered with.
@@ -38,18 +41,13 @@ impl Conversation {
         asked: Asked,
         work: impl Future<Output = Result<Notice, BrokerError>> + Send + 'static,
     ) -> Done {
-        self.push_apart(asked, Size::Long, None, Box::pin(work))
+        self.push_apart(asked, Size::Long, Box::pin(async move { (None, work.await) }))
     }
 
-    fn push_apart(
-        &mut self,
-        asked: Asked,
-        size: Size,
-        turns: Option<Arc<Semaphore>>,
-        work: Pin<Box<dyn Future<Output = Result<Notice, BrokerError>> + Send>>,
-    ) -> Done {
+    fn push_apart(&mut self, asked: Asked, size: Size, work: Working) -> Done {
+        let permit = Arc::clone(&asked.permit);
         let slot = self.links.ask_of("".into(), asked.id, Some(asked.permit), Expect::Own);
-        self.apart.push(size, Work { slot, turns, work });
+        self.apart.push(size, Work { slot, work, permit });
         self.begin_apart();
         Ok(())
     }
@@ -61,17 +59,7 @@ impl Conversation {
         work: impl FnOnce(Access) -> F,
     ) -> Done {
         let work = work(self.access.clone());
-        self.push_apart(asked, Size::Short, None, Box::pin(work))
-    }
-
-    /// The same for a list.
-    pub(crate) fn list<F: Future<Output = Result<Notice, BrokerError>> + Send + 'static>(
-        &mut self,
-        asked: Asked,
-        work: impl FnOnce(Access) -> F,
-    ) -> Done {
-        let work = work(self.access.clone());
-        self.apart(asked, work)
+        self.push_apart(asked, Size::Short, Box::pin(async move { (None, work.await) }))
     }
 
     /// The same for what may make an answer of any size: few at once over all connections, each until the
@@ -81,30 +69,43 @@ impl Conversation {
     >(
         &mut self,
         asked: Asked,
+        (large, of): (Large, Listed),
         work: impl FnOnce(Access) -> F,
     ) -> Done {
+        let access = self.access.clone();
         let work = work(self.access.clone());
-        let turns = Some(Arc::clone(&self.site.explaining));
-        self.push_apart(asked, Size::Long, turns, Box::pin(work))
+        let working = async move {
+            match access.turn(large, of.as_of()).await {
+                Ok(turn) => (Some(turn), access.make(large, work).await),
+                Err(refused) => (None, Err(refused)),
+            }
+        };
+        self.push_apart(asked, Size::Long, Box::pin(working))
     }
 
-    /// Begins what waits, while there is room for its answers and little is under way.
+    /// The same for a list.
+    pub(crate) fn list<F: Future<Output = Result<Notice, BrokerError>> + Send + 'static>(
+        &mut self,
+        asked: Asked,
+        of: Listed,
+        work: impl FnOnce(Access) -> F,
+    ) -> Done {
+        self.manage_in_turn(asked, (Large::List, of), work)
+    }
+
+    /// Begins what waits, while there is room for its answers and little is under way. What is not with an entity
+    /// when the conversation ends, ends with it.
     pub(super) fn begin_apart(&mut self) {
         while let Some((size, work)) = self.apart.begin(self.may_answer()) {
-            let Work { slot, turns, work } = work;
+            let Work { slot, work, permit } = work;
             let mailbox = Arc::clone(&self.mailbox);
             let outbound = self.broker.outbound_pool();
             let free_bytes = self.account.free_bytes() / WORKING_MAX as u64;
             let mut alive = self.alive.subscribe();
             tokio::spawn(async move {
-                let turn = async {
-                    match turns {
-                        Some(turns) => turns.acquire_owned().await.ok(),
-                        None => None,
-                    }
-                };
-                let Some(_turn) = unless_ended(&mut alive, turn).await else { return };
-                let notice = match work.await {
+                let _permit = permit;
+                let Some((_turn, answer)) = unless_ended(&mut alive, work).await else { return };
+                let notice = match answer {
                     Ok(notice) => notice,
                     Err(error) => Notice::Error(WireError::from(&error)),
                 };
@@ -130,6 +131,23 @@ impl Conversation {
                 Some((bytes, room)) => self.say_paid(id, *own.notice, bytes, room),
                 None => self.say(id, *own.notice),
             }
+        }
+    }
+}
+
+/// What is listed or explained.
+pub(crate) enum Listed {
+    Entities(String),
+    Rules(String),
+    Declared,
+}
+
+impl Listed {
+    fn as_of(&self) -> Of<'_> {
+        match self {
+            Self::Entities(path) => Of::Entities(path),
+            Self::Rules(path) => Of::Rules(path),
+            Self::Declared => Of::Declared,
         }
     }
 }

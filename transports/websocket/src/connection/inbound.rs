@@ -14,7 +14,7 @@ use peeklock_link::pending::correlation;
 use super::{Conversation, Postponed};
 use crate::error::FrameError;
 use crate::frame::{BadRequest, Request};
-use crate::operation::{Expect, Notice, Subject};
+use crate::operation::{Expect, Notice, Operation, Subject};
 
 /// Why a request is not carried out.
 pub(crate) enum Refusal {
@@ -55,6 +55,11 @@ impl Conversation {
                 return;
             }
             self.begun_count += 1;
+            if let (Some(member), Ok(asked)) = (&self.member, request)
+                && !matches!(asked.operation, Operation::Heartbeat(_))
+            {
+                member.asks();
+            }
             let (id, done) = match requests.pop_front() {
                 Some(Ok(Request { id, .. })) if self.awaits(id) => {
                     let detail =

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use peeklock_core::Broker;
 use peeklock_core::command::LinkEnd;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
@@ -24,7 +25,7 @@ use super::yielding::Yielding;
 use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Postponed};
 use crate::error::{Close, code};
 use crate::frame::text::Guid;
-use crate::frame::{ClientFrame, Encoding, Item, Request, ServerFrame};
+use crate::frame::{ClientFrame, Encoding, Item, Request, ServerFrame, announced};
 use crate::operation::{Hello, Notice, Operation, Welcome};
 use crate::site::{Call, Handover, Site, Socket};
 
@@ -53,7 +54,7 @@ async fn greet(
     let hello = tokio::select! {
         biased;
         () = handshake.needed() => return None,
-        hello = tokio::time::timeout(timeout, hello(&mut socket, encoding)) => hello,
+        hello = tokio::time::timeout(timeout, hello(&site.broker, &mut socket, encoding)) => hello,
     };
     drop(handshake);
     let refusal = match hello {
@@ -74,7 +75,11 @@ async fn greet(
 }
 
 /// Reads the first frame, which says hello and nothing else.
-async fn hello(socket: &mut Socket, encoding: Encoding) -> Result<(u32, Hello), Option<Close>> {
+async fn hello(
+    broker: &Broker,
+    socket: &mut Socket,
+    encoding: Encoding,
+) -> Result<(u32, Hello), Option<Close>> {
     let message = loop {
         match socket.next().await {
             // The pong has to be taken before another ping is read.
@@ -92,6 +97,9 @@ async fn hello(socket: &mut Socket, encoding: Encoding) -> Result<(u32, Hello), 
     };
     socket.get_mut().frame_taken();
     let Some(bytes) = payload(message, encoding)? else { return Err(None) };
+    // As with any other frame, what it asks for is paid for before any of it is made.
+    let (commands, cost) = announced(encoding, &bytes);
+    let _permit = broker.connection_budget().acquire_list(commands, cost).await;
     let frame =
         ClientFrame::decode(encoding, &bytes).map_err(|error| Some(Close::of_frame(&error)))?;
     let mut requests = frame.requests.into_iter();
@@ -108,7 +116,7 @@ async fn hello(socket: &mut Socket, encoding: Encoding) -> Result<(u32, Hello), 
 impl Conversation {
     /// Begins a conversation and stays with it to its end.
     pub(super) async fn open(site: Arc<Site>, mut handover: Box<Handover>, encoding: Encoding) {
-        let broker = site.broker.clone();
+        let broker = site.broker.placed();
         if !broker.allows_anonymous() && handover.hello.token.is_none() {
             let peer = handover.socket.get_ref().principal().peer;
             let reason = Rejection::unauthorized("the hello has no token");
@@ -119,7 +127,8 @@ impl Conversation {
         }
         let resume_token = broker.random_bits();
         let (sender, calls) = mpsc::channel(CALLS_MAX);
-        let Some(place) = site.enter(resume_token, encoding, sender) else {
+        let peer = handover.socket.get_ref().principal().peer;
+        let Some(place) = site.enter(resume_token, encoding, peer, sender) else {
             let count = site.config.connection_count_max;
             let detail = format!("there are {count} connections already");
             let error = broker.refuse(Rejection::quota_exceeded(detail), "");
@@ -152,6 +161,7 @@ impl Conversation {
             broker,
             place,
             idling: None,
+            member: site.crowd.join(peer),
             encoding,
             calls,
             stop: Some(Box::pin(stop)),

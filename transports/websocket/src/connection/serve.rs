@@ -207,6 +207,11 @@ impl Conversation {
         {
             return Poll::Ready(Turn::Leave);
         }
+        if let Some(member) = &mut self.member
+            && member.poll_needed(context).is_ready()
+        {
+            return Poll::Ready(Turn::Leave);
+        }
         ticks.poll_tick(context).map(|_| Turn::Tick)
     }
 

@@ -4,7 +4,7 @@ use peeklock_core::declaration::STEP_COUNT_MAX;
 
 use super::Notice;
 use super::manage::json_inside;
-use crate::connection::{Asked, Conversation, Done};
+use crate::connection::{Asked, Conversation, Done, Listed};
 use crate::frame::bodies;
 
 pub(crate) use peeklock_json::{CarriedOutView, DeclarationForm, DigestText, PlanView};
@@ -29,7 +29,7 @@ json_inside!(DeclarationForm, PlanView, CarriedOutView, DigestText);
 impl Conversation {
     pub(super) fn plan_declaration(&mut self, asked: Asked, plan: PlanDeclaration) -> Done {
         let declaration = plan.declaration.to_declaration()?;
-        self.list(asked, |access| async move {
+        self.list(asked, Listed::Declared, |access| async move {
             let plan = access.plan(&declaration).await?;
             Ok(Notice::Plan(Box::new(PlanView::from(&plan))))
         })
@@ -40,7 +40,8 @@ impl Conversation {
         let steps_max = it.steps_max.map_or(STEP_COUNT_MAX, |count| {
             usize::try_from(count).unwrap_or(STEP_COUNT_MAX).min(STEP_COUNT_MAX)
         });
-        self.list(asked, move |access| async move {
+        let access = self.access.clone();
+        self.apart(asked, async move {
             let carried_out = access.carry_out(&declaration, it.digest.0, steps_max).await?;
             Ok(Notice::CarriedOut(Box::new(CarriedOutView::from(&carried_out))))
         })

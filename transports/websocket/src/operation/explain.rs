@@ -1,10 +1,11 @@
 //! What the rules of a subscription would make of a message (MAT-01).
 
+use peeklock_core::permits::Large;
 use serde::{Deserialize, Serialize};
 
 use super::Notice;
 use super::manage::json_inside;
-use crate::connection::{Asked, Conversation, Done};
+use crate::connection::{Asked, Conversation, Done, Listed};
 use crate::frame::bodies;
 use crate::frame::message::Outgoing;
 
@@ -29,7 +30,8 @@ json_inside!(Explained);
 impl Conversation {
     pub(super) fn explain(&mut self, asked: Asked, explain: Explain) -> Done {
         let message = self.inbound(explain.message)?;
-        self.manage_in_turn(asked, |access| async move {
+        let of = Listed::Rules(explain.path.clone());
+        self.manage_in_turn(asked, (Large::Explanation, of), |access| async move {
             let explained = access.explain(&explain.path, message).await?;
             let rules = explained.iter().map(ExplanationView::from).collect();
             Ok(Notice::Explained(Explained { rules }))

@@ -69,7 +69,7 @@ impl Conversation {
     }
 
     pub(super) fn list_policies(&mut self, asked: Asked, of: PathOnly) -> Done {
-        self.list(asked, |access| async move {
+        self.manage(asked, |access| async move {
             let policies = access.policies(&of.path).await?;
             Ok(Notice::Policies(PolicyList::from(&*policies)))
         })

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::manage::json_inside;
 use super::{ListOf, Notice};
-use crate::connection::{Asked, Conversation, Done};
+use crate::connection::{Asked, Conversation, Done, Listed};
 use crate::frame::bodies;
 
 pub(crate) use peeklock_json::RuleForm;
@@ -64,7 +64,7 @@ impl Conversation {
 
     pub(super) fn list_rules(&mut self, asked: Asked, list: ListOf) -> Done {
         let (skip, top) = self.page(list.skip, list.top);
-        self.list(asked, |access| async move {
+        self.list(asked, Listed::Rules(list.path.clone()), |access| async move {
             let rules = access.rules(&list.path, skip, top).await?;
             let rules = rules.iter().map(RuleForm::from).collect();
             Ok(Notice::Rules(RuleList { rules }))

@@ -9,6 +9,7 @@ use peeklock_core::contract::{Authorizer, Epoch, Grant, Principal, Right, Rights
 use peeklock_core::error::Rejection;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::client::{Client, closed, upgrade, upgrade_json};
@@ -27,6 +28,52 @@ fn refusal(result: Result<super::client::Socket, Error>) -> (u16, String) {
     }
 }
 
+/// The condition of a refusal, after a look at its form (ERR-02).
+fn condition(status: u16, text: &str) -> String {
+    let problem: serde_json::Value = serde_json::from_str(text).expect("a problem");
+    assert_eq!(problem["status"], status, "{text}");
+    assert!(problem["retryable"].is_boolean() && problem["title"].is_string(), "{text}");
+    let (code, id) = (problem["code"].as_str().unwrap(), problem["trackingId"].as_str().unwrap());
+    assert_eq!(problem["type"], format!("urn:peeklock:condition:{code}"));
+    assert!(problem["message"].as_str().unwrap().contains(&format!("TrackingId:{id}, Entity:")));
+    code.to_owned()
+}
+
+/// ERR-02: who asks for something else than an upgrade is told so as over HTTP, with what to do, and can read it.
+#[test]
+fn what_is_no_upgrade_gets_a_problem() {
+    run(async {
+        let server = Server::start().await;
+        let upgrade = "Host: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                       Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+        let headers = "a: b\r\n".repeat(1_000);
+        for (request, status, says) in [
+            ("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 426, "5300"),
+            (format!("POST / HTTP/1.1\r\n{upgrade}Content-Length: 9\r\n\r\n"), 426, "5300"),
+            (format!("GET / HTTP/1.1\r\n{upgrade}Sec-WebSocket-Version: 8\r\n\r\n"), 426, "13"),
+            (format!("GET / HTTP/1.0\r\n{upgrade}Sec-WebSocket-Version: 13\r\n\r\n"), 426, "13"),
+            ("nonsense\r\n\r\n".to_owned(), 400, "no request of HTTP"),
+            ("\u{16}\u{3}\u{1}\r\n\r\n".to_owned(), 400, "no request of HTTP"),
+            (format!("GET / HTTP/1.1\r\n{headers}\r\n"), 431, "5300"),
+        ] {
+            let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {head}");
+            assert!(head.contains("Content-Type: application/problem+json\r\n"), "{head}");
+            assert!(head.contains("Connection: close"), "{head}");
+            assert_eq!(head.contains("Upgrade: websocket"), status == 426, "{head}");
+            let code = if status == 431 { "ArgumentOutOfRange" } else { "ArgumentError" };
+            assert_eq!(condition(status, body), code);
+            assert!(body.contains(says), "{body}");
+        }
+        server.client().await.close(Some(1_000)).await;
+        server.stop().await;
+    });
+}
+
 /// SEC-23: a foreign Host is refused with 421 while anonymous access is on, and the setting named.
 #[test]
 fn a_foreign_host_is_refused_while_anonymous_access_is_on() {
@@ -38,6 +85,7 @@ fn a_foreign_host_is_refused_while_anonymous_access_is_on() {
         let (status, text) = refusal(upgrade(server.address, "/", &with("evil.example")).await);
         assert_eq!(status, 421);
         assert!(text.contains("websocket.allowed_hosts"), "{text}");
+        assert_eq!(condition(status, &text), "Unauthorized");
         for host in ["localhost:1", "127.0.0.1", "[::1]:5301", "BUS.example:5301"] {
             upgrade(server.address, "/", &with(host)).await.unwrap();
         }
@@ -68,6 +116,7 @@ fn a_foreign_origin_is_refused() {
             let (status, text) = refusal(upgraded);
             assert_eq!(status, 403, "{origin}");
             assert!(text.contains("websocket.allowed_origins"), "{text}");
+            assert_eq!(condition(status, &text), "Unauthorized");
         }
         server.stop().await;
     });
@@ -80,6 +129,7 @@ fn a_subprotocol_is_agreed_upon_and_the_url_has_no_token() {
         let (status, text) = refusal(upgrade(server.address, "/", &[]).await);
         assert_eq!(status, 400);
         assert!(text.contains("peeklock.v1.json"), "{text}");
+        assert_eq!(condition(status, &text), "ArgumentError");
         let name = "sec-websocket-protocol";
         let old = upgrade(server.address, "/", &[(name, "mqtt, peeklock.v9.json")]).await;
         assert_eq!(refusal(old).0, 400);
@@ -87,7 +137,8 @@ fn a_subprotocol_is_agreed_upon_and_the_url_has_no_token() {
         let (status, text) = refusal(upgrade(server.address, "/?token=secret", &[JSON]).await);
         assert_eq!(status, 400);
         assert!(text.contains("never in the URL"), "{text}");
-        assert_eq!(refusal(upgrade(server.address, "/elsewhere", &[JSON]).await).0, 404);
+        let (status, text) = refusal(upgrade(server.address, "/elsewhere", &[JSON]).await);
+        assert_eq!((status, &*condition(status, &text)), (404, "EntityNotFound"));
         server.stop().await;
     });
 }

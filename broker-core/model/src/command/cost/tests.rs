@@ -7,8 +7,9 @@ use bytes::Bytes;
 use super::*;
 use crate::command::{PeerArrival, TopicCommand};
 use crate::ids::{EntityId, LockToken, SequenceNumber};
-use crate::message::{Message, Overlay, PropertyLimits, Value};
+use crate::message::{Message, Overlay, PropertyLimits};
 use crate::path::SubQueue;
+use crate::rule::Parameters;
 use crate::time::Timestamp;
 use crate::transaction::Part;
 use crate::transfer::peer::PeerSource;
@@ -33,6 +34,12 @@ fn arrival(bytes: usize) -> PeerArrival {
 
 fn part(member: Option<EntityId>, operation: Operation) -> Part {
     Part { member, sub_queue: SubQueue::Main, operation }
+}
+
+fn rule() -> RuleDescription {
+    let parameters = Parameters::new().with("@p", "x".repeat(1_000));
+    let filter = Filter::Sql(SqlText { text: "p = @p".into(), parameters });
+    RuleDescription::new("large", filter, Timestamp::NONE)
 }
 
 fn overlay() -> Overlay {
@@ -104,6 +111,16 @@ fn a_command_costs_what_it_brings() {
             }),
             1,
             one,
+            None,
+        ),
+        // A rule waits with all that it says: 5 of the name, 6 of the text, 64 of a parameter with its name and value.
+        (
+            Command::OfTopic(TopicCommand::InSubscription {
+                subscription: EntityId(2),
+                command: RuleCommand::Create(Box::new(rule())),
+            }),
+            1,
+            5 + 6 + 64 + 1 + 1_000 + 5,
             None,
         ),
         // A commit is as many operations as it has, and stores only what is sent.

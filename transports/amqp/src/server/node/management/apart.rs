@@ -6,16 +6,25 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use peeklock_core::error::BrokerError;
-use peeklock_core::permits::{Permit, Room};
+use peeklock_core::permits::{Permit, Room, Turn};
 use peeklock_link::{LONG_MAX, Mail, Size};
+use tokio::sync::watch;
 
 use super::super::reply::Asker;
 use super::Answer;
 use crate::server::conversation::{Conversation, Expect};
 
-/// Something that is asked, and comes to an answer.
+/// Something that is asked, and comes to an answer, with the turn at something large that this has taken.
 pub(in crate::server) type Asking =
-    Pin<Box<dyn Future<Output = Result<Answer, BrokerError>> + Send>>;
+    Pin<Box<dyn Future<Output = (Option<Turn>, Result<Answer, BrokerError>)> + Send>>;
+
+/// One that may be begun.
+pub(in crate::server) struct ToAsk {
+    slot: usize,
+    asking: Asking,
+    /// The room of what has asked for it, as long as anything of that is there.
+    permit: Arc<Permit>,
+}
 
 /// The answer to something that was asked apart.
 pub(in crate::server) struct Told {
@@ -30,34 +39,34 @@ impl Conversation {
     pub(in crate::server) fn ask_apart(&mut self, asker: Asker, asking: Asking, permit: Permit) {
         let Some(asker) = self.still_waits(asker) else { return };
         let expect = Expect::Apart(asker);
-        let slot = self.links.ask_of("".into(), 0, Some(Arc::new(permit)), expect);
-        self.apart.push(Size::Long, (slot, asking));
+        let permit = Arc::new(permit);
+        let slot = self.links.ask_of("".into(), 0, Some(Arc::clone(&permit)), expect);
+        self.apart.push(Size::Long, ToAsk { slot, asking, permit });
         self.begin_apart();
     }
 
-    /// Begins what waits, while there is room for its answers and little is under way.
+    /// Begins what waits, while there is room for its answers and little is under way. What is not with an entity when
+    /// the connection ends, ends with it.
     pub(in crate::server) fn begin_apart(&mut self) {
         loop {
             let has_room = self.account.held_bytes() < self.account.bytes_max();
             let begun = self.apart.begin(has_room && self.may_answer());
-            let Some((_, (slot, asking))) = begun else { return };
+            let Some((_, ToAsk { slot, asking, permit })) = begun else { return };
             let mailbox = Arc::clone(&self.mailbox);
             let outbound = self.broker.outbound_pool();
             let free_bytes = self.account.free_bytes() / LONG_MAX as u64;
             let mut alive = self.alive.subscribe();
             tokio::spawn(async move {
-                let answer = asking.await;
+                let _permit = permit;
+                let asked = unless_ended(&mut alive, asking).await;
+                let Some((_turn, answer)) = asked else { return };
                 let bytes = answer.as_ref().map_or(0, Answer::len);
                 let mut paid = None;
                 if bytes > free_bytes {
-                    tokio::select! {
-                        // Nothing is ever sent: the connection has ended.
-                        _ = alive.changed() => return,
-                        // One that is larger than all of the room takes all of it.
-                        room = outbound.hold(None, bytes.min(outbound.bytes_max())) => {
-                            paid = Some((bytes, room));
-                        }
-                    }
+                    // One that is larger than all of the room takes all of it.
+                    let room = outbound.hold(None, bytes.min(outbound.bytes_max()));
+                    let Some(room) = unless_ended(&mut alive, room).await else { return };
+                    paid = Some((bytes, room));
                 }
                 mailbox.put(Mail::Own(Told { slot, answer, paid }));
             });
@@ -81,5 +90,17 @@ impl Conversation {
         // Not before: the reply is counted by now, and keeps the room that it had.
         self.account.release(held_bytes);
         self.begin_apart();
+    }
+}
+
+/// Waits for something as long as the connection is there.
+async fn unless_ended<T>(
+    alive: &mut watch::Receiver<()>,
+    wanted: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        // Nothing is ever sent: it ends with the connection.
+        _ = alive.changed() => None,
+        it = wanted => Some(it),
     }
 }

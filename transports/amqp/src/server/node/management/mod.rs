@@ -33,7 +33,7 @@ use peeklock_core::Entity;
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::condition::{Condition, Surface};
 use peeklock_core::contract::Action;
-use peeklock_core::error::Rejection;
+use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Permit;
 use peeklock_core::transaction::{Issued, TransactionId};
@@ -42,7 +42,7 @@ use peeklock_link::pending::correlation;
 use peeklock_words::amqp::write::{self, Sink};
 use peeklock_words::amqp::{code, descriptor};
 
-pub(in crate::server) use self::apart::{Asking, Told};
+pub(in crate::server) use self::apart::{Asking, ToAsk, Told};
 use self::body::Body;
 use self::pieces::Pieces;
 #[cfg(feature = "testing")]
@@ -194,6 +194,13 @@ struct Question<'a> {
 enum Planned {
     Commands { entity: Entity, commands: Vec<Command>, read: Read, memo: Memo },
     Apart(Asking),
+}
+
+impl Planned {
+    /// Something that is asked apart, and answered in little.
+    fn apart(asking: impl Future<Output = Result<Answer, BrokerError>> + Send + 'static) -> Self {
+        Self::Apart(Box::pin(async move { (None, asking.await) }))
+    }
 }
 
 impl Manager {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use peeklock_core::error::Rejection;
+use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::message::Value;
+use peeklock_core::permits::Large;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use peeklock_core::time::Timestamp;
+use peeklock_core::{Access, Broker, Of};
 use peeklock_words::amqp::write::{self, Sink};
 use peeklock_words::amqp::{Scalar, code};
 
@@ -44,19 +46,19 @@ impl Conversation {
         let count_max = self.broker.settings().limits.rule_property_count_max;
         let rule = rule(name, &Body::of_map(map), count_max)?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
-        Ok(Planned::Apart(Box::pin(async move {
+        Ok(Planned::apart(async move {
             access.create_rule(&path, rule).await?;
             Ok(Answer::Done)
-        })))
+        }))
     }
 
     pub(super) fn plan_remove_rule(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
         let name = question.body.wanted_text("rule-name")?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
-        Ok(Planned::Apart(Box::pin(async move {
+        Ok(Planned::apart(async move {
             access.delete_rule(&path, &name).await?;
             Ok(Answer::Done)
-        })))
+        }))
     }
 
     /// Some clients ask for all rules at once, which the broker lists page by page.
@@ -66,44 +68,62 @@ impl Conversation {
         let top = count(question.body.count("top")?.unwrap_or(u32::MAX));
         let page = self.broker.settings().limits.list_count_max.max(1);
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
-        let (broker, outbound) = (self.broker.clone(), self.broker.outbound_pool());
+        let broker = self.broker.clone();
         Ok(Planned::Apart(Box::pin(async move {
-            let (mut list, mut listed) = (Pieces::default(), 0);
-            let mut room = None;
-            while listed < top {
-                if list.len() > RULES_BYTES_MAX {
-                    let rejection = Rejection::out_of_range(format!(
-                        "rules take more than {RULES_BYTES_MAX} bytes, which is the most of one \
-                         reply: ask for fewer by `top`, and for those behind them by `skip`"
-                    ));
-                    return Err(broker.refuse(rejection, &path));
+            match access.turn(Large::List, Of::Rules(&path)).await {
+                Ok(turn) => {
+                    let listing = list(&access, &broker, &path, (skip, top), page);
+                    (Some(turn), access.make(Large::List, listing).await)
                 }
-                if list.len() > FREE_BYTES && room.is_none() {
-                    let bytes = (RULES_BYTES_MAX as u64).min(outbound.bytes_max());
-                    room = Some(outbound.hold(None, bytes).await);
-                }
-                let wanted = page.min(top - listed);
-                let rules = access.rules(&path, skip.saturating_add(listed), wanted).await?;
-                for rule in &rules {
-                    let mut item = Pieces::default();
-                    key(&mut item, "rule-description");
-                    write_rule(&mut item, rule);
-                    list.map(item, 2);
-                }
-                listed += rules.len();
-                if rules.len() < wanted {
-                    break;
-                }
+                Err(refused) => (None, Err(refused)),
             }
-            if listed == 0 {
-                return Ok(Answer::Nothing);
-            }
-            let mut items = Pieces::default();
-            key(&mut items, "rules");
-            items.list(list, listed);
-            Ok(Answer::Map(items, 2))
         })))
     }
+}
+
+/// The rules of a subscription, as far as one reply may have them.
+async fn list(
+    access: &Access,
+    broker: &Broker,
+    path: &str,
+    (skip, top): (usize, usize),
+    page: usize,
+) -> Result<Answer, BrokerError> {
+    let outbound = broker.outbound_pool();
+    let (mut list, mut listed) = (Pieces::default(), 0);
+    let mut room = None;
+    while listed < top {
+        if list.len() > RULES_BYTES_MAX {
+            let rejection = Rejection::out_of_range(format!(
+                "rules take more than {RULES_BYTES_MAX} bytes, which is the most of one reply: ask for \
+                 fewer by `top`, and for those behind them by `skip`"
+            ));
+            return Err(broker.refuse(rejection, path));
+        }
+        if list.len() > FREE_BYTES && room.is_none() {
+            let bytes = (RULES_BYTES_MAX as u64).min(outbound.bytes_max());
+            room = Some(outbound.hold(None, bytes).await);
+        }
+        let wanted = page.min(top - listed);
+        let rules = access.rules(path, skip.saturating_add(listed), wanted).await?;
+        for rule in &rules {
+            let mut item = Pieces::default();
+            key(&mut item, "rule-description");
+            write_rule(&mut item, rule);
+            list.map(item, 2);
+        }
+        listed += rules.len();
+        if rules.len() < wanted {
+            break;
+        }
+    }
+    if listed == 0 {
+        return Ok(Answer::Nothing);
+    }
+    let mut items = Pieces::default();
+    key(&mut items, "rules");
+    items.list(list, listed);
+    Ok(Answer::Map(items, 2))
 }
 
 /// A rule as it is described to be added, with so many properties in its filter at most.

@@ -27,7 +27,7 @@ impl Conversation {
         let top = body.count("top")?.unwrap_or(u32::MAX);
         let after = body.text("last-session-id")?;
         let entity = self.managed_entity(question, Action::ListSessions).await?;
-        Ok(Planned::Apart(Box::pin(async move {
+        Ok(Planned::apart(async move {
             let mut skip = skip;
             loop {
                 let command = Command::ListSessions { which, skip: skip.into(), top };
@@ -52,6 +52,6 @@ impl Conversation {
                     return Ok(Answer::Map(items, 4));
                 }
             }
-        })))
+        }))
     }
 }

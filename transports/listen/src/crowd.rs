@@ -1,0 +1,184 @@
+//! Places by where clients come from: when all are taken and nobody is idle, the address that has most of them gives one
+//! up to who comes from where there are fewer. So nobody takes all places for good by connections that look busy, and
+//! nobody who has few loses one to somebody who has more.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use peeklock_core::contract::failures::network;
+use peeklock_core::permits::GRACE;
+use tokio::sync::oneshot;
+
+/// The connections of a listener.
+#[derive(Clone, Debug)]
+pub struct Crowd(Arc<Mutex<Members>>, Instant);
+
+#[derive(Debug, Default)]
+struct Members {
+    next: u64,
+    /// Of each address, or of IPv6 each network that one subscriber has.
+    by_network: HashMap<IpAddr, BTreeMap<u64, Told>>,
+}
+
+#[derive(Debug)]
+struct Told {
+    /// When it has asked for something the last time, in milliseconds of the crowd.
+    asked_at: Arc<AtomicU64>,
+    tell: oneshot::Sender<()>,
+}
+
+/// One of the connections, until this is dropped.
+#[derive(Debug)]
+pub struct Member {
+    crowd: Crowd,
+    network: IpAddr,
+    key: u64,
+    asked_at: Arc<AtomicU64>,
+    told: oneshot::Receiver<()>,
+}
+
+impl Default for Crowd {
+    fn default() -> Self {
+        Self(Arc::default(), Instant::now())
+    }
+}
+
+impl Crowd {
+    /// One is there from now on; what comes from nowhere is not counted.
+    #[must_use]
+    pub fn join(&self, peer: Option<SocketAddr>) -> Option<Member> {
+        peer.map(|peer| self.join_at(peer.ip(), Instant::now()))
+    }
+
+    fn join_at(&self, address: IpAddr, now: Instant) -> Member {
+        let (tell, told) = oneshot::channel();
+        let asked_at = Arc::new(AtomicU64::new(self.ms(now)));
+        let network = network(address);
+        let mut members = self.lock();
+        let key = members.next;
+        members.next += 1;
+        let told_of = Told { asked_at: Arc::clone(&asked_at), tell };
+        members.by_network.entry(network).or_default().insert(key, told_of);
+        drop(members);
+        Member { crowd: self.clone(), network, key, asked_at, told }
+    }
+
+    /// Has one of those make room that come from where most do, if there are fewer where this one comes from: the one
+    /// that has asked for nothing for longest. False if nobody has to. Who is not known yet, behind a proxy, comes from
+    /// where nobody else does.
+    #[must_use]
+    pub fn make_room(&self, newcomer: Option<SocketAddr>) -> bool {
+        self.make_room_at(newcomer.map(|peer| peer.ip()), Instant::now())
+    }
+
+    fn make_room_at(&self, newcomer: Option<IpAddr>, now: Instant) -> bool {
+        let mut members = self.lock();
+        let own = newcomer.and_then(|address| members.by_network.get(&network(address)));
+        let own_count = own.map_or(0, BTreeMap::len);
+        let Some(most) = members.by_network.values_mut().max_by_key(|one| one.len()) else {
+            return false;
+        };
+        // With one more the newcomer's would be as many.
+        if most.len() <= own_count + 1 {
+            return false;
+        }
+        let asked_at = |told: &Told| told.asked_at.load(Ordering::Relaxed);
+        let Some((key, at)) =
+            most.iter().map(|(key, told)| (*key, asked_at(told))).min_by_key(|(_, at)| *at)
+        else {
+            return false;
+        };
+        let grace = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
+        if self.ms(now).saturating_sub(at) < grace {
+            return false;
+        }
+        most.remove(&key).is_some_and(|told| told.tell.send(()).is_ok())
+    }
+
+    fn ms(&self, now: Instant) -> u64 {
+        let since: Duration = now.saturating_duration_since(self.1);
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Members> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Member {
+    /// It asks for something: more than to say that it is there.
+    pub fn asks(&self) {
+        self.asked_at.store(self.crowd.ms(Instant::now()), Ordering::Relaxed);
+    }
+
+    /// Ready when its place is needed.
+    pub fn poll_needed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.told).poll(context).map(drop)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let mut members = self.crowd.lock();
+        if let Some(own) = members.by_network.get_mut(&self.network) {
+            own.remove(&self.key);
+            if own.is_empty() {
+                members.by_network.remove(&self.network);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// QUO-01: the address with most connections gives one up, the one that has asked for nothing for longest, until the
+    /// newcomer's would have as many; nobody gives one up for others of its own address.
+    #[test]
+    fn who_has_most_places_gives_one_up() {
+        let mut context = Context::from_waker(Waker::noop());
+        let crowd = Crowd::default();
+        let at = |ms| crowd.1 + Duration::from_millis(ms);
+        let [greedy, modest]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().unwrap());
+        let mut many: Vec<Member> = (0..4).map(|ms| crowd.join_at(greedy, at(ms))).collect();
+        assert!(!crowd.make_room_at(Some(modest), at(200)), "all have come a moment ago");
+        many[0].asked_at.store(400, Ordering::Relaxed);
+        assert!(!crowd.make_room_at(Some(greedy), at(500)), "it has all of them itself");
+        assert!(crowd.make_room_at(Some(modest), at(500)));
+        assert!(many[1].poll_needed(&mut context).is_ready());
+        let mut few = vec![crowd.join_at(modest, at(501))];
+        // Three to one: with one more they would be as many, and then nobody has to.
+        assert!(crowd.make_room_at(Some(modest), at(502)));
+        assert!(many[2].poll_needed(&mut context).is_ready());
+        few.push(crowd.join_at(modest, at(503)));
+        assert!(!crowd.make_room_at(Some(modest), at(9_000)));
+        assert!(!crowd.make_room_at(Some(greedy), at(9_000)));
+        assert!(many[0].poll_needed(&mut context).is_pending());
+        // Who has gone is not counted.
+        drop((many, few));
+        assert!(crowd.lock().by_network.is_empty());
+        assert!(!crowd.make_room_at(None, at(9_000)));
+    }
+
+    /// QUO-01: the many addresses of one subscriber are one.
+    #[test]
+    fn addresses_of_one_network_are_one() {
+        let crowd = Crowd::default();
+        let at = |ms| crowd.1 + Duration::from_millis(ms);
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let _many: Vec<Member> = (1..4)
+            .map(|number| crowd.join_at(address(&format!("2001:db8::{number}")), at(0)))
+            .collect();
+        let _other = crowd.join_at(address("2001:db8:0:1::1"), at(0));
+        assert!(!crowd.make_room_at(Some(address("2001:db8::99")), at(900)));
+        assert!(crowd.make_room_at(Some(address("10.0.0.1")), at(900)));
+    }
+}

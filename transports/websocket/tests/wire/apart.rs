@@ -1,0 +1,126 @@
+//! What is done beside the conversation: lists, explanations, management.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use peeklock_core::Of;
+use peeklock_core::contract::{Authorizer, Grant, Principal};
+use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
+use peeklock_core::error::Rejection;
+use peeklock_core::permits::Large;
+use peeklock_core::time::TimeSpan;
+use serde_json::json;
+
+use super::server::{Plan, Server, run};
+
+/// Lets everybody do everything but with the rules of a subscription, of which it never says whether they may be changed.
+#[derive(Default)]
+struct NeverOfRules {
+    asked: Arc<AtomicUsize>,
+}
+
+struct Asking(Arc<AtomicUsize>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl Authorizer for NeverOfRules {
+    async fn authorize(&self, _: &Principal, resource: &str) -> Result<Grant, Rejection> {
+        if !resource.contains("/Subscriptions/") {
+            return Ok(Grant::everything());
+        }
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let _asking = Asking(Arc::clone(&self.asked));
+        std::future::pending().await
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        true
+    }
+}
+
+/// DESIGN D6: what is asked about entities and no entity has yet ends with its connection, and its room with it: who asks,
+/// closes and comes again has no more under way than one connection may have.
+#[test]
+fn what_no_entity_has_yet_ends_with_its_connection() {
+    run(async {
+        let authorizer = Arc::new(NeverOfRules::default());
+        let asked = Arc::clone(&authorizer.asked);
+        let mut plan = Plan::new();
+        plan.authorizer = authorizer;
+        let server = plan.start().await;
+        for round in 0..5 {
+            let mut client = server.client().await;
+            for number in 0..8 {
+                let rule = json!({ "name": "r", "filter": { "type": "true" } });
+                let path = format!("t/Subscriptions/s{number}");
+                client.begin("createRule", json!({ "path": path, "rule": rule })).await;
+            }
+            while asked.load(Ordering::Relaxed) < 8 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(asked.load(Ordering::Relaxed), 8, "{round}");
+            match round % 2 {
+                0 => client.close(Some(1_000)).await,
+                _ => drop(client),
+            }
+            while asked.load(Ordering::Relaxed) > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        server.stop().await;
+    });
+}
+
+/// ERR-09, DESIGN D6: lists and explanations have their turns, which nobody waits for without end.
+#[test]
+fn what_is_large_has_its_turn() {
+    run(async {
+        let server = Server::start().await;
+        server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+        let properties = SubscriptionUpdate::default();
+        server.broker.create_subscription("t", "s", properties, Vec::new()).await.unwrap();
+        let mut client = server.client().await;
+        let access = server.broker.full_access();
+        for (large, of_which, operation, body) in [
+            (Large::List, "lists, of which 8", "listQueues", json!({})),
+            (Large::List, "lists, of which 8", "listRules", json!({ "path": "t/Subscriptions/s" })),
+            (
+                Large::Explanation,
+                "explanations of rules, of which 2",
+                "explain",
+                json!({ "path": "t/Subscriptions/s", "message": { "body": "a" } }),
+            ),
+        ] {
+            let mut turns = Vec::new();
+            while let Some(turn) = access.turn(large, Of::Declared).now_or_never() {
+                turns.push(turn.unwrap());
+            }
+            let id = client.begin(operation, body.clone()).await;
+            let answer = {
+                let mut answer = std::pin::pin!(client.answer(id));
+                loop {
+                    tokio::select! {
+                        biased;
+                        answer = &mut answer => break answer,
+                        () = tokio::task::yield_now() => {
+                            server.clock.advance(TimeSpan::from_ms(100));
+                        }
+                    }
+                }
+            };
+            assert_eq!(answer["error"]["condition"], "ServerBusy", "{answer}");
+            assert!(answer["error"]["detail"].as_str().unwrap().contains(of_which), "{answer}");
+            turns.pop();
+            let answer = client.ask(operation, body).await;
+            assert!(answer.get("error").is_none(), "{answer}");
+        }
+        server.stop().await;
+    });
+}
