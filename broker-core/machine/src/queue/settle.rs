@@ -12,7 +12,7 @@ use crate::message::{Overlay, PropertyLimits};
 use crate::path::SubQueue;
 use crate::slot::{Slot, SlotState};
 use crate::time::TimeSpan;
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 /// What a failed delivery leads to.
 enum Failure {
@@ -57,7 +57,7 @@ impl Queue {
         }
         let held = self.held(sub_queue, token, ctx.now)?;
         if matches!(settlement, Settlement::Defer { .. }) && ctx.left.delayed == 0 {
-            return Err(admission::too_many_delayed(ctx));
+            return Err(intake::too_many_delayed(ctx));
         }
         if let Settlement::Abandon { delay: Some(delay), .. } = settlement
             && *delay > TimeSpan::ZERO
@@ -65,7 +65,7 @@ impl Queue {
             self.refuse_delay(&held.slot, *delay, ctx)?;
             let returns = matches!(self.failure(&held.slot, ctx), Failure::Returned { .. });
             if returns && ctx.left.delayed == 0 {
-                return Err(admission::too_many_delayed(ctx));
+                return Err(intake::too_many_delayed(ctx));
             }
         }
         match settlement {

@@ -9,7 +9,7 @@ use crate::error::{Quoted, Rejection};
 use crate::ids::{EntityId, Ticket};
 use crate::message::Content;
 use crate::rule::{Rule, RuleDescription};
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 impl Topic {
     /// Carries out what is asked about the rules of a subscription.
@@ -26,7 +26,7 @@ impl Topic {
         }
         match command {
             RuleCommand::Create(rule) => {
-                admission::refuse_too_many_rules(1, ctx)?;
+                intake::refuse_too_many_rules(1, ctx)?;
                 let rule = RuleDescription { created_at: ctx.now, ..*rule };
                 let rule = self.matcher.judge(id, rule, ctx.limits)?;
                 self.set(id, rule, true, ctx, step);

@@ -9,7 +9,7 @@ use crate::error::Rejection;
 use crate::family::CopySettings;
 use crate::ids::{EntityId, SequenceNumber};
 use crate::rule::{Rule, RuleDescription};
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 impl Topic {
     /// Stores a subscription with its rules, or nothing if one of them is not valid (TOP-17).
@@ -22,7 +22,7 @@ impl Topic {
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
         // With none it gets one.
-        admission::refuse_too_many_rules(rules.len().max(1), ctx)?;
+        intake::refuse_too_many_rules(rules.len().max(1), ctx)?;
         let count_max = ctx.limits.subscription_count_max;
         if self.subscriptions.len() >= count_max {
             return Err(Rejection::too_many("subscriptions", self.path(), count_max));
