@@ -5,7 +5,7 @@ use peeklock_core::declaration::{Digest, STEP_COUNT_MAX};
 use peeklock_json::{CarriedOutView, DeclarationForm, PlanView};
 
 use super::large;
-use super::messages::number;
+use super::query::number;
 use crate::body;
 use crate::error::{Answer, Problem, Refusal};
 use crate::route::parameter;
