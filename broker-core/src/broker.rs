@@ -44,7 +44,7 @@ use crate::policies::Policies;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Observed;
 use crate::time::{TimeSpan, Timestamp};
-use crate::transaction::Room;
+use crate::transaction::Purse;
 
 /// What all handles of one broker share.
 pub struct Shared {
@@ -63,7 +63,7 @@ pub struct Shared {
     /// room of the other for what has asked them.
     pub(crate) management: Budget,
     pub(crate) outbound: Arc<Pool>,
-    pub(crate) transactions: Room,
+    pub(crate) transactions: Purse,
     pub(crate) health: Health,
     pub(crate) pulses: Pulses,
     /// What all machines keep together.

@@ -23,7 +23,7 @@ use crate::policies::Policies;
 use crate::shell::writer::ShardWriter;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
 use crate::time::Timestamp;
-use crate::transaction::Room;
+use crate::transaction::Purse;
 
 /// How many shards a memory store gets, independent of the number of cores.
 const MEMORY_SHARDS: u16 = 16;
@@ -232,7 +232,7 @@ impl BrokerBuilder {
             parking: budget.parking(),
             management: budget.parking(),
             outbound: Pool::new(limits.broker_outbound_bytes_max),
-            transactions: Room::new(budget.parking()),
+            transactions: Purse::new(budget.parking()),
             budget,
             health: Health::new(),
             pulses: Pulses::default(),

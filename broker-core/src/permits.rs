@@ -16,7 +16,7 @@ use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use pace::{GRACE, Pace};
-pub use pool::{Admission, Place, Pool, Room, Seat};
+pub use pool::{Place, Pool, Room, RoomAnswer, Seat};
 
 /// What the smallest command costs.
 pub const COMMAND_BYTES: u64 = 4_096;
