@@ -13,6 +13,7 @@ mod exit;
 mod arguments;
 mod connect;
 mod contexts;
+mod creation;
 mod deletion;
 mod identity;
 mod interrupt;

@@ -46,7 +46,7 @@ use crate::refusals::Refusals;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Observed;
 use crate::time::{TimeSpan, Timestamp};
-use crate::transaction::Room;
+use crate::transaction::Purse;
 
 /// How long one who asks about entities waits for room, while what others have asked waits for entities that are busy.
 const MANAGEMENT_PATIENCE: TimeSpan = TimeSpan::from_seconds(5);
@@ -70,7 +70,7 @@ pub struct Shared {
     /// Turns at what is large when it is made.
     pub(crate) turns: Turns,
     pub(crate) outbound: Arc<Pool>,
-    pub(crate) transactions: Room,
+    pub(crate) transactions: Purse,
     pub(crate) health: Health,
     pub(crate) pulses: Pulses,
     /// What all machines keep together.

@@ -24,7 +24,7 @@ use crate::refusals::Refusals;
 use crate::shell::writer::ShardWriter;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
 use crate::time::Timestamp;
-use crate::transaction::Room;
+use crate::transaction::Purse;
 
 /// How many shards a memory store gets, independent of the number of cores.
 const MEMORY_SHARDS: u16 = 16;
@@ -235,7 +235,7 @@ impl BrokerBuilder {
             management: budget.parking(),
             turns,
             outbound: Pool::new(limits.broker_outbound_bytes_max),
-            transactions: Room::new(budget.parking()),
+            transactions: Purse::new(budget.parking()),
             budget,
             health: Health::new(),
             pulses: Pulses::default(),

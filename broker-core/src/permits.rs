@@ -17,7 +17,7 @@ use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use pace::{GRACE, Pace};
-pub use pool::{Admission, Place, Pool, Room, Seat};
+pub use pool::{Place, Pool, Room, RoomAnswer, Seat};
 pub(crate) use turns::Turns;
 pub use turns::{Large, Turn};
 

@@ -16,7 +16,7 @@ use crate::message::{Content, ContentError, Message, Overlay};
 use crate::path::SubQueue;
 use crate::permits::Permit;
 use crate::store::StoreError;
-use crate::traced::{Place, Traced};
+use crate::traced::{Traced, Witness};
 use crate::transfer::passage::Passage;
 
 /// An outcome as a client is told: with references to contents, and the way in to a session.
@@ -222,8 +222,8 @@ impl Reply {
     /// The link that the command opens: deliveries go where its answer goes.
     pub(crate) fn link(&self) -> Option<Link> {
         let outlet = Arc::clone(self.outlet.as_ref()?);
-        let place = self.traced.as_ref().map(|traced| traced.place().clone());
-        Some(Link { outlet, place })
+        let witness = self.traced.as_ref().map(|traced| traced.witness().clone());
+        Some(Link { outlet, witness })
     }
 
     /// Has a tracer told when the command is answered.
@@ -272,13 +272,13 @@ impl Drop for Reply {
 pub(crate) struct Link {
     outlet: Arc<dyn Outlet>,
     /// Where a tracer is told of them, if there is one.
-    place: Option<Place>,
+    witness: Option<Witness>,
 }
 
 impl Link {
     /// A message for it.
     pub(crate) fn delivery(self, receiver: ReceiverId, message: ReceivedMessage) -> Release {
-        let traced = self.place.as_ref().map(|place| place.delivery(&message));
+        let traced = self.witness.as_ref().map(|witness| witness.delivery(&message));
         let item = Released::Delivery { receiver, message: Box::new(message) };
         let mut release = Release::to(self.outlet, item);
         release.traced = traced;

@@ -1,8 +1,8 @@
 //! Operations on their way, for a tracer: noted at the door, told when their answer leaves.
 //!
 //! ```text
-//!  Entity::submit ──► Place::begin ──► Reply ──► Release ──► Traced::end ──► Tracer::record
-//!                                        └──► Link ──► Place::delivery ──┘
+//!  Entity::submit ──► Witness::begin ──► Reply ──► Release ──► Traced::end ──► Tracer::record
+//!                                        └──► Link ──► Witness::delivery ──┘
 //! ```
 
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::transaction::{Operation as Part, PartOutcome};
 
 /// Who is told, and of which entity.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct Witness {
     tracer: Arc<dyn Tracer>,
     path: Arc<str>,
 }
 
 /// A command that was noted.
 pub(crate) struct Traced {
-    place: Place,
+    witness: Witness,
     /// None of a command that only opens a link.
     operation: Option<UnderWay>,
 }
@@ -40,7 +40,7 @@ struct UnderWay {
     messages: Vec<TracedMessage>,
 }
 
-impl Place {
+impl Witness {
     pub(crate) fn new(tracer: &Arc<dyn Tracer>, path: &Arc<str>) -> Self {
         Self { tracer: Arc::clone(tracer), path: Arc::clone(path) }
     }
@@ -51,7 +51,7 @@ impl Place {
         if operation.is_none() && command.opens().link.is_none() {
             return None;
         }
-        Some(Box::new(Traced { place: self.clone(), operation }))
+        Some(Box::new(Traced { witness: self.clone(), operation }))
     }
 
     /// Notes a message that is to leave over a link.
@@ -59,18 +59,18 @@ impl Place {
         let mut operation = UnderWay::begin(OperationKind::Deliver);
         operation.message_count = 1;
         operation.messages.push(TracedMessage::received(&message.facts, &message.content));
-        Box::new(Traced { place: self.clone(), operation: Some(operation) })
+        Box::new(Traced { witness: self.clone(), operation: Some(operation) })
     }
 }
 
 impl Traced {
-    pub(crate) const fn place(&self) -> &Place {
-        &self.place
+    pub(crate) const fn witness(&self) -> &Witness {
+        &self.witness
     }
 
     /// Tells that it is over.
     pub(crate) fn end(self, item: &Released) {
-        let Self { place, operation } = self;
+        let Self { witness, operation } = self;
         let Some(mut operation) = operation else { return };
         let result = match item {
             Released::Answer { result: Ok(outcome), .. } => {
@@ -81,11 +81,11 @@ impl Traced {
             Released::Delivery { .. } => Ok(()),
             Released::Detached { reason, .. } | Released::Closed { reason, .. } => Err(reason),
         };
-        place.record(&operation, result);
+        witness.record(&operation, result);
     }
 }
 
-impl Place {
+impl Witness {
     fn record(&self, operation: &UnderWay, result: Result<(), &Rejection>) {
         let UnderWay { kind, began_at, began, message_count, messages } = operation;
         self.tracer.record(&Operation {

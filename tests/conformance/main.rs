@@ -105,6 +105,7 @@ scenarios! {
     ],
     message_properties: [
         a_body_is_any_bytes_and_may_be_empty,
+        what_a_message_says_of_itself_is_not_interpreted,
         every_property_of_the_sender_is_there_on_peek_and_on_receive,
         a_session_id_has_no_effect_on_a_queue_without_sessions,
         ids_and_keys_have_at_most_128_characters,

@@ -11,9 +11,10 @@ mod lean;
 mod requirements;
 mod source;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 use std::sync::LazyLock;
 
 use source::Source;
@@ -251,6 +252,91 @@ fn the_floors_of_the_core_are_as_the_map_shows_them() {
     }
 }
 
+/// Who embeds the broker pays for the broker: by default the library is the core and clients in the process, and the core
+/// has what is named here. Of what serves and connects neither brings anything.
+#[test]
+fn the_library_pays_for_nothing_of_the_program() {
+    let manifest =
+        |path: &str| -> toml::Table { read(format!("{path}/Cargo.toml")).parse().unwrap() };
+    let core = [
+        "actix",
+        "actix-rt",
+        "async-trait",
+        "base64",
+        "bytes",
+        "dashmap",
+        "getrandom",
+        "metrics",
+        "peeklock-machine",
+        "peeklock-model",
+        "peeklock-store",
+        "peeklock-words",
+        "rustix",
+        "sha2",
+        "siphasher",
+        "smallvec",
+        "thiserror",
+        "tokio",
+        "tracing",
+    ];
+    let library = ["peeklock-core", "peeklock-inproc"];
+    for (path, needs) in [("broker-core", &core[..]), ("broker-core/peeklock", &library)] {
+        let manifest = manifest(path);
+        let always: Vec<&str> = manifest["dependencies"]
+            .as_table()
+            .unwrap()
+            .iter()
+            .filter(|(_, how)| how.get("optional").and_then(toml::Value::as_bool) != Some(true))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(always, needs, "{path}");
+        let features = manifest["features"].as_table().unwrap();
+        let default = features.get("default").and_then(toml::Value::as_array);
+        assert!(default.is_none_or(Vec::is_empty), "{path}: {default:?}");
+        let elsewhere = ["target", "build-dependencies"].map(|key| manifest.contains_key(key));
+        assert_eq!(elsewhere, [false; 2], "{path} depends on something elsewhere");
+    }
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--package", "peeklock"])
+        .args(["--edges", "normal", "--prefix", "none", "--format", "{lib}"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    let tree: BTreeSet<&str> =
+        tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(tree.contains("peeklock_core") && tree.contains("actix_rt"), "{tree:?}");
+    for word in [
+        "actix_http",
+        "actix_web",
+        "clap",
+        "config",
+        "h2",
+        "hyper",
+        "indicatif",
+        "opentelemetry",
+        "prost",
+        "quick_xml",
+        "reqwest",
+        "ring",
+        "rustls",
+        "tokio_rustls",
+        "tokio_tungstenite",
+        "toml",
+        "tracing_subscriber",
+        "tungstenite",
+        "utoipa",
+        "peeklock_http",
+        "peeklock_listen",
+        "peeklock_websocket",
+        "peeklock_amqp",
+        "peeklock_tls",
+    ] {
+        assert!(!tree.contains(word), "the library brings {word}");
+    }
+}
+
 #[test]
 fn the_machines_are_pure() {
     let machines = code_of("src", "broker-core/machine");
@@ -430,6 +516,59 @@ fn the_map_of_the_tree_is_right() {
     }
     for folder in ["src", "broker-core", "transports", "plugins", "examples", "tests", "benches"] {
         assert!(named.contains(folder), "ARCHITECTURE.md does not name `{folder}/`");
+    }
+}
+
+/// The ways of ARCHITECTURE.md: each file of them is there, and each way has as many as it says. A letter before a file
+/// stands for a folder, which the text above tells.
+#[test]
+fn the_ways_lead_over_files_that_are_there() {
+    let map = read("ARCHITECTURE.md");
+    let ways = map.split_once("## The way of a message").unwrap().1;
+    let ways = ways.split("\n## ").next().unwrap();
+    let mut folders = BTreeMap::new();
+    for (at, _) in ways.match_indices('`') {
+        let Some((folder, _)) = ways[at + 1..].split_once('`') else { continue };
+        let letter = ways[..at].split_whitespace().next_back().unwrap_or_default();
+        let letter = if letter == "is" {
+            ways[..at].split_whitespace().rev().nth(1).unwrap_or_default()
+        } else {
+            letter
+        };
+        if folder.ends_with('/') && letter.len() == 1 {
+            assert!(root().join(folder).is_dir(), "{folder}");
+            folders.insert(letter.to_owned(), folder.to_owned());
+        }
+    }
+    assert!(folders.len() > 7, "{folders:?}");
+    let files_of = |row: &str| -> BTreeSet<PathBuf> {
+        let mut folder = None;
+        let mut found = BTreeSet::new();
+        for (place, part) in row.split('`').enumerate() {
+            if place % 2 == 0 {
+                let last = part.split_whitespace().next_back().unwrap_or_default();
+                folder = folders.get(last).or(folder);
+            } else if part.ends_with(".rs") {
+                let folder = folder.unwrap_or_else(|| panic!("{part} of which folder? {row}"));
+                let path = root().join(folder).join(part);
+                let path = path.canonicalize();
+                found.insert(path.unwrap_or_else(|_| panic!("{folder}{part} is not there")));
+            }
+        }
+        found
+    };
+    let (first, others) = ways.split_once("| Way | Files in their order |").unwrap();
+    let rows = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("| ")).map(str::to_owned).collect()
+    };
+    let first: BTreeSet<PathBuf> = rows(first).iter().flat_map(|row| files_of(row)).collect();
+    let said = ways.split_once("These are ").unwrap().1.split_once(" files").unwrap().0;
+    assert_eq!(first.len().to_string(), said);
+    let others = rows(others);
+    assert_eq!(others.len(), 7);
+    for row in others {
+        let said = row.trim_end_matches('|').rsplit('|').next().unwrap().trim();
+        assert_eq!(files_of(&row).len().to_string(), said, "{row}");
     }
 }
 

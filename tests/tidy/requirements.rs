@@ -60,16 +60,17 @@ fn proven() -> BTreeMap<String, BTreeSet<String>> {
     let mut prove = |id: String, path: &Path, name: &str| {
         proven.entry(id).or_default().insert(format!("{}: {name}", place(path)));
     };
-    // The list of scenarios, from which their tests are made.
-    let listed = read("tests/conformance/main.rs");
-    let listed: BTreeSet<&str> =
-        listed.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let listed = listed(&read("tests/conformance/main.rs"));
     for path in files(".", "rs") {
         let text = read(&path);
         let mut found = tests(&text);
         if place(&path).starts_with("tests/conformance/") {
             let scenarios = functions(&text, |_| true);
-            found.extend(scenarios.into_iter().filter(|it| listed.contains(it.name.as_str())));
+            let topic = topic_of(&place(&path));
+            found.extend(scenarios.into_iter().filter(|it| match &topic {
+                Some(topic) => listed.contains(&(topic.clone(), it.name.clone())),
+                None => JUDGES.contains(&it.name.as_str()),
+            }));
         }
         for test in found {
             let words: Vec<&str> = test.doc.split([' ', ',', '\n']).collect();
@@ -87,6 +88,61 @@ fn proven() -> BTreeMap<String, BTreeSet<String>> {
         }
     }
     proven
+}
+
+/// What the tests of the matrix of conformance call, each for one column or several.
+const JUDGES: [&str; 4] = ["column", "columns", "column_of_topics", "rules_of_a_queue"];
+
+/// The topic whose scenarios a file has: `scenarios/topics/rules.rs` is one of `topics`.
+fn topic_of(place: &str) -> Option<String> {
+    let below = place.strip_prefix("tests/conformance/scenarios/")?;
+    Some(below.split('/').next()?.trim_end_matches(".rs").to_owned())
+}
+
+/// The scenarios from which tests are made, by topic and name: in the lists `topic: [name, name with setup]`, and in those
+/// that begin with `module on Transport: [`, where the macro is named after the topic.
+fn listed(text: &str) -> BTreeSet<(String, String)> {
+    let is_word = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    let mut listed = BTreeSet::new();
+    for (at, _) in text.match_indices('[') {
+        let Some(label) = text[..at].trim_end().strip_suffix(':') else { continue };
+        let mut words = label.rsplit(|c: char| c.is_whitespace() || c == '{');
+        let (last, before) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let topic = match before {
+            "on" => label.rsplit_once("! {\n").map_or("", |it| it.0),
+            _ => last,
+        };
+        let topic = topic.rsplit(char::is_whitespace).next().unwrap_or_default();
+        let list = text[at + 1..].split(']').next().unwrap_or_default();
+        let names = list.split(',').filter_map(|item| item.split_whitespace().next());
+        let names = names.filter(|name| is_word(topic) && is_word(name));
+        listed.extend(names.map(|name| (topic.to_owned(), name.to_owned())));
+    }
+    listed
+}
+
+/// A scenario counts by its topic and its name: another of that name, which no list has, does not.
+#[test]
+fn scenarios_are_listed_by_topic_and_name() {
+    let listed = listed(&read("tests/conformance/main.rs"));
+    let has = |topic: &str, name: &str| listed.contains(&(topic.to_owned(), name.to_owned()));
+    assert!(has("send", "an_empty_batch_succeeds_and_stores_nothing"));
+    assert!(has("transactions", "a_basic_namespace_has_no_transactions"));
+    assert!(has("via", "what_one_of_them_cannot_do_none_does"));
+    assert!(has("sessions", "sessions_are_listed_by_id"));
+    assert!(has("receive", "a_receive_for_no_message_is_refused"));
+    assert!(!has("receive", "an_empty_batch_succeeds_and_stores_nothing"));
+    assert!(listed.len() > 200, "{}", listed.len());
+    let mut there = BTreeSet::new();
+    for path in files("tests/conformance/scenarios", "rs") {
+        let topic = topic_of(&place(&path)).unwrap();
+        let names = functions(&read(&path), |_| true).into_iter().map(|it| it.name);
+        there.extend(names.map(|name| (topic.clone(), name)));
+    }
+    let absent: Vec<_> = listed.difference(&there).collect();
+    assert!(absent.is_empty(), "listed, and seen nowhere: {absent:?}");
 }
 
 /// The tests of a file in JavaScript or Python: their titles, with the comment above.

@@ -1,4 +1,4 @@
-//! What queues and topics do alike when messages come in: status, quota, duplicates. (SND-19.)
+//! What queues and topics do alike when messages come in, in the order of SND-19: status, sizes, room, quota, duplicates.
 
 use super::duplicate_history::DuplicateHistory;
 use super::{Ctx, Step};
@@ -7,6 +7,8 @@ use crate::command::InboundMessage;
 use crate::description::EntityStatus;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
+use crate::message::Defect;
+use crate::store::Reserved;
 use crate::time::{TimeSpan, Timestamp};
 
 /// The bytes that an entity may hold, and what it is for people: a subscription counts for its topic.
@@ -102,4 +104,156 @@ pub(crate) trait Intake {
             history.shed();
         }
     }
+}
+
+/// Refuses messages that are too large or not valid; each check covers all messages before the next
+/// begins. Gives the sum of their sizes.
+pub(crate) fn check_messages(messages: &[InboundMessage], size_max: u64) -> Result<u64, Rejection> {
+    let mut total = 0u64;
+    for message in messages {
+        let size = u64::from(message.envelope.size);
+        if size > size_max {
+            return Err(Rejection::message_size_exceeded("message", size, size_max));
+        }
+        if let Some(Defect::Size(rejection)) = &message.envelope.defect {
+            return Err(rejection.clone());
+        }
+        total += size;
+    }
+    for message in messages {
+        if let Some(Defect::Property(rejection)) = &message.envelope.defect {
+            return Err(rejection.clone());
+        }
+    }
+    Ok(total)
+}
+
+/// Refuses messages that wait for their instant when the broker keeps as many as it may.
+pub(crate) fn refuse_too_many_delayed(
+    messages: &[InboundMessage],
+    ctx: &Ctx<'_>,
+) -> Result<(), Rejection> {
+    if ctx.left.delayed >= messages.len() as u64 {
+        return Ok(());
+    }
+    let waits = |message: &&InboundMessage| {
+        message.envelope.scheduled_enqueue_time.is_some_and(|at| at > ctx.now)
+    };
+    if messages.iter().filter(waits).count() as u64 <= ctx.left.delayed {
+        return Ok(());
+    }
+    Err(too_many_delayed(ctx))
+}
+
+pub(crate) fn too_many_delayed(ctx: &Ctx<'_>) -> Rejection {
+    Rejection::quota_exceeded(format!(
+        "the broker keeps {} scheduled, deferred and delayed messages, the limit `broker_delayed_count_max`",
+        ctx.limits.broker_delayed_count_max
+    ))
+}
+
+pub(crate) fn too_many_sessions(ctx: &Ctx<'_>) -> Rejection {
+    Rejection::quota_exceeded(format!(
+        "the broker keeps {} sessions, the limit `broker_session_count_max`; those that have no message \
+         and no state are forgotten",
+        ctx.limits.broker_session_count_max
+    ))
+}
+
+/// Refuses more rules than the broker may keep.
+pub(crate) fn refuse_too_many_rules(count: usize, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    if ctx.left.rules >= count as u64 {
+        return Ok(());
+    }
+    Err(Rejection::quota_exceeded(format!(
+        "the broker keeps {} rules, the limit `broker_rule_count_max`",
+        ctx.limits.broker_rule_count_max
+    )))
+}
+
+/// Refuses a batch that is too large (SND-30).
+pub(crate) fn check_batch_size(
+    messages: &[InboundMessage],
+    ctx: &Ctx<'_>,
+) -> Result<(), Rejection> {
+    let total: u64 = messages.iter().map(|message| u64::from(message.envelope.size)).sum();
+    if total > ctx.limits.batch_bytes_max {
+        return Err(Rejection::message_size_exceeded("batch", total, ctx.limits.batch_bytes_max));
+    }
+    Ok(())
+}
+
+/// Refuses a batch whose small messages are too much for one atomic step (QUO-07).
+pub(crate) fn check_atomic_size(
+    messages: &[InboundMessage],
+    ctx: &Ctx<'_>,
+) -> Result<(), Rejection> {
+    let small: u64 = messages
+        .iter()
+        .map(|message| u64::from(message.envelope.size))
+        .filter(|size| *size <= ctx.limits.atomic_content_bytes_max)
+        .sum();
+    if small > ctx.limits.atomic_bytes_max {
+        return Err(Rejection::quota_exceeded(format!(
+            "atomic batch holds {small} bytes of small messages, limit is {}",
+            ctx.limits.atomic_bytes_max
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses what the store has no room for (QUO-05).
+pub(crate) fn refuse_without_room(ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    match ctx.room {
+        Reserved::Granted => Ok(()),
+        Reserved::Busy => Err(Rejection::server_busy("the store has no room just now")),
+        Reserved::Full => Err(Rejection::server_busy(
+            "the store is under its floor of free space; wait 10 s and retry",
+        )),
+    }
+}
+
+/// Refuses so many more messages than the broker may hold, each copy being one.
+pub(crate) fn refuse_too_many_messages(count: usize, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    if count as u64 <= ctx.left.messages {
+        return Ok(());
+    }
+    Err(Rejection::quota_exceeded(format!(
+        "the entities of the broker hold {} messages, the limit `broker_message_count_max`; receive or \
+         delete some",
+        ctx.limits.broker_message_count_max
+    )))
+}
+
+/// Refuses to remember one more message that another broker has forwarded.
+pub(crate) fn refuse_too_many_taken(ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    if ctx.left.duplicate_ids > 0 {
+        return Ok(());
+    }
+    Err(Rejection::quota_exceeded(format!(
+        "the broker keeps {} message ids and forwarded messages, so that it takes none twice, the limit \
+         `broker_duplicate_id_count_max`",
+        ctx.limits.broker_duplicate_id_count_max
+    )))
+}
+
+/// Refuses an abandon that would have its message wait (RTY-32).
+pub(crate) fn no_room_for_a_delay(ctx: &Ctx<'_>) -> Rejection {
+    Rejection::quota_exceeded(format!(
+        "the broker keeps {} scheduled, deferred and delayed messages, the limit `broker_delayed_count_max`; \
+         abandoned with a delay of 0 the message comes again at once",
+        ctx.limits.broker_delayed_count_max
+    ))
+}
+
+/// Refuses a rule or a description that takes more than before, beyond what all of them may take.
+pub(crate) fn refuse_descriptions(
+    bytes: u64,
+    bytes_before: u64,
+    ctx: &Ctx<'_>,
+) -> Result<(), Rejection> {
+    if bytes.saturating_sub(bytes_before) <= ctx.left.described_bytes {
+        return Ok(());
+    }
+    Err(Rejection::too_many_descriptions(ctx.limits))
 }

@@ -10,7 +10,6 @@
     clippy::indexing_slicing
 )]
 
-mod admission;
 mod allowance;
 pub mod any;
 pub mod config;

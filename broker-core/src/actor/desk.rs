@@ -24,7 +24,7 @@ use crate::telemetry::Telemetry;
 use crate::time::{TimeSpan, Timestamp};
 
 /// A tree, its actors, and whether it waits for submission.
-pub(super) struct Seat {
+pub(super) struct Tray {
     id: EntityId,
     tree: Rc<RefCell<Tree>>,
     namespace: Addr<NamespaceActor>,
@@ -40,8 +40,8 @@ pub(super) struct Seat {
 /// The desk of this arbiter.
 pub(super) struct Desk {
     clock: Arc<dyn Clock>,
-    seats: RefCell<HashMap<u64, Rc<Seat>>>,
-    next_seat: Cell<u64>,
+    trays: RefCell<HashMap<u64, Rc<Tray>>>,
+    next_tray: Cell<u64>,
     dirty: RefCell<Vec<u64>>,
     submit: Notify,
     completions: Arc<Completions>,
@@ -51,7 +51,7 @@ pub(super) struct Desk {
     pub(super) pulse: Arc<Pulse>,
 }
 
-/// A stage of the tree of a seat, and how it ended.
+/// A stage of the tree of a tray, and how it ended.
 type Done = (u64, StageNumber, Result<(), StoreError>);
 
 /// What stores report, from any thread.
@@ -66,8 +66,8 @@ impl Desk {
     pub(super) fn open(clock: Arc<dyn Clock>, pulse: Arc<Pulse>) -> Rc<Self> {
         let desk = Rc::new(Self {
             clock,
-            seats: RefCell::default(),
-            next_seat: Cell::new(0),
+            trays: RefCell::default(),
+            next_tray: Cell::new(0),
             dirty: RefCell::default(),
             submit: Notify::new(),
             completions: Arc::default(),
@@ -95,16 +95,16 @@ impl Desk {
         );
     }
 
-    /// Gives a tree a seat; its batches are submitted under this number.
-    pub(super) fn take_seat(
+    /// Gives a tree a tray; its batches are submitted under this number.
+    pub(super) fn take_tray(
         &self,
         id: EntityId,
         tree: &Rc<RefCell<Tree>>,
         namespace: Addr<NamespaceActor>,
     ) -> u64 {
-        let seat = self.next_seat.get();
-        self.next_seat.set(seat + 1);
-        let place = Rc::new(Seat {
+        let at = self.next_tray.get();
+        self.next_tray.set(at + 1);
+        let tray = Rc::new(Tray {
             id,
             tree: Rc::clone(tree),
             namespace,
@@ -113,69 +113,69 @@ impl Desk {
             failure: RefCell::new(None),
             dirty: Cell::new(false),
         });
-        self.seats.borrow_mut().insert(seat, place);
-        seat
+        self.trays.borrow_mut().insert(at, tray);
+        at
     }
 
     /// Connects an actor that is told of commits, and drives a machine from now on.
-    pub(super) fn connect(&self, seat: u64, number: MemberNumber, actor: Addr<EntityActor>) {
-        let Some(place) = self.place(seat) else { return };
-        place.members.borrow_mut().insert(number, actor);
-        place.running.set(place.running.get() + 1);
+    pub(super) fn connect(&self, at: u64, number: MemberNumber, actor: Addr<EntityActor>) {
+        let Some(tray) = self.tray_of(at) else { return };
+        tray.members.borrow_mut().insert(number, actor);
+        tray.running.set(tray.running.get() + 1);
     }
 
     /// Takes note that an actor drives its machine no more, because it is retired.
-    pub(super) fn halt(&self, seat: u64) {
-        let Some(place) = self.place(seat) else { return };
-        place.running.set(place.running.get().saturating_sub(1));
-        self.report_if_ended(seat, &place);
+    pub(super) fn halt(&self, at: u64) {
+        let Some(tray) = self.tray_of(at) else { return };
+        tray.running.set(tray.running.get().saturating_sub(1));
+        self.report_if_ended(at, &tray);
     }
 
-    /// An actor leaves. With the last one the seat goes; completions that still come are dropped.
-    pub(super) fn leave(&self, seat: u64, number: MemberNumber) {
-        let Some(place) = self.place(seat) else { return };
-        place.members.borrow_mut().remove(&number);
-        if place.members.borrow().is_empty() {
-            self.seats.borrow_mut().remove(&seat);
+    /// An actor leaves. With the last one the tray goes; completions that still come are dropped.
+    pub(super) fn leave(&self, at: u64, number: MemberNumber) {
+        let Some(tray) = self.tray_of(at) else { return };
+        tray.members.borrow_mut().remove(&number);
+        if tray.members.borrow().is_empty() {
+            self.trays.borrow_mut().remove(&at);
         }
     }
 
     /// The machine of an actor has failed: the tree ends, and with it those of all others.
-    pub(super) fn fail(&self, seat: u64, why: &str) {
-        let Some(place) = self.place(seat) else { return };
-        place.running.set(place.running.get().saturating_sub(1));
-        place.end(why);
-        self.report_if_ended(seat, &place);
+    pub(super) fn fail(&self, at: u64, why: &str) {
+        let Some(tray) = self.tray_of(at) else { return };
+        tray.running.set(tray.running.get().saturating_sub(1));
+        tray.end(why);
+        self.report_if_ended(at, &tray);
     }
 
     /// Lets members of a tree look.
-    pub(super) fn wake(&self, seat: u64, numbers: &[MemberNumber]) {
-        let Some(place) = self.place(seat) else { return };
-        let members = place.members.borrow();
+    pub(super) fn wake(&self, at: u64, numbers: &[MemberNumber]) {
+        let Some(tray) = self.tray_of(at) else { return };
+        let members = tray.members.borrow();
         for actor in numbers.iter().filter_map(|number| members.get(number)) {
             actor.do_send(Knock);
         }
     }
 
-    /// Submits the tree of a seat once everything that is ready on this arbiter has run.
-    pub(super) fn mark_dirty(&self, seat: u64) {
-        let Some(place) = self.place(seat) else { return };
-        if !place.dirty.replace(true) {
-            self.dirty.borrow_mut().push(seat);
+    /// Submits the tree of a tray once everything that is ready on this arbiter has run.
+    pub(super) fn mark_dirty(&self, at: u64) {
+        let Some(tray) = self.tray_of(at) else { return };
+        if !tray.dirty.replace(true) {
+            self.dirty.borrow_mut().push(at);
             self.submit.notify_one();
         }
     }
 
-    fn place(&self, seat: u64) -> Option<Rc<Seat>> {
-        self.seats.borrow().get(&seat).map(Rc::clone)
+    fn tray_of(&self, at: u64) -> Option<Rc<Tray>> {
+        self.trays.borrow().get(&at).map(Rc::clone)
     }
 
     fn submit_dirty(&self) {
         let dirty = std::mem::take(&mut *self.dirty.borrow_mut());
         let now = self.clock.now();
-        for seat in dirty {
-            let Some(place) = self.place(seat) else { continue };
-            place.dirty.set(false);
+        for at in dirty {
+            let Some(tray) = self.tray_of(at) else { continue };
+            tray.dirty.set(false);
             let completion = || {
                 let completions = Arc::clone(&self.completions);
                 let submitted_at = now;
@@ -184,12 +184,12 @@ impl Desk {
                 Box::new(move |stage, result| {
                     commit_seconds.record(clock.now().since(submitted_at).as_seconds_f64());
                     let mut done = completions.done.lock().unwrap_or_else(PoisonError::into_inner);
-                    done.push((seat, stage, result));
+                    done.push((at, stage, result));
                     drop(done);
                     completions.arrived.notify_one();
                 }) as StageCompletion
             };
-            place.tree.borrow_mut().submit(now, &completion);
+            tray.tree.borrow_mut().submit(now, &completion);
         }
     }
 
@@ -198,48 +198,48 @@ impl Desk {
             &mut *self.completions.done.lock().unwrap_or_else(PoisonError::into_inner),
         );
         let mut releases = Vec::new();
-        for (seat, stage, result) in done {
-            let Some(place) = self.place(seat) else { continue };
+        for (at, stage, result) in done {
+            let Some(tray) = self.tray_of(at) else { continue };
             match result {
                 Ok(()) => {
-                    let numbers = place.tree.borrow().members_of(stage);
-                    let held = place.tree.borrow_mut().completed(stage);
-                    let members = place.members.borrow();
+                    let numbers = tray.tree.borrow().members_of(stage);
+                    let held = tray.tree.borrow_mut().completed(stage);
+                    let members = tray.members.borrow();
                     for actor in numbers.iter().filter_map(|number| members.get(number)) {
                         actor.do_send(Committed(stage));
                     }
                     releases.extend(held);
                 }
                 Err(error) => {
-                    tracing::error!(entity_id = place.id.0, %error, "append failed");
+                    tracing::error!(entity_id = tray.id.0, %error, "append failed");
                     // The actors are told first: who learns of the failure and tries again must not
                     // meet a machine that failed.
-                    place.end(&error.to_string());
-                    place.tree.borrow_mut().ended(stage);
+                    tray.end(&error.to_string());
+                    tray.tree.borrow_mut().ended(stage);
                 }
             }
-            self.report_if_ended(seat, &place);
+            self.report_if_ended(at, &tray);
         }
         release_all(&mut releases);
     }
 
     /// Tells the namespace that a tree has ended, once nobody drives a machine of it and nothing of
     /// it is on its way.
-    fn report_if_ended(&self, seat: u64, place: &Seat) {
-        let Some(why) = place.failure.borrow().clone() else { return };
-        if place.running.get() > 0 || place.tree.borrow().is_submitting() {
+    fn report_if_ended(&self, at: u64, tray: &Tray) {
+        let Some(why) = tray.failure.borrow().clone() else { return };
+        if tray.running.get() > 0 || tray.tree.borrow().is_submitting() {
             return;
         }
-        self.seats.borrow_mut().remove(&seat);
+        self.trays.borrow_mut().remove(&at);
         // Those that were retired have waited for what is over now.
-        for actor in place.members.borrow().values() {
+        for actor in tray.members.borrow().values() {
             actor.do_send(StoreFailed(why.clone()));
         }
-        place.namespace.do_send(TreeFailed { id: place.id, why });
+        tray.namespace.do_send(TreeFailed { id: tray.id, why });
     }
 }
 
-impl Seat {
+impl Tray {
     /// Ends the tree: all its actors are told, nothing that is staged leaves.
     fn end(&self, why: &str) {
         if self.failure.borrow().is_some() {

@@ -70,7 +70,7 @@ pub(super) struct Drive {
     observed: Arc<Observed>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desk: Rc<Desk>,
-    pub(super) seat: u64,
+    pub(super) tray: u64,
     namespace: Addr<NamespaceActor>,
     pub(super) patience: Patience,
     /// Brings messages to other entities.
@@ -93,7 +93,7 @@ pub(super) struct Parts {
     pub(super) observed: Arc<Observed>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desk: Rc<Desk>,
-    pub(super) seat: u64,
+    pub(super) tray: u64,
     pub(super) namespace: Addr<NamespaceActor>,
     pub(super) courier: Courier,
     pub(super) patience: Patience,
@@ -125,7 +125,7 @@ impl Patience {
 
 impl Drive {
     pub(super) fn new(parts: Parts) -> Rc<Self> {
-        let Parts { id, shell, inlet, observed, clock, desk, seat, namespace, courier, patience } =
+        let Parts { id, shell, inlet, observed, clock, desk, tray, namespace, courier, patience } =
             parts;
         let machine = shell.machine();
         observed.publish(&machine.counts(), machine.size_bytes(), machine.oldest_available_at());
@@ -142,7 +142,7 @@ impl Drive {
             observed,
             clock,
             desk,
-            seat,
+            tray,
             namespace,
             patience,
             courier,
@@ -205,7 +205,7 @@ impl Drive {
                 }
                 let to_wake = self.tree.borrow_mut().take_to_wake();
                 if !to_wake.is_empty() {
-                    self.desk.wake(self.seat, &to_wake);
+                    self.desk.wake(self.tray, &to_wake);
                 }
                 release_all(&mut releases);
                 let outgoing = shell.take_outgoing();
@@ -221,7 +221,7 @@ impl Drive {
                     }
                 }
                 if self.tree.borrow().wants_submit(now) {
-                    self.desk.mark_dirty(self.seat);
+                    self.desk.mark_dirty(self.tray);
                 }
             }
             Ok(Err(failure)) => {
@@ -260,7 +260,7 @@ impl Drive {
         }
         release_all(&mut releases);
         self.kept.take();
-        self.desk.fail(self.seat, why);
+        self.desk.fail(self.tray, why);
     }
 
     /// Fails if an append did, of which the notice is still on its way; the commands wait for the rebuilt

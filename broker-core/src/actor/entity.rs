@@ -240,7 +240,7 @@ impl EntityActor {
             return;
         }
         if let Some((_, done)) = self.retired.take() {
-            self.drive.desk.leave(self.drive.seat, self.drive.number);
+            self.drive.desk.leave(self.drive.tray, self.drive.number);
             done();
             context.stop();
         }
@@ -263,7 +263,7 @@ impl Actor for EntityActor {
     fn started(&mut self, context: &mut Self::Context) {
         let drive = &self.drive;
         drive.connect(&context.address());
-        drive.desk.connect(drive.seat, drive.number, context.address());
+        drive.desk.connect(drive.tray, drive.number, context.address());
         drive.inlet.attach(context.address().recipient());
         self.turn(context, |shell, now, out| shell.run([], now, out));
     }
@@ -347,8 +347,8 @@ impl Handler<Retire> for EntityActor {
         drop(tree);
         self.retired = Some((last, done));
         if drive.retire() {
-            drive.desk.halt(drive.seat);
-            drive.desk.mark_dirty(drive.seat);
+            drive.desk.halt(drive.tray);
+            drive.desk.mark_dirty(drive.tray);
         }
         self.end_if_quiet(context);
     }
@@ -359,11 +359,11 @@ impl Handler<Retire> for EntityActor {
 #[rtype(result = "()")]
 pub(super) struct Adopt(pub(super) Box<dyn FnOnce(Option<Home>) + Send>);
 
-/// The tree that actors share, and its seat.
+/// The tree that actors share, and its tray.
 pub(super) struct Home {
     pub(super) tree: Rc<RefCell<Tree>>,
     pub(super) desk: Rc<Desk>,
-    pub(super) seat: u64,
+    pub(super) tray: u64,
 }
 
 impl Handler<Adopt> for EntityActor {
@@ -375,7 +375,7 @@ impl Handler<Adopt> for EntityActor {
         start(home.then(|| Home {
             tree: Rc::clone(&drive.tree),
             desk: Rc::clone(&drive.desk),
-            seat: drive.seat,
+            tray: drive.tray,
         }));
     }
 }

@@ -78,16 +78,16 @@ impl Courier {
 
 /// Messages that follow each other to one entity.
 struct Group {
-    place: Place,
+    named: Named,
     path: Box<str>,
     keys: Vec<Key>,
     messages: Vec<Arrival>,
 }
 
 /// The entity that a path names, whatever its case, or the path if it names none.
-type Place = Result<PathKey, Box<str>>;
+type Named = Result<PathKey, Box<str>>;
 
-fn place(path: &str) -> Place {
+fn named(path: &str) -> Named {
     match Destination::parse(path) {
         Ok(Destination::Entity(key)) => Ok(key),
         Ok(Destination::Foreign(_)) | Err(_) => Err(path.into()),
@@ -247,9 +247,9 @@ impl Errand {
         let mut group: Option<Group> = None;
         for (arrival, verdict) in arrivals.into_iter().zip(verdicts) {
             if let Verdict::To(path) = verdict {
-                let place = place(&path);
+                let named = named(&path);
                 match &mut group {
-                    Some(group) if group.place == place => {
+                    Some(group) if group.named == named => {
                         group.keys.push(arrival.origin.key);
                         group.messages.push(arrival);
                     }
@@ -257,7 +257,7 @@ impl Errand {
                         self.finish(&mut group, list.when_full, &mut not_taking, &mut departures)
                             .await;
                         let keys = vec![arrival.origin.key];
-                        group = Some(Group { place, path, keys, messages: vec![arrival] });
+                        group = Some(Group { named, path, keys, messages: vec![arrival] });
                     }
                 }
                 continue;
@@ -273,19 +273,19 @@ impl Errand {
         &self,
         group: &mut Option<Group>,
         when_full: WhenFull,
-        not_taking: &mut Vec<Place>,
+        not_taking: &mut Vec<Named>,
         departures: &mut Vec<Departure>,
     ) {
-        let Some(Group { place, path, keys, messages }) = group.take() else { return };
+        let Some(Group { named, path, keys, messages }) = group.take() else { return };
         // What did not get there is given up, durably, or offered again, before anything else goes there
         // (FWD-10).
-        if not_taking.contains(&place) {
+        if not_taking.contains(&named) {
             departures.extend(keys.iter().map(|_| Departure::NotTried));
             return;
         }
         let ended = self.transfer(&path, when_full, keys, messages).await;
         if ended.iter().any(|one| !matches!(one, Departure::Taken)) {
-            not_taking.push(place);
+            not_taking.push(named);
         }
         departures.extend(ended);
     }

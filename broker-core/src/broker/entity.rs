@@ -17,7 +17,7 @@ use crate::ids::{EntityId, ReceiverId};
 use crate::path::{EntityAddress, EntityName, PathKey, SubQueue};
 use crate::permits::Permit;
 use crate::request::{Outlet, Release, Request, Way, release_all};
-use crate::traced::Place;
+use crate::traced::Witness;
 
 /// A handle on one entity or sub-queue. Cheap to clone; usable from any thread.
 #[derive(Clone)]
@@ -272,9 +272,9 @@ impl Entity {
     /// Notes what is asked, if somebody is told of it.
     fn trace(&self, group: &mut [Request]) {
         let Some(tracer) = &self.handle.broker.shared.tracer else { return };
-        let place = Place::new(tracer, &self.handle.path);
+        let witness = Witness::new(tracer, &self.handle.path);
         for request in group {
-            request.reply.trace(place.begin(&request.command));
+            request.reply.trace(witness.begin(&request.command));
         }
     }
 

@@ -32,7 +32,7 @@ use free::Free;
 use order::Order;
 
 pub use place::Place;
-pub use seat::{Admission, Seat};
+pub use seat::{RoomAnswer, Seat};
 
 /// The room, and who has it.
 #[derive(Debug)]

@@ -15,12 +15,12 @@
 
 mod book;
 mod open;
-mod room;
+mod purse;
 
 use std::fmt;
 
 pub use self::book::{Ending, Issued, Question, Reach, Transactions};
-pub(crate) use self::room::Room;
+pub(crate) use self::purse::Purse;
 pub use peeklock_model::transaction::{Operation, Part, PartOutcome, in_transaction};
 
 /// Names a transaction. A random number of 53 bits, which every language can hold.

@@ -8,13 +8,13 @@ use crate::permits::{Budget, Permit};
 use crate::time::Timestamp;
 
 /// The budget that all open transactions draw on, and who draws on it.
-pub(crate) struct Room {
+pub(crate) struct Purse {
     budget: Budget,
     books: Mutex<Vec<Weak<Book>>>,
 }
 
-impl Room {
-    /// Room of its own beside what is on its way in.
+impl Purse {
+    /// A budget of its own beside what is on its way in.
     pub(crate) const fn new(budget: Budget) -> Self {
         Self { budget, books: Mutex::new(Vec::new()) }
     }

@@ -117,6 +117,44 @@ async fn every_command_asks_for_its_right() {
     .await;
 }
 
+/// PEK-10, DEL-10, SCH-13: what the table is not asked about, but the specification says in so many words: one right
+/// alone is enough, and neither of the two others is.
+#[tokio::test]
+async fn peek_and_batch_delete_take_listen_and_schedules_take_send() {
+    in_time(async {
+        let world = World::new().await;
+        let access = world.granted("everything", Grant::everything());
+        let entity = access.entity("q", Action::Send).await.unwrap();
+        let named = |name: &str| {
+            let all = commands::all(&world.broker);
+            all.into_iter().find(|(other, _)| *other == name).unwrap().1
+        };
+        let later = || {
+            let at = world.broker.now().plus(TimeSpan::from_minutes(1));
+            world.broker.inbound(Message::new("a").with_scheduled_enqueue_time(at))
+        };
+        for right in Right::ALL {
+            world.told.grant(right.name(), "*", Grant::of(Rights::of(right)));
+            access.renew(Principal::anonymous().with_token(right.name().to_owned())).await;
+            for (command, takes) in [
+                (named("peek"), Right::Listen),
+                (named("peek session"), Right::Listen),
+                (named("delete batch"), Right::Listen),
+                (named("delete batch in session"), Right::Listen),
+                (Command::Send { message: later() }, Right::Send),
+                (Command::SendBatch { messages: vec![later()] }, Right::Send),
+                (named("cancel scheduled"), Right::Send),
+            ] {
+                let name = format!("{command:?} with {right:?}");
+                let refused =
+                    condition(&entity.call(command).await) == Some(Condition::Unauthorized);
+                assert_eq!(refused, right != takes, "{name}");
+            }
+        }
+    })
+    .await;
+}
+
 /// The management of a door, each operation with what it takes.
 async fn manage(
     access: &Access,

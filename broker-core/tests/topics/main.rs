@@ -10,6 +10,7 @@
 mod cost;
 mod model;
 mod oracle;
+mod reached;
 #[path = "../common/rules.rs"]
 mod rules;
 mod world;

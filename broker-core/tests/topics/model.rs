@@ -13,6 +13,7 @@ use peeklock_core::testing::Random;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::oracle::{Oracle, Sent, Subscription};
+use crate::reached::RULES;
 use crate::rules::{Act, Rule, Select, rule};
 use crate::world::{World, described, inbound};
 
@@ -44,22 +45,32 @@ struct Test {
     copies: u64,
 }
 
-/// TOP-01, TOP-02, TOP-03, TOP-04, TOP-05, TOP-06, TOP-07, TOP-08, TOP-09, TOP-24, TOP-25, TOP-26, TOP-27, SCH-03, SCH-10, DUP-02,
-/// DUP-09, DLQ-21, DLQ-23, DLQ-24, DLQ-25, DLQ-27, MSG-13, MSG-16, FND-02, LIF-02: what a topic with random rules does is what the oracle says, over crashes, whatever
-/// becomes durable when, and each content is stored once.
+/// What a topic with random rules does is what the oracle says, over crashes, whatever becomes durable when, and each
+/// content is stored once.
+///
+/// The rules that the work must come upon, each of them many times:
+/// TOP-01, TOP-02, TOP-03, TOP-04, TOP-05, TOP-06, TOP-07, TOP-08, TOP-09, TOP-24, TOP-25, TOP-26, TOP-27, SCH-03,
+/// SCH-10, DUP-02, DUP-09, DLQ-21, DLQ-23, DLQ-24, DLQ-25, DLQ-27, MSG-13, MSG-16, FND-02, LIF-02.
 #[test]
 fn a_topic_does_what_the_oracle_says_over_crashes() {
     let (mut crashes, mut copies) = (0, 0);
+    let mut reached: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in 0..SEEDS {
         let test = Test::new(seed);
         let test = test.run();
         crashes += test.crashes;
         copies += test.copies;
+        test.oracle.reached.add_to(&mut reached);
     }
     assert!(
         crashes > SEEDS && copies > SEEDS * 20,
         "{crashes} crashes, {copies} copies are little"
     );
+    for rule in RULES {
+        let times = reached.get(rule).copied().unwrap_or(0);
+        assert!(times >= 20, "{rule} was met {times} times only: {reached:?}");
+    }
+    assert_eq!(reached.len(), RULES.len(), "what is met is in the list: {reached:?}");
 }
 
 impl Test {
@@ -136,7 +147,12 @@ impl Test {
         self.before_topic();
         let count = if self.random.one_in(3) { self.random.between(2, 4) } else { 1 };
         let sent: Vec<Sent> = (0..count).map(|_| self.message()).collect();
-        let numbers = sent.iter().map(|one| self.oracle.send(one, None, now, stage)).collect();
+        let numbers: Vec<u64> =
+            sent.iter().map(|one| self.oracle.send(one, None, now, stage)).collect();
+        let with_copies = numbers.iter().filter(|one| self.oracle.copies_of(**one) > 0).count();
+        if with_copies > 1 {
+            self.oracle.reached.reach("TOP-07");
+        }
         let mut messages: Vec<_> = sent.iter().map(|one| inbound(one, None)).collect();
         let command = match messages.pop() {
             Some(message) if messages.is_empty() => Command::Send { message },
@@ -226,6 +242,7 @@ impl Test {
                 ..Subscription::default()
             },
         );
+        self.oracle.reached.changed();
         let description = Box::new(described(id, settings));
         let command =
             Command::OfTopic(TopicCommand::CreateSubscription { id, description, rules: given });
@@ -254,6 +271,7 @@ impl Test {
         let stage = self.world.stage();
         self.before_topic();
         self.oracle.subscriptions.remove(&id);
+        self.oracle.reached.changed();
         self.ask_topic(
             Command::OfTopic(TopicCommand::RemoveSubscription { id }),
             Expected::Done,
@@ -273,6 +291,7 @@ impl Test {
         let rules = &mut self.oracle.subscriptions.get_mut(&id).unwrap().rules;
         let is_there = rules.contains_key(&key);
         let described = Box::new(rule(name, new));
+        let mut is_updated = false;
         let (command, expected) = match self.random.below(3) {
             0 => {
                 let expected = if is_there {
@@ -285,6 +304,7 @@ impl Test {
             }
             1 if is_there => {
                 rules.insert(key, new);
+                is_updated = true;
                 (RuleCommand::Update(described), Expected::Done)
             }
             1 => {
@@ -299,6 +319,15 @@ impl Test {
                 (RuleCommand::Delete(name.into()), expected)
             }
         };
+        if matches!(expected, Expected::Done) {
+            self.oracle.reached.changed();
+            if !self.oracle.subscriptions[&id].copies.is_empty() {
+                self.oracle.reached.reach("TOP-09");
+            }
+        }
+        if is_updated {
+            self.oracle.reached.reach("TOP-24");
+        }
         let command = Command::OfTopic(TopicCommand::InSubscription { subscription: id, command });
         self.ask_topic(command, expected, stage);
     }
@@ -332,7 +361,11 @@ impl Test {
         let takes = self.random.one_in(2);
         let mode = if takes { ReceiveMode::ReceiveAndDelete } else { ReceiveMode::PeekLock };
         if takes {
-            available.iter().for_each(|number| drop(of.copies.remove(number)));
+            let taken: Vec<_> =
+                available.iter().filter_map(|number| of.copies.remove(number)).collect();
+            for (_, seen) in taken {
+                self.remains_elsewhere(seen.published_as);
+            }
         } else {
             locked.extend(&available);
         }
@@ -372,7 +405,9 @@ impl Test {
             assert_eq!(one.facts.sequence.0, *number);
             let token = one.facts.lock.unwrap().token;
             let stage = self.world.stage();
-            self.oracle.subscriptions.get_mut(&id).unwrap().copies.remove(number);
+            let of = self.oracle.subscriptions.get_mut(&id).unwrap();
+            let (_, seen) = of.copies.remove(number).unwrap();
+            self.remains_elsewhere(seen.published_as);
             self.locked.entry(id).or_default().retain(|locked| locked != number);
             let command = Command::Settle { token, settlement: Settlement::Complete };
             let number = self.world.ask(id, sub_queue, command);
@@ -380,6 +415,13 @@ impl Test {
             self.expected.push((number, Expected::Done));
         }
         assert_eq!(received.len(), expected.len());
+    }
+
+    /// A copy is gone; what else was made of its message is there still.
+    fn remains_elsewhere(&mut self, published_as: u64) {
+        if self.oracle.copies_of(published_as) > 0 {
+            self.oracle.reached.reach("TOP-08");
+        }
     }
 
     fn pass(&mut self) {
@@ -474,8 +516,11 @@ impl Test {
                 let expected: Vec<_> = expected.map(|(number, one)| (*number, &one.1)).collect();
                 let got: Vec<_> = looked.iter().map(|one| (one.0, &one.1)).collect();
                 assert_eq!(got, expected, "subscription {id}, {sub_queue:?}");
-                for (_, seen, place) in &looked {
+                for (number, seen, place) in &looked {
                     self.copies += 1;
+                    if *number != seen.published_as {
+                        self.oracle.reached.reach("MSG-16");
+                    }
                     let known = *places.entry(seen.published_as).or_insert(*place);
                     assert_eq!(known, *place, "{} is stored twice (DESIGN D8)", seen.marker);
                 }
@@ -498,6 +543,8 @@ impl Test {
             self.world.submit();
         }
         let landed = self.random.index(4);
+        let staged = self.world.stage();
+        let reached = std::mem::take(&mut self.oracle.reached);
         let (world, durable) = self.world.crash(landed);
         let oracle = self
             .history
@@ -509,9 +556,17 @@ impl Test {
                 detects_duplicates: self.oracle.detects_duplicates,
                 ..Oracle::default()
             });
+        let mut oracle = born_anew(oracle);
+        oracle.reached = reached;
+        if oracle.subscriptions.values().any(|one| !one.copies.is_empty()) {
+            oracle.reached.reach("FND-02");
+            if durable + 1 < staged {
+                oracle.reached.reach("LIF-02");
+            }
+        }
         let mut test = Self {
             world,
-            oracle: born_anew(oracle),
+            oracle,
             history: Vec::new(),
             expected: Vec::new(),
             locked: BTreeMap::new(),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use peeklock_core::ids::EntityId;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
+use crate::reached::Reached;
 use crate::rules::{Made, Matter, Rule, copies, select};
 
 /// How long ids are remembered.
@@ -43,7 +44,7 @@ pub struct Subscription {
     pub last: u64,
 }
 
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Oracle {
     pub detects_duplicates: bool,
     pub last: u64,
@@ -51,6 +52,7 @@ pub struct Oracle {
     pub scheduled: BTreeMap<u64, (u64, Timestamp, Sent)>,
     pub ids: BTreeMap<u64, (Timestamp, u64)>,
     pub subscriptions: BTreeMap<EntityId, Subscription>,
+    pub reached: Reached,
 }
 
 impl Oracle {
@@ -65,7 +67,9 @@ impl Oracle {
         due.sort_unstable();
         for (_, number) in due {
             let (_, _, sent) = self.scheduled.remove(&number).unwrap();
-            self.publish(&sent, stage);
+            let published_as = self.publish(&sent, stage);
+            let copies = self.copies_of(published_as);
+            self.reached.materialised(number, published_as, copies);
         }
     }
 
@@ -77,6 +81,7 @@ impl Oracle {
             {
                 // DUP-12: only who schedules is told the number.
                 let is_told = at.is_some() && self.scheduled.contains_key(number);
+                self.reached.duplicate();
                 return if is_told { *number } else { 0 };
             }
             let number = if at.is_some() { self.last + 1 } else { 0 };
@@ -87,6 +92,7 @@ impl Oracle {
             Some(at) => {
                 self.last += 1;
                 self.scheduled.insert(self.last, (stage, at, sent.clone()));
+                self.reached.scheduled(self.last);
                 self.last
             }
         }
@@ -97,6 +103,7 @@ impl Oracle {
         // TOP-25 to TOP-27
         let is_selected =
             self.subscriptions.values().any(|one| !one.catch_all && one.selects(sent));
+        self.reached.published(self.detects_duplicates, sent, is_selected, &self.subscriptions);
         for subscription in self.subscriptions.values_mut() {
             if subscription.catch_all && is_selected {
                 continue;
@@ -108,6 +115,12 @@ impl Oracle {
         }
         self.last
     }
+
+    /// How many copies of a message there are, in how many subscriptions.
+    pub fn copies_of(&self, published_as: u64) -> usize {
+        let all = self.subscriptions.values().flat_map(|one| one.copies.values());
+        all.filter(|(_, seen)| seen.published_as == published_as).count()
+    }
 }
 
 impl Subscription {
@@ -115,7 +128,7 @@ impl Subscription {
         select(&self.made_of(sent))
     }
 
-    fn made_of(&self, sent: &Sent) -> Vec<Made> {
+    pub fn made_of(&self, sent: &Sent) -> Vec<Made> {
         let matter = Matter { number: sent.number, subject: sent.subject, session: sent.session };
         copies(&self.rules, self.dead_letters_errors, self.requires_session, matter)
     }

@@ -1,11 +1,11 @@
 //! `peeklock queue create`
 
 use clap::Args;
-use peeklock::condition::Condition;
 
 use super::super::Failure;
 use super::super::arguments::queue_of;
 use super::super::connect::{Common, Output, Patience};
+use super::super::creation::Creation;
 use super::super::terminal::line;
 use super::properties::Properties;
 use super::show;
@@ -42,27 +42,13 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let admin = session.client.admin();
         let created = admin.create_queue_with(&flags.queue, flags.properties.update()).await;
-        let (described, said) = match created {
-            Ok(described) => (described, "created"),
-            Err(error) if error.condition() == Condition::EntityAlreadyExists => {
-                match admin.queue(&flags.queue).await {
-                    Ok(described) if flags.if_not_exists => (described, "is there already"),
-                    Ok(_) => {
-                        return Err(Failure::from(error).hint(&format!(
-                            "`peeklock queue update {}` changes it, --if-not-exists is content with it",
-                            flags.queue
-                        )));
-                    }
-                    // A topic has the path.
-                    Err(absent) if absent.condition() == Condition::EntityNotFound => {
-                        return Err(Failure::from(error)
-                            .hint("a topic has this path; `peeklock top --once` shows what there is"));
-                    }
-                    Err(failure) => return Err(failure.into()),
-                }
-            }
-            Err(error) => return Err(error.into()),
+        let creation = Creation {
+            kind: "queue",
+            other: "topic",
+            path: &flags.queue,
+            if_not_exists: flags.if_not_exists,
         };
+        let (described, said) = creation.end(created, admin.queue(&flags.queue)).await?;
         if flags.common.output == Output::Table {
             let path = line(&described.description.path).into_owned();
             return session.out.say(&format!("queue `{path}` {said}\n"));

@@ -1,11 +1,11 @@
 //! `peeklock topic create`
 
 use clap::Args;
-use peeklock::condition::Condition;
 
 use super::super::Failure;
 use super::super::arguments::topic_of;
 use super::super::connect::{Common, Output, Patience};
+use super::super::creation::Creation;
 use super::super::terminal::{line, object};
 use super::properties::Properties;
 use peeklock::websocket::client::topic_to_json;
@@ -42,27 +42,13 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let admin = session.client.admin();
         let created = admin.create_topic_with(&flags.topic, flags.properties.update()).await;
-        let (described, said) = match created {
-            Ok(described) => (described, "created"),
-            Err(error) if error.condition() == Condition::EntityAlreadyExists => {
-                match admin.topic(&flags.topic).await {
-                    Ok(described) if flags.if_not_exists => (described, "is there already"),
-                    Ok(_) => {
-                        return Err(Failure::from(error).hint(&format!(
-                            "`peeklock topic update {}` changes it, --if-not-exists is content with it",
-                            flags.topic
-                        )));
-                    }
-                    // A queue has the path.
-                    Err(absent) if absent.condition() == Condition::EntityNotFound => {
-                        return Err(Failure::from(error)
-                            .hint("a queue has this path; `peeklock top --once` shows what there is"));
-                    }
-                    Err(failure) => return Err(failure.into()),
-                }
-            }
-            Err(error) => return Err(error.into()),
+        let creation = Creation {
+            kind: "topic",
+            other: "queue",
+            path: &flags.topic,
+            if_not_exists: flags.if_not_exists,
         };
+        let (described, said) = creation.end(created, admin.topic(&flags.topic)).await?;
         if flags.common.output == Output::Table {
             let path = line(&described.description.path).into_owned();
             return session.out.say(&format!("topic `{path}` {said}\n"));

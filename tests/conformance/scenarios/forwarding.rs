@@ -274,8 +274,7 @@ pub async fn a_backlog_arrives_in_its_order(s: &Stage) {
     assert_eq!(arrived.len(), 1_000);
 }
 
-/// FWD-11: a message that can be forwarded is, without time passing; one that was kept is offered again
-/// within a second.
+/// FWD-11: a message that can be forwarded is, without time passing.
 pub async fn forwarding_takes_no_time(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue_with("a", forwards_to("b")).await;

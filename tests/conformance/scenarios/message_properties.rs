@@ -68,7 +68,34 @@ pub async fn a_body_is_any_bytes_and_may_be_empty(s: &Stage) {
     }
 }
 
-/// MSG-04, MSG-09, MSG-10, SCH-03
+/// MSG-09: to whom, under which subject and of what type a message says that it is makes no difference to where it
+/// goes, and neither do sessions and messages that it names; all of it comes as it was sent.
+pub async fn what_a_message_says_of_itself_is_not_interpreted(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.open_queue("other").await;
+    let first = s.send(ORDERS, message("a").with_message_id("one")).await.unwrap();
+    let sent = in_order(
+        message("not JSON")
+            .with_message_id("two")
+            .with_to("other")
+            .with_reply_to("other")
+            .with_reply_to_session_id("one")
+            .with_correlation_id("one")
+            .with_subject("other/$DeadLetterQueue")
+            .with_content_type("application/json"),
+    );
+    assert_eq!(s.send(ORDERS, sent.clone()).await.unwrap(), first + 1);
+    let other = s.counts("other").await;
+    assert_eq!((other.total(), s.counts(ORDERS).await.active), (0, 2));
+    s.assert_empty("other/$DeadLetterQueue").await;
+    let there = s.take_all(ORDERS).await;
+    assert_eq!(texts(&there), ["a", "not JSON"]);
+    assert_eq!(there[1].message, sent);
+    s.complete(ORDERS, &there[1]).await;
+    assert_eq!((s.counts(ORDERS).await.active, s.counts("other").await.total()), (1, 0));
+}
+
+/// MSG-04, MSG-10, SCH-03
 pub async fn every_property_of_the_sender_is_there_on_peek_and_on_receive(s: &Stage) {
     s.open_queue(ORDERS).await;
     let sent = full(s.now());

@@ -12,6 +12,7 @@ use actix_web::web::{self, Bytes, BytesMut};
 use futures_util::Stream as _;
 use peeklock_core::error::Rejection;
 use peeklock_core::permits::{Pace, Seat};
+use peeklock_json::{Marks, PART_BYTES};
 use serde::de::DeserializeOwned;
 
 use crate::error::Refusal;
@@ -30,9 +31,7 @@ const STEP_BYTES: u64 = 64 << 10;
 const PACE_BYTES: u64 = 16 << 10;
 /// How long a body waits for room.
 const ROOM_PATIENCE: Duration = Duration::from_secs(5);
-/// What one more value inside a JSON text takes when it is made, at most.
-const PART_BYTES: u64 = 96;
-/// What one more message of a list does.
+/// What one more message of a list of a JSON text takes when it is made, at most.
 const ELEMENT_BYTES: u64 = 1_024;
 /// What may be made of a JSON text beside its own length.
 const MADE_BYTES_MAX: u64 = 16 << 20;
@@ -212,18 +211,8 @@ impl RequestBody {
 /// What the values of a JSON text take when they are made. What is no JSON is counted somehow, and refused later.
 fn made_bytes(text: &[u8]) -> u64 {
     let (mut parts, mut objects) = (0_u64, 0_u64);
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => {
-                while let Some(byte) = bytes.next() {
-                    match byte {
-                        b'\\' => drop(bytes.next()),
-                        b'"' => break,
-                        _ => {}
-                    }
-                }
-            }
+    for mark in Marks::of(text) {
+        match mark {
             b'{' => objects += 1,
             b',' | b'[' => parts += 1,
             _ => {}

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use peeklock_core::Entity;
 use peeklock_core::command::Command;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{Admission, Permit, Pool, Seat};
+use peeklock_core::permits::{Permit, Pool, RoomAnswer, Seat};
 
 use crate::error::Refusal;
 use crate::site::Site;
@@ -37,7 +37,7 @@ pub(crate) async fn take(seat: &mut Seat, bytes: u64, here_bytes: u64, until: In
         let mut sleep = None;
         let room = poll_fn(|context| {
             let room = seat.take(bytes, here_bytes, Instant::now(), context);
-            if let Admission::Later(at) = room {
+            if let RoomAnswer::Later(at) = room {
                 // Also woken by who gives back.
                 let sleep = sleep.get_or_insert_with(|| {
                     Box::pin(tokio::time::sleep_until(at.min(until).into()))
@@ -49,10 +49,10 @@ pub(crate) async fn take(seat: &mut Seat, bytes: u64, here_bytes: u64, until: In
             Poll::Ready(room)
         });
         match room.await {
-            Admission::Granted => return Taken::Granted,
-            Admission::Yield => return Taken::Yield,
-            Admission::Later(_) if Instant::now() >= until => return Taken::Late,
-            Admission::Later(_) => {}
+            RoomAnswer::Granted => return Taken::Granted,
+            RoomAnswer::Yield => return Taken::Yield,
+            RoomAnswer::Later(_) if Instant::now() >= until => return Taken::Late,
+            RoomAnswer::Later(_) => {}
         }
     }
 }

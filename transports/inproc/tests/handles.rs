@@ -119,8 +119,8 @@ async fn a_message_locked_for_a_dropped_receive_comes_back_uncounted() {
     stop(client).await;
 }
 
-/// SND-13: a bound of ten admits exactly ten, and the eleventh waits until one of them has
-/// completed.
+/// SND-13, SND-14: a bound of ten admits exactly ten, counted from the call of send, and the eleventh waits until one of
+/// them has completed; behind the bound there is no queue from which it would be sent.
 #[tokio::test]
 async fn the_bound_on_sends_in_flight_holds() {
     let (store, client) = held_client().await;

@@ -3,6 +3,7 @@
 //! what these mean is the same everywhere.
 
 mod declaration;
+mod marks;
 mod message;
 mod policy;
 mod property;
@@ -17,6 +18,7 @@ mod topic;
 mod tests;
 
 pub use declaration::{CarriedOutView, DeclarationForm, DigestText, PlanView};
+pub use marks::{Marks, PART_BYTES};
 pub use message::{
     BrokersPart, Ignored, MessageObject, MessageView, NewMessage, ReceivedView, StateName, Told,
     ToldMessage,

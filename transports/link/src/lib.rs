@@ -8,8 +8,9 @@
 //!   client <- transport <- Event <- Arrivals (fetched) <- Mailbox <+
 //! ```
 //!
-//! Nothing here waits, reads a socket or a clock, or starts a task: a transport gives what came and the
-//! instant, and carries out what it is told, so that all of it is tested from scripts. The order to
+//! Nothing here waits, reads a socket or a clock: a transport gives what came and the instant, and carries out what it is
+//! told, so that all of it is tested from scripts. One thing starts tasks: [`Collect`], by which every connection takes in
+//! what came and has contents fetched. The order to
 //! read: [`Links`] is the machine, [`Link`] one link with its [`credit`], [`Unsettled`] the table of
 //! deliveries, [`pending`] what is not answered; [`Mailbox`] is where entities put what they say, and
 //! [`Arrivals`] brings it into order while contents are fetched ahead. [`Account`] counts what a
@@ -37,7 +38,7 @@ pub use apart::{Apart, LONG_MAX, Size, WORKING_MAX};
 pub use arrivals::{Arrivals, Fetch, Fetched, Next};
 pub use link::{Closing, Link, Role, Source};
 pub use links::{Engine, Event, Inlet, Links};
-pub use mailbox::{Mail, Mailbox};
+pub use mailbox::{Collect, Mail, Mailbox, Sources};
 pub use pending::Pending;
 pub use taking::Taking;
 pub use unsettled::{ByToken, Named, Outstanding, TokenHasher, Unsettled};

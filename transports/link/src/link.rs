@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use peeklock_core::command::{Command, LinkEnd, ReceiveMode, SessionCommand};
+use peeklock_core::command::{Command, InboundMessage, LinkEnd, ReceiveMode, SessionCommand};
 use peeklock_core::ids::{LockToken, ReceiverId};
 use peeklock_core::request::Watch;
 
@@ -150,5 +150,31 @@ impl<E> Link<E> {
             flow.draining = false;
             flow.delivery_limit = self.last.saturating_sub(flow.base);
         }
+    }
+}
+
+impl<E> Link<E> {
+    /// What sends a message over it: to the entity, or by way of it.
+    pub fn send(&self, message: InboundMessage) -> Command {
+        match &self.destination {
+            None => Command::Send { message },
+            Some(_) => self.send_batch(vec![message]),
+        }
+    }
+
+    /// The same for messages of which all are stored or none.
+    pub fn send_batch(&self, messages: Vec<InboundMessage>) -> Command {
+        match &self.destination {
+            None => Command::SendBatch { messages },
+            Some(destination) => {
+                Command::SendVia { destination: Arc::clone(destination), messages }
+            }
+        }
+    }
+
+    /// Something that only the holder of its session may ask.
+    #[must_use]
+    pub const fn in_session(&self, command: SessionCommand) -> Command {
+        Command::InSession { receiver: self.receiver, command }
     }
 }

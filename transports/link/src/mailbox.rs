@@ -1,11 +1,14 @@
-//! Where a connection's answers and deliveries arrive, from any thread; one wake-up for a group.
+//! Where a connection's answers and deliveries arrive, from any thread; one wake-up for a group. And what a connection does
+//! when it is woken: takes in what came, tells its client as much as there is room for, and has contents fetched that the
+//! store has.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use peeklock_core::request::{Outlet, Released};
 
-use crate::arrivals::Fetched;
+use crate::account::Account;
+use crate::arrivals::{Arrivals, Fetched, Next};
 
 /// Something for the connection.
 #[derive(Debug)]
@@ -81,5 +84,80 @@ impl<T> Mailbox<T> {
 impl<T: Send> Outlet for Mailbox<T> {
     fn release(&self, group: Vec<Released>) {
         self.put_all(group.into_iter().map(Mail::Released));
+    }
+}
+
+/// Where a connection collects from.
+pub struct Sources<'a, T> {
+    /// Where everything arrives.
+    pub mailbox: &'a Arc<Mailbox<T>>,
+    /// What waits for contents, or for room.
+    pub arrivals: &'a mut Arrivals,
+    /// Who pays.
+    pub account: &'a mut Account,
+    /// What the next thing needs that there is no room for.
+    pub wanted_bytes: &'a mut Option<u64>,
+}
+
+/// A connection that collects. The methods that are given are called in their order, with whatever the transport does
+/// in between.
+pub trait Collect {
+    /// What the transport itself puts into its mailbox.
+    type Own: Send + 'static;
+
+    /// What it collects from.
+    fn sources(&mut self) -> Sources<'_, Self::Own>;
+
+    /// The link whose order something stands in.
+    fn place_of(&mut self, released: &Released) -> u32;
+
+    /// Takes what the transport has put in.
+    fn take_own(&mut self, own: Self::Own);
+
+    /// Whether the client may be told more now.
+    fn may_tell(&self) -> bool;
+
+    /// Tells the client; this holds so much of the account.
+    fn tell(&mut self, released: Released, held_bytes: u64);
+
+    /// Takes in what came.
+    fn take_in(&mut self) {
+        let mut arrived = Vec::new();
+        self.sources().mailbox.take(&mut arrived);
+        for mail in arrived {
+            match mail {
+                Mail::Released(released) => {
+                    let place = self.place_of(&released);
+                    self.sources().arrivals.push(place, released);
+                }
+                Mail::Fetched(fetched) => self.sources().arrivals.fetched(fetched),
+                Mail::Own(own) => self.take_own(own),
+            }
+        }
+    }
+
+    /// Tells what there is, as long as the client may be told more and there is room. What has to be read from the store is
+    /// fetched beside the connection; only its link waits for it.
+    fn tell_all(&mut self) {
+        *self.sources().wanted_bytes = None;
+        while self.may_tell() {
+            let Sources { arrivals, account, wanted_bytes, .. } = self.sources();
+            match arrivals.next(account) {
+                Next::Ready(released, held_bytes) => self.tell(released, held_bytes),
+                Next::NoRoom(wanted) => {
+                    *wanted_bytes = Some(wanted);
+                    break;
+                }
+                Next::Nothing => break,
+            }
+        }
+        let Sources { mailbox, arrivals, account, wanted_bytes } = self.sources();
+        if wanted_bytes.is_none() {
+            account.want_nothing();
+        }
+        for fetch in arrivals.fetches() {
+            let mailbox = Arc::clone(mailbox);
+            tokio::spawn(async move { mailbox.put(Mail::Fetched(fetch.run().await)) });
+        }
     }
 }

@@ -10,7 +10,6 @@ mod end;
 mod inbound;
 mod open;
 mod outbound;
-mod outgoing;
 mod serve;
 mod yielding;
 
@@ -38,7 +37,7 @@ pub(crate) use self::inbound::{Asked, Done, Refusal, place};
 pub(crate) use self::open::converse;
 
 use self::apart::{Own, Work};
-use self::outgoing::Outgoing;
+use self::outbound::Pieces;
 use self::yielding::Yielding;
 use crate::error::{Close, code};
 use crate::frame::{BadRequest, Encoding, Item, Request, WireError};
@@ -130,6 +129,8 @@ pub(crate) struct Conversation {
     account: Account,
     /// What the account has no room for, at the moment.
     wanted_bytes: Option<u64>,
+    /// What was collected for the next frame.
+    collected_bytes: u64,
     yielding: Yielding,
     apart: Apart<Work>,
     /// Requests that were begun; with what is still to be begun, or done apart, its client may hold others up.
@@ -156,7 +157,7 @@ pub(crate) struct Conversation {
     /// The socket has taken not all that was written.
     unflushed: bool,
     /// What of a frame is not with the socket at all.
-    outgoing: Outgoing,
+    outgoing: Pieces,
     /// Bytes of pongs among that.
     pong_bytes: usize,
     /// When the listener ends it.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use peeklock_core::contract::Principal;
-use peeklock_core::permits::{Admission, Pace, Seat};
+use peeklock_core::permits::{Pace, RoomAnswer, Seat};
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -124,12 +124,12 @@ impl Metered {
         loop {
             let now = Instant::now();
             match self.seat.take(STEP_BYTES, self.unfinished_bytes, now, context) {
-                Admission::Granted => {
+                RoomAnswer::Granted => {
                     self.again = None;
                     return Poll::Ready(Ok(()));
                 }
-                Admission::Yield => return Poll::Ready(Err(slow())),
-                Admission::Later(at) => {
+                RoomAnswer::Yield => return Poll::Ready(Err(slow())),
+                RoomAnswer::Later(at) => {
                     let sleep = Box::pin(tokio::time::sleep_until(at.into()));
                     ready!(self.again.insert(sleep).as_mut().poll(context));
                 }

@@ -66,7 +66,7 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        self.refuse_sessionless(Lane::SubQueue(sub_queue))?;
+        self.refuse_sessionless_delete(Lane::SubQueue(sub_queue))?;
         self.refuse_receive()?;
         Self::refuse_delete_count(count_max, ctx)?;
         let before = enqueued_before.unwrap_or(ctx.now);

@@ -276,6 +276,18 @@ impl Queue {
         Ok(())
     }
 
+    /// The same for deleting many at once: what stands in sessions is emptied by their holders, or where
+    /// nobody holds them (DEL-07).
+    pub(super) fn refuse_sessionless_delete(&self, lane: Lane) -> Result<(), Rejection> {
+        self.refuse_sessionless(lane).map_err(|_| {
+            Rejection::invalid_operation(format!(
+                "`{}` requires sessions: delete what is in sessions that nobody holds by \
+                 delete-unlocked, or accept a session and delete what is in it",
+                self.path()
+            ))
+        })
+    }
+
     pub(super) fn refuse_receiver_count(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         let count_max = ctx.limits.receiver_count_max;
         if self.receiver_count() + self.other_receivers() >= count_max {

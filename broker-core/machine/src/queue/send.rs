@@ -14,7 +14,7 @@ use crate::intake::Intake;
 use crate::path::SubQueue;
 use crate::slot::{Marks, Slot, SlotState};
 use crate::time::Timestamp;
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 impl Queue {
     /// Stores one message, now or for its scheduled instant (FND-02, SCH-02).
@@ -61,9 +61,9 @@ impl Queue {
         if messages.is_empty() {
             return Ok(());
         }
-        admission::check_batch_size(messages, ctx)?;
+        intake::check_batch_size(messages, ctx)?;
         self.admit(sub_queue, messages, ctx)?;
-        admission::check_atomic_size(messages, ctx)
+        intake::check_atomic_size(messages, ctx)
     }
 
     /// The checks of all messages of one transaction, of which some are the queue's own and others pass
@@ -80,7 +80,7 @@ impl Queue {
         }
         let total = all.iter().map(|message| u64::from(message.envelope.size)).sum();
         self.refuse_over_quota(total, ctx)?;
-        admission::check_atomic_size(all, ctx)
+        intake::check_atomic_size(all, ctx)
     }
 
     /// The checks of SND-19 for messages that only pass through.
@@ -94,13 +94,13 @@ impl Queue {
         self.refuse_status()?;
         // One by itself is no batch (SND-22, SND-30).
         if messages.len() > 1 {
-            admission::check_batch_size(messages, ctx)?;
+            intake::check_batch_size(messages, ctx)?;
         }
-        let total = admission::check_messages(messages, self.message_bytes_max())?;
-        admission::refuse_without_room(ctx)?;
+        let total = intake::check_messages(messages, self.message_bytes_max())?;
+        intake::refuse_without_room(ctx)?;
         self.refuse_over_quota(total, ctx)?;
-        admission::refuse_too_many_messages(messages.len(), ctx)?;
-        admission::check_atomic_size(messages, ctx)
+        intake::refuse_too_many_messages(messages.len(), ctx)?;
+        intake::check_atomic_size(messages, ctx)
     }
 
     /// The checks of SND-19 that are the entity's; each covers all messages before the next begins.
@@ -112,7 +112,7 @@ impl Queue {
     ) -> Result<(), Rejection> {
         self.refuse_sub_queue(sub_queue)?;
         self.refuse_status()?;
-        let total = admission::check_messages(messages, self.message_bytes_max())?;
+        let total = intake::check_messages(messages, self.message_bytes_max())?;
         if self.sessions.is_some()
             && messages.iter().any(|message| message.envelope.session_id.is_none())
         {
@@ -121,10 +121,10 @@ impl Queue {
                 self.path()
             )));
         }
-        admission::refuse_without_room(ctx)?;
+        intake::refuse_without_room(ctx)?;
         self.refuse_over_quota(total, ctx)?;
-        admission::refuse_too_many_messages(messages.len(), ctx)?;
-        admission::refuse_too_many_delayed(messages, ctx)?;
+        intake::refuse_too_many_messages(messages.len(), ctx)?;
+        intake::refuse_too_many_delayed(messages, ctx)?;
         self.refuse_too_many_sessions(messages, ctx)?;
         self.refuse_full_history(messages, ctx)
     }
@@ -144,7 +144,7 @@ impl Queue {
         if fresh.len() as u64 <= ctx.left.sessions {
             return Ok(());
         }
-        Err(admission::too_many_sessions(ctx))
+        Err(intake::too_many_sessions(ctx))
     }
 
     /// Refuses to take messages where nobody sends to (SND-20, VIA-01).

@@ -12,7 +12,7 @@ use crate::message::{Overlay, PropertyLimits};
 use crate::path::SubQueue;
 use crate::slot::{Slot, SlotState};
 use crate::time::TimeSpan;
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 /// What a failed delivery leads to.
 enum Failure {
@@ -57,7 +57,7 @@ impl Queue {
         }
         let held = self.held(sub_queue, token, ctx.now)?;
         if matches!(settlement, Settlement::Defer { .. }) && ctx.left.delayed == 0 {
-            return Err(admission::too_many_delayed(ctx));
+            return Err(intake::too_many_delayed(ctx));
         }
         if let Settlement::Abandon { delay, .. } = settlement {
             let asked = delay.filter(|delay| *delay > TimeSpan::ZERO);
@@ -67,7 +67,7 @@ impl Queue {
             let delays = asked.is_some() || delay.is_none() && self.has_policy_for(&held.slot);
             let returns = || matches!(self.failure(&held.slot, ctx), Failure::Returned { .. });
             if delays && ctx.left.delayed == 0 && returns() {
-                return Err(admission::no_room_for_a_delay(ctx));
+                return Err(intake::no_room_for_a_delay(ctx));
             }
         }
         match settlement {

@@ -18,7 +18,7 @@ use crate::ids::{EntityId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::queue::QueueConfig;
 use crate::time::Timestamp;
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 /// What a subscription is beside a queue.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Queue {
             )));
         }
         let bytes = (description.text_bytes(), role.description.text_bytes());
-        admission::refuse_descriptions(bytes.0, bytes.1, ctx)?;
+        intake::refuse_descriptions(bytes.0, bytes.1, ctx)?;
         let change = Change::SubscriptionDescribed { description, at: ctx.now };
         self.change(change, Durability::Sync, ctx, step);
         for which in super::transfer::FORWARDED {

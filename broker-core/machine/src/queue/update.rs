@@ -7,7 +7,7 @@ use crate::description::QueueDescription;
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::time::Timestamp;
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 impl Queue {
     /// Replaces the description. Locks in force keep their end (ENT-18), stored messages stay
@@ -41,7 +41,7 @@ impl Queue {
             )));
         }
         let bytes = (description.text_bytes(), self.description.text_bytes());
-        admission::refuse_descriptions(bytes.0, bytes.1, ctx)?;
+        intake::refuse_descriptions(bytes.0, bytes.1, ctx)?;
         self.change(Change::Described { description, at: ctx.now }, Durability::Sync, ctx, step);
         for which in super::transfer::FORWARDED {
             if self.is_forwarding(which) {

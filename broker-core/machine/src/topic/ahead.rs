@@ -27,7 +27,7 @@ use crate::message::Content;
 use crate::rule::{Explanation, Judged, Judging, Rule, RuleDescription, Selection};
 use crate::time::Timestamp;
 use crate::transaction::Part;
-use crate::{Ahead, Ctx, admission};
+use crate::{Ahead, Ctx, intake};
 
 /// A slice takes about a millisecond.
 const SLICE_STEPS: u64 = 1 << 20;
@@ -224,7 +224,7 @@ impl Topic {
         ctx: &Ctx<'_>,
     ) -> bool {
         if descriptions.len() <= SLICE_RULES
-            || admission::refuse_too_many_rules(descriptions.len(), ctx).is_err()
+            || intake::refuse_too_many_rules(descriptions.len(), ctx).is_err()
         {
             self.ahead = None;
             return true;
@@ -239,7 +239,7 @@ impl Topic {
             ahead.rules = judged.and_then(|judged| {
                 rules.extend(judged);
                 let bytes = rules.iter().map(Rule::memory_bytes).sum();
-                admission::refuse_descriptions(bytes, 0, ctx)?;
+                intake::refuse_descriptions(bytes, 0, ctx)?;
                 is_over = rules.len() >= descriptions.len();
                 Ok(rules)
             });

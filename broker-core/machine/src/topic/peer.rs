@@ -45,7 +45,7 @@ impl Topic {
         take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
         let plan = self.admit_one(&message, &journey, step.bytes_added, ctx)?;
         if self.peers.grows_by(&source) {
-            admission::refuse_too_many_taken(ctx)?;
+            intake::refuse_too_many_taken(ctx)?;
         }
         if let Some(surplus) = self.peers.surplus(&source) {
             let change = Change::PeerForgotten { source: surplus };

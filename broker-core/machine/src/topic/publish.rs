@@ -22,7 +22,7 @@ use crate::path::SubQueue;
 use crate::rule::{Cause, Copy, Excess, Facts, Published, Refusal, Selection};
 use crate::slot::{Marks, Slot, SlotState};
 use crate::time::{TimeSpan, Timestamp};
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 /// What the record of one copy needs in the store.
 const COPY_RECORD_BYTES: u64 = 128;
@@ -130,9 +130,9 @@ impl Topic {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
-        admission::check_batch_size(messages, ctx)?;
+        intake::check_batch_size(messages, ctx)?;
         let plans = self.admit(messages, ctx)?;
-        admission::check_atomic_size(messages, ctx)?;
+        intake::check_atomic_size(messages, ctx)?;
         Ok(plans)
     }
 
@@ -154,8 +154,8 @@ impl Topic {
         ctx: &mut Ctx<'_>,
     ) -> Result<Vec<Plan>, Rejection> {
         self.refuse_status()?;
-        admission::check_messages(messages, self.description.message_bytes_max())?;
-        admission::refuse_without_room(ctx)?;
+        intake::check_messages(messages, self.description.message_bytes_max())?;
+        intake::refuse_without_room(ctx)?;
         let mut plans = Vec::with_capacity(messages.len());
         let mut sequence = self.last_sequence;
         let (mut total, mut changed) = (0u64, 0u64);
@@ -196,8 +196,8 @@ impl Topic {
             Plan::Publish(selection) => selection.copies.len(),
             Plan::Schedule(_) => 1,
         });
-        admission::refuse_too_many_messages(counts.sum(), ctx)?;
-        admission::refuse_too_many_delayed(messages, ctx)?;
+        intake::refuse_too_many_messages(counts.sum(), ctx)?;
+        intake::refuse_too_many_delayed(messages, ctx)?;
         let is_in_session = || {
             let has_sessions =
                 |subscription: &super::Subscription| subscription.settings.rules.requires_session;
@@ -205,7 +205,7 @@ impl Topic {
                 && messages.iter().any(|message| message.envelope.session_id.is_some())
         };
         if ctx.left.sessions < messages.len() as u64 && is_in_session() {
-            return Err(admission::too_many_sessions(ctx));
+            return Err(intake::too_many_sessions(ctx));
         }
         Ok(())
     }

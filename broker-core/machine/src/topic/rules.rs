@@ -9,7 +9,7 @@ use crate::error::{Quoted, Rejection};
 use crate::ids::{EntityId, Ticket};
 use crate::message::Content;
 use crate::rule::{Rule, RuleDescription};
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 impl Topic {
     /// Carries out what is asked about the rules of a subscription.
@@ -26,17 +26,17 @@ impl Topic {
         }
         match command {
             RuleCommand::Create(rule) => {
-                admission::refuse_too_many_rules(1, ctx)?;
+                intake::refuse_too_many_rules(1, ctx)?;
                 let rule = RuleDescription { created_at: ctx.now, ..*rule };
                 let rule = self.matcher.judge(id, rule, ctx.limits)?;
-                admission::refuse_descriptions(rule.memory_bytes(), 0, ctx)?;
+                intake::refuse_descriptions(rule.memory_bytes(), 0, ctx)?;
                 self.set(id, rule, true, ctx, step);
                 Ok(Answer::after_commit(Outcome::Done))
             }
             RuleCommand::Update(rule) => {
                 let rule = self.matcher.judge_update(id, *rule, ctx.limits)?;
                 let before = self.matcher.rule(id, rule.name()).map_or(0, Rule::memory_bytes);
-                admission::refuse_descriptions(rule.memory_bytes(), before, ctx)?;
+                intake::refuse_descriptions(rule.memory_bytes(), before, ctx)?;
                 self.set(id, rule, false, ctx, step);
                 Ok(Answer::after_commit(Outcome::Done))
             }

@@ -18,7 +18,7 @@ use crate::ids::SequenceNumber;
 use crate::message::{Content, Overlay};
 use crate::slot::Marks;
 use crate::time::{TimeSpan, Timestamp};
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 /// So many messages are loaded at once, and none beyond so many bytes but the first.
 const LOAD_COUNT_MAX: usize = 256;
@@ -120,7 +120,7 @@ impl Topic {
             let selection = self.select(&content, &journey, sequence, ctx);
             if selection.excess.is_some()
                 || !self.may_become(&selection, &journey)
-                || admission::refuse_too_many_messages(selection.copies.len(), ctx).is_err()
+                || intake::refuse_too_many_messages(selection.copies.len(), ctx).is_err()
             {
                 // It waits until its rules or the limits allow it; nothing of it may be lost.
                 self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);

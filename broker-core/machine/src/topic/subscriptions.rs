@@ -9,7 +9,7 @@ use crate::error::Rejection;
 use crate::family::CopySettings;
 use crate::ids::{EntityId, SequenceNumber, Ticket};
 use crate::rule::{Rule, RuleDescription};
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 impl Topic {
     /// Stores a subscription with its rules, or nothing if one of them is not valid (TOP-17).
@@ -23,7 +23,7 @@ impl Topic {
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
         // With none it gets one.
-        admission::refuse_too_many_rules(rules.len().max(1), ctx)?;
+        intake::refuse_too_many_rules(rules.len().max(1), ctx)?;
         let count_max = ctx.limits.subscription_count_max;
         if self.subscriptions.len() >= count_max {
             return Err(Rejection::too_many("subscriptions", self.path(), count_max));
@@ -40,7 +40,7 @@ impl Topic {
         };
         let rules = self.matcher.judge_subscription(rules, ctx.limits)?;
         let bytes = rules.iter().map(Rule::memory_bytes).sum::<u64>();
-        admission::refuse_descriptions(bytes + description.text_bytes(), 0, ctx)?;
+        intake::refuse_descriptions(bytes + description.text_bytes(), 0, ctx)?;
         let change = TopicChange::SubscriptionCreated { id, description, rules, at: ctx.now };
         self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
         self.usage.touch(ctx.now);

@@ -11,7 +11,7 @@ use crate::intake::Intake;
 use crate::path::SubQueue;
 use crate::queue::Planned;
 use crate::transaction::{Operation, Part, PartOutcome, in_transaction};
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 /// A part with its number in the transaction.
 type Numbered = (usize, Part);
@@ -79,7 +79,7 @@ impl Topic {
         ctx: &mut Ctx<'_>,
     ) -> Result<Vec<Plan>, Rejection> {
         // Their contents are shared, not copied.
-        admission::check_atomic_size(&[published, passing].concat(), ctx)?;
+        intake::check_atomic_size(&[published, passing].concat(), ctx)?;
         if published.is_empty() {
             return Ok(Vec::new());
         }

@@ -7,7 +7,7 @@ use crate::description::TopicDescription;
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::time::Timestamp;
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 impl Topic {
     /// Replaces the description. Scheduled messages stay (ENT-19, ENT-26); a changed default TTL applies
@@ -37,7 +37,7 @@ impl Topic {
             )));
         }
         let bytes = (description.text_bytes(), self.description.text_bytes());
-        admission::refuse_descriptions(bytes.0, bytes.1, ctx)?;
+        intake::refuse_descriptions(bytes.0, bytes.1, ctx)?;
         let change = TopicChange::Described { description, at: ctx.now };
         self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
         if let Some(outbox) = &mut self.outbox {

@@ -261,14 +261,14 @@ fn open_tree(writer: Arc<ShardWriter>, members: Vec<Opening>) -> Result<Vec<Open
     let (id, namespace) = (root.id, root.namespace.clone());
     let pulse = Arc::clone(&desk.pulse);
     let _turn = pulse.begin(id, now);
-    let take_seat = |tree: Tree| {
+    let take_tray = |tree: Tree| {
         let tree = Rc::new(RefCell::new(tree));
-        let seat = desk.take_seat(id, &tree, namespace);
-        Home { tree, desk: Rc::clone(&desk), seat }
+        let tray = desk.take_tray(id, &tree, namespace);
+        Home { tree, desk: Rc::clone(&desk), tray }
     };
     if root.kind != EntityKind::Topic {
         let queue = root.restore_queue(now)?;
-        let home = take_seat(Tree::new(writer, queue.size_bytes()));
+        let home = take_tray(Tree::new(writer, queue.size_bytes()));
         let actor = Some(root.start(AnyMachine::Queue(Box::new(queue)), &home));
         return Ok(vec![OpenedEntity { id, actor, is_there: true }]);
     }
@@ -291,7 +291,7 @@ fn open_tree(writer: Arc<ShardWriter>, members: Vec<Opening>) -> Result<Vec<Open
         }
         restored.push((member, subscription));
     }
-    let home = take_seat(Tree::of_family(writer, stored_bytes, family));
+    let home = take_tray(Tree::of_family(writer, stored_bytes, family));
     let actor = Some(root.start(AnyMachine::Topic(Box::new(topic)), &home));
     let mut opened = vec![OpenedEntity { id, actor, is_there: true }];
     for (member, subscription) in restored {
@@ -434,7 +434,7 @@ impl Opening {
             observed: Arc::clone(&self.observed),
             clock: Arc::clone(&shared.clock),
             desk: Rc::clone(&home.desk),
-            seat: home.seat,
+            tray: home.tray,
             namespace: self.namespace.clone(),
             patience: Patience {
                 room: shared.budget.clone(),

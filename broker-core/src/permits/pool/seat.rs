@@ -21,7 +21,7 @@ pub struct Seat {
 
 /// What who asks for room is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Admission {
+pub enum RoomAnswer {
     /// It has it.
     Granted,
     /// It waits, and asks again when it is woken, at this instant at the latest.
@@ -48,24 +48,24 @@ impl Seat {
         passed_bytes: u64,
         now: Instant,
         context: &Context<'_>,
-    ) -> Admission {
+    ) -> RoomAnswer {
         let Self { place, held_bytes, turn, pace, grace } = self;
         let key = place.key();
         place.pool.in_order(|order| {
             order.pass_time(now);
             if order.must_yield(key, None) {
-                return Admission::Yield;
+                return RoomAnswer::Yield;
             }
             if order.poll(Some(key), bytes, turn, context).is_ready() {
                 *turn = None;
                 *held_bytes = place.held.bytes();
                 let begun = pace.insert(Pace::begin(now, passed_bytes, *grace));
                 order.judge(key, Some(begun.slow_from()));
-                return Admission::Granted;
+                return RoomAnswer::Granted;
             }
             match order.must_yield(key, Some(context)) {
-                true => Admission::Yield,
-                false => Admission::Later(now + AGAIN),
+                true => RoomAnswer::Yield,
+                false => RoomAnswer::Later(now + AGAIN),
             }
         })
     }

@@ -26,23 +26,26 @@ fn who_is_slow_yields_to_who_waits() {
     let pool = Pool::of_parts(3 * STEP);
     let (mut slower, mut slow, mut fast) = (pool.seat(), pool.seat(), pool.seat());
     let mut honest = pool.seat();
-    assert_eq!(slower.take(STEP, 0, start, &context()), Admission::Granted);
-    assert_eq!(slow.take(STEP, 0, start + ms(10), &context()), Admission::Granted);
-    assert_eq!(fast.take(STEP, 0, start + ms(10), &context()), Admission::Granted);
-    assert_eq!(honest.take(STEP, 0, start + ms(20), &context()), Admission::Later(start + ms(120)));
+    assert_eq!(slower.take(STEP, 0, start, &context()), RoomAnswer::Granted);
+    assert_eq!(slow.take(STEP, 0, start + ms(10), &context()), RoomAnswer::Granted);
+    assert_eq!(fast.take(STEP, 0, start + ms(10), &context()), RoomAnswer::Granted);
+    assert_eq!(
+        honest.take(STEP, 0, start + ms(20), &context()),
+        RoomAnswer::Later(start + ms(120))
+    );
     assert!(!slower.is_told_to_yield(), "nobody is slow yet");
     let later = start + ms(255);
     assert!(!fast.must_yield(STEP, later, &context()));
-    assert!(matches!(honest.take(STEP, 0, later, &context()), Admission::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, later, &context()), RoomAnswer::Later(_)));
     assert!(slower.is_told_to_yield());
     let later = start + ms(300);
-    assert!(matches!(honest.take(STEP, 0, later, &context()), Admission::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, later, &context()), RoomAnswer::Later(_)));
     assert!(!slow.is_told_to_yield(), "what was told to be given back is enough");
     // It may not be reading: a while later the next is told, too.
-    assert!(matches!(honest.take(STEP, 0, later + ms(100), &context()), Admission::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, later + ms(100), &context()), RoomAnswer::Later(_)));
     assert!(slow.is_told_to_yield() && !fast.is_told_to_yield());
     drop(slower);
-    assert_eq!(honest.take(STEP, 0, later + ms(100), &context()), Admission::Granted);
+    assert_eq!(honest.take(STEP, 0, later + ms(100), &context()), RoomAnswer::Granted);
 }
 
 /// Who passes enough is left alone, and so is who has nothing to pass; what is not needed goes back.
@@ -52,18 +55,18 @@ fn who_has_nothing_to_pass_is_not_slow() {
     let later = |seconds| start + Duration::from_secs(seconds);
     let pool = Pool::new(2 * STEP);
     let (mut resting, mut waiting) = (pool.seat(), pool.seat());
-    assert_eq!(resting.take(2 * STEP, 0, start, &context()), Admission::Granted);
+    assert_eq!(resting.take(2 * STEP, 0, start, &context()), RoomAnswer::Granted);
     resting.rest();
-    assert_ne!(waiting.take(STEP, 0, later(5), &context()), Admission::Granted);
+    assert_ne!(waiting.take(STEP, 0, later(5), &context()), RoomAnswer::Granted);
     assert!(!resting.is_told_to_yield());
     resting.begin(later(5));
-    assert_ne!(waiting.take(STEP, 0, later(5), &context()), Admission::Granted);
+    assert_ne!(waiting.take(STEP, 0, later(5), &context()), RoomAnswer::Granted);
     assert!(!resting.is_told_to_yield());
-    assert_ne!(waiting.take(STEP, 0, later(7), &context()), Admission::Granted);
+    assert_ne!(waiting.take(STEP, 0, later(7), &context()), RoomAnswer::Granted);
     assert!(resting.is_told_to_yield());
     resting.shrink(STEP);
     assert_eq!(resting.held_bytes(), STEP);
-    assert_eq!(waiting.take(STEP, 0, later(7), &context()), Admission::Granted);
+    assert_eq!(waiting.take(STEP, 0, later(7), &context()), RoomAnswer::Granted);
     assert_eq!(pool.free_bytes(), 0);
     resting.shrink(0);
     assert_eq!((resting.held_bytes(), pool.free_bytes()), (0, STEP));
@@ -75,17 +78,17 @@ fn of_those_who_all_wait_one_yields() {
     let start = Instant::now();
     let pool = Pool::of_parts(2 * STEP);
     let (mut one, mut two) = (pool.seat(), pool.seat());
-    assert_eq!(one.take(STEP, 0, start, &context()), Admission::Granted);
-    assert_eq!(two.take(STEP, 0, start, &context()), Admission::Granted);
+    assert_eq!(one.take(STEP, 0, start, &context()), RoomAnswer::Granted);
+    assert_eq!(two.take(STEP, 0, start, &context()), RoomAnswer::Granted);
     let mut new = pool.seat();
-    assert_ne!(one.take(STEP, 1 << 20, start, &context()), Admission::Granted);
-    assert_ne!(two.take(STEP, 1 << 20, start, &context()), Admission::Granted);
+    assert_ne!(one.take(STEP, 1 << 20, start, &context()), RoomAnswer::Granted);
+    assert_ne!(two.take(STEP, 1 << 20, start, &context()), RoomAnswer::Granted);
     assert!(!one.is_told_to_yield() && two.is_told_to_yield(), "the first is to have the room");
     two.give_back();
-    assert_eq!(one.take(STEP, 1 << 20, start, &context()), Admission::Granted);
+    assert_eq!(one.take(STEP, 1 << 20, start, &context()), RoomAnswer::Granted);
     assert_eq!((one.held_bytes(), pool.free_bytes()), (2 * STEP, 0));
-    assert_ne!(one.take(STEP, 1 << 20, start, &context()), Admission::Granted);
-    assert!(matches!(new.take(STEP, 1 << 20, start, &context()), Admission::Later(_)));
+    assert_ne!(one.take(STEP, 1 << 20, start, &context()), RoomAnswer::Granted);
+    assert!(matches!(new.take(STEP, 1 << 20, start, &context()), RoomAnswer::Later(_)));
     assert!(one.is_told_to_yield() && !new.is_told_to_yield());
 }
 
@@ -98,21 +101,21 @@ fn who_has_least_goes_first() {
     let mut rich: Vec<Seat> = (0..4).map(|_| pool.seat()).collect();
     for _ in 0..2 {
         for seat in &mut rich {
-            assert_eq!(seat.take(STEP, 0, start, &context()), Admission::Granted);
+            assert_eq!(seat.take(STEP, 0, start, &context()), RoomAnswer::Granted);
         }
     }
     let mut steady = rich.pop().unwrap();
     for seat in &mut rich {
-        assert!(matches!(seat.take(STEP, 0, start, &context()), Admission::Later(_)));
+        assert!(matches!(seat.take(STEP, 0, start, &context()), RoomAnswer::Later(_)));
     }
     let mut poor = pool.seat();
-    assert!(matches!(poor.take(STEP, 0, start + ms(10), &context()), Admission::Later(_)));
+    assert!(matches!(poor.take(STEP, 0, start + ms(10), &context()), RoomAnswer::Later(_)));
     steady.shrink(STEP);
     assert_eq!(pool.free_bytes(), 0, "it was handed over");
     for seat in &mut rich {
-        assert!(matches!(seat.take(STEP, 0, start + ms(20), &context()), Admission::Later(_)));
+        assert!(matches!(seat.take(STEP, 0, start + ms(20), &context()), RoomAnswer::Later(_)));
     }
-    assert_eq!(poor.take(STEP, 0, start + ms(20), &context()), Admission::Granted);
+    assert_eq!(poor.take(STEP, 0, start + ms(20), &context()), RoomAnswer::Granted);
 }
 
 /// Those who hold much and wait for the rest of it yield to who holds little, although one of the others goes on:
@@ -124,23 +127,23 @@ fn who_waits_with_most_yields_to_who_has_little() {
     let mut seats: Vec<Seat> = (0..3).map(|_| pool.seat()).collect();
     for seat in &mut seats {
         for _ in 0..3 {
-            assert_eq!(seat.take(STEP, 0, start, &context()), Admission::Granted);
+            assert_eq!(seat.take(STEP, 0, start, &context()), RoomAnswer::Granted);
         }
     }
     let mut going = seats.pop().unwrap();
     for seat in &mut seats {
-        assert!(matches!(seat.take(STEP, 0, start, &context()), Admission::Later(_)));
+        assert!(matches!(seat.take(STEP, 0, start, &context()), RoomAnswer::Later(_)));
     }
     let mut honest = pool.seat();
     let is_told = |seats: &[Seat]| seats.iter().filter(|seat| seat.is_told_to_yield()).count();
-    assert!(matches!(honest.take(STEP, 0, start + ms(10), &context()), Admission::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, start + ms(10), &context()), RoomAnswer::Later(_)));
     assert_eq!(is_told(&seats), 0, "they have not waited for long");
     let later = start + ms(2_000);
     assert!(!going.must_yield(8 * STEP, later, &context()));
-    assert!(matches!(honest.take(STEP, 0, later, &context()), Admission::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, later, &context()), RoomAnswer::Later(_)));
     assert_eq!(is_told(&seats), 1);
     seats.retain(|seat| !seat.is_told_to_yield());
-    assert_eq!(honest.take(STEP, 0, later, &context()), Admission::Granted);
+    assert_eq!(honest.take(STEP, 0, later, &context()), RoomAnswer::Granted);
     assert!(!going.is_told_to_yield());
 }
 
@@ -150,14 +153,14 @@ fn who_does_not_fetch_its_room_is_slow() {
     let start = Instant::now();
     let pool = Pool::of_parts(STEP);
     let (mut first, mut absent, mut honest) = (pool.seat(), pool.seat(), pool.seat());
-    assert_eq!(first.take(STEP, 0, start, &context()), Admission::Granted);
-    assert!(matches!(absent.take(STEP, 0, start, &context()), Admission::Later(_)));
-    assert!(matches!(honest.take(STEP, 0, start, &context()), Admission::Later(_)));
+    assert_eq!(first.take(STEP, 0, start, &context()), RoomAnswer::Granted);
+    assert!(matches!(absent.take(STEP, 0, start, &context()), RoomAnswer::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, start, &context()), RoomAnswer::Later(_)));
     drop(first);
-    assert!(matches!(honest.take(STEP, 0, start + ms(500), &context()), Admission::Later(_)));
+    assert!(matches!(honest.take(STEP, 0, start + ms(500), &context()), RoomAnswer::Later(_)));
     assert!(absent.is_told_to_yield());
     absent.give_back();
-    assert_eq!(honest.take(STEP, 0, start + ms(500), &context()), Admission::Granted);
+    assert_eq!(honest.take(STEP, 0, start + ms(500), &context()), RoomAnswer::Granted);
 }
 
 /// A place is judged by who has it: it yields when it is slow by that and others wait, and not before.
@@ -231,7 +234,7 @@ fn room_is_neither_lost_nor_kept_back() {
             let bytes = below(5) * STEP;
             let room = |seat: &mut Seat| seat.take(bytes, bytes, now, &context());
             match below(9) {
-                0..4 if room(&mut seats[at]) == Admission::Yield => seats[at].give_back(),
+                0..4 if room(&mut seats[at]) == RoomAnswer::Yield => seats[at].give_back(),
                 0..4 => {}
                 4 => seats[at].shrink(bytes),
                 5 => seats[at] = pool.seat(),

@@ -12,9 +12,9 @@ use bytes::Bytes;
 
 use super::codec::{self, Compound};
 use super::envelope::{check_property_size, doubled_key, empty_key};
+use super::settable::set_broker;
 use super::{Message, MessageId, PropertyLimits, SettableProperty, Value, ValueRef};
 use crate::error::Rejection;
-use crate::time::{TimeSpan, Timestamp};
 
 /// The application property that tells why a message was dead-lettered (DLQ-14).
 pub const DEAD_LETTER_REASON: &str = "DeadLetterReason";
@@ -257,39 +257,18 @@ impl Overlay {
                     }
                 }
                 PropertyChange::Remove(key) => properties.retain(|(name, _)| name != key),
-                PropertyChange::SetBroker(property, value) => set_broker(message, property, value),
+                PropertyChange::SetBroker(property, value) => {
+                    set_broker!(message, property, value, id_of, text_of);
+                }
             }
         }
     }
 }
 
-/// A value of another type than the property has unsets it; no action makes one.
-fn set_broker(message: &mut Message, property: SettableProperty, value: ValueRef<'_>) {
-    let text = match value {
-        ValueRef::String(text) => Some(text.to_owned()),
-        _ => None,
-    };
-    match property {
-        SettableProperty::MessageId => message.message_id = text.map(MessageId::String),
-        SettableProperty::CorrelationId => message.correlation_id = text.map(MessageId::String),
-        SettableProperty::Subject => message.subject = text,
-        SettableProperty::To => message.to = text,
-        SettableProperty::ReplyTo => message.reply_to = text,
-        SettableProperty::ReplyToSessionId => message.reply_to_session_id = text,
-        SettableProperty::SessionId => message.session_id = text,
-        SettableProperty::ContentType => message.content_type = text,
-        SettableProperty::PartitionKey => message.partition_key = text,
-        SettableProperty::TimeToLive => {
-            message.time_to_live = match value {
-                ValueRef::TimeSpan(ticks) => Some(TimeSpan::from_ticks(ticks)),
-                _ => None,
-            };
-        }
-        SettableProperty::ScheduledEnqueueTimeUtc => {
-            message.scheduled_enqueue_time = match value {
-                ValueRef::Timestamp(unix_ms) => Some(Timestamp::from_unix_ms(unix_ms)),
-                _ => None,
-            };
-        }
-    }
+fn id_of(text: Option<&str>) -> Option<MessageId> {
+    text_of(text).map(MessageId::String)
+}
+
+fn text_of(text: Option<&str>) -> Option<String> {
+    text.map(str::to_owned)
 }

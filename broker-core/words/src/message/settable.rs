@@ -67,3 +67,50 @@ impl SettableProperty {
         Self::ALL.into_iter().find(|property| property.name() == name)
     }
 }
+
+/// Sets a broker property of a message, or of a view of one, which name their fields alike and differ in the types of their
+/// texts: `$id` makes of a text what an id is, `$text` what the others are. A value of another type than the property has unsets it; no
+/// action makes one.
+macro_rules! set_broker {
+    ($on:expr, $property:expr, $value:expr, $id:path, $text:path) => {{
+        use $crate::message::SettableProperty as Settable;
+        let value: $crate::message::ValueRef<'_> = $value;
+        let text = match value {
+            $crate::message::ValueRef::String(text) => Some(text),
+            _ => None,
+        };
+        match $property {
+            Settable::MessageId => $on.message_id = $id(text),
+            Settable::CorrelationId => {
+                $on.correlation_id = $id(text);
+            }
+            Settable::Subject => $on.subject = $text(text),
+            Settable::To => $on.to = $text(text),
+            Settable::ReplyTo => $on.reply_to = $text(text),
+            Settable::ReplyToSessionId => {
+                $on.reply_to_session_id = $text(text);
+            }
+            Settable::SessionId => $on.session_id = $text(text),
+            Settable::ContentType => $on.content_type = $text(text),
+            Settable::PartitionKey => $on.partition_key = $text(text),
+            Settable::TimeToLive => {
+                $on.time_to_live = match value {
+                    $crate::message::ValueRef::TimeSpan(ticks) => {
+                        Some($crate::time::TimeSpan::from_ticks(ticks))
+                    }
+                    _ => None,
+                };
+            }
+            Settable::ScheduledEnqueueTimeUtc => {
+                $on.scheduled_enqueue_time = match value {
+                    $crate::message::ValueRef::Timestamp(unix_ms) => {
+                        Some($crate::time::Timestamp::from_unix_ms(unix_ms))
+                    }
+                    _ => None,
+                };
+            }
+        }
+    }};
+}
+
+pub(super) use set_broker;

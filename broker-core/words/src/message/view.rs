@@ -6,7 +6,8 @@ use smallvec::SmallVec;
 
 use super::codec::{self, IdRef};
 use super::content::View;
-use super::{Content, Overlay, PropertyChange, SettableProperty, ValueRef};
+use super::settable::set_broker;
+use super::{Content, Overlay, PropertyChange, ValueRef};
 use crate::time::{TimeSpan, Timestamp};
 
 #[cfg(test)]
@@ -91,40 +92,12 @@ impl<'a> PropertyView<'a> {
                     }
                 }
                 PropertyChange::Remove(key) => self.entries.retain(|entry| entry.key != key),
-                PropertyChange::SetBroker(property, value) => self.set_broker(property, value),
+                PropertyChange::SetBroker(property, value) => {
+                    set_broker!(self, property, value, id_of, std::convert::identity);
+                }
             }
         }
         self
-    }
-
-    fn set_broker(&mut self, property: SettableProperty, value: ValueRef<'a>) {
-        let text = match value {
-            ValueRef::String(text) => Some(text),
-            _ => None,
-        };
-        match property {
-            SettableProperty::MessageId => self.message_id = text.map(Cow::Borrowed),
-            SettableProperty::CorrelationId => self.correlation_id = text.map(Cow::Borrowed),
-            SettableProperty::Subject => self.subject = text,
-            SettableProperty::To => self.to = text,
-            SettableProperty::ReplyTo => self.reply_to = text,
-            SettableProperty::ReplyToSessionId => self.reply_to_session_id = text,
-            SettableProperty::SessionId => self.session_id = text,
-            SettableProperty::ContentType => self.content_type = text,
-            SettableProperty::PartitionKey => self.partition_key = text,
-            SettableProperty::TimeToLive => {
-                self.time_to_live = match value {
-                    ValueRef::TimeSpan(ticks) => Some(TimeSpan::from_ticks(ticks)),
-                    _ => None,
-                };
-            }
-            SettableProperty::ScheduledEnqueueTimeUtc => {
-                self.scheduled_enqueue_time = match value {
-                    ValueRef::Timestamp(unix_ms) => Some(Timestamp::from_unix_ms(unix_ms)),
-                    _ => None,
-                };
-            }
-        }
     }
 
     /// The keys of the application properties in their order.
@@ -240,6 +213,10 @@ impl<'a> PropertyView<'a> {
     pub const fn force_persistence(&self) -> bool {
         self.force_persistence
     }
+}
+
+fn id_of(text: Option<&str>) -> Option<Cow<'_, str>> {
+    text.map(Cow::Borrowed)
 }
 
 impl<'a> Entry<'a> {

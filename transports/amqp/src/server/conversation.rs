@@ -20,7 +20,7 @@ use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker, Entity};
 use peeklock_link::pending::place;
 use peeklock_link::{
-    Account, Apart, Arrivals, ByToken, Event as LinkEvent, Links, Mail, Mailbox, Next, Taking,
+    Account, Apart, Arrivals, ByToken, Collect, Event as LinkEvent, Links, Mailbox, Sources, Taking,
 };
 use peeklock_listen::{Idling, Member, Tracked};
 use tokio::sync::watch;
@@ -198,6 +198,50 @@ pub(super) struct Conversation {
     pub(super) is_deaf: bool,
     /// What is asked beside the connection is told by this that it has ended.
     pub(super) alive: watch::Sender<()>,
+}
+
+impl Collect for Conversation {
+    type Own = Told;
+
+    fn sources(&mut self) -> Sources<'_, Told> {
+        Sources {
+            mailbox: &self.mailbox,
+            arrivals: &mut self.arrivals,
+            account: &mut self.account,
+            wanted_bytes: &mut self.wanted_bytes,
+        }
+    }
+
+    fn place_of(&mut self, released: &Released) -> u32 {
+        let link = self.links.link_of(released);
+        let Released::Answer { correlation, result } = released else { return link };
+        let brings = matches!(
+            result,
+            Ok(Outcome::Received(_) | Outcome::Peeked(_) | Outcome::SessionState(_))
+        );
+        let is_asked = self.links.asked_mut(place(*correlation).0).is_some();
+        if is_asked && !brings { ANSWERS } else { link }
+    }
+
+    fn take_own(&mut self, told: Told) {
+        self.told(told);
+    }
+
+    fn may_tell(&self) -> bool {
+        self.may_answer()
+    }
+
+    fn tell(&mut self, released: Released, held_bytes: u64) {
+        let event = self.links.take(released);
+        if let LinkEvent::Delivered { link, message, .. } = event {
+            return self.deliver(link, *message, held_bytes);
+        }
+        if let LinkEvent::Answer { slot, index, result } = event {
+            return self.answered(slot, index, result, held_bytes);
+        }
+        self.heed(event);
+        self.account.release(held_bytes);
+    }
 }
 
 impl Conversation {
@@ -378,66 +422,11 @@ impl Conversation {
 
     /// Takes what entities say, as far as there is room for it.
     pub(super) fn collect(&mut self) {
-        let mut arrived = Vec::new();
-        self.mailbox.take(&mut arrived);
-        for mail in arrived {
-            match mail {
-                Mail::Released(released) => {
-                    let place = self.place_of(&released);
-                    self.arrivals.push(place, released);
-                }
-                Mail::Fetched(fetched) => self.arrivals.fetched(fetched),
-                Mail::Own(told) => self.told(told),
-            }
-        }
+        self.take_in();
         // There may be room for its answers again.
         self.begin_apart();
-        self.wanted_bytes = None;
-        while self.may_answer() {
-            match self.arrivals.next(&mut self.account) {
-                Next::Ready(released, held_bytes) => {
-                    let event = self.links.take(released);
-                    self.tell(event, held_bytes);
-                }
-                Next::NoRoom(wanted) => {
-                    self.wanted_bytes = Some(wanted);
-                    break;
-                }
-                Next::Nothing => break,
-            }
-        }
-        if self.wanted_bytes.is_none() {
-            self.account.want_nothing();
-        }
-        for fetch in self.arrivals.fetches() {
-            let mailbox = Arc::clone(&self.mailbox);
-            tokio::spawn(async move { mailbox.put(Mail::Fetched(fetch.run().await)) });
-        }
+        self.tell_all();
         self.links.hand_over();
-    }
-
-    /// The link whose order something stands in.
-    fn place_of(&mut self, released: &Released) -> u32 {
-        let link = self.links.link_of(released);
-        let Released::Answer { correlation, result } = released else { return link };
-        let brings = matches!(
-            result,
-            Ok(Outcome::Received(_) | Outcome::Peeked(_) | Outcome::SessionState(_))
-        );
-        let is_asked = self.links.asked_mut(place(*correlation).0).is_some();
-        if is_asked && !brings { ANSWERS } else { link }
-    }
-
-    /// What came of something, for the client; it holds so much of the account.
-    fn tell(&mut self, event: LinkEvent, held_bytes: u64) {
-        if let LinkEvent::Delivered { link, message, .. } = event {
-            return self.deliver(link, *message, held_bytes);
-        }
-        if let LinkEvent::Answer { slot, index, result } = event {
-            return self.answered(slot, index, result, held_bytes);
-        }
-        self.heed(event);
-        self.account.release(held_bytes);
     }
 
     fn heed(&mut self, event: LinkEvent) {

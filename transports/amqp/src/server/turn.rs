@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
-use peeklock_core::permits::{Admission, Permit};
+use peeklock_core::permits::{Permit, RoomAnswer};
 use peeklock_link::LARGE_BYTES;
 use peeklock_tls::Handshake;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
@@ -397,9 +397,9 @@ impl Conversation {
         if is_large {
             if self.large_seat.held_bytes() == 0 {
                 match self.large_seat.take(1, unfinished, now, context) {
-                    Admission::Granted => {}
-                    Admission::Yield => return Poll::Ready(false),
-                    Admission::Later(at) => {
+                    RoomAnswer::Granted => {}
+                    RoomAnswer::Yield => return Poll::Ready(false),
+                    RoomAnswer::Later(at) => {
                         self.look_at(at);
                         return Poll::Pending;
                     }
@@ -413,9 +413,9 @@ impl Conversation {
         }
         while unfinished > FREE_BYTES.saturating_add(self.seat.held_bytes()) {
             match self.seat.take(STEP_BYTES, unfinished, now, context) {
-                Admission::Granted => {}
-                Admission::Yield => return Poll::Ready(false),
-                Admission::Later(at) => {
+                RoomAnswer::Granted => {}
+                RoomAnswer::Yield => return Poll::Ready(false),
+                RoomAnswer::Later(at) => {
                     self.look_at(at);
                     return Poll::Pending;
                 }

@@ -1,6 +1,6 @@
 //! Live links that the broker ends because of their entity: by an error that has clients attach anew, and told the truth then.
 
-use peeklock_amqp::performative::{Performative, SenderSettleMode};
+use peeklock_amqp::performative::{Close, Performative, SenderSettleMode};
 use peeklock_amqp::state::DeliveryState;
 use peeklock_core::description::{EntityStatus, QueueUpdate};
 
@@ -61,6 +61,33 @@ async fn a_sender_ends_with_its_entity() {
     assert_eq!(client.disposed().await, (2, DeliveryState::accepted()));
     assert_eq!(server.bodies().await, ["z"]);
     server.stop().await;
+}
+
+/// AMQP-91: at a stop every connection is closed with a condition by which its client comes back, whether it has links or
+/// not, and ends when it has answered.
+#[tokio::test]
+async fn a_stop_is_told_on_every_connection() {
+    let server = Server::start().await;
+    let (mut idle, mut receiving) = (server.client().await, server.client().await);
+    receiving.receiver(0, "q", LOCKED).await.unwrap();
+    receiving.credit(0, 0, 1, false).await;
+    let stopping = tokio::spawn(server.stop_in_order());
+    for client in [&mut idle, &mut receiving] {
+        let close = loop {
+            match client.hear().await.0 {
+                Performative::Close(close) => break close,
+                // Credit that is given back.
+                Performative::Flow(_) => {}
+                other => panic!("{other:?}"),
+            }
+        };
+        let error = close.error.unwrap();
+        assert_eq!(error.condition(), "amqp:connection:forced");
+        assert!(error.description().contains("stopped"), "{}", error.description());
+        client.say(&Performative::Close(Close { error: None })).await;
+        assert!(client.is_closed().await);
+    }
+    stopping.await.unwrap();
 }
 
 /// AMQP-79, ENT-24: a receiver ends when nobody may receive any more, and is refused until somebody may; senders go on.

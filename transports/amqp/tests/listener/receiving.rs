@@ -12,7 +12,7 @@ use peeklock_amqp::server::AmqpConfig;
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Rejected};
 use peeklock_core::clock::Clock as _;
 use peeklock_core::contract::AllowAll;
-use peeklock_core::description::QueueUpdate;
+use peeklock_core::description::{EntityStatus, QueueUpdate};
 use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::time::TimeSpan;
 use peeklock_words::amqp::{Reader, Scalar};
@@ -135,7 +135,61 @@ async fn an_abandon_takes_its_delay_from_a_property() {
     server.stop().await;
 }
 
-/// AMQP-61, AMQP-57, AMQP-67, AMQ-08, AMQ-14: a dead letter has its reason, and the answer no error.
+/// AMQP-67, DLQ-07: of dead letters, and of what could not be sent on, the frames are those of any queue: delivered under
+/// lock, given back, delivered again, completed. One that is dead-lettered again stays where it is, under its lock.
+#[tokio::test]
+async fn sub_queues_take_the_same_frames() {
+    let server = Server::start().await;
+    let to_r = QueueUpdate { forward_to: Some("r".into()), ..QueueUpdate::default() };
+    let status = Some(EntityStatus::SendDisabled);
+    let takes_none = QueueUpdate { status, ..QueueUpdate::default() };
+    server.broker.create_queue("r", takes_none).await.unwrap();
+    server.broker.create_queue("f", to_r).await.unwrap();
+    let mut client = server.client().await;
+    client.sender(0, "f").await.unwrap();
+    client.send(0, 0, false, &crate::client::text("a")).await;
+    assert_eq!(client.disposed().await.1, DeliveryState::accepted());
+    server.put(&["a"]).await;
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    let dead = DeliveryState::rejected(AmqpError::new("com.microsoft:dead-letter", ""));
+    let (transfer, _) = client.message().await;
+    client.settle(id(&transfer), dead.clone()).await;
+    for (handle, queue, address) in
+        [(2, "q", "q/$deadletterqueue"), (3, "f", "f/$Transfer/$deadletterqueue")]
+    {
+        let left = async || {
+            let counts = server.broker.describe_queue(queue).await.unwrap().counts;
+            (counts.total(), counts.dead_letter + counts.transfer_dead_letter)
+        };
+        client.receiver(handle, address, LOCKED).await.unwrap();
+        client.credit(handle, 0, 3, false).await;
+        let delivered = async |client: &mut Client| {
+            let (transfer, content) = client.message().await;
+            assert_eq!((transfer.handle, content.body_bytes()), (handle, "a".into()), "{address}");
+            assert_eq!(transfer.settled, Some(false), "{address}");
+            id(&transfer)
+        };
+        let first = delivered(&mut client).await;
+        assert_eq!(client.settle(first, modified(false)).await, modified(false));
+        let second = delivered(&mut client).await;
+        let refused = client.settle(second, dead.clone()).await;
+        let DeliveryState::Outcome(Outcome::Rejected(Rejected { error: Some(error) })) = refused
+        else {
+            panic!("{address}: {refused:?}")
+        };
+        assert_eq!(error.condition(), "amqp:not-allowed", "{address}");
+        assert_eq!(left().await, (1, 1), "{address}");
+        server.clock.advance(TimeSpan::from_minutes(1));
+        let third = delivered(&mut client).await;
+        let accepted = DeliveryState::accepted();
+        assert_eq!(client.settle(third, accepted.clone()).await, accepted);
+        assert_eq!(left().await, (0, 0), "{address}");
+    }
+    server.stop().await;
+}
+
+/// AMQP-61, AMQP-57, AMQ-08, AMQ-14: a dead letter has its reason, and the answer no error.
 #[tokio::test]
 async fn a_dead_letter_has_its_reason() {
     let (server, mut client) = receiving(&["a"]).await;

@@ -181,6 +181,11 @@ impl Server {
 
     pub async fn stop(self) {
         hang_up();
+        self.stop_in_order().await;
+    }
+
+    /// The same for clients that answer.
+    pub async fn stop_in_order(self) {
         self.running.stop(Duration::ZERO).await;
         self.broker.stop(Duration::ZERO).await.unwrap();
     }

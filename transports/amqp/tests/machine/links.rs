@@ -201,7 +201,7 @@ fn a_link_that_is_attached_anew_is_stolen_from_its_older_handle() {
     assert!(matches!(&client.events()[..], [Event::Attached { .. }]));
 }
 
-/// Dynamic nodes are refused, and deliveries are not resumed.
+/// AMQP-96: dynamic nodes are refused, and deliveries are not resumed.
 #[test]
 fn what_is_not_offered_is_refused_as_not_implemented() {
     let (mut client, _) = Client::in_session(Config::default());

@@ -7,7 +7,7 @@ use peeklock_core::permits::Large;
 use peeklock_json::{CarriedOutView, DeclarationForm, PlanView};
 
 use super::large;
-use super::messages::number;
+use super::query::number;
 use crate::body;
 use crate::error::{Answer, Problem, Refusal};
 use crate::route::parameter;

@@ -4,6 +4,9 @@
 //! `/queues` and `/queues/{queue}`, and `/topics` with subscriptions and their rules below them;
 //! messages are below each, and operations on them are verbs in the last segment; a lock is a resource
 //! of its own, so that every settlement names it in the path.
+//!
+//! Each resource has a folder, and each operation a file in it: what it reads, what it does, what it answers. What is asked for
+//! by a name is matched there; which resource a path is, `route.rs` tells.
 
 mod declaration;
 mod lock;
@@ -12,6 +15,7 @@ mod namespace;
 mod openapi;
 mod page;
 mod policies;
+mod query;
 mod queues;
 mod rules;
 mod sessions;
@@ -19,6 +23,7 @@ mod subscriptions;
 mod topics;
 
 pub(crate) use lock::is_operation as is_lock_operation;
+pub(crate) use messages::methods as message_methods;
 pub use openapi::openapi_json;
 
 use std::sync::LazyLock;
@@ -32,14 +37,6 @@ use crate::error::{Answer, Refusal};
 use crate::room::AnswerRoom;
 use crate::route::{ApiRoute, parameter_names};
 use crate::serve::Exchange;
-
-/// The methods of `/queues/{queue}/messages/{name}`; none if there is no such resource.
-pub(crate) fn message_methods(name: &str) -> Option<&'static str> {
-    if messages::OPERATIONS.contains(&name) {
-        return Some("POST, OPTIONS");
-    }
-    name.bytes().all(|byte| byte.is_ascii_digit()).then_some("DELETE, OPTIONS")
-}
 
 /// The query parameters of an operation, as they are documented.
 fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
@@ -96,74 +93,34 @@ pub(crate) async fn dispatch(
             static DOCUMENT: LazyLock<String> = LazyLock::new(openapi_json);
             Ok(HttpResponse::Ok().content_type("application/json").body(DOCUMENT.as_str()))
         }
-        ApiRoute::Queues => queues::list(exchange).await,
-        ApiRoute::Queue { queue } => match method.as_str() {
-            "PUT" => queues::create(exchange, payload, queue).await,
-            "PATCH" => queues::update(exchange, payload, queue).await,
-            "DELETE" => queues::delete(exchange, payload, queue).await,
-            _ => queues::get(exchange, queue).await,
-        },
-        ApiRoute::Messages { queue } if method == Method::POST => {
-            messages::send(exchange, payload, queue).await
+        ApiRoute::Queues => queues::list::list(exchange).await,
+        ApiRoute::Queue { queue } => queues::one(exchange, payload, method, queue).await,
+        ApiRoute::Messages { queue } => messages::all(exchange, payload, method, queue).await,
+        ApiRoute::Message { queue, name } => messages::named(exchange, payload, queue, name).await,
+        ApiRoute::Lock { queue, token, operation } => {
+            lock::named(exchange, payload, queue, token, operation).await
         }
-        ApiRoute::Messages { queue } => messages::peek(exchange, queue).await,
-        ApiRoute::Message { queue, name } => match name.as_str() {
-            "batch" => messages::send_batch(exchange, payload, queue).await,
-            "schedule" => messages::schedule(exchange, payload, queue).await,
-            "cancel-scheduled" => messages::cancel_scheduled(exchange, payload, queue).await,
-            "receive" => messages::receive(exchange, payload, queue).await,
-            "receive-deferred" => messages::receive_deferred(exchange, payload, queue).await,
-            "delete-batch" => messages::delete_batch(exchange, payload, queue).await,
-            "purge" => messages::purge(exchange, payload, queue).await,
-            "delete-unlocked" => messages::delete_unlocked(exchange, payload, queue).await,
-            number => messages::delete_deferred(exchange, payload, queue, number).await,
-        },
-        ApiRoute::Lock { queue, token, operation } => match operation.as_str() {
-            "complete" => lock::complete(exchange, payload, queue, token).await,
-            "abandon" => lock::abandon(exchange, payload, queue, token).await,
-            "defer" => lock::defer(exchange, payload, queue, token).await,
-            "dead-letter" => lock::dead_letter(exchange, payload, queue, token).await,
-            "release" => lock::release(exchange, payload, queue, token).await,
-            "renew" => lock::renew(exchange, payload, queue, token).await,
-            _ => Err(Refusal::no_resource()),
-        },
         ApiRoute::Declaration => declaration::declare(exchange, payload).await,
         ApiRoute::Namespace => namespace::get(exchange).await,
         ApiRoute::Sessions { path } => sessions::list(exchange, path).await,
-        ApiRoute::Topics => topics::list(exchange).await,
-        ApiRoute::Topic { topic } => match method.as_str() {
-            "PUT" => topics::create(exchange, payload, topic).await,
-            "PATCH" => topics::update(exchange, payload, topic).await,
-            "DELETE" => topics::delete(exchange, payload, topic).await,
-            _ => topics::get(exchange, topic).await,
-        },
-        ApiRoute::Subscriptions { topic } => subscriptions::list(exchange, topic).await,
-        ApiRoute::Subscription { topic, name } => match method.as_str() {
-            "PUT" => subscriptions::create(exchange, payload, topic, name).await,
-            "PATCH" => subscriptions::update(exchange, payload, topic, name).await,
-            "DELETE" => subscriptions::delete(exchange, payload, topic, name).await,
-            _ => subscriptions::get(exchange, topic, name).await,
-        },
-        ApiRoute::Rules { path } => rules::list(exchange, path).await,
-        ApiRoute::Rule { path, name } => match method.as_str() {
-            "PUT" => rules::create(exchange, payload, path, name).await,
-            "PATCH" => rules::update(exchange, payload, path, name).await,
-            "DELETE" => rules::delete(exchange, payload, path, name).await,
-            _ => rules::get(exchange, path, name).await,
-        },
-        ApiRoute::Explain { path } => rules::explain(exchange, payload, path).await,
-        ApiRoute::Policies { owner } => policies::list(exchange, owner).await,
-        ApiRoute::Policy { owner, name } => match method.as_str() {
-            "PUT" => policies::create(exchange, payload, owner, name).await,
-            "PATCH" => policies::update(exchange, payload, owner, name).await,
-            "DELETE" => policies::delete(exchange, payload, owner, name).await,
-            _ => policies::get(exchange, owner, name).await,
-        },
+        ApiRoute::Topics => topics::list::list(exchange).await,
+        ApiRoute::Topic { topic } => topics::one(exchange, payload, method, topic).await,
+        ApiRoute::Subscriptions { topic } => subscriptions::list::list(exchange, topic).await,
+        ApiRoute::Subscription { topic, name } => {
+            subscriptions::one(exchange, payload, method, topic, name).await
+        }
+        ApiRoute::Rules { path } => rules::list::list(exchange, path).await,
+        ApiRoute::Rule { path, name } => rules::one(exchange, payload, method, path, name).await,
+        ApiRoute::Explain { path } => rules::explain::explain(exchange, payload, path).await,
+        ApiRoute::Policies { owner } => policies::list::list(exchange, owner).await,
+        ApiRoute::Policy { owner, name } => {
+            policies::one(exchange, payload, method, owner, name).await
+        }
         ApiRoute::PolicyKeys { owner, name } => {
-            policies::keys(exchange, payload, owner, name).await
+            policies::keys::keys(exchange, payload, owner, name).await
         }
         ApiRoute::RegenerateKey { owner, name } => {
-            policies::regenerate(exchange, payload, owner, name).await
+            policies::regenerate::regenerate(exchange, payload, owner, name).await
         }
     }
 }

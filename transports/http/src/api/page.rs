@@ -1,6 +1,6 @@
 //! Pages of lists.
 
-use super::messages::number;
+use super::query::number;
 use crate::error::Refusal;
 use crate::serve::Exchange;
 

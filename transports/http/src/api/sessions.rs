@@ -7,8 +7,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::large;
-use super::messages::instant;
 use super::page::page;
+use super::query::instant;
 use crate::error::{Answer, Problem, Refusal};
 use crate::route::parameter;
 use crate::serve::Exchange;

@@ -38,7 +38,7 @@ use std::time::Instant;
 use actix_web::http::StatusCode;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{Admission, Seat};
+use peeklock_core::permits::{RoomAnswer, Seat};
 use peeklock_core::telemetry::Connected;
 use peeklock_listen::Upgrade;
 use peeklock_tls::Stream;
@@ -262,14 +262,14 @@ impl Socket {
         let held = self.input.len() as u64;
         while held >= FREE_BYTES + self.seat.held_bytes() {
             match self.seat.take(STEP_BYTES, held, Instant::now(), context) {
-                Admission::Granted => {}
-                Admission::Later(at) => {
+                RoomAnswer::Granted => {}
+                RoomAnswer::Later(at) => {
                     if self.poll_late(context).is_ready() {
                         break;
                     }
                     ready!(self.timer.poll(at, context));
                 }
-                Admission::Yield => {
+                RoomAnswer::Yield => {
                     let detail = "the head of the request arrives slowly, and others wait for room";
                     self.refuse(Rejection::server_busy(detail).into());
                     break;

@@ -82,11 +82,38 @@ async fn xml_beyond_its_bounds_is_refused() {
         "QueueDescription",
         &format!("<UserMetadata>{}</UserMetadata>", "x".repeat(300 << 10)),
     );
-    assert_eq!(server.ask(&put, &large).await.status, 403);
+    assert_eq!(refusal(&server.ask(&put, &large).await), (403, "40300".to_owned()));
     let latin = [b"<a>".as_slice(), &[0xe9], b"</a>"].concat();
     assert!(server.ask(&put, latin).await.text().contains("UTF-8"));
     assert_eq!(server.ask(&format!("GET /x?{VERSION}"), "").await.status, 404);
     assert_eq!(server.ask(&put, entry("QueueDescription", "")).await.status, 201);
+    server.stop().await;
+}
+
+/// ADM-51: what goes beyond a quota is 403 with a sub-code by which no client takes it for an invalid operation; who has
+/// to come back is told 503, and when.
+#[tokio::test]
+async fn quotas_and_want_of_room_are_told_apart() {
+    let mut plan = Plan::new();
+    plan.settings.limits.entity_count_max = 2;
+    plan.config.inbound_bytes_max = 64 << 10;
+    let server = plan.start().await;
+    let put = |name: &str| format!("PUT /{name}?{VERSION}");
+    let metadata = format!("<UserMetadata>{}</UserMetadata>", "x".repeat(1_000));
+    let small = entry("QueueDescription", &metadata);
+    let mut slow = server.connect().await;
+    let head = format!("{}\nContent-Length: 60001", put("slow"));
+    slow.write(&server.request(&head, "")).await;
+    slow.write(" ".repeat(60_000).as_bytes()).await;
+    server.in_progress(2).await;
+    let large = format!("{small}{}", " ".repeat(60_000 - small.len()));
+    assert_eq!(server.ask(&put("x"), &large).await.status, 201);
+    let busy = slow.read().await.unwrap();
+    assert_eq!(refusal(&busy), (503, "50300".to_owned()));
+    assert_eq!(busy.header("retry-after"), Some("10"));
+    let full = server.ask(&put("y"), &small).await;
+    assert_eq!(refusal(&full), (403, "40300".to_owned()), "{}", full.text());
+    assert!(full.text().contains('2'), "the quota is named: {}", full.text());
     server.stop().await;
 }
 

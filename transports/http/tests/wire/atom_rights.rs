@@ -38,7 +38,7 @@ const OPERATIONS: [(&str, Action); 17] = [
     ("DELETE /t/subscriptions/s/rules/r?", Action::ChangeRules),
 ];
 
-/// ADM-11, SEC-05, SEC-08, CNT-12: every operation is allowed by exactly the rights of the one table, and refused alike whether there is
+/// ADM-11, ADM-51, SEC-05, SEC-08, CNT-12: every operation is allowed by exactly the rights of the one table, and refused alike whether there is
 /// such an entity.
 #[tokio::test]
 async fn every_operation_takes_the_rights_of_the_table() {

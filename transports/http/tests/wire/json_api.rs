@@ -373,8 +373,15 @@ async fn sessions_are_looked_into_and_emptied() {
     let numbers: Vec<&Value> =
         seen["messages"].as_array().unwrap().iter().map(|one| &one["sequenceNumber"]).collect();
     assert_eq!(numbers, [1, 3]);
-    let head = format!("POST {steps}/messages/purge");
-    assert_eq!(expect(&server, &head, json!({}), 400).await["code"], "InvalidOperation");
+    for operation in ["purge", "delete-batch"] {
+        let head = format!("POST {steps}/messages/{operation}");
+        let refused = expect(&server, &head, json!({}), 400).await;
+        assert_eq!(refused["code"], "InvalidOperation");
+        let detail = refused["detail"].as_str().unwrap();
+        for way_out in ["`steps`", "delete-unlocked", "accept a session"] {
+            assert!(detail.contains(way_out), "{operation}: {detail}");
+        }
+    }
     // Only what was enqueued before now (DEL-03).
     server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(1));
     let head = format!("POST {steps}/messages/delete-unlocked");

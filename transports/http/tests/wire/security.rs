@@ -109,9 +109,8 @@ pub(super) fn matrix(action: Action) -> Vec<(String, bool)> {
     .collect()
 }
 
-/// SEC-05, SEC-08, SEC-22, PEK-10, DEL-10, CNT-12, CON-73, SCH-13 (the rights of schedule and
-/// cancel): every operation is allowed by exactly the rights that the table names. Without them it is
-/// refused alike, before it is known whether the entity exists, and no token is told back.
+/// SEC-05, SEC-08, SEC-22, CNT-12, CON-73: every operation is allowed by exactly the rights that the table names.
+/// Without them it is refused alike, before it is known whether the entity exists, and no token is told back.
 #[tokio::test]
 async fn a_refusal_discloses_nothing() {
     let (server, keys) = guarded().await;

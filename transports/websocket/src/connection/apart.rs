@@ -26,7 +26,7 @@ pub(super) struct Work {
 }
 
 /// What was done apart is answered with.
-pub(super) struct Own {
+pub(crate) struct Own {
     slot: usize,
     size: Size,
     notice: Box<Notice>,

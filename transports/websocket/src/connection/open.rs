@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 use bytes::Bytes;
 
 use super::close;
-use super::outgoing::Outgoing;
+use super::outbound::Pieces;
 use super::serve::payload;
 use super::yielding::Yielding;
 use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Postponed};
@@ -174,6 +174,7 @@ impl Conversation {
             mailbox,
             arrivals: Arrivals::default(),
             wanted_bytes: None,
+            collected_bytes: 0,
             yielding: Yielding::new(),
             apart: Apart::default(),
             begun_count: 0,
@@ -189,7 +190,7 @@ impl Conversation {
             confirmed_bytes: 0,
             sent: 0,
             unflushed: false,
-            outgoing: Outgoing::default(),
+            outgoing: Pieces::default(),
             pong_bytes: 0,
             deadline: None,
             read_since_tick: true,
@@ -272,7 +273,7 @@ impl Conversation {
             return Err(Ended::Lost(None));
         }
         (self.unflushed, self.pong_bytes) = (false, 0);
-        self.outgoing = Outgoing::default();
+        self.outgoing = Pieces::default();
         (self.read_since_tick, self.written_since_tick) = (true, true);
         (self.silent_ticks, self.stalled, self.written_bytes) = (0, Duration::ZERO, 0);
         self.place.mark_lost(false);

@@ -8,17 +8,50 @@ use peeklock_core::error::Rejection;
 use peeklock_core::permits::Room;
 use peeklock_core::request::Released;
 use peeklock_core::time::Timestamp;
-use peeklock_link::{Event, Mail, Next};
+use peeklock_link::{Collect, Event, Sources};
+use tokio_tungstenite::tungstenite::Message as SocketMessage;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
-use super::outgoing::Outgoing;
-use super::{Conversation, Ended, Written};
+use super::{Conversation, Ended, Own, Written};
 use crate::frame::text::Instant;
-use crate::frame::{Item, LIST_COUNT_MAX, ServerFrame};
+use crate::frame::{Encoding, Item, LIST_COUNT_MAX, ServerFrame};
 use crate::operation::{Closing, Detached, Drained, Notice, SessionAccepted};
+use crate::pieces::PIECE_BYTES;
 use crate::site::Socket;
 
 /// A frame ends when it has about so many bytes.
 const FRAME_BYTES: u64 = 256 << 10;
+
+impl Collect for Conversation {
+    type Own = Own;
+
+    fn sources(&mut self) -> Sources<'_, Own> {
+        Sources {
+            mailbox: &self.mailbox,
+            arrivals: &mut self.arrivals,
+            account: &mut self.account,
+            wanted_bytes: &mut self.wanted_bytes,
+        }
+    }
+
+    fn place_of(&mut self, released: &Released) -> u32 {
+        self.links.link_of(released)
+    }
+
+    fn take_own(&mut self, own: Own) {
+        self.done_apart(own);
+    }
+
+    fn may_tell(&self) -> bool {
+        self.collected_bytes < FRAME_BYTES && self.ready.len() < LIST_COUNT_MAX
+    }
+
+    fn tell(&mut self, released: Released, held_bytes: u64) {
+        self.collected_bytes += super::ITEM_BYTES + held_bytes;
+        self.tell_of(released, held_bytes);
+    }
+}
 
 impl Conversation {
     /// Takes what came, and writes one frame of what is there.
@@ -28,7 +61,7 @@ impl Conversation {
             return Ok(());
         }
         let Some(frame) = self.next_frame() else { return Ok(()) };
-        self.outgoing = Outgoing::new(frame, self.encoding);
+        self.outgoing = Pieces::new(frame, self.encoding);
         self.write_on(socket).await
     }
 
@@ -42,47 +75,16 @@ impl Conversation {
         Ok(())
     }
 
-    /// Takes what came until there is enough for a frame. What has to be read from the store is fetched
-    /// beside the conversation; only its link waits for it.
+    /// Takes what came until there is enough for a frame.
     fn collect(&mut self) {
-        let mut arrived = Vec::new();
-        self.mailbox.take(&mut arrived);
-        for mail in arrived {
-            match mail {
-                Mail::Released(released) => {
-                    self.arrivals.push(self.links.link_of(&released), released);
-                }
-                Mail::Fetched(fetched) => self.arrivals.fetched(fetched),
-                Mail::Own(own) => self.done_apart(own),
-            }
-        }
-        self.wanted_bytes = None;
-        let mut bytes = 0;
-        while bytes < FRAME_BYTES && self.ready.len() < LIST_COUNT_MAX {
-            match self.arrivals.next(&mut self.account) {
-                Next::Ready(released, held_bytes) => {
-                    bytes += super::ITEM_BYTES + held_bytes;
-                    self.tell(released, held_bytes);
-                }
-                Next::NoRoom(wanted) => {
-                    self.wanted_bytes = Some(wanted);
-                    break;
-                }
-                Next::Nothing => break,
-            }
-        }
-        if self.wanted_bytes.is_none() {
-            self.account.want_nothing();
-        }
-        for fetch in self.arrivals.fetches() {
-            let mailbox = Arc::clone(&self.mailbox);
-            tokio::spawn(async move { mailbox.put(Mail::Fetched(fetch.run().await)) });
-        }
+        self.take_in();
+        self.collected_bytes = 0;
+        self.tell_all();
         self.begin_apart();
     }
 
     /// Turns what came from an entity into what the client is told; it holds so much of the account.
-    fn tell(&mut self, released: Released, held_bytes: u64) {
+    fn tell_of(&mut self, released: Released, held_bytes: u64) {
         let is_told = match self.links.take(released) {
             Event::Nothing => false,
             Event::Delivered { link, number, message } => self.deliver(link, number, *message),
@@ -232,5 +234,68 @@ impl Conversation {
     /// Says that the connection will be closed.
     pub(super) fn say_closing(&mut self, seconds: u32) {
         self.say(0, Notice::Closing(Closing { seconds }));
+    }
+}
+
+/// What of a frame was not written. A large one is written in pieces (RFC 6455, section 5.4): the library keeps a buffer as
+/// large as the largest piece that it has ever written on a connection.
+#[derive(Default)]
+pub(super) struct Pieces {
+    rest: Bytes,
+    /// What the next piece is.
+    next: Option<Data>,
+}
+
+impl Pieces {
+    pub(super) const fn new(frame: Bytes, encoding: Encoding) -> Self {
+        let kind = match encoding {
+            Encoding::Binary => Data::Binary,
+            Encoding::Json => Data::Text,
+        };
+        Self { rest: frame, next: Some(kind) }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.next.is_none()
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = SocketMessage;
+
+    fn next(&mut self) -> Option<SocketMessage> {
+        let kind = self.next.take()?;
+        let most = usize::try_from(PIECE_BYTES).unwrap_or(usize::MAX);
+        let piece = self.rest.split_to(self.rest.len().min(most));
+        let is_last = self.rest.is_empty();
+        if !is_last {
+            self.next = Some(Data::Continue);
+        }
+        Some(SocketMessage::Frame(Frame::message(piece, OpCode::Data(kind), is_last)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 6455, section 5.4: the kind of a message is that of its first piece, the end that of its last.
+    #[test]
+    fn a_frame_is_written_in_pieces() {
+        let piece = usize::try_from(PIECE_BYTES).unwrap();
+        let pieces = |length: usize| {
+            let frame = Pieces::new(vec![7; length].into(), Encoding::Binary);
+            let pieces = frame.map(|message| {
+                let SocketMessage::Frame(frame) = message else { panic!("{message:?}") };
+                let header = frame.header();
+                (header.opcode, header.is_final, frame.payload().len())
+            });
+            pieces.collect::<Vec<_>>()
+        };
+        let (binary, more) = (OpCode::Data(Data::Binary), OpCode::Data(Data::Continue));
+        assert_eq!(pieces(3), [(binary, true, 3)]);
+        assert_eq!(pieces(piece), [(binary, true, piece)]);
+        let expected = [(binary, false, piece), (more, false, piece), (more, true, 1)];
+        assert_eq!(pieces(2 * piece + 1), expected);
     }
 }

@@ -3,13 +3,12 @@
 
 use bytes::Bytes;
 use peeklock_core::permits::COMMAND_BYTES;
+use peeklock_json::{Marks, PART_BYTES};
 use serde_json::value::RawValue;
 
 use super::wire::Reader;
 use super::{Encoding, LIST_COUNT_MAX, Operation, binary};
 
-/// What one more value inside a text takes when it is made, at most.
-const PART_BYTES: u64 = 96;
 /// What a byte of a section or text inside a binary frame becomes when it is made, at most.
 pub(crate) const MADE_BYTES: u64 = 16;
 /// How many commands the requests of one frame may be, so that lists of full length find their neighbours.
@@ -107,8 +106,7 @@ fn requests_of(bytes: &Bytes, add: impl FnMut(Announced)) {
     Scan::new(3).run(bytes, add);
 }
 
-/// Walks through a text and counts, without reading any value. What is no JSON is counted somehow, and
-/// refused later.
+/// Walks through the marks of a text and counts.
 struct Scan {
     /// How deep a request lies: 1 if the text is one.
     request_depth: usize,
@@ -125,18 +123,8 @@ impl Scan {
     }
 
     fn run(mut self, text: &[u8], mut add: impl FnMut(Announced)) {
-        let mut bytes = text.iter();
-        while let Some(byte) = bytes.next() {
-            match byte {
-                b'"' => {
-                    while let Some(byte) = bytes.next() {
-                        match byte {
-                            b'\\' => drop(bytes.next()),
-                            b'"' => break,
-                            _ => {}
-                        }
-                    }
-                }
+        for mark in Marks::of(text) {
+            match mark {
                 b'{' => self.open(false),
                 b'[' => {
                     self.open(true);

@@ -14,7 +14,7 @@ use crate::error::Rejection;
 use crate::intake::Intake;
 use crate::queue::Queue;
 use crate::store::Key;
-use crate::{Ctx, Step, admission};
+use crate::{Ctx, Step, intake};
 
 impl Queue {
     /// Tells where the state is (SES-24). Allowed in every status (ENT-25).
@@ -59,7 +59,7 @@ impl Queue {
             return Err(Rejection::message_size_exceeded("session state", size, size_max));
         }
         if state.is_some() {
-            admission::refuse_without_room(ctx)?;
+            intake::refuse_without_room(ctx)?;
         }
         self.refuse_over_quota(size.saturating_sub(size_before), ctx)?;
         let count_max = ctx.limits.session_state_count_max;
@@ -67,7 +67,7 @@ impl Queue {
             return Err(Rejection::too_many("session states", self.path(), count_max));
         }
         if state.is_some() && is_first && ctx.left.sessions == 0 {
-            return Err(admission::too_many_sessions(ctx));
+            return Err(intake::too_many_sessions(ctx));
         }
         step.bytes_added += size;
         step.bytes_freed += size_before;

@@ -16,7 +16,7 @@ use crate::queue::settle::overlay_bytes;
 use crate::rule::Refusal;
 use crate::slot::{Marks, Slot, SlotState};
 use crate::transfer::{Admission, Arrival, WhenFull};
-use crate::{Ctx, Step, admission, take_over};
+use crate::{Ctx, Step, intake, take_over};
 
 /// A message that was admitted, wherever it comes from.
 pub(super) struct Newcomer {
@@ -81,7 +81,7 @@ impl Queue {
         }
         self.refuse_over_quota(step.bytes_added.saturating_add(size), ctx)?;
         let message = std::slice::from_ref(message);
-        admission::refuse_too_many_delayed(message, ctx)?;
+        intake::refuse_too_many_delayed(message, ctx)?;
         self.refuse_too_many_sessions(message, ctx)?;
         self.refuse_full_history(message, ctx)
     }

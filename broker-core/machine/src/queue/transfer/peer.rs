@@ -9,7 +9,7 @@ use crate::error::Rejection;
 use crate::path::SubQueue;
 use crate::peers::PeerSource;
 use crate::queue::Queue;
-use crate::{Ctx, Step, admission, take_over};
+use crate::{Ctx, Step, intake, take_over};
 
 impl Queue {
     /// Takes messages over in their order, each by itself. What was taken before is taken. Ends at the
@@ -54,11 +54,11 @@ impl Queue {
         take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
         self.admit_arrival(&message, ctx, step)?;
         // It was checked where it was first sent; that is elsewhere, and under other limits.
-        admission::check_messages(std::slice::from_ref(&message), self.message_bytes_max())?;
-        admission::refuse_without_room(ctx)?;
-        admission::refuse_too_many_messages(1, ctx)?;
+        intake::check_messages(std::slice::from_ref(&message), self.message_bytes_max())?;
+        intake::refuse_without_room(ctx)?;
+        intake::refuse_too_many_messages(1, ctx)?;
         if self.peers.grows_by(&source) {
-            admission::refuse_too_many_taken(ctx)?;
+            intake::refuse_too_many_taken(ctx)?;
         }
         if let Some(surplus) = self.peers.surplus(&source) {
             let change = Change::PeerForgotten { source: surplus };

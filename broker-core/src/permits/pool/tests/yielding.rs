@@ -123,7 +123,7 @@ fn steps_of_each(pool: &Arc<Pool>, waiting: &mut [Seat]) -> u64 {
     for later in [0, 200, 400] {
         for seat in &mut *waiting {
             let asked = seat.take(STEP, 1 << 30, now + ms(later), &context());
-            assert!(matches!(asked, Admission::Later(_)));
+            assert!(matches!(asked, RoomAnswer::Later(_)));
         }
     }
     pool.in_order(|order| order.steps.get() / asked)
@@ -137,7 +137,7 @@ fn who_waits_looks_at_few() {
     let start = Instant::now();
     let pool = Pool::of_parts(STEP);
     let mut holder = pool.seat();
-    assert_eq!(holder.take(STEP, 0, start, &context()), Admission::Granted);
+    assert_eq!(holder.take(STEP, 0, start, &context()), RoomAnswer::Granted);
     holder.rest();
     let mut poor: Vec<Seat> = (0..COUNT).map(|_| pool.seat()).collect();
     assert!(steps_of_each(&pool, &mut poor) < 8);
@@ -145,7 +145,7 @@ fn who_waits_looks_at_few() {
     let pool = Pool::of_parts((COUNT + 1) * STEP);
     let mut seats: Vec<Seat> = (0..=COUNT).map(|_| pool.seat()).collect();
     for seat in &mut seats {
-        assert_eq!(seat.take(STEP, 0, start, &context()), Admission::Granted);
+        assert_eq!(seat.take(STEP, 0, start, &context()), RoomAnswer::Granted);
         seat.rest();
     }
     assert!(steps_of_each(&pool, &mut seats[1..]) < 8);

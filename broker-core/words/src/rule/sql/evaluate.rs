@@ -9,7 +9,7 @@ use super::error::{EvaluationError, Fault};
 use super::like::Pattern;
 use super::number::{Arithmetic, Number};
 use super::operand::{Kind, Operand, is_timestamp};
-use super::program::{Place, Program, Span, Step};
+use super::program::{Index, Program, Span, Step};
 use crate::rule::properties::Properties;
 use crate::rule::system::SystemProperty;
 
@@ -130,12 +130,12 @@ impl Program {
         self.spans.last().copied().unwrap_or(Span { from: 0, to: 0 })
     }
 
-    pub(super) fn constant(&self, place: Place) -> Operand<'_> {
+    pub(super) fn constant(&self, place: Index) -> Operand<'_> {
         let place = usize::try_from(place).unwrap_or(usize::MAX);
         self.constants.get(place).map_or(Operand::Unknown, |value| value.borrow().into())
     }
 
-    fn name(&self, place: Place) -> &str {
+    fn name(&self, place: Index) -> &str {
         let place = usize::try_from(place).unwrap_or(usize::MAX);
         self.names.get(place).map_or("", |name| name)
     }
@@ -180,7 +180,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
 
     /// Carries one step out; some is the step to go on with.
     #[inline]
-    fn step(&mut self, step: Step, at: usize) -> Result<Option<Place>, Fault> {
+    fn step(&mut self, step: Step, at: usize) -> Result<Option<Index>, Fault> {
         match step {
             Step::Constant(place) => {
                 let constant = self.program.constant(place);
@@ -389,7 +389,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
         Ok(())
     }
 
-    fn like_pattern(&mut self, place: Place, at: usize) -> Result<(), Fault> {
+    fn like_pattern(&mut self, place: Index, at: usize) -> Result<(), Fault> {
         let text = self.pop();
         let place = usize::try_from(place).unwrap_or(usize::MAX);
         let result = match (&text, self.program.patterns.get(place)) {
@@ -407,7 +407,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
     }
 
     /// SQL-24: on the stack are the operand and what is known of the elements so far.
-    fn element(&mut self, behind: Place, at: usize) -> Result<Option<Place>, Fault> {
+    fn element(&mut self, behind: Index, at: usize) -> Result<Option<Index>, Fault> {
         let element = self.pop();
         let so_far = self.pop();
         let operand = self.pop();

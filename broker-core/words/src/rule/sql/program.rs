@@ -44,16 +44,16 @@ pub(super) struct Span {
     pub(super) to: u32,
 }
 
-/// Place of something in a list of its program.
-pub(super) type Place = u32;
+/// Index of something in a list of its program.
+pub(super) type Index = u32;
 
 /// One step. A jump names the step to go on with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// Pushes a constant.
-    Constant(Place),
+    Constant(Index),
     /// Pushes an application property.
-    User(Place),
+    User(Index),
     /// Pushes a broker property.
     System(SystemProperty),
     /// A broker property that does not exist (SQL-10).
@@ -69,7 +69,7 @@ pub(super) enum Step {
     IsNull,
     IsNotNull,
     /// Pushes whether an application property exists.
-    UserExists(Place),
+    UserExists(Index),
     /// Pushes whether a broker property is set.
     SystemExists(SystemProperty),
     /// Takes text and pattern.
@@ -77,18 +77,18 @@ pub(super) enum Step {
     /// Takes text, pattern and escape.
     LikeEscape,
     /// Takes text; the pattern was understood at creation.
-    LikePattern(Place),
+    LikePattern(Index),
     /// Begins a list if the operand is known, else jumps behind it.
-    In(Place),
+    In(Index),
     /// Takes an element; jumps behind the list if it is equal.
-    Element(Place),
+    Element(Index),
     /// Ends a list in which nothing was equal.
     InEnd,
     Not,
     /// Jumps behind the right side if the left one is false.
-    AndThen(Place),
+    AndThen(Index),
     And,
     /// Jumps behind the right side if the left one is true.
-    OrElse(Place),
+    OrElse(Index),
     Or,
 }

@@ -4,7 +4,7 @@ use super::super::compare::compare;
 use super::super::evaluate::compute;
 use super::super::number::Number;
 use super::super::operand::{Kind, Operand};
-use super::super::program::{Place, Span, Step};
+use super::super::program::{Index, Span, Step};
 use super::Parser;
 use crate::message::Value;
 
@@ -38,7 +38,7 @@ impl Parser<'_> {
         self.emit(Step::Constant(constant), from);
     }
 
-    pub(super) fn add_name(&mut self, name: Box<str>) -> Place {
+    pub(super) fn add_name(&mut self, name: Box<str>) -> Index {
         self.program.names.push(name);
         place(self.program.names.len() - 1)
     }
@@ -88,10 +88,10 @@ fn kept(result: &Operand<'_>) -> Option<Value> {
 }
 
 /// A place in a text or a list; texts of 4 GiB are refused before.
-pub(super) fn place(at: usize) -> Place {
-    Place::try_from(at).unwrap_or(Place::MAX)
+pub(super) fn place(at: usize) -> Index {
+    Index::try_from(at).unwrap_or(Index::MAX)
 }
 
-pub(super) fn index(at: Place) -> usize {
+pub(super) fn index(at: Index) -> usize {
     usize::try_from(at).unwrap_or(usize::MAX)
 }

@@ -1,0 +1,44 @@
+//! What the commands have in common that create queues and topics: what is told of one that is there already.
+
+use peeklock::condition::Condition;
+use peeklock::error::BrokerError;
+
+use super::Failure;
+
+/// Something that is being created.
+pub struct Creation<'a> {
+    /// What it is, as the commands call it.
+    pub kind: &'a str,
+    /// What else may have its path.
+    pub other: &'a str,
+    pub path: &'a str,
+    /// Whether it may be there.
+    pub if_not_exists: bool,
+}
+
+impl Creation<'_> {
+    /// What there is now, and what is said of it. `there` looks for one that was there before.
+    pub async fn end<D>(
+        self,
+        created: Result<D, BrokerError>,
+        there: impl Future<Output = Result<D, BrokerError>>,
+    ) -> Result<(D, &'static str), Failure> {
+        let error = match created {
+            Ok(described) => return Ok((described, "created")),
+            Err(error) if error.condition() == Condition::EntityAlreadyExists => error,
+            Err(error) => return Err(error.into()),
+        };
+        let Self { kind, other, path, if_not_exists } = self;
+        match there.await {
+            Ok(described) if if_not_exists => Ok((described, "is there already")),
+            Ok(_) => Err(Failure::from(error).hint(&format!(
+                "`peeklock {kind} update {path}` changes it, --if-not-exists is content with it"
+            ))),
+            Err(absent) if absent.condition() == Condition::EntityNotFound => Err(Failure::from(
+                error,
+            )
+            .hint(&format!("a {other} has this path; `peeklock top --once` shows what there is"))),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Locks: what becomes of a message that was received under one. One file for each operation.
+
+pub(super) mod abandon;
+pub(super) mod complete;
+pub(super) mod dead_letter;
+pub(super) mod defer;
+pub(super) mod release;
+pub(super) mod renew;
+
+use actix_web::web;
+use peeklock_core::command::{Command, Outcome, Settlement};
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::Action;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::LockToken;
+
+use crate::api::no_content;
+use crate::body;
+use crate::error::{Answer, Refusal};
+use crate::serve::Exchange;
+
+/// The operations of a lock.
+#[derive(Clone, Copy)]
+enum Named {
+    Complete,
+    Abandon,
+    Defer,
+    DeadLetter,
+    Release,
+    Renew,
+}
+
+impl Named {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "complete" => Self::Complete,
+            "abandon" => Self::Abandon,
+            "defer" => Self::Defer,
+            "dead-letter" => Self::DeadLetter,
+            "release" => Self::Release,
+            "renew" => Self::Renew,
+            _ => return None,
+        })
+    }
+}
+
+/// Whether `/locks/{lockToken}/{name}` is an operation.
+pub(crate) fn is_operation(name: &str) -> bool {
+    Named::of(name).is_some()
+}
+
+/// `/locks/{lockToken}/{name}`.
+pub(super) async fn named(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+    token: &str,
+    name: &str,
+) -> Answer {
+    match Named::of(name) {
+        Some(Named::Complete) => complete::complete(exchange, payload, queue, token).await,
+        Some(Named::Abandon) => abandon::abandon(exchange, payload, queue, token).await,
+        Some(Named::Defer) => defer::defer(exchange, payload, queue, token).await,
+        Some(Named::DeadLetter) => dead_letter::dead_letter(exchange, payload, queue, token).await,
+        Some(Named::Release) => release::release(exchange, payload, queue, token).await,
+        Some(Named::Renew) => renew::renew(exchange, payload, queue, token).await,
+        None => Err(Refusal::no_resource()),
+    }
+}
+
+async fn settle_plainly(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+    token: &str,
+    settlement: Settlement,
+) -> Answer {
+    let entity = exchange.entity(Action::Settle, queue).await?;
+    body::discard(exchange, payload).await?;
+    settle(exchange, &entity, token, settlement).await
+}
+
+async fn settle(
+    exchange: &Exchange,
+    entity: &peeklock_core::Entity,
+    token: &str,
+    settlement: Settlement,
+) -> Answer {
+    let token = parse(token)?;
+    match exchange.call(entity, Command::Settle { token, settlement }).await? {
+        Outcome::Done => Ok(no_content()),
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+fn parse(token: &str) -> Result<LockToken, Refusal> {
+    LockToken::parse(token).ok_or_else(|| {
+        Rejection::new(Condition::MessageLockLost, "the lock token of the path is not a GUID")
+            .into()
+    })
+}

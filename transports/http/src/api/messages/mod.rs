@@ -1,0 +1,237 @@
+//! Messages of a queue: one file for each operation, and what they have in common.
+
+pub(super) mod cancel_scheduled;
+pub(super) mod delete_batch;
+pub(super) mod delete_deferred;
+pub(super) mod delete_unlocked;
+pub(super) mod peek;
+pub(super) mod purge;
+pub(super) mod receive;
+pub(super) mod receive_deferred;
+pub(super) mod schedule;
+pub(super) mod send;
+pub(super) mod send_batch;
+
+use actix_web::http::{Method, StatusCode};
+use actix_web::web;
+use peeklock_core::Entity;
+use peeklock_core::command::{
+    Command, InboundMessage, LoadedMessage, Outcome, ReceiveMode, ReceivedMessage,
+};
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_json::{NewMessage, ReceivedView};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::api::{json, of_json};
+use crate::delivery::{Delivery, bytes_of, inbound, load};
+use crate::error::{Answer, Refusal};
+use crate::list::{COUNT_MAX, List};
+use crate::room::AnswerRoom;
+use crate::serve::Exchange;
+
+/// The operations that stand behind `/messages/` by a name; what has none is the number of a message.
+#[derive(Clone, Copy)]
+enum Named {
+    Batch,
+    Schedule,
+    CancelScheduled,
+    Receive,
+    ReceiveDeferred,
+    DeleteBatch,
+    Purge,
+    DeleteUnlocked,
+}
+
+impl Named {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "batch" => Self::Batch,
+            "schedule" => Self::Schedule,
+            "cancel-scheduled" => Self::CancelScheduled,
+            "receive" => Self::Receive,
+            "receive-deferred" => Self::ReceiveDeferred,
+            "delete-batch" => Self::DeleteBatch,
+            "purge" => Self::Purge,
+            "delete-unlocked" => Self::DeleteUnlocked,
+            _ => return None,
+        })
+    }
+}
+
+/// The methods of `/queues/{queue}/messages/{name}`; none if there is no such resource.
+pub(crate) fn methods(name: &str) -> Option<&'static str> {
+    if Named::of(name).is_some() {
+        return Some("POST, OPTIONS");
+    }
+    name.bytes().all(|byte| byte.is_ascii_digit()).then_some("DELETE, OPTIONS")
+}
+
+/// `/messages`.
+pub(super) async fn all(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    method: &Method,
+    queue: &str,
+) -> Answer {
+    if method == Method::POST {
+        return send::send(exchange, payload, queue).await;
+    }
+    peek::peek(exchange, queue).await
+}
+
+/// `/messages/{name}`.
+pub(super) async fn named(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+    name: &str,
+) -> Answer {
+    let Some(named) = Named::of(name) else {
+        return delete_deferred::delete_deferred(exchange, payload, queue, name).await;
+    };
+    match named {
+        Named::Batch => send_batch::send_batch(exchange, payload, queue).await,
+        Named::Schedule => schedule::schedule(exchange, payload, queue).await,
+        Named::CancelScheduled => {
+            cancel_scheduled::cancel_scheduled(exchange, payload, queue).await
+        }
+        Named::Receive => receive::receive(exchange, payload, queue).await,
+        Named::ReceiveDeferred => {
+            receive_deferred::receive_deferred(exchange, payload, queue).await
+        }
+        Named::DeleteBatch => delete_batch::delete_batch(exchange, payload, queue).await,
+        Named::Purge => purge::purge(exchange, payload, queue).await,
+        Named::DeleteUnlocked => delete_unlocked::delete_unlocked(exchange, payload, queue).await,
+    }
+}
+
+/// How a received message leaves the queue.
+#[derive(Clone, Copy, Deserialize, Default, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Mode {
+    /// Stays under a lock until it is settled or the lock ends.
+    #[default]
+    PeekLock,
+    /// Is removed when it is delivered.
+    ReceiveAndDelete,
+}
+
+impl From<Mode> for ReceiveMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::PeekLock => Self::PeekLock,
+            Mode::ReceiveAndDelete => Self::ReceiveAndDelete,
+        }
+    }
+}
+
+/// Numbers of messages; 0 stands for a silently dropped duplicate. A message to be scheduled that repeats one
+/// that still is has the number of that one.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Numbers {
+    sequence_numbers: Vec<u64>,
+}
+
+/// Messages, ascending by number as far as they are available; none is not an error.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Messages<'a> {
+    messages: Vec<ReceivedView<'a>>,
+}
+
+/// Which available messages to delete.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct DeleteBatch {
+    /// At most the namespace's limit, which is also the default.
+    max_count: Option<u32>,
+    /// Only messages enqueued before this RFC 3339 instant; by default now.
+    enqueued_before_utc: Option<String>,
+}
+
+/// How many messages were deleted.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Deleted {
+    deleted: u64,
+}
+
+fn inbound_all(
+    exchange: &Exchange,
+    messages: List<NewMessage>,
+    adjust: impl Fn(&mut peeklock_core::message::Message),
+) -> Result<Vec<InboundMessage>, Refusal> {
+    let messages = messages.0.into_iter().map(|message| {
+        let mut message = message.into_message().map_err(Refusal::argument)?;
+        adjust(&mut message);
+        Ok(inbound(&exchange.site, message))
+    });
+    messages.collect()
+}
+
+async fn accept(exchange: &Exchange, entity: &Entity, messages: Vec<InboundMessage>) -> Answer {
+    match exchange.call(entity, Command::SendBatch { messages }).await? {
+        Outcome::AcceptedBatch(numbers) => {
+            let sequence_numbers = numbers.into_iter().map(|number| number.0).collect();
+            Ok(json(StatusCode::CREATED, &Numbers { sequence_numbers }))
+        }
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+/// Answers with messages; what cannot be delivered is given back (RCV-14).
+async fn deliver(
+    exchange: &Exchange,
+    entity: &Entity,
+    mut room: AnswerRoom,
+    mode: Option<ReceiveMode>,
+    mut messages: Vec<ReceivedMessage>,
+) -> Answer {
+    let mut delivery = mode.map(|mode| Delivery::new(entity, mode, &mut messages));
+    room.fit_messages(bytes_of(&messages)).await?;
+    let mut bytes = written(&messages).await?;
+    // Base64 and escapes make a text longer than its messages.
+    room.fit_messages(bytes.len() as u64).await?;
+    if let (Some(delivery), Some(ReceiveMode::ReceiveAndDelete)) = (&mut delivery, mode) {
+        let count = messages.len();
+        delivery.remove(&mut messages).await?;
+        if messages.len() < count {
+            bytes = written(&messages).await?;
+        }
+    }
+    exchange.hand_over(room, bytes.len(), delivery);
+    Ok(of_json(bytes))
+}
+
+/// The text of messages.
+async fn written(messages: &[ReceivedMessage]) -> Result<Vec<u8>, Refusal> {
+    let mut loaded = Vec::with_capacity(messages.len());
+    for received in messages {
+        loaded.push(load(received).await?);
+    }
+    let views =
+        loaded.iter().zip(messages).map(|(LoadedMessage { message, dead_letter_source }, of)| {
+            ReceivedView::new(message, &of.facts, dead_letter_source.as_deref())
+        });
+    serde_json::to_vec(&Messages { messages: views.collect() })
+        .map_err(|_| Rejection::internal("the messages cannot be written as JSON").into())
+}
+
+fn delete_count_max(exchange: &Exchange) -> u32 {
+    let count_max = exchange.site.broker.settings().limits.batch_delete_count_max;
+    u32::try_from(count_max).unwrap_or(u32::MAX)
+}
+
+fn sequences(numbers: Vec<u64>) -> Result<Vec<SequenceNumber>, Refusal> {
+    refuse_count(numbers.len(), "sequenceNumbers")?;
+    Ok(numbers.into_iter().map(SequenceNumber).collect())
+}
+
+fn refuse_count(count: usize, what: &str) -> Result<(), Refusal> {
+    if count <= COUNT_MAX {
+        return Ok(());
+    }
+    let detail = format!("{what}: {count} are more than {COUNT_MAX}");
+    Err(Rejection::out_of_range(detail).into())
+}

@@ -1,0 +1,63 @@
+//! Receives what is available.
+
+use actix_web::web;
+use peeklock_core::contract::Action;
+use peeklock_core::error::Rejection;
+use peeklock_core::time::TimeSpan;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::{Messages, Mode, deliver};
+use crate::error::{Answer, Problem, Refusal};
+use crate::list::COUNT_MAX;
+use crate::serve::Exchange;
+use crate::{body, serve};
+
+/// What to receive.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Receive {
+    /// By default peekLock.
+    mode: Option<Mode>,
+    /// 1 to 4096, by default 1; an answer ends at 1 MiB of messages but has at least one.
+    max_count: Option<u32>,
+    /// How long to wait for the first message; 0, the default, does not wait, more than 60 is cut.
+    wait_seconds: Option<f64>,
+}
+
+/// Receive messages, under lock or for good.
+#[utoipa::path(post, path = "/queues/{queue}/messages/receive", tag = "messages",
+    params(("queue" = String, Path)), request_body = Receive,
+    responses((status = 200, body = Messages), (status = "default", body = Problem)))]
+pub(in crate::api) async fn receive(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    queue: &str,
+) -> Answer {
+    let entity = exchange.entity(Action::Receive, queue).await?;
+    let limits = &exchange.site.broker.settings().limits;
+    let (bytes_max, wait_max) = (limits.peek_bytes_max, limits.receive_wait_http_max);
+    let request = receive_request(exchange, payload).await?;
+    let Some(wait) = TimeSpan::from_seconds_f64(request.wait_seconds.unwrap_or(0.0)) else {
+        return Err(Rejection::out_of_range("waitSeconds is less than 0").into());
+    };
+    let count_max = request.max_count.unwrap_or(1);
+    if count_max == 0 || count_max as usize > COUNT_MAX {
+        let detail = format!("maxCount is {count_max}, not 1 to {COUNT_MAX}");
+        return Err(Rejection::out_of_range(detail).into());
+    }
+    let mode = request.mode.unwrap_or_default().into();
+    let mut room = exchange.room().await?;
+    let receive = serve::Receive { count_max, bytes_max, wait: wait.min(wait_max) };
+    let messages = exchange.receive(&entity, &mut room, receive).await?;
+    deliver(exchange, &entity, room, Some(mode), messages).await
+}
+
+/// Apart, so that a receive that waits holds no room for its body.
+async fn receive_request(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+) -> Result<Receive, Refusal> {
+    let (request, _room) = body::read_json(exchange, payload).await?;
+    Ok(request)
+}

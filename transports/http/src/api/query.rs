@@ -1,0 +1,30 @@
+//! What is read of a query, and of the instants of a body.
+
+use peeklock_core::time::Timestamp;
+
+use crate::error::Refusal;
+use crate::route::parameter;
+use crate::serve::Exchange;
+
+/// A number of the query.
+pub(super) fn number<T: std::str::FromStr>(
+    exchange: &Exchange,
+    name: &str,
+) -> Result<Option<T>, Refusal> {
+    let Some(text) = parameter(exchange.query(), name) else { return Ok(None) };
+    match text.parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => {
+            Err(Refusal::argument(format!("the query parameter {name} is not a number in range")))
+        }
+    }
+}
+
+/// An instant of a request; `name` is its property.
+pub(super) fn instant(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
+    let Some(text) = text else { return Ok(None) };
+    match Timestamp::parse(text) {
+        Some(instant) => Ok(Some(instant)),
+        None => Err(Refusal::argument(format!("{name} is not an RFC 3339 instant"))),
+    }
+}

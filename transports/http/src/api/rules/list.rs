@@ -1,0 +1,35 @@
+//! Lists the rules of a subscription.
+
+use peeklock_core::Of;
+use peeklock_core::permits::Large;
+use peeklock_json::RuleForm;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::large;
+use crate::api::page::page;
+use crate::error::{Answer, Problem};
+use crate::serve::Exchange;
+
+/// A page of a subscription's rules in case-insensitive order of their names.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RulePage {
+    rules: Vec<RuleForm>,
+    skip: usize,
+    top: usize,
+}
+
+/// List the rules of a subscription.
+#[utoipa::path(get, operation_id = "list_rules",
+    path = "/topics/{topic}/subscriptions/{subscription}/rules", tag = "rules",
+    params(("topic" = String, Path), ("subscription" = String, Path),
+        ("skip" = Option<usize>, Query, description = "by default 0"),
+        ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
+    responses((status = 200, body = RulePage), (status = "default", body = Problem)))]
+pub(in crate::api) async fn list(exchange: &Exchange, path: &str) -> Answer {
+    let (_turn, room) = exchange.turn(Large::List, Of::Rules(path)).await?;
+    let (skip, top) = page(exchange)?;
+    let rules = exchange.make(Large::List, exchange.access.rules(path, skip, top)).await?;
+    let rules = rules.iter().map(RuleForm::from).collect();
+    large(exchange, room, &RulePage { rules, skip, top }).await
+}

@@ -1,0 +1,34 @@
+//! Lists topics.
+
+use peeklock_core::Of;
+use peeklock_core::permits::Large;
+use peeklock_json::TopicView;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::large;
+use crate::api::page::page;
+use crate::error::{Answer, Problem};
+use crate::serve::Exchange;
+
+/// A page of topics in case-insensitive order of their paths.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TopicPage {
+    topics: Vec<TopicView>,
+    skip: usize,
+    top: usize,
+}
+
+/// List topics.
+#[utoipa::path(get, operation_id = "list_topics",
+    path = "/topics", tag = "topics",
+    params(("skip" = Option<usize>, Query, description = "by default 0"),
+        ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
+    responses((status = 200, body = TopicPage), (status = "default", body = Problem)))]
+pub(in crate::api) async fn list(exchange: &Exchange) -> Answer {
+    let (skip, top) = page(exchange)?;
+    let (_turn, room) = exchange.turn(Large::List, Of::Entities("")).await?;
+    let topics = exchange.make(Large::List, exchange.access.topics(skip, top)).await?;
+    let topics = topics.into_iter().map(Into::into).collect();
+    large(exchange, room, &TopicPage { topics, skip, top }).await
+}
