@@ -484,6 +484,7 @@ fn refusals_are_in_the_log_and_no_secret_is() {
         let of_root = sign("RootManageSharedAccessKey", root, "sb://x", never);
         let mut secrets = vec![root.to_owned(), WRONG.to_owned(), of_root.clone()];
         secrets.extend(KEYS.map(str::to_owned));
+        let url = server.websocket();
         let ask = |token: &str, method: &str, path: &str, body: &str| {
             server.ask_with(&format!("Authorization: {token}\r\n"), method, path, body)
         };
@@ -519,11 +520,10 @@ fn refusals_are_in_the_log_and_no_secret_is() {
             ("malformed", "Basic c2VjcmV0LWJhc2lj".to_owned(), receive),
             ("too_long", format!("SharedAccessSignature {}", "secret-long".repeat(2_000)), receive),
             ("missing", String::new(), receive),
-            ("right", good.clone(), "/$api/v1/queues"),
         ];
         let mut told = Vec::new();
         for (cause, token, path) in &refused {
-            let method = if path.starts_with("/$") { "GET" } else { "POST" };
+            let method = "POST";
             let (code, answer) = match &**token {
                 "" => server.ask(method, path, ""),
                 token => ask(token, method, path, ""),
@@ -536,7 +536,6 @@ fn refusals_are_in_the_log_and_no_secret_is() {
         }
         secrets.extend(["c2VjcmV0", "secret-long"].map(str::to_owned));
         // Over WebSocket, and by a key over AMQP.
-        let url = server.websocket();
         let wrong = own.replace(root, WRONG);
         for (string, expected) in [(own, 0), (&wrong, 1)] {
             let mut list = Command::new(env!("CARGO_BIN_EXE_peeklock"));

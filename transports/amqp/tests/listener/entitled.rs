@@ -102,12 +102,12 @@ async fn a_subscription_has_the_policies_of_its_topic() {
                 client.credit(3, 0, 100, false).await;
                 for (operation, entries, action) in [
                     ("peek-message", &browse[..], Action::Peek),
-                    ("get-message-sessions", &page, Action::ListSessions),
-                    ("update-disposition", &settle, Action::Settle),
-                    ("receive-by-sequence-number", &deferred, Action::ReceiveDeferred),
-                    ("enumerate-rules", &page, Action::ReadRules),
-                    ("add-rule", &add, Action::ChangeRules),
-                    ("remove-rule", &remove, Action::ChangeRules),
+                    ("get-message-sessions", &page[..], Action::ListSessions),
+                    ("update-disposition", &settle[..], Action::Settle),
+                    ("receive-by-sequence-number", &deferred[..], Action::ReceiveDeferred),
+                    ("enumerate-rules", &page[..], Action::ReadRules),
+                    ("add-rule", &add[..], Action::ChangeRules),
+                    ("remove-rule", &remove[..], Action::ChangeRules),
                 ] {
                     let reply = in_time(&server, client.ask(2, operation, entries)).await;
                     let is_allowed = allows(action, rights);
