@@ -9,7 +9,7 @@ use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::message::Overlay;
 use crate::peers::PeerSource;
-use crate::{Ctx, Step, admission, take_over};
+use crate::{Ctx, Step, intake, take_over};
 
 impl Topic {
     /// Publishes messages in their order, each by itself. What was taken before is taken. Ends at the
