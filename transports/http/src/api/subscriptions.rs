@@ -66,8 +66,7 @@ impl<'de> Deserialize<'de> for NewSubscription {
 pub(super) async fn list(exchange: &Exchange, topic: &str) -> Answer {
     let (skip, top) = page(exchange)?;
     let (_turn, room) = exchange.turn(Large::List, Of::Entities(topic)).await?;
-    let listing = exchange.access.subscriptions(topic, skip, top);
-    let subscriptions = exchange.make(Large::List, listing).await?;
+    let subscriptions = exchange.access.subscriptions(topic, skip, top).await?;
     let subscriptions = subscriptions.into_iter().map(Into::into).collect();
     large(exchange, room, &SubscriptionPage { subscriptions, skip, top }).await
 }
