@@ -50,6 +50,7 @@ impl Topic {
                 Ok(Answer::after_commit(Outcome::Rules(vec![rule.description().clone()])))
             }
             RuleCommand::List { skip, top } => {
+                let top = top.min(ctx.limits.list_count_max);
                 let rules = self.matcher.rules(id).skip(skip).take(top);
                 let rules = rules.map(|rule| rule.description().clone()).collect();
                 Ok(Answer::after_commit(Outcome::Rules(rules)))

@@ -62,7 +62,7 @@ pub enum RuleCommand {
     List {
         /// So many of the first are left out.
         skip: usize,
-        /// At most this many.
+        /// At most this many; the limit for lists caps it.
         top: usize,
     },
     /// Tells which rules select a message, and why; nothing is stored. Answer: [`super::Outcome::Explained`].
