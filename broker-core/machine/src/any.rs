@@ -5,12 +5,13 @@ use bytes::Bytes;
 use super::family::Family;
 use super::queue::Queue;
 use super::topic::Topic;
-use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
+use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, Moves, StageNumber, Step};
 use crate::change::{Change, Durability};
 use crate::command::{Command, Counts};
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, SequenceNumber, Ticket};
+use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::store::{Batch, Key};
 use crate::time::Timestamp;
@@ -83,6 +84,26 @@ impl Machine for AnyMachine {
 
     fn go_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
         either!(self, machine => machine.go_ahead(ahead, ctx))
+    }
+
+    fn is_long(&self, ahead: Ahead<'_>, now: Timestamp, limits: &Limits) -> bool {
+        either!(self, machine => machine.is_long(ahead, now, limits))
+    }
+
+    fn steps_of(&self, command: &Command, now: Timestamp, limits: &Limits) -> u64 {
+        either!(self, machine => machine.steps_of(command, now, limits))
+    }
+
+    fn take_judged(&mut self) -> u64 {
+        either!(self, machine => machine.take_judged())
+    }
+
+    fn pace(&mut self, moves: Moves) {
+        either!(self, machine => machine.pace(moves));
+    }
+
+    fn is_behind(&self) -> bool {
+        either!(self, machine => machine.is_behind())
     }
 
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {

@@ -1,70 +1,64 @@
-//! An index of instants at which messages are due: buckets of 100 ms, each a heap, so that neither a bucket
-//! with millions of messages nor a list that goes into the one that is being emptied is sorted at once
-//! (DESIGN D7). Cancelling is lazy: an entry is checked against its message when it comes up, and the index
-//! is rebuilt when most of its entries are dead.
+//! An index of instants at which messages are due: an ordered set, from which an entry is taken when its
+//! message goes. So nothing in it is dead, and it is never made anew, whatever comes and goes (DESIGN D7).
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeSet;
 
 use crate::ids::SequenceNumber;
 use crate::time::Timestamp;
 
-const BUCKET_TICKS: i64 = 1_000_000;
-/// Below this many entries the dead ones are not worth a rebuild.
-const REBUILD_FLOOR: usize = 1_024;
-
-/// The earliest on top; what is added in the order of time stays where it is put.
-type Bucket = BinaryHeap<Reverse<(Timestamp, SequenceNumber)>>;
-
 /// Instants with the messages that are due at them.
 #[derive(Clone, Debug, Default)]
-pub struct DueIndex {
-    buckets: BTreeMap<i64, Bucket>,
-    count: usize,
-}
+pub struct DueIndex(BTreeSet<(Timestamp, SequenceNumber)>);
 
 impl DueIndex {
-    /// Adds an entry. An instant of "never" is not kept.
+    /// Adds an entry, if it is not there. An instant of "never" is not kept.
     pub fn insert(&mut self, at: Timestamp, sequence: SequenceNumber) {
-        if at.is_never() {
-            return;
+        if !at.is_never() {
+            self.0.insert((at, sequence));
         }
-        let bucket = self.buckets.entry(at.ticks() / BUCKET_TICKS).or_default();
-        bucket.push(Reverse((at, sequence)));
-        self.count += 1;
     }
 
-    /// The earliest instant; it may belong to an entry that died meanwhile.
+    /// Takes an entry out, if it is there.
+    pub fn remove(&mut self, at: Timestamp, sequence: SequenceNumber) {
+        if !self.0.is_empty() {
+            self.0.remove(&(at, sequence));
+        }
+    }
+
+    /// Whether an entry is there.
+    #[must_use]
+    pub fn contains(&self, at: Timestamp, sequence: SequenceNumber) -> bool {
+        self.0.contains(&(at, sequence))
+    }
+
+    /// The earliest entry, by instant, then by number.
+    #[must_use]
+    pub fn first(&self) -> Option<(Timestamp, SequenceNumber)> {
+        self.0.first().copied()
+    }
+
+    /// The earliest instant.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let (_, bucket) = self.buckets.first_key_value()?;
-        bucket.peek().map(|Reverse((at, _))| *at)
+        self.first().map(|(at, _)| at)
     }
 
     /// Removes and returns the earliest entry that is due at `now`, by instant, then by number.
     pub fn pop_due(&mut self, now: Timestamp) -> Option<(Timestamp, SequenceNumber)> {
-        let mut first = self.buckets.first_entry()?;
-        let bucket = first.get_mut();
-        if bucket.peek().is_none_or(|Reverse((at, _))| *at > now) {
-            return None;
-        }
-        let Reverse(entry) = bucket.pop()?;
-        self.count -= 1;
-        if bucket.is_empty() {
-            first.remove();
-        }
-        Some(entry)
+        self.first().filter(|(at, _)| *at <= now)?;
+        self.0.pop_first()
     }
 
-    /// Whether so many entries are dead that a rebuild is due, given how many are alive.
+    /// How many entries there are.
     #[must_use]
-    pub const fn is_stale(&self, alive: usize) -> bool {
-        self.count > REBUILD_FLOOR && self.count / 2 > alive
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
-    /// Removes everything.
-    pub fn clear(&mut self) {
-        *self = Self::default();
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -77,10 +71,11 @@ mod tests {
     fn entries_come_up_in_order() {
         let mut index = DueIndex::default();
         let at = |ms: i64| Timestamp::from_unix_ms(1_000 + ms);
-        for (ms, number) in [(500, 3), (20, 9), (500, 1), (20, 2), (950, 4), (90, 5)] {
+        for (ms, number) in [(500, 3), (20, 9), (500, 1), (20, 2), (950, 4), (90, 5), (90, 6)] {
             index.insert(at(ms), SequenceNumber(number));
         }
         index.insert(Timestamp::NEVER, SequenceNumber(99));
+        index.remove(at(90), SequenceNumber(6));
         assert_eq!(index.next_deadline(), Some(at(20)));
         assert_eq!(index.pop_due(at(19)), None);
         let mut order = Vec::new();
@@ -94,9 +89,9 @@ mod tests {
         assert_eq!(index.pop_due(at(2_000)), Some((at(940), SequenceNumber(8))));
     }
 
-    /// Messages that are added to a bucket while it is emptied cost no more for what is in it.
+    /// Messages that are due at one instant cost no more for what is in the index, while it is emptied and filled.
     #[test]
-    fn a_full_bucket_is_not_sorted_anew_for_each_that_is_added() {
+    fn a_full_instant_is_not_sorted_anew_for_each_that_is_added() {
         let mut index = DueIndex::default();
         let at = Timestamp::from_unix_ms(1_000);
         const COUNT: u64 = 300_000;

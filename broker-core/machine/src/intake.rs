@@ -1,6 +1,9 @@
 //! What queues and topics do alike when messages come in, in the order of SND-19: status, sizes, room, quota, duplicates.
 
+use std::collections::BTreeSet;
+
 use super::duplicate_history::DuplicateHistory;
+use super::peers::{PeerSource, Peers};
 use super::{Ctx, Step};
 use crate::change::{Change, Durability};
 use crate::command::InboundMessage;
@@ -38,6 +41,12 @@ pub(crate) trait Intake {
 
     /// Whether a message waits for its instant.
     fn is_scheduled(&self, sequence: SequenceNumber) -> bool;
+
+    /// Whether a message that waits for its instant is known to do so: it can be cancelled.
+    fn is_cancellable(&self, sequence: SequenceNumber) -> bool;
+
+    /// What other brokers have forwarded here of late.
+    fn peers(&self) -> &Peers;
 
     /// Carries a change out and puts it into the step.
     fn note(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step);
@@ -90,6 +99,47 @@ pub(crate) trait Intake {
         let (Some(history), Some(id_hash)) = (self.history(), id_hash) else { return };
         let change = history.remember(id_hash, scheduled, ctx.now, self.window());
         self.note(change, Durability::Sync, ctx, step);
+    }
+
+    /// Refuses to cancel what is not scheduled, or is named twice (SCH-05).
+    fn check_cancelled(&self, sequences: &[SequenceNumber]) -> Result<(), Rejection> {
+        let mut seen = BTreeSet::new();
+        let wrong = |sequence: &&SequenceNumber| {
+            !seen.insert(**sequence) || !self.is_cancellable(**sequence)
+        };
+        match sequences.iter().find(wrong) {
+            Some(sequence) => Err(Rejection::message_not_found(*sequence)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses an update that changes what was fixed when the entity was created; each of these, and whether it
+    /// is the same (ENT-16).
+    fn refuse_fixed(&self, fixed: &[(&str, bool)]) -> Result<(), Rejection> {
+        match fixed.iter().find(|(_, same)| !same) {
+            Some((property, _)) => Err(Rejection::argument(format!(
+                "{property} of `{}` was fixed when it was created",
+                self.name()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Records that a message of another broker was taken, so that it is not taken again (FWD-09, FWD-13). Of the
+    /// sources that are known the most silent one makes room for a new one.
+    fn record_peer(
+        &mut self,
+        source: PeerSource,
+        sequence: SequenceNumber,
+        enqueued_at: Timestamp,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        if let Some(surplus) = self.peers().surplus(&source) {
+            self.note(Change::PeerForgotten { source: surplus }, Durability::Lazy, ctx, step);
+        }
+        let taking = self.peers().taking(&source, sequence, enqueued_at, ctx.now);
+        self.note(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);
     }
 
     /// Drops the buckets of ids that every window has left.

@@ -16,6 +16,7 @@ pub mod config;
 pub mod due;
 mod duplicate_history;
 pub mod family;
+mod idle;
 mod intake;
 pub mod lock_table;
 pub mod peers;
@@ -132,6 +133,33 @@ pub enum Ahead<'c> {
     },
 }
 
+/// How many messages a step moves because time has passed (EXP-34, SCH-07). What is left is done by the next
+/// step, which the machine asks for at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Moves {
+    /// In a turn among those of other entities.
+    Few,
+    /// In a long turn, or where nobody else waits.
+    #[default]
+    Many,
+}
+
+impl Moves {
+    /// So many.
+    #[must_use]
+    pub const fn max(self) -> usize {
+        match self {
+            Self::Few => 1_024,
+            Self::Many => 10_000,
+        }
+    }
+}
+
+/// Whether so many messages are more than a turn among those of others moves.
+pub(crate) const fn is_long(steps: u64) -> bool {
+    steps > Moves::Few.max() as u64
+}
+
 /// What a step gives out. Reused from step to step.
 #[derive(Debug, Default)]
 pub struct Step {
@@ -139,6 +167,8 @@ pub struct Step {
     pub changes: Vec<Change>,
     /// What follows from them.
     pub effects: Vec<Effect>,
+    /// Messages that were moved, whether or not a change tells of it.
+    pub moves: u64,
     /// Bytes that count for the quota from now on.
     pub bytes_added: u64,
     /// Bytes that stop counting when the changes are durable.
@@ -190,6 +220,30 @@ pub trait Machine {
     /// machine is asked the same again, and nothing else.
     fn go_ahead(&mut self, _ahead: Ahead<'_>, _ctx: &mut Ctx<'_>) -> bool {
         true
+    }
+
+    /// Whether [`Machine::go_ahead`] has more to do for this than fits into a turn beside others, or the command has,
+    /// so that it is for a long turn.
+    fn is_long(&self, _ahead: Ahead<'_>, _now: Timestamp, _limits: &Limits) -> bool {
+        false
+    }
+
+    /// How many messages a command moves, shows or copies at most, as things are; at least one.
+    fn steps_of(&self, _command: &Command, _now: Timestamp, _limits: &Limits) -> u64 {
+        1
+    }
+
+    /// How many steps were taken to judge since the last call, each about a byte that was looked at.
+    fn take_judged(&mut self) -> u64 {
+        0
+    }
+
+    /// How many messages [`Machine::advance`] moves at most from now on.
+    fn pace(&mut self, _moves: Moves) {}
+
+    /// Whether more is due than the last step has moved.
+    fn is_behind(&self) -> bool {
+        false
     }
 
     /// Lets time pass up to `ctx.now`: what is due happens, within a budget; the rest leaves

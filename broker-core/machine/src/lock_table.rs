@@ -39,7 +39,7 @@ pub struct LockTable {
     last: Option<LockIndex>,
     /// Those that ended sooner than the last of the list when they came.
     sooner: BTreeSet<(Timestamp, LockIndex)>,
-    holders: BTreeMap<ReceiverId, LockIndex>,
+    holders: BTreeMap<ReceiverId, Holder>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +50,14 @@ struct Node {
     later: Option<LockIndex>,
     same_previous: Option<LockIndex>,
     same_next: Option<LockIndex>,
+}
+
+/// The locks of a holder, in the order in which they were given.
+#[derive(Debug, Clone, Copy)]
+struct Holder {
+    first: LockIndex,
+    last: LockIndex,
+    count: usize,
 }
 
 /// Where a lock has its place by time.
@@ -92,10 +100,16 @@ impl LockTable {
         }
     }
 
-    /// Some lock of a holder.
+    /// The lock of a holder that was given before all others that it has.
     #[must_use]
     pub fn first_of(&self, holder: ReceiverId) -> Option<&Lock> {
-        self.get(*self.holders.get(&holder)?)
+        self.get(self.holders.get(&holder)?.first)
+    }
+
+    /// How many locks a holder has.
+    #[must_use]
+    pub fn len_of(&self, holder: ReceiverId) -> usize {
+        self.holders.get(&holder).map_or(0, |holder| holder.count)
     }
 
     /// Adds a lock; `None` if there are four billion already.
@@ -118,9 +132,13 @@ impl LockTable {
         };
         self.link_by_time(index, lock.until);
         if let Some(holder) = lock.holder {
-            let next = self.holders.insert(holder, index);
-            self.change(Some(index), |node| node.same_next = next);
-            self.change(next, |node| node.same_previous = Some(index));
+            let none = Holder { first: index, last: index, count: 0 };
+            let holder = self.holders.entry(holder).or_insert(none);
+            let previous = (holder.count > 0).then_some(holder.last);
+            holder.last = index;
+            holder.count += 1;
+            self.change(Some(index), |node| node.same_previous = previous);
+            self.change(previous, |node| node.same_next = Some(index));
         }
         Some(index)
     }
@@ -129,15 +147,17 @@ impl LockTable {
     pub fn remove(&mut self, index: LockIndex) -> Option<Lock> {
         let node = *self.node(index)?;
         self.unlink_by_time(index, &node);
-        if let Some(holder) = node.lock.holder {
+        if let Some(id) = node.lock.holder
+            && let Some(holder) = self.holders.get_mut(&id)
+        {
+            holder.count -= 1;
             match (node.same_previous, node.same_next) {
                 (None, None) => {
-                    self.holders.remove(&holder);
+                    self.holders.remove(&id);
                 }
-                (None, Some(next)) => {
-                    self.holders.insert(holder, next);
-                }
-                (Some(_), _) => {}
+                (None, Some(next)) => holder.first = next,
+                (Some(previous), None) => holder.last = previous,
+                (Some(_), Some(_)) => {}
             }
             self.change(node.same_previous, |previous| previous.same_next = node.same_next);
             self.change(node.same_next, |next| next.same_previous = node.same_previous);
@@ -281,9 +301,10 @@ mod tests {
             let earliest = plain.iter().map(|(_, lock)| lock.until).min();
             assert_eq!(table.first().map(|lock| lock.until), earliest);
             for holder in (0..4).map(ReceiverId) {
-                let held = plain.iter().any(|(_, lock)| lock.holder == Some(holder));
-                assert_eq!(table.first_of(holder).is_some(), held);
-                assert!(table.first_of(holder).is_none_or(|lock| lock.holder == Some(holder)));
+                let held = plain.iter().filter(|(_, lock)| lock.holder == Some(holder));
+                assert_eq!(table.len_of(holder), held.clone().count());
+                let first = held.map(|(_, lock)| lock.sequence()).min();
+                assert_eq!(table.first_of(holder).map(Lock::sequence), first);
             }
         }
     }

@@ -153,6 +153,8 @@ impl SlotTable {
     /// The slot of a message.
     #[must_use]
     pub fn get(&self, sequence: SequenceNumber) -> Option<&Slot> {
+        #[cfg(test)]
+        looks::count();
         let number = sequence.0;
         if let Some(chunk) = &self.last
             && number >= chunk.first
@@ -164,6 +166,8 @@ impl SlotTable {
 
     /// The slot of a message, to change it.
     pub fn get_mut(&mut self, sequence: SequenceNumber) -> Option<&mut Slot> {
+        #[cfg(test)]
+        looks::count();
         let number = sequence.0;
         if let Some(chunk) = &mut self.last
             && number >= chunk.first
@@ -226,8 +230,29 @@ impl SlotTable {
                 .into_iter()
                 .flatten()
                 .map(|(offset, slot)| (SequenceNumber(chunk.first + u64::from(*offset)), slot));
+            #[cfg(test)]
+            let sparse = sparse.inspect(|_| looks::count());
+            #[cfg(test)]
+            let dense = dense.inspect(|_| looks::count());
             dense.chain(sparse)
         })
+    }
+}
+
+/// How many slots this thread has looked at: what a step costs, without a clock.
+#[cfg(test)]
+pub(crate) mod looks {
+    use std::cell::Cell;
+
+    thread_local!(static COUNT: Cell<u64> = const { Cell::new(0) });
+
+    pub(super) fn count() {
+        COUNT.with(|count| count.set(count.get() + 1));
+    }
+
+    /// So many in all.
+    pub(crate) fn all() -> u64 {
+        COUNT.with(Cell::get)
     }
 }
 

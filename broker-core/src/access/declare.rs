@@ -1,6 +1,8 @@
 //! Declarations: what is there of what is declared, and the steps that are missing, by who may do them (DEC-06 to
 //! DEC-12). Each step is an operation like any other, by the same door.
 
+use std::collections::BTreeSet;
+
 use super::Access;
 use crate::broker::Update;
 use crate::condition::Condition;
@@ -175,8 +177,25 @@ impl Access {
 
     async fn found_subscription(&self, path: &str) -> Result<Found, BrokerError> {
         let described = self.broker.describe_subscription(path).await?;
-        let rules = self.rules(path, 0, usize::MAX).await?;
+        let rules = self.all_rules(path).await?;
         Ok(Found::Subscription(described.description, rules))
+    }
+
+    /// All rules of a subscription, a page at a time; each once, if they change meanwhile.
+    async fn all_rules(&self, path: &str) -> Result<Vec<RuleDescription>, BrokerError> {
+        let mut rules = Vec::new();
+        let mut names = BTreeSet::new();
+        let mut listed = 0;
+        loop {
+            let page = self.rules(path, listed, usize::MAX).await?;
+            if page.is_empty() {
+                return Ok(rules);
+            }
+            listed += page.len();
+            rules.extend(
+                page.into_iter().filter(|rule| names.insert(rule.name.to_ascii_lowercase())),
+            );
+        }
     }
 
     async fn carry_out_planned(&self, planned: Planned, steps_max: usize) -> CarriedOut {

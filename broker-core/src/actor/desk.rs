@@ -10,6 +10,7 @@ use actix::Addr;
 use tokio::sync::Notify;
 
 use super::entity::{Committed, EntityActor, StoreFailed};
+use super::long_turns::LongTurns;
 use super::namespace::{NamespaceActor, TreeFailed};
 use super::pace::Knock;
 use super::pulse::Pulse;
@@ -49,6 +50,8 @@ pub(super) struct Desk {
     /// When it was last said that retries are not delayed.
     warned_of_undelayed_at: Cell<Option<Timestamp>>,
     pub(super) pulse: Arc<Pulse>,
+    /// For turns that take long.
+    pub(super) long_turns: Rc<LongTurns>,
 }
 
 /// A stage of the tree of a tray, and how it ended.
@@ -62,7 +65,7 @@ struct Completions {
 }
 
 impl Desk {
-    /// Opens the desk of this thread and starts its two tasks.
+    /// Opens the desk of this thread and starts its three tasks.
     pub(super) fn open(clock: Arc<dyn Clock>, pulse: Arc<Pulse>) -> Rc<Self> {
         let desk = Rc::new(Self {
             clock,
@@ -74,9 +77,11 @@ impl Desk {
             telemetry: Telemetry::new(),
             warned_of_undelayed_at: Cell::new(None),
             pulse,
+            long_turns: Rc::default(),
         });
         actix_rt::spawn(submit_when_dirty(Rc::clone(&desk)));
         actix_rt::spawn(take_completions(Rc::clone(&desk)));
+        actix_rt::spawn(Rc::clone(&desk.long_turns).serve());
         desk
     }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use actix::{Actor, Addr, Message, WeakAddr};
 use bytes::Bytes;
 
+use super::apart::drop_apart;
 use super::desk::Desk;
 use super::entity::EntityActor;
 use super::inlet::{Inlet, next};
@@ -37,7 +38,7 @@ use crate::permits::Budget;
 use crate::request::{Release, Request, Way, release_all};
 use crate::shell::session::SessionHost;
 use crate::shell::tree::Tree;
-use crate::shell::{Failure, Shell, Turn};
+use crate::shell::{Failure, Share, Shell, Turn};
 use crate::telemetry::Observed;
 use crate::time::{TimeSpan, Timestamp};
 
@@ -125,10 +126,21 @@ impl Patience {
 
 impl Drive {
     pub(super) fn new(parts: Parts) -> Rc<Self> {
-        let Parts { id, shell, inlet, observed, clock, desk, tray, namespace, courier, patience } =
-            parts;
+        let Parts {
+            id,
+            mut shell,
+            inlet,
+            observed,
+            clock,
+            desk,
+            tray,
+            namespace,
+            courier,
+            patience,
+        } = parts;
         let machine = shell.machine();
         observed.publish(&machine.counts(), machine.size_bytes(), machine.oldest_available_at());
+        shell.share(Share::Turn);
         let (tree, number) = (Rc::clone(shell.tree()), shell.number());
         let shell = Rc::new(RefCell::new(shell));
         let participant = Rc::downgrade(&shell);
@@ -170,6 +182,26 @@ impl Drive {
         self.shell.borrow().as_ref().map(Rc::clone)
     }
 
+    /// Runs one long turn of the shell.
+    pub(super) fn long_turn(&self, run: impl FnOnce()) {
+        self.share(Share::LongTurn);
+        self.desk.long_turns.take(true);
+        run();
+        self.desk.long_turns.take(false);
+        self.share(Share::Turn);
+    }
+
+    fn share(&self, share: Share) {
+        if let Some(shell) = self.shell() {
+            shell.borrow_mut().share(share);
+        }
+    }
+
+    /// Whether its machine has to have a long turn before it can go on.
+    pub(super) fn wants_long_turn(&self) -> bool {
+        self.shell().is_some_and(|shell| shell.borrow().wants_long_turn())
+    }
+
     /// Whether its machine is judging something in slices, and wants another turn after all others.
     pub(super) fn is_judging(&self) -> bool {
         self.shell().is_some_and(|shell| shell.borrow().is_judging())
@@ -200,6 +232,7 @@ impl Drive {
                 if turn.undelayed > 0 {
                     self.desk.warn_of_undelayed(self.id, turn.undelayed, now);
                 }
+                self.desk.long_turns.note(turn.weight());
                 if turn.idle_elapsed {
                     self.namespace.do_send(IdleElapsed(self.id));
                 }
@@ -225,6 +258,7 @@ impl Drive {
                 }
             }
             Ok(Err(failure)) => {
+                drop(shell);
                 release_all(&mut releases);
                 self.fail(&failure.0);
             }
@@ -234,6 +268,7 @@ impl Drive {
                     .map(ToString::to_string)
                     .or_else(|| panic.downcast_ref::<String>().cloned())
                     .unwrap_or_else(|| "panic".to_owned());
+                drop(shell);
                 self.fail(&format!("panic: {what}"));
             }
         }
@@ -253,7 +288,7 @@ impl Drive {
         // A machine that panicked is asked for nothing more; its waiting calls and links are the shell's.
         shell.borrow_mut().close(&reason, &mut releases);
         self.tree.borrow_mut().abandon();
-        drop(shell);
+        drop_machine(shell);
         // One of them may be in its turn: each hands on by itself what waits for it, in its order.
         for driven in self.sessions.take().into_values() {
             driven.actor.do_send(End);
@@ -274,7 +309,11 @@ impl Drive {
 
     /// Drives its machine no more, because the entity is retired; returns whether it did until now.
     pub(super) fn retire(&self) -> bool {
-        let was_running = self.shell.take().is_some();
+        let shell = self.shell.take();
+        let was_running = shell.is_some();
+        if let Some(shell) = shell {
+            drop_machine(shell);
+        }
         self.kept.take();
         for driven in self.sessions.take().into_values() {
             self.end_session(&driven);
@@ -384,9 +423,13 @@ impl Drive {
         };
         let mut requests = std::iter::from_fn(|| next(&mut groups));
         self.turn(|shell, now, out| shell.run_in_session(session.holder, &mut requests, now, out));
-        let waits = !groups.is_empty();
+        let has_more = more || !groups.is_empty();
         session.groups.replace(groups);
-        (count, more && !waits)
+        (count, has_more && !self.waits_for_state_of(session.holder))
+    }
+
+    fn waits_for_state_of(&self, holder: ReceiverId) -> bool {
+        self.shell().is_some_and(|shell| shell.borrow().waits_for_state_of(holder))
     }
 
     /// Whether a holder has asked something that is not carried out yet; the end of its hold comes behind it.
@@ -426,6 +469,16 @@ impl Drive {
             driven.actor.do_send(Knock);
         }
     }
+}
+
+/// Drops a machine that nobody drives any more, which may have millions of messages and sessions.
+fn drop_machine(shell: SharedShell) {
+    // Nobody else has it: it is driven in one turn at a time, and the tree knows it weakly.
+    let Some(shell) = Rc::into_inner(shell) else { return };
+    let machine = shell.into_inner().into_machine();
+    let kept = machine.kept();
+    let parts = [machine.counts().total(), kept.sessions, kept.duplicate_ids, kept.rules];
+    drop_apart(machine, parts.into_iter().sum());
 }
 
 /// Starts and ends the actors of sessions as the machine grants them and takes them back.

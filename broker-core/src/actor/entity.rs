@@ -12,13 +12,14 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message};
 use super::desk::Desk;
 use super::drive::{ContentsLoaded, Drive};
 use super::inlet::{self, Group};
+use super::long_turns::LongTurn;
 use super::look::{Counts, Round};
 use super::pace::{self, Knock, Pace, Paced};
 use crate::command::Command;
 use crate::entity::StageNumber;
 use crate::entity::any::AnyMachine;
 use crate::error::Rejection;
-use crate::request::Release;
+use crate::request::{Release, Request};
 use crate::shell::tree::Tree;
 use crate::shell::{Failure, Shell, Turn};
 use crate::time::Timestamp;
@@ -71,6 +72,10 @@ pub struct EntityActor {
     /// What was taken from the inlet and waits behind the end of a hold.
     groups: VecDeque<Group>,
     pace: Pace,
+    /// What became of lists that have left, to be told to the machine before anything that is asked.
+    ended: VecDeque<Request>,
+    /// Whether it waits for a long turn; until then it takes no other.
+    awaits_long_turn: bool,
     /// Who is told when the stage is durable that holds the last of a retired actor.
     retired: Option<(StageNumber, Box<dyn FnOnce() + Send>)>,
 }
@@ -78,7 +83,14 @@ pub struct EntityActor {
 impl EntityActor {
     pub(super) fn new(drive: Rc<Drive>) -> Self {
         let pace = Pace::new(Arc::clone(&drive.clock));
-        Self { drive, groups: VecDeque::new(), pace, retired: None }
+        Self {
+            drive,
+            groups: VecDeque::new(),
+            pace,
+            ended: VecDeque::new(),
+            awaits_long_turn: false,
+            retired: None,
+        }
     }
 
     /// Runs one turn of the shell and lets out what may leave.
@@ -99,8 +111,15 @@ impl EntityActor {
         }
         let drive = Rc::clone(&self.drive);
         let now = drive.clock.now();
-        if drive.is_judging() {
-            pace::knock_later(self, context);
+        if drive.wants_long_turn() {
+            if !std::mem::replace(&mut self.awaits_long_turn, true) {
+                drive.desk.long_turns.ask(context.address().recipient());
+            }
+            // What is staged does not wait for that.
+            let flush = drive.tree.borrow().flush_deadline().filter(|at| *at > now);
+            if let Some(flush) = flush {
+                pace::arm(self, flush, context);
+            }
             drive.entity_wakes_at(Some(Timestamp::NONE));
             return;
         }
@@ -133,9 +152,18 @@ impl EntityActor {
             self.give_back();
             return;
         }
-        let drive = Rc::clone(&self.drive);
         self.refuse_late();
+        if self.awaits_long_turn {
+            return;
+        }
+        self.turn_of_commands(context);
+    }
+
+    /// Takes a turn with what has come in.
+    fn turn_of_commands(&mut self, context: &mut Context<Self>) {
+        let drive = Rc::clone(&self.drive);
         let mut groups = std::mem::take(&mut self.groups);
+        let mut ended = std::mem::take(&mut self.ended);
         let started = Instant::now();
         let (count, more) = if groups.is_empty() {
             drive.inlet.take(self.pace.turn_size(), &mut groups)
@@ -144,6 +172,9 @@ impl EntityActor {
         };
         let (mut holders, mut ends) = (BTreeSet::new(), None);
         let mut requests = std::iter::from_fn(|| {
+            if let Some(request) = ended.pop_front() {
+                return Some(request);
+            }
             match inlet::first(&groups).map(|request| &request.command) {
                 // Past its actor, which has to look when what it asks is due.
                 Some(Command::InSession { receiver, .. }) => {
@@ -159,6 +190,7 @@ impl EntityActor {
         });
         drive.turn(|shell, now, out| shell.run(&mut requests, now, out));
         self.groups = groups;
+        self.ended = ended;
         if let Some(holder) = ends {
             drive.last_turn_of(holder);
         }
@@ -166,8 +198,24 @@ impl EntityActor {
         self.give_back();
         self.pace.took(count, started);
         drive.see_to_sessions(&holders);
-        if more || !self.groups.is_empty() {
+        if more || !self.groups.is_empty() || !self.ended.is_empty() {
             pace::knock_later(self, context);
+        }
+    }
+
+    /// Tells the machine what became of a list that has left.
+    pub(super) fn list_ended(&mut self, request: Request, context: &mut Context<Self>) {
+        self.ended.push_back(request);
+        self.take_commands(context);
+    }
+
+    /// Takes a turn in which nothing was asked, unless it waits for a long one.
+    fn look(&mut self, context: &mut Context<Self>) {
+        let drive = &self.drive;
+        if !self.awaits_long_turn {
+            self.turn(context, |shell, now, out| shell.run([], now, out));
+        } else if drive.tree.borrow().wants_submit(drive.clock.now()) {
+            drive.desk.mark_dirty(drive.seat);
         }
     }
 
@@ -185,6 +233,10 @@ impl EntityActor {
 
     /// After a failure: lets what was not carried out wait for the rebuilt machine.
     fn give_back(&mut self) {
+        if !self.drive.is_running() {
+            // The rebuilt machine has no list that could end.
+            self.ended.clear();
+        }
         if !self.drive.is_running() && !self.groups.is_empty() {
             self.drive.inlet.give_back(std::mem::take(&mut self.groups));
         }
@@ -253,7 +305,7 @@ impl Paced for EntityActor {
     }
 
     fn alarm(&mut self, context: &mut Context<Self>) {
-        self.turn(context, |shell, now, out| shell.run([], now, out));
+        self.look(context);
     }
 }
 
@@ -278,6 +330,21 @@ impl Handler<Knock> for EntityActor {
     }
 }
 
+impl Handler<LongTurn> for EntityActor {
+    type Result = ();
+
+    fn handle(&mut self, _turn: LongTurn, context: &mut Self::Context) {
+        self.awaits_long_turn = false;
+        if !self.drive.can_go_on() {
+            self.give_back();
+            return;
+        }
+        self.refuse_late();
+        let drive = Rc::clone(&self.drive);
+        drive.long_turn(|| self.turn_of_commands(context));
+    }
+}
+
 impl Handler<ContentsLoaded> for EntityActor {
     type Result = ();
 
@@ -290,7 +357,10 @@ impl Handler<Committed> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, Committed(stage): Committed, context: &mut Self::Context) {
-        self.turn(context, |shell, now, out| shell.committed(stage, now, out));
+        // A long turn begins with what is durable by then.
+        if !self.awaits_long_turn {
+            self.turn(context, |shell, now, out| shell.committed(stage, now, out));
+        }
         self.end_if_quiet(context);
     }
 }
@@ -310,7 +380,7 @@ impl Handler<RoomAgain> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, _: RoomAgain, context: &mut Self::Context) {
-        self.turn(context, |shell, now, out| shell.run([], now, out));
+        self.look(context);
     }
 }
 

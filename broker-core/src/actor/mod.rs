@@ -7,14 +7,17 @@
 //! ```
 //!
 //! A `Desk` (`desk.rs`) serves all trees of one arbiter: it submits their stages once everything that is
-//! ready has run, and takes completions back. The [`namespace::NamespaceActor`] is the parent of all
-//! entities: it creates, rebuilds and retires them.
+//! ready has run, and takes completions back; turns that take long wait there for each other
+//! (`long_turns.rs`). The [`namespace::NamespaceActor`] is the parent of all entities: it creates, rebuilds
+//! and retires them.
 
+mod apart;
 pub mod desk;
 pub mod directory;
 mod drive;
 pub mod entity;
 pub mod inlet;
+mod long_turns;
 pub(crate) mod look;
 pub mod namespace;
 mod pace;

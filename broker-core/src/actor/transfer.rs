@@ -335,6 +335,6 @@ impl Handler<ListEnded> for EntityActor {
             command: Command::TransferOut { list, departures },
             reply: Reply::nobody(),
         };
-        self.turn(context, |shell, now, out| shell.run([request], now, out));
+        self.list_ended(request, context);
     }
 }

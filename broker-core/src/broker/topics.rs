@@ -183,7 +183,8 @@ impl Broker {
         self.ask_rules(subscription, RuleCommand::Delete(name.into())).await.map(|_| ())
     }
 
-    /// The rules of a subscription in the order of their names, `top` of them after `skip` (ENT-30).
+    /// The rules of a subscription in the order of their names, `top` of them after `skip`, and no more than the limit
+    /// for lists (ENT-30).
     ///
     /// # Errors
     /// `EntityNotFound`.

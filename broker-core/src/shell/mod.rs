@@ -23,7 +23,7 @@ use crate::change::Change;
 use crate::command::{Command, MachineOutcome};
 use crate::effect::{Answer, Effect, Gate};
 use crate::entity::family::MemberNumber;
-use crate::entity::{Ahead, Ctx, Left, Machine, StageNumber, Step};
+use crate::entity::{Ahead, Ctx, Left, Machine, Moves, StageNumber, Step};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::limits::Limits;
@@ -44,6 +44,21 @@ pub use self::turn::Turn;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(pub String);
+
+/// A turn among those of others ends behind the command with which it has become so many steps.
+const TURN_STEPS_MAX: u64 = 1_024;
+
+/// How much of its arbiter a turn may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Share {
+    /// All: nobody else waits.
+    #[default]
+    All,
+    /// That of one among many: what takes long is left to a long turn.
+    Turn,
+    /// That of a long turn, of which there is one at a time.
+    LongTurn,
+}
 
 /// Drives one machine.
 pub struct Shell<M> {
@@ -73,6 +88,9 @@ pub struct Shell<M> {
     judged: Option<Request>,
     /// What it has told of what the broker keeps, if somebody counts.
     counted: Option<Counted>,
+    share: Share,
+    /// Steps that were taken to judge in this turn.
+    judged_steps: u64,
 }
 
 impl<M: Machine> Shell<M> {
@@ -107,6 +125,8 @@ impl<M: Machine> Shell<M> {
             is_judging: false,
             judged: None,
             counted: None,
+            share: Share::default(),
+            judged_steps: 0,
         }
     }
 
@@ -126,6 +146,11 @@ impl<M: Machine> Shell<M> {
     /// The machine.
     pub const fn machine(&self) -> &M {
         &self.machine
+    }
+
+    /// The machine, without what drove it.
+    pub fn into_machine(self) -> M {
+        self.machine
     }
 
     /// Its place among the machines of the tree.
@@ -157,18 +182,41 @@ impl<M: Machine> Shell<M> {
         let mut turn = Turn::default();
         self.catch_up(now)?;
         self.let_time_pass(now, out, &mut turn)?;
+        self.is_judging |= self.share == Share::Turn && self.judged.is_some();
         if let Some(request) = self.judged.take_if(|_| !self.is_judging) {
             self.take(request, now, out, &mut turn)?;
         }
         let mut requests = requests.into_iter();
         // What is not taken stays with the driver, in its order.
         while !self.is_judging
+            && self.is_turn_open(&turn)
             && let Some(request) = requests.next()
         {
             self.take(request, now, out, &mut turn)?;
         }
         self.finish(now, out, &mut turn)?;
         Ok(turn)
+    }
+
+    /// Says how much of its arbiter the next turns may take.
+    pub const fn share(&mut self, share: Share) {
+        self.share = share;
+    }
+
+    /// Whether what is to be done next is for a long turn: judging, or moving what is due. Until it has had
+    /// that, the machine takes no command.
+    pub fn wants_long_turn(&self) -> bool {
+        self.is_judging || self.machine.is_behind()
+    }
+
+    /// Whether a turn that has come to this may take another command, whatever is judged.
+    fn is_turn_open(&self, turn: &Turn) -> bool {
+        let steps = turn.weight() + turn::judged_steps(self.judged_steps);
+        match self.share {
+            Share::All => true,
+            Share::Turn => steps < TURN_STEPS_MAX && !self.machine.is_behind(),
+            Share::LongTurn => steps < TURN_STEPS_MAX,
+        }
     }
 
     /// Whether the machine is judging what a command is to do, in slices: then it wants another turn, after
@@ -179,6 +227,10 @@ impl<M: Machine> Shell<M> {
 
     /// Has the machine find out what it has to before it carries something out; returns whether it can now.
     fn go_ahead(&mut self, ahead: Ahead<'_>, now: Timestamp) -> bool {
+        if self.share == Share::Turn && self.machine.is_long(ahead, now, &self.limits) {
+            self.is_judging = true;
+            return false;
+        }
         let left = self.left();
         let tree = self.tree.borrow();
         let mut ctx = Ctx {
@@ -191,6 +243,8 @@ impl<M: Machine> Shell<M> {
             tokens: &mut *self.tokens,
         };
         let can_go_on = self.machine.go_ahead(ahead, &mut ctx);
+        drop(tree);
+        self.judged_steps += self.machine.take_judged();
         self.is_judging = !can_go_on;
         can_go_on
     }
@@ -277,6 +331,10 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
+        self.machine.pace(match self.share {
+            Share::Turn => Moves::Few,
+            Share::All | Share::LongTurn => Moves::Many,
+        });
         self.step(out, turn, now, Reserved::Granted, |machine, ctx, step| {
             machine.advance(ctx, step);
             Ok(())
@@ -299,6 +357,7 @@ impl<M: Machine> Shell<M> {
         turn: &mut Turn,
     ) -> Result<(), Failure> {
         let ahead = Ahead::Command { ticket: request.ticket, command: &request.command };
+        turn.steps += 1;
         if !self.go_ahead(ahead, now) {
             self.judged = Some(request);
             return Ok(());
@@ -348,6 +407,9 @@ impl<M: Machine> Shell<M> {
                 if let Some(receiver) = attached {
                     self.links.extend(reply.link().map(|link| (receiver, link)));
                 }
+                if let MachineOutcome::Received(shown) | MachineOutcome::Peeked(shown) = &outcome {
+                    turn.steps += shown.len() as u64;
+                }
                 let outcome = self.resolve(outcome)?;
                 self.let_out(reply.answer(Ok(outcome)), gate, out);
             }
@@ -374,6 +436,7 @@ impl<M: Machine> Shell<M> {
         if let Some(counted) = &mut self.counted {
             counted.note(self.machine.kept());
         }
+        turn.steps += turn::judged_steps(std::mem::take(&mut self.judged_steps));
         turn.wants_load = self.load.as_ref().is_some_and(Load::is_wanted);
         let mut tree = self.tree.borrow_mut();
         if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {
@@ -409,6 +472,8 @@ impl<M: Machine> Shell<M> {
             };
             run(&mut self.machine, &mut ctx, &mut step)
         };
+        let moves = std::mem::take(&mut step.moves);
+        turn.weigh(moves, step.changes.iter().map(Turn::weight_of).sum());
         if !step.changes.is_empty() {
             let mut tree = self.tree.borrow_mut();
             if tree.stage_number() > self.marked {

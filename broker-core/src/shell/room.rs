@@ -168,6 +168,9 @@ impl<M: Machine> Shell<M> {
         turn: &mut Turn,
     ) -> Result<(), Failure> {
         for _ in 0..TAKEN_UP_PER_TURN {
+            if !self.is_turn_open(turn) {
+                break;
+            }
             let Some(first) = self.parked.sends.front() else { return Ok(()) };
             let (deadline, bytes) = (first.deadline, first.bytes);
             let room =

@@ -1,7 +1,7 @@
 //! Sessions that are held, each with a driver of its own (DESIGN D3): who begins and ends those, and the
 //! turn of one.
 
-use super::{Failure, Shell, Turn};
+use super::{Failure, Share, Shell, Turn};
 use crate::entity::Machine;
 use crate::ids::ReceiverId;
 use crate::request::{Release, Request, Way};
@@ -46,9 +46,13 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
     ) -> Result<Turn, Failure> {
         let mut turn = Turn::default();
+        if self.share == Share::Turn && self.machine.is_behind() {
+            return Ok(turn);
+        }
         self.catch_up(now)?;
         self.let_time_pass(now, out, &mut turn)?;
         while !self.waits_for_state_of(holder)
+            && self.is_turn_open(&turn)
             && let Some(request) = requests.next()
         {
             self.take(request, now, out, &mut turn)?;
@@ -58,7 +62,7 @@ impl<M: Machine> Shell<M> {
     }
 
     /// Whether a state that a holder has set waits for room; with the hold there is nothing to wait for.
-    fn waits_for_state_of(&self, holder: ReceiverId) -> bool {
+    pub fn waits_for_state_of(&self, holder: ReceiverId) -> bool {
         self.parked.has_state_of(holder) && self.machine.deadline_of(holder).is_some()
     }
 }

@@ -3,11 +3,22 @@
 use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
 use crate::command::MessageFacts;
 
+/// So many of the steps in which rules are judged are one: a slice of those is a turn.
+const JUDGED_SHIFT: u32 = 10;
+
+/// What steps of judging are as those of a turn.
+pub(super) const fn judged_steps(steps: u64) -> u64 {
+    steps >> JUDGED_SHIFT
+}
+
 /// What a turn leaves to its driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     /// Changes made.
     pub changes: u64,
+    /// What it was for others on its arbiter: messages moved, shown or copied, a command at least one; what was
+    /// judged by its steps.
+    pub steps: u64,
     /// Messages stored.
     pub accepted: u64,
     /// Scheduled messages enqueued.
@@ -35,6 +46,17 @@ impl Turn {
     pub(super) fn count_delivery(&mut self, facts: &MessageFacts) {
         self.delivered += 1;
         self.redelivered += u64::from(facts.delivery_count > 0);
+    }
+
+    /// Its weight: a step is about a microsecond.
+    #[must_use]
+    pub const fn weight(&self) -> u64 {
+        self.steps.saturating_add(self.delivered)
+    }
+
+    /// Counts what one atomic unit has moved, and what that came to.
+    pub(super) const fn weigh(&mut self, moves: u64, changes: u64) {
+        self.steps += if moves > changes { moves } else { changes };
     }
 
     /// Counts a change.
@@ -67,6 +89,7 @@ impl Turn {
     /// Adds what another machine has done in the same turn.
     pub(super) fn add(&mut self, other: &Self) {
         self.changes += other.changes;
+        self.steps += other.steps;
         self.accepted += other.accepted;
         self.materialised += other.materialised;
         self.delivered += other.delivered;
@@ -78,6 +101,14 @@ impl Turn {
         }
         for (sum, one) in self.dead_lettered.iter_mut().zip(other.dead_lettered) {
             *sum += one;
+        }
+    }
+
+    /// What a change is of the work of a turn.
+    pub(super) fn weight_of(change: &Change) -> u64 {
+        match change {
+            Change::OfTopic(TopicChange::Published { copies, .. }) => 1 + copies.len() as u64,
+            _ => 1,
         }
     }
 

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::session::SessionIndex;
-use super::{Queue, Shown, gate_of};
+use super::{MOVES_PER_STEP, Queue, SERVED_PER_STEP, Shown, gate_of};
 use crate::change::Removal;
 use crate::command::{Drain, LockGrant, MessageFacts, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
@@ -185,8 +185,8 @@ impl Queue {
             && link.drain.is_some()
         {
             let lane = link.lane;
-            self.expire(ctx, step);
-            self.match_demand(lane, ctx, step);
+            self.expire(&mut { MOVES_PER_STEP }, ctx, step);
+            self.match_demand(lane, &mut { SERVED_PER_STEP }, ctx, step);
             self.draining.retain(|draining| *draining != receiver);
             self.end_drain(receiver, step);
         }
@@ -302,36 +302,58 @@ impl Queue {
     }
 
     /// Serves the sessions whose demand may meet a message.
-    pub(super) fn match_sessions(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
-        if self.sessions.is_none() || self.is_expiry_behind(ctx.now) {
+    pub(super) fn match_sessions(&mut self, left: &mut usize, ctx: &mut Ctx<'_>, step: &mut Step) {
+        if self.sessions.is_none() || self.is_session_behind(ctx.now) {
             return;
         }
         let Some(busy) = self.sessions.as_mut().map(|sessions| sessions.take_busy()) else {
             return;
         };
         for index in busy {
-            self.match_demand(Lane::Session(index), ctx, step);
+            if *left > 0 {
+                self.match_demand(Lane::Session(index), left, ctx, step);
+            }
+            if *left == 0
+                && let Some(sessions) = &mut self.sessions
+            {
+                sessions.note_busy(index);
+            }
         }
     }
 
-    /// Serves a ring until demand or supply is used up.
-    pub(super) fn match_demand(&mut self, lane: Lane, ctx: &mut Ctx<'_>, step: &mut Step) {
-        while let Some((turn, demand)) = self.ring(lane).and_then(Ring::first) {
+    /// Serves a ring until demand or supply is used up, or what this step may serve.
+    pub(super) fn match_demand(
+        &mut self,
+        lane: Lane,
+        left: &mut usize,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) {
+        while *left > 0
+            && let Some((turn, demand)) = self.ring(lane).and_then(Ring::first)
+        {
             if self.next_available(lane, ctx).is_none() {
                 return;
             }
-            match demand {
+            let served = match demand {
                 Demand::Call(ticket) => self.serve_call(ticket, ctx, step),
                 Demand::Link(receiver) => {
                     self.give_turn_up(lane, turn);
                     if let Some(link) = self.link_mut(receiver) {
                         link.turn = None;
                     }
-                    self.serve_link(receiver, ctx, step);
+                    let served = self.serve_link(receiver, ctx, step);
                     self.seat(receiver);
+                    served
                 }
-            }
+            };
+            *left = left.saturating_sub(served.max(1));
         }
+    }
+
+    /// Whether nobody knows what sessions have to give: what has expired in them, or what holds others up.
+    pub(super) fn is_session_behind(&self, now: Timestamp) -> bool {
+        self.is_order_behind() || self.is_expiry_behind(now)
     }
 
     /// The lowest available message that is not expired. Expired ones at the front are behind the
@@ -340,16 +362,16 @@ impl Queue {
         let sequence = match lane {
             Lane::SubQueue(which) => self.sub_queue(which).available.first()?,
             // The expired one may be any message of the session (EXP-45).
-            Lane::Session(_) if self.is_expiry_behind(ctx.now) => return None,
+            Lane::Session(_) if self.is_session_behind(ctx.now) => return None,
             Lane::Session(index) => self.sessions.as_ref()?.get(index)?.next_message()?,
         };
         let slot = self.slots.get(sequence)?;
         (!self.is_expired(slot, ctx.now)).then_some(sequence)
     }
 
-    /// Answers a call with everything available up to its bounds (RCV-12, RCV-13).
-    fn serve_call(&mut self, ticket: Ticket, ctx: &mut Ctx<'_>, step: &mut Step) {
-        let Some(call) = self.remove_call(ticket) else { return };
+    /// Answers a call with everything available up to its bounds (RCV-12, RCV-13); returns how much that was.
+    fn serve_call(&mut self, ticket: Ticket, ctx: &mut Ctx<'_>, step: &mut Step) -> usize {
+        let Some(call) = self.remove_call(ticket) else { return 0 };
         let room = self.available_count(call.lane).min(u64::from(call.count_max));
         let mut messages = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
         let mut bytes = 0u64;
@@ -367,11 +389,13 @@ impl Queue {
             messages.push(facts);
         }
         self.touch(ctx.now);
+        let served = messages.len();
         step.effects.push(Effect::Answer {
             ticket,
             result: Ok(Outcome::Received(messages)),
             gate: gate_of(call.mode),
         });
+        served
     }
 
     fn available_count(&self, lane: Lane) -> u64 {
@@ -385,14 +409,14 @@ impl Queue {
         }
     }
 
-    /// Gives a link its turn: at most 16 messages or 64 KiB.
-    fn serve_link(&mut self, receiver: ReceiverId, ctx: &mut Ctx<'_>, step: &mut Step) {
-        let Some(link) = self.link(receiver) else { return };
+    /// Gives a link its turn: at most 16 messages or 64 KiB; returns how many it got.
+    fn serve_link(&mut self, receiver: ReceiverId, ctx: &mut Ctx<'_>, step: &mut Step) -> usize {
+        let Some(link) = self.link(receiver) else { return 0 };
         let (lane, mode) = (link.lane, link.mode);
         let mut credit = link.credit();
         let room = link.byte_limit.saturating_sub(link.delivered_bytes);
-        let (mut count, mut bytes) = (0u64, 0u64);
-        let turn_max = ctx.limits.link_turn_count_max as u64;
+        let (mut count, mut bytes) = (0usize, 0u64);
+        let turn_max = ctx.limits.link_turn_count_max;
         while credit > 0
             && bytes < room
             && count < turn_max
@@ -406,10 +430,11 @@ impl Queue {
             step.effects.push(Effect::Deliver { receiver, facts, gate: gate_of(mode) });
         }
         if let Some(link) = self.link_mut(receiver) {
-            link.delivered += count;
+            link.delivered += count as u64;
             link.delivered_bytes += bytes;
         }
         self.touch(ctx.now);
+        count
     }
 
     /// Takes one available message for a receiver: under a lock, or out of the queue.

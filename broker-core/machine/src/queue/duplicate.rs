@@ -6,6 +6,7 @@ use crate::description::EntityStatus;
 use crate::duplicate_history::DuplicateHistory;
 use crate::ids::SequenceNumber;
 use crate::intake::{Intake, Quota};
+use crate::peers::Peers;
 use crate::slot::SlotState;
 use crate::time::TimeSpan;
 use crate::{Ctx, Step};
@@ -39,6 +40,14 @@ impl Intake for Queue {
 
     fn is_scheduled(&self, sequence: SequenceNumber) -> bool {
         self.slots.get(sequence).is_some_and(|slot| slot.state == SlotState::Scheduled)
+    }
+
+    fn is_cancellable(&self, sequence: SequenceNumber) -> bool {
+        self.is_waiting(sequence)
+    }
+
+    fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     fn note(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {

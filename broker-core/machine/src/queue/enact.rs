@@ -109,8 +109,7 @@ impl Queue {
                 self.description.clone_from(description);
                 self.updated_at = *at;
                 self.redirect(before, stage);
-                self.reorder_delayed(order);
-                self.rebuild_expiry();
+                self.begin_to_reorder(order);
             }
             Change::SubscriptionDescribed { description, at } => {
                 let before = FORWARDED.map(|which| self.is_forwarding(which));
@@ -120,8 +119,7 @@ impl Queue {
                 }
                 self.updated_at = *at;
                 self.redirect(before, stage);
-                self.reorder_delayed(order);
-                self.rebuild_expiry();
+                self.begin_to_reorder(order);
             }
             Change::Numbered { last } => {
                 self.stored_sequence = *last;

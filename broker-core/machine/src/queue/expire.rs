@@ -1,12 +1,109 @@
 //! Expiration: lazily, while somebody receives, or at once when a lock on an expired message ends
 //! (EXP-20 to EXP-39).
+//!
+//! A message without a TTL of its own expires by the default that is in force when that is asked (EXP-13). So
+//! its entry says when it was enqueued, and a description that is replaced touches no entry.
 
-use super::{MOVES_PER_STEP, Queue};
+use super::Queue;
+use crate::due::DueIndex;
 use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
-use crate::slot::{Slot, SlotState};
-use crate::time::Timestamp;
+use crate::sequence_set::SequenceSet;
+use crate::slot::{Slot, SlotState, SlotTable};
+use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step};
+
+/// When messages of the main queue are to be looked at because they may have expired. Each that is on offer has
+/// its entry, in exactly one of the three.
+#[derive(Debug, Default)]
+pub(super) struct Expiry {
+    /// By the TTL that was stored with them.
+    own: DueIndex,
+    /// By the default, in the order of their numbers: it is that in which they were enqueued.
+    in_order: SequenceSet,
+    /// By the default, those that were enqueued before one with a lower number, since the clock was set back
+    /// while the broker was down; by the instant at which they were.
+    earlier: DueIndex,
+    /// Which those are, on offer or not.
+    set_back: SequenceSet,
+    /// The latest instant at which one was enqueued.
+    latest_at: Timestamp,
+}
+
+impl Expiry {
+    /// Takes note of a message that is new here; its number is the highest.
+    pub(super) fn note(&mut self, sequence: SequenceNumber, slot: &Slot) {
+        // The instant of one that is scheduled lies ahead; it gets another number with it.
+        if slot.state == SlotState::Scheduled {
+            return;
+        }
+        if slot.enqueued_at < self.latest_at {
+            self.set_back.insert(sequence);
+        }
+        self.latest_at = self.latest_at.max(slot.enqueued_at);
+    }
+
+    /// Takes note that a message is gone.
+    pub(super) fn forget(&mut self, sequence: SequenceNumber, slot: &Slot) {
+        self.unwatch(sequence, slot);
+        self.set_back.remove(sequence);
+    }
+
+    fn watch(&mut self, sequence: SequenceNumber, slot: &Slot) {
+        if !slot.expires_at.is_never() {
+            self.own.insert(slot.expires_at, sequence);
+        } else if self.set_back.contains(sequence) {
+            self.earlier.insert(slot.enqueued_at, sequence);
+        } else {
+            self.in_order.insert(sequence);
+        }
+    }
+
+    /// Takes the entry of a message out, if it has one.
+    pub(super) fn unwatch(&mut self, sequence: SequenceNumber, slot: &Slot) {
+        if !slot.expires_at.is_never() {
+            self.own.remove(slot.expires_at, sequence);
+        } else if !self.in_order.remove(sequence) {
+            self.earlier.remove(slot.enqueued_at, sequence);
+        }
+    }
+
+    /// The entry that is due first, by instant, then by number.
+    fn first(
+        &self,
+        slots: &SlotTable,
+        by_default: TimeSpan,
+    ) -> Option<(Timestamp, SequenceNumber)> {
+        let in_order = self.in_order.first().and_then(|sequence| {
+            let slot = slots.get(sequence)?;
+            Some((slot.enqueued_at, sequence))
+        });
+        let by_default = in_order
+            .into_iter()
+            .chain(self.earlier.first())
+            .map(|(enqueued_at, sequence)| (enqueued_at.plus(by_default), sequence))
+            .filter(|(at, _)| !at.is_never());
+        by_default.chain(self.own.first()).min()
+    }
+
+    /// Whether a message has its entry.
+    pub(super) fn watches(&self, sequence: SequenceNumber, slot: &Slot) -> bool {
+        self.own.contains(slot.expires_at, sequence)
+            || self.in_order.contains(sequence)
+            || self.earlier.contains(slot.enqueued_at, sequence)
+    }
+
+    /// How many entries there are.
+    pub(super) fn len(&self) -> u64 {
+        (self.own.len() + self.earlier.len()) as u64 + self.in_order.len()
+    }
+
+    fn remove(&mut self, slots: &SlotTable, sequence: SequenceNumber) {
+        if let Some(slot) = slots.get(sequence) {
+            self.unwatch(sequence, slot);
+        }
+    }
+}
 
 impl Queue {
     /// When a message expires: by its own TTL as stored, else by the default in force now (EXP-13).
@@ -29,42 +126,42 @@ impl Queue {
 
     /// Remembers when an available message of the main queue is due.
     pub(super) fn watch_expiry(&mut self, sequence: SequenceNumber, slot: &Slot) {
-        self.expiry.insert(self.expires_at(slot), sequence);
-        let alive = usize::try_from(self.tally.counts.active).unwrap_or(usize::MAX);
-        if self.expiry.is_stale(alive) {
-            self.rebuild_expiry();
-        }
+        self.expiry.watch(sequence, slot);
     }
 
-    /// Makes the index anew, because the default TTL changed or most of its entries are dead.
-    pub(super) fn rebuild_expiry(&mut self) {
-        let mut expiry = std::mem::take(&mut self.expiry);
-        expiry.clear();
-        for (sequence, slot) in self.slots.iter() {
-            if slot.sub_queue == SubQueue::Main && slot.state == SlotState::Active {
-                expiry.insert(self.expires_at(slot), sequence);
-            }
+    /// When the first is due, whoever receives.
+    fn first_expiry(&self) -> Option<(Timestamp, SequenceNumber)> {
+        self.expiry.first(&self.slots, self.description.default_message_time_to_live)
+    }
+
+    /// When something expires; nothing does while nobody receives.
+    pub(super) fn expiry_deadline(&self) -> Option<Timestamp> {
+        if !self.has_active_receiver() {
+            return None;
         }
-        self.expiry = expiry;
+        self.first_expiry().map(|(at, _)| at)
     }
 
     /// Whether messages have expired that are still there, because a step moves only so many.
     pub(super) fn is_expiry_behind(&self, now: Timestamp) -> bool {
-        self.has_active_receiver() && self.expiry.next_deadline().is_some_and(|at| at <= now)
+        self.expiry_deadline().is_some_and(|at| at <= now)
     }
 
     /// Drops or dead-letters what is expired and unlocked, oldest first, while there is an active
     /// receiver (EXP-31, EXP-34).
-    pub(super) fn expire(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
-        let mut moves = MOVES_PER_STEP;
-        self.remove_doomed(&mut moves, ctx, step);
+    pub(super) fn expire(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+        self.remove_doomed(moves, ctx, step);
         if !self.has_active_receiver() {
             return;
         }
-        while moves > 0 {
-            moves -= 1;
-            let Some((_, sequence)) = self.expiry.pop_due(ctx.now) else { return };
+        while *moves > 0 {
+            let Some((at, sequence)) = self.first_expiry() else { return };
+            if at > ctx.now {
+                return;
+            }
+            *moves -= 1;
             // A message that is locked or in flight comes back to the index when it is offered.
+            self.expiry.remove(&self.slots, sequence);
             let due = (self.is_available(sequence, SubQueue::Main) || self.is_resting(sequence))
                 && self.slots.get(sequence).is_some_and(|slot| self.is_expired(slot, ctx.now));
             if !due {
@@ -73,7 +170,7 @@ impl Queue {
             match &mut self.sessions {
                 Some(sessions) if self.config.expire_whole_sessions => {
                     sessions.doom(sequence);
-                    self.remove_doomed(&mut moves, ctx, step);
+                    self.remove_doomed(moves, ctx, step);
                 }
                 Some(_) | None => self.remove_expired(sequence, None, ctx, step),
             }

@@ -2,9 +2,9 @@
 //! TMP-17).
 
 use super::Queue;
-use crate::effect::Effect;
-use crate::time::Timestamp;
-use crate::{Ctx, Step};
+use crate::idle::Idles;
+use crate::time::{TimeSpan, Timestamp};
+use crate::usage::Usage;
 
 impl Queue {
     /// Notes an activity that ends idleness. Rejected operations and reads of descriptions and
@@ -24,34 +24,31 @@ impl Queue {
             || self.links.values().any(|link| link.credit() > 0)
     }
 
+    /// Whether the queue is due for deletion: reported idle, and not used since.
+    #[must_use]
+    pub fn is_idle_at(&self, now: Timestamp) -> bool {
+        self.is_idle(now)
+    }
+}
+
+impl Idles for Queue {
+    fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    fn usage_mut(&mut self) -> &mut Usage {
+        &mut self.usage
+    }
+
+    fn idle_max(&self) -> TimeSpan {
+        self.description.auto_delete_on_idle
+    }
+
     fn last_use(&self) -> Timestamp {
         self.usage.last_at.max(self.created_at).max(self.updated_at)
     }
 
-    /// When the queue will have been idle for AutoDeleteOnIdle.
-    pub(super) fn idle_deadline(&self) -> Option<Timestamp> {
-        let allowed = self.description.auto_delete_on_idle;
-        if allowed.is_unlimited() || self.is_held_in_use() {
-            return None;
-        }
-        Some(self.usage.deadline(self.last_use(), allowed))
-    }
-
-    /// Whether the queue is due for deletion: reported idle, and not used since.
-    #[must_use]
-    pub fn is_idle_at(&self, now: Timestamp) -> bool {
-        let allowed = self.description.auto_delete_on_idle;
-        self.usage.is_reported()
-            && !allowed.is_unlimited()
-            && !self.is_held_in_use()
-            && self.last_use().plus(allowed) <= now
-    }
-
-    /// Says so when the queue has been idle for long enough.
-    pub(super) fn report_idle(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
-        if self.idle_deadline().is_some_and(|due| due <= ctx.now) {
-            self.usage.report(ctx.now);
-            step.effects.push(Effect::IdleElapsed);
-        }
+    fn is_held(&self) -> bool {
+        self.is_held_in_use()
     }
 }

@@ -22,7 +22,7 @@ impl Queue {
     pub fn check_invariants(&self) -> Result<(), BrokenInvariant> {
         let broken = |what: String| Err(BrokenInvariant(what));
         let mut tally = Tally::default();
-        let (mut locked, mut delayed) = (0, 0);
+        let (mut locked, mut delayed, mut watched, mut scheduled) = (0, 0, 0, 0);
         let mut doomed = self.doomed();
         for (_, session) in self.sessions.iter().flat_map(|sessions| sessions.iter()) {
             tally.size_bytes += session.state().map_or(0, |state| state.size);
@@ -45,7 +45,7 @@ impl Queue {
                 && slot.lock.is_none()
                 && !slot.is_in_flight()
                 && !slot.is_transferring();
-            let rests = rests && !doomed.remove(&sequence);
+            let rests = rests && !doomed.remove(&sequence) && !self.transfers.is_unsorted(sequence);
             let until = self.delays.until(slot.sub_queue, sequence);
             if until.is_some() != slot.is_delayed()
                 || self.is_resting(sequence) != (rests && slot.is_delayed())
@@ -59,6 +59,22 @@ impl Queue {
                     "{sequence} is available or not against its state {slot:?}"
                 ));
             }
+            let is_watched = self.expiry.watches(sequence, slot);
+            watched += u64::from(is_watched);
+            if slot.sub_queue == SubQueue::Main
+                && slot.state == SlotState::Active
+                && rests
+                && !is_watched
+            {
+                return broken(format!("nobody knows when {sequence} expires (EXP-31)"));
+            }
+            if slot.state == SlotState::Scheduled
+                && !slot.is_in_flight()
+                && !self.schedule.contains(slot.enqueued_at, sequence)
+            {
+                return broken(format!("nobody knows when {sequence} is due (SCH-07)"));
+            }
+            scheduled += usize::from(slot.state == SlotState::Scheduled && !slot.is_in_flight());
             if let Some(lock) = slot.lock {
                 locked += 1;
                 let known = self.lock_table(sequence, slot.sub_queue).and_then(|all| all.get(lock));
@@ -77,6 +93,9 @@ impl Queue {
         }
         if delayed != self.delays.len() || !self.delays.is_whole() {
             return broken(format!("{delayed} messages are delayed, not {}", self.delays.len()));
+        }
+        if watched != self.expiry.len() || scheduled != self.schedule.len() {
+            return broken("an instant is kept of a message that is gone".to_owned());
         }
         if tally != self.tally {
             return broken(format!("tally {:?} against slots {tally:?} (LIF-02)", self.tally));

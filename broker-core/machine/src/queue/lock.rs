@@ -1,8 +1,7 @@
 //! Message locks: given with a delivery, prolonged on request, ended by time (SET-15 to SET-20).
 
-use super::MOVES_PER_STEP;
 use super::Queue;
-use crate::command::Outcome;
+use crate::command::{LinkEnd, Outcome};
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
 use crate::ids::{LockToken, ReceiverId, SequenceNumber};
@@ -61,7 +60,10 @@ impl Queue {
             let slot = *self.slots.get(sequence)?;
             let index = slot.lock?;
             let lock = self.lock_table(sequence, slot.sub_queue)?.get(index)?;
-            let in_force = lock.token == token && lock.until > now && slot.sub_queue == sub_queue;
+            let in_force = lock.token == token
+                && lock.until > now
+                && slot.sub_queue == sub_queue
+                && self.parted(lock.holder).is_none();
             in_force.then_some(HeldLock { token, index, sequence, slot })
         };
         // With its session lock a token is lost as a whole; one that is used twice is not (SES-15,
@@ -113,13 +115,15 @@ impl Queue {
     }
 
     /// Ends the locks whose time is over; each counts as a failed delivery (SET-28).
-    pub(super) fn end_locks(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
-        for _ in 0..MOVES_PER_STEP {
+    pub(super) fn end_locks(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+        while *moves > 0 {
             let Some(lock) = self.locks.first().copied().filter(|lock| lock.until <= ctx.now)
             else {
                 return;
             };
-            self.fail_delivery(lock.sequence(), ctx, step);
+            *moves -= 1;
+            let end = self.parted(lock.holder).unwrap_or(LinkEnd::Broken);
+            self.end_lock(&lock, end, ctx, step);
         }
     }
 

@@ -35,6 +35,7 @@ mod demand;
 mod duplicate;
 mod enact;
 mod expire;
+mod facts;
 mod idle;
 mod invariant;
 mod lock;
@@ -47,6 +48,14 @@ mod schedule;
 mod send;
 mod session;
 mod settle;
+#[cfg(test)]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that goes wrong may panic"
+)]
+mod slices;
+mod steps;
 mod subscription;
 mod tally;
 mod transaction;
@@ -56,6 +65,8 @@ mod update;
 use std::collections::{BTreeMap, VecDeque};
 
 use self::demand::{Call, Calls, Grant, Lane, Link, Ring};
+use self::expire::Expiry;
+use self::facts::Shown;
 use self::outbox::OutboxRole;
 use self::retry::Delays;
 use self::session::{Accept, Sessions};
@@ -65,33 +76,38 @@ use self::transfer::Transfers;
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::family::Family;
+use super::idle::Idles as _;
 use super::intake::Intake;
 use super::lock_table::LockTable;
 use super::peers::Peers;
 use super::sequence_set::SequenceSet;
-use super::slot::{Mark, Slot, SlotState, SlotTable};
+use super::slot::{Mark, SlotTable};
 use super::usage::Usage;
-use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
+use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, Moves, StageNumber, Step};
 use crate::change::{Change, Durability};
 use crate::command::{
-    Command, Counts, Described, MessageFacts, MessageState, Outcome, ReceiveMode,
+    Command, Counts, Described, LinkEnd, MessageFacts, MessageState, Outcome, ReceiveMode,
 };
 use crate::description::{QueueDescription, SubscriptionDescription};
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
 use crate::ids::{EntityId, ReceiverId, SequenceNumber, Ticket};
+use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::store::{Batch, Key};
-use crate::time::{TimeSpan, Timestamp};
+use crate::time::Timestamp;
 use crate::transaction::Part;
 
 pub use self::invariant::BrokenInvariant;
 pub(crate) use self::transaction::Planned;
 pub use crate::config::{ForwardingConfig, QueueConfig};
 
-/// How many messages one step moves because time has passed (EXP-34, SCH-07). What is left is done
-/// by the next step, which the machine asks for at once.
-const MOVES_PER_STEP: usize = 10_000;
+/// How many messages a command moves at most beside those that it names.
+const MOVES_PER_STEP: usize = Moves::Many.max();
+
+/// How many messages one step hands out, but for the last receive call that it serves, which gets all that it
+/// asks for; and how many sessions it grants. The next step goes on at once.
+const SERVED_PER_STEP: usize = 1_024;
 
 /// The state of one queue.
 pub struct Queue {
@@ -109,10 +125,12 @@ pub struct Queue {
     transfer_dead_letter: SubQueueState,
     /// Locks on messages that are in no session.
     locks: LockTable,
+    /// Holders that are gone, with locks that are still to be ended, and how their links ended.
+    parting: BTreeMap<ReceiverId, LinkEnd>,
     /// What there is of sessions, in a queue that requires them.
     sessions: Option<Box<Sessions>>,
     schedule: DueIndex,
-    expiry: DueIndex,
+    expiry: Expiry,
     delays: Delays,
     duplicates: Option<Box<DuplicateHistory>>,
     /// What other brokers have forwarded here of late.
@@ -124,6 +142,11 @@ pub struct Queue {
     /// Links whose drain is to be answered at the end of the list.
     draining: Vec<ReceiverId>,
     calls: Calls,
+    /// How many messages time moves in one step, and whether that was too few for what was due.
+    moves: Moves,
+    is_behind: bool,
+    /// Whether there may be demand and supply that have not met, because one step serves only so many.
+    is_demand_behind: bool,
     /// What leaves for another entity.
     transfers: Transfers,
     tally: Tally,
@@ -169,9 +192,10 @@ impl Queue {
             dead_letter: SubQueueState::default(),
             transfer_dead_letter: SubQueueState::default(),
             locks: LockTable::default(),
+            parting: BTreeMap::new(),
             sessions,
             schedule: DueIndex::default(),
-            expiry: DueIndex::default(),
+            expiry: Expiry::default(),
             delays: Delays::default(),
             duplicates,
             peers: Peers::default(),
@@ -179,6 +203,9 @@ impl Queue {
             links: BTreeMap::new(),
             draining: Vec::new(),
             calls: Calls::default(),
+            moves: Moves::default(),
+            is_behind: false,
+            is_demand_behind: false,
             transfers: Transfers::default(),
             tally: Tally::default(),
             usage: Usage::starting(now),
@@ -291,53 +318,15 @@ impl Queue {
         }
     }
 
-    /// What a receiver or a browser is shown of a message, without its lock.
-    fn facts(&self, sequence: SequenceNumber, slot: &Slot, shown: Shown) -> MessageFacts {
-        let own = (!slot.expires_at.is_never()).then_some(slot.expires_at);
-        let expires_at = match shown {
-            Shown::Received => Some(self.expires_at(slot)),
-            Shown::Peeked => own,
-        };
-        let time_to_live = match shown {
-            Shown::Received if self.expires_at(slot).is_never() => Some(TimeSpan::MAX),
-            Shown::Received | Shown::Peeked => expires_at.map(|at| at.since(slot.enqueued_at)),
-        };
-        MessageFacts {
-            sequence,
-            enqueued_sequence: slot.enqueued_sequence,
-            enqueued_at: slot.enqueued_at,
-            expires_at,
-            time_to_live,
-            delivery_count: slot.delivery_count,
-            state: match slot.state {
-                SlotState::Active if slot.is_delayed() => MessageState::Delayed,
-                SlotState::Active | SlotState::Pending => MessageState::Active,
-                SlotState::Deferred => MessageState::Deferred,
-                SlotState::Scheduled => MessageState::Scheduled,
-            },
-            delayed_until: match slot.is_delayed() {
-                true => self.delays.until(slot.sub_queue, sequence),
-                false => None,
-            },
-            sub_queue: slot.sub_queue,
-            lock: None,
-            size: slot.size,
-            overlay_count: slot.overlay_count,
-        }
-    }
-
-    /// A session that has expired and is not emptied yet is due at once.
+    /// A session that has expired and is not emptied yet, or whose hold has ended and that is not given back,
+    /// is due at once.
     fn doom_deadline(&self) -> Option<Timestamp> {
-        let is_behind = self.sessions.as_ref().is_some_and(|sessions| !sessions.doomed.is_empty());
+        let is_behind = self
+            .sessions
+            .as_ref()
+            .is_some_and(|sessions| !sessions.doomed.is_empty() || sessions.is_ending());
         is_behind.then_some(Timestamp::NONE)
     }
-}
-
-/// Which view of a message is asked for (EXP-14).
-#[derive(Clone, Copy)]
-enum Shown {
-    Received,
-    Peeked,
 }
 
 /// When the answer to a receive may leave: a message under a lock is durable and stays; a removed
@@ -467,26 +456,60 @@ impl Machine for Queue {
         self.list_ahead(ticket, (*which, *skip, *top), ctx)
     }
 
+    fn is_long(&self, ahead: Ahead<'_>, now: Timestamp, limits: &Limits) -> bool {
+        match ahead {
+            Ahead::Command { command, .. } => self.is_long_command(command, now, limits),
+            Ahead::Loaded { .. } => false,
+        }
+    }
+
+    fn steps_of(&self, command: &Command, now: Timestamp, limits: &Limits) -> u64 {
+        self.steps_of_command(command, now, limits)
+    }
+
+    fn pace(&mut self, moves: Moves) {
+        self.moves = moves;
+    }
+
+    fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
-        self.end_locks(ctx, step);
-        self.end_session_locks(ctx, step);
-        self.materialise(ctx, step);
-        self.end_delays(ctx);
+        // One budget for all of it; what is left over is due at once.
+        let mut moves = self.moves.max();
+        self.sort_anew(&mut moves);
+        self.reorder_delayed(&mut moves);
+        self.end_parted(&mut moves, ctx, step);
+        self.end_locks(&mut moves, ctx, step);
+        self.end_session_locks(&mut moves, ctx, step);
+        self.materialise(&mut moves, ctx, step);
+        self.end_delays(&mut moves, ctx);
         self.forget_ids(ctx, step);
-        self.expire(ctx, step);
+        self.expire(&mut moves, ctx, step);
+        step.moves += (self.moves.max() - moves) as u64;
+        self.is_behind = moves == 0;
     }
 
     fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
-        self.expire(ctx, step);
+        let mut moves = self.moves.max();
+        self.expire(&mut moves, ctx, step);
+        step.moves += (self.moves.max() - moves) as u64;
+        self.is_behind |= moves == 0;
         self.hand_over(ctx, step);
-        self.match_accepts(ctx, step);
-        self.match_sessions(ctx, step);
+        let mut left = SERVED_PER_STEP;
+        self.match_accepts(&mut left, ctx, step);
+        self.match_sessions(&mut left, ctx, step);
         for which in SubQueue::ALL {
-            self.match_demand(Lane::SubQueue(which), ctx, step);
+            self.match_demand(Lane::SubQueue(which), &mut left, ctx, step);
         }
-        self.end_calls(ctx, step);
-        self.end_accepts(ctx, step);
-        self.end_drains(step);
+        self.is_demand_behind = left == 0;
+        // Whose turn has not come is told nothing yet, nor is who waits for what a long turn moves.
+        if !self.is_demand_behind && !(self.is_behind && self.moves == Moves::Few) {
+            self.end_calls(ctx, step);
+            self.end_accepts(ctx, step);
+            self.end_drains(step);
+        }
         // Last, so that every command of the list counts as use.
         self.report_idle(ctx, step);
     }
@@ -518,20 +541,23 @@ impl Machine for Queue {
     }
 
     fn own_deadline(&self) -> Option<Timestamp> {
-        let expiry = if self.has_active_receiver() { self.expiry.next_deadline() } else { None };
         [
             self.locks.first().map(|lock| lock.until),
+            self.parting_deadline(),
+            (self.is_demand_behind || self.is_behind).then_some(Timestamp::NONE),
             self.doom_deadline(),
             self.accept_deadline(),
             self.schedule.next_deadline(),
             self.delays.next_deadline(),
-            expiry,
+            self.expiry_deadline(),
             self.calls.first_deadline().map(|(at, _)| at),
             self.duplicates.as_ref().and_then(|history| {
                 history.next_deadline(self.description.duplicate_detection_history_time_window)
             }),
             self.idle_deadline(),
             self.transfer_deadline(),
+            self.sort_deadline(),
+            self.reorder_deadline(),
         ]
         .into_iter()
         .flatten()

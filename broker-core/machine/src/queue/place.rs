@@ -39,6 +39,7 @@ impl Queue {
         if let (Some(sessions), Some(session)) = (&mut self.sessions, session) {
             sessions.insert(sequence, slot.state, session);
         }
+        self.expiry.note(sequence, &slot);
         self.slots.push(sequence, slot);
         self.last_sequence = self.last_sequence.max(sequence);
     }
@@ -47,6 +48,10 @@ impl Queue {
     pub(super) fn take(&mut self, sequence: SequenceNumber) -> Option<Slot> {
         let mut slot = self.slots.remove(sequence)?;
         self.tally.subtract(&slot);
+        self.expiry.forget(sequence, &slot);
+        if slot.state == SlotState::Scheduled {
+            self.schedule.remove(slot.enqueued_at, sequence);
+        }
         if slot.is_delayed() {
             slot.marks.clear(Mark::Delayed);
             self.delays.remove(slot.sub_queue, sequence);
@@ -79,6 +84,7 @@ impl Queue {
         change(slot);
         self.tally.add(slot);
         let after = slot.state;
+        self.expiry.unwatch(sequence, &before);
         if let Some(lock) = before.lock {
             self.drop_lock(sequence, before.sub_queue, lock);
         }

@@ -1,11 +1,12 @@
 //! Receive: calls that wait (RCV-10 to RCV-14), and links that come and go.
 
 use super::demand::{Call, Demand, Lane, Link};
-use super::{Queue, gate_of};
+use super::{MOVES_PER_STEP, Queue, gate_of};
 use crate::command::{LinkEnd, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
+use crate::lock_table::Lock;
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step};
@@ -39,6 +40,7 @@ impl Queue {
         if call.count_max == 0 {
             return Err(Rejection::out_of_range("a receive asks for at least 1 message, not 0"));
         }
+        self.refuse_parted(call.holder)?;
         self.refuse_receiver_count(ctx)?;
         call.deadline = ctx.now.plus(wait.min(ctx.limits.receive_wait_max));
         call.turn = self.take_turn(call.lane, Demand::Call(ticket));
@@ -154,24 +156,65 @@ impl Queue {
             self.withdraw(call, ctx, step);
         }
         self.withdraw_accepts_of(receiver, ctx, step);
+        let mut moves = MOVES_PER_STEP;
         let session = self.sessions.as_ref().and_then(|sessions| sessions.held_by(receiver));
         if let Some(index) = session {
-            self.unlock_session(index, receiver, end, ctx, step);
+            self.unlock_session(index, end, &mut moves, ctx, step);
         }
-        match end {
-            LinkEnd::Orderly if !self.config.release_on_detach => {}
-            LinkEnd::Orderly | LinkEnd::Broken => {
-                while let Some(lock) = self.locks.first_of(receiver).copied() {
-                    self.fail_delivery(lock.sequence(), ctx, step);
-                }
-            }
-            LinkEnd::ByBroker => {
-                while let Some(lock) = self.locks.first_of(receiver).copied() {
-                    self.release(lock.sequence());
-                }
-            }
+        let releases = end != LinkEnd::Orderly || self.config.release_on_detach;
+        if releases && self.locks.first_of(receiver).is_some() {
+            self.parting.entry(receiver).or_insert(end);
+            self.end_parted(&mut moves, ctx, step);
         }
+        step.moves += (MOVES_PER_STEP - moves) as u64;
         Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    /// Ends locks of holders that are gone, in the order in which they were given: at most so many in a step.
+    /// They are in force no more from the end of the link on, whenever their turn comes (SET-21).
+    pub(super) fn end_parted(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+        while let Some((receiver, end)) = self.parting.first_key_value() {
+            let (receiver, end) = (*receiver, *end);
+            let Some(lock) = self.locks.first_of(receiver).copied() else {
+                self.parting.pop_first();
+                continue;
+            };
+            if *moves == 0 {
+                return;
+            }
+            *moves -= 1;
+            self.end_lock(&lock, end, ctx, step);
+        }
+    }
+
+    /// Ends a lock of a holder that is gone: what was delivered under it has failed, unless it was the broker
+    /// that ended the link (SET-31).
+    pub(super) fn end_lock(&mut self, lock: &Lock, end: LinkEnd, ctx: &Ctx<'_>, step: &mut Step) {
+        match end {
+            LinkEnd::Orderly | LinkEnd::Broken => self.fail_delivery(lock.sequence(), ctx, step),
+            LinkEnd::ByBroker => self.release(lock.sequence()),
+        }
+    }
+
+    /// How the link of a holder ended whose locks are still to be, if it is gone.
+    pub(super) fn parted(&self, holder: Option<ReceiverId>) -> Option<LinkEnd> {
+        self.parting.get(&holder?).copied()
+    }
+
+    /// Locks of a holder that is gone are to be ended at once.
+    pub(super) fn parting_deadline(&self) -> Option<Timestamp> {
+        (!self.parting.is_empty()).then_some(Timestamp::NONE)
+    }
+
+    /// A holder that is gone takes nothing more, as long as it has locks that are to be ended.
+    pub(super) fn refuse_parted(&self, holder: Option<ReceiverId>) -> Result<(), Rejection> {
+        match (self.parted(holder), holder) {
+            (Some(_), Some(holder)) => Err(Rejection::invalid_operation(format!(
+                "receiver link {} was detached, and its locks are being released",
+                holder.0
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// The waiting calls of a holder.

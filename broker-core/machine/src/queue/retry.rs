@@ -22,6 +22,8 @@ use crate::{Ctx, Step};
 pub(super) struct Delays {
     by_message: BTreeMap<(SubQueue, SequenceNumber), Timestamp>,
     by_instant: BTreeSet<(Timestamp, SequenceNumber)>,
+    /// From which number on those of sessions have yet to heed a new SessionRetryOrder.
+    unordered_from: Option<SequenceNumber>,
 }
 
 impl Delays {
@@ -174,9 +176,10 @@ impl Queue {
     }
 
     /// Makes those available again whose instant has come, each at its place by number (RTY-03, RTY-04).
-    pub(super) fn end_delays(&mut self, ctx: &Ctx<'_>) {
-        for _ in 0..MOVES_PER_STEP {
+    pub(super) fn end_delays(&mut self, moves: &mut usize, ctx: &Ctx<'_>) {
+        while *moves > 0 {
             let Some(sequence) = self.delays.first_due(ctx.now) else { return };
+            *moves -= 1;
             let was_resting = self.is_resting(sequence);
             let Some(slot) = self.take_delay(sequence) else { return };
             if was_resting {
@@ -211,15 +214,34 @@ impl Queue {
     }
 
     /// Lets Delayed messages of sessions hold up others, or no longer, after the description was replaced
-    /// (RTY-23).
-    pub(super) fn reorder_delayed(&mut self, before: SessionRetryOrder) {
-        let now = self.description.session_retry_order;
-        if now == before || self.sessions.is_none() {
-            return;
+    /// (RTY-23): at once if they are few, else at most so many in a step.
+    pub(super) fn begin_to_reorder(&mut self, before: SessionRetryOrder) {
+        if self.description.session_retry_order != before && self.sessions.is_some() {
+            self.delays.unordered_from = Some(SequenceNumber(0));
+            self.reorder_delayed(&mut { MOVES_PER_STEP });
         }
-        let holds = now == SessionRetryOrder::Hold;
-        let delayed: Vec<SequenceNumber> =
-            self.delays.iter_from(SubQueue::Main, SequenceNumber(0)).collect();
+    }
+
+    /// Whether sessions offer yet what a Delayed message is to hold up: then none of them gives anything.
+    pub(super) fn is_order_behind(&self) -> bool {
+        self.delays.unordered_from.is_some()
+            && self.description.session_retry_order == SessionRetryOrder::Hold
+    }
+
+    /// What does not heed the order yet is to do so at once.
+    pub(super) fn reorder_deadline(&self) -> Option<Timestamp> {
+        self.delays.unordered_from.map(|_| Timestamp::NONE)
+    }
+
+    /// Has more of them heed the order that is in force.
+    pub(super) fn reorder_delayed(&mut self, moves: &mut usize) {
+        let Some(from) = self.delays.unordered_from else { return };
+        let holds = self.description.session_retry_order == SessionRetryOrder::Hold;
+        let mut delayed: Vec<SequenceNumber> =
+            self.delays.iter_from(SubQueue::Main, from).take(*moves + 1).collect();
+        // The one too many is where the next step begins.
+        self.delays.unordered_from = if delayed.len() > *moves { delayed.pop() } else { None };
+        *moves -= delayed.len();
         for sequence in delayed {
             let is_resting = self.is_resting(sequence);
             let in_flight = self.slots.get(sequence).is_some_and(Slot::is_in_flight);

@@ -1,13 +1,12 @@
 //! Scheduled messages: they wait for their instant, and then are appended as if sent at it.
 
-use std::collections::BTreeSet;
-
-use super::{MOVES_PER_STEP, Queue};
+use super::Queue;
 use crate::change::{Change, Durability, Removal};
 use crate::command::Outcome;
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
+use crate::intake::Intake as _;
 use crate::path::SubQueue;
 use crate::slot::{Slot, SlotState};
 use crate::{Ctx, Step};
@@ -28,12 +27,7 @@ impl Queue {
                 sub_queue.suffix()
             )));
         }
-        let mut seen = BTreeSet::new();
-        for sequence in sequences {
-            if !seen.insert(*sequence) || !self.is_waiting(*sequence) {
-                return Err(Rejection::message_not_found(*sequence));
-            }
-        }
+        self.check_cancelled(sequences)?;
         for sequence in sequences {
             self.remove_message(*sequence, Removal::Cancelled, ctx, step);
         }
@@ -41,7 +35,7 @@ impl Queue {
         Ok(Answer::after_commit(Outcome::Done))
     }
 
-    fn is_waiting(&self, sequence: SequenceNumber) -> bool {
+    pub(super) fn is_waiting(&self, sequence: SequenceNumber) -> bool {
         self.slots
             .get(sequence)
             .is_some_and(|slot| slot.state == SlotState::Scheduled && !slot.is_in_flight())
@@ -50,23 +44,13 @@ impl Queue {
     /// Remembers when a scheduled message is due.
     pub(super) fn watch_schedule(&mut self, sequence: SequenceNumber, slot: &Slot) {
         self.schedule.insert(slot.enqueued_at, sequence);
-        let alive = usize::try_from(self.tally.counts.scheduled).unwrap_or(usize::MAX);
-        if self.schedule.is_stale(alive) {
-            self.schedule.clear();
-            let waiting = self
-                .slots
-                .iter()
-                .filter(|(_, slot)| slot.state == SlotState::Scheduled && !slot.is_in_flight());
-            for (sequence, slot) in waiting {
-                self.schedule.insert(slot.enqueued_at, sequence);
-            }
-        }
     }
 
     /// Enqueues what is due, by instant, then by number (SCH-03, SCH-07).
-    pub(super) fn materialise(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
-        for _ in 0..MOVES_PER_STEP {
+    pub(super) fn materialise(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+        while *moves > 0 {
             let Some((_, from)) = self.schedule.pop_due(ctx.now) else { return };
+            *moves -= 1;
             if !self.is_waiting(from) {
                 continue;
             }

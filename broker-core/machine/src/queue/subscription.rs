@@ -15,6 +15,7 @@ use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::family::{CopySettings, Family, Use};
 use crate::ids::{EntityId, SequenceNumber};
+use crate::intake::Intake as _;
 use crate::path::SubQueue;
 use crate::queue::QueueConfig;
 use crate::time::Timestamp;
@@ -94,7 +95,6 @@ impl Queue {
         if !Arc::ptr_eq(&role.topic, family.topic()) {
             role.topic = Arc::clone(family.topic());
             *self.description = role.description.as_queue(&role.topic);
-            self.rebuild_expiry();
         }
         let (arrivals, touched_at) = family.take_arrivals(self.id);
         if touched_at > self.usage.last_at {
@@ -140,12 +140,11 @@ impl Queue {
         if read_at.is_some_and(|at| at != self.updated_at) {
             return Err(Rejection::update_conflict(self.path()));
         }
-        if description.requires_session != role.description.requires_session {
-            return Err(Rejection::argument(format!(
-                "RequiresSession of `{}` was fixed when it was created",
-                self.path()
-            )));
-        }
+        let requires_session = role.description.requires_session;
+        self.refuse_fixed(&[(
+            "RequiresSession",
+            description.requires_session == requires_session,
+        )])?;
         let bytes = (description.text_bytes(), role.description.text_bytes());
         intake::refuse_descriptions(bytes.0, bytes.1, ctx)?;
         let change = Change::SubscriptionDescribed { description, at: ctx.now };

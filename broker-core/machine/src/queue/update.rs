@@ -6,6 +6,7 @@ use crate::command::Outcome;
 use crate::description::QueueDescription;
 use crate::effect::Answer;
 use crate::error::Rejection;
+use crate::intake::Intake as _;
 use crate::time::Timestamp;
 use crate::{Ctx, Step, intake};
 
@@ -34,12 +35,7 @@ impl Queue {
                 description.enable_partitioning == self.description.enable_partitioning,
             ),
         ];
-        if let Some((property, _)) = fixed.into_iter().find(|(_, same)| !same) {
-            return Err(Rejection::argument(format!(
-                "{property} of `{}` was fixed when it was created",
-                self.path()
-            )));
-        }
+        self.refuse_fixed(&fixed)?;
         let bytes = (description.text_bytes(), self.description.text_bytes());
         intake::refuse_descriptions(bytes.0, bytes.1, ctx)?;
         self.change(Change::Described { description, at: ctx.now }, Durability::Sync, ctx, step);

@@ -41,6 +41,8 @@ pub(super) struct JudgedAhead {
     /// How many messages are judged, and the next one.
     count: usize,
     judging: Judging,
+    /// Steps that were taken since this was asked.
+    taken: u64,
     explained: Vec<Explanation>,
     /// The rules of a subscription that is to be created, or what is wrong with one of them.
     rules: Result<Vec<Rule>, Rejection>,
@@ -71,6 +73,22 @@ impl JudgedAhead {
 }
 
 impl Topic {
+    /// Whether that takes more than a slice.
+    pub(super) fn is_long_to_judge(&self, ahead: Ahead<'_>, now: Timestamp) -> bool {
+        let bytes = match ahead {
+            Ahead::Command { command, .. } => match command {
+                Command::OfTopic(TopicCommand::InSubscription {
+                    command: RuleCommand::Explain(message),
+                    ..
+                }) => u64::from(message.content.header_size()),
+                command => property_bytes(command, now),
+            },
+            Ahead::Loaded { content, .. } => Content::parse(content.clone())
+                .map_or(0, |content| u64::from(content.header_size())),
+        };
+        bytes > 0 && self.matcher.steps_of(bytes) > SLICE_STEPS
+    }
+
     /// Goes on with what a command or a due message needs to have judged, for one slice; returns whether it
     /// can be carried out now.
     pub(super) fn judge_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
@@ -112,17 +130,25 @@ impl Topic {
             return self.judge_rules_ahead(whose, rules, ctx);
         }
         let bytes = property_bytes(command, ctx.now);
-        let steps = self.matcher.steps_of(bytes);
-        if bytes == 0 || steps <= SLICE_STEPS {
+        let weighed = self.matcher.steps_of(bytes);
+        let steps = if bytes == 0 { 0 } else { weighed };
+        if steps <= SLICE_STEPS {
             self.ahead = None;
             // A byte that a rule sets takes two steps.
-            self.set_bytes = if self.matcher.action_count() > 0 { steps / 2 } else { 0 };
+            self.set_bytes = if self.matcher.action_count() > 0 { weighed / 2 } else { 0 };
+            self.judged_steps += steps;
             return true;
         }
         let mut ahead = self.begin(whose, ctx.now);
         let is_over = self.judge_all(&mut ahead, command, ctx);
-        self.ahead = Some(ahead);
+        self.keep(ahead);
         is_over
+    }
+
+    /// Keeps what was found until it is asked for again.
+    fn keep(&mut self, mut ahead: Box<JudgedAhead>) {
+        self.judged_steps += std::mem::take(&mut ahead.taken);
+        self.ahead = Some(ahead);
     }
 
     /// Goes on with what is judged for somebody, or begins it.
@@ -134,6 +160,7 @@ impl Topic {
                 selections: BTreeMap::new(),
                 count: 0,
                 judging: Judging::default(),
+                taken: 0,
                 explained: Vec::new(),
                 rules: Ok(Vec::new()),
                 now,
@@ -171,7 +198,9 @@ impl Topic {
         let message = Judged { content: next.content, published: &published, limits: ctx.limits };
         let before = ahead.judging.steps();
         let is_over = self.matcher.go_on(&mut ahead.judging, &message, *steps, &mut *ctx.tokens);
-        *steps = steps.saturating_sub(ahead.judging.steps() - before);
+        let taken = ahead.judging.steps() - before;
+        ahead.taken += taken;
+        *steps = steps.saturating_sub(taken);
         if is_over {
             let selection = std::mem::take(&mut ahead.judging).into_selection();
             ahead.selections.insert(Known::of(next.content, &next.journey), selection);
@@ -204,15 +233,17 @@ impl Topic {
 
     fn judge_loaded(&mut self, from: SequenceNumber, content: &Bytes, ctx: &mut Ctx<'_>) -> bool {
         let Ok(content) = Content::parse(content.clone()) else { return true };
-        if self.matcher.steps_of(u64::from(content.header_size())) <= SLICE_STEPS {
+        let steps = self.matcher.steps_of(u64::from(content.header_size()));
+        if steps <= SLICE_STEPS {
             self.ahead = None;
+            self.judged_steps += steps;
             return true;
         }
         let mut ahead = self.begin(Whose::Scheduled(from), ctx.now);
         let Some(journey) = self.journey_of_scheduled(from) else { return true };
         let next = Next { content: &content, journey, is_new: true };
         let is_over = self.judge_one(&mut ahead, &next, &mut { SLICE_STEPS }, ctx);
-        self.ahead = Some(ahead);
+        self.keep(ahead);
         is_over
     }
 
@@ -256,9 +287,10 @@ impl Topic {
         message: &InboundMessage,
         ctx: &mut Ctx<'_>,
     ) -> bool {
-        let bytes = u64::from(message.content.header_size());
-        if self.matcher.steps_of(bytes) <= SLICE_STEPS {
+        let steps = self.matcher.steps_of(u64::from(message.content.header_size()));
+        if steps <= SLICE_STEPS {
             self.ahead = None;
+            self.judged_steps += steps;
             return true;
         }
         let mut ahead = self.begin(whose, ctx.now);
@@ -268,12 +300,12 @@ impl Topic {
             let next =
                 Next { content: &message.content, journey: Journey::default(), is_new: true };
             if !self.judge_one(&mut ahead, &next, &mut left, ctx) {
-                self.ahead = Some(ahead);
+                self.keep(ahead);
                 return false;
             }
         }
         if ahead.selections.values().any(|selection| selection.selected_by.is_some()) {
-            self.ahead = Some(ahead);
+            self.keep(ahead);
             return true;
         }
         let journey = Journey::default();
@@ -283,6 +315,7 @@ impl Topic {
         for rule in rules.take(count - ahead.explained.len().min(count)) {
             let (explained, taken) = rule.explain_counted(&published, ctx.limits, &mut *ctx.tokens);
             ahead.explained.push(explained);
+            ahead.taken += taken;
             steps += taken;
             if steps > SLICE_STEPS {
                 break;
@@ -290,7 +323,7 @@ impl Topic {
         }
         let is_over = ahead.explained.len() >= count;
         drop(published);
-        self.ahead = Some(ahead);
+        self.keep(ahead);
         is_over
     }
 }

@@ -27,6 +27,7 @@ mod publish;
 mod records;
 mod rules;
 mod schedule;
+mod steps;
 mod subscriptions;
 #[cfg(test)]
 #[expect(
@@ -48,18 +49,20 @@ use siphasher::sip128::SipHasher24;
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::family::{CopySettings, Family};
+use super::idle::Idles as _;
 use super::intake::Intake;
 use super::peers::Peers;
 use super::queue::{Queue, QueueConfig};
 use super::slot::{Mark, SlotState, SlotTable};
 use super::usage::Usage;
-use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, StageNumber, Step};
+use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, Moves, StageNumber, Step};
 use crate::change::{Change, Durability, PublishedContent, TopicChange};
 use crate::command::{Command, Counts, DescribedTopic, Outcome, TopicCommand};
 use crate::description::TopicDescription;
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber, Ticket};
+use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::rule::Matcher;
 use crate::store::{Batch, Key};
@@ -96,6 +99,10 @@ pub struct Topic {
     ahead: Option<Box<ahead::JudgedAhead>>,
     /// If nothing was, the most that rules can set on the copies of the next command.
     set_bytes: u64,
+    /// Steps that were taken to judge, or that what is light may take, since they were asked for.
+    judged_steps: u64,
+    /// How many messages of its outbox time moves in one step.
+    moves: Moves,
     subscriptions: BTreeMap<EntityId, Subscription>,
     /// How many of them require sessions.
     session_subscription_count: usize,
@@ -159,6 +166,8 @@ impl Topic {
             matcher: Matcher::new(),
             ahead: None,
             set_bytes: 0,
+            judged_steps: 0,
+            moves: Moves::default(),
             subscriptions: BTreeMap::new(),
             session_subscription_count: 0,
             usage: Usage::starting(now),
@@ -329,6 +338,34 @@ impl Machine for Topic {
 
     fn go_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
         self.judge_ahead(ahead, ctx)
+    }
+
+    fn is_long(&self, ahead: Ahead<'_>, now: Timestamp, limits: &Limits) -> bool {
+        if let Ahead::Command { command, .. } = ahead
+            && crate::is_long(self.steps_of(command, now, limits))
+        {
+            return true;
+        }
+        self.is_long_to_judge(ahead, now)
+    }
+
+    fn steps_of(&self, command: &Command, now: Timestamp, limits: &Limits) -> u64 {
+        self.steps_of_command(command, now, limits)
+    }
+
+    fn take_judged(&mut self) -> u64 {
+        std::mem::take(&mut self.judged_steps)
+    }
+
+    fn pace(&mut self, moves: Moves) {
+        self.moves = moves;
+        if let Some(outbox) = &mut self.outbox {
+            outbox.pace(moves);
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        self.outbox.as_ref().is_some_and(|outbox| outbox.is_behind())
     }
 
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
@@ -589,6 +626,7 @@ impl Topic {
     fn take(&mut self, sequence: SequenceNumber) {
         self.sources.remove(&sequence);
         if let Some(slot) = self.slots.remove(sequence) {
+            self.schedule.remove(slot.enqueued_at, sequence);
             let size = u64::from(slot.size);
             self.scheduled_bytes = self.scheduled_bytes.saturating_sub(size);
             self.relatives.size_bytes = self.relatives.size_bytes.saturating_sub(size);

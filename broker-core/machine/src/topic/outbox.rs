@@ -48,6 +48,7 @@ impl Topic {
         let mut outbox = self.outbox.take().unwrap_or_else(|| {
             Box::new(Queue::outbox(self.id, &self.description, self.config, now))
         });
+        outbox.pace(self.moves);
         outbox.number_after(self.last_sequence);
         outbox.note_other_receivers(self.relatives.receiver_count);
         let size_before = outbox.size_bytes();

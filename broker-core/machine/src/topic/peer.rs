@@ -3,10 +3,10 @@
 
 use super::Topic;
 use super::publish::Journey;
-use crate::change::{Change, Durability};
 use crate::command::{Outcome, PeerArrival};
 use crate::effect::Answer;
 use crate::error::Rejection;
+use crate::intake::Intake as _;
 use crate::message::Overlay;
 use crate::peers::PeerSource;
 use crate::{Ctx, Step, intake, take_over};
@@ -47,13 +47,8 @@ impl Topic {
         if self.peers.grows_by(&source) {
             intake::refuse_too_many_taken(ctx)?;
         }
-        if let Some(surplus) = self.peers.surplus(&source) {
-            let change = Change::PeerForgotten { source: surplus };
-            self.change(change, Durability::Lazy, ctx, step);
-        }
-        let taking = self.peers.taking(&source, sequence, enqueued_at, ctx.now);
         self.accept(message, plan, journey, ctx, step);
-        self.change(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);
+        self.record_peer(source, sequence, enqueued_at, ctx, step);
         Ok(())
     }
 }

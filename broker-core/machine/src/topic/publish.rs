@@ -19,6 +19,7 @@ use crate::ids::SequenceNumber;
 use crate::intake::{Intake, Quota};
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
+use crate::peers::Peers;
 use crate::rule::{Cause, Copy, Excess, Facts, Published, Refusal, Selection};
 use crate::slot::{Marks, Slot, SlotState};
 use crate::time::{TimeSpan, Timestamp};
@@ -483,6 +484,14 @@ impl Intake for Topic {
 
     fn is_scheduled(&self, sequence: SequenceNumber) -> bool {
         self.slots.get(sequence).is_some()
+    }
+
+    fn is_cancellable(&self, sequence: SequenceNumber) -> bool {
+        self.is_waiting(sequence)
+    }
+
+    fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     fn note(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {

@@ -4,8 +4,6 @@
 //! The topic keeps no contents, so it asks for those of messages that are due, a bounded number at a
 //! time, and publishes them when they are there.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 
 use super::Topic;
@@ -15,6 +13,7 @@ use crate::command::Outcome;
 use crate::effect::{Answer, Effect};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
+use crate::intake::Intake as _;
 use crate::message::{Content, Overlay};
 use crate::slot::Marks;
 use crate::time::{TimeSpan, Timestamp};
@@ -34,12 +33,7 @@ impl Topic {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        let mut seen = BTreeSet::new();
-        for sequence in sequences {
-            if !seen.insert(*sequence) || !self.is_waiting(*sequence) {
-                return Err(Rejection::message_not_found(*sequence));
-            }
-        }
+        self.check_cancelled(sequences)?;
         for sequence in sequences {
             let Some(slot) = self.slots.get(*sequence) else { continue };
             step.bytes_freed += u64::from(slot.size);
@@ -57,14 +51,6 @@ impl Topic {
     /// Remembers when a scheduled message is due.
     pub(super) fn watch_schedule(&mut self, sequence: SequenceNumber, at: Timestamp) {
         self.schedule.insert(at, sequence);
-        if self.schedule.is_stale(self.slots.len()) {
-            self.schedule.clear();
-            for (sequence, slot) in self.slots.iter().filter(|(_, slot)| !slot.is_in_flight()) {
-                if !self.loading.contains(&sequence) {
-                    self.schedule.insert(slot.enqueued_at, sequence);
-                }
-            }
-        }
     }
 
     /// Asks for the contents of what is due, by instant, then by number (SCH-07), unless it waits for

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use peeklock_model::change::{Change, TopicChange};
 use peeklock_model::command::{
     Command, Drain, LinkEnd, MessageFacts, Outcome, RuleCommand, SessionCommand, SessionFilter,
     Settlement, TopicCommand,
@@ -204,6 +205,24 @@ struct World<'a, M> {
     /// How often each command was carried out, and refused.
     done: BTreeMap<&'static str, u64>,
     refused: BTreeMap<&'static str, String>,
+    /// The most that one has moved.
+    most_steps: u64,
+}
+
+/// What a change is of the steps of a command.
+fn steps_of(change: &Change) -> u64 {
+    match change {
+        Change::OfTopic(TopicChange::Published { copies, .. }) => 1 + copies.len() as u64,
+        _ => 1,
+    }
+}
+
+/// How many messages an answer shows.
+fn shown(answer: &Result<Answer, peeklock_words::error::Rejection>) -> u64 {
+    match answer {
+        Ok(Answer::Now(Outcome::Received(shown) | Outcome::Peeked(shown), _)) => shown.len() as u64,
+        _ => 0,
+    }
 }
 
 impl<'a, M: Machine> World<'a, M> {
@@ -218,6 +237,7 @@ impl<'a, M: Machine> World<'a, M> {
             lists: Vec::new(),
             done: BTreeMap::new(),
             refused: BTreeMap::new(),
+            most_steps: 0,
         }
     }
 
@@ -256,8 +276,12 @@ impl<'a, M: Machine> World<'a, M> {
             tokens: &mut tokens,
         };
         let sub_queue = SubQueue::Main;
+        let steps_max = self.machine.steps_of(&command, now(), self.limits);
         let answer =
             self.machine.apply(Ticket(self.tickets), sub_queue, command, &mut ctx, &mut step);
+        let steps = step.moves.max(step.changes.iter().map(steps_of).sum()) + shown(&answer);
+        assert!(steps <= steps_max, "{steps} steps, not {steps_max}: {told}");
+        self.most_steps = self.most_steps.max(steps);
         let mut batch = Batch::default();
         for change in &step.changes {
             self.machine.records(change, &mut batch);
@@ -528,6 +552,7 @@ fn each_command_costs_what_was_predicted() {
             world.ask(Command::Update { description: Box::new(update), read_at: None });
         }
         world.ask(Command::InSession { receiver, command: SessionCommand::Attach });
+        assert!(world.most_steps >= 10, "{} steps at most", world.most_steps);
         done.extend(world.done);
         refused.extend(world.refused);
     }

@@ -149,18 +149,44 @@ impl Command {
         }
     }
 
-    /// Whether nobody but the broker asks it: it names records of others, or is one step of several.
+    /// Whether nobody but the broker asks it: it names records of others, or is one step of several. Names every
+    /// command: a new one that a client must not ask is not a client's by default.
     #[must_use]
     pub const fn is_the_brokers_own(&self) -> bool {
-        matches!(
-            self,
-            Self::TransferIn { .. }
-                | Self::TransferOut { .. }
-                | Self::OfTopic(
-                    TopicCommand::CreateSubscription { .. }
-                        | TopicCommand::RemoveSubscription { .. }
-                )
-        )
+        match self {
+            Self::TransferIn { .. } | Self::TransferOut { .. } => true,
+            Self::OfTopic(command) => match command {
+                TopicCommand::CreateSubscription { .. }
+                | TopicCommand::RemoveSubscription { .. } => true,
+                TopicCommand::Update { .. } | TopicCommand::InSubscription { .. } => false,
+            },
+            Self::Send { .. }
+            | Self::SendBatch { .. }
+            | Self::SendVia { .. }
+            | Self::TransferFromPeer { .. }
+            | Self::CancelScheduled { .. }
+            | Self::Receive { .. }
+            | Self::CancelReceive { .. }
+            | Self::ReceiveDeferred { .. }
+            | Self::Attach { .. }
+            | Self::Grant { .. }
+            | Self::Detach { .. }
+            | Self::Settle { .. }
+            | Self::RenewLock { .. }
+            | Self::Peek { .. }
+            | Self::AcceptSession { .. }
+            | Self::InSession { .. }
+            | Self::PeekSession { .. }
+            | Self::ListSessions { .. }
+            | Self::DeleteBatchUnlocked { .. }
+            | Self::DeleteBatch { .. }
+            | Self::DeleteDeferred { .. }
+            | Self::Update { .. }
+            | Self::UpdateSubscription { .. }
+            | Self::Check { .. }
+            | Self::Commit { .. }
+            | Self::Describe => false,
+        }
     }
 
     /// The holder of a session whose state it sets.

@@ -10,8 +10,8 @@ use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, SessionEpoch, Ticket};
 use crate::path::SubQueue;
-use crate::queue::Queue;
 use crate::queue::demand::{Lane, Link};
+use crate::queue::{MOVES_PER_STEP, Queue};
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step};
 
@@ -134,13 +134,17 @@ impl Queue {
         }
         let held = self.sessions.as_ref().and_then(|sessions| {
             let index = sessions.named(name)?;
-            Some((index, sessions.get(index)?.held()?.until))
+            let held = sessions.get(index)?.held()?;
+            Some((index, held.until, held.locks.len()))
         });
-        if let Some((index, until)) = held {
-            if until > ctx.now {
+        if let Some((index, until, locked)) = held {
+            // So many are given back as time passes, before the session is anybody's.
+            if until > ctx.now || locked >= MOVES_PER_STEP {
                 return Err(Rejection::session_cannot_be_locked(name));
             }
-            self.lose_session(index, ctx, step);
+            let mut moves = MOVES_PER_STEP;
+            self.lose_session(index, &mut moves, ctx, step);
+            step.moves += (MOVES_PER_STEP - moves) as u64;
         }
         let index = self
             .sessions
@@ -176,15 +180,23 @@ impl Queue {
 
     /// Gives sessions to those who wait, in their order (SES-07, SES-08). While expiration is behind,
     /// nobody knows which sessions will have messages (EXP-45).
-    pub(in crate::queue) fn match_accepts(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
-        while self.sessions.as_ref().is_some_and(|sessions| !sessions.waiting.is_empty()) {
-            if self.is_expiry_behind(ctx.now) {
+    pub(in crate::queue) fn match_accepts(
+        &mut self,
+        left: &mut usize,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) {
+        while *left > 0
+            && self.sessions.as_ref().is_some_and(|sessions| !sessions.waiting.is_empty())
+        {
+            if self.is_session_behind(ctx.now) {
                 return;
             }
             let Some(sessions) = &mut self.sessions else { return };
             let Some((_, index)) = sessions.first_open() else { return };
             let Some(turn) = sessions.waiting.first() else { return };
             let Some(accept) = sessions.waiting.take(turn) else { return };
+            *left -= 1;
             let outcome = self.grant_session(index, accept.receiver, accept.mode, ctx);
             self.touch(ctx.now);
             step.effects.push(Effect::Answer {

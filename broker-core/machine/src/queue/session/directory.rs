@@ -12,7 +12,7 @@ use super::accept::Waiting;
 use super::list::Listing;
 use super::{Held, Session, SessionIndex, State};
 use crate::StageNumber;
-use crate::command::SessionCounts;
+use crate::command::{LinkEnd, SessionCounts};
 use crate::ids::{ReceiverId, SequenceNumber, SessionEpoch, Ticket};
 use crate::queue::demand::{Call, Calls, Link};
 use crate::sequence_set::SequenceSet;
@@ -43,6 +43,8 @@ pub(in crate::queue) struct Sessions {
     open: BTreeMap<SequenceNumber, SessionIndex>,
     /// Ends of session locks.
     ends: BTreeSet<(Timestamp, SessionIndex)>,
+    /// Sessions whose hold has ended, with locks under it that are still to be ended.
+    ending: BTreeSet<SessionIndex>,
     /// The calls of holders that wait, and for each session that has some the end of the first.
     by_call: BTreeMap<Ticket, SessionIndex>,
     waits: BTreeSet<(Timestamp, SessionIndex)>,
@@ -414,6 +416,24 @@ impl Sessions {
         self.ends.insert((until, index));
     }
 
+    /// The hold of a session ends: it is in force no more, and stays with its holder until all locks under it
+    /// have ended. Returns whether it has not ended before.
+    pub(super) fn begin_to_end(&mut self, index: SessionIndex, end: LinkEnd) -> bool {
+        let Some(held) = self.held_mut(index) else { return false };
+        if held.ended.is_some() {
+            return false;
+        }
+        held.ended = Some(end);
+        self.renew(index, Timestamp::NONE);
+        self.ending.insert(index);
+        true
+    }
+
+    /// Whether there are locks under a hold that has ended.
+    pub(in crate::queue) fn is_ending(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
     /// Ends a session lock.
     pub(super) fn unlock(&mut self, index: SessionIndex) {
         let Some(held) = self.get_mut(index).and_then(|session| session.held.take()) else {
@@ -422,6 +442,7 @@ impl Sessions {
         self.by_receiver.remove(&held.receiver);
         self.by_epoch.remove(&held.epoch);
         self.ends.remove(&(held.until, index));
+        self.ending.remove(&index);
         self.link_count -= usize::from(held.link.is_some());
         for (ticket, call) in held.calls.iter() {
             self.by_call.remove(&ticket);
@@ -516,7 +537,7 @@ impl Sessions {
     pub(in crate::queue) fn check(&self) -> Result<(), String> {
         let mut messages = 0;
         let (mut open, mut held_count, mut states) = (0, 0, 0);
-        let (mut links, mut calls, mut waits, mut rests) = (0, 0, 0, 0);
+        let (mut links, mut calls, mut waits, mut rests, mut endings) = (0, 0, 0, 0, 0);
         for (name, index) in &self.by_name {
             let Some(session) = self.get(*index) else {
                 return Err(format!("session {name} has no place"));
@@ -547,6 +568,7 @@ impl Sessions {
             }
             if let Some(held) = &session.held {
                 held_count += 1;
+                endings += u64::from(held.ended.is_some());
                 links += u64::from(held.link.is_some());
                 calls += held.calls.len() as u64;
                 let first = held.calls.first_deadline();
@@ -571,6 +593,7 @@ impl Sessions {
             (held_count, self.by_receiver.len() as u64, "holders"),
             (held_count, self.by_epoch.len() as u64, "locks"),
             (held_count, self.ends.len() as u64, "ends of locks"),
+            (endings, self.ending.len() as u64, "holds that end"),
             (links, self.link_count as u64, "links"),
             (calls, self.by_call.len() as u64, "calls"),
             (waits, self.waits.len() as u64, "ends of calls"),

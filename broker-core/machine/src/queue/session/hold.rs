@@ -6,9 +6,10 @@ use crate::command::{LinkEnd, Outcome, SessionCommand};
 use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, SequenceNumber, Ticket};
+use crate::lock_table::Lock;
 use crate::path::SubQueue;
+use crate::queue::Queue;
 use crate::queue::demand::{Call, Lane, Link};
-use crate::queue::{MOVES_PER_STEP, Queue};
 use crate::time::Timestamp;
 use crate::{Ctx, Step};
 
@@ -113,17 +114,29 @@ impl Queue {
     }
 
     /// Ends the session locks whose time is over.
-    pub(in crate::queue) fn end_session_locks(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
-        for _ in 0..MOVES_PER_STEP {
+    pub(in crate::queue) fn end_session_locks(
+        &mut self,
+        moves: &mut usize,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        while *moves > 0 {
             let ended = self.sessions.as_ref().and_then(|sessions| sessions.first_ended(ctx.now));
             let Some(index) = ended else { return };
-            self.lose_session(index, ctx, step);
+            *moves -= 1;
+            self.lose_session(index, moves, ctx, step);
         }
     }
 
     /// Ends a session lock that ran out: what was delivered under it counts as failed (SES-30), and
-    /// its receiver is told (SES-15).
-    pub(super) fn lose_session(&mut self, index: SessionIndex, ctx: &Ctx<'_>, step: &mut Step) {
+    /// its receiver is told (SES-15). Goes on with one that has ended before.
+    pub(super) fn lose_session(
+        &mut self,
+        index: SessionIndex,
+        moves: &mut usize,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
         let Some(receiver) =
             self.sessions.as_ref().and_then(|sessions| Some(sessions.get(index)?.held()?.receiver))
         else {
@@ -143,23 +156,33 @@ impl Queue {
             }
             step.effects.push(Effect::Detached { receiver, reason });
         }
-        self.unlock_session(index, receiver, LinkEnd::Broken, ctx, step);
+        self.unlock_session(index, LinkEnd::Broken, moves, ctx, step);
     }
 
     /// Gives the messages of a holder back and ends its lock. Closed in order, even messages in
     /// flight come back uncounted, because the order is the point of sessions (SES-31); a lock that
-    /// ran out or whose connection broke counts (SES-30, SES-33).
+    /// ran out or whose connection broke counts (SES-30, SES-33). Within the budget of a step: the holder has
+    /// lost its session from the first on, and who comes next gets it with the last.
     pub(in crate::queue) fn unlock_session(
         &mut self,
         index: SessionIndex,
-        receiver: ReceiverId,
         end: LinkEnd,
+        moves: &mut usize,
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) {
-        while let Some(lock) =
-            self.sessions.as_ref().and_then(|all| all.get(index)?.held()?.locks.first()).copied()
+        let Some(sessions) = &mut self.sessions else { return };
+        if sessions.begin_to_end(index, end)
+            && let Some(held) = sessions.held_mut(index)
         {
+            step.effects.push(Effect::SessionEnded { receiver: held.receiver });
+            self.touch(ctx.now);
+        }
+        while let Some((lock, end)) = self.first_under(index) {
+            if *moves == 0 {
+                return;
+            }
+            *moves -= 1;
             match end {
                 LinkEnd::Orderly | LinkEnd::ByBroker => self.release(lock.sequence()),
                 LinkEnd::Broken => self.fail_delivery(lock.sequence(), ctx, step),
@@ -168,8 +191,12 @@ impl Queue {
         if let Some(sessions) = &mut self.sessions {
             sessions.unlock(index);
         }
-        step.effects.push(Effect::SessionEnded { receiver });
-        self.touch(ctx.now);
+    }
+
+    /// A lock that is still to be ended under a hold that has, and how that did.
+    fn first_under(&self, index: SessionIndex) -> Option<(Lock, LinkEnd)> {
+        let held = self.sessions.as_ref()?.get(index)?.held()?;
+        Some((*held.locks.first()?, held.ended?))
     }
 }
 

@@ -70,6 +70,13 @@ impl Listing {
     }
 }
 
+impl Sessions {
+    /// Whether a list of them may be more than one slice.
+    pub(in crate::queue) fn is_long_to_list(&self) -> bool {
+        self.counts().existing > SLICE_SESSIONS as u64
+    }
+}
+
 impl Queue {
     /// Looks at a slice of the sessions that a list is to name; returns whether it can be given now.
     pub(in crate::queue) fn list_ahead(

@@ -32,7 +32,7 @@ use bytes::Bytes;
 
 use super::demand::{Calls, Link, Ring};
 use crate::StageNumber;
-use crate::command::ReceiveMode;
+use crate::command::{LinkEnd, ReceiveMode};
 use crate::ids::{ReceiverId, SequenceNumber, SessionEpoch};
 use crate::lock_table::LockTable;
 use crate::sequence_set::SequenceSet;
@@ -76,6 +76,8 @@ pub(super) struct Held {
     /// The link, unless the entity has turned it away (ENT-24).
     link: Option<Link>,
     pub(super) calls: Calls,
+    /// How it ended, if it did and there are locks under it that are still to be ended.
+    pub(super) ended: Option<LinkEnd>,
     /// Locks on messages of the session, which end with it (SES-14).
     pub(super) locks: LockTable,
 }
@@ -96,6 +98,7 @@ impl Held {
             ring: Ring::default(),
             link: Some(link),
             calls: Calls::default(),
+            ended: None,
             locks: LockTable::default(),
         }
     }

@@ -66,13 +66,13 @@ impl Queue {
                 Next::After(span) => wait = Some(wait.map_or(span, |other| other.max(span))),
             }
         }
-        if let Some(gate) = self.transfers.gate_mut(&exit) {
+        if let Some(backlog) = self.transfers.backlog_mut(&exit) {
             if !has_failed {
-                gate.failures = 0;
+                backlog.failures = 0;
             }
-            gate.halvings = if is_cut { HALVINGS } else { gate.halvings.saturating_sub(1) };
+            backlog.halvings = if is_cut { HALVINGS } else { backlog.halvings.saturating_sub(1) };
             if let Some(span) = wait {
-                gate.not_before = ctx.now.plus(span);
+                backlog.not_before = ctx.now.plus(span);
             }
         }
         if let Exit::Pending(destination) = &exit {
@@ -87,11 +87,11 @@ impl Queue {
 
     fn take_list(&mut self, number: ListNumber) -> Option<(Exit, List)> {
         let under_way = |exit: &Exit| {
-            let list = self.transfers.gate(exit).and_then(|gate| gate.list.as_ref());
+            let list = self.transfers.backlog(exit).and_then(|backlog| backlog.list.as_ref());
             list.is_some_and(|list| list.number == number)
         };
         let exit = self.transfers.exits().find(under_way)?;
-        let list = self.transfers.gate_mut(&exit)?.list.take()?;
+        let list = self.transfers.backlog_mut(&exit)?.list.take()?;
         Some((exit, list))
     }
 
@@ -232,9 +232,9 @@ impl Queue {
         let change = Change::Counted { sequence, delivery_count, delayed_until: None };
         self.change(change, Durability::Lazy, ctx, step);
         self.transfers.settle_in(exit, ctx.stage);
-        let failures = self.transfers.gate_mut(exit).map_or(0, |gate| {
-            gate.failures = gate.failures.saturating_add(1);
-            gate.failures
+        let failures = self.transfers.backlog_mut(exit).map_or(0, |backlog| {
+            backlog.failures = backlog.failures.saturating_add(1);
+            backlog.failures
         });
         let doubled = 1i64 << failures.saturating_sub(1).min(6);
         let back_off = TimeSpan::from_seconds(doubled).min(BACK_OFF_MAX);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Exit, Gate, List};
+use super::{Backlog, Exit, List};
 use crate::change::{Change, Durability};
 use crate::effect::Effect;
 use crate::ids::SequenceNumber;
@@ -16,7 +16,7 @@ use crate::{Ctx, Step};
 const LIST_COUNT_MAX: usize = 256;
 const LIST_BYTES_MAX: u64 = 4 << 20;
 
-impl Gate {
+impl Backlog {
     /// Whether there is a list to be handed over, as soon as it is time.
     fn can_have_list(&self) -> bool {
         self.list.is_none() && !self.waiting.is_empty() && self.settled_in.is_none()
@@ -44,10 +44,11 @@ impl Queue {
         if self.transfers.proving.is_some() {
             return;
         }
-        let mut gates = self.transfers.exits().filter_map(|exit| self.transfers.gate(&exit));
-        let waits = |gate: &Gate| gate.waiting.first().is_some_and(|first| !self.may_leave(first));
-        if gates.any(waits) {
-            drop(gates);
+        let mut backlogs = self.transfers.exits().filter_map(|exit| self.transfers.backlog(&exit));
+        let waits =
+            |backlog: &Backlog| backlog.waiting.first().is_some_and(|first| !self.may_leave(first));
+        if backlogs.any(waits) {
+            drop(backlogs);
             let change = Change::Numbered { last: self.last_sequence };
             self.change(change, Durability::Sync, ctx, step);
         }
@@ -60,19 +61,22 @@ impl Queue {
     }
 
     fn is_ready(&self, exit: &Exit, now: Timestamp) -> bool {
-        self.is_open(exit) && self.transfers.gate(exit).is_some_and(|gate| gate.is_ready(now))
+        self.is_open(exit)
+            && self.transfers.backlog(exit).is_some_and(|backlog| backlog.is_ready(now))
     }
 
     /// Whether messages may leave by an exit as far as description and status say (ENT-27). What a
     /// sender has entrusted to this queue leaves whatever its status is.
     fn is_open(&self, exit: &Exit) -> bool {
-        let first = self.transfers.gate(exit).and_then(|gate| gate.waiting.first());
+        let first = self.transfers.backlog(exit).and_then(|backlog| backlog.waiting.first());
         let settled =
             self.transfers.unsettled.is_none() && first.is_none_or(|first| self.may_leave(first));
         match exit {
             Exit::Messages => settled && self.has_active_forwarder(),
             Exit::DeadLetters => {
+                // What is not sorted yet may come before what waits here (FWD-10).
                 settled
+                    && !self.transfers.is_sorting()
                     && self.is_forwarding(SubQueue::DeadLetter)
                     && self.description.status.allows_receive()
             }
@@ -95,20 +99,20 @@ impl Queue {
         self.transfers
             .exits()
             .filter(|exit| self.is_open(exit))
-            .filter_map(|exit| self.transfers.gate(&exit).map(|gate| (exit, gate)))
-            .filter(|(_, gate)| gate.can_have_list())
-            .map(|(_, gate)| gate.not_before)
+            .filter_map(|exit| self.transfers.backlog(&exit).map(|backlog| (exit, backlog)))
+            .filter(|(_, backlog)| backlog.can_have_list())
+            .map(|(_, backlog)| backlog.not_before)
             .min()
     }
 
     fn hand_over_at(&mut self, exit: &Exit, ctx: &Ctx<'_>, step: &mut Step) {
         let Some(destination) = self.destination(exit) else { return };
-        let halvings = self.transfers.gate(exit).map_or(0, |gate| gate.halvings);
+        let halvings = self.transfers.backlog(exit).map_or(0, |backlog| backlog.halvings);
         let count_max = LIST_COUNT_MAX >> halvings;
         let mut messages = Vec::new();
         let mut bytes = 0u64;
         for _ in 0..MOVES_PER_STEP {
-            let first = self.transfers.gate(exit).and_then(|gate| gate.waiting.first());
+            let first = self.transfers.backlog(exit).and_then(|backlog| backlog.waiting.first());
             let Some(sequence) = first.filter(|first| self.may_leave(*first)) else { break };
             let Some(slot) = self.slots.get(sequence).copied() else { break };
             // An expired one is behind the budget of this step; the next removes it (FWD-06).
@@ -125,8 +129,8 @@ impl Queue {
                 break;
             }
             bytes += u64::from(slot.size);
-            if let Some(gate) = self.transfers.gate_mut(exit) {
-                gate.waiting.remove(sequence);
+            if let Some(backlog) = self.transfers.backlog_mut(exit) {
+                backlog.waiting.remove(sequence);
             }
             self.freeze(sequence);
             let facts = self.facts(sequence, &slot, Shown::Received);
@@ -144,8 +148,8 @@ impl Queue {
         self.transfers.last_list = number;
         let sequences: Vec<SequenceNumber> =
             messages.iter().map(|message| message.facts.sequence).collect();
-        if let Some(gate) = self.transfers.gate_mut(exit) {
-            gate.list = Some(List { number, sequences });
+        if let Some(backlog) = self.transfers.backlog_mut(exit) {
+            backlog.list = Some(List { number, sequences });
         }
         step.effects.push(Effect::HandOver(Box::new(HandOver {
             list: number,

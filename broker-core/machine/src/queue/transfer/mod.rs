@@ -7,7 +7,7 @@
 //!                                  └─── Kept, Failed ──┘       └──────► transfer dead-letter queue
 //! ```
 //!
-//! Each way out is a gate with at most one list under way. So messages of one source arrive at one
+//! At each way out waits a backlog, with at most one list under way. So messages of one source arrive at one
 //! destination in their order (FWD-10), whatever becomes of a list; a list takes what has gathered
 //! meanwhile, up to 256 messages or 4 MiB, and costs one append. Behind one that was cut short by a refusal
 //! lists begin with 16 messages, and double.
@@ -20,10 +20,10 @@ mod pending;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::Queue;
+use super::{MOVES_PER_STEP, Queue};
 use crate::StageNumber;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
@@ -50,7 +50,7 @@ enum Exit {
 /// What waits at one exit. That of a destination which a sender named begins with the first message that
 /// waits at it, and ends when nothing would be forgotten with it ([`Transfers::forget_idle`]).
 #[derive(Debug, Default)]
-struct Gate {
+struct Backlog {
     /// Durable, unlocked, and under way to nobody.
     waiting: SequenceSet,
     /// The list that is under way.
@@ -69,7 +69,7 @@ struct Gate {
     settled_in: Option<StageNumber>,
 }
 
-impl Gate {
+impl Backlog {
     /// Whether nothing would be forgotten with it.
     fn is_idle(&self) -> bool {
         self.list.is_none() && self.waiting.is_empty() && self.settled_in.is_none()
@@ -85,12 +85,15 @@ struct List {
 /// What a queue keeps of messages that leave it.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
-    messages: Gate,
-    dead_letters: Gate,
-    pending: BTreeMap<Arc<str>, Gate>,
+    messages: Backlog,
+    dead_letters: Backlog,
+    pending: BTreeMap<Arc<str>, Backlog>,
     /// Where each pending message wants to go.
     destinations: BTreeMap<SequenceNumber, Arc<str>>,
     last_list: ListNumber,
+    /// Messages that were on offer, or waited at an exit, when a new description came; where each belongs by
+    /// that is found out a part at a time, and until then nobody gets it.
+    sorting: VecDeque<SequenceSet>,
     /// The stage with the description by which messages leave, until it is durable.
     unsettled: Option<StageNumber>,
     /// Of a subscription: up to which number the store knows that it was given, and up to which it
@@ -100,7 +103,7 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    fn gate(&self, exit: &Exit) -> Option<&Gate> {
+    fn backlog(&self, exit: &Exit) -> Option<&Backlog> {
         match exit {
             Exit::Messages => Some(&self.messages),
             Exit::DeadLetters => Some(&self.dead_letters),
@@ -108,7 +111,7 @@ impl Transfers {
         }
     }
 
-    fn gate_mut(&mut self, exit: &Exit) -> Option<&mut Gate> {
+    fn backlog_mut(&mut self, exit: &Exit) -> Option<&mut Backlog> {
         match exit {
             Exit::Messages => Some(&mut self.messages),
             Exit::DeadLetters => Some(&mut self.dead_letters),
@@ -116,7 +119,7 @@ impl Transfers {
         }
     }
 
-    fn gate_of_mut(&mut self, which: SubQueue) -> Option<&mut Gate> {
+    fn backlog_of_mut(&mut self, which: SubQueue) -> Option<&mut Backlog> {
         match which {
             SubQueue::Main => Some(&mut self.messages),
             SubQueue::DeadLetter => Some(&mut self.dead_letters),
@@ -133,38 +136,41 @@ impl Transfers {
     pub(super) fn withdraw(&mut self, sequence: SequenceNumber) {
         self.messages.waiting.remove(sequence);
         self.dead_letters.waiting.remove(sequence);
+        for unsorted in &mut self.sorting {
+            unsorted.remove(sequence);
+        }
         if let Some(destination) = self.destinations.remove(&sequence)
-            && let Some(gate) = self.pending.get_mut(&destination)
+            && let Some(backlog) = self.pending.get_mut(&destination)
         {
-            gate.waiting.remove(sequence);
+            backlog.waiting.remove(sequence);
             self.forget_idle(&destination);
         }
     }
 
-    /// Ends the gate of a destination at which nothing waits, is under way, or has yet to be stored. It is
+    /// Forgets the backlog of a destination at which nothing waits, is under way, or has yet to be stored. It is
     /// made again for the next message, also for one that is on its way to the store now.
     fn forget_idle(&mut self, destination: &str) {
-        if self.pending.get(destination).is_some_and(Gate::is_idle) {
+        if self.pending.get(destination).is_some_and(Backlog::is_idle) {
             self.pending.remove(destination);
         }
     }
 
     /// Lets nothing leave by an exit until a stage is durable.
     fn settle_in(&mut self, exit: &Exit, stage: StageNumber) {
-        let gate = match exit {
+        let backlog = match exit {
             Exit::Messages => &mut self.messages,
             Exit::DeadLetters => &mut self.dead_letters,
             Exit::Pending(destination) => self.pending.entry(Arc::clone(destination)).or_default(),
         };
-        gate.settled_in = Some(stage);
+        backlog.settled_in = Some(stage);
     }
 
     /// Takes a pending message out of what waits; it stays pending.
     pub(super) fn recall(&mut self, sequence: SequenceNumber) {
         if let Some(destination) = self.destinations.get(&sequence)
-            && let Some(gate) = self.pending.get_mut(destination)
+            && let Some(backlog) = self.pending.get_mut(destination)
         {
-            gate.waiting.remove(sequence);
+            backlog.waiting.remove(sequence);
         }
     }
 
@@ -184,6 +190,16 @@ impl Transfers {
             SubQueue::DeadLetter => Some(&self.dead_letters.waiting),
             SubQueue::TransferDeadLetter => None,
         }
+    }
+
+    /// Whether it is still to be found out of messages where they belong by the description.
+    pub(super) fn is_sorting(&self) -> bool {
+        !self.sorting.is_empty()
+    }
+
+    /// Whether that is so of this one.
+    pub(super) fn is_unsorted(&self, sequence: SequenceNumber) -> bool {
+        self.sorting.iter().any(|unsorted| unsorted.contains(sequence))
     }
 
     /// Where a pending message wants to go.
@@ -224,14 +240,14 @@ impl Transfers {
         }
         let mut has_settled = false;
         let both = [&mut self.messages, &mut self.dead_letters].into_iter();
-        for gate in both.chain(self.pending.values_mut()) {
-            if gate.settled_in.is_some_and(|carried_by| carried_by <= stage) {
-                gate.settled_in = None;
+        for backlog in both.chain(self.pending.values_mut()) {
+            if backlog.settled_in.is_some_and(|carried_by| carried_by <= stage) {
+                backlog.settled_in = None;
                 has_settled = true;
             }
         }
         if has_settled {
-            self.pending.retain(|_, gate| !gate.is_idle());
+            self.pending.retain(|_, backlog| !backlog.is_idle());
         }
     }
 
@@ -252,8 +268,11 @@ impl Transfers {
 
     /// The messages of all lists that are under way.
     pub(super) fn under_way(&self) -> impl Iterator<Item = SequenceNumber> {
-        let gates = [&self.messages, &self.dead_letters].into_iter().chain(self.pending.values());
-        gates.filter_map(|gate| gate.list.as_ref()).flat_map(|list| list.sequences.iter().copied())
+        let backlogs =
+            [&self.messages, &self.dead_letters].into_iter().chain(self.pending.values());
+        backlogs
+            .filter_map(|backlog| backlog.list.as_ref())
+            .flat_map(|list| list.sequences.iter().copied())
     }
 }
 
@@ -293,8 +312,8 @@ impl Queue {
 
     /// Puts a durable, unlocked message at its exit.
     pub(super) fn offer_at_exit(&mut self, sequence: SequenceNumber, which: SubQueue) {
-        if let Some(gate) = self.transfers.gate_of_mut(which) {
-            gate.waiting.insert(sequence);
+        if let Some(backlog) = self.transfers.backlog_of_mut(which) {
+            backlog.waiting.insert(sequence);
         }
     }
 
@@ -304,7 +323,9 @@ impl Queue {
         let refused = match which {
             SubQueue::Main => self.is_forwarding(which),
             SubQueue::DeadLetter => {
-                self.is_forwarding(which) && self.dead_letter.available.is_empty()
+                self.is_forwarding(which)
+                    && self.dead_letter.available.is_empty()
+                    && !self.transfers.is_sorting()
             }
             SubQueue::TransferDeadLetter => false,
         };
@@ -322,31 +343,56 @@ impl Queue {
 
     /// Sorts what is available anew after the description was replaced: messages leave, or are
     /// received, as it says now. Nothing leaves by it before it is durable (DESIGN D5), and with it
-    /// every change that was made before. `before` says which of [`FORWARDED`] were forwarded.
+    /// every change that was made before. `before` says which of [`FORWARDED`] were forwarded. Of the main
+    /// queue all messages go the same way; dead letters are sorted one by one, at most so many in a step.
     pub(super) fn redirect(&mut self, before: [bool; 2], stage: StageNumber) {
         for (which, before) in FORWARDED.into_iter().zip(before) {
             let now = self.is_forwarding(which);
             if now {
                 self.transfers.unsettled = Some(stage);
             }
-            let Some(gate) = self.transfers.gate_of_mut(which) else { continue };
-            gate.not_before = Timestamp::NONE;
-            gate.failures = 0;
+            let Some(backlog) = self.transfers.backlog_of_mut(which) else { continue };
+            backlog.not_before = Timestamp::NONE;
+            backlog.failures = 0;
             if now == before || (which == SubQueue::Main && self.sessions.is_some()) {
                 continue;
             }
-            let moved = if now {
-                std::mem::take(&mut self.sub_queue_mut(which).available)
-            } else {
-                self.transfers
-                    .gate_of_mut(which)
-                    .map(|gate| std::mem::take(&mut gate.waiting))
-                    .unwrap_or_default()
+            let state = match which {
+                SubQueue::Main => &mut self.main,
+                SubQueue::DeadLetter => &mut self.dead_letter,
+                SubQueue::TransferDeadLetter => continue,
             };
-            for sequence in moved.iter_from(SequenceNumber(0)) {
-                self.offer(sequence);
+            let (from, to) = match now {
+                true => (&mut state.available, &mut backlog.waiting),
+                false => (&mut backlog.waiting, &mut state.available),
+            };
+            if which == SubQueue::Main && to.is_empty() {
+                std::mem::swap(from, to);
+            } else {
+                let unsorted = std::mem::take(from);
+                self.transfers.sorting.push_back(unsorted);
             }
         }
+        self.sort_anew(&mut { MOVES_PER_STEP });
+    }
+
+    /// Offers messages by the description that is in force, or lets them leave by it, lowest numbers first.
+    pub(super) fn sort_anew(&mut self, moves: &mut usize) {
+        while *moves > 0 {
+            let Some(unsorted) = self.transfers.sorting.front_mut() else { return };
+            match unsorted.pop_first() {
+                Some(sequence) => {
+                    *moves -= 1;
+                    self.offer(sequence);
+                }
+                None => drop(self.transfers.sorting.pop_front()),
+            }
+        }
+    }
+
+    /// What is not sorted yet is to be at once.
+    pub(super) fn sort_deadline(&self) -> Option<Timestamp> {
+        self.transfers.is_sorting().then_some(Timestamp::NONE)
     }
 
     /// Freezes a message: nobody gets it, it does not expire, it counts as being transferred (LIF-05).

@@ -2,10 +2,11 @@
 //! in the same batch, so that one whose answer was lost is not stored twice (FWD-09, FWD-13).
 
 use super::arrive::Newcomer;
-use crate::change::{Came, Change, Durability};
+use crate::change::Came;
 use crate::command::{Outcome, PeerArrival};
 use crate::effect::Answer;
 use crate::error::Rejection;
+use crate::intake::Intake as _;
 use crate::path::SubQueue;
 use crate::peers::PeerSource;
 use crate::queue::Queue;
@@ -60,11 +61,6 @@ impl Queue {
         if self.peers.grows_by(&source) {
             intake::refuse_too_many_taken(ctx)?;
         }
-        if let Some(surplus) = self.peers.surplus(&source) {
-            let change = Change::PeerForgotten { source: surplus };
-            self.change(change, Durability::Lazy, ctx, step);
-        }
-        let taking = self.peers.taking(&source, sequence, enqueued_at, ctx.now);
         let newcomer = Newcomer {
             envelope: message.envelope,
             // What was set on it is part of its content.
@@ -76,7 +72,7 @@ impl Queue {
             came: Came::Peer(message.content),
         };
         self.arrive(newcomer, ctx, step);
-        self.change(Change::PeerTaken { source, taking }, Durability::Sync, ctx, step);
+        self.record_peer(source, sequence, enqueued_at, ctx, step);
         Ok(())
     }
 }

@@ -1,0 +1,260 @@
+//! What a turn holds: counted in what was done in it, without a clock. What is more is left to the next turn, or to a
+//! long one (DESIGN D6, decision 33).
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, InboundMessage, LinkEnd, ReceiveMode, TopicCommand};
+use peeklock_core::description::{QueueDescription, SubscriptionDescription, TopicDescription};
+use peeklock_core::entity::family::Family;
+use peeklock_core::entity::queue::{ForwardingConfig, Queue, QueueConfig};
+use peeklock_core::entity::topic::Topic;
+use peeklock_core::entity::{Machine, StageNumber};
+use peeklock_core::ids::{EntityId, ReceiverId, Ticket};
+use peeklock_core::limits::Limits;
+use peeklock_core::message::{Message, PropertyLimits};
+use peeklock_core::path::SubQueue;
+use peeklock_core::permits::Budget;
+use peeklock_core::request::{Reply, Request};
+use peeklock_core::rule::{Filter, RuleDescription};
+use peeklock_core::shell::tree::{StageCompletion, Tree};
+use peeklock_core::shell::writer::ShardWriter;
+use peeklock_core::shell::{Share, Shell, Turn};
+use peeklock_core::store::{Shard, Store};
+use peeklock_core::testing::FaultStore;
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+const KEY: [u8; 16] = *b"tests of turns..";
+
+/// A shell on a store in which everything is durable at once.
+struct World<M> {
+    shell: Shell<M>,
+    tree: Rc<RefCell<Tree>>,
+    now: Timestamp,
+    tickets: u64,
+}
+
+fn config() -> QueueConfig {
+    QueueConfig {
+        release_on_detach: false,
+        expire_whole_sessions: true,
+        duplicate_key: KEY,
+        forwarding: ForwardingConfig::default(),
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_unix_ms(1_800_000_000_000)
+}
+
+fn message(property_bytes: usize) -> InboundMessage {
+    let message = Message::new("x").with_application_property("p", "a".repeat(property_bytes));
+    let content = message.encode();
+    let envelope = content.envelope(&PropertyLimits::default(), &KEY);
+    InboundMessage { content, envelope }
+}
+
+impl World<Queue> {
+    fn queue(change: impl FnOnce(&mut QueueDescription)) -> Self {
+        let mut description = QueueDescription::new("orders", &Limits::default());
+        change(&mut description);
+        Self::new(Queue::new(EntityId(1), description, config(), now()), |writer| {
+            Tree::new(writer, 0)
+        })
+    }
+}
+
+impl World<Topic> {
+    fn topic() -> Self {
+        let description = TopicDescription::new("events", &Limits::default());
+        let topic = Topic::new(EntityId(1), description, config(), now());
+        let family = Family::new(Arc::clone(topic.description()));
+        Self::new(topic, |writer| Tree::of_family(writer, 0, family))
+    }
+}
+
+impl<M: Machine> World<M> {
+    fn new(machine: M, tree: impl FnOnce(Arc<ShardWriter>) -> Tree) -> Self {
+        let store = FaultStore::at_once(1, u64::MAX) as Arc<dyn Store>;
+        let unknown = Box::new(|_| panic!("no outcome is unknown"));
+        let writer = ShardWriter::acquire(Arc::clone(&store), Shard(0), unknown).unwrap();
+        let tree = Rc::new(RefCell::new(tree(writer)));
+        let mut bits = 0u64;
+        let tokens = Box::new(move || {
+            bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            bits
+        });
+        let waker = Box::new(|| Box::new(|| {}) as Box<dyn FnOnce() + Send>);
+        let limits = Arc::new(Limits::default());
+        let room = Budget::new(1 << 20);
+        let shell = Shell::new(machine, Rc::clone(&tree), store, limits, tokens, room, waker);
+        Self { shell, tree, now: now(), tickets: 0 }
+    }
+
+    fn request(&mut self, command: Command) -> Request {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        Request { ticket, sub_queue: SubQueue::Main, command, reply: Reply::nobody() }
+    }
+
+    /// Takes turns of a share; what they do is durable before the next. Returns what each came to, and what is left of
+    /// the commands.
+    fn turns(&mut self, share: Share, count: usize, commands: Vec<Command>) -> (Vec<Turn>, usize) {
+        let requests: Vec<Request> =
+            commands.into_iter().map(|command| self.request(command)).collect();
+        let mut requests = requests.into_iter();
+        self.shell.share(share);
+        let turns = (0..count).map(|_| {
+            let mut out = Vec::new();
+            let turn = self.shell.run(&mut requests, self.now, &mut out).unwrap();
+            self.tree.borrow_mut().flush();
+            let completion =
+                || Box::new(|_, result: Result<(), _>| result.unwrap()) as StageCompletion;
+            self.tree.borrow_mut().submit(self.now, &completion);
+            let stage = self.tree.borrow().stage_number();
+            self.tree.borrow_mut().completed(StageNumber(stage.0 - 1));
+            turn
+        });
+        let turns = turns.collect();
+        (turns, requests.len())
+    }
+
+    fn ask(&mut self, commands: Vec<Command>) -> Turn {
+        let (turns, left) = self.turns(Share::All, 1, commands);
+        assert_eq!(left, 0);
+        turns[0]
+    }
+
+    fn fill(&mut self, count: usize) {
+        for _ in 0..count / 1_000 {
+            let messages = (0..1_000).map(|_| message(1)).collect();
+            self.ask(vec![Command::SendBatch { messages }]);
+        }
+        // What is deleted was enqueued before.
+        self.now = self.now.plus(TimeSpan::from_seconds(1));
+        self.ask(Vec::new());
+    }
+}
+
+fn delete(count_max: u32) -> Command {
+    Command::DeleteBatch { count_max, enqueued_before: None }
+}
+
+/// A turn ends with the command with which it has become 1,024 messages, whatever the number of commands; what it did
+/// not take stays with the driver.
+#[test]
+fn a_turn_ends_by_what_it_weighs() {
+    let mut world = World::queue(|_| {});
+    world.fill(20_000);
+    let (turns, left) = world.turns(Share::Turn, 1, vec![delete(100); 256]);
+    assert_eq!((turns[0].changes, left), (1_100, 245), "{:?}", turns[0]);
+    let (turns, left) = world.turns(Share::Turn, 1, vec![delete(1); 256]);
+    assert!(left == 0 && turns[0].changes == 256, "small ones are not held up");
+}
+
+/// A command that is more than a turn holds waits for a long turn, and with it all that is behind it; a long turn takes
+/// one of them.
+#[test]
+fn a_command_that_is_more_than_a_turn_waits_for_a_long_one() {
+    let mut world = World::queue(|_| {});
+    world.fill(20_000);
+    let (turns, left) = world.turns(Share::Turn, 3, vec![delete(4_000); 256]);
+    assert_eq!(turns.iter().map(|turn| turn.changes).sum::<u64>(), 0, "{turns:?}");
+    assert!(world.shell.wants_long_turn());
+    assert_eq!(left, 255, "one is taken up, and is the first to be carried out");
+    let (turns, left) = world.turns(Share::LongTurn, 1, vec![delete(4_000); 4]);
+    assert_eq!((turns[0].changes, left), (4_000, 4), "{turns:?}");
+    assert!(!world.shell.wants_long_turn());
+}
+
+/// SET-21: connections that end together end their links one after the other: each that had many locks in a long turn of
+/// its own.
+#[test]
+fn links_that_end_together_take_a_long_turn_each() {
+    let mut world = World::queue(|_| {});
+    world.fill(20_000);
+    for holder in 0..4 {
+        let receive = Command::Receive {
+            mode: ReceiveMode::PeekLock,
+            count_max: 5_000,
+            bytes_max: u64::MAX,
+            wait: TimeSpan::ZERO,
+            holder: Some(ReceiverId(holder)),
+        };
+        assert_eq!(world.ask(vec![receive]).delivered, 5_000);
+    }
+    let ends =
+        (0..4).map(|holder| Command::Detach { receiver: ReceiverId(holder), end: LinkEnd::Broken });
+    let (turns, left) = world.turns(Share::Turn, 2, ends.collect());
+    assert_eq!((turns[0].changes + turns[1].changes, left), (0, 3), "{turns:?}");
+    let ends =
+        (1..4).map(|holder| Command::Detach { receiver: ReceiverId(holder), end: LinkEnd::Broken });
+    let (turns, left) = world.turns(Share::LongTurn, 4, ends.collect());
+    let counted: Vec<u64> = turns.iter().map(|turn| turn.changes).collect();
+    assert_eq!((counted, left), (vec![5_000; 4], 0));
+}
+
+/// EXP-34: what expires together is moved by the thousand in a turn among others, which takes no command before it is
+/// over, and by ten thousand in a long one.
+#[test]
+fn what_is_due_beyond_a_turn_waits_for_a_long_one() {
+    let mut world = World::queue(|queue| {
+        queue.default_message_time_to_live = TimeSpan::from_seconds(60);
+    });
+    world.fill(20_000);
+    let receiver = ReceiverId(1);
+    world.ask(vec![
+        Command::Attach { receiver, mode: ReceiveMode::PeekLock },
+        Command::Grant {
+            receiver,
+            delivery_limit: 9,
+            byte_limit: 0,
+            drain: peeklock_core::command::Drain::No,
+        },
+    ]);
+    world.now = world.now.plus(TimeSpan::from_seconds(61));
+    let (turns, left) = world.turns(Share::Turn, 1, vec![delete(1)]);
+    assert!(turns[0].changes <= 2 * 1_024 && turns[0].changes >= 1_024, "{turns:?}");
+    assert!(world.shell.wants_long_turn() && left == 1);
+    let (turns, _) = world.turns(Share::LongTurn, 1, Vec::new());
+    assert!((10_000..=20_000).contains(&turns[0].changes), "{turns:?}");
+    world.turns(Share::LongTurn, 2, Vec::new());
+    assert_eq!(world.shell.machine().counts().active, 0);
+    assert!(!world.shell.wants_long_turn());
+}
+
+/// A message that rules take long to judge is not judged in a turn among others, not even for a slice: a thousand topics
+/// with one each would be a thousand slices a round.
+#[test]
+fn what_rules_take_long_for_is_judged_in_long_turns_only() {
+    let mut world = World::topic();
+    let limits = Limits::default();
+    let text = format!("p LIKE '%{}_b%'", "a".repeat(950));
+    let rules = (0..8).map(|number| {
+        RuleDescription::new(format!("r{number}"), Filter::sql(&*text), Timestamp::NONE)
+    });
+    world.ask(vec![
+        TopicCommand::CreateSubscription {
+            id: EntityId(2),
+            description: Box::new(SubscriptionDescription::new("events", "all", &limits)),
+            rules: rules.collect(),
+        }
+        .into(),
+    ]);
+    let send = || Command::Send { message: message(32_000) };
+    let (turns, left) = world.turns(Share::Turn, 20, vec![send(), send()]);
+    let done: u64 = turns.iter().map(Turn::weight).sum();
+    assert_eq!((done, left), (1, 1), "nothing but to take it up: {turns:?}");
+    assert!(world.shell.wants_long_turn());
+    let (mut long, mut weight) = (0, 0);
+    while world.shell.wants_long_turn() {
+        let (turns, _) = world.turns(Share::LongTurn, 1, Vec::new());
+        weight += turns[0].weight();
+        long += 1;
+    }
+    assert!(long > 1 && weight > 1_024, "{long} long turns of {weight} steps");
+    assert_eq!(world.shell.machine().subscription_ids().count(), 1);
+}
