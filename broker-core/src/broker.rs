@@ -138,6 +138,10 @@ pub struct Stalled {
 
 /// A running broker. Cheap to clone; usable from any thread and any runtime. The broker ends when
 /// [`Broker::stop`] is called, not when the last handle is dropped.
+///
+/// A program manages its entities by the `Admin` of a client (`peeklock-client`), in process and over a network alike.
+/// [`Broker::create_queue`] and its like, and [`Access`](crate::Access), are the inner door, for transports and what
+/// goes with the broker itself.
 #[derive(Clone)]
 pub struct Broker {
     pub(crate) shared: Arc<Shared>,
@@ -483,7 +487,8 @@ impl Broker {
     ///
     /// # Errors
     /// When the store could not finish.
-    pub async fn stop(&self, grace: Duration) -> Result<(), StoreError> {
+    pub async fn stop(&self, grace: impl Into<Duration>) -> Result<(), StoreError> {
+        let grace = grace.into();
         let thread = self.engine.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return Ok(()) };
         let (answer, answered) = oneshot::channel();

@@ -59,6 +59,30 @@ pub enum StartError {
 const LATEST_START: Timestamp = Timestamp::from_unix_ms(253_086_768_000_000);
 
 /// Collects what a broker is made of.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use peeklock_core::Broker;
+/// use peeklock_core::clock::ManualClock;
+/// use peeklock_core::description::Settings;
+/// use peeklock_core::limits::Tier;
+/// use peeklock_core::time::Timestamp;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let newyear = Timestamp::parse("2027-01-01T00:00:00Z").unwrap();
+/// let broker = Broker::builder()
+///     .settings(Settings::new("shop", Tier::Standard))
+///     .clock(Arc::new(ManualClock::at(newyear)))
+///     .arbiters(1)
+///     .start()
+///     .await?;
+/// assert_eq!(broker.now(), newyear);
+/// # broker.stop(std::time::Duration::ZERO).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct BrokerBuilder {
     settings: Settings,
     clock: Option<Arc<dyn Clock>>,

@@ -52,6 +52,42 @@ use crate::path::EntityAddress;
 const PATH_BYTES_MAX: usize = 16 << 10;
 
 /// What one principal may do with a broker. Cheap to clone; clones are one.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use peeklock_core::Broker;
+/// use peeklock_core::condition::Condition;
+/// use peeklock_core::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
+/// use peeklock_core::description::QueueProperties;
+/// use peeklock_core::error::Rejection;
+///
+/// /// Who shows nothing may send.
+/// struct Senders;
+///
+/// #[async_trait::async_trait]
+/// impl Authorizer for Senders {
+///     async fn authorize(&self, _: &Principal, _: &str) -> Result<Grant, Rejection> {
+///         Ok(Grant::of(Rights::of(Right::Send)))
+///     }
+///
+///     fn allows_anonymous(&self) -> bool {
+///         true
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let broker = Broker::builder().authorizer(Arc::new(Senders)).start().await?;
+/// broker.create_queue("orders", QueueProperties::new()).await?;
+/// let access = broker.access(Principal::anonymous());
+/// assert!(access.entity("orders", Action::Send).await.is_ok());
+/// let refused = access.entity("orders", Action::Receive).await.err().unwrap();
+/// assert_eq!(refused.condition(), Condition::Unauthorized);
+/// # broker.stop(std::time::Duration::ZERO).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Access {
     broker: Broker,

@@ -19,7 +19,26 @@ use crate::permits::Permit;
 use crate::request::{Outlet, Release, Request, Way, release_all};
 use crate::traced::Witness;
 
-/// A handle on one entity or sub-queue. Cheap to clone; usable from any thread.
+/// A handle on one entity or sub-queue. Cheap to clone; usable from any thread. This is what transports have; programs
+/// that embed a broker have the handles of `peeklock-client`.
+///
+/// ```
+/// use peeklock_core::Broker;
+/// use peeklock_core::command::{Command, Outcome};
+/// use peeklock_core::description::QueueProperties;
+/// use peeklock_core::ids::SequenceNumber;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let broker = Broker::builder().start().await?;
+/// broker.create_queue("orders", QueueProperties::new()).await?;
+/// let orders = broker.entity("orders")?;
+/// let peek = Command::Peek { from: SequenceNumber(0), count_max: 10 };
+/// assert!(matches!(orders.call(peek).await?, Outcome::Peeked(messages) if messages.is_empty()));
+/// # broker.stop(std::time::Duration::ZERO).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Entity {
     handle: Arc<EntityHandle>,

@@ -140,6 +140,24 @@ impl Declaration {
     }
 }
 
+impl From<&Declaration> for Declaration {
+    fn from(declaration: &Declaration) -> Self {
+        declaration.clone()
+    }
+}
+
+impl From<DeclaredQueue> for Declaration {
+    fn from(queue: DeclaredQueue) -> Self {
+        Self::new().with_queue(queue)
+    }
+}
+
+impl From<DeclaredTopic> for Declaration {
+    fn from(topic: DeclaredTopic) -> Self {
+        Self::new().with_topic(topic)
+    }
+}
+
 impl DeclaredQueue {
     /// A queue of which only the path is named.
     #[must_use]

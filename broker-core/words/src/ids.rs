@@ -34,6 +34,13 @@ pub struct Ticket(pub u64);
 pub struct TrackingId(pub u128);
 
 impl SequenceNumber {
+    /// Whether what a send was answered says that the message was dropped: its id had been sent before, within the
+    /// window of duplicate detection (DUP-02).
+    #[must_use]
+    pub const fn is_duplicate(self) -> bool {
+        self.0 == 0
+    }
+
     /// The number after this one.
     #[must_use]
     pub const fn next(self) -> Self {

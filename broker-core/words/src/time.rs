@@ -123,6 +123,19 @@ impl Timestamp {
     }
 }
 
+/// Rounded down to 100 ns; what is longer than any span is "unlimited".
+impl From<std::time::Duration> for TimeSpan {
+    fn from(duration: std::time::Duration) -> Self {
+        Self(i64::try_from(duration.as_nanos() / 100).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<TimeSpan> for std::time::Duration {
+    fn from(span: TimeSpan) -> Self {
+        span.to_std()
+    }
+}
+
 impl TimeSpan {
     /// No time at all.
     pub const ZERO: Self = Self(0);

@@ -123,7 +123,7 @@ impl Client {
     pub async fn accept_next_session(
         &self,
         path: &str,
-        wait: TimeSpan,
+        wait: impl Into<TimeSpan>,
     ) -> Result<SessionReceiver, BrokerError> {
         self.accept_session_in(path, None, ReceiveMode::PeekLock, wait).await
     }
@@ -137,8 +137,9 @@ impl Client {
         path: &str,
         session_id: Option<&str>,
         mode: ReceiveMode,
-        wait: TimeSpan,
+        wait: impl Into<TimeSpan>,
     ) -> Result<SessionReceiver, BrokerError> {
+        let wait = wait.into();
         Ok(SessionReceiver::new(self.port.session(path, session_id, mode, wait).await?))
     }
 

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "actix")]
 mod actor;
+#[cfg(feature = "actix")]
+mod actors;
 mod handler;
 mod outcome;
 mod queue;
@@ -15,6 +17,9 @@ use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::time::TimeSpan;
 use tokio::sync::{oneshot, watch};
 
+#[cfg(feature = "actix")]
+pub use self::actors::{Actors, actors, actors_on};
+pub(crate) use self::handler::Origin;
 pub use self::handler::{Delivery, Handler, Refusal, SessionDelivery};
 #[cfg(feature = "testing")]
 pub(crate) use self::outcome::outcome_of;
@@ -61,14 +66,14 @@ impl ConsumerOptions {
 
     /// The same, with locks that are renewed for so long.
     #[must_use]
-    pub const fn with_renewal_max(mut self, span: TimeSpan) -> Self {
-        self.renewal_max = span;
+    pub fn with_renewal_max(mut self, span: impl Into<TimeSpan>) -> Self {
+        self.renewal_max = span.into();
         self
     }
 
     /// The same, with locks that end when they end.
     #[must_use]
-    pub const fn without_renewal(self) -> Self {
+    pub fn without_renewal(self) -> Self {
         self.with_renewal_max(TimeSpan::ZERO)
     }
 }
@@ -113,7 +118,8 @@ type End = Option<Arc<BrokerError>>;
 impl Client {
     /// Lets an actor or a function receive from a queue, a subscription or a sub-queue under peek-lock, as long
     /// as the consumer that is returned lives: `Ok` completes, `Err` says what else becomes of the message, a
-    /// panic abandons it. To be called inside a tokio or actix runtime, whose task it uses.
+    /// panic abandons it. To be called inside a tokio or actix runtime, whose task it uses; a function that computes or
+    /// blocks holds that up ([`Handler`]).
     ///
     /// # Errors
     /// `EntityNotFound`, `EntityDisabled`, `QuotaExceeded`, `CommunicationProblem`.
@@ -126,7 +132,7 @@ impl Client {
         let unsettled_max = options.concurrent_max.max(1).saturating_add(options.prefetch);
         let deliveries = self.port().deliveries(path, unsettled_max).await?;
         let (stop, stopped) = oneshot::channel();
-        let work = queue::run(deliveries, handler, options, self.tracing().clone(), stopped);
+        let work = queue::run(self.clone(), deliveries, handler, options, stopped);
         Ok(Consumer::start(path, stop, work))
     }
 
@@ -184,8 +190,8 @@ impl Consumer {
     }
 
     /// Waits until the consumer has ended: because the entity closed its link, with the reason; because its actor is
-    /// gone, having stopped or panicked, with `OperationCancelled`, which says that; or because it was stopped, with
-    /// none. Dropping the future changes nothing.
+    /// gone, having stopped or panicked, with `OperationCancelled`, which says that, within a second also where
+    /// no message comes; or because it was stopped, with none. Dropping the future changes nothing.
     pub async fn ended(&self) -> Option<Arc<BrokerError>> {
         let mut ended = self.ended.clone();
         // A runtime that is being stopped ends it without a word.

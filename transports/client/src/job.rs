@@ -17,8 +17,10 @@ use peeklock_core::message::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::consumer::Origin;
 use crate::{
-    Delivery, Handler, Received, Refusal, Sender, SessionDelivery, SessionReceiver, json_message,
+    Delivery, Handler, Received, Refusal, Sender, SessionDelivery, SessionReceiver, Transaction,
+    json_message,
 };
 
 /// The media type of every job.
@@ -60,6 +62,17 @@ pub struct Job<T> {
     pub message: Received,
     /// Its session, if the consumer works off sessions; see [`SessionDelivery::session`].
     pub session: Option<Arc<SessionReceiver>>,
+    origin: Origin,
+}
+
+impl<T> Job<T> {
+    /// As [`Delivery::transaction`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn transaction(&self) -> Result<Transaction, BrokerError> {
+        self.origin.transaction(&self.message).await
+    }
 }
 
 /// Why a message is no job of the type asked for.
@@ -229,7 +242,7 @@ pub struct Jobs<T, H> {
     of: PhantomData<fn() -> T>,
 }
 
-/// Makes a function or the recipient of an actor that takes jobs into a handler for [`crate::Client::consume`] and
+/// Makes a function, the recipient of an actor, or [`actors`](crate::actors) that take jobs into a handler for [`crate::Client::consume`] and
 /// [`crate::Client::consume_sessions`]. A message that is no such job goes into the dead-letter queue, with a reason and
 /// a description that names the type and what is wrong ([`JobError`]).
 ///
@@ -258,8 +271,9 @@ impl<T: JobType + DeserializeOwned> Job<T> {
     pub(crate) fn read(
         message: Received,
         session: Option<Arc<SessionReceiver>>,
+        origin: Origin,
     ) -> Result<Self, JobError> {
-        Ok(Self { value: message.job()?, message, session })
+        Ok(Self { value: message.job()?, message, session, origin })
     }
 }
 
@@ -287,11 +301,15 @@ where
     type Handling = Handling<H::Handling>;
 
     fn handle(&self, delivery: Delivery) -> Self::Handling {
-        self.hand_on(Job::read(delivery.message, None))
+        self.hand_on(Job::read(delivery.message, None, delivery.origin))
     }
 
     fn is_gone(&self) -> bool {
         self.handler.is_gone()
+    }
+
+    fn gone(&self) -> impl Future<Output = ()> + Send {
+        self.handler.gone()
     }
 }
 
@@ -303,10 +321,15 @@ where
     type Handling = Handling<H::Handling>;
 
     fn handle(&self, delivery: SessionDelivery) -> Self::Handling {
-        self.hand_on(Job::read(delivery.message, Some(delivery.session)))
+        let SessionDelivery { message, session, origin } = delivery;
+        self.hand_on(Job::read(message, Some(session), origin))
     }
 
     fn is_gone(&self) -> bool {
         self.handler.is_gone()
+    }
+
+    fn gone(&self) -> impl Future<Output = ()> + Send {
+        self.handler.gone()
     }
 }

@@ -30,6 +30,8 @@ pub mod testing;
 
 pub use admin::Admin;
 pub use client::Client;
+#[cfg(feature = "actix")]
+pub use consumer::{Actors, actors, actors_on};
 pub use consumer::{
     Consumer, ConsumerOptions, Delivery, Handler, Refusal, SessionConsumerOptions, SessionDelivery,
 };

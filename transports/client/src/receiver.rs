@@ -76,7 +76,10 @@ impl Receiver {
     ///
     /// # Errors
     /// `EntityNotFound`, `EntityDisabled`, `QuotaExceeded`, `CommunicationProblem`.
-    pub async fn receive(&self, wait: TimeSpan) -> Result<Option<Received>, BrokerError> {
+    pub async fn receive(
+        &self,
+        wait: impl Into<TimeSpan>,
+    ) -> Result<Option<Received>, BrokerError> {
         Ok(self.receive_many(1, wait).await?.pop())
     }
 
@@ -87,9 +90,9 @@ impl Receiver {
     pub async fn receive_many(
         &self,
         count_max: u32,
-        wait: TimeSpan,
+        wait: impl Into<TimeSpan>,
     ) -> Result<Vec<Received>, BrokerError> {
-        self.messages(Request::Receive { count_max, wait }).await
+        self.messages(Request::Receive { count_max, wait: wait.into() }).await
     }
 
     /// As [`Receiver::receive_many`], until `stop` completes: then the receive is withdrawn, and what it
@@ -100,18 +103,21 @@ impl Receiver {
     pub async fn receive_many_until(
         &self,
         count_max: u32,
-        wait: TimeSpan,
+        wait: impl Into<TimeSpan>,
         stop: impl Future<Output = ()> + Send,
     ) -> Result<Vec<Received>, BrokerError> {
-        let receive = Request::Receive { count_max, wait };
+        let receive = Request::Receive { count_max, wait: wait.into() };
         let answer = self.link.ask_until(receive, Box::pin(stop)).await?;
         self.read(answer).await
     }
 
     /// The messages as they come, each asked for when the one before it was taken: it waits for the next without end,
-    /// and ends after the first error. Dropping it takes nothing (RCV-14).
-    pub fn stream(&self) -> impl Stream<Item = Result<Received, BrokerError>> + Send {
-        stream::try_unfold(self, async |receiver| {
+    /// and ends after the first error. Dropping it takes nothing (RCV-14). It can be given away, to a task or to the
+    /// context of an actor, and goes on when this receiver is dropped.
+    pub fn stream(
+        &self,
+    ) -> impl Stream<Item = Result<Received, BrokerError>> + Send + 'static + use<> {
+        stream::try_unfold(Self::new(Arc::clone(&self.link)), async |receiver| {
             loop {
                 if let Some(message) = receiver.receive(STREAM_WAIT).await? {
                     return Ok(Some((message, receiver)));
@@ -210,11 +216,11 @@ impl Receiver {
     pub async fn abandon_with_delay(
         &self,
         message: &Received,
-        delay: TimeSpan,
+        delay: impl Into<TimeSpan>,
         properties: &[(String, Value)],
     ) -> Result<(), BrokerError> {
         let properties = properties.to_vec();
-        let settlement = Settlement::Abandon { properties, delay: Some(delay) };
+        let settlement = Settlement::Abandon { properties, delay: Some(delay.into()) };
         self.settle(self.token(message)?, settlement).await
     }
 

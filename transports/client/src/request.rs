@@ -232,13 +232,13 @@ impl Requester {
         &self,
         queue: &str,
         job: &T,
-        timeout: TimeSpan,
+        timeout: impl Into<TimeSpan>,
     ) -> Result<R, RequestError>
     where
         T: JobType + Serialize,
         R: JobType + DeserializeOwned,
     {
-        let timeout = timeout.max(TimeSpan::from_ms(1));
+        let timeout = timeout.into().max(TimeSpan::from_ms(1));
         let Shared { reply_to, session, .. } = &*self.shared;
         let message = job_message(job)
             .map_err(RequestError::Body)?

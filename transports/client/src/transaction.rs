@@ -154,11 +154,11 @@ impl Transaction {
         &self,
         receiver: &impl AsRef<Receiver>,
         message: &Received,
-        delay: TimeSpan,
+        delay: impl Into<TimeSpan>,
         properties: &[(String, Value)],
     ) -> Result<(), BrokerError> {
         let properties = properties.to_vec();
-        let settlement = Settlement::Abandon { properties, delay: Some(delay) };
+        let settlement = Settlement::Abandon { properties, delay: Some(delay.into()) };
         self.settle(receiver.as_ref(), message, settlement).await
     }
 
@@ -242,7 +242,7 @@ impl Transaction {
 
     /// Has the entity check an operation, and keeps it if it would be carried out. Dropping the future
     /// leaves it out.
-    async fn run(&self, link: &dyn Link, request: Request) -> Result<(), BrokerError> {
+    pub(crate) async fn run(&self, link: &dyn Link, request: Request) -> Result<(), BrokerError> {
         link.ask_in(self.id, request).await?;
         self.operations.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -5,21 +5,21 @@
 mod local;
 mod log;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use actix::{Actor, ActorContext, Context, Handler, Supervised, Supervisor};
 use futures_util::StreamExt as _;
 use peeklock_core::Broker;
 use peeklock_core::condition::Condition;
-use peeklock_core::description::QueueUpdate;
-use peeklock_core::ids::SequenceNumber;
+use peeklock_core::description::{QueueUpdate, SubscriptionUpdate};
 use peeklock_core::message::{Message, Value};
-use peeklock_core::path::dead_letter_path;
+use peeklock_core::path::{dead_letter_path, subscription_path};
 use peeklock_core::time::TimeSpan;
 use peeklock_inproc::{
-    Client, ConsumerOptions, Delivery, Refusal, SessionConsumerOptions, SessionDelivery,
-    TraceContext, Traces,
+    Client, ConsumerOptions, Delivery, Received, Refusal, RequestError, SessionConsumerOptions,
+    SessionDelivery,
 };
 use tokio::sync::{Semaphore, mpsc};
 
@@ -184,6 +184,132 @@ async fn a_restart_of_a_supervised_actor_does_not_end_its_consumer() {
     client.stop().await;
 }
 
+impl Handler<SessionDelivery> for Restarted {
+    type Result = actix::ResponseActFuture<Self, Result<(), Refusal>>;
+
+    fn handle(&mut self, step: SessionDelivery, context: &mut Self::Context) -> Self::Result {
+        let (body, count) = (step.body().to_vec(), step.delivery_count());
+        let body = String::from_utf8(body).unwrap();
+        self.seen.send((body.clone(), count)).unwrap();
+        if (body.as_str(), count) == ("stop", 1) {
+            context.stop();
+        }
+        Box::pin(actix::fut::wrap_future(async { Ok(()) }))
+    }
+}
+
+/// A session queue with such steps of one session, in this order.
+async fn steps(client: &Client, bodies: &[&str]) {
+    let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+    client.admin().create_queue_with("steps", sessions).await.unwrap();
+    let sender = client.sender("steps").unwrap();
+    for body in bodies {
+        let message = Message::new((*body).to_owned()).with_session_id("s");
+        sender.send(message).await.unwrap();
+    }
+}
+
+/// SES-20: a session goes on with the actor that its supervisor has started anew, and with the message that it had.
+#[actix::test]
+async fn a_restart_of_a_supervised_actor_does_not_end_its_consumer_of_sessions() {
+    let client = client().await;
+    steps(&client, &["a", "stop", "b"]).await;
+    let (seen, mut arrivals) = mpsc::unbounded_channel();
+    let worker = Supervisor::start(move |_| Restarted { seen });
+    let options = SessionConsumerOptions::at_once(2);
+    let consumer = client.consume_sessions("steps", worker.recipient(), options).unwrap();
+    for (body, count) in [("a", 1), ("stop", 1), ("stop", 2), ("b", 1)] {
+        assert_eq!(arrivals.recv().await, Some((body.to_owned(), count)));
+    }
+    consumer.stop().await;
+    assert!(consumer.ended().await.is_none());
+    assert_eq!(client.admin().queue("steps").await.unwrap().counts.total(), 0);
+    client.stop().await;
+}
+
+/// SES-20, SET-03: a function that panics is asked again, before what is behind its message.
+#[tokio::test]
+async fn a_panic_of_a_function_does_not_end_its_consumer_of_sessions() {
+    let client = client().await;
+    steps(&client, &["a", "panic", "b"]).await;
+    let (seen, mut arrivals) = mpsc::unbounded_channel();
+    let handler = move |step: SessionDelivery| {
+        let seen = seen.clone();
+        async move {
+            let body = String::from_utf8(step.body().to_vec()).unwrap();
+            seen.send((body.clone(), step.delivery_count())).unwrap();
+            assert!(body != "panic" || step.delivery_count() > 1, "as asked");
+            Ok(())
+        }
+    };
+    let options = SessionConsumerOptions::at_once(1);
+    let consumer = client.consume_sessions("steps", handler, options).unwrap();
+    for (body, count) in [("a", 1), ("panic", 1), ("panic", 2), ("b", 1)] {
+        assert_eq!(arrivals.recv().await, Some((body.to_owned(), count)));
+    }
+    consumer.stop().await;
+    assert_eq!(client.admin().queue("steps").await.unwrap().counts.total(), 0);
+    client.stop().await;
+}
+
+/// TOP-01, SET-01, SET-03, SET-05: a subscription is consumed like a queue, its dead letters too, with sessions or without.
+#[tokio::test]
+async fn a_subscription_is_consumed() {
+    let client = client().await;
+    let admin = client.admin();
+    admin.create_topic("events").await.unwrap();
+    admin.create_subscription("events", "plain").await.unwrap();
+    let sessions =
+        SubscriptionUpdate { requires_session: Some(true), ..SubscriptionUpdate::default() };
+    admin.create_subscription_with("events", "steps", sessions, Vec::new()).await.unwrap();
+    let (plain, steps) =
+        (subscription_path("events", "plain"), subscription_path("events", "steps"));
+    let (seen, mut arrivals) = mpsc::unbounded_channel();
+    let work = move |of: &'static str, event: &Received| {
+        let body = String::from_utf8(event.body().to_vec()).unwrap();
+        let count = event.delivery_count();
+        seen.send((of, body.clone(), count)).unwrap();
+        match (body.as_str(), count) {
+            ("again", 1) => Err(Refusal::abandon()),
+            ("bad", _) if of != "letters" => Err(Refusal::dead_letter("Bad", "as asked")),
+            _ => Ok(()),
+        }
+    };
+    let (first, second) = (work.clone(), work.clone());
+    let alone = move |event: Delivery| std::future::ready(first("plain", &event));
+    let options = ConsumerOptions::at_once(1);
+    let consumer = client.consume(&plain, alone, options).await.unwrap();
+    let by_session = move |step: SessionDelivery| std::future::ready(second("steps", &step));
+    let of_sessions =
+        client.consume_sessions(&steps, by_session, SessionConsumerOptions::at_once(1)).unwrap();
+    let sender = client.sender("events").unwrap();
+    for body in ["a", "again", "bad", "b"] {
+        sender.send(Message::new(body).with_session_id("s")).await.unwrap();
+    }
+    let mut all = Vec::new();
+    while all.len() < 10 {
+        all.push(arrivals.recv().await.unwrap());
+    }
+    for of in ["plain", "steps"] {
+        let mine = all.iter().filter(|(whose, ..)| *whose == of);
+        let mine = mine.map(|(_, body, count)| (body.as_str(), *count));
+        let expected = [("a", 1), ("again", 1), ("again", 2), ("bad", 1), ("b", 1)];
+        assert!(mine.eq(expected), "{all:?}");
+    }
+    consumer.stop().await;
+    of_sessions.stop().await;
+    let letters = move |letter: Delivery| std::future::ready(work("letters", &letter));
+    let dead = dead_letter_path(&plain);
+    let consumer = client.consume(&dead, letters, ConsumerOptions::default()).await.unwrap();
+    assert_eq!(arrivals.recv().await.unwrap().1, "bad");
+    consumer.stop().await;
+    let counts = admin.subscription(&plain).await.unwrap().counts;
+    assert_eq!((counts.active, counts.dead_letter), (0, 0));
+    let counts = admin.subscription(&steps).await.unwrap().counts;
+    assert_eq!((counts.active, counts.dead_letter), (0, 1));
+    client.stop().await;
+}
+
 /// No supervisor survives a panic of its actor: the message is given back, and the consumer ends and says why, to whoever
 /// waits for that and to the log.
 #[actix::test]
@@ -253,13 +379,14 @@ async fn what_a_handler_fails_with_decides() {
                 ("number", _) => drop(delivery.json::<u32>()?),
                 ("refused", 1) => drop(other.receive_many(0, TimeSpan::ZERO).await?),
                 ("file", 1) => Err(std::io::Error::other("no disk"))?,
-                ("later", 1) => Err(Refusal::retry_after(TimeSpan::from_seconds(3_600)))?,
+                ("asked", 1) => Err(RequestError::Timeout)?,
+                ("later", 1) => Err(Refusal::retry_after(Duration::from_secs(3_600)))?,
                 ("bad", _) => Err(Refusal::dead_letter("Bad", "as asked"))?,
                 ("settled", _) => {
                     other.complete(&delivery).await?;
-                    Err(Refusal::AlreadySettled)?;
+                    Err(Refusal::already_settled())?;
                 }
-                ("left", _) if !left.swap(true, SeqCst) => Err(Refusal::AlreadySettled)?,
+                ("left", _) if !left.swap(true, SeqCst) => Err(Refusal::already_settled())?,
                 _ => {}
             }
             Ok(())
@@ -267,7 +394,7 @@ async fn what_a_handler_fails_with_decides() {
     };
     let options = ConsumerOptions::at_once(1);
     let consumer = client.consume("orders", handler, options).await.unwrap();
-    let bodies = ["number", "refused", "file", "later", "bad", "settled", "left", "last"];
+    let bodies = ["number", "refused", "file", "asked", "later", "bad", "settled", "left", "last"];
     send(&client, &bodies).await;
     let mut order = Vec::new();
     while order.last().is_none_or(|(body, _)| body != "last") {
@@ -277,7 +404,7 @@ async fn what_a_handler_fails_with_decides() {
     let counts = client.admin().queue("orders").await.unwrap().counts;
     assert_eq!((counts.active, counts.delayed, counts.dead_letter), (1, 1, 2), "{order:?}");
     let attempts = |body| order.iter().filter(|(other, _)| other == body).count();
-    assert_eq!(bodies.map(attempts), [1, 2, 2, 1, 1, 1, 2, 1]);
+    assert_eq!(bodies.map(attempts), [1, 2, 2, 2, 1, 1, 1, 2, 1]);
     let again = order.iter().filter(|(body, _)| body == "left").map(|(_, count)| *count);
     assert!(again.eq([1, 1]), "released, not counted");
     let dead = client.receiver(&dead_letter_path("orders")).unwrap();
@@ -310,158 +437,16 @@ async fn a_receiver_is_a_stream() {
     client.stop().await;
 }
 
-/// What a handler logs names its message, and the trace that it belongs to.
+/// RCV-10: the stream is given away, and goes on without the receiver that it is of.
 #[tokio::test]
-async fn a_delivery_has_a_span() {
+async fn a_stream_outlives_its_receiver() {
     let client = client().await;
-    let (log, _guard) = Log::begin();
-    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let message = Message::new("a").with_message_id("order-7");
-    let message = message.with_application_property("traceparent", Value::from(trace));
-    client.sender("orders").unwrap().send(message).await.unwrap();
-    let (seen, mut arrivals) = mpsc::unbounded_channel();
-    let handler = move |_: Delivery| {
-        let seen = seen.clone();
-        async move {
-            tracing::info!("in hand");
-            seen.send(()).unwrap();
-            Ok(())
-        }
-    };
-    let consumer = client.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
-    arrivals.recv().await.unwrap();
-    consumer.stop().await;
-    let line = log.line("in hand");
-    let fields = [r#"path="orders""#, "sequence_number=1", "delivery_count=1", "order-7", trace];
-    assert!(fields.iter().all(|field| line.contains(field)), "{line}");
-    client.stop().await;
-}
-
-const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-
-/// What was sent on, by its traceparent and its Diagnostic-Id.
-async fn traces(client: &Client, queue: &str) -> Vec<(Option<String>, Option<String>)> {
-    let peeked = client.receiver(queue).unwrap().peek(SequenceNumber(0), 100).await.unwrap();
-    let named = |message: &Message, name| match message.application_property(name) {
-        Some(Value::String(text)) => Some(text.to_string()),
-        _ => None,
-    };
-    let both = |message: &Message| (named(message, "traceparent"), named(message, "Diagnostic-Id"));
-    peeked.iter().map(|peeked| both(peeked.message())).collect()
-}
-
-/// What a handler sends belongs to the trace of its message, by every way to send; what says so itself keeps it.
-#[tokio::test]
-async fn a_trace_goes_on_in_what_a_handler_sends() {
-    let client = client().await;
-    client.admin().create_queue("next").await.unwrap();
-    let own = TRACE.replace("0af7", "1bf7");
-    let message = Message::new("a").with_application_property("Diagnostic-Id", TRACE);
-    client.sender("orders").unwrap().send(message).await.unwrap();
-    client.sender("orders").unwrap().send(Message::new("of no trace")).await.unwrap();
-    let (seen, mut arrivals) = mpsc::unbounded_channel();
-    let (next, of_its_own) = (Client::clone(&client), own.clone());
-    let handler = move |delivery: Delivery| {
-        let (seen, client, own) = (seen.clone(), next.clone(), of_its_own.clone());
-        async move {
-            let sender = client.sender("next")?;
-            sender.send(Message::new("1")).await?;
-            sender.send_batch(vec![Message::new("2"), Message::new("3")]).await?;
-            let own = Message::new("4").with_application_property("traceparent", own);
-            for sent in sender.send_many(vec![own]).await {
-                sent?;
-            }
-            let transaction = client.begin_transaction().await?;
-            transaction.send(&sender, Message::new("5")).await?;
-            transaction.commit().await?;
-            let in_hand = TraceContext::in_hand().map(|trace| trace.traceparent().to_owned());
-            seen.send((delivery.sequence_number().0, in_hand)).unwrap();
-            Ok(())
-        }
-    };
-    let consumer = client.consume("orders", handler, ConsumerOptions::at_once(1)).await.unwrap();
-    assert_eq!(arrivals.recv().await.unwrap(), (1, Some(TRACE.to_owned())));
-    assert_eq!(arrivals.recv().await.unwrap(), (2, None));
-    consumer.stop().await;
-    let gone_on = || (Some(TRACE.to_owned()), Some(TRACE.to_owned()));
-    let of_its_own = || (Some(own.clone()), None);
-    let mut expected = vec![gone_on(), gone_on(), gone_on(), of_its_own(), gone_on()];
-    expected.extend([(None, None), (None, None), (None, None), of_its_own(), (None, None)]);
-    assert_eq!(traces(&client, "next").await, expected);
-    client.stop().await;
-}
-
-/// The same in sessions.
-#[tokio::test]
-async fn a_trace_goes_on_in_sessions() {
-    let client = client().await;
-    let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
-    client.admin().create_queue_with("steps", sessions).await.unwrap();
-    let message = Message::new("a").with_session_id("order-7");
-    let message = message.with_application_property("traceparent", TRACE);
-    client.sender("steps").unwrap().send(message).await.unwrap();
-    let (seen, mut arrivals) = mpsc::unbounded_channel();
-    let next = Client::clone(&client);
-    let handler = move |_: SessionDelivery| {
-        let (seen, next) = (seen.clone(), next.clone());
-        async move {
-            next.sender("orders")?.send(Message::new("1")).await?;
-            seen.send(()).unwrap();
-            Ok(())
-        }
-    };
-    let options = SessionConsumerOptions::default();
-    let consumer = client.consume_sessions("steps", handler, options).unwrap();
-    arrivals.recv().await.unwrap();
-    consumer.stop().await;
-    let gone_on = (Some(TRACE.to_owned()), Some(TRACE.to_owned()));
-    assert_eq!(traces(&client, "orders").await, [gone_on]);
-    client.stop().await;
-}
-
-/// A tracing system: the current span is a text, and a delivery's span goes on with what it is told.
-#[derive(Default)]
-struct Spans {
-    current: Mutex<Option<TraceContext>>,
-    gone_on: Mutex<Vec<(bool, TraceContext)>>,
-}
-
-impl Traces for Spans {
-    fn current(&self) -> Option<TraceContext> {
-        self.current.lock().unwrap().clone()
-    }
-
-    fn go_on(&self, span: &tracing::Span, from: &TraceContext) {
-        let is_delivery = span.metadata().is_some_and(|span| span.name() == "delivery");
-        self.gone_on.lock().unwrap().push((is_delivery, from.clone()));
-    }
-}
-
-/// With a tracing system the current span is what messages say, and the span of a delivery goes on with that.
-#[tokio::test]
-async fn the_current_span_goes_with_what_is_sent() {
-    let client = client().await;
-    let _guard =
-        tracing::subscriber::set_default(tracing_subscriber::fmt().with_test_writer().finish());
-    let spans = Arc::new(Spans::default());
-    let traced = Client::clone(&client).with_traces(Arc::clone(&spans) as _);
-    let sender = traced.sender("orders").unwrap();
-    sender.send(Message::new("of no span")).await.unwrap();
-    let context = TraceContext::new(TRACE).unwrap().with_tracestate("a=1");
-    *spans.current.lock().unwrap() = Some(context.clone());
-    sender.send(Message::new("of a span")).await.unwrap();
-    let both = (Some(TRACE.to_owned()), Some(TRACE.to_owned()));
-    assert_eq!(traces(&client, "orders").await, [(None, None), both]);
-    let (seen, mut arrivals) = mpsc::unbounded_channel();
-    let handler = move |_: Delivery| {
-        seen.send(()).unwrap();
-        async { Ok(()) }
-    };
-    let consumer = traced.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
-    for _ in 0..2 {
-        arrivals.recv().await.unwrap();
-    }
-    consumer.stop().await;
-    assert_eq!(*spans.gone_on.lock().unwrap(), [(true, context)]);
+    let receiver = client.receiver("orders").unwrap();
+    let stream = receiver.stream();
+    drop(receiver);
+    let first = tokio::spawn(async move { std::pin::pin!(stream).next().await });
+    send(&client, &["a"]).await;
+    let first = first.await.unwrap().unwrap().unwrap();
+    assert_eq!(first.body(), "a");
     client.stop().await;
 }

@@ -126,7 +126,78 @@ fn the_time_begins_anew_with_the_handler() {
     assert_eq!(begun.lock().unwrap().len(), 2, "each is delivered once");
 }
 
+/// RCV-19, SET-28: one that has waited for longer than that is renewed no more, which is said of it and not of its
+/// handler; but with its handler it is, as long as its lock is there.
+#[test]
+fn a_message_that_waited_for_too_long_is_renewed_with_its_handler() {
+    let begun = Begun::default();
+    let (log, _guard) = Log::begin();
+    let seen = Arc::clone(&begun);
+    Simulation::new().seeds(0..1).mishaps_max(0).run(move |world| {
+        seen.lock().unwrap().clear();
+        work_off(world, Arc::clone(&seen), TimeSpan::from_seconds(320))
+    });
+    let begun = begun.lock().unwrap().clone();
+    assert_eq!(begun.len(), 2, "each is delivered once: {begun:?}");
+    let line = log.line("has waited too long");
+    let expected = ["WARN", "path=\"orders\"", "sequence_number=2"];
+    assert!(expected.iter().all(|part| line.contains(part)), "{line}");
+    let too_long = log.text().matches(TOO_LONG).count();
+    assert_eq!(too_long, 3, "{}", log.text());
+}
+
+/// SET-28: one whose lock has run out while it waited is not given to the handler, since it is delivered again.
+#[test]
+fn a_message_whose_lock_ran_out_while_it_waited_is_not_begun() {
+    for renewal in [TimeSpan::ZERO, TimeSpan::from_minutes(1)] {
+        let (seen, counted) = (Arc::new(Mutex::new(Vec::new())), TimeSpan::from_minutes(3));
+        let told = Arc::clone(&seen);
+        Simulation::new().seeds(0..1).mishaps_max(0).run(move |world| {
+            told.lock().unwrap().clear();
+            hold_up(world, Arc::clone(&told), counted, renewal)
+        });
+        let seen = seen.lock().unwrap().clone();
+        let b: Vec<_> = seen.iter().filter(|(body, _)| body == "b").map(|(_, n)| *n).collect();
+        assert_eq!(b, [2], "its first delivery was over before it was begun: {seen:?}");
+    }
+}
+
+/// The first delivery of the first message takes so long, and holds up the second.
+async fn hold_up(
+    world: World,
+    seen: Arc<Mutex<Vec<(String, u32)>>>,
+    takes: TimeSpan,
+    renewal_max: TimeSpan,
+) -> Result<(), Box<dyn Error>> {
+    let client = world.client();
+    let lock = QueueUpdate { lock_duration: Some(LOCK), ..QueueUpdate::default() };
+    client.admin().create_queue_with("orders", lock).await?;
+    for body in ["a", "b"] {
+        client.sender("orders")?.send(Message::new(body)).await?;
+    }
+    let handler = move |order: Delivery| {
+        let body = String::from_utf8(order.body().to_vec()).unwrap();
+        let is_first = body == "a" && order.delivery_count() == 1;
+        seen.lock().unwrap().push((body, order.delivery_count()));
+        async move {
+            if is_first {
+                tokio::time::sleep(takes.to_std()).await;
+            }
+            Ok(())
+        }
+    };
+    let options = ConsumerOptions::at_once(1).with_prefetch(1).with_renewal_max(renewal_max);
+    world.consume("orders", handler, options).await?;
+    world.come_to_rest().await;
+    Ok(())
+}
+
 async fn one_after_the_other(world: World, begun: Begun) -> Result<(), Box<dyn Error>> {
+    work_off(world, begun, TimeSpan::from_minutes(4)).await
+}
+
+/// Two messages, of which one is with the handler and the other waits for it, and each takes so long.
+async fn work_off(world: World, begun: Begun, takes: TimeSpan) -> Result<(), Box<dyn Error>> {
     let client = world.client();
     let lock = QueueUpdate { lock_duration: Some(LOCK), ..QueueUpdate::default() };
     client.admin().create_queue_with("orders", lock).await?;
@@ -136,8 +207,8 @@ async fn one_after_the_other(world: World, begun: Begun) -> Result<(), Box<dyn E
     let clock = world.clone();
     let handler = move |_: Delivery| {
         begun.lock().unwrap().push(clock.now());
-        async {
-            tokio::time::sleep(TimeSpan::from_minutes(4).to_std()).await;
+        async move {
+            tokio::time::sleep(takes.to_std()).await;
             Ok(())
         }
     };

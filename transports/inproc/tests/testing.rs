@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use actix::{Actor, Context, Handler, ResponseFuture};
 use peeklock_core::Broker;
+use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::message::{Message, Value};
 use peeklock_core::path::dead_letter_path;
@@ -77,6 +78,13 @@ async fn an_actor_is_tested_without_a_broker() {
     assert!(matches!(outcome, Err(Refusal::DeadLetter { .. })));
     let deferred = order.given_to(&till.recipient::<Delivery>()).await;
     assert_eq!(deferred, Settlement::Defer { properties: Vec::new() });
+}
+
+/// What was made by hand belongs to no broker, and says so where one is asked for.
+#[tokio::test]
+async fn a_delivery_by_hand_has_no_transaction() {
+    let refused = TestDelivery::of(Message::new("a")).delivery().transaction().await;
+    assert_eq!(refused.err().unwrap().condition(), Condition::InvalidOperation);
 }
 
 /// What a delivery is made of by hand comes to the handler, and a panic abandons as with a consumer.

@@ -65,6 +65,18 @@ pub trait Connector: fmt::Debug + Send + Sync {
 }
 
 /// How a client connects.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use peeklock_websocket::client::ClientOptions;
+///
+/// // It is non-exhaustive: what is to be otherwise is set on the defaults.
+/// let mut options = ClientOptions::default();
+/// options.name = Some("order service".into());
+/// options.give_up_after = Some(Duration::from_secs(60));
+/// assert_eq!(options.grace, Duration::from_secs(30));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
@@ -119,6 +131,28 @@ impl Default for ClientOptions {
 /// Connects to `ws://HOST:PORT`, or `wss://HOST:PORT` for TLS. To be called inside a tokio runtime, whose task it uses. The connection is
 /// closed in order by [`Client::close`], or when the last handle is gone.
 ///
+/// ```
+/// use peeklock_core::Broker;
+/// use peeklock_core::contract::Transport as _;
+/// use peeklock_core::message::Message;
+/// use peeklock_websocket::{WebSocketConfig, WebSocketTransport, client};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let broker = Broker::builder().start().await?;
+/// let config = WebSocketConfig::at(([127, 0, 0, 1], 0).into());
+/// let listener = Box::new(WebSocketTransport::new(config)).start(broker.clone()).await?;
+///
+/// let client = client::connect(&format!("ws://{}", listener.local_address())).await?;
+/// client.admin().create_queue("orders").await?;
+/// client.sender("orders")?.send(Message::new("two coffees")).await?;
+/// client.close().await;
+/// # listener.stop(std::time::Duration::ZERO).await;
+/// # broker.stop(std::time::Duration::ZERO).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// `ArgumentError` for another URL, `CommunicationProblem` if nobody answers, `Unauthorized`.
 pub async fn connect(url: &str) -> Result<Client, BrokerError> {
@@ -126,6 +160,18 @@ pub async fn connect(url: &str) -> Result<Client, BrokerError> {
 }
 
 /// Connects in a way of the caller's.
+///
+/// ```no_run
+/// use peeklock_websocket::client::{ClientOptions, ClientTls, certificates, connect_with};
+///
+/// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut options = ClientOptions::default();
+/// options.tls = ClientTls::of_system().trusting(certificates("data/tls/authority.pem".as_ref())?);
+/// let client = connect_with("wss://bus.example.com", options).await?;
+/// # client.close().await;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// As for [`connect`].
@@ -138,6 +184,18 @@ pub async fn connect_with(url: &str, options: ClientOptions) -> Result<Client, B
 /// Connects with a connection string: `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;SharedAccessKey=…`, or with
 /// `SharedAccessSignature=…`; the port is that of [`url_of`] if there is none. TLS is spoken unless it says
 /// `UseDevelopmentEmulator=true` (SEC-21), and other entities than its `EntityPath` are refused (SEC-20).
+///
+/// ```no_run
+/// use peeklock_websocket::client::{ClientOptions, connect_by};
+///
+/// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+/// // As `peeklock connection-string --for peeklock` prints it.
+/// let string = std::env::var("PEEKLOCK_CONNECTION_STRING")?;
+/// let client = connect_by(&string, ClientOptions::default()).await?;
+/// # client.close().await;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// As for [`connect`]; `ArgumentError` for a connection string that is none.

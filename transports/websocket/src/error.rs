@@ -36,7 +36,7 @@ pub(crate) enum FrameError {
     #[error("has properties that cannot be read: {0}")]
     Content(ContentError),
     /// JSON that is not what is expected.
-    #[error("{0}")]
+    #[error("is not the JSON that is expected: {0}")]
     Json(String),
 }
 

@@ -501,6 +501,22 @@ mod tests {
         assert!(OsDisk::look_at(&place.0).is_ok());
     }
 
+    /// Who cannot open a directory is told which.
+    #[test]
+    fn a_directory_that_cannot_be_opened_is_named() {
+        use crate::journal::{Journal, JournalConfig};
+        let place = Place::new("named");
+        std::fs::create_dir_all(&place.0).unwrap();
+        std::fs::write(place.at("file"), "").unwrap();
+        let data = place.at("file/data");
+        let refused = Journal::open(&data, JournalConfig::default()).err().unwrap().to_string();
+        let named = format!("data directory `{}`: ", data.display());
+        assert!(refused.contains(&named), "{refused}");
+        let _disk = OsDisk::open(&place.0).unwrap();
+        let refused = Journal::open(&place.0, JournalConfig::default()).err().unwrap().to_string();
+        assert_eq!(refused.matches(place.0.to_str().unwrap()).count(), 1, "{refused}");
+    }
+
     /// A directory that is moved away while it is in use is still the one that is written to.
     #[test]
     fn files_are_reached_by_the_directory_that_was_opened() {

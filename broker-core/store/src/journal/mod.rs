@@ -123,8 +123,12 @@ impl Journal {
     /// nothing is changed then. [`StoreError::Failed`] when the directory cannot be read or written,
     /// or another process has it.
     pub fn open(path: &Path, config: JournalConfig) -> Result<Arc<Self>, StoreError> {
-        let disk = OsDisk::open(path)
-            .map_err(|error| StoreError::Failed(format!("data directory: {error}").into()))?;
+        let disk = OsDisk::open(path).map_err(|error| {
+            let (path, error) = (path.display().to_string(), error.to_string());
+            // Where another process has it, that names it.
+            let of = if error.contains(&path) { String::new() } else { format!(" `{path}`") };
+            StoreError::Failed(format!("data directory{of}: {error}").into())
+        })?;
         Self::open_on(Arc::new(disk), config)
     }
 

@@ -7,6 +7,7 @@
 mod bounds;
 mod cleared;
 mod forwarding;
+mod named;
 mod queue;
 mod retry;
 mod status;
@@ -17,11 +18,11 @@ mod topic;
 
 pub use cleared::{Cleared, Patch};
 pub use forwarding::Destination;
-pub use queue::{QueueDescription, QueueUpdate};
+pub use queue::{QueueDescription, QueueProperties, QueueUpdate};
 pub use retry::{Jitter, RetryKind, RetryPolicy, SessionRetryOrder};
 pub use status::EntityStatus;
-pub use subscription::{SubscriptionDescription, SubscriptionUpdate};
-pub use topic::{TopicDescription, TopicUpdate};
+pub use subscription::{SubscriptionDescription, SubscriptionProperties, SubscriptionUpdate};
+pub use topic::{TopicDescription, TopicProperties, TopicUpdate};
 
 pub use crate::kind::EntityKind;
 

@@ -55,7 +55,7 @@ pub struct QueueDescription {
 
 /// The properties that a create or update request names; none stands for absent (ENT-03, ENT-17).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct QueueUpdate {
+pub struct QueueProperties {
     /// LockDuration.
     pub lock_duration: Option<TimeSpan>,
     /// MaxSizeInMegabytes.
@@ -97,6 +97,9 @@ pub struct QueueUpdate {
     /// All that there is no property for; empty for nothing (HTP-17).
     pub extensions: Option<Box<str>>,
 }
+
+/// The same, as what an update names.
+pub type QueueUpdate = QueueProperties;
 
 impl QueueDescription {
     /// A queue with only a path: exactly the defaults of the tier (ENT-03, ENT-08).

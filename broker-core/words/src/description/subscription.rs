@@ -57,7 +57,7 @@ pub struct SubscriptionDescription {
 
 /// The properties that a create or update request names; none stands for absent (ENT-03, ENT-17).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct SubscriptionUpdate {
+pub struct SubscriptionProperties {
     /// LockDuration.
     pub lock_duration: Option<TimeSpan>,
     /// RequiresSession; an update may only repeat it.
@@ -91,6 +91,9 @@ pub struct SubscriptionUpdate {
     /// All that there is no property for; empty for nothing (HTP-17).
     pub extensions: Option<Box<str>>,
 }
+
+/// The same, as what an update names.
+pub type SubscriptionUpdate = SubscriptionProperties;
 
 impl SubscriptionDescription {
     /// A subscription with only its names: exactly the defaults of the tier (ENT-03).

@@ -510,3 +510,34 @@ fn sizes_are_told_in_bytes_too() {
     assert_eq!(queue().size_bytes_max(), 1_073_741_824);
     assert_eq!(queue().message_bytes_max(), 1_048_576);
 }
+
+/// ENT-03: properties that are named one by one are those that are named, and no other.
+#[test]
+fn properties_are_named_one_by_one() {
+    let minute = std::time::Duration::from_secs(60);
+    let named = QueueProperties::new()
+        .with_max_delivery_count(3)
+        .with_lock_duration(minute)
+        .with_duplicate_detection(minute)
+        .with_sessions()
+        .with_forward_dead_letters_to("bad");
+    let written = QueueUpdate {
+        max_delivery_count: Some(3),
+        lock_duration: Some(TimeSpan::from_minutes(1)),
+        requires_duplicate_detection: Some(true),
+        duplicate_detection_history_time_window: Some(TimeSpan::from_minutes(1)),
+        requires_session: Some(true),
+        forward_dead_lettered_messages_to: Some("bad".into()),
+        ..QueueUpdate::default()
+    };
+    assert_eq!(named, written);
+    let named = SubscriptionProperties::new().with_catch_all(true).with_forward_to("orders");
+    let written = SubscriptionUpdate {
+        catch_all: Some(true),
+        forward_to: Some("orders".into()),
+        ..SubscriptionUpdate::default()
+    };
+    assert_eq!(named, written);
+    let named = TopicProperties::new().with_user_metadata("ours");
+    assert_eq!(named.user_metadata.as_deref(), Some("ours"));
+}

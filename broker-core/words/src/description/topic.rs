@@ -41,7 +41,7 @@ pub struct TopicDescription {
 
 /// The properties that a create or update request names; none stands for absent (ENT-03, ENT-17).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct TopicUpdate {
+pub struct TopicProperties {
     /// MaxSizeInMegabytes.
     pub max_size_in_megabytes: Option<u64>,
     /// RequiresDuplicateDetection; an update may only repeat it.
@@ -69,6 +69,9 @@ pub struct TopicUpdate {
     /// All that there is no property for; empty for nothing (HTP-17).
     pub extensions: Option<Box<str>>,
 }
+
+/// The same, as what an update names.
+pub type TopicUpdate = TopicProperties;
 
 impl TopicDescription {
     /// A topic with only a path: exactly the defaults of the tier (ENT-03, ENT-08).

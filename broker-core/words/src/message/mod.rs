@@ -171,8 +171,8 @@ impl Message {
 
     /// This message with this time to live.
     #[must_use]
-    pub const fn with_time_to_live(mut self, span: TimeSpan) -> Self {
-        self.time_to_live = Some(span);
+    pub fn with_time_to_live(mut self, span: impl Into<TimeSpan>) -> Self {
+        self.time_to_live = Some(span.into());
         self
     }
 

@@ -509,3 +509,23 @@ fn content_is_small_and_shared() {
     assert_shared::<Overlay>();
     assert!(size_of::<Content>() <= 48);
 }
+
+/// MSG-20: a property is read as what one expects, whatever width its sender gave it.
+#[test]
+fn a_value_is_read_as_what_is_expected() {
+    assert_eq!(Value::from("eu").as_str(), Some("eu"));
+    assert_eq!(Value::Uri("urn:a".into()).as_str(), Some("urn:a"));
+    assert_eq!(Value::from(true).as_bool(), Some(true));
+    for seven in [Value::I8(7), Value::I32(7), Value::U16(7), Value::U64(7)] {
+        assert_eq!((seven.as_i64(), seven.as_u64(), seven.as_f64()), (Some(7), Some(7), Some(7.0)));
+        assert_eq!((seven.as_str(), seven.as_bool()), (None, None));
+    }
+    assert_eq!((Value::I8(-1).as_i64(), Value::I8(-1).as_u64()), (Some(-1), None));
+    assert_eq!(Value::U64(u64::MAX).as_i64(), None);
+    assert_eq!((Value::F32(1.5).as_f64(), Value::F64(1.0).as_i64()), (Some(1.5), None));
+    let instant = Timestamp::from_unix_ms(1_800_000_000_000);
+    assert_eq!(Value::from(instant).as_timestamp(), Some(instant));
+    assert_eq!(Value::DateTimeOffset(instant.ticks()).as_timestamp(), Some(instant));
+    assert_eq!(Value::from(Bytes::from("b")).as_bytes(), Some(&Bytes::from("b")));
+    assert_eq!(Value::Null.as_str(), None);
+}

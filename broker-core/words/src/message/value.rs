@@ -124,6 +124,79 @@ impl Value {
         }
     }
 
+    /// Its text, if it is a text; that of a URI too.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) | Self::Uri(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether it is true, if it is one of the two.
+    #[must_use]
+    pub const fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Its number, if it is a whole one of any type that is in this range.
+    #[must_use]
+    pub fn as_i64(&self) -> Option<i64> {
+        self.whole().and_then(|number| i64::try_from(number).ok())
+    }
+
+    /// Its number, if it is a whole one of any type that is in this range.
+    #[must_use]
+    pub fn as_u64(&self) -> Option<u64> {
+        self.whole().and_then(|number| u64::try_from(number).ok())
+    }
+
+    /// Its number, of any type: a whole one is rounded, where it has more digits than fit.
+    #[must_use]
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Self::F32(number) => Some(f64::from(*number)),
+            Self::F64(number) => Some(*number),
+            _ => self.whole().map(|number| number as f64),
+        }
+    }
+
+    /// Its bytes, if it has some.
+    #[must_use]
+    pub const fn as_bytes(&self) -> Option<&Bytes> {
+        match self {
+            Self::Binary(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Its instant, in either of the two types.
+    #[must_use]
+    pub const fn as_timestamp(&self) -> Option<Timestamp> {
+        match self {
+            Self::Timestamp(ms) => Some(Timestamp::from_unix_ms(*ms)),
+            Self::DateTimeOffset(ticks) => Some(Timestamp::from_ticks(*ticks)),
+            _ => None,
+        }
+    }
+
+    fn whole(&self) -> Option<i128> {
+        Some(match self {
+            Self::I8(number) => (*number).into(),
+            Self::I16(number) => (*number).into(),
+            Self::I32(number) => (*number).into(),
+            Self::I64(number) => (*number).into(),
+            Self::U8(number) => (*number).into(),
+            Self::U16(number) => (*number).into(),
+            Self::U32(number) => (*number).into(),
+            Self::U64(number) => (*number).into(),
+            _ => return None,
+        })
+    }
+
     /// The same value, borrowed.
     #[must_use]
     pub fn borrow(&self) -> ValueRef<'_> {

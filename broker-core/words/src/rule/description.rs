@@ -54,7 +54,7 @@ pub struct SqlText {
 }
 
 impl RuleDescription {
-    /// A rule without action.
+    /// A rule without action, created at an instant; see [`Filter::named`] for one that is to be created.
     #[must_use]
     pub fn new(name: impl Into<Box<str>>, filter: Filter, created_at: Timestamp) -> Self {
         Self { name: name.into(), filter, action: None, created_at, extensions: None }
@@ -176,6 +176,19 @@ fn check_count(what: &str, rule: &str, count: usize, limits: &Limits) -> Result<
 }
 
 impl Filter {
+    /// A rule of that name with this filter, for who adds it to a subscription: when it was created the broker says.
+    ///
+    /// ```
+    /// use peeklock_words::rule::Filter;
+    ///
+    /// let dear = Filter::sql("price > 100").named("dear").with_action("SET priority = 'high'");
+    /// assert_eq!(&*dear.name, "dear");
+    /// ```
+    #[must_use]
+    pub fn named(self, name: impl Into<Box<str>>) -> RuleDescription {
+        RuleDescription::new(name, self, Timestamp::NONE)
+    }
+
     /// An SQL filter without parameters.
     #[must_use]
     pub fn sql(text: impl Into<Box<str>>) -> Self {

@@ -164,3 +164,13 @@ fn seconds_with_fractions_are_rounded_to_ticks() {
     assert_eq!(TimeSpan::from_seconds(60).divided_by(10), TimeSpan::from_seconds(6));
     assert_eq!(TimeSpan::from_seconds(60).divided_by(0), TimeSpan::from_seconds(60));
 }
+
+/// FND-08: durations of the standard library are spans, and the longest is "unlimited".
+#[test]
+fn a_duration_is_a_span() {
+    use std::time::Duration;
+    assert_eq!(TimeSpan::from(Duration::from_millis(1_500)), TimeSpan::from_ms(1_500));
+    assert_eq!(TimeSpan::from(Duration::from_nanos(199)), TimeSpan::from_ticks(1));
+    assert_eq!(TimeSpan::from(Duration::MAX), TimeSpan::MAX);
+    assert_eq!(Duration::from(TimeSpan::from_ms(1_500)), Duration::from_millis(1_500));
+}

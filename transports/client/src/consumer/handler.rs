@@ -1,19 +1,26 @@
 //! Who consumes, what it gets, and what it answers.
 
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use peeklock_core::error::BrokerError;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::ids::TrackingId;
 use peeklock_core::limits::Limits;
 use peeklock_core::message::Value;
-use peeklock_core::time::TimeSpan;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::transaction::Reach;
 use tokio::time::error::Elapsed;
 
-use crate::port::Settlement;
-use crate::{BodyError, Received, SessionReceiver};
+use crate::port::{Link, Port, Request, Settlement};
+use crate::{BodyError, Received, RequestError, SessionReceiver, Transaction};
 
-/// Who is given messages. Functions that return a future are handlers, and so are the recipients of actors
-/// (the feature `actix`).
+/// Who is given messages. Functions that return a future are handlers, and so are the recipients of actors, and those
+/// that [`actors`](crate::actors) makes (the feature `actix`).
+///
+/// What a function returns is driven by the task of its consumer, with all messages that are at work, and with the
+/// renewal of their locks: while it computes or blocks, none of that goes on. Such work is given to
+/// `tokio::task::spawn_blocking`, or to an actor, which has its own task.
 pub trait Handler<D>: Send + Sync + 'static {
     /// What is at work on one of them. When it panics, the message is abandoned.
     type Handling: Future<Output = Result<(), Refusal>> + Send + 'static;
@@ -24,6 +31,12 @@ pub trait Handler<D>: Send + Sync + 'static {
     /// Whether it takes no message any more: then the consumer ends, and says that.
     fn is_gone(&self) -> bool {
         false
+    }
+
+    /// Waits until it takes no message any more, so that a consumer ends for which there is none; for ever unless said
+    /// otherwise.
+    fn gone(&self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
     }
 }
 
@@ -45,6 +58,7 @@ where
 pub struct Delivery {
     /// The message.
     pub message: Received,
+    pub(crate) origin: Origin,
 }
 
 /// A message of a session for a handler, which answers `Ok` to complete it, or says what else becomes of it.
@@ -58,6 +72,83 @@ pub struct SessionDelivery {
     /// Its session, which the consumer holds: for the state of it (SES-24). What is received or settled
     /// over it is no more the consumer's.
     pub session: Arc<SessionReceiver>,
+    pub(crate) origin: Origin,
+}
+
+/// The way on which a delivery came; none for one that was made by hand.
+#[derive(Clone, Default)]
+pub(crate) struct Origin(Option<Arc<(Arc<dyn Port>, Arc<dyn Link>)>>);
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Origin")
+    }
+}
+
+impl Origin {
+    /// Over this link of this port.
+    pub(crate) fn of(port: &Arc<dyn Port>, link: &Arc<dyn Link>) -> Self {
+        Self(Some(Arc::new((Arc::clone(port), Arc::clone(link)))))
+    }
+
+    /// A transaction that completes a message which came this way.
+    pub(crate) async fn transaction(&self, message: &Received) -> Result<Transaction, BrokerError> {
+        let rejection = |detail: &str| Rejection::invalid_operation(detail.to_owned());
+        let Some((port, link)) = self.0.as_deref() else {
+            let refused = rejection("a delivery that was made by hand belongs to no broker");
+            return Err(BrokerError::new(refused, TrackingId(0), "", Timestamp::NONE));
+        };
+        let Some(token) = message.lock_token() else {
+            return Err(link.refuse(rejection("the message is not locked")));
+        };
+        let transaction = Transaction::begin(port, Reach::CrossEntity).await?;
+        transaction.run(&**link, Request::Settle(token, Settlement::Complete)).await?;
+        Ok(transaction)
+    }
+}
+
+impl Delivery {
+    /// Begins a transaction with which the message is completed: what is sent in it, to this or to other queues and topics,
+    /// takes effect together with that, at [`Transaction::commit`] (TXN-01, TXN-09). Afterwards the handler answers
+    /// [`Refusal::already_settled`]; an error by `?` drops the transaction, which rolls it back, and the message is
+    /// abandoned.
+    ///
+    /// # Errors
+    /// As for [`Client::begin_cross_entity_transaction`](crate::Client::begin_cross_entity_transaction) and
+    /// [`Receiver::complete`](crate::Receiver::complete); `InvalidOperation` for one that was made by hand.
+    ///
+    /// ```
+    /// use peeklock_client::{Client, ConsumerOptions, Delivery, Refusal};
+    /// use peeklock_core::message::Message;
+    ///
+    /// # async fn consume(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let receipts = client.sender("receipts")?;
+    /// let work = move |order: Delivery| {
+    ///     let receipts = receipts.clone();
+    ///     async move {
+    ///         let transaction = order.transaction().await?;
+    ///         transaction.send(&receipts, Message::new(order.body().clone())).await?;
+    ///         transaction.commit().await?;
+    ///         Err(Refusal::already_settled())
+    ///     }
+    /// };
+    /// client.consume("orders", work, ConsumerOptions::default()).await?.stop().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn transaction(&self) -> Result<Transaction, BrokerError> {
+        self.origin.transaction(&self.message).await
+    }
+}
+
+impl SessionDelivery {
+    /// As [`Delivery::transaction`].
+    ///
+    /// # Errors
+    /// As there, and `SessionLockLost`.
+    pub async fn transaction(&self) -> Result<Transaction, BrokerError> {
+        self.origin.transaction(&self.message).await
+    }
 }
 
 /// What becomes of a message that a handler does not complete.
@@ -103,8 +194,26 @@ impl Refusal {
 
     /// Available again after so long, counted as a failed delivery (RTY-01).
     #[must_use]
-    pub const fn retry_after(delay: TimeSpan) -> Self {
-        Self::AbandonWithDelay { delay, properties: Vec::new() }
+    pub fn retry_after(delay: impl Into<TimeSpan>) -> Self {
+        Self::AbandonWithDelay { delay: delay.into(), properties: Vec::new() }
+    }
+
+    /// Available again as if it had not been delivered, not counted (SET-32).
+    #[must_use]
+    pub const fn release() -> Self {
+        Self::Release
+    }
+
+    /// Nothing more: the handler has settled it itself, alone or in a transaction.
+    #[must_use]
+    pub const fn already_settled() -> Self {
+        Self::AlreadySettled
+    }
+
+    /// Set aside, to be received by number (DEF-01).
+    #[must_use]
+    pub const fn defer() -> Self {
+        Self::Defer
     }
 
     /// Moved to the dead-letter queue (SET-05), with a reason for programs and a description for people.
@@ -131,6 +240,14 @@ impl From<serde_json::Error> for Refusal {
 /// What a broker refuses may go well at the next attempt: abandoned. MaxDeliveryCount bounds how often.
 impl From<BrokerError> for Refusal {
     fn from(error: BrokerError) -> Self {
+        tracing::warn!(%error, "a handler gives its message back");
+        Self::abandon()
+    }
+}
+
+/// A request that the handler made of somebody else has no reply: abandoned likewise.
+impl From<RequestError> for Refusal {
+    fn from(error: RequestError) -> Self {
         tracing::warn!(%error, "a handler gives its message back");
         Self::abandon()
     }

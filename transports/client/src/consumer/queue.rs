@@ -10,36 +10,38 @@ use futures_util::{FutureExt, StreamExt};
 use peeklock_core::command::ReceivedMessage;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::LockToken;
-use peeklock_core::time::TimeSpan;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
-use super::handler::{Delivery, Handler, Refusal};
+use super::handler::{Delivery, Handler, Origin, Refusal};
 use super::outcome::{Tried, outcome_of};
 use super::{ConsumerOptions, handler_is_gone, renewal::Renewal, span};
 use crate::port::{Arrival, Deliveries, Settlement, Verdict};
 use crate::trace::Tracing;
-use crate::{Received, TraceContext};
+use crate::{Client, Received, TraceContext};
 
 /// Runs to the end of the link, of its handler, or until it is stopped. Why it ended, unless it was stopped.
 pub(super) async fn run<H: Handler<Delivery>>(
+    client: Client,
     deliveries: Box<dyn Deliveries>,
     handler: H,
     options: ConsumerOptions,
-    traces: Tracing,
     mut stopped: oneshot::Receiver<()>,
 ) -> Option<BrokerError> {
     let handler = Arc::new(handler);
     let concurrent_max = usize::try_from(options.concurrent_max.max(1)).unwrap_or(usize::MAX);
     let path: Arc<str> = deliveries.link().path().into();
-    let mut hand = Hand::new(deliveries, options.renewal_max);
+    let traces = client.tracing();
+    let origin = Origin::of(client.port(), deliveries.link());
+    let mut hand = Hand::new(deliveries, &options);
     let mut at_work = FuturesUnordered::new();
+    let mut gone = std::pin::pin!(handler.gone());
     poll_fn(|context| {
         loop {
             if !hand.is_closing && stopped.poll_unpin(context).is_ready() {
                 hand.close();
             }
-            if !hand.is_closing && handler.is_gone() {
+            if !hand.is_closing && (handler.is_gone() || gone.as_mut().poll(context).is_ready()) {
                 hand.gone = Some(hand.deliveries.link().refuse(handler_is_gone()));
                 hand.close();
             }
@@ -49,10 +51,13 @@ pub(super) async fn run<H: Handler<Delivery>>(
             while at_work.len() < concurrent_max
                 && let Some(Waits { tag, token, message }) = hand.waiting.pop_front()
             {
-                if options.prefetch > 0 {
-                    hand.renewal.begin_anew(tag);
+                // Somebody else may have it by now.
+                if options.prefetch > 0 && !hand.renewal.begin(tag, &message) {
+                    hand.give_back(tag, token);
+                    continue;
                 }
-                at_work.push(work(Arc::clone(&handler), &traces, &path, tag, token, message));
+                let (handler, origin) = (Arc::clone(&handler), origin.clone());
+                at_work.push(work(handler, traces, &path, origin, Waits { tag, token, message }));
             }
             while let Poll::Ready(Some(Done { tag, token, outcome })) =
                 at_work.poll_next_unpin(context)
@@ -79,16 +84,15 @@ async fn work<H: Handler<Delivery>>(
     handler: Arc<H>,
     traces: &Tracing,
     path: &str,
-    tag: u64,
-    token: LockToken,
-    message: Box<ReceivedMessage>,
+    origin: Origin,
+    Waits { tag, token, message }: Waits,
 ) -> Done {
     let outcome = match Received::load(*message).await {
         Ok(message) => {
             let trace = TraceContext::of(message.message());
             let span = span::of(path, &message, trace.as_ref());
             traces.go_on(&span, trace.as_ref());
-            let handling = async { handler.handle(Delivery { message }).await };
+            let handling = async { handler.handle(Delivery { message, origin }).await };
             TraceContext::within(trace, outcome_of(handling)).instrument(span).await
         }
         Err(rejection) => {
@@ -116,6 +120,8 @@ struct Waits {
 /// What a consumer has of its link.
 struct Hand {
     deliveries: Box<dyn Deliveries>,
+    /// Whether messages may wait for the handler.
+    is_ahead: bool,
     waiting: VecDeque<Waits>,
     renewal: Renewal,
     /// To be settled next, together.
@@ -131,10 +137,11 @@ struct Hand {
 }
 
 impl Hand {
-    fn new(deliveries: Box<dyn Deliveries>, renewal_max: TimeSpan) -> Self {
-        let renewal = Renewal::new(Arc::clone(deliveries.link()), renewal_max);
+    fn new(deliveries: Box<dyn Deliveries>, options: &ConsumerOptions) -> Self {
+        let renewal = Renewal::new(Arc::clone(deliveries.link()), options.renewal_max);
         Self {
             deliveries,
+            is_ahead: options.prefetch > 0,
             waiting: VecDeque::new(),
             renewal,
             verdicts: Vec::new(),
@@ -181,7 +188,7 @@ impl Hand {
                     self.give_back(tag, lock.token);
                     return;
                 }
-                self.renewal.keep(tag, lock.token, lock.until);
+                self.renewal.keep(tag, lock.token, lock.until, self.is_ahead);
                 self.waiting.push_back(Waits { tag, token: lock.token, message });
             }
             Some(Arrival::Settled { tag, result }) => self.settled(tag, result),

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use peeklock_core::command::ReceivedMessage;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -30,10 +31,24 @@ type Renewed = Vec<(u64, Result<Timestamp, BrokerError>)>;
 struct Lock {
     token: LockToken,
     until: Timestamp,
-    /// When it is to be renewed.
-    due: Instant,
+    /// When it is to be renewed; not any more, once its end is reached.
+    due: Option<Instant>,
     /// From when on it is not.
     end: End,
+    /// Whether its message is with the handler.
+    is_in_hand: bool,
+}
+
+/// Why a lock is left to run out whose message is with the handler.
+pub(super) const IN_HAND: &str =
+    "a lock is renewed no more, its handler has had the message for too long";
+/// The same, of one that waits for it.
+const WAITING: &str =
+    "a lock is renewed no more, its message has waited too long for its handler";
+
+/// Tells whose lock is left to run out.
+pub(super) fn tell_no_more(path: &str, sequence: SequenceNumber, why: &str) {
+    tracing::warn!(path, sequence_number = sequence.0, "{why}");
 }
 
 /// Until when a lock is renewed.
@@ -47,14 +62,9 @@ impl End {
         Self(now.checked_add(span.to_std()))
     }
 
-    /// Whether it is reached; tells then whose lock is left to run out.
-    pub(super) fn is_reached(self, now: Instant, path: &str, sequence: SequenceNumber) -> bool {
-        let is_reached = self.0.is_some_and(|end| end <= now);
-        if is_reached {
-            let why = "a lock is renewed no more, its handler has had the message for too long";
-            tracing::warn!(path, sequence_number = sequence.0, "{why}");
-        }
-        is_reached
+    /// Whether it is reached.
+    pub(super) fn is_reached(self, now: Instant) -> bool {
+        self.0.is_some_and(|end| end <= now)
     }
 }
 
@@ -67,24 +77,36 @@ impl Renewal {
         self.max > TimeSpan::ZERO
     }
 
-    /// Keeps a lock from now on.
-    pub(super) fn keep(&mut self, tag: u64, token: LockToken, until: Timestamp) {
+    /// Keeps a lock from now on; whether its message waits for the handler or is with it.
+    pub(super) fn keep(&mut self, tag: u64, token: LockToken, until: Timestamp, waits: bool) {
         if !self.is_on() {
             return;
         }
         let now = Instant::now();
         let (due, end) = (now + half_of(&*self.link, until), End::after(self.max, now));
-        self.held.insert(tag, Lock { token, until, due, end });
+        self.held.insert(tag, Lock { token, until, due: Some(due), end, is_in_hand: !waits });
         if self.timer.is_none() {
             self.timer = Some(Box::pin(tokio::time::sleep_until(due)));
         }
     }
 
-    /// A message has waited, and is with its handler from now on.
-    pub(super) fn begin_anew(&mut self, tag: u64) {
-        if let Some(held) = self.held.get_mut(&tag) {
-            held.end = End::after(self.max, Instant::now());
+    /// A message has waited, and is with its handler from now on, with the whole time for it. Not if its lock has run
+    /// out meanwhile: then it is delivered again, and tells so.
+    pub(super) fn begin(&mut self, tag: u64, message: &ReceivedMessage) -> bool {
+        let given_until = message.facts.lock.map(|lock| lock.until);
+        let until = self.held.get(&tag).map(|held| held.until).or(given_until);
+        if until.is_none_or(|until| until <= self.link.now()) {
+            self.held.remove(&tag);
+            return false;
         }
+        let Some(held) = self.held.get_mut(&tag) else { return true };
+        let now = Instant::now();
+        (held.end, held.is_in_hand) = (End::after(self.max, now), true);
+        if held.due.is_none() {
+            held.due = Some(now);
+            self.set_timer();
+        }
+        true
     }
 
     pub(super) fn forget(&mut self, tag: u64) {
@@ -117,21 +139,25 @@ impl Renewal {
 
     /// Asks for those that are due.
     fn ask(&mut self) {
-        let (now, path) = (Instant::now(), self.link.path());
-        self.held.retain(|_, held| {
-            held.due > now || !held.end.is_reached(now, path, held.token.sequence())
-        });
-        let due = self.held.iter().filter(|(_, held)| held.due <= now);
-        let (tags, tokens): (Vec<u64>, Vec<LockToken>) =
-            due.map(|(tag, held)| (*tag, held.token)).unzip();
+        let now = Instant::now();
+        let (mut tags, mut tokens) = (Vec::new(), Vec::new());
+        for (tag, held) in &mut self.held {
+            if held.due.is_none_or(|due| due > now) {
+                continue;
+            }
+            if held.end.is_reached(now) {
+                let why = if held.is_in_hand { IN_HAND } else { WAITING };
+                tell_no_more(self.link.path(), held.token.sequence(), why);
+                held.due = None;
+                continue;
+            }
+            // Should the answer not come, it is asked for again.
+            held.due = Some(now + half_of(&*self.link, held.until));
+            tags.push(*tag);
+            tokens.push(held.token);
+        }
         if tags.is_empty() {
             return;
-        }
-        for tag in &tags {
-            if let Some(held) = self.held.get_mut(tag) {
-                // Should the answer not come, it is asked for again.
-                held.due = now + half_of(&*self.link, held.until);
-            }
         }
         let link = Arc::clone(&self.link);
         self.asked = Some(Box::pin(async move {
@@ -150,7 +176,7 @@ impl Renewal {
             match result {
                 Ok(until) => {
                     held.until = until;
-                    held.due = Instant::now() + half_of(&*self.link, until);
+                    held.due = held.due.map(|_| Instant::now() + half_of(&*self.link, until));
                 }
                 Err(error) if error.retryable() => {}
                 // The lock is lost; the handler is left to find out.
@@ -161,7 +187,7 @@ impl Renewal {
     }
 
     fn set_timer(&mut self) {
-        let first = self.held.values().map(|held| held.due).min();
+        let first = self.held.values().filter_map(|held| held.due).min();
         self.timer = first.map(|due| Box::pin(tokio::time::sleep_until(due)));
     }
 }

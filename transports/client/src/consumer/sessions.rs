@@ -14,9 +14,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::handler::{Handler, Refusal, SessionDelivery};
+use super::handler::{Handler, Origin, Refusal, SessionDelivery};
 use super::outcome::{Tried, outcome_of};
-use super::renewal::End;
+use super::renewal::{End, IN_HAND, tell_no_more};
 use super::{RENEWAL_MAX, handler_is_gone, span};
 use crate::keeper::half_of;
 use crate::{Client, SessionReceiver, TraceContext};
@@ -57,15 +57,15 @@ impl SessionConsumerOptions {
 
     /// The same, with sessions that are held so long without a message.
     #[must_use]
-    pub const fn with_idle(mut self, idle: TimeSpan) -> Self {
-        self.idle = idle;
+    pub fn with_idle(mut self, idle: impl Into<TimeSpan>) -> Self {
+        self.idle = idle.into();
         self
     }
 
     /// The same, with session locks that are renewed for so long while the handler has a message.
     #[must_use]
-    pub const fn with_renewal_max(mut self, span: TimeSpan) -> Self {
-        self.renewal_max = span;
+    pub fn with_renewal_max(mut self, span: impl Into<TimeSpan>) -> Self {
+        self.renewal_max = span.into();
         self
     }
 }
@@ -92,12 +92,17 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
     // Each has its own now.
     drop(at_work);
     let mut failure = None;
+    let mut gone = std::pin::pin!(handler.gone());
     loop {
         tokio::select! {
             // The order to stop is looked at first: a worker that is done with a message may be given the next
             // one in the same turn.
             biased;
             _ = &mut stopped, if !*stop.borrow() => drop(stop.send_replace(true)),
+            () = &mut gone, if !*stop.borrow() => {
+                failure = Some(client.port().refuse(handler_is_gone(), &path));
+                stop.send_replace(true);
+            }
             ended = workers.next() => match ended {
                 Some(ended) => {
                     stop.send_replace(true);
@@ -183,13 +188,20 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
             let trace = TraceContext::of(message.message());
             let span = span::of(&self.path, &message, trace.as_ref());
             self.client.tracing().go_on(&span, trace.as_ref());
-            let delivery = SessionDelivery { message, session: Arc::clone(session) };
+            let origin = Origin::of(self.client.port(), session.as_receiver().link());
+            let delivery = SessionDelivery { message, session: Arc::clone(session), origin };
             // A message that the handler has is waited for, also when the consumer is being stopped.
             let handling = outcome_of(async { self.handler.handle(delivery).await });
             let handling = TraceContext::within(trace, handling).instrument(span);
             let end = End::after(self.options.renewal_max, Instant::now());
             let sequence = token.sequence();
-            let is_renewed = |now| !end.is_reached(now, &self.path, sequence);
+            let is_renewed = |now| {
+                let is_reached = end.is_reached(now);
+                if is_reached {
+                    tell_no_more(&self.path, sequence, IN_HAND);
+                }
+                !is_reached
+            };
             let outcome = match self.options.renewal_max {
                 TimeSpan::ZERO => handling.await,
                 _ => keeping(session, handling, is_renewed).await,

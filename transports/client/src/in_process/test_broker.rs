@@ -102,8 +102,8 @@ impl TestBroker {
     }
 
     /// Lets time pass, in one step, and waits until nothing is left to be done.
-    pub async fn advance(&self, span: TimeSpan) {
-        self.clock.advance(span);
+    pub async fn advance(&self, span: impl Into<TimeSpan>) {
+        self.clock.advance(span.into());
         self.idle().await;
     }
 

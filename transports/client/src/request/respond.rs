@@ -133,7 +133,10 @@ where
     type Handling = Waiting<'static, Result<(), Refusal>>;
 
     fn handle(&self, delivery: Delivery) -> Self::Handling {
-        self.respond(Address::of(&delivery.message), Job::read(delivery.message, None))
+        self.respond(
+            Address::of(&delivery.message),
+            Job::read(delivery.message, None, delivery.origin),
+        )
     }
 }
 
@@ -147,7 +150,7 @@ where
     type Handling = Waiting<'static, Result<(), Refusal>>;
 
     fn handle(&self, delivery: SessionDelivery) -> Self::Handling {
-        let job = Job::read(delivery.message.clone(), Some(delivery.session));
+        let job = Job::read(delivery.message.clone(), Some(delivery.session), delivery.origin);
         self.respond(Address::of(&delivery.message), job)
     }
 }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::FIRST_INSTANT;
 use super::TestSession;
-use crate::consumer::outcome_of;
+use crate::consumer::{Origin, outcome_of};
 use crate::port::Settlement;
 use crate::{Delivery, Handler, Job, JobError, JobType, Received, SessionDelivery, job_message};
 
@@ -149,13 +149,14 @@ impl TestDelivery {
     /// What a handler of messages gets, and an actor as mail.
     #[must_use]
     pub fn delivery(&self) -> Delivery {
-        Delivery { message: self.received() }
+        Delivery { message: self.received(), origin: Origin::default() }
     }
 
     /// What a handler of sessions gets.
     #[must_use]
     pub fn in_session(&self, session: &TestSession) -> SessionDelivery {
-        SessionDelivery { message: self.received(), session: Arc::clone(session.receiver()) }
+        let (message, session) = (self.received(), Arc::clone(session.receiver()));
+        SessionDelivery { message, session, origin: Origin::default() }
     }
 
     /// What a handler of jobs gets, and an actor as mail.
@@ -163,7 +164,7 @@ impl TestDelivery {
     /// # Errors
     /// When the message is no such job; [`crate::jobs`] would dead-letter it.
     pub fn job<T: JobType + DeserializeOwned>(&self) -> Result<Job<T>, JobError> {
-        Job::read(self.received(), None)
+        Job::read(self.received(), None, Origin::default())
     }
 
     /// Gives it to a handler as a consumer does, and returns how the handler settled it; a panic abandons.

@@ -4,6 +4,7 @@ mod mishaps;
 mod port;
 mod pushed;
 mod run;
+mod runtime;
 mod shared;
 mod worker;
 mod world;
@@ -97,6 +98,10 @@ const SEEDS: Range<u64> = 0..100;
 /// anything to do. Handlers must do no I/O of their own: what they need of the world outside is to be a double
 /// in memory. Nor may they have threads, random numbers or another clock. The broker is the real one, in memory; one
 /// thing is asked of it at a time.
+///
+/// With the feature `actix` that runtime is an actix system, so actors can be started in the scenario and by
+/// [`actors`](crate::actors). An actor lives outside of its worker: when that crashes, a message that the actor has is
+/// worked off to its end, and delivered again.
 ///
 /// A run is not to be started within a runtime: tests that have one are plain `#[test]` functions.
 #[derive(Clone, Debug)]

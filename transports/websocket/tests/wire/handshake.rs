@@ -158,7 +158,12 @@ fn the_first_frame_is_one_hello_and_comes_in_time() {
         ] {
             let mut socket = upgrade_json(server.address).await;
             socket.send(Message::text(frame)).await.unwrap();
-            assert_eq!(closed(&mut socket).await.unwrap().0, code, "{frame}");
+            let (found, reason) = closed(&mut socket).await.unwrap();
+            assert_eq!(found, code, "{frame}");
+            if frame == "hello" {
+                let said = "the frame is not the JSON that is expected: expected value at line 1";
+                assert!(reason.starts_with(said), "{reason}");
+            }
         }
         let mut socket = upgrade_json(server.address).await;
         socket.send(Message::binary(vec![1, 2, 3])).await.unwrap();

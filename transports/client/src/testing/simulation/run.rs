@@ -22,6 +22,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::Mishap;
 use super::mishaps::Weather;
+use super::runtime::Runtime;
 use super::shared::{Shared, Step, lock};
 use crate::Receiver;
 use crate::in_process::simulated_broker::House;
@@ -50,7 +51,7 @@ pub(super) struct Run {
     pub(super) random: Random,
     pub(super) weather: Weather,
     pub(super) mishaps: BTreeMap<Mishap, u64>,
-    runtime: tokio::runtime::Runtime,
+    runtime: Runtime,
     stall: Arc<Stall>,
     /// Until when the store is slow, if it is.
     pub(super) weather_until: Option<Timestamp>,
@@ -77,18 +78,14 @@ impl Run {
     pub(super) fn new(seed: u64, weather: Weather, random: Random) -> Result<Self, String> {
         let stall = Arc::<Stall>::default();
         let told = Arc::clone(&stall);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .on_thread_park(move || {
-                told.is_stalled.store(true, Ordering::Release);
-                // Whoever waits for this is woken, and so time does not go on by itself.
-                if let Some(waker) = &*lock(&told.waker) {
-                    waker.wake_by_ref();
-                }
-            })
-            .build()
-            .map_err(|error| error.to_string())?;
+        let runtime = Runtime::build(move || {
+            told.is_stalled.store(true, Ordering::Release);
+            // Whoever waits for this is woken, and so time does not go on by itself.
+            if let Some(waker) = &*lock(&told.waker) {
+                waker.wake_by_ref();
+            }
+        });
+        let runtime = runtime.map_err(|error| error.to_string())?;
         let (shared, house) = (Shared::new(), House::build(seed, FIRST_INSTANT)?);
         shared.state().way = Some(house.port());
         Ok(Self {
@@ -156,7 +153,7 @@ impl Run {
 
     /// Starts something of a worker's within the runtime.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        drop(self.runtime.spawn(work));
+        self.runtime.spawn(work);
     }
 
     /// Waits until the broker has done everything, and takes what it has said.

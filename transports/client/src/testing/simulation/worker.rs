@@ -123,4 +123,8 @@ impl<D: Shown + Send + 'static, H: Handler<D>> Handler<D> for Mortal<H> {
     fn is_gone(&self) -> bool {
         self.handler.is_gone()
     }
+
+    fn gone(&self) -> impl Future<Output = ()> + Send {
+        self.handler.gone()
+    }
 }

@@ -1,0 +1,145 @@
+//! Properties that are named one by one, for who creates an entity or changes it.
+
+use super::{
+    EntityStatus, QueueProperties, RetryPolicy, SessionRetryOrder, SubscriptionProperties,
+    TopicProperties,
+};
+use crate::time::TimeSpan;
+
+/// Each method names one property: `=>` takes what becomes its value, `=` the value.
+macro_rules! named {
+    (@ $(#[$doc:meta])* $method:ident => $field:ident: $kind:ty) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $method(mut self, value: impl Into<$kind>) -> Self {
+            self.$field = Some(value.into());
+            self
+        }
+    };
+    (@ $(#[$doc:meta])* $method:ident = $field:ident: $kind:ty) => {
+        $(#[$doc])*
+        #[must_use]
+        pub const fn $method(mut self, value: $kind) -> Self {
+            self.$field = Some(value);
+            self
+        }
+    };
+    ($($owner:ident { $($(#[$doc:meta])* $method:ident $how:tt $field:ident: $kind:ty,)* })*) => {$(
+        impl $owner {
+            /// None: each has its default at creation, and stays as it is by an update.
+            #[must_use]
+            pub fn new() -> Self {
+                Self::default()
+            }
+
+            $(named!(@ $(#[$doc])* $method $how $field: $kind);)*
+        }
+    )*};
+}
+
+named! {
+    QueueProperties {
+        /// With this LockDuration.
+        with_lock_duration => lock_duration: TimeSpan,
+        /// With this MaxDeliveryCount.
+        with_max_delivery_count = max_delivery_count: u32,
+        /// With this DefaultMessageTimeToLive.
+        with_time_to_live => default_message_time_to_live: TimeSpan,
+        /// With this DeadLetteringOnMessageExpiration.
+        with_dead_lettering_on_expiration = dead_lettering_on_message_expiration: bool,
+        /// With this MaxSizeInMegabytes.
+        with_max_size_in_megabytes = max_size_in_megabytes: u64,
+        /// With this MaxMessageSizeInKilobytes.
+        with_max_message_size_in_kilobytes = max_message_size_in_kilobytes: u64,
+        /// With this AutoDeleteOnIdle.
+        with_auto_delete_on_idle => auto_delete_on_idle: TimeSpan,
+        /// With this Status.
+        with_status => status: EntityStatus,
+        /// With this ForwardTo.
+        with_forward_to => forward_to: Box<str>,
+        /// With this ForwardDeadLetteredMessagesTo.
+        with_forward_dead_letters_to => forward_dead_lettered_messages_to: Box<str>,
+        /// With this UserMetadata.
+        with_user_metadata => user_metadata: Box<str>,
+        /// With this RetryPolicy (RTY-16).
+        with_retry_policy => retry_policy: Option<RetryPolicy>,
+        /// With this SessionRetryOrder (RTY-22).
+        with_session_retry_order => session_retry_order: SessionRetryOrder,
+    }
+    TopicProperties {
+        /// With this DefaultMessageTimeToLive.
+        with_time_to_live => default_message_time_to_live: TimeSpan,
+        /// With this MaxSizeInMegabytes.
+        with_max_size_in_megabytes = max_size_in_megabytes: u64,
+        /// With this MaxMessageSizeInKilobytes.
+        with_max_message_size_in_kilobytes = max_message_size_in_kilobytes: u64,
+        /// With this AutoDeleteOnIdle.
+        with_auto_delete_on_idle => auto_delete_on_idle: TimeSpan,
+        /// With this Status.
+        with_status => status: EntityStatus,
+        /// With this UserMetadata.
+        with_user_metadata => user_metadata: Box<str>,
+    }
+    SubscriptionProperties {
+        /// With this LockDuration.
+        with_lock_duration => lock_duration: TimeSpan,
+        /// With this MaxDeliveryCount.
+        with_max_delivery_count = max_delivery_count: u32,
+        /// With this DefaultMessageTimeToLive.
+        with_time_to_live => default_message_time_to_live: TimeSpan,
+        /// With this DeadLetteringOnMessageExpiration.
+        with_dead_lettering_on_expiration = dead_lettering_on_message_expiration: bool,
+        /// With this AutoDeleteOnIdle.
+        with_auto_delete_on_idle => auto_delete_on_idle: TimeSpan,
+        /// With this Status.
+        with_status => status: EntityStatus,
+        /// With this ForwardTo.
+        with_forward_to => forward_to: Box<str>,
+        /// With this ForwardDeadLetteredMessagesTo.
+        with_forward_dead_letters_to => forward_dead_lettered_messages_to: Box<str>,
+        /// With this UserMetadata.
+        with_user_metadata => user_metadata: Box<str>,
+        /// With this RetryPolicy (RTY-16).
+        with_retry_policy => retry_policy: Option<RetryPolicy>,
+        /// With this SessionRetryOrder (RTY-22).
+        with_session_retry_order => session_retry_order: SessionRetryOrder,
+        /// With this CatchAll (TOP-25).
+        with_catch_all = catch_all: bool,
+    }
+}
+
+impl QueueProperties {
+    /// With RequiresSession: messages belong to sessions, and are received by session. Fixed at creation.
+    #[must_use]
+    pub const fn with_sessions(mut self) -> Self {
+        self.requires_session = Some(true);
+        self
+    }
+
+    /// With RequiresDuplicateDetection, over this window: an id that was sent within it is dropped. Fixed at creation.
+    #[must_use]
+    pub fn with_duplicate_detection(mut self, window: impl Into<TimeSpan>) -> Self {
+        self.requires_duplicate_detection = Some(true);
+        self.duplicate_detection_history_time_window = Some(window.into());
+        self
+    }
+}
+
+impl TopicProperties {
+    /// With RequiresDuplicateDetection, over this window: an id that was sent within it is dropped. Fixed at creation.
+    #[must_use]
+    pub fn with_duplicate_detection(mut self, window: impl Into<TimeSpan>) -> Self {
+        self.requires_duplicate_detection = Some(true);
+        self.duplicate_detection_history_time_window = Some(window.into());
+        self
+    }
+}
+
+impl SubscriptionProperties {
+    /// With RequiresSession: messages belong to sessions, and are received by session. Fixed at creation.
+    #[must_use]
+    pub const fn with_sessions(mut self) -> Self {
+        self.requires_session = Some(true);
+        self
+    }
+}
