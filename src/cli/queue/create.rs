@@ -2,10 +2,12 @@
 
 use clap::Args;
 use peeklock::condition::Condition;
+use peeklock::declaration::DeclaredQueue;
 
 use super::super::Failure;
 use super::super::arguments::queue_of;
 use super::super::connect::{Common, Output, Patience};
+use super::super::differing;
 use super::super::terminal::line;
 use super::properties::Properties;
 use super::show;
@@ -29,7 +31,7 @@ pub struct CreateFlags {
     /// Path of the queue, such as `orders` or `eu/orders`
     #[arg(value_parser = queue_of)]
     queue: String,
-    /// Be content with a queue that is there, whatever is set on it
+    /// Be content with a queue that is there, whatever is set on it; how it differs is told
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]
@@ -46,7 +48,12 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
             Ok(described) => (described, "created"),
             Err(error) if error.condition() == Condition::EntityAlreadyExists => {
                 match admin.queue(&flags.queue).await {
-                    Ok(described) if flags.if_not_exists => (described, "is there already"),
+                    Ok(described) if flags.if_not_exists => {
+                        let named = DeclaredQueue::new(&*flags.queue).with(flags.properties.update());
+                        let change = format!("`peeklock queue update {}` changes it", flags.queue);
+                        differing::tell(session, named, &change).await;
+                        (described, "is there already")
+                    }
                     Ok(_) => {
                         return Err(Failure::from(error).hint(&format!(
                             "`peeklock queue update {}` changes it, --if-not-exists is content with it",

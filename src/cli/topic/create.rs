@@ -2,10 +2,12 @@
 
 use clap::Args;
 use peeklock::condition::Condition;
+use peeklock::declaration::DeclaredTopic;
 
 use super::super::Failure;
 use super::super::arguments::topic_of;
 use super::super::connect::{Common, Output, Patience};
+use super::super::differing;
 use super::super::terminal::{line, object};
 use super::properties::Properties;
 use peeklock::websocket::client::topic_to_json;
@@ -29,7 +31,7 @@ pub struct CreateFlags {
     /// Path of the topic, such as `orders` or `eu/orders`
     #[arg(value_parser = topic_of)]
     topic: String,
-    /// Be content with a topic that is there, whatever is set on it
+    /// Be content with a topic that is there, whatever is set on it; how it differs is told
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]
@@ -46,7 +48,12 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
             Ok(described) => (described, "created"),
             Err(error) if error.condition() == Condition::EntityAlreadyExists => {
                 match admin.topic(&flags.topic).await {
-                    Ok(described) if flags.if_not_exists => (described, "is there already"),
+                    Ok(described) if flags.if_not_exists => {
+                        let named = DeclaredTopic::new(&*flags.topic).with(flags.properties.update());
+                        let change = format!("`peeklock topic update {}` changes it", flags.topic);
+                        differing::tell(session, named, &change).await;
+                        (described, "is there already")
+                    }
                     Ok(_) => {
                         return Err(Failure::from(error).hint(&format!(
                             "`peeklock topic update {}` changes it, --if-not-exists is content with it",
