@@ -1,5 +1,5 @@
-//! An actix actor as receiver: prints three invoices, of which the second is found unreadable and
-//! ends in the dead-letter queue with the actor's reason.
+//! Actix actors as receivers: they print three invoices, of which the second is found unreadable and
+//! ends in the dead-letter queue with the reason. One that panics is replaced.
 //!
 //! `cargo run --example actor_receiver`
 
@@ -9,7 +9,7 @@ use actix::{Actor, Context, Handler};
 use peeklock::path::dead_letter_path;
 use peeklock::time::TimeSpan;
 use peeklock::{
-    Broker, Client, ConsumerOptions, Delivery, Refusal, json_message, message::Message,
+    Broker, Client, ConsumerOptions, Delivery, Refusal, actors, json_message, message::Message,
 };
 use serde::{Deserialize, Serialize};
 
@@ -48,9 +48,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     sender.send(Message::new("not an invoice")).await?;
     sender.send(json_message(&Invoice { number: 3, total: 99.0 })?).await?;
 
-    let bookkeeper = Bookkeeper.start();
-    let consumer =
-        client.consume("invoices", bookkeeper.recipient(), ConsumerOptions::default()).await?;
+    let bookkeepers = actors(|| Bookkeeper.start().recipient());
+    let consumer = client.consume("invoices", bookkeepers, ConsumerOptions::default()).await?;
 
     let dead = client.receiver(&dead_letter_path("invoices"))?;
     if let Some(letter) = dead.receive(TimeSpan::from_seconds(5)).await? {

@@ -7,10 +7,9 @@
 
 use std::sync::Arc;
 
-use peeklock::Broker;
 use peeklock::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
-use peeklock::description::QueueUpdate;
 use peeklock::error::Rejection;
+use peeklock::{Broker, Client};
 
 struct Tokens;
 
@@ -33,7 +32,7 @@ impl Authorizer for Tokens {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let broker = Broker::builder().authorizer(Arc::new(Tokens)).start().await?;
-    broker.create_queue("orders", QueueUpdate::default()).await?;
+    Client::new(&broker).admin().create_queue("orders").await?;
     for token in [None, Some("only-send"), Some("everything")] {
         let access = broker.access(Principal::anonymous().with_token_if_any(token));
         for action in [Action::Send, Action::Receive] {

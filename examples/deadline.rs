@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use peeklock::clock::ManualClock;
-use peeklock::description::QueueUpdate;
+use peeklock::description::QueueProperties;
 use peeklock::message::Message;
 use peeklock::path::dead_letter_path;
 use peeklock::time::{TimeSpan, Timestamp};
@@ -20,8 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
     let broker = Broker::builder().clock(Arc::clone(&clock) as _).start().await?;
     let client = Client::new(&broker);
-    let keep_expired =
-        QueueUpdate { dead_lettering_on_message_expiration: Some(true), ..Default::default() };
+    let keep_expired = QueueProperties::new().with_dead_lettering_on_expiration(true);
     client.admin().create_queue_with("jobs", keep_expired).await?;
     client.admin().create_queue("replies").await?;
     client.admin().create_queue("slow-jobs").await?;

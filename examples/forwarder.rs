@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use peeklock::contract::{Forwarder, Outgoing, Route, Source, Verdict};
-use peeklock::description::QueueUpdate;
+use peeklock::description::QueueProperties;
 use peeklock::error::Rejection;
 use peeklock::message::{Message, Value};
 use peeklock::time::TimeSpan;
@@ -80,12 +80,13 @@ impl RegionRoute {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let broker = Broker::builder().forwarder(Arc::new(ByRegion)).start().await?;
-    broker.create_queue("orders-eu", QueueUpdate::default()).await?;
-    broker.create_queue("orders-us", QueueUpdate::default()).await?;
-    let forward_to = Some("region://orders".into());
-    broker.create_queue("orders", QueueUpdate { forward_to, ..QueueUpdate::default() }).await?;
-
     let client = Client::new(&broker);
+    let admin = client.admin();
+    admin.create_queue("orders-eu").await?;
+    admin.create_queue("orders-us").await?;
+    let by_region = QueueProperties::new().with_forward_to("region://orders");
+    admin.create_queue_with("orders", by_region).await?;
+
     let sender = client.sender("orders")?;
     for (what, region) in [("two coffees", "eu"), ("one tea", "us"), ("dust", "mars")] {
         sender.send(Message::new(what).with_application_property("region", region)).await?;

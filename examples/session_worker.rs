@@ -1,4 +1,4 @@
-//! An actor that works off sessions, each in its order and several side by side: prints the steps of
+//! Actors that work off sessions, each in its order and several side by side: prints the steps of
 //! three orders as they are done, one of which fails at first and comes again before the step behind it.
 //!
 //! `cargo run --example session_worker`
@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use actix::{Actor, Context, Handler, ResponseFuture};
-use peeklock::description::QueueUpdate;
+use peeklock::description::QueueProperties;
 use peeklock::message::Message;
-use peeklock::{Broker, Client, Refusal, SessionConsumerOptions, SessionDelivery};
+use peeklock::{Broker, Client, Refusal, SessionConsumerOptions, SessionDelivery, actors};
 use tokio::sync::mpsc;
 
 struct Warehouse {
@@ -51,7 +51,7 @@ impl Handler<SessionDelivery> for Warehouse {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let broker = Broker::builder().start().await?;
     let client = Client::new(&broker);
-    let by_session = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+    let by_session = QueueProperties::new().with_sessions();
     client.admin().create_queue_with("steps", by_session).await?;
 
     let sender = client.sender("steps")?;
@@ -62,9 +62,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let (shipped, mut orders) = mpsc::unbounded_channel();
-    let warehouse = Warehouse { shipped }.start();
+    let warehouses = actors(move || Warehouse { shipped: shipped.clone() }.start().recipient());
     let options = SessionConsumerOptions::at_once(2);
-    let consumer = client.consume_sessions("steps", warehouse.recipient(), options)?;
+    let consumer = client.consume_sessions("steps", warehouses, options)?;
     for _ in 0..3 {
         if let Some(order) = orders.recv().await {
             println!("{order}");

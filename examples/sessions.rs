@@ -5,7 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
 
-use peeklock::description::QueueUpdate;
+use peeklock::description::QueueProperties;
 use peeklock::message::Message;
 use peeklock::time::TimeSpan;
 use peeklock::{Broker, Client};
@@ -14,7 +14,7 @@ use peeklock::{Broker, Client};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let broker = Broker::builder().start().await?;
     let client = Client::new(&broker);
-    let by_session = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+    let by_session = QueueProperties::new().with_sessions();
     client.admin().create_queue("requests").await?;
     client.admin().create_queue_with("replies", by_session).await?;
     let wait = TimeSpan::from_seconds(5);

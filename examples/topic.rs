@@ -5,11 +5,11 @@
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
 
-use peeklock::description::SubscriptionUpdate;
+use peeklock::description::SubscriptionProperties;
 use peeklock::message::Message;
 use peeklock::path::subscription_path;
-use peeklock::rule::{CorrelationFilter, Filter, RuleDescription};
-use peeklock::time::{TimeSpan, Timestamp};
+use peeklock::rule::{CorrelationFilter, Filter};
+use peeklock::time::TimeSpan;
 use peeklock::{Broker, Client};
 
 fn order(text: &'static str, region: &str, price: i32) -> Message {
@@ -19,29 +19,24 @@ fn order(text: &'static str, region: &str, price: i32) -> Message {
         .with_application_property("price", price)
 }
 
-fn rule(name: &str, filter: Filter) -> RuleDescription {
-    // The broker says when it was created.
-    RuleDescription::new(name, filter, Timestamp::NONE)
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let broker = Broker::builder().start().await?;
     let client = Client::new(&broker);
     let admin = client.admin();
-    let defaults = SubscriptionUpdate::default;
+    let defaults = SubscriptionProperties::default;
     admin.create_topic("orders").await?;
 
     // Everything, and once more what is dear, marked: two rules, and the second one changes its copy.
-    let dear = rule("dear", Filter::sql("price > 100")).with_action("SET priority = 'high'");
-    let audit = vec![rule("all", Filter::True), dear];
+    let dear = Filter::sql("price > 100").named("dear").with_action("SET priority = 'high'");
+    let audit = vec![Filter::True.named("all"), dear];
     admin.create_subscription_with("orders", "audit", defaults(), audit).await?;
     // What an expression selects.
-    let eu = vec![rule("eu", Filter::sql("region = 'eu' AND sys.Label = 'order'"))];
+    let eu = vec![Filter::sql("region = 'eu' AND sys.Label = 'order'").named("eu")];
     admin.create_subscription_with("orders", "eu", defaults(), eu).await?;
     // What has exactly these values: one look-up, however many subscriptions there are.
     let filter = CorrelationFilter::property("region", "us");
-    let us = vec![rule("us", Filter::Correlation(filter))];
+    let us = vec![Filter::Correlation(filter).named("us")];
     admin.create_subscription_with("orders", "us", defaults(), us).await?;
 
     let sender = client.sender("orders")?;

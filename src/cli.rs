@@ -15,10 +15,12 @@ mod connect;
 mod contexts;
 mod creation;
 mod deletion;
+mod differing;
 mod identity;
 mod interrupt;
 mod listing;
 mod message;
+mod order;
 mod property;
 mod purge;
 mod terminal;
@@ -51,7 +53,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::Host;
 use crate::config::{ConfigError, DEFAULT, Flag, InPlace, Layers, LogFormat};
@@ -88,7 +90,8 @@ Examples:
   peeklock dlq resubmit orders --dry-run     what was given up on
 
 Commands for queues, topics and messages talk to ws://127.0.0.1:5301, unless --url, --context, \
-PEEKLOCK_URL, PEEKLOCK_CONTEXT or `peeklock context use` says otherwise.
+PEEKLOCK_URL, PEEKLOCK_CONTEXT or `peeklock context use` says otherwise. These options and --output may \
+stand before the command, too.
 
 ",
     exit_codes!(),
@@ -407,7 +410,8 @@ impl From<io::Error> for Failure {
 
 /// Reads the command line and does what it says.
 pub fn run(host: Host) -> ExitCode {
-    let line = CommandLine::parse();
+    let arguments = order::in_order(std::env::args_os(), &CommandLine::command());
+    let line = CommandLine::parse_from(arguments);
     let result = match line.command {
         None => serve::serve(&line.serve, host),
         Some(Command::Serve(flags)) => serve::serve(&flags, host),
@@ -500,8 +504,6 @@ impl ServeFlags {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

@@ -10,7 +10,7 @@ mod serve;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use peeklock::Client;
-use peeklock::description::QueueUpdate;
+use peeklock::description::QueueProperties;
 use peeklock::message::Message;
 use peeklock::time::TimeSpan;
 use serve::Served;
@@ -24,13 +24,12 @@ async fn main() -> Result<(), Failure> {
         Ok((Ipv4Addr::LOCALHOST, ports.next().unwrap_or(Ok(default))?).into())
     };
     let served = Served::start(address(8080)?, address(5301)?).await?;
-    let orders = QueueUpdate {
-        lock_duration: Some(TimeSpan::from_seconds(30)),
-        max_delivery_count: Some(3),
-        ..QueueUpdate::default()
-    };
-    served.broker.create_queue("orders", orders).await?;
-    let sender = Client::new(&served.broker).sender("orders")?;
+    let orders = QueueProperties::new()
+        .with_lock_duration(TimeSpan::from_seconds(30))
+        .with_max_delivery_count(3);
+    let client = Client::new(&served.broker);
+    client.admin().create_queue_with("orders", orders).await?;
+    let sender = client.sender("orders")?;
     for body in ["two coffees", "one tea", "<img src=x onerror=alert(1)> is text here"] {
         sender.send(Message::new(body)).await?;
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use peeklock::Broker;
-use peeklock::Entity;
 use peeklock::command::{Command, Outcome, ReceiveMode, Settlement};
+use peeklock::core::Entity;
 use peeklock::message::Message;
 use peeklock::store::journal::disk::OsDisk;
 use peeklock::store::{Journal, JournalConfig};

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use peeklock::Broker;
-use peeklock::Entity;
 use peeklock::command::{Command, Outcome, ReceiveMode, ReceivedMessage, Settlement};
+use peeklock::core::Entity;
 use peeklock::description::QueueUpdate;
 use peeklock::message::Message;
 use peeklock::store::{Journal, JournalConfig};

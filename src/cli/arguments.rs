@@ -1,7 +1,9 @@
 //! Words of the command line that several commands have.
 
-use clap::{Args, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::{Args, ValueEnum, value_parser};
 use peeklock::description::{Cleared, EntityStatus};
+use peeklock::limits::Limits;
 use peeklock::path::{EntityAddress, EntityName, SubQueue, dead_letter_path, subscription_path};
 use peeklock::time::{TimeSpan, Timestamp};
 
@@ -123,4 +125,9 @@ pub fn queue_of(text: &str) -> Result<String, String> {
         }
         _ => Ok(text.to_owned()),
     }
+}
+
+/// MaxDeliveryCount, within the limits that a broker has.
+pub fn delivery_count() -> impl TypedValueParser<Value = u32> {
+    value_parser!(u32).range(1..=i64::from(Limits::default().delivery_count_max))
 }

@@ -12,6 +12,7 @@ use peeklock::error::BrokerError;
 use peeklock::path::{EntityAddress, EntityName};
 use peeklock::websocket::client::{Client, ClientOptions, ClientTls, connect_with, url_of};
 
+use super::arguments::SubscriptionName;
 use super::contexts::{self, Contexts, DEFAULT};
 use super::identity::TlsFiles;
 use super::interrupt::Interrupt;
@@ -324,6 +325,21 @@ impl Session {
             return Ok(());
         }
         Err(Failure::Failed("nothing was changed".to_owned()))
+    }
+
+    /// What was refused of a subscription, with the way out where its topic is not there either.
+    pub async fn of_subscription(&self, of: &SubscriptionName, error: BrokerError) -> Failure {
+        let SubscriptionName { topic, subscription } = of;
+        let is_absent = error.condition() == Condition::EntityNotFound
+            && matches!(self.client.admin().topic_exists(topic).await, Ok(false))
+            && matches!(self.client.admin().queue_exists(topic).await, Ok(false));
+        if !is_absent {
+            return error.into();
+        }
+        Failure::ended(exit::NOT_FOUND, format!("there is no topic `{}`", line(topic))).hint(&format!(
+            "`peeklock topic create {topic}` makes it, and then `peeklock subscription create {topic} \
+             {subscription}` the subscription"
+        ))
     }
 
     /// Tells of lost connections as long as the future lives.

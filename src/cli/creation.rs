@@ -1,9 +1,11 @@
 //! What the commands have in common that create queues and topics: what is told of one that is there already.
 
 use peeklock::condition::Condition;
+use peeklock::declaration::Declaration;
 use peeklock::error::BrokerError;
 
-use super::Failure;
+use super::connect::Session;
+use super::{Failure, differing};
 
 /// Something that is being created.
 pub struct Creation<'a> {
@@ -17,11 +19,14 @@ pub struct Creation<'a> {
 }
 
 impl Creation<'_> {
-    /// What there is now, and what is said of it. `there` looks for one that was there before.
+    /// What there is now, and what is said of it. `there` looks for one that was there before, and how that differs
+    /// from what was named is told.
     pub async fn end<D>(
         self,
+        session: &Session,
         created: Result<D, BrokerError>,
         there: impl Future<Output = Result<D, BrokerError>>,
+        named: impl Into<Declaration>,
     ) -> Result<(D, &'static str), Failure> {
         let error = match created {
             Ok(described) => return Ok((described, "created")),
@@ -30,7 +35,11 @@ impl Creation<'_> {
         };
         let Self { kind, other, path, if_not_exists } = self;
         match there.await {
-            Ok(described) if if_not_exists => Ok((described, "is there already")),
+            Ok(described) if if_not_exists => {
+                let change = format!("`peeklock {kind} update {path}` changes it");
+                differing::tell(session, named, &change).await;
+                Ok((described, "is there already"))
+            }
             Ok(_) => Err(Failure::from(error).hint(&format!(
                 "`peeklock {kind} update {path}` changes it, --if-not-exists is content with it"
             ))),

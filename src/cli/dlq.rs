@@ -9,7 +9,9 @@ mod show;
 
 use clap::Subcommand;
 
-use super::Failure;
+use super::connect::Session;
+use super::terminal::line;
+use super::{Failure, exit};
 
 pub const HELP: &str = "\
 Examples:
@@ -35,6 +37,24 @@ pub enum DlqCommand {
     /// Send dead-lettered messages again
     #[command(after_help = resubmit::HELP)]
     Resubmit(resubmit::ResubmitFlags),
+}
+
+/// The same result, or where dead letters are if what was named is a topic, which has none.
+async fn or_of_topic(
+    session: &Session,
+    path: &str,
+    result: Result<(), Failure>,
+) -> Result<(), Failure> {
+    let Err(Failure::Ended { code: exit::NOT_FOUND, .. }) = result else { return result };
+    if !session.client.admin().topic_exists(path).await.unwrap_or(false) {
+        return result;
+    }
+    let path = line(path);
+    let text = format!("`{path}` is a topic, whose dead letters are with its subscriptions");
+    Err(Failure::ended(exit::NOT_FOUND, text).hint(&format!(
+        "`peeklock subscription list {path}` shows them, `peeklock dlq list {path}/subscriptions/NAME` what \
+         one has given up on"
+    )))
 }
 
 pub fn run(command: &DlqCommand) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use peeklock::websocket::client::{LockKeeper, Received, Receiver, Refusal, Sessi
 use super::arguments::{Source, span_of};
 use super::connect::{Common, Patience, Session};
 use super::message::{BodyFlags, Writer, messages, tokens};
-use super::terminal::{Bar, Wrote, note};
+use super::terminal::{Bar, Wrote, line, note};
 use super::{Failure, exit};
 
 pub const HELP: &str = concat!(
@@ -154,18 +154,21 @@ impl ReceiveFlags {
         // What it is instead, the broker says.
         let hint = match error.detail() {
             _ if !is_refused || is_of_session => None,
-            detail if detail.contains("is a topic") => Some(
-                "TOPIC/subscriptions/NAME receives from a subscription, `peeklock subscription list TOPIC` \
-                 shows them",
-            ),
+            detail if detail.contains("is a topic") => {
+                let topic = line(&self.source.path()).into_owned();
+                Some(format!(
+                    "`peeklock subscription list {topic}` shows its subscriptions, `peeklock receive \
+                     {topic}/subscriptions/NAME` receives from one"
+                ))
+            }
             detail if detail.contains("requires sessions") => {
-                Some("--next-session or --session ID receives")
+                Some("--next-session or --session ID receives".to_owned())
             }
             _ => None,
         };
         let failure = Failure::from(error);
         match hint {
-            Some(hint) => failure.hint(hint),
+            Some(hint) => failure.hint(&hint),
             None => failure,
         }
     }

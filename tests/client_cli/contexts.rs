@@ -67,6 +67,26 @@ fn contexts_are_added_used_listed_shown_and_removed() {
     assert_eq!(home.run(&["context", "remove", "prod"]).code, 4);
 }
 
+/// Which broker, and in what form to answer, may be said before the command.
+#[test]
+fn options_of_the_connection_stand_before_the_command_too() {
+    let broker = Broker::with_queue(&[]);
+    let home = Home::new("before");
+    for arguments in [
+        &["--url", &broker.url, "-o", "json", "queue", "list"][..],
+        &["queue", "--url", &broker.url, "list", "--output=json"],
+    ] {
+        let ended = home.run(arguments);
+        assert_eq!(ended.code, 0, "{}", ended.log);
+        assert!(ended.out.starts_with('[') && ended.out.contains("\"orders\""), "{}", ended.out);
+    }
+    let ended = home.run(&["--context", "none", "queue", "list"]);
+    assert!(ended.log.contains("there is no context `none`"), "{}", ended.log);
+    let ended = home.run(&["--url", &broker.url, "verify"]);
+    assert_eq!(ended.code, 2);
+    assert!(ended.log.contains("unexpected argument '--url'"), "{}", ended.log);
+}
+
 /// Each over the ones behind it: flag, PEEKLOCK_URL, PEEKLOCK_CONTEXT, the one in use.
 #[test]
 fn the_nearest_word_names_the_broker() {

@@ -117,11 +117,53 @@ fn a_refusal_names_condition_retry_tracking_id_and_the_way_out() {
     let (_, log) = broker.ends(4, &["queue", "show", "order"]);
     assert!(log.contains("no entity has the path `order`"), "{log}");
     assert!(log.contains("`peeklock queue create order`"), "{log}");
-    let (_, log) = broker.ends(2, &["queue", "update", "orders", "--max-delivery-count", "0"]);
-    assert!(log.contains("not 1 to 2147483647"), "{log}");
+    for out_of_range in ["0", "2147483648"] {
+        let update = ["queue", "update", "orders", "--max-delivery-count", out_of_range];
+        // Nobody is asked.
+        let ended = Program::new(&update).run();
+        assert_eq!(ended.code, 2);
+        assert!(ended.log.contains("is not in 1..=2147483647"), "{}", ended.log);
+    }
     let (_, log) = broker.ends(4, &["queue", "create", "s", "--forward-to", "absent"]);
     assert!(log.contains("no entity has the path `absent`"), "{log}");
     broker.ok(&["queue", "create", "s", "--forward-to", "orders"]);
+}
+
+/// What is there stays as it is, and how it differs from what was named is said.
+#[test]
+fn what_is_there_already_is_compared_with_what_is_named() {
+    let broker = Broker::with_queue(&[]);
+    let again = |properties: &[&str]| {
+        let create = ["queue", "create", "orders", "--if-not-exists"];
+        broker.ends(0, &[&create[..], properties].concat())
+    };
+    let (out, log) = again(&["--max-delivery-count", "7", "--lock-duration", "30s"]);
+    assert_eq!(out, "queue `orders` is there already\n");
+    assert!(log.contains("max_delivery_count is 10, not 7"), "{log}");
+    assert!(log.contains("lock_duration is "), "{log}");
+    assert!(log.contains("`peeklock queue update orders` changes it"), "{log}");
+    let (_, log) = again(&["--requires-session"]);
+    assert!(log.contains("requires_session"), "{log}");
+    for same in [&[][..], &["--max-delivery-count", "10"]] {
+        assert_eq!(again(same).1, "");
+    }
+    broker.ok(&["topic", "create", "events"]);
+    let (_, log) =
+        broker.ends(0, &["topic", "create", "events", "--if-not-exists", "--ttl", "P1D"]);
+    assert!(log.contains("default_message_time_to_live is"), "{log}");
+    let eu = ["subscription", "create", "events", "eu", "--sql", "a = 1"];
+    broker.ok(&eu);
+    let (_, log) = broker.ends(0, &[&eu[..], &["--if-not-exists"]].concat());
+    assert_eq!(log, "");
+    let other = ["subscription", "create", "events", "eu", "--if-not-exists", "--sql", "a = 2"];
+    let (_, log) = broker.ends(0, &other);
+    assert!(log.contains("$Default is "), "{log}");
+    broker.ok(&["rule", "add", "events", "eu", "dear", "--sql", "price > 1"]);
+    let dear = ["rule", "add", "events", "eu", "dear", "--if-not-exists", "--sql"];
+    let (_, log) = broker.ends(0, &[&dear[..], &["price > 1"]].concat());
+    assert_eq!(log, "");
+    let (_, log) = broker.ends(0, &[&dear[..], &["price > 2"]].concat());
+    assert!(log.contains("with another filter than is named"), "{log}");
 }
 
 #[test]

@@ -392,5 +392,24 @@ fn a_queue_is_no_topic() {
     assert!(log.contains("`peeklock topic create nope` makes one"), "{log}");
     broker.ok(&["topic", "create", "sales"]);
     let (_, log) = broker.ends(1, &["receive", "sales"]);
-    assert!(log.contains("TOPIC/subscriptions/NAME") && !log.contains("--next-session"), "{log}");
+    assert!(log.contains("`peeklock subscription list sales`"), "{log}");
+    assert!(log.contains("sales/subscriptions/NAME") && !log.contains("TOPIC"), "{log}");
+    assert!(!log.contains("--next-session"), "{log}");
+}
+
+/// A hint names a command that does not fail for the same reason.
+#[test]
+fn what_is_not_there_for_want_of_a_topic_is_hinted_at_with_the_topic() {
+    let broker = Broker::start();
+    let (_, log) = broker.ends(4, &["rule", "add", "t", "nosub", "dear", "--sql", "a = 1"]);
+    assert!(log.contains("there is no topic `t`"), "{log}");
+    assert!(log.contains("`peeklock topic create t` makes it"), "{log}");
+    broker.ok(&["topic", "create", "t"]);
+    let (_, log) = broker.ends(4, &["rule", "add", "t", "nosub", "dear", "--sql", "a = 1"]);
+    assert!(log.contains("`peeklock subscription create t nosub` makes one"), "{log}");
+    for dlq in [&["list", "t"][..], &["show", "t", "1"], &["resubmit", "t"]] {
+        let (_, log) = broker.ends(4, &[&["dlq"][..], dlq].concat());
+        assert!(log.contains("`t` is a topic"), "{log}");
+        assert!(log.contains("`peeklock subscription list t`"), "{log}");
+    }
 }

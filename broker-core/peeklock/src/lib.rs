@@ -34,8 +34,12 @@
 //!
 //! # Where things are
 //!
-//! - [`Broker`] starts and manages; [`Client`] opens [`Sender`], [`Receiver`] and [`Admin`] on it.
-//! - An actix actor or a function becomes a receiver through [`Client::consume`]: its outcome settles.
+//! - [`Broker`] starts a broker and stops it; [`Client`] opens [`Sender`], [`Receiver`] and [`Consumer`] on it, and
+//!   [`Admin`], the one door to management, in process and over a network alike. (What [`Broker`] has of that is the
+//!   inner door, behind which transports and `Admin` are.)
+//! - A function or actix actors ([`actors`]) become receivers through [`Client::consume`]: their outcome settles.
+//! - [`declaration`] says what there shall be, [`Admin::declare`] makes it so; [`description`] and [`rule`] are what
+//!   entities and subscriptions have.
 //! - `http`, `websocket` and `amqp` serve the same broker to clients on the network; `websocket::client` is such a
 //!   client, `metrics_prometheus` renders metrics, `otlp` sends them and traces to a collector of OpenTelemetry.
 //! - `tls` makes connections secure, with certificates from files or of an authority for development.
@@ -43,8 +47,8 @@
 //! - `forward_webhook`, `forward_peeklock` and `forward_log` take messages elsewhere.
 //! - [`contract`] has what a transport, a forwarder or an authorizer of your own implements, [`store`]
 //!   what a store does.
-//! - Everything else is `peeklock-core`: words ([`message`], [`time`], [`path`], [`description`],
-//!   [`limits`], [`error`]), the model ([`command`], [`change`], [`effect`]) and what drives it.
+//! - Words: [`message`], [`time`], [`path`], [`ids`], [`limits`], [`error`] with its [`condition`], and [`command`], which has
+//!   what handles take and answer. [`core`](self::core) is all that is under it.
 //!
 //! # Features
 //!
@@ -54,9 +58,26 @@
 //! traces to OpenTelemetry, `testing` the kit for tests of handlers and of stores. The program `peeklock` is the package `peeklock-server`.
 
 #[doc(inline)]
-pub use peeklock_core::*;
+pub use peeklock_core::{
+    Access, Broker, BrokerBuilder, KeysIn, StartError, clock, command, condition, contract,
+    declaration, description, error, ids, limits, message, path, policies, rule, store, time,
+    transaction,
+};
 #[doc(inline)]
-pub use peeklock_inproc::*;
+pub use peeklock_inproc::{
+    Actors, Admin, BodyError, Client, Committed, Consumer, ConsumerOptions, Delivery, Failure,
+    Handler, Job, JobError, JobType, Jobs, LockKeeper, Received, Receiver, Refusal, RequestError,
+    Requester, RequesterOptions, Responder, ResponseError, Sender, SessionConsumerOptions,
+    SessionDelivery, SessionReceiver, TraceContext, Traces, Transaction, actors, actors_on,
+    job_message, jobs, json_message, port,
+};
+
+/// What is under all of this: the machines of entities and what drives them, for who writes a transport, a tool, or
+/// looks how it works. Programs that embed a broker need nothing of it.
+pub mod core {
+    #[doc(inline)]
+    pub use peeklock_core::*;
+}
 
 /// The test kit: [`TestDelivery`](testing::TestDelivery), [`TestBroker`](testing::TestBroker) and
 /// [`Simulation`](testing::Simulation) for handlers, and for stores one that fails when it is told to, and the suite that

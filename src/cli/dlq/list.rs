@@ -6,12 +6,13 @@ use peeklock::path::dead_letter_path;
 use peeklock::websocket::client::Received;
 
 use super::super::arguments::queue_of;
-use super::super::connect::{Common, Output, Patience};
+use super::super::connect::{Common, Output, Patience, Session};
 use super::super::message::{CELL_CHARS_MAX, Form, Writer, id, instant};
 use super::super::peek::{Browse, ROWS_MAX};
 use super::super::terminal::{Cell, Table, Wrote, cut, note};
 use super::super::{Failure, exit};
 use super::condition::{Condition, all_hold, condition, conditions};
+use super::or_of_topic;
 
 pub const HELP: &str = concat!(
     "\
@@ -52,54 +53,58 @@ pub struct ListFlags {
 
 pub fn run(flags: &ListFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
-        let path = dead_letter_path(&flags.queue);
-        let receiver = session.client.receiver(&path)?;
-        let count = if flags.all { u64::MAX } else { flags.count };
-        let count = if flags.common.output == Output::Table { count.min(ROWS_MAX) } else { count };
-        let form = match flags.common.output {
-            Output::Table => None,
-            Output::Json => Some(Form::Json),
-            Output::Ndjson => Some(Form::Ndjson),
-        };
-        let mut rows = Rows::new(session.out.colours);
-        let mut writer = Writer::new(session.out, form.unwrap_or(Form::Ndjson));
-        let mut browse = Browse::new(&receiver, SequenceNumber(flags.from));
-        let (mut shown, mut is_more) = (0, false);
-        'pages: loop {
-            let page = browse.page().await?;
-            if page.is_empty() || session.interrupt.is_set() {
-                break;
-            }
-            for message in page.iter().filter(|message| all_hold(&flags.conditions, message)) {
-                if shown == count {
-                    is_more = true;
-                    break 'pages;
-                }
-                shown += 1;
-                if form.is_none() {
-                    rows.add(message);
-                } else if writer.message(message)? == Wrote::Gone {
-                    return Ok(());
-                }
-            }
-        }
-        receiver.close().await?;
-        if form.is_some() {
-            writer.end()?;
-        } else if shown > 0 {
-            rows.show(session)?;
-        }
-        if session.interrupt.is_set() {
-            return Err(Failure::Told(exit::INTERRUPTED));
-        }
-        if is_more {
-            note("there are more; --all -o ndjson shows all");
-        }
-        if shown == 0 && form.is_none() {
-            note(&format!("no such message is in `{path}`"));
-        }
-        Ok(())
+        or_of_topic(session, &flags.queue, list(flags, session).await).await
     })
+}
+
+async fn list(flags: &ListFlags, session: &Session) -> Result<(), Failure> {
+    let path = dead_letter_path(&flags.queue);
+    let receiver = session.client.receiver(&path)?;
+    let count = if flags.all { u64::MAX } else { flags.count };
+    let count = if flags.common.output == Output::Table { count.min(ROWS_MAX) } else { count };
+    let form = match flags.common.output {
+        Output::Table => None,
+        Output::Json => Some(Form::Json),
+        Output::Ndjson => Some(Form::Ndjson),
+    };
+    let mut rows = Rows::new(session.out.colours);
+    let mut writer = Writer::new(session.out, form.unwrap_or(Form::Ndjson));
+    let mut browse = Browse::new(&receiver, SequenceNumber(flags.from));
+    let (mut shown, mut is_more) = (0, false);
+    'pages: loop {
+        let page = browse.page().await?;
+        if page.is_empty() || session.interrupt.is_set() {
+            break;
+        }
+        for message in page.iter().filter(|message| all_hold(&flags.conditions, message)) {
+            if shown == count {
+                is_more = true;
+                break 'pages;
+            }
+            shown += 1;
+            if form.is_none() {
+                rows.add(message);
+            } else if writer.message(message)? == Wrote::Gone {
+                return Ok(());
+            }
+        }
+    }
+    receiver.close().await?;
+    if form.is_some() {
+        writer.end()?;
+    } else if shown > 0 {
+        rows.show(session)?;
+    }
+    if session.interrupt.is_set() {
+        return Err(Failure::Told(exit::INTERRUPTED));
+    }
+    if is_more {
+        note("there are more; --all -o ndjson shows all");
+    }
+    if shown == 0 && form.is_none() {
+        note(&format!("no such message is in `{path}`"));
+    }
+    Ok(())
 }
 
 /// Dead letters as a table.
@@ -140,7 +145,7 @@ impl Rows {
         self.table.row(cells);
     }
 
-    pub fn show(self, session: &super::super::connect::Session) -> Result<(), Failure> {
+    pub fn show(self, session: &Session) -> Result<(), Failure> {
         let (text, was_narrow) = self.table.text(&session.out);
         session.out.say(&text)?;
         if self.count > ROWS_MAX {

@@ -19,6 +19,7 @@ use super::super::terminal::{Bar, Wrote, note};
 use super::super::{Failure, exit};
 use super::condition::{Condition, all_hold, condition, conditions};
 use super::copies::{self, Copies};
+use super::or_of_topic;
 use super::origin::{self, Origin};
 
 pub const HELP: &str = concat!(
@@ -171,7 +172,7 @@ pub fn run(flags: &ResubmitFlags) -> Result<(), Failure> {
             }
         };
         tokio::select! {
-            result = work => result,
+            result = work => or_of_topic(session, &flags.queue, result).await,
             () = session.tell_connection() => Ok(()),
         }
     })

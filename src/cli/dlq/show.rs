@@ -5,9 +5,10 @@ use peeklock::ids::SequenceNumber;
 use peeklock::path::dead_letter_path;
 
 use super::super::arguments::{queue_of, sequence_number};
-use super::super::connect::{Common, Patience};
+use super::super::connect::{Common, Patience, Session};
 use super::super::message::{BodyFlags, Form, Writer};
 use super::super::{Failure, exit};
+use super::or_of_topic;
 
 pub const HELP: &str = concat!(
     "\
@@ -36,27 +37,31 @@ pub struct ShowFlags {
 
 pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
-        let path = dead_letter_path(&flags.queue);
-        let receiver = session.client.receiver(&path)?;
-        let found = receiver.peek(SequenceNumber(flags.number), 1).await?;
-        receiver.close().await?;
-        let message = found.first().filter(|found| found.sequence_number().0 == flags.number);
-        let Some(message) = message else {
-            return Err(Failure::ended(
-                exit::NOT_FOUND,
-                format!(
-                    "there is no message {} in `{path}`; `peeklock dlq list {}` shows those that are \
-                     there",
-                    flags.number, flags.queue
-                ),
-            ));
-        };
-        // One object is no list.
-        let form = match flags.body.form(flags.common.output) {
-            Form::Json => Form::Ndjson,
-            form => form,
-        };
-        let _wrote = Writer::new(session.out, form).message(message)?;
-        Ok(())
+        or_of_topic(session, &flags.queue, show(flags, session).await).await
     })
+}
+
+async fn show(flags: &ShowFlags, session: &Session) -> Result<(), Failure> {
+    let path = dead_letter_path(&flags.queue);
+    let receiver = session.client.receiver(&path)?;
+    let found = receiver.peek(SequenceNumber(flags.number), 1).await?;
+    receiver.close().await?;
+    let message = found.first().filter(|found| found.sequence_number().0 == flags.number);
+    let Some(message) = message else {
+        return Err(Failure::ended(
+            exit::NOT_FOUND,
+            format!(
+                "there is no message {} in `{path}`; `peeklock dlq list {}` shows those that are \
+                     there",
+                flags.number, flags.queue
+            ),
+        ));
+    };
+    // One object is no list.
+    let form = match flags.body.form(flags.common.output) {
+        Form::Json => Form::Ndjson,
+        form => form,
+    };
+    let _wrote = Writer::new(session.out, form).message(message)?;
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! `peeklock queue create`
 
 use clap::Args;
+use peeklock::declaration::DeclaredQueue;
 
 use super::super::Failure;
 use super::super::arguments::queue_of;
@@ -29,7 +30,7 @@ pub struct CreateFlags {
     /// Path of the queue, such as `orders` or `eu/orders`
     #[arg(value_parser = queue_of)]
     queue: String,
-    /// Be content with a queue that is there, whatever is set on it
+    /// Be content with a queue that is there, whatever is set on it; how it differs is told
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]
@@ -48,7 +49,9 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
             path: &flags.queue,
             if_not_exists: flags.if_not_exists,
         };
-        let (described, said) = creation.end(created, admin.queue(&flags.queue)).await?;
+        let named = DeclaredQueue::new(&*flags.queue).with(flags.properties.update());
+        let there = admin.queue(&flags.queue);
+        let (described, said) = creation.end(session, created, there, named).await?;
         if flags.common.output == Output::Table {
             let path = line(&described.description.path).into_owned();
             return session.out.say(&format!("queue `{path}` {said}\n"));

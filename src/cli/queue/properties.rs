@@ -4,7 +4,7 @@ use clap::{ArgAction, Args};
 use peeklock::description::{EntityStatus, QueueUpdate};
 use peeklock::time::TimeSpan;
 
-use super::super::arguments::{span_of, status_of};
+use super::super::arguments::{delivery_count, span_of, status_of};
 use super::super::retry::Retries;
 
 /// Durations are `30s`, `1h 30m`, `PT30S`, `P1D` or `unlimited`.
@@ -15,7 +15,7 @@ pub struct Properties {
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     lock_duration: Option<TimeSpan>,
     /// Failed deliveries after which a message is dead-lettered
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = delivery_count())]
     max_delivery_count: Option<u32>,
     /// Time to live of messages that set none, and ceiling for the others
     #[arg(long, value_name = "DURATION", value_parser = span_of, visible_alias = "ttl")]

@@ -7,7 +7,7 @@ use peeklock::websocket::client::rule_to_json;
 use super::super::Failure;
 use super::super::arguments::SubscriptionName;
 use super::super::connect::{Common, Output, Patience};
-use super::super::terminal::{line, object};
+use super::super::terminal::{line, note, object};
 use super::filter::FilterFlags;
 
 pub const HELP: &str = concat!(
@@ -30,7 +30,7 @@ pub struct AddFlags {
     of: SubscriptionName,
     /// Name of the rule, such as `dear`
     rule: String,
-    /// Be content with a rule of that name, whatever it is
+    /// Be content with a rule of that name, whatever it is; whether it is another is told
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]
@@ -49,14 +49,26 @@ pub fn run(flags: &AddFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let admin = session.client.admin();
         let path = flags.of.path();
+        let named = rule.clone();
         let (rule, said) = match admin.create_rule(&path, rule).await {
             Ok(rule) => (rule, "added"),
             Err(error)
                 if flags.if_not_exists && error.condition() == Condition::EntityAlreadyExists =>
             {
-                (admin.rule(&path, &flags.rule).await?, "is there already")
+                let found = admin.rule(&path, &flags.rule).await?;
+                for (what, differs) in [
+                    ("filter", found.filter != named.filter),
+                    ("action", found.action != named.action),
+                ] {
+                    if differs {
+                        note(&format!(
+                            "left as it is, with another {what} than is named; `peeklock rule update` changes it"
+                        ));
+                    }
+                }
+                (found, "is there already")
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(session.of_subscription(&flags.of, error).await),
         };
         if flags.common.output == Output::Table {
             return session.out.say(&format!("rule `{}` {said}\n", line(&rule.name)));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use peeklock::change::codec::{
+use peeklock::core::change::codec::{
     RecordKey, description_key, read_description, read_key, read_subscription, read_topic,
     subscription_entry_key, topic_entry_key,
 };

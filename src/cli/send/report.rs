@@ -72,7 +72,7 @@ impl Report {
             self.last_accepted = self.last_accepted.max(place);
         }
         let (told, is_taken) = match result {
-            Ok(number) if number.0 == 0 => {
+            Ok(number) if number.is_duplicate() => {
                 self.duplicates += 1;
                 (serde_json::json!({ "line": place, "duplicate": true }), true)
             }

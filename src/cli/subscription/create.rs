@@ -2,9 +2,11 @@
 
 use clap::Args;
 use peeklock::condition::Condition;
+use peeklock::declaration::{DeclaredSubscription, DeclaredTopic};
 
 use super::super::arguments::SubscriptionName;
 use super::super::connect::{Common, Output, Patience};
+use super::super::differing;
 use super::super::rule::FilterFlags;
 use super::super::terminal::{line, object};
 use super::super::{Failure, exit};
@@ -31,7 +33,7 @@ The filter becomes the one rule of the subscription, `$Default` unless --rule-na
 pub struct CreateFlags {
     #[command(flatten)]
     of: SubscriptionName,
-    /// Be content with a subscription that is there, whatever is set on it
+    /// Be content with a subscription that is there, whatever is set on it; how it differs is told
     #[arg(long)]
     if_not_exists: bool,
     /// Name of its first rule [default: $Default]
@@ -51,6 +53,8 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
         let admin = session.client.admin();
         let (topic, name) = (&flags.of.topic, &flags.of.subscription);
         let properties = flags.properties.update();
+        let mut named = DeclaredSubscription::new(&**name).with(properties.clone());
+        named.rules = rules.clone().map(|rule| vec![rule]);
         let rules = rules.into_iter().collect();
         let created = admin.create_subscription_with(topic, name, properties, rules).await;
         let (described, said) = match created {
@@ -58,7 +62,13 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
             Err(error)
                 if flags.if_not_exists && error.condition() == Condition::EntityAlreadyExists =>
             {
-                (admin.subscription(&flags.of.path()).await?, "is there already")
+                let described = admin.subscription(&flags.of.path()).await?;
+                let named = DeclaredTopic::new(&**topic).with_subscription(named);
+                let change = format!(
+                    "`peeklock subscription update {topic} {name}` and `peeklock rule` change it"
+                );
+                differing::tell(session, named, &change).await;
+                (described, "is there already")
             }
             Err(error) if error.condition() == Condition::EntityAlreadyExists => {
                 let failure = Failure::from(error);

@@ -1,6 +1,7 @@
 //! `peeklock topic create`
 
 use clap::Args;
+use peeklock::declaration::DeclaredTopic;
 
 use super::super::Failure;
 use super::super::arguments::topic_of;
@@ -29,7 +30,7 @@ pub struct CreateFlags {
     /// Path of the topic, such as `orders` or `eu/orders`
     #[arg(value_parser = topic_of)]
     topic: String,
-    /// Be content with a topic that is there, whatever is set on it
+    /// Be content with a topic that is there, whatever is set on it; how it differs is told
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]
@@ -48,7 +49,9 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
             path: &flags.topic,
             if_not_exists: flags.if_not_exists,
         };
-        let (described, said) = creation.end(created, admin.topic(&flags.topic)).await?;
+        let named = DeclaredTopic::new(&*flags.topic).with(flags.properties.update());
+        let there = admin.topic(&flags.topic);
+        let (described, said) = creation.end(session, created, there, named).await?;
         if flags.common.output == Output::Table {
             let path = line(&described.description.path).into_owned();
             return session.out.say(&format!("topic `{path}` {said}\n"));

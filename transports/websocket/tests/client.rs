@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod client {
+    mod log;
     pub mod proxy;
     pub mod server;
 
+    mod consumers;
     mod handles;
     mod loss;
     mod requests;

@@ -1,0 +1,113 @@
+//! What stands at the root of the package: what who embeds needs at first glance, and nothing that came by itself.
+
+use std::collections::BTreeSet;
+
+const SOURCE: &str = include_str!("../src/lib.rs");
+
+/// Words, in which messages and entities are described.
+const WORDS: [&str; 18] = [
+    "clock",
+    "command",
+    "condition",
+    "contract",
+    "declaration",
+    "description",
+    "error",
+    "ids",
+    "limits",
+    "message",
+    "path",
+    "policies",
+    "port",
+    "rule",
+    "store",
+    "testing",
+    "time",
+    "transaction",
+];
+/// A broker, and who may do what with it.
+const BROKER: [&str; 5] = ["Access", "Broker", "BrokerBuilder", "KeysIn", "StartError"];
+/// What a client opens.
+const HANDLES: [&str; 12] = [
+    "Admin",
+    "BodyError",
+    "Client",
+    "Committed",
+    "LockKeeper",
+    "Received",
+    "Receiver",
+    "Sender",
+    "SessionReceiver",
+    "TraceContext",
+    "Traces",
+    "Transaction",
+];
+/// Workers, jobs and requests.
+const WORK: [&str; 24] = [
+    "Actors",
+    "Consumer",
+    "ConsumerOptions",
+    "Delivery",
+    "Failure",
+    "Handler",
+    "Job",
+    "JobError",
+    "JobType",
+    "Jobs",
+    "Refusal",
+    "RequestError",
+    "Requester",
+    "RequesterOptions",
+    "Responder",
+    "ResponseError",
+    "SessionConsumerOptions",
+    "SessionDelivery",
+    "actors",
+    "actors_on",
+    "job_message",
+    "jobs",
+    "json_message",
+    "core",
+];
+/// Each by a feature.
+const FEATURES: [&str; 12] = [
+    "amqp",
+    "auth_jwt",
+    "auth_sas",
+    "forward_log",
+    "forward_peeklock",
+    "forward_webhook",
+    "http",
+    "listen",
+    "metrics_prometheus",
+    "otlp",
+    "tls",
+    "websocket",
+];
+
+/// The names behind `pub use ..::{}` and `pub mod` that begin a line.
+fn names() -> BTreeSet<&'static str> {
+    let mut names = BTreeSet::new();
+    for item in SOURCE.split("\npub ").skip(1) {
+        if let Some(module) = item.strip_prefix("mod ") {
+            names.extend(module.split_whitespace().next());
+        } else if let Some(used) = item.strip_prefix("use ") {
+            let list = used.split(';').next().unwrap_or_default();
+            // What is no list is no name either.
+            let list = list.split_once("::{").map_or(list, |(_, names)| names);
+            let list = list.trim_end_matches('}').split(',').map(str::trim);
+            names.extend(list.filter(|name| !name.is_empty()));
+        }
+    }
+    names
+}
+
+#[test]
+fn the_root_has_what_is_needed_at_first_glance() {
+    let lists = [&WORDS[..], &BROKER, &HANDLES, &WORK, &FEATURES];
+    let expected: BTreeSet<&str> = lists.into_iter().flatten().copied().collect();
+    let names = names();
+    let more: Vec<_> = names.difference(&expected).collect();
+    let less: Vec<_> = expected.difference(&names).collect();
+    assert!(more.is_empty() && less.is_empty(), "not expected: {more:?}; missing: {less:?}");
+}
