@@ -215,7 +215,7 @@ impl EntityActor {
         if !self.awaits_long_turn {
             self.turn(context, |shell, now, out| shell.run([], now, out));
         } else if drive.tree.borrow().wants_submit(drive.clock.now()) {
-            drive.desk.mark_dirty(drive.seat);
+            drive.desk.mark_dirty(drive.tray);
         }
     }
 

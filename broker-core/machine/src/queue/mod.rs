@@ -85,9 +85,7 @@ use super::slot::{Mark, SlotTable};
 use super::usage::Usage;
 use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, Moves, StageNumber, Step};
 use crate::change::{Change, Durability};
-use crate::command::{
-    Command, Counts, Described, LinkEnd, MessageFacts, MessageState, Outcome, ReceiveMode,
-};
+use crate::command::{Command, Counts, Described, LinkEnd, Outcome, ReceiveMode};
 use crate::description::{QueueDescription, SubscriptionDescription};
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
