@@ -108,6 +108,25 @@ impl Keys {
 }
 
 impl Shared {
+    /// Until when nothing is to be done for what is open; nothing if a reading is begun now, none at all if nothing is open.
+    fn wait_for(&self, now: Timestamp) -> Option<Option<Timestamp>> {
+        let mut held = self.held();
+        if held.is_old(KEPT_FOR, now) {
+            // Nobody knows which of them count still.
+            held.set = KeySet::default().replacing(&held.set);
+        }
+        if !held.set.is_in_use() {
+            held.is_kept = false;
+            return None;
+        }
+        let next = held.next(now);
+        if now < next || held.is_being_read {
+            return Some(Some(next.max(now.plus(READ_EVERY))));
+        }
+        held.begin_reading(now);
+        Some(None)
+    }
+
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -195,23 +214,11 @@ impl Keeper {
     /// Does what it is time for; returns when to look again, if anything is open.
     async fn look(&self) -> Option<Timestamp> {
         let shared = self.shared.upgrade()?;
-        let now = self.clock.now();
-        let mut held = shared.held();
-        if held.is_old(KEPT_FOR, now) {
-            // Nobody knows which of them count still.
-            held.set = KeySet::default().replacing(&held.set);
+        if let Some(next) = shared.wait_for(self.clock.now())? {
+            return Some(next);
         }
-        if !held.set.is_in_use() {
-            held.is_kept = false;
-            return None;
-        }
-        if now < held.next(now) || held.is_being_read {
-            return Some(held.next(now).max(now.plus(READ_EVERY)));
-        }
-        held.begin_reading(now);
-        drop(held);
         Reading(Arc::clone(&shared)).run().await;
-        let next = shared.held().next(now);
+        let next = shared.held().next(self.clock.now());
         Some(next)
     }
 }

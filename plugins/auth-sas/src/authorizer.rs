@@ -242,7 +242,8 @@ mod tests {
         }
         let authorizer = SasAuthorizer::new(&policies, SasConfig::closed());
         let principal = Principal::anonymous();
-        let names = ["nobody", "here", "everywhere", "elsewhere", "all", "RootManageSharedAccessKey"];
+        let names =
+            ["nobody", "here", "everywhere", "elsewhere", "all", "RootManageSharedAccessKey"];
         for name in names {
             for audience in ["sb://x", "sb://x/orders", "sb://x/other", "sb://x/absent"] {
                 let text = sign(name, "wrong", audience, Timestamp::NEVER);

@@ -109,7 +109,9 @@ async fn no_text_but_what_was_signed_lets_anybody_in() {
         let fields = text.split_once(' ').map_or("", |(_, fields)| fields.trim()).to_owned();
         // Of a signature the marks at the end may be left out.
         let plain = |field: &str| match field.strip_prefix("sig=") {
-            Some(signature) => format!("sig={}", signature.replace("%3d", "").trim_end_matches('=')),
+            Some(signature) => {
+                format!("sig={}", signature.replace("%3d", "").trim_end_matches('='))
+            }
             None => field.to_owned(),
         };
         let mut fields: Vec<String> = fields.split('&').map(plain).collect();

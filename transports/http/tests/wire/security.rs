@@ -195,7 +195,10 @@ async fn probes_are_open_and_metrics_are_not() {
     }
     let strangers = server.ask("GET /health", "").await;
     assert_eq!(strangers.json(), serde_json::json!({ "status": "ok" }));
-    assert_eq!(server.ask("GET /health\nAuthorization: Send,Listen", "").await.json(), strangers.json());
+    assert_eq!(
+        server.ask("GET /health\nAuthorization: Send,Listen", "").await.json(),
+        strangers.json()
+    );
     let known = server.ask("GET /health\nAuthorization: Manage", "").await.json();
     assert_eq!((&known["entities"], &known["durable"]), (&2.into(), &false.into()), "{known}");
     assert_eq!(server.ask("GET /metrics", "").await.error().0, 401);
