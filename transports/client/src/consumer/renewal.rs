@@ -43,8 +43,7 @@ struct Lock {
 pub(super) const IN_HAND: &str =
     "a lock is renewed no more, its handler has had the message for too long";
 /// The same, of one that waits for it.
-const WAITING: &str =
-    "a lock is renewed no more, its message has waited too long for its handler";
+const WAITING: &str = "a lock is renewed no more, its message has waited too long for its handler";
 
 /// Tells whose lock is left to run out.
 pub(super) fn tell_no_more(path: &str, sequence: SequenceNumber, why: &str) {

@@ -127,7 +127,11 @@ async fn list(
 }
 
 /// A rule as it is described to be added, with so many properties in its filter at most.
-pub(super) fn rule(name: String, body: &Body, count_max: usize) -> Result<RuleDescription, Rejection> {
+pub(super) fn rule(
+    name: String,
+    body: &Body,
+    count_max: usize,
+) -> Result<RuleDescription, Rejection> {
     let filter = match (body.map("sql-filter")?, body.map("correlation-filter")?) {
         (Some(sql), None) => Filter::Sql(sql_text(&Body::of_map(sql))?),
         (None, Some(correlation)) => {
