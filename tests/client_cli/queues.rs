@@ -1,6 +1,7 @@
 //! `peeklock queue`
 
 use super::broker::{Broker, body};
+use super::program::Program;
 
 #[test]
 fn a_queue_is_created_shown_listed_changed_and_deleted() {

@@ -96,7 +96,8 @@ impl Reached {
         is_selected: bool,
         subscriptions: &BTreeMap<EntityId, Subscription>,
     ) {
-        self.reach_if("MSG-13", std::mem::take(&mut self.was_duplicate));
+        let was_duplicate = std::mem::take(&mut self.was_duplicate);
+        self.reach_if("MSG-13", was_duplicate);
         let (mut counts, mut has_failed) = (Vec::new(), Vec::new());
         let mut caught = 0;
         for of in subscriptions.values() {

@@ -12,7 +12,7 @@ use actix_service::{ServiceFactoryExt as _, fn_service};
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
-use peeklock_listen::{Listener, RoomAnswer};
+use peeklock_listen::{Listener, Admission};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
@@ -110,7 +110,7 @@ fn server(site: &Arc<Site>, listener: TcpListener) -> io::Result<Server> {
     let workers = config.workers.max(1);
     let sockets = config.connection_count_max.saturating_add(SPARE_SOCKETS);
     let site = Arc::clone(site);
-    let admission = RoomAnswer { proxies: config.proxies.clone(), tls: config.tls.clone() };
+    let admission = Admission { proxies: config.proxies.clone(), tls: config.tls.clone() };
     let connections = move || {
         let (site, admission) = (Arc::clone(&site), admission.clone());
         let http = http(&site);

@@ -107,7 +107,7 @@ async fn a_withdrawn_key_ends_what_is_open_while_no_token_comes() {
             wait: TimeSpan::from_days(2),
             holder: None,
         };
-        let mut waiting = pin!(by_old.call(wait));
+        let mut waiting = Box::pin(by_old.call(wait));
         let answer = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context))).await;
         assert!(answer.is_pending());
         let peek = || Command::Peek { from: SequenceNumber(0), count_max: 1 };

@@ -9,7 +9,7 @@ use peeklock_core::contract::{Action, Principal};
 
 use crate::world::{KeyFile, World, config};
 
-const BYTES: &[u8; 24] = b"{}[]\":,.=-_eyJ0\\u\x00\xff\xc3\x80 \n";
+const BYTES: &[u8; 23] = b"{}[]\":,.=-_eyJ0\\u\x00\xff\xc3\x80 \n";
 
 struct Random(u64);
 

@@ -4,7 +4,7 @@ use peeklock_core::description::QueueUpdate;
 
 use super::atom::{SB, VERSION, entry, refusal, text};
 use super::client::Answer;
-use super::server::Server;
+use super::server::{Plan, Server};
 
 /// ADM-50, HTP-17: bombs of entities, depth, number, size and attributes are refused by their bounds, and so is what is no XML; the
 /// listener goes on.
@@ -175,9 +175,10 @@ fn as_others_read(answer: &Answer) -> Vec<Vec<(String, String, String)>> {
         (namespace, name.name().to_owned(), it.text().unwrap_or_default().to_owned())
     };
     let descriptions = document.descendants().filter(is_description);
-    let elements =
-        |it: roxmltree::Node<'_, '_>| it.children().filter(|it| it.is_element()).map(read);
-    descriptions.map(|it| elements(it).collect()).collect()
+    let elements = |it: roxmltree::Node<'_, '_>| {
+        it.children().filter(|it| it.is_element()).map(read).collect()
+    };
+    descriptions.map(elements).collect()
 }
 
 /// HTP-17, ADM-30: what is kept is told so that anybody reads it, in lists too, and what comes later takes nothing of it away:

@@ -254,7 +254,7 @@ impl Conversation {
         }
         let encoding = self.encoding;
         let writing = async {
-            for piece in frames.into_iter().flat_map(|frame| Outgoing::new(frame, encoding)) {
+            for piece in frames.into_iter().flat_map(|frame| Pieces::new(frame, encoding)) {
                 socket.feed(piece).await?;
             }
             socket.flush().await
