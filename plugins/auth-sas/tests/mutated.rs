@@ -128,8 +128,7 @@ async fn no_text_but_what_was_signed_lets_anybody_in() {
             Ok(token) => {
                 // What it says can be looked at.
                 let audience = Audience::parse(&token.resource());
-                audience.covers("orders");
-                audience.is_below("");
+                let _looked = (audience.covers("orders"), audience.is_below(""));
                 assert!(!format!("{token:?}{audience:?}").contains("sig"), "{text}");
             }
             Err(Refused::Malformed(_) | Refused::Bearer) => {}
@@ -173,7 +172,7 @@ fn any_text_may_be_read_as_a_connection_string() {
                 read += 1;
                 assert_eq!(ConnectionString::parse(&string.reveal()), Ok(string.clone()), "{text}");
                 assert!(!format!("{string:?}").contains(KEY), "{text}");
-                string.token(Timestamp::NEVER);
+                let _signed = string.token(Timestamp::NEVER);
                 string.check_entity("eu/orders").ok();
             }
             Err(refused) => {
@@ -187,6 +186,6 @@ fn any_text_may_be_read_as_a_connection_string() {
         let long = piece.repeat((16 << 10) / piece.len() + 2);
         assert!(ConnectionString::parse(&long).is_err());
         assert!(Token::parse(&format!("SharedAccessSignature {long}")).is_err());
-        Audience::parse(&long).covers("orders");
+        assert!(!Audience::parse(&long).covers("orders"));
     }
 }

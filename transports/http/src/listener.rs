@@ -12,7 +12,7 @@ use actix_service::{ServiceFactoryExt as _, fn_service};
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
-use peeklock_listen::{Listener, Admission};
+use peeklock_listen::{Admission, Listener};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 

@@ -9,7 +9,7 @@ use crate::command::{PeerArrival, TopicCommand};
 use crate::ids::{EntityId, LockToken, SequenceNumber};
 use crate::message::{Message, Overlay, PropertyLimits};
 use crate::path::SubQueue;
-use crate::rule::Parameters;
+use crate::rule::sql::Parameters;
 use crate::time::Timestamp;
 use crate::transaction::Part;
 use crate::transfer::peer::PeerSource;
