@@ -582,7 +582,7 @@ fn refusals_are_in_the_log_and_no_secret_is() {
         assert_eq!(server.stop("-TERM").0, 0);
         let log = std::fs::read_to_string(&log).unwrap();
         let line_of = |id: &str| {
-            let is_it = |line: &&str| line.contains(id) && line.contains(": refused ");
+            let is_it = |line: &&str| line.contains(id) && line.contains(" refused ");
             log.lines().find(is_it).unwrap_or_else(|| panic!("{id}: {log}"))
         };
         for (cause, id) in &told {

@@ -140,8 +140,8 @@ impl Declaration {
     }
 }
 
-impl From<&Declaration> for Declaration {
-    fn from(declaration: &Declaration) -> Self {
+impl From<&Self> for Declaration {
+    fn from(declaration: &Self) -> Self {
         declaration.clone()
     }
 }

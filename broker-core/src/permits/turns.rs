@@ -18,7 +18,7 @@ const LISTS_MAX: u64 = 8;
 /// Explanations of rules that are made at once: each is as large as all rules of a subscription, and takes as long.
 const EXPLANATIONS_MAX: u64 = 2;
 /// How long entities may take to say what a list is made of, and what an explanation is: others wait for the turn.
-const LIST_TIME: TimeSpan = TimeSpan::from_seconds(2);
+const LIST_TIME: TimeSpan = TimeSpan::from_seconds(10);
 const EXPLANATION_TIME: TimeSpan = TimeSpan::from_seconds(30);
 /// Addresses are forgotten when there are more of them, if nobody there asks for anything.
 const ADDRESSES_KEPT: usize = 1_024;

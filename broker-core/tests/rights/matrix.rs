@@ -367,6 +367,9 @@ async fn sending_by_way_of_another_takes_the_right_on_both() {
         };
         assert_eq!(condition(&via.call(to("q")).await), Some(Condition::Unauthorized));
         world.told.grant("a", "q", Grant::of(Rights::of(Right::Send)));
+        // Who was refused on a connection is asked about again with a new token.
+        let access = world.access("a");
+        let via = access.entity("via", Action::SendVia).await.unwrap();
         let (way, destination) = access.transfer_destination("Q", &via).await.unwrap();
         assert_eq!(&*destination, "q");
         assert_eq!(condition(&way.call(to("q")).await), None);

@@ -74,10 +74,13 @@ impl Endpoint {
     /// Reads `sb://host:port`, with or without a slash at its end.
     fn parse(text: &str) -> Result<Self, Rejection> {
         let wrong = || {
-            Rejection::argument(format!(
-                "the Endpoint of a connection string is sb://HOST or sb://HOST:PORT, not {}",
-                Quoted(text)
-            ))
+            const FORM: &str =
+                "the Endpoint of a connection string is sb://HOST or sb://HOST:PORT, not";
+            // What stands behind it may be the key, which is told to nobody (SEC-22).
+            Rejection::argument(match text.contains('=') {
+                true => format!("{FORM} what has a `=`: a `;` is missing behind it"),
+                false => format!("{FORM} {}", Quoted(text)),
+            })
         };
         let (scheme, authority) = text.split_once("://").ok_or_else(wrong)?;
         let authority = authority.strip_suffix('/').unwrap_or(authority);

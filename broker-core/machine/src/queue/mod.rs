@@ -503,7 +503,7 @@ impl Machine for Queue {
         }
         self.is_demand_behind = left == 0;
         // Whose turn has not come is told nothing yet, nor is who waits for what a long turn moves.
-        if !self.is_demand_behind && !(self.is_behind && self.moves == Moves::Few) {
+        if !(self.is_demand_behind || self.is_behind && self.moves == Moves::Few) {
             self.end_calls(ctx, step);
             self.end_accepts(ctx, step);
             self.end_drains(step);

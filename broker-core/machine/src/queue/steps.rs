@@ -97,12 +97,12 @@ impl Queue {
         now: Timestamp,
         limits: &Limits,
     ) -> bool {
-        match command {
-            Command::InSession { .. } => false,
-            Command::ListSessions { .. } => {
-                self.sessions.as_ref().is_some_and(|sessions| sessions.is_long_to_list())
-            }
-            other => crate::is_long(self.steps_of_command(other, now, limits)),
+        if matches!(command, Command::InSession { .. }) {
+            return false;
         }
+        if matches!(command, Command::ListSessions { .. }) {
+            return self.sessions.as_ref().is_some_and(|sessions| sessions.is_long_to_list());
+        }
+        crate::is_long(self.steps_of_command(command, now, limits))
     }
 }

@@ -76,13 +76,17 @@ impl Topic {
     /// Whether that takes more than a slice.
     pub(super) fn is_long_to_judge(&self, ahead: Ahead<'_>, now: Timestamp) -> bool {
         let bytes = match ahead {
-            Ahead::Command { command, .. } => match command {
-                Command::OfTopic(TopicCommand::InSubscription {
+            Ahead::Command { command, .. } => {
+                if let Command::OfTopic(TopicCommand::InSubscription {
                     command: RuleCommand::Explain(message),
                     ..
-                }) => u64::from(message.content.header_size()),
-                command => property_bytes(command, now),
-            },
+                }) = command
+                {
+                    u64::from(message.content.header_size())
+                } else {
+                    property_bytes(command, now)
+                }
+            }
             Ahead::Loaded { content, .. } => Content::parse(content.clone())
                 .map_or(0, |content| u64::from(content.header_size())),
         };

@@ -92,12 +92,12 @@ async fn management_is_done_for_who_has_least() {
     assert!(held.len() > 100, "half of 256 MiB");
     let mut more = pin!(greedy.management_room(1, 1 << 20));
     assert!(!is_ready(more.as_mut()).await);
-    let mut other = pin!(modest.create_queue("orders", QueueUpdate::default()));
+    let mut other = pin!(modest.management_room(1, 1));
     assert!(!is_ready(other.as_mut()).await);
     drop(held.pop());
     assert!(!is_ready(more.as_mut()).await, "it has the most");
-    other.await.unwrap();
-    drop((held, rest));
+    let other = other.await.unwrap();
+    drop((held, rest, other));
     more.await.unwrap();
     broker.stop(Duration::ZERO).await.unwrap();
 }

@@ -75,9 +75,12 @@ pub struct SessionDelivery {
     pub(crate) origin: Origin,
 }
 
+/// A link and the port that it is of.
+type Way = (Arc<dyn Port>, Arc<dyn Link>);
+
 /// The way on which a delivery came; none for one that was made by hand.
 #[derive(Clone, Default)]
-pub(crate) struct Origin(Option<Arc<(Arc<dyn Port>, Arc<dyn Link>)>>);
+pub(crate) struct Origin(Option<Arc<Way>>);
 
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -147,7 +147,10 @@ async fn json_rows(server: &Server) -> Vec<Row> {
             let head = format!("{} /$api/v1{filled}", method.to_uppercase());
             let mut row = row(Surface::Json, head, action, at);
             match path.as_str() {
-                "/declaration" => row.body = r#"{"queues": [{"name": "orders"}]}"#.to_owned(),
+                "/declaration" => {
+                    row.head.push_str("?dryRun=true");
+                    row.body = r#"{"queues": [{"name": "orders"}]}"#.to_owned();
+                }
                 path if path.ends_with("/explain") => row.body = r#"{"message": {}}"#.to_owned(),
                 _ => {}
             }

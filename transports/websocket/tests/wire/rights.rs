@@ -5,9 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
 use peeklock_core::contract::{Action, Authorizer, Grant, Needs, Principal, Right, Rights};
-use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::Rejection;
-use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
+use peeklock_core::policies::Policies;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use serde_json::{Value, json};
 

@@ -27,7 +27,7 @@ pub(crate) struct QueuePage {
 pub(in crate::api) async fn list(exchange: &Exchange) -> Answer {
     let (skip, top) = page(exchange)?;
     let (_turn, room) = exchange.turn(Large::List, Of::Entities("")).await?;
-    let queues = exchange.access.queues(skip, top).await?;
+    let queues = exchange.make(Large::List, exchange.access.queues(skip, top)).await?;
     let queues = queues.into_iter().map(Into::into).collect();
     large(exchange, room, &QueuePage { queues, skip, top }).await
 }

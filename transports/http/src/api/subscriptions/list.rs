@@ -28,7 +28,8 @@ pub(crate) struct SubscriptionPage {
 pub(in crate::api) async fn list(exchange: &Exchange, topic: &str) -> Answer {
     let (skip, top) = page(exchange)?;
     let (_turn, room) = exchange.turn(Large::List, Of::Entities(topic)).await?;
-    let subscriptions = exchange.access.subscriptions(topic, skip, top).await?;
+    let listing = exchange.access.subscriptions(topic, skip, top);
+    let subscriptions = exchange.make(Large::List, listing).await?;
     let subscriptions = subscriptions.into_iter().map(Into::into).collect();
     large(exchange, room, &SubscriptionPage { subscriptions, skip, top }).await
 }

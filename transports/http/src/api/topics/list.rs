@@ -28,7 +28,7 @@ pub(crate) struct TopicPage {
 pub(in crate::api) async fn list(exchange: &Exchange) -> Answer {
     let (skip, top) = page(exchange)?;
     let (_turn, room) = exchange.turn(Large::List, Of::Entities("")).await?;
-    let topics = exchange.access.topics(skip, top).await?;
+    let topics = exchange.make(Large::List, exchange.access.topics(skip, top)).await?;
     let topics = topics.into_iter().map(Into::into).collect();
     large(exchange, room, &TopicPage { topics, skip, top }).await
 }
