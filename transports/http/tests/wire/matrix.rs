@@ -317,7 +317,7 @@ fn tokens(of: &str) -> Vec<(Right, &'static str, Shown)> {
     tokens
 }
 
-/// SEC-01, SEC-03, SEC-05 to SEC-09, SEC-12 to SEC-14, HTP-02, ADM-11: every operation that HTTP has, in each of its forms, with no token and with
+/// SEC-01, SEC-03, SEC-05, SEC-07, SEC-09, SEC-14, HTP-02, ADM-11: every operation that HTTP has, in each of its forms, with no token and with
 /// one of each right of its entity, of the parent, of a sibling and of the namespace, with one that has expired, is signed wrongly or with
 /// a key that was regenerated, or is for something else: it is refused exactly if the one table says so.
 #[tokio::test]
