@@ -48,7 +48,7 @@
 //! - [`contract`] has what a transport, a forwarder or an authorizer of your own implements, [`store`]
 //!   what a store does.
 //! - Words: [`message`], [`time`], [`path`], [`ids`], [`limits`], [`error`] with its [`condition`], and [`command`], which has
-//!   what handles take and answer. [`core`](self::core) is all that is under it.
+//!   what handles take and answer. [`core`] is all that is under it.
 //!
 //! # Features
 //!

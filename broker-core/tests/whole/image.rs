@@ -53,7 +53,7 @@ pub struct Record {
 
 impl Record {
     /// The same as of this instant: what is due is Delayed no more.
-    pub fn as_of(mut self, now: Timestamp) -> Self {
+    pub fn seen_at(mut self, now: Timestamp) -> Self {
         self.delayed_until = self.delayed_until.filter(|until| *until > now);
         self
     }

@@ -47,7 +47,7 @@ impl Oracle {
         for sequence in numbers {
             let entity = self.of(id);
             let card = entity.cards.get_mut(&sequence).unwrap();
-            let stored = image.records.get(&sequence).map(|stored| stored.clone().as_of(now));
+            let stored = image.records.get(&sequence).map(|stored| stored.clone().seen_at(now));
             let Some(stored) = stored else {
                 match &card.doing {
                     Some((Doing::Gone(_), group)) => {
@@ -60,14 +60,14 @@ impl Oracle {
                 continue;
             };
             assert!(!card.has_vanished, "{id}/{sequence} is back (FND-03)");
-            card.record = card.record.clone().as_of(now);
+            card.record = card.record.clone().seen_at(now);
             if stored == card.record {
                 continue;
             }
             let (count_before, before) = (card.record.count, &card.record);
             if let Some((doing, group)) = &card.doing
                 && *doing != Doing::DeferAgain
-                && after(before, doing, stored.count.min(card.count)).as_of(now) == stored
+                && after(before, doing, stored.count.min(card.count)).seen_at(now) == stored
             {
                 *realised.entry(*group).or_default() += 1;
                 card.doing = None;
@@ -75,7 +75,7 @@ impl Oracle {
                 // What each failure has come to is known; the last that is stored decides (RTY-06, SET-27).
                 let delayed_until = card.failures.get(&stored.count).copied().flatten();
                 let counted = Record { count: stored.count, delayed_until, ..before.clone() };
-                let counted = counted.as_of(now);
+                let counted = counted.seen_at(now);
                 assert_eq!(counted, stored, "{id}/{sequence} has changed for nothing: {card:?}");
                 let most = card.count;
                 assert!(stored.count <= most, "{id}/{sequence} counts {} (SET-29)", stored.count);

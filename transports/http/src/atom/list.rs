@@ -103,7 +103,7 @@ async fn read<T>(
     let mut attempts = 1;
     loop {
         let count = paths().await?.len();
-        let mut items = exchange.make(Large::List, describe()).await?;
+        let mut items = describe().await?;
         if items.len() >= count || attempts == ATTEMPTS_MAX {
             let has_more = count > page.top;
             items.truncate(page.top);

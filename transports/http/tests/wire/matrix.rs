@@ -147,10 +147,8 @@ async fn json_rows(server: &Server) -> Vec<Row> {
             let head = format!("{} /$api/v1{filled}", method.to_uppercase());
             let mut row = row(Surface::Json, head, action, at);
             match path.as_str() {
-                "/declaration" => {
-                    row.head.push_str("?dryRun=true");
-                    row.body = r#"{"queues": [{"name": "orders"}]}"#.to_owned();
-                }
+                // What it names takes rights of its own, which its own tests try (DEC-12).
+                "/declaration" => continue,
                 path if path.ends_with("/explain") => row.body = r#"{"message": {}}"#.to_owned(),
                 _ => {}
             }
