@@ -44,7 +44,7 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
         AtomRoute::Queues => {
             let paths = async || access.queue_paths(page.skip, top).await;
             let describe = async || access.queues(page.skip, top).await;
-            let Part { items, has_more } = read(exchange, page, paths, describe).await?;
+            let Part { items, has_more } = read(page, paths, describe).await?;
             let teller = policies::Teller::of(exchange, "").await;
             let mut entries = Vec::new();
             for queue in items {
@@ -57,7 +57,7 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
         AtomRoute::Topics => {
             let paths = async || access.topic_paths(page.skip, top).await;
             let describe = async || access.topics(page.skip, top).await;
-            let Part { items, has_more } = read(exchange, page, paths, describe).await?;
+            let Part { items, has_more } = read(page, paths, describe).await?;
             let teller = policies::Teller::of(exchange, "").await;
             let mut entries = Vec::new();
             for topic in items {
@@ -70,7 +70,7 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
         AtomRoute::Subscriptions { topic } => {
             let paths = async || access.subscription_paths(topic, page.skip, top).await;
             let describe = async || access.subscriptions(topic, page.skip, top).await;
-            let Part { items, has_more } = read(exchange, page, paths, describe).await?;
+            let Part { items, has_more } = read(page, paths, describe).await?;
             let entries = items.into_iter().map(|it| subscription::entry(it, addresses)).collect();
             let list = (route, "Subscriptions");
             feed(exchange, room, addresses, list, (page, has_more), entries).await
@@ -95,7 +95,6 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
 
 /// Reads a page of descriptions, whole unless it is the last.
 async fn read<T>(
-    exchange: &Exchange,
     page: Page,
     paths: impl AsyncFn() -> Result<Vec<Arc<str>>, BrokerError>,
     describe: impl AsyncFn() -> Result<Vec<T>, BrokerError>,
