@@ -8,8 +8,10 @@ mod signals;
 mod supervisor;
 mod whereabouts;
 
+use std::fs::DirBuilder;
 use std::io::{self, Write as _};
 use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -354,18 +356,21 @@ pub async fn broker_of(
     policies: &Policies,
     host: &mut Host,
 ) -> Result<Broker, ServeError> {
-    let store = match host.store.take() {
-        Some(store) => {
-            // The first key is written there all the same.
-            let directory = &loaded.config.server.data_dir.0;
-            if !loaded.config.server.ephemeral.0 {
-                std::fs::create_dir_all(directory)
-                    .map_err(|source| ServeError::RootKey { path: directory.clone(), source })?;
+    let store =
+        match host.store.take() {
+            Some(store) => {
+                // The first key is written there all the same.
+                let directory = &loaded.config.server.data_dir.0;
+                if !loaded.config.server.ephemeral.0 {
+                    // For nobody but its owner, as a store makes it.
+                    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(
+                        |source| ServeError::RootKey { path: directory.clone(), source },
+                    )?;
+                }
+                store
             }
-            store
-        }
-        None => open_store(loaded)?,
-    };
+            None => open_store(loaded)?,
+        };
     let mut builder =
         Broker::builder().settings(loaded.settings.clone()).store(store).policies(policies);
     let asked = host.authorizer.is_none().then_some(registry::AUTHORIZERS);

@@ -3,6 +3,12 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use peeklock::tls::authority::Authority;
+use peeklock::tls::{ClientTls, certificates};
+
+use super::tunnel::{PROXIES, Tunnel, Way};
 
 const MIB: u64 = 1 << 20;
 
@@ -15,7 +21,9 @@ pub const BUDGET_BYTES: u64 = 256 * MIB;
 /// settings below: entities, subscriptions, rules, sessions, message ids, what waits for its time.
 pub const MESSAGE_BYTES: u64 = 80;
 pub const KEPT_BYTES: u64 =
-    200 * 8_000 + 400 * 8_000 + 2_000 * 1_000 + 5_000 * 1_000 + 50_000 * 160 + 50_000 * 128;
+    200 * 8_000 + 400 * 8_000 + 2_000 * RULE_BYTES + 5_000 * 1_000 + 50_000 * 160 + 50_000 * 128;
+/// A rule as large as attackers make them: what it is made from, and what it is made into.
+const RULE_BYTES: u64 = 2 * (17 << 10);
 
 const SETTINGS: [(&str, &str); 22] = [
     ("LIMITS__ENTITY_COUNT_MAX", "200"),
@@ -49,14 +57,71 @@ pub struct Broker {
     pub http: SocketAddr,
     pub websocket: SocketAddr,
     pub amqp: SocketAddr,
+    /// Where all of them are spoken.
+    pub gateway: SocketAddr,
+    /// The ways to it that are not straight.
+    tunnels: Mutex<Vec<Tunnel>>,
+}
+
+/// A way to all transports.
+#[derive(Clone, Copy)]
+pub struct Ways {
+    pub http: SocketAddr,
+    pub websocket: SocketAddr,
+    pub amqp: SocketAddr,
 }
 
 impl Broker {
     pub fn start() -> Self {
+        Self::start_by("")
+    }
+
+    /// The same with TLS, and every client speaks it.
+    pub fn start_secure() -> Self {
+        let mut broker = Self::start_by("[tls]\nenabled = true\n");
+        let authority = Authority::at(broker.directory.join("data").join("tls"));
+        let trusted = certificates(&authority.authority_file()).unwrap();
+        let tls = Arc::new(ClientTls::of_system().trusting(trusted));
+        for address in
+            [&mut broker.http, &mut broker.websocket, &mut broker.amqp, &mut broker.gateway]
+        {
+            let tunnel = Tunnel::to(*address, Way::Secure(Arc::clone(&tls)));
+            *address = tunnel.address;
+            broker.tunnels.get_mut().unwrap().push(tunnel);
+        }
+        broker
+    }
+
+    /// Each way to it: the ports of the transports, the one of the gateway, and by a proxy that says for whom it speaks,
+    /// unless that would have to speak TLS.
+    pub fn ways(&self) -> Vec<Ways> {
+        let Self { http, websocket, amqp, gateway, .. } = *self;
+        let mut tunnels = self.tunnels.lock().unwrap();
+        let direct = Ways { http, websocket, amqp };
+        let by_gateway = Ways { http: gateway, websocket: gateway, amqp: gateway };
+        if !tunnels.is_empty() {
+            return vec![direct, by_gateway];
+        }
+        let next = Arc::default();
+        let mut relayed = |address: SocketAddr| {
+            let tunnel = Tunnel::to(address, Way::Relayed(Arc::clone(&next)));
+            let address = tunnel.address;
+            tunnels.push(tunnel);
+            address
+        };
+        let relayed =
+            Ways { http: relayed(http), websocket: relayed(websocket), amqp: relayed(amqp) };
+        vec![direct, by_gateway, relayed]
+    }
+
+    fn start_by(settings: &str) -> Self {
         let name = format!("hostile-{}", std::process::id());
         let directory = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::remove_dir_all(&directory).ok();
         std::fs::create_dir_all(&directory).unwrap();
+        let proxies = format!("proxy_protocol = [\"{PROXIES}\"]\n");
+        let sections = ["http", "websocket", "amqp"].map(|name| format!("[{name}]\n{proxies}"));
+        std::fs::write(directory.join("peeklock.toml"), sections.concat() + settings).unwrap();
         let program = std::env::var_os("PEEKLOCK_HOSTILE_PROGRAM");
         let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_peeklock").into());
         let mut command = Command::new(program);
@@ -74,6 +139,8 @@ impl Broker {
                 "127.0.0.1:0",
                 "--amqp",
                 "127.0.0.1:0",
+                "--gateway",
+                "127.0.0.1:0",
                 "--data-dir",
                 "data",
             ])
@@ -83,18 +150,21 @@ impl Broker {
             .stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut banner = BufReader::new(process.stdout.take().unwrap());
-        let mut address = |prefix: &str, scheme: &str| loop {
+        let mut address = |name: &str| loop {
             let mut line = String::new();
             assert_ne!(banner.read_line(&mut line).unwrap(), 0, "the broker did not start");
-            if let Some(url) = line.trim().strip_prefix(prefix) {
-                let url = url.trim().trim_start_matches(scheme).trim_end_matches('/');
-                return url.parse().unwrap();
+            if let Some(url) = line.trim().strip_prefix(name) {
+                let url = url.trim().split_once("://").map_or(url.trim(), |(_, url)| url);
+                let end = url.find([',', '/']).unwrap_or(url.len());
+                return url[..end].parse().unwrap();
             }
         };
-        let http = address("http ", "http://");
-        let websocket = address("websocket ", "ws://");
-        let amqp = address("amqp ", "amqp://");
-        Self { process, _banner: banner, directory, http, websocket, amqp }
+        let http = address("http ");
+        let websocket = address("websocket ");
+        let amqp = address("amqp ");
+        let gateway = address("gateway ");
+        let tunnels = Mutex::default();
+        Self { process, _banner: banner, directory, http, websocket, amqp, gateway, tunnels }
     }
 
     /// Its resident memory; none if it has ended.

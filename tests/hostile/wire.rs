@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use peeklock_websocket::testing::in_binary;
 use serde_json::{Value as Json, json};
 
 /// Nothing that is answered at all takes so long.
@@ -79,6 +80,30 @@ pub fn read_answer(stream: &mut TcpStream) -> io::Result<Answer> {
     Ok(answer)
 }
 
+/// Upgrades at a path with this subprotocol; with what came behind the answer.
+pub fn upgrade(
+    address: SocketAddr,
+    path: &str,
+    subprotocol: &str,
+) -> io::Result<(TcpStream, Vec<u8>)> {
+    let mut stream = connect(address)?;
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+         Sec-WebSocket-Protocol: {subprotocol}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    match read_answer(&mut stream)? {
+        Answer { status: 101, body, .. } => Ok((stream, body)),
+        Answer { status, .. } => Err(io::Error::other(format!("status {status}"))),
+    }
+}
+
+/// The frame that says hello.
+fn said(hello: &Json) -> Json {
+    json!({ "requests": [{ "id": 1, "hello": hello }] })
+}
+
 /// A connection over WebSocket, in JSON, after its welcome.
 pub struct WebSocket {
     pub stream: TcpStream,
@@ -93,20 +118,21 @@ impl WebSocket {
 
     /// Opens one with this hello.
     pub fn open_with(address: SocketAddr, hello: &Json) -> io::Result<Self> {
-        let mut stream = connect(address)?;
-        stream.write_all(
-            b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
-              Sec-WebSocket-Protocol: peeklock.v1.json\r\n\r\n",
-        )?;
-        let answer = read_answer(&mut stream)?;
-        if answer.status != 101 {
-            return Err(io::Error::other(format!("status {}", answer.status)));
-        }
-        let mut socket = Self { stream, bytes: answer.body, seen: 0 };
-        socket.send(&json!({ "requests": [{ "id": 1, "hello": hello }] }))?;
+        let (stream, bytes) = upgrade(address, "/", "peeklock.v1.json")?;
+        let mut socket = Self { stream, bytes, seen: 0 };
+        socket.send(&said(hello))?;
         socket.frame()?;
         socket.seen = 0;
+        Ok(socket)
+    }
+
+    /// Opens one for the binary form, of which nothing is read but the welcome.
+    pub fn open_binary(address: SocketAddr, hello: &Json) -> io::Result<Self> {
+        let (stream, bytes) = upgrade(address, "/", "peeklock.v1.binary")?;
+        let mut socket = Self { stream, bytes, seen: 0 };
+        let hello = in_binary(&said(hello).to_string()).ok_or(io::ErrorKind::InvalidInput)?;
+        socket.stream.write_all(&masked(0x82, &hello))?;
+        socket.next()?;
         Ok(socket)
     }
 

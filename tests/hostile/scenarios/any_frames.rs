@@ -9,6 +9,7 @@ use peeklock_amqp::client::{Frames, Outgoing, Session, link, request};
 use peeklock_amqp::codec::list::{List, write_list};
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::error::AmqpError;
+use peeklock_amqp::frame::header::Protocol;
 use peeklock_amqp::message::{BATCH_FORMAT, Declare, Discharge};
 use peeklock_amqp::performative::{
     Attach, Begin, Close, DeliveryTag, Detach, Disposition, End, Flow, Performative, Role,
@@ -18,9 +19,9 @@ use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Received, Rejected,
 use peeklock_core::message::{Message, Value};
 use peeklock_core::time::Timestamp;
 
-use super::super::links::Amqp;
+use super::super::links::{Amqp, log_in};
 use super::super::random::Random;
-use super::anything::{QUEUES, SUBSCRIPTIONS, TOPIC};
+use super::any_values::{QUEUES, SUBSCRIPTIONS, TOPIC};
 
 /// Links that every connection has, in the order of their handles: those to send on come first.
 const SENDERS: u32 = 3;
@@ -92,6 +93,18 @@ impl Script {
     pub fn of_nothing() -> Self {
         let (frames, session) = (Frames::default(), Session::new(0));
         Self { frames, session, begun: None, transactions: vec![Bytes::new()] }
+    }
+
+    /// On a connection that is logged in and opened, and has a session, without waiting for the answers: the bytes of all
+    /// that come with it.
+    pub fn of_one() -> (Self, Vec<u8>) {
+        let mut script = Self::of_nothing();
+        log_in(&mut script.frames);
+        script.frames.say_header(Protocol::Amqp);
+        script.frames.say(0, &Session::open("client"), &[]);
+        script.frames.say(0, &Session::begin(), &[]);
+        let bytes = script.taken();
+        (script, bytes)
     }
 
     /// The links of a connection beside the coordinator.

@@ -27,6 +27,8 @@ mod operation;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod js;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use config::WebSocketConfig;
 pub use frame::Encoding;

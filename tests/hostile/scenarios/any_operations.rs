@@ -1,0 +1,197 @@
+//! Anything that can be asked over WebSocket, by its name in the table of operations of that transport.
+
+use peeklock_websocket::testing::{in_binary, operations};
+use serde_json::{Value as Json, json};
+
+use super::any_values::{ABSENT, TOPIC, Values};
+
+/// What of the table is not drawn: the first request of a connection.
+const OPENS: &str = "hello";
+
+/// The name of an operation, and a body for it.
+pub fn draw(values: &mut Values) -> (&'static str, Json) {
+    let all: Vec<&'static str> = operations().filter(|name| *name != OPENS).collect();
+    // What is sent, received and settled is most of it.
+    let often = ["send", "receive", "settle", "peek"];
+    let name = match values.below(6) {
+        0 => values.random.of(&often),
+        _ => values.random.of(&all),
+    };
+    (name, body(name, values))
+}
+
+/// What an operation has, with values as they come.
+///
+/// # Panics
+/// For one that is not known here: a new operation has to be drawn.
+fn body(name: &str, values: &mut Values) -> Json {
+    let link = values.below(8);
+    let session = 20 + values.below(8);
+    let count = 1 + values.below(5_000);
+    let transaction = values.below(40);
+    let decisions = ["complete", "abandon", "defer", "deadLetter", "release"];
+    let settle = |values: &mut Values| {
+        let decision = values.random.of(&decisions);
+        json!({ "link": link, "decision": decision, "ranges": values.ranges() })
+    };
+    let send = |values: &mut Values| json!({ "link": link, "messages": values.messages() });
+    match name {
+        OPENS => json!({}),
+        "authenticate" => json!({ "token": values.text(2_000) }),
+        "attach" => {
+            let role = values.random.of(&["receiver", "receiver", "sender"]);
+            json!({ "link": link, "path": values.entity(), "role": role, "credit": count })
+        }
+        "attachVia" => {
+            json!({ "link": link, "path": values.queue(), "destination": values.queue() })
+        }
+        "detach" => json!({ "link": link, "release": values.random.one_in(2) }),
+        "credit" => json!({ "link": link, "upTo": count }),
+        "drain" => json!({ "link": link }),
+        "send" | "sendBatch" => send(values),
+        "cancelScheduled" | "receiveDeferred" => {
+            json!({ "link": link, "sequenceNumbers": values.numbers() })
+        }
+        "receive" => {
+            json!({ "link": link, "maxCount": count, "waitSeconds": values.below(3) })
+        }
+        "withdraw" => json!({ "request": 10 + values.below(5_000) }),
+        "settle" => settle(values),
+        "settleDelayed" => {
+            let mut settle = settle(values);
+            settle["decision"] = "abandon".into();
+            json!({ "delayMilliseconds": values.below(100_000), "settle": settle })
+        }
+        "renew" => json!({ "link": link, "ranges": values.ranges() }),
+        "peek" => json!({ "link": link, "from": 0, "maxCount": count }),
+        "deleteBatch" => json!({ "link": link, "maxCount": count }),
+        "purge" => json!({ "link": link }),
+        "deleteDeferred" => json!({ "link": link, "sequenceNumber": count }),
+        "createQueue" => {
+            let (path, properties) = values.new_queue();
+            json!({ "path": path, "properties": properties })
+        }
+        "getQueue" => json!({ "path": values.queue() }),
+        "updateQueue" => {
+            json!({ "path": values.queue(), "properties": values.description(false) })
+        }
+        "deleteQueue" => json!({ "path": values.name("any-", 400, 260) }),
+        "listQueues" | "listTopics" => {
+            json!({ "skip": values.below(50), "top": values.below(200) })
+        }
+        "heartbeat" => json!({}),
+        "acceptSession" => json!({ "link": session, "path": "any-session" }),
+        "renewSession" | "getSessionState" => json!({ "link": session }),
+        "setSessionState" => json!({ "link": session, "state": "s".repeat(count) }),
+        "peekSession" => {
+            json!({ "link": link, "sessionId": values.text(128), "from": 0, "maxCount": count })
+        }
+        "listSessions" => json!({ "path": "any-session", "top": 100 }),
+        "deleteUnlocked" => json!({ "path": "any-session", "maxCount": count }),
+        "createTopic" => {
+            json!({ "path": values.new_topic(), "properties": values.description(true) })
+        }
+        "getTopic" => json!({ "path": values.new_topic() }),
+        "updateTopic" => json!({ "path": TOPIC, "properties": values.description(true) }),
+        "deleteTopic" => json!({ "path": values.name("any-topic-", 30, 260) }),
+        "createSubscription" => {
+            let rules: Vec<Json> = (0..values.below(4)).map(|_| values.rule()).collect();
+            let (name, properties) = (values.name("u", 30, 50), values.description(false));
+            json!({ "topic": TOPIC, "name": name, "properties": properties, "rules": rules })
+        }
+        "getSubscription" => json!({ "path": values.subscription() }),
+        "updateSubscription" => {
+            json!({ "path": values.subscription(), "properties": values.description(false) })
+        }
+        "deleteSubscription" => {
+            json!({ "path": format!("{TOPIC}/subscriptions/{}", values.name("u", 30, 50)) })
+        }
+        "listSubscriptions" => json!({ "path": TOPIC, "top": values.below(200) }),
+        "createRule" | "updateRule" => {
+            json!({ "path": values.subscription(), "rule": values.rule() })
+        }
+        "getRule" | "deleteRule" => {
+            json!({ "path": values.subscription(), "name": values.name("r", 400, 50) })
+        }
+        "listRules" => json!({ "path": values.subscription(), "top": values.below(200) }),
+        "explain" => {
+            let message = json!({ "body": "x", "applicationProperties": { "p": "aaa" } });
+            json!({ "path": values.subscription(), "message": message })
+        }
+        "forward" => {
+            let entity = values.below(100);
+            let source = json!({
+                "broker": "00000000-0000-0000-0000-0000000000b0",
+                "entity": entity,
+                "forwarding": "messages",
+            });
+            let messages: Vec<Json> = values
+                .messages()
+                .into_iter()
+                .map(|message| {
+                    let number = 1 + values.below(5_000);
+                    json!({
+                        "sequenceNumber": number,
+                        "enqueuedSequenceNumber": number,
+                        "enqueuedTimeUtc": "2026-05-01T12:00:00Z",
+                        "hops": 1,
+                        "message": message,
+                    })
+                })
+                .collect();
+            json!({ "link": link, "source": source, "messages": messages })
+        }
+        "beginTransaction" => json!({ "crossEntity": values.random.one_in(2) }),
+        "sendIn" => json!({ "transaction": transaction, "send": send(values) }),
+        "settleIn" => json!({ "transaction": transaction, "settle": settle(values) }),
+        "renewIn" => {
+            let renew = json!({ "link": link, "ranges": values.ranges() });
+            json!({ "transaction": transaction, "renew": renew })
+        }
+        "commit" | "rollBack" => json!({ "transaction": transaction }),
+        // A policy that there is, or the key of one, ends the access of everybody without a token.
+        "createPolicy" | "updatePolicy" => {
+            let name = values.name("p", 20, 256);
+            json!({ "path": ABSENT, "name": name, "properties": { "rights": ["Send"] } })
+        }
+        "getPolicy" | "deletePolicy" | "getPolicyKeys" => {
+            json!({ "path": ABSENT, "name": values.name("p", 20, 256) })
+        }
+        "listPolicies" => json!({ "path": values.queue() }),
+        "regeneratePolicyKey" => {
+            json!({ "path": ABSENT, "name": values.name("p", 20, 256), "key": "primary" })
+        }
+        "planDeclaration" => json!({ "declaration": values.declaration() }),
+        "carryOutDeclaration" => {
+            json!({ "declaration": values.declaration(), "digest": "0123456789abcdef" })
+        }
+        unknown => panic!("`{unknown}` can be asked over WebSocket, and is not drawn here"),
+    }
+}
+
+/// A frame of such requests in JSON.
+pub fn frame(requests: &[(u64, &str, &Json)]) -> String {
+    let one = |request: &(u64, &str, &Json)| {
+        let (id, name, body) = *request;
+        json!({ "id": id, name: body }).to_string()
+    };
+    let requests: Vec<String> = requests.iter().map(one).collect();
+    format!(r#"{{"seen":0,"requests":[{}]}}"#, requests.join(","))
+}
+
+/// Every operation of the table is drawn, with bodies that can be read: what is malformed attacks the parser alone.
+#[test]
+fn every_operation_is_drawn() {
+    let mut values = super::any_values::Values {
+        random: super::super::random::Random::new(7),
+        sent: std::sync::Arc::default(),
+    };
+    assert!(operations().count() > 60);
+    for name in operations() {
+        for _ in 0..50 {
+            let body = body(name, &mut values);
+            let frame = frame(&[(1, name, &body)]);
+            assert!(in_binary(&frame).is_some(), "{name} cannot be read: {frame:.2000}");
+        }
+    }
+}

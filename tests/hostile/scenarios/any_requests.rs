@@ -1,0 +1,225 @@
+//! Anything that can be asked over HTTP: every operation of the JSON API, as its own document has them, the REST data plane,
+//! and administration over Atom.
+
+use std::sync::LazyLock;
+
+use serde_json::{Value as Json, json};
+
+use super::any_values::{ABSENT, TOPIC, Values};
+
+/// Method, path and the name of the schema of the body, of each operation of the document.
+static OPERATIONS: LazyLock<Vec<(String, String, Option<String>)>> = LazyLock::new(|| {
+    let document: Json = serde_json::from_str(&peeklock_http::openapi_json()).unwrap();
+    let mut all = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            if operation.get("responses").is_none() {
+                continue;
+            }
+            let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+            let name = schema["$ref"].as_str().or_else(|| schema["allOf"][0]["$ref"].as_str());
+            let name = name.map(|name| name.rsplit('/').next().unwrap().to_owned());
+            let name = name.or_else(|| (!schema.is_null()).then(|| "inline".to_owned()));
+            all.push((method.to_uppercase(), path.clone(), name));
+        }
+    }
+    all
+});
+
+/// A request: method, target and body.
+pub fn draw(values: &mut Values) -> (String, String, String) {
+    match values.below(8) {
+        0..2 => data(values),
+        2 => atom(values),
+        3 if values.random.one_in(8) => ("GET".to_owned(), "/metrics".to_owned(), String::new()),
+        _ => {
+            let which = values.below(OPERATIONS.len());
+            let (method, path, schema) = &OPERATIONS[which];
+            api(method, path, schema.as_deref(), values)
+        }
+    }
+}
+
+/// The REST data plane.
+fn data(values: &mut Values) -> (String, String, String) {
+    let entity = values.entity();
+    let lock = "00000000-0000-0001-0000-000000000001";
+    let (method, target, body) = match values.below(7) {
+        0..3 => {
+            values.sent.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let entity = if values.random.one_in(4) { TOPIC } else { values.queue() };
+            ("POST", format!("/{entity}/messages"), "x".repeat(20 * values.below(5_000)))
+        }
+        3 => ("POST", format!("/{entity}/messages/head?timeout=0"), String::new()),
+        4 => ("DELETE", format!("/{entity}/messages/head?timeout=1"), String::new()),
+        _ => {
+            let method = values.random.of(&["DELETE", "PUT", "POST"]);
+            (method, format!("/{entity}/messages/{}/{lock}", values.below(100)), String::new())
+        }
+    };
+    (method.to_owned(), target, body)
+}
+
+/// An operation of the JSON API.
+///
+/// # Panics
+/// For a parameter or a body that is not known here: a new one has to be drawn.
+fn api(
+    method: &str,
+    path: &str,
+    schema: Option<&str>,
+    values: &mut Values,
+) -> (String, String, String) {
+    let deletes = method == "DELETE" && !path.contains("messages");
+    let mut target = "/$api/v1".to_owned();
+    for segment in path.split('/').skip(1) {
+        let parameter = segment.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
+        let text = match parameter {
+            None => segment.to_owned(),
+            Some("queue") if deletes => values.name("any-", 400, 260),
+            Some("queue") if method == "PUT" => values.new_queue().0,
+            Some("queue") => values.entity().replace('/', "%2F"),
+            Some("topic") if deletes && path.ends_with("{topic}") => {
+                values.name("any-topic-", 30, 260)
+            }
+            Some("topic") if values.random.one_in(8) => values.new_topic(),
+            Some("topic") => TOPIC.to_owned(),
+            Some("subscription") if deletes || method == "PUT" => values.name("u", 30, 50),
+            Some("subscription") => values.random.of(&["s", "t", "none"]).to_owned(),
+            Some("rule") => values.name("r", 400, 50),
+            Some("policy") => values.name("p", 20, 256),
+            Some("lockToken") => "00000000-0000-0001-0000-000000000001".to_owned(),
+            Some("sequenceNumber") => values.below(2_000).to_string(),
+            Some(unknown) => panic!("`{{{unknown}}}` of {method} {path} is not drawn here"),
+        };
+        target += "/";
+        target += &text;
+    }
+    // A policy that there is, or the key of one, ends the access of everybody without a token.
+    if path.contains("/policies/") && method != "GET" || path.ends_with("/keys") {
+        let tail = path.split_once("/policies/").map_or("", |(_, tail)| tail);
+        let tail = tail.replace("{policy}", "p1");
+        target = format!("/$api/v1/queues/{ABSENT}/policies/{tail}");
+    }
+    match path.rsplit('/').next() {
+        Some("messages" | "sessions" | "queues" | "topics" | "subscriptions" | "rules")
+            if method == "GET" =>
+        {
+            let name = if path.ends_with("messages") { "count" } else { "top" };
+            target += &format!("?{name}={}", 1 + values.below(250));
+        }
+        Some("declaration") => {
+            let how = values.random.of(&["dryRun=true", "digest=0123456789abcdef"]);
+            target += &format!("?{how}");
+        }
+        _ => {}
+    }
+    let count = 1 + values.below(4_096);
+    let body = match schema {
+        None => String::new(),
+        Some(schema) => match schema {
+            "QueueProperties" | "SubscriptionProperties" | "NewSubscription" => {
+                values.description(false)
+            }
+            "TopicProperties" => values.description(true),
+            "RuleForm" => values.rule(),
+            "DeclarationForm" => values.declaration(),
+            "NewMessage" => values.message(),
+            "Question" => {
+                json!({ "message": { "body": "x", "applicationProperties": { "p": "a" } } })
+            }
+            "PolicyProperties" => json!({ "rights": ["Send"] }),
+            "NewBatch" => json!({ "messages": values.messages() }),
+            "NewSchedule" => json!({
+                "messages": values.messages(),
+                "scheduledEnqueueTimeUtc": "2100-01-01T00:00:00Z",
+            }),
+            "Numbers" | "ReceiveDeferred" => json!({ "sequenceNumbers": values.numbers() }),
+            "Receive" => json!({ "maxCount": count, "waitSeconds": values.below(2) }),
+            "DeleteBatch" => json!({ "maxCount": count }),
+            "Abandonment" | "Modification" | "DeadLetter" => json!({}),
+            "Regeneration" => json!({ "key": "primary" }),
+            _ => panic!("the body `{schema}` of {method} {path} is not drawn here"),
+        }
+        .to_string(),
+    };
+    (method.to_owned(), target, body)
+}
+
+/// Administration over Atom.
+fn atom(values: &mut Values) -> (String, String, String) {
+    const VERSION: &str = "api-version=2021-05";
+    let entry = |description: &str| {
+        format!(
+            "<entry xmlns=\"http://www.w3.org/2005/Atom\"><content type=\"application/xml\">{description}\
+             </content></entry>"
+        )
+    };
+    let described = |element: &str, inside: &str| {
+        let namespace = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect";
+        entry(&format!("<{element} xmlns=\"{namespace}\">{inside}</{element}>"))
+    };
+    let metadata = format!("<UserMetadata>{}</UserMetadata>", values.text(1_024));
+    let top = values.below(150);
+    let list = format!("$skip=0&$top={top}&{VERSION}");
+    let (method, target, body) = match values.below(14) {
+        0 => ("GET", format!("/$Resources/queues?{list}"), String::new()),
+        1 => ("GET", format!("/$Resources/topics?{list}"), String::new()),
+        2 => ("GET", format!("/{TOPIC}/subscriptions?{list}"), String::new()),
+        3 => ("GET", format!("/{}/rules?{list}", values.subscription()), String::new()),
+        4 => ("GET", format!("/$namespaceinfo?{VERSION}"), String::new()),
+        5 => ("GET", format!("/{}?{VERSION}", values.entity()), String::new()),
+        6 => {
+            let path = values.new_queue().0;
+            ("PUT", format!("/{path}?{VERSION}"), described("QueueDescription", &metadata))
+        }
+        7 => {
+            let path = values.new_topic();
+            ("PUT", format!("/{path}?{VERSION}"), described("TopicDescription", &metadata))
+        }
+        8 => {
+            let name = values.name("u", 30, 50);
+            let target = format!("/{TOPIC}/subscriptions/{name}?{VERSION}");
+            ("PUT", target, described("SubscriptionDescription", &metadata))
+        }
+        9 => {
+            let (path, rule) = (values.subscription(), values.name("r", 400, 50));
+            let filter = "<Filter i:type=\"SqlFilter\" xmlns:i=\"http://www.w3.org/2001/XMLSchema-instance\">\
+                          <SqlExpression>p = 1</SqlExpression></Filter>";
+            let name = format!("{filter}<Name>{rule}</Name>");
+            ("PUT", format!("/{path}/rules/{rule}?{VERSION}"), described("RuleDescription", &name))
+        }
+        10 => {
+            let (path, rule) = (values.subscription(), values.name("r", 400, 50));
+            ("DELETE", format!("/{path}/rules/{rule}?{VERSION}"), String::new())
+        }
+        11 => ("DELETE", format!("/{}?{VERSION}", values.name("any-", 400, 260)), String::new()),
+        12 => {
+            let name = values.name("u", 30, 50);
+            ("DELETE", format!("/{TOPIC}/subscriptions/{name}?{VERSION}"), String::new())
+        }
+        _ => {
+            // What is no description, up to all that a body may be, and deep.
+            let deep = values.below(100);
+            let inside = "<a>".repeat(deep) + &values.text(300_000) + &"</a>".repeat(deep);
+            let path = values.queue();
+            ("PUT", format!("/{path}?{VERSION}"), described("QueueDescription", &inside))
+        }
+    };
+    (method.to_owned(), target, body)
+}
+
+/// Every operation of the JSON API is drawn, by the document of the API itself.
+#[test]
+fn every_operation_of_the_api_is_drawn() {
+    let mut values =
+        Values { random: super::super::random::Random::new(7), sent: std::sync::Arc::default() };
+    assert!(OPERATIONS.len() > 45, "{}", OPERATIONS.len());
+    for (method, path, schema) in OPERATIONS.iter() {
+        for _ in 0..20 {
+            let (_, target, body) = api(method, path, schema.as_deref(), &mut values);
+            assert!(!target.contains(['{', ' ']), "{target}");
+            assert!(body.is_empty() || serde_json::from_str::<Json>(&body).is_ok(), "{body:.2000}");
+        }
+    }
+}

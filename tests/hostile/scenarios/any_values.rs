@@ -1,0 +1,185 @@
+//! Values that are there, that are not, and at the bounds: names, messages, rules, descriptions. Nothing that ends the
+//! access of well-behaved clients: no policy of an entity that there is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value as Json, json};
+
+use super::super::random::Random;
+
+/// A write has no more requests once it is so large; a frame may be of 4 MiB.
+pub const WRITE_BYTES: usize = 5 << 20;
+/// What of a rule is counted against `rule_bytes_max`, and more than that.
+const RULE_BYTES: usize = 17 << 10;
+
+pub const QUEUES: [&str; 4] = ["any-plain", "any-session", "any-detecting", ABSENT];
+pub const TOPIC: &str = "any-topic";
+pub const SUBSCRIPTIONS: [&str; 3] =
+    ["any-topic/subscriptions/s", "any-topic/subscriptions/t", "any-topic/subscriptions/none"];
+/// Nobody creates it.
+pub const ABSENT: &str = "any-absent";
+
+/// What is drawn from.
+pub struct Values {
+    pub random: Random,
+    /// Counts messages, which the broker keeps as it should.
+    pub sent: Arc<AtomicU64>,
+}
+
+impl Values {
+    pub fn below(&mut self, below: usize) -> usize {
+        self.random.below(below)
+    }
+
+    pub fn queue(&mut self) -> &'static str {
+        self.random.of(&QUEUES)
+    }
+
+    pub fn subscription(&mut self) -> &'static str {
+        self.random.of(&SUBSCRIPTIONS)
+    }
+
+    pub fn entity(&mut self) -> &'static str {
+        if self.random.one_in(2) { self.queue() } else { self.subscription() }
+    }
+
+    /// A text of this length, or up to it, or one more.
+    pub fn text(&mut self, chars_max: usize) -> String {
+        let chars = match self.below(4) {
+            0 => chars_max,
+            1 => chars_max + 1,
+            _ => self.below(chars_max),
+        };
+        "n".repeat(chars)
+    }
+
+    /// The name of something new: few of them, and now and then one that is as long as may be.
+    pub fn name(&mut self, begin: &str, count: usize, chars_max: usize) -> String {
+        let number = self.below(count);
+        let name = format!("{begin}{number}");
+        if self.random.one_in(16) { name + &self.text(chars_max - 8) } else { name }
+    }
+
+    /// Small, sometimes large; with what is kept beside it.
+    pub fn message(&mut self) -> Json {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        let bytes = match self.below(200) {
+            0 => 900_000,
+            1..8 => 30_000,
+            _ => self.below(40),
+        };
+        let mut message = json!({ "body": "x".repeat(bytes) });
+        if self.random.one_in(3) {
+            message["sessionId"] = self.name("", 1 << 40, 128).into();
+        }
+        if self.random.one_in(3) {
+            message["messageId"] = self.name("", 1 << 40, 128).into();
+        }
+        if self.random.one_in(10) {
+            message["scheduledEnqueueTimeUtc"] = "2100-01-01T00:00:00Z".into();
+        }
+        if self.random.one_in(10) {
+            message["applicationProperties"] = json!({ "p": "a".repeat(self.below(3_000)) });
+        }
+        message
+    }
+
+    pub fn messages(&mut self) -> Vec<Json> {
+        if self.random.one_in(20) {
+            let message = self.message();
+            let bytes = message.to_string().len();
+            let count = (WRITE_BYTES / bytes).min(4_096);
+            self.sent.fetch_add(count as u64, Ordering::Relaxed);
+            return vec![message; count];
+        }
+        (0..self.below(4)).map(|_| self.message()).collect()
+    }
+
+    /// A rule of every kind, up to all that a rule may say, and beyond.
+    pub fn rule(&mut self) -> Json {
+        let mut filter = match self.below(7) {
+            0 => {
+                json!({ "type": "sql", "sql": format!("p LIKE '%{}b%'", "a".repeat(self.below(900))) })
+            }
+            1 => json!({ "type": "sql", "sql": "p = 1 OR ".repeat(self.below(60)) + "q = 2" }),
+            2 => json!({ "type": "correlation", "properties": self.properties() }),
+            3 => json!({ "type": "correlation", "subject": self.text(128), "to": self.text(128) }),
+            4 => json!({ "type": "false" }),
+            5 => json!({ "type": "true" }),
+            _ => json!({ "type": "sql", "sql": "1 = 1" }),
+        };
+        if filter["type"] == "sql" && self.random.one_in(4) {
+            filter["parameters"] = self.properties();
+        }
+        let mut rule = json!({ "name": self.name("r", 400, 50), "filter": filter });
+        if self.random.one_in(8) {
+            rule["action"] = json!({ "sql": format!("SET q = '{}'", self.text(900)) });
+        }
+        rule
+    }
+
+    /// Many small ones, or one that is large.
+    fn properties(&mut self) -> Json {
+        let (count, bytes) = match self.below(4) {
+            0 => (self.below(300), 20),
+            1 => (1, RULE_BYTES),
+            _ => (1 + self.below(8), self.below(200)),
+        };
+        let property = |number: usize| (format!("p{number}"), Json::from("v".repeat(bytes)));
+        Json::Object((0..count).map(property).collect())
+    }
+
+    /// Properties of a queue or subscription, or of a topic.
+    pub fn description(&mut self, is_topic: bool) -> Json {
+        let mut properties = json!({});
+        match self.below(6) {
+            0 if !is_topic => properties["requiresSession"] = true.into(),
+            1 if is_topic => properties["requiresDuplicateDetection"] = true.into(),
+            2 if !is_topic => properties["maxDeliveryCount"] = (1 + self.below(3_000)).into(),
+            3 => properties["defaultMessageTimeToLive"] = "PT1M".into(),
+            4 => properties["userMetadata"] = self.text(1_024).into(),
+            5 if !is_topic => properties["forwardTo"] = self.queue().into(),
+            _ => {}
+        }
+        properties
+    }
+
+    /// A path for a queue, and what it is then.
+    pub fn new_queue(&mut self) -> (String, Json) {
+        let is = |name: &str| json!({ name: true });
+        match self.below(4) {
+            0 => (QUEUES[0].to_owned(), json!({})),
+            1 => (QUEUES[1].to_owned(), is("requiresSession")),
+            2 => (QUEUES[2].to_owned(), is("requiresDuplicateDetection")),
+            _ => (self.name("any-", 400, 260), self.description(false)),
+        }
+    }
+
+    /// A path for a topic: mostly not that of the others.
+    pub fn new_topic(&mut self) -> String {
+        if self.random.one_in(8) { TOPIC.to_owned() } else { self.name("any-topic-", 30, 260) }
+    }
+
+    pub fn declaration(&mut self) -> Json {
+        let queues: Vec<Json> = (0..self.below(20))
+            .map(|_| {
+                let (path, properties) = self.new_queue();
+                json!({ "path": path, "properties": properties })
+            })
+            .collect();
+        let rules: Vec<Json> = (0..self.below(20)).map(|_| self.rule()).collect();
+        let subscription = json!({ "name": self.name("u", 30, 50), "rules": rules });
+        let topic = json!({ "path": self.new_topic(), "subscriptions": [subscription] });
+        json!({ "queues": queues, "topics": [topic], "keepExisting": self.random.one_in(2) })
+    }
+
+    pub fn numbers(&mut self) -> Vec<usize> {
+        let count = if self.random.one_in(20) { 4_096 } else { self.below(4) };
+        (0..count).map(|_| 1 + self.below(2_000)).collect()
+    }
+
+    pub fn ranges(&mut self) -> Vec<[usize; 2]> {
+        self.numbers().into_iter().map(|number| [number, number]).collect()
+    }
+}

@@ -1,0 +1,47 @@
+//! Rules that are created in a topic that has much to do, each as large as a rule may be, by clients that do not wait for the
+//! answer: they close, and come again.
+
+use std::io::Write as _;
+
+use serde_json::json;
+
+use super::super::attacker::Attack;
+use super::super::broker::Broker;
+use super::super::wire::{WebSocket, ask, masked};
+use super::topic;
+
+/// Rules in a frame: as many as are asked beside a connection at once.
+const RULES: usize = 32;
+/// What each says, in one property.
+const RULE_BYTES: usize = 15 << 10;
+pub fn attack(broker: &Broker, weight: usize) -> Attack {
+    topic(broker, 100, &format!("p LIKE '%{}b%'", "a".repeat(950)));
+    let mut attack = Attack::default();
+    // The topic is never done.
+    let properties = json!({ "p": "a".repeat(30_000) });
+    let message = json!({ "body": "x", "applicationProperties": properties }).to_string();
+    for _ in 0..2 {
+        let (address, message) = (broker.http, message.clone());
+        attack.repeat(move || {
+            ask(address, "POST", "/$api/v1/topics/attacked/messages", &message).ok();
+        });
+    }
+    let rule = |number: usize| {
+        let properties = json!({ "p": "v".repeat(RULE_BYTES) });
+        let filter = json!({ "type": "correlation", "properties": properties });
+        let rule = json!({ "name": format!("large{number}"), "filter": filter });
+        json!({ "id": 10 + number, "createRule": { "path": "attacked/subscriptions/s", "rule": rule } })
+    };
+    let frame = json!({ "requests": (0..RULES).map(rule).collect::<Vec<_>>() }).to_string();
+    let frame = masked(0x81, frame.as_bytes());
+    for _ in 0..4 * weight.min(5) {
+        let (address, frame) = (broker.websocket, frame.clone());
+        attack.repeat(move || {
+            if let Ok(mut socket) = WebSocket::open(address) {
+                // Closed before it is answered.
+                socket.stream.write_all(&frame).ok();
+            }
+        });
+    }
+    attack
+}
