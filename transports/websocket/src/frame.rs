@@ -300,14 +300,14 @@ impl ClientFrame {
 }
 
 impl ServerFrame {
-    /// Writes a frame.
+    /// Writes a frame, which has about so many bytes: room for them is made once.
     ///
     /// # Errors
     /// When a message of it is no content.
-    pub(crate) fn encode(&self, encoding: Encoding) -> Result<Vec<u8>, FrameError> {
+    pub(crate) fn encode(&self, encoding: Encoding, about: usize) -> Result<Vec<u8>, FrameError> {
         match encoding {
             Encoding::Json => json::write_server_frame(self),
-            Encoding::Binary => Ok(binary::write_server_frame(self)),
+            Encoding::Binary => Ok(binary::write_server_frame(self, about)),
         }
     }
 }

@@ -241,7 +241,7 @@ impl Conversation {
         };
         let item = Item { id: *hello_id, notice: Notice::Welcome(Box::new(welcome)) };
         let frame = ServerFrame { seen: self.seen, items: vec![item] };
-        let Ok(bytes) = frame.encode(self.encoding) else { return Err(Ended::Lost(None)) };
+        let Ok(bytes) = frame.encode(self.encoding, 0) else { return Err(Ended::Lost(None)) };
         let mut frames = vec![Bytes::from(bytes)];
         if resumed {
             let unconfirmed = self.unconfirmed.len() as u64;

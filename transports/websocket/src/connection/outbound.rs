@@ -165,11 +165,11 @@ impl Conversation {
             return None;
         }
         let frame = ServerFrame { seen: self.seen, items: std::mem::take(&mut self.ready) };
-        let encoded = frame.encode(self.encoding);
+        let ready_bytes = std::mem::take(&mut self.ready_bytes);
+        let encoded = frame.encode(self.encoding, usize::try_from(ready_bytes).unwrap_or(0));
         let mut items = frame.items;
         items.clear();
         self.ready = items;
-        let ready_bytes = std::mem::take(&mut self.ready_bytes);
         self.unwritten_count = 0;
         let deliveries = std::mem::take(&mut self.delivered);
         let bytes: Bytes = match encoded {

@@ -14,8 +14,8 @@ use super::{BadRequest, ClientFrame, LIST_COUNT_MAX, Operation, Request, ServerF
 use super::{Item, Notice};
 use crate::error::FrameError;
 
-pub(crate) fn write_server_frame(frame: &ServerFrame) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256);
+pub(crate) fn write_server_frame(frame: &ServerFrame, about: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(about.max(256));
     frame.seen.write(&mut out);
     write_length(&mut out, frame.items.len());
     for item in &frame.items {

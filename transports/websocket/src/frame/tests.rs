@@ -81,7 +81,7 @@ fn client_frame(encoding: Encoding, seen: u64, requests: &[Request]) -> Bytes {
 }
 
 fn server_frame(encoding: Encoding, seen: u64, items: Vec<Item>) -> Bytes {
-    ServerFrame { seen, items }.encode(encoding).unwrap().into()
+    ServerFrame { seen, items }.encode(encoding, 0).unwrap().into()
 }
 
 fn read_client(encoding: Encoding, bytes: &Bytes) -> (u64, Vec<Request>) {
