@@ -251,7 +251,7 @@ impl EntityActor {
             // What is judged has come in.
             if !shell.is_some_and(|shell| {
                 let shell = shell.borrow();
-                !shell.is_judging() && shell.machine().is_idle_at(now)
+                !shell.is_judging() && shell.machine().is_idle(now)
             }) {
                 return false;
             }
