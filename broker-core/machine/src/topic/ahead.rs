@@ -18,6 +18,7 @@ use bytes::Bytes;
 use super::Topic;
 use super::peer::journey_of_peer;
 use super::publish::{Journey, staged_bytes};
+use super::steps::Asked;
 use super::transfer::journey_of;
 use crate::command::{Command, InboundMessage, RuleCommand, TopicCommand};
 use crate::error::Rejection;
@@ -224,15 +225,21 @@ impl Topic {
             let is_new = self.find_duplicate(message.envelope.message_id_hash, now).is_none();
             (!waits).then_some(Next { content: &message.content, journey, is_new })
         };
-        if let Command::TransferIn { messages, .. } = command {
-            let arrival = messages.get(at)?;
-            return Some(judged(&arrival.message, journey_of(arrival)));
-        }
-        if let Command::TransferFromPeer { messages, .. } = command {
-            let arrival = messages.get(at)?;
-            return Some(judged(&arrival.message, journey_of_peer(arrival)));
-        }
-        Some(judged(messages_of(command).nth(at)?, Journey::default()))
+        let sent = |message| judged(message, Journey::default());
+        Some(match Asked::of(command) {
+            Asked::Publish(messages) => sent(messages.get(at)?),
+            Asked::Check(operation) => sent(operation.messages().get(at)?),
+            Asked::Commit(parts) => sent(messages_of(parts).nth(at)?),
+            Asked::TakeIn(messages) => {
+                let arrival = messages.get(at)?;
+                judged(&arrival.message, journey_of(arrival))
+            }
+            Asked::TakeFromPeer(messages) => {
+                let arrival = messages.get(at)?;
+                judged(&arrival.message, journey_of_peer(arrival))
+            }
+            Asked::Cancel(_) | Asked::SendOn(_) | Asked::Plain | Asked::OfOutbox => return None,
+        })
     }
 
     fn judge_loaded(&mut self, from: SequenceNumber, content: &Bytes, ctx: &mut Ctx<'_>) -> bool {
@@ -332,43 +339,6 @@ impl Topic {
     }
 }
 
-/// The messages of a command that the rules of a topic may have to judge.
-fn messages_of(command: &Command) -> impl Iterator<Item = &InboundMessage> {
-    let (some, parts): (&[InboundMessage], &[Part]) = match command {
-        Command::Send { message } => (std::slice::from_ref(message), &[]),
-        Command::SendBatch { messages } => (messages, &[]),
-        Command::Check { operation } => (operation.messages(), &[]),
-        Command::Commit { parts } => (&[], parts),
-        // What comes from elsewhere brings its journey along, what is sent by way of the topic meets no rule.
-        Command::SendVia { .. }
-        | Command::TransferIn { .. }
-        | Command::TransferOut { .. }
-        | Command::TransferFromPeer { .. }
-        | Command::CancelScheduled { .. }
-        | Command::Receive { .. }
-        | Command::CancelReceive { .. }
-        | Command::ReceiveDeferred { .. }
-        | Command::Attach { .. }
-        | Command::Grant { .. }
-        | Command::Detach { .. }
-        | Command::Settle { .. }
-        | Command::RenewLock { .. }
-        | Command::Peek { .. }
-        | Command::AcceptSession { .. }
-        | Command::InSession { .. }
-        | Command::PeekSession { .. }
-        | Command::ListSessions { .. }
-        | Command::DeleteBatchUnlocked { .. }
-        | Command::DeleteBatch { .. }
-        | Command::DeleteDeferred { .. }
-        | Command::Update { .. }
-        | Command::UpdateSubscription { .. }
-        | Command::OfTopic(_)
-        | Command::Describe => (&[], &[]),
-    };
-    some.iter().chain(parts.iter().flat_map(|part| part.operation.messages()))
-}
-
 /// Bytes of properties that the rules may have to look at.
 fn property_bytes(command: &Command, now: Timestamp) -> u64 {
     let bytes = |message: &InboundMessage| match message.envelope.scheduled_enqueue_time {
@@ -376,13 +346,20 @@ fn property_bytes(command: &Command, now: Timestamp) -> u64 {
         // Each begins anew with all rules.
         Some(_) | None => u64::from(message.envelope.header_size) + 1_024,
     };
-    if let Command::TransferIn { messages, .. } = command {
-        return messages.iter().map(|arrival| bytes(&arrival.message)).sum();
+    match Asked::of(command) {
+        Asked::Publish(messages) => messages.iter().map(bytes).sum(),
+        Asked::Check(operation) => operation.messages().iter().map(bytes).sum(),
+        Asked::Commit(parts) => messages_of(parts).map(bytes).sum(),
+        Asked::TakeIn(messages) => messages.iter().map(|arrival| bytes(&arrival.message)).sum(),
+        Asked::TakeFromPeer(messages) => {
+            messages.iter().map(|arrival| bytes(&arrival.message)).sum()
+        }
+        Asked::Cancel(_) | Asked::SendOn(_) | Asked::Plain | Asked::OfOutbox => 0,
     }
-    if let Command::TransferFromPeer { messages, .. } = command {
-        return messages.iter().map(|arrival| bytes(&arrival.message)).sum();
-    }
-    messages_of(command).map(bytes).sum()
+}
+
+fn messages_of(parts: &[Part]) -> impl Iterator<Item = &InboundMessage> {
+    parts.iter().flat_map(|part| part.operation.messages())
 }
 
 /// What tells one message of a command from another, as far as rules see it: where its content lies, which
