@@ -16,8 +16,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::Topic;
+use super::copies::staged_bytes;
 use super::peer::journey_of_peer;
-use super::publish::{Journey, staged_bytes};
+use super::publish::Journey;
 use super::steps::Asked;
 use super::transfer::journey_of;
 use crate::command::{Command, InboundMessage, RuleCommand, TopicCommand};

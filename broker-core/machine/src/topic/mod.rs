@@ -18,7 +18,9 @@
 //! Absent on purpose: receiving. The files beside this one are its operations; `records` makes records of
 //! changes and back.
 
+mod admit;
 mod ahead;
+mod copies;
 mod enact;
 mod idle;
 mod invariant;

@@ -3,7 +3,8 @@
 //! (TXN-01, TXN-08, TXN-09, TXN-14).
 
 use super::Topic;
-use super::publish::{Journey, Plan};
+use super::admit::Plan;
+use super::publish::Journey;
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;

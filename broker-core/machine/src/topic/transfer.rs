@@ -2,7 +2,8 @@
 //! transfer, and its records at the source go in the same batch (FWD-09, FND-03).
 
 use super::Topic;
-use super::publish::{Journey, Plan, refuse_excess};
+use super::admit::{Plan, refuse_excess};
+use super::publish::Journey;
 use crate::change::{Change, Durability, PublishedContent};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
