@@ -612,6 +612,7 @@ impl Machine for Queue {
             rules: 0,
             described_bytes: self.description.text_bytes()
                 + self.subscription_description().map_or(0, SubscriptionDescription::text_bytes),
+            judged_bytes: 0,
         }
     }
 

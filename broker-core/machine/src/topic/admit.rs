@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Topic;
-use super::copies::{overlay_bytes, staged_bytes};
+use super::copies::{Beyond, Staged, overlay_bytes};
 use super::publish::Journey;
 use crate::change::{Change, Durability};
 use crate::command::InboundMessage;
@@ -67,6 +67,8 @@ impl Topic {
         messages: &[InboundMessage],
         ctx: &mut Ctx<'_>,
     ) -> Result<Vec<Plan>, Rejection> {
+        self.refuse_status()?;
+        self.refuse_cut_short(ctx)?;
         self.admit_after(messages, &Journey::default(), ctx)
     }
 
@@ -82,12 +84,12 @@ impl Topic {
         intake::refuse_without_room(ctx)?;
         let mut plans = Vec::with_capacity(messages.len());
         let mut sequence = self.last_sequence;
-        let (mut total, mut changed) = (0u64, 0u64);
+        let (mut total, mut staged) = (0u64, Staged::default());
         let mut ids = BTreeSet::new();
         for message in messages {
             let plan = self.plan(message, journey, sequence.next(), ctx);
             total = total.saturating_add(plan.size_bytes(message));
-            changed = changed.saturating_add(plan.record_bytes());
+            staged = staged.and(plan.staged(journey));
             if self.is_new(message, &mut ids, ctx.now) {
                 sequence = sequence.next();
             }
@@ -96,13 +98,7 @@ impl Topic {
         refuse_excess(&plans, ctx)?;
         self.refuse_copies(&plans, journey)?;
         self.refuse_over_quota(total, ctx)?;
-        if changed > ctx.limits.atomic_bytes_max {
-            return Err(Rejection::quota_exceeded(format!(
-                "the copies would need {changed} bytes beside the contents, the limit for one \
-                 atomic step is {}",
-                ctx.limits.atomic_bytes_max
-            )));
-        }
+        refuse_beyond(staged, ctx)?;
         self.refuse_beyond_broker(messages, &plans, ctx)?;
         self.refuse_full_history(messages, ctx)?;
         Ok(plans)
@@ -282,17 +278,24 @@ impl Plan {
         }
     }
 
-    /// What its copies need in the store beside the content.
-    fn record_bytes(&self) -> u64 {
+    /// What it becomes.
+    pub(super) fn staged(&self, journey: &Journey) -> Staged {
         match self {
-            Self::Schedule(_) => 0,
-            Self::Publish(selection) => staged_bytes(selection, false),
+            Self::Schedule(_) => Staged::default(),
+            Self::Publish(selection) => Staged::of(selection, journey),
         }
     }
 }
 
-/// Refuses what would be too much for one atomic step: what no rule may cause is nobody's fault who sends,
-/// so the error names the limit.
+/// Refuses what would be too much for one atomic step (TOP-07, QUO-07).
+pub(super) fn refuse_beyond(staged: Staged, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    match staged.beyond(ctx.limits) {
+        Some(beyond) => Err(beyond.refusal(ctx.limits)),
+        None => Ok(()),
+    }
+}
+
+/// Refuses what rules were stopped at, and more copies than may be made at once.
 pub(super) fn refuse_excess(plans: &[Plan], ctx: &Ctx<'_>) -> Result<(), Rejection> {
     let limits = ctx.limits;
     let selections = plans.iter().filter_map(|plan| match plan {
@@ -310,23 +313,13 @@ pub(super) fn refuse_excess(plans: &[Plan], ctx: &Ctx<'_>) -> Result<(), Rejecti
                     limits.publish_step_count_max
                 )));
             }
-            Some(Excess::Bytes) => {
-                return Err(Rejection::quota_exceeded(format!(
-                    "the changes of the copies need more than {} bytes beside the content, the limit \
-                     for one atomic step, `atomic_bytes_max`",
-                    limits.atomic_bytes_max
-                )));
-            }
+            Some(Excess::Bytes) => return Err(Beyond::Bytes.refusal(limits)),
             Some(Excess::Copies) => count = usize::MAX,
             None => {}
         }
     }
     if count > limits.publish_copy_count_max {
-        return Err(Rejection::quota_exceeded(format!(
-            "this would become more than {} copies in the subscriptions at once, the limit \
-             `publish_copy_count_max`; send fewer messages at a time",
-            limits.publish_copy_count_max
-        )));
+        return Err(Beyond::Copies.refusal(limits));
     }
     Ok(())
 }

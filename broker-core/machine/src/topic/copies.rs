@@ -8,7 +8,9 @@ use super::publish::Journey;
 use crate::Ctx;
 use crate::allowance::Allowance;
 use crate::change::{DeadLetterCause, SubscriptionCopy};
+use crate::error::Rejection;
 use crate::ids::SequenceNumber;
+use crate::limits::Limits;
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
 use crate::rule::{Cause, Copy, Refusal, Selection};
@@ -130,11 +132,79 @@ impl Topic {
     }
 }
 
-/// What the copies of one message need in the store beside its content.
-pub(super) fn staged_bytes(selection: &Selection, may_be_in_sessions: bool) -> u64 {
+/// What the copies of one message need in the store beside its content, if so many bytes were set on it before: those
+/// are written for each copy.
+pub(super) fn staged_bytes(selection: &Selection, set_bytes: u64, may_be_in_sessions: bool) -> u64 {
     let count = selection.copies.len();
     let records = copies_bytes(count, if may_be_in_sessions { count } else { 0 });
-    records.saturating_add(selection.copies.iter().map(overlay_bytes).sum())
+    let set = set_bytes.saturating_mul(count as u64);
+    records.saturating_add(set).saturating_add(selection.copies.iter().map(overlay_bytes).sum())
+}
+
+/// What messages become together in one atomic step.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Staged {
+    copy_count: usize,
+    /// What is stored of them beside the contents.
+    bytes: u64,
+}
+
+/// Of what there is more than one atomic step may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beyond {
+    Copies,
+    Bytes,
+}
+
+impl Staged {
+    /// The copies of one message.
+    pub(super) fn of(selection: &Selection, journey: &Journey) -> Self {
+        Self {
+            copy_count: selection.copies.len(),
+            bytes: staged_bytes(selection, journey.set_bytes(), false),
+        }
+    }
+
+    /// Both together.
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self {
+            copy_count: self.copy_count.saturating_add(other.copy_count),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    pub(super) const fn bytes(self) -> u64 {
+        self.bytes
+    }
+
+    /// Why it is too much, if it is.
+    pub(super) const fn beyond(self, limits: &Limits) -> Option<Beyond> {
+        if self.copy_count > limits.publish_copy_count_max {
+            return Some(Beyond::Copies);
+        }
+        if self.bytes > limits.atomic_bytes_max {
+            return Some(Beyond::Bytes);
+        }
+        None
+    }
+}
+
+impl Beyond {
+    /// The refusal, which names the limit: what the rules of a topic cause is nobody's fault who sends.
+    pub(super) fn refusal(self, limits: &Limits) -> Rejection {
+        Rejection::quota_exceeded(match self {
+            Self::Copies => format!(
+                "this would become more than {} copies in the subscriptions at once, the limit \
+                 `publish_copy_count_max`; send fewer messages at a time",
+                limits.publish_copy_count_max
+            ),
+            Self::Bytes => format!(
+                "the copies would need more than {} bytes beside the contents, the limit for one atomic \
+                 step, `atomic_bytes_max`",
+                limits.atomic_bytes_max
+            ),
+        })
+    }
 }
 
 pub(super) fn overlay_bytes(copy: &Copy) -> u64 {

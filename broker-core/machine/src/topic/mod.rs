@@ -476,6 +476,7 @@ impl Machine for Topic {
             rules: self.matcher.rule_count() as u64,
             sessions: 0,
             described_bytes: self.description.text_bytes() + self.matcher.memory_bytes(),
+            judged_bytes: self.ahead.as_ref().map_or(0, |ahead| ahead.kept_bytes()),
         }
     }
 

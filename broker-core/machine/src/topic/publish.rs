@@ -135,4 +135,9 @@ impl Journey {
     pub(super) fn dead_letter_source(&self) -> Option<&str> {
         Overlay::source_of(self.changes.iter())
     }
+
+    /// The bytes of what was set on it.
+    pub(super) fn set_bytes(&self) -> u64 {
+        self.changes.as_ref().map_or(0, |changes| u64::from(changes.size_bytes()))
+    }
 }

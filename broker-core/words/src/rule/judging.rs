@@ -147,6 +147,12 @@ impl Judging {
         self.steps
     }
 
+    /// What rules have set on copies so far.
+    #[must_use]
+    pub const fn changed_bytes(&self) -> u64 {
+        self.changed_bytes
+    }
+
     /// What came of it, when it is over.
     #[must_use]
     pub fn into_selection(self) -> Selection {
