@@ -28,7 +28,7 @@ use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::limits::Limits;
 use crate::permits::Budget;
-use crate::request::{Link, Release, Reply, Request};
+use crate::request::{Asker, Link, Release, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;
 use crate::transfer::{HandOver, PinnedMessage};
@@ -207,6 +207,14 @@ impl<M: Machine> Shell<M> {
     /// that, the machine takes no command.
     pub fn wants_long_turn(&self) -> bool {
         self.is_judging || self.machine.is_behind()
+    }
+
+    /// Who has asked for what that long turn is for; nobody for what is due.
+    pub fn asker_of_long_turn(&self) -> Option<Asker> {
+        if self.machine.is_behind() {
+            return None;
+        }
+        self.judged.as_ref()?.reply.asker()
     }
 
     /// Whether a turn that has come to this may take another command, whatever is judged.
