@@ -39,6 +39,8 @@ use crate::{Ahead, Ctx, intake};
 const SLICE_STEPS: u64 = 1 << 20;
 /// So many rules of a new subscription are judged in one slice; each takes some ten microseconds.
 const SLICE_RULES: usize = 64;
+/// So much is found for one command whatever all topics together have found.
+const ALWAYS_KEPT_BYTES: u64 = 64 << 10;
 
 /// What is judged ahead.
 pub(super) struct JudgedAhead {
@@ -97,6 +99,11 @@ impl JudgedAhead {
     /// What it takes in memory.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.staged.bytes().saturating_add(self.judging.changed_bytes())
+    }
+
+    /// Whether it may take no more, since all topics together have found as much as they may.
+    fn is_too_much(&self, ctx: &Ctx<'_>) -> bool {
+        ctx.left.judged_bytes == 0 && self.kept_bytes() > ALWAYS_KEPT_BYTES
     }
 }
 
@@ -236,7 +243,7 @@ impl Topic {
                 ahead.count += 1;
                 continue;
             };
-            if ctx.left.judged_bytes == 0 {
+            if ahead.is_too_much(ctx) {
                 ahead.cut_short = Some(CutShort::Broker);
                 return true;
             }
@@ -318,7 +325,7 @@ impl Topic {
             return true;
         }
         let mut ahead = self.begin(Whose::Scheduled(from), ctx.now);
-        if ctx.left.judged_bytes == 0 {
+        if ahead.is_too_much(ctx) {
             ahead.cut_short = Some(CutShort::Broker);
             self.ahead = Some(ahead);
             return true;
