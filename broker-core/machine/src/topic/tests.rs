@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Left;
-use crate::change::SubscriptionCopy;
+use crate::change::{SubscriptionCopy, TopicChange};
 use crate::command::{InboundMessage, RuleCommand, TopicCommand};
 use crate::condition::Condition;
 use crate::description::SubscriptionDescription;
