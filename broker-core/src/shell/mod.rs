@@ -373,14 +373,8 @@ impl<M: Machine> Shell<M> {
         if let Some(stored) = request.command.cost().stored {
             return self.take_send(request, stored, now, out, turn);
         }
-        if let Some(passage) = request.reply.passage() {
-            // A source that has ended offers its messages again, or never.
-            let Some(guard) = passage.claim() else { return Ok(()) };
-            self.tree.borrow_mut().keep(guard);
-            if !self.apply(request, now, Reserved::Granted, out, turn)? {
-                self.tree.borrow_mut().give_back_guard();
-            }
-            return Ok(());
+        if request.reply.passage().is_some() {
+            return self.take_list(request, now, out, turn);
         }
         self.apply(request, now, Reserved::Granted, out, turn).map(|_| ())
     }
