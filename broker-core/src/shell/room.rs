@@ -171,8 +171,8 @@ impl<M: Machine> Shell<M> {
         turn: &mut Turn,
     ) -> Result<(), Failure> {
         let bytes = self.machine.judged_bytes().unwrap_or(0);
-        let room = if bytes == 0 { Reserved::Full } else { self.reserve(bytes, now) };
-        if room == Reserved::Busy {
+        let room = (bytes > 0).then(|| self.reserve(bytes, now));
+        if room == Some(Reserved::Busy) {
             let rejection = Rejection::server_busy("the store has no room just now");
             out.extend(request.reply.answer(Err(rejection)));
             return Ok(());
@@ -190,7 +190,7 @@ impl<M: Machine> Shell<M> {
             }
             None => false,
         };
-        if room == Reserved::Granted && !is_changed {
+        if room == Some(Reserved::Granted) && !is_changed {
             self.tree.borrow_mut().give_back_reservation(bytes);
         }
         Ok(())
