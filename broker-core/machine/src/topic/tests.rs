@@ -507,7 +507,8 @@ fn of_a_list_as_much_is_taken_as_one_step_may_store() {
     let (said, why) = stand.admitted(list(4));
     assert_eq!(said, "----");
     assert!(why.contains("`atomic_bytes_max`"), "{why}");
-    stand.limits = Limits { publish_copy_count_max: 10, ..limits.clone() };
+    stand.limits = limits.clone();
+    stand.limits.publish_copy_count_max = 10;
     assert_eq!(stand.admitted(list(4)), ("+++.".to_owned(), String::new()));
     stand.limits = limits;
     assert_eq!(stand.admitted(list(4)), ("++++".to_owned(), String::new()));
@@ -528,8 +529,9 @@ fn a_batch_is_not_judged_beyond_what_one_step_may_store() {
         messages: vec![stand.heavy(), stand.heavy(), stand.heavy(), stand.heavy()],
     };
     let limits = stand.limits.clone();
-    let atomic = Limits { atomic_bytes_max: bytes, ..limits.clone() };
-    let copies = Limits { publish_copy_count_max: 5, ..limits.clone() };
+    let (mut atomic, mut copies) = (limits.clone(), limits.clone());
+    atomic.atomic_bytes_max = bytes;
+    copies.publish_copy_count_max = 5;
     for (limits, name) in [(atomic, "`atomic_bytes_max`"), (copies, "`publish_copy_count_max`")] {
         stand.limits = limits;
         stand.slices(&batch);
