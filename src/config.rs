@@ -484,7 +484,7 @@ impl Config {
         let all = self.connections(limits).into_iter().fold(0, u64::saturating_add);
         let http = [self.http.inbound_bytes_max.0, self.http.outbound_bytes_max.0];
         http.into_iter()
-            .chain([limits.broker_outbound_bytes_max])
+            .chain([limits.broker_outbound_bytes_max, limits.broker_judged_bytes_max])
             .chain(match self.server.ephemeral.0 {
                 true => [0; 2],
                 false => [self.journal.cache_bytes.0, JournalConfig::UNSTORED_BYTES_MAX],

@@ -19,6 +19,7 @@ pub struct Census {
     delayed: AtomicU64,
     rules: AtomicU64,
     described_bytes: AtomicU64,
+    judged_bytes: AtomicU64,
 }
 
 /// What one machine has told; taken back when it goes.
@@ -41,6 +42,7 @@ impl Census {
             delayed: left(limits.broker_delayed_count_max, &self.delayed),
             rules: left(limits.broker_rule_count_max, &self.rules),
             described_bytes: left_of(limits.broker_description_bytes_max, &self.described_bytes),
+            judged_bytes: left_of(limits.broker_judged_bytes_max, &self.judged_bytes),
         }
     }
 
@@ -55,6 +57,7 @@ impl Census {
             delayed: count(&self.delayed),
             rules: count(&self.rules),
             described_bytes: count(&self.described_bytes),
+            judged_bytes: count(&self.judged_bytes),
         }
     }
 }
@@ -78,15 +81,15 @@ impl Counted {
             return;
         }
         let before = std::mem::replace(&mut self.kept, now);
-        let Census { messages, sessions, duplicate_ids, delayed, rules, described_bytes } =
-            &*self.census;
+        let sums = &*self.census;
         for (sum, before, now) in [
-            (messages, before.messages, now.messages),
-            (sessions, before.sessions, now.sessions),
-            (duplicate_ids, before.duplicate_ids, now.duplicate_ids),
-            (delayed, before.delayed, now.delayed),
-            (rules, before.rules, now.rules),
-            (described_bytes, before.described_bytes, now.described_bytes),
+            (&sums.messages, before.messages, now.messages),
+            (&sums.sessions, before.sessions, now.sessions),
+            (&sums.duplicate_ids, before.duplicate_ids, now.duplicate_ids),
+            (&sums.delayed, before.delayed, now.delayed),
+            (&sums.rules, before.rules, now.rules),
+            (&sums.described_bytes, before.described_bytes, now.described_bytes),
+            (&sums.judged_bytes, before.judged_bytes, now.judged_bytes),
         ] {
             if now != before {
                 // The sum of all differences is never below nothing, whatever their order.

@@ -153,6 +153,18 @@ pub enum Released {
     },
 }
 
+/// Who asks, as far as one who waits for answers can be told from another while both do: a connection, or one call.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Asker(usize);
+
+impl Asker {
+    /// One of several.
+    #[cfg(test)]
+    pub(crate) const fn numbered(number: usize) -> Self {
+        Self(number)
+    }
+}
+
 /// The place of one answer. Dropped without one, it answers that the outcome is unknown: a command
 /// is answered exactly once, whatever becomes of the entity.
 pub struct Reply {
@@ -212,6 +224,14 @@ impl Reply {
             watched: None,
             traced: None,
         }
+    }
+
+    /// Who waits for the answer; another entity, which brings messages, is nobody.
+    pub(crate) fn asker(&self) -> Option<Asker> {
+        if self.passage.is_some() {
+            return None;
+        }
+        self.outlet.as_ref().map(|outlet| Asker(Arc::as_ptr(outlet).cast::<()>().addr()))
     }
 
     /// The outlet that deliveries of a new link go to.

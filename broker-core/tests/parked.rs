@@ -12,10 +12,13 @@ use std::time::Duration;
 use peeklock_core::clock::ManualClock;
 use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
 use peeklock_core::condition::Condition;
-use peeklock_core::description::{EntityStatus, QueueUpdate, Settings};
+use peeklock_core::description::{
+    EntityStatus, QueueUpdate, Settings, SubscriptionUpdate, TopicUpdate,
+};
 use peeklock_core::error::BrokerError;
 use peeklock_core::message::Message;
 use peeklock_core::permits::COMMAND_BYTES;
+use peeklock_core::rule::Filter;
 use peeklock_core::testing::{FaultStore, Room};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity};
@@ -213,4 +216,54 @@ async fn a_busy_store_is_given_one_waker_by_a_queue() {
     }
     assert_eq!(world.store.waiting_count(), 0);
     world.stop().await;
+}
+
+/// QUO-10, DESIGN D11: a list whose messages rules take long to judge is taken by a topic only if the store has room for
+/// what they set on the copies. Until then the messages are where they were.
+#[tokio::test]
+async fn what_is_forwarded_waits_for_room_for_what_rules_set_on_it() {
+    let world = World::busy().await;
+    world.store.set_room(Room::Open);
+    world.broker.create_topic("events", TopicUpdate::default()).await.unwrap();
+    let rule = |number| {
+        let text = format!("p LIKE '%{}_b%'", "a".repeat(950));
+        let filter = Filter::sql(format!("{text} OR {number} = {number}"));
+        filter.named(format!("r{number}")).with_action("SET x = p")
+    };
+    let rules: Vec<_> = (0..3).map(rule).collect();
+    let none = SubscriptionUpdate::default();
+    world.broker.create_subscription("events", "all", none, rules).await.unwrap();
+    let message = Message::new("x").with_application_property("p", "a".repeat(20_000));
+    let message = world.broker.inbound(message);
+    world.queue.call(Command::Send { message }).await.unwrap();
+    world.store.set_room(Room::Busy);
+    let update = QueueUpdate { forward_to: Some("events".into()), ..QueueUpdate::default() };
+    world.broker.update_queue("orders", update, None).await.unwrap();
+    for _ in 0..5 {
+        assert_eq!(world.copies_after_a_second().await, 0);
+    }
+    let left = world.broker.describe_queue("orders").await.unwrap();
+    assert_eq!(left.counts.total(), 1);
+    world.store.set_room(Room::Open);
+    let mut copies = 0;
+    for _ in 0..20 {
+        copies = copies.max(world.copies_after_a_second().await);
+    }
+    assert_eq!(copies, 3);
+    assert_eq!(world.store.reserved_bytes(), 0);
+    world.stop().await;
+}
+
+impl World {
+    /// How many copies there are when a second has passed, and whatever was to be done by then.
+    async fn copies_after_a_second(&self) -> u64 {
+        self.clock.advance(TimeSpan::from_seconds(1));
+        let mut copies = 0;
+        for _ in 0..100 {
+            let path = "events/Subscriptions/all";
+            copies = self.broker.describe_subscription(path).await.unwrap().counts.total();
+            self.settle_down().await;
+        }
+        copies
+    }
 }

@@ -129,6 +129,7 @@ limits! {
     broker_session_count_max: usize,
     broker_duplicate_id_count_max: usize,
     broker_delayed_count_max: usize,
+    broker_judged_bytes_max: u64,
     send_wait_max: TimeSpan,
     forwarder_time_max: TimeSpan,
     forwarder_thread_count_max: usize,

@@ -10,13 +10,15 @@
 //! ```
 
 mod book;
+mod message;
 mod seen;
 mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use self::book::{QueueBook, State};
+use self::book::QueueBook;
+use self::message::State;
 use crate::inspection::Snapshot;
 use crate::ledger::{Description, Entry, Op, Outcome, Part, Sent, Verdict};
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::family::Family;
+use super::idle::Idles as _;
 use super::queue::Queue;
 use super::topic::Topic;
 use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, Moves, StageNumber, Step};
@@ -65,8 +66,8 @@ impl AnyMachine {
 
     /// Whether it is due for deletion: reported idle, and not used since.
     #[must_use]
-    pub fn is_idle_at(&self, now: Timestamp) -> bool {
-        either!(self, machine => machine.is_idle_at(now))
+    pub fn is_idle(&self, now: Timestamp) -> bool {
+        either!(self, machine => machine.is_idle(now))
     }
 }
 

@@ -83,6 +83,8 @@ pub struct Kept {
     pub rules: u64,
     /// Bytes of rules, and of what entities say of themselves in texts.
     pub described_bytes: u64,
+    /// Bytes of copies that were judged and are not stored yet.
+    pub judged_bytes: u64,
 }
 
 /// How many of each there may be more, over all machines of a broker.
@@ -100,6 +102,8 @@ pub struct Left {
     pub rules: u64,
     /// Bytes of rules, and of what entities say of themselves in texts.
     pub described_bytes: u64,
+    /// Bytes of copies that were judged and are not stored yet.
+    pub judged_bytes: u64,
 }
 
 impl Left {
@@ -111,6 +115,7 @@ impl Left {
         delayed: u64::MAX,
         rules: u64::MAX,
         described_bytes: u64::MAX,
+        judged_bytes: u64::MAX,
     };
 }
 

@@ -6,6 +6,14 @@ use crate::condition::Condition;
 use crate::error::Rejection;
 use crate::transfer::{Admission, Arrival, WhenFull};
 
+/// What a destination says of a message that it may take.
+pub(crate) enum Admitted<P> {
+    /// It takes it, by this plan.
+    Now(P),
+    /// It would be too much for one step together with those before it: it comes again, with all behind it.
+    Later,
+}
+
 /// Takes messages of another entity over: `admit` judges one, `take` takes what was admitted.
 ///
 /// Nothing is taken behind one that was refused: the source stores first that it keeps that one for good.
@@ -16,7 +24,7 @@ pub(crate) fn arrivals<D, P>(
     destination: &mut D,
     messages: Vec<Arrival>,
     when_full: WhenFull,
-    admit: impl Fn(&mut D, &Arrival) -> Result<P, Rejection>,
+    admit: impl Fn(&mut D, &Arrival) -> Result<Admitted<P>, Rejection>,
     take: impl Fn(&mut D, Arrival, P),
 ) -> Vec<Admission> {
     let mut admissions = Vec::with_capacity(messages.len());
@@ -26,13 +34,13 @@ pub(crate) fn arrivals<D, P>(
             Admission::NotTried
         } else {
             match admit(destination, &arrival) {
-                Ok(_) if has_refused => {
-                    is_stopped = true;
-                    Admission::NotTried
-                }
-                Ok(plan) => {
+                Ok(Admitted::Now(plan)) if !has_refused => {
                     take(destination, arrival, plan);
                     Admission::Accepted
+                }
+                Ok(Admitted::Now(_) | Admitted::Later) => {
+                    is_stopped = true;
+                    Admission::NotTried
                 }
                 Err(rejection) => {
                     has_refused = true;
@@ -48,14 +56,18 @@ pub(crate) fn arrivals<D, P>(
 }
 
 /// Takes messages of another broker over. Ends at the first that is not taken, as above: the other broker
-/// stores first that it keeps that one (FWD-10).
+/// stores first that it keeps that one (FWD-10). Of one that is to come again nothing is said.
 pub(crate) fn arrivals_of_peer(
     messages: Vec<PeerArrival>,
-    mut take: impl FnMut(PeerArrival) -> Result<(), Rejection>,
+    mut take: impl FnMut(PeerArrival) -> Result<Admitted<()>, Rejection>,
 ) -> Vec<Result<(), Rejection>> {
     let mut results = Vec::with_capacity(messages.len());
     for arrival in messages {
-        let result = take(arrival);
+        let result = match take(arrival) {
+            Ok(Admitted::Now(())) => Ok(()),
+            Ok(Admitted::Later) => break,
+            Err(rejection) => Err(rejection),
+        };
         let ends = result.is_err();
         results.push(result);
         if ends {
@@ -82,8 +94,8 @@ mod tests {
     use crate::message::{Message, PropertyLimits};
     use crate::transfer::Origin;
 
-    /// A list in which `x` is refused, `f` finds no room, and everything else is taken: what was taken, and
-    /// what was said of each (`+` accepted, `-` refused, `.` not tried).
+    /// A list in which `x` is refused, `f` finds no room, `l` is too much, and everything else is taken: what was taken,
+    /// and what was said of each (`+` accepted, `-` refused, `.` not tried).
     fn judged(list: &str, when_full: WhenFull) -> (String, String) {
         let content = Message::new("").with_message_id("m").encode();
         let envelope = content.envelope(&PropertyLimits::default(), &[0; 16]);
@@ -105,7 +117,8 @@ mod tests {
             |_, arrival| match arrival.hops {
                 b'x' => Err(Rejection::argument("no")),
                 b'f' => Err(Rejection::quota_exceeded("full")),
-                _ => Ok(()),
+                b'l' => Ok(Admitted::Later),
+                _ => Ok(Admitted::Now(())),
             },
             |taken, arrival, ()| taken.push(char::from(arrival.hops)),
         );
@@ -126,6 +139,8 @@ mod tests {
             ("axb", "a", "+-."),
             ("ffabf", "", "--..."),
             ("afxfb", "a", "+---."),
+            ("albx", "a", "+..."),
+            ("xlx", "", "-.."),
         ] {
             let expected = (taken.to_owned(), said.to_owned());
             assert_eq!(judged(list, WhenFull::Refuse), expected, "{list}");

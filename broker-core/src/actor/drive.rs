@@ -35,7 +35,7 @@ use crate::entity::family::MemberNumber;
 use crate::error::Rejection;
 use crate::ids::{EntityId, ReceiverId, SequenceNumber};
 use crate::permits::Budget;
-use crate::request::{Release, Request, Way, release_all};
+use crate::request::{Asker, Release, Request, Way, release_all};
 use crate::shell::session::SessionHost;
 use crate::shell::tree::Tree;
 use crate::shell::{Failure, Share, Shell, Turn};
@@ -200,6 +200,11 @@ impl Drive {
     /// Whether its machine has to have a long turn before it can go on.
     pub(super) fn wants_long_turn(&self) -> bool {
         self.shell().is_some_and(|shell| shell.borrow().wants_long_turn())
+    }
+
+    /// Who has asked for what that long turn is for, if somebody has.
+    pub(super) fn asker_of_long_turn(&self) -> Option<Asker> {
+        self.shell()?.borrow().asker_of_long_turn()
     }
 
     /// Whether its machine is judging something in slices, and wants another turn after all others.

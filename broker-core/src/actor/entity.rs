@@ -113,7 +113,8 @@ impl EntityActor {
         let now = drive.clock.now();
         if drive.wants_long_turn() {
             if !std::mem::replace(&mut self.awaits_long_turn, true) {
-                drive.desk.long_turns.ask(context.address().recipient());
+                let who = context.address().recipient();
+                drive.desk.long_turns.ask(drive.asker_of_long_turn(), who);
             }
             // What is staged does not wait for that.
             let flush = drive.tree.borrow().flush_deadline().filter(|at| *at > now);
@@ -251,7 +252,7 @@ impl EntityActor {
             // What is judged has come in.
             if !shell.is_some_and(|shell| {
                 let shell = shell.borrow();
-                !shell.is_judging() && shell.machine().is_idle_at(now)
+                !shell.is_judging() && shell.machine().is_idle(now)
             }) {
                 return false;
             }

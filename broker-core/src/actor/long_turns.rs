@@ -1,5 +1,5 @@
 //! Turns of an arbiter that take long: judging a message by heavy rules, moving what is due by the ten thousand,
-//! batches and lists of very many. (DESIGN D6, decision 31.)
+//! batches and lists of very many. (DESIGN D6, decision 33.)
 //!
 //! ```text
 //!  entities with ordinary work:   turn turn turn ........ turn turn turn ........ turn
@@ -7,16 +7,22 @@
 //!                                                 of A                    of B
 //! ```
 //!
-//! Whoever wants a long turn waits here, in its order, whatever is asked of it meanwhile. There is one long turn
-//! between two rounds of all that is ready, and then the others have three times what it took, if they want it.
-//! So what a client waits for on an arbiter is a long turn at most, however many entities it has made to want one.
+//! Whoever wants a long turn waits here, whatever is asked of it meanwhile. There is one long turn between two rounds
+//! of all that is ready, and then the others have three times what it took, if they want it. So who asks for nothing
+//! long waits for a long turn at most, however many entities another has made to want one.
+//!
+//! Those who ask for something long take turns by who asks, not by entity: behind a client with a thousand entities
+//! the next one waits for one of them. What nobody asks for, what is due or comes from other entities, has every other
+//! turn, if it wants it, in its order.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use actix::{Message, Recipient};
 use tokio::sync::{Notify, oneshot};
+
+use crate::request::Asker;
 
 /// Others have so many times what a long turn took.
 const OTHERS: u64 = 3;
@@ -33,7 +39,7 @@ pub(super) struct LongTurn {
 /// Who waits for a long turn, and what everybody did meanwhile.
 #[derive(Default)]
 pub(super) struct LongTurns {
-    waiting: RefCell<VecDeque<Recipient<LongTurn>>>,
+    waiting: RefCell<Waiting>,
     asked: Notify,
     /// Steps of the long turn, and of all others since.
     long: Cell<u64>,
@@ -42,10 +48,53 @@ pub(super) struct LongTurns {
     is_taken: Cell<bool>,
 }
 
+/// Who waits.
+#[derive(Default)]
+struct Waiting {
+    /// With what nobody has asked for.
+    of_nobody: VecDeque<Recipient<LongTurn>>,
+    /// With what somebody has asked for, and whose turn it is.
+    asked: BTreeMap<Asker, VecDeque<Recipient<LongTurn>>>,
+    askers: VecDeque<Asker>,
+    /// Whether the last turn was nobody's.
+    was_nobodys: bool,
+}
+
+impl Waiting {
+    fn push(&mut self, asker: Option<Asker>, who: Recipient<LongTurn>) {
+        let Some(asker) = asker else {
+            self.of_nobody.push_back(who);
+            return;
+        };
+        let of_asker = self.asked.entry(asker).or_default();
+        if of_asker.is_empty() {
+            self.askers.push_back(asker);
+        }
+        of_asker.push_back(who);
+    }
+
+    fn pop(&mut self) -> Option<Recipient<LongTurn>> {
+        let is_nobodys = !self.was_nobodys || self.askers.is_empty();
+        self.was_nobodys = is_nobodys && !self.of_nobody.is_empty();
+        if self.was_nobodys {
+            return self.of_nobody.pop_front();
+        }
+        let asker = self.askers.pop_front()?;
+        let of_asker = self.asked.get_mut(&asker)?;
+        let next = of_asker.pop_front();
+        if of_asker.is_empty() {
+            self.asked.remove(&asker);
+        } else {
+            self.askers.push_back(asker);
+        }
+        next
+    }
+}
+
 impl LongTurns {
-    /// Has somebody take a long turn when it is his; he asks once for each.
-    pub(super) fn ask(&self, who: Recipient<LongTurn>) {
-        self.waiting.borrow_mut().push_back(who);
+    /// Has somebody take a long turn when it is his, for whoever has asked for it; he asks once for each.
+    pub(super) fn ask(&self, asker: Option<Asker>, who: Recipient<LongTurn>) {
+        self.waiting.borrow_mut().push(asker, who);
         self.asked.notify_one();
     }
 
@@ -63,7 +112,7 @@ impl LongTurns {
     /// Lets everybody have his long turn, for ever.
     pub(super) async fn serve(self: Rc<Self>) {
         loop {
-            let next = self.waiting.borrow_mut().pop_front();
+            let next = self.waiting.borrow_mut().pop();
             let Some(next) = next else {
                 self.asked.notified().await;
                 // Everything that is ready comes before the first.
@@ -112,6 +161,7 @@ mod tests {
     /// Wants a long turn again and again.
     struct Heavy {
         number: usize,
+        asker: Option<Asker>,
         steps: u64,
         left: usize,
         turns: Rc<LongTurns>,
@@ -132,7 +182,8 @@ mod tests {
             self.turns.take(false);
             self.left -= 1;
             if self.left > 0 {
-                self.turns.ask(actix::AsyncContext::address(context).recipient());
+                let who = actix::AsyncContext::address(context).recipient();
+                self.turns.ask(self.asker, who);
             }
         }
     }
@@ -144,15 +195,20 @@ mod tests {
         turns: &Rc<LongTurns>,
         log: &Log,
     ) -> Vec<Addr<Heavy>> {
-        let heavy = |number| {
-            let (turns, log) = (Rc::clone(turns), Rc::clone(log));
-            Heavy { number, steps, left: each, turns, log }.start()
-        };
-        let all: Vec<Addr<Heavy>> = (0..count).map(heavy).collect();
-        for one in &all {
-            turns.ask(one.clone().recipient());
-        }
-        all
+        (0..count).map(|number| heavy((number, None), each, steps, turns, log)).collect()
+    }
+
+    fn heavy(
+        (number, asker): (usize, Option<Asker>),
+        each: usize,
+        steps: u64,
+        turns: &Rc<LongTurns>,
+        log: &Log,
+    ) -> Addr<Heavy> {
+        let (its_turns, log) = (Rc::clone(turns), Rc::clone(log));
+        let heavy = Heavy { number, asker, steps, left: each, turns: its_turns, log }.start();
+        turns.ask(asker, heavy.clone().recipient());
+        heavy
     }
 
     /// Takes ordinary turns as long as long ones are wanted, each after everything that is ready.
@@ -187,6 +243,28 @@ mod tests {
             let order: Vec<Turn> =
                 log.iter().filter(|turn| **turn != Turn::Other).copied().collect();
             assert_eq!(order, (0..long).map(Turn::Long).collect::<Vec<_>>());
+            drop(all);
+        });
+    }
+
+    /// One who asks a hundred entities for something long has one turn of those who ask, as one who asks one entity; what
+    /// nobody asks for has every other turn.
+    #[test]
+    fn who_asks_many_entities_has_one_turn_among_those_who_ask() {
+        run(async {
+            let (turns, log) = (Rc::new(LongTurns::default()), Log::default());
+            let [many, one, another] = [1, 2, 3].map(|number| Some(Asker::numbered(number)));
+            let asked = (0..100).map(|number| (number, many));
+            let asked = asked.chain([(100, one), (101, another)]);
+            let due = (102..105).map(|number| (number, None));
+            let all: Vec<Addr<Heavy>> =
+                asked.chain(due).map(|whose| heavy(whose, 1, 1, &turns, &log)).collect();
+            actix_rt::spawn(Rc::clone(&turns).serve());
+            while log.borrow().len() < all.len() {
+                tokio::task::yield_now().await;
+            }
+            let first: Vec<Turn> = log.borrow().iter().take(8).copied().collect();
+            assert_eq!(first, [102, 0, 103, 100, 104, 101, 1, 2].map(Turn::Long));
             drop(all);
         });
     }

@@ -28,7 +28,7 @@ use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::limits::Limits;
 use crate::permits::Budget;
-use crate::request::{Link, Release, Reply, Request};
+use crate::request::{Asker, Link, Release, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;
 use crate::transfer::{HandOver, PinnedMessage};
@@ -209,6 +209,14 @@ impl<M: Machine> Shell<M> {
         self.is_judging || self.machine.is_behind()
     }
 
+    /// Who has asked for what that long turn is for; nobody for what is due.
+    pub fn asker_of_long_turn(&self) -> Option<Asker> {
+        if self.machine.is_behind() {
+            return None;
+        }
+        self.judged.as_ref()?.reply.asker()
+    }
+
     /// Whether a turn that has come to this may take another command, whatever is judged.
     fn is_turn_open(&self, turn: &Turn) -> bool {
         let steps = turn.weight() + turn::judged_steps(self.judged_steps);
@@ -365,14 +373,8 @@ impl<M: Machine> Shell<M> {
         if let Some(stored) = request.command.cost().stored {
             return self.take_send(request, stored, now, out, turn);
         }
-        if let Some(passage) = request.reply.passage() {
-            // A source that has ended offers its messages again, or never.
-            let Some(guard) = passage.claim() else { return Ok(()) };
-            self.tree.borrow_mut().keep(guard);
-            if !self.apply(request, now, Reserved::Granted, out, turn)? {
-                self.tree.borrow_mut().give_back_guard();
-            }
-            return Ok(());
+        if request.reply.passage().is_some() {
+            return self.take_list(request, now, out, turn);
         }
         self.apply(request, now, Reserved::Granted, out, turn).map(|_| ())
     }

@@ -27,6 +27,7 @@ use crate::permits::{Budget, Permit};
 use crate::request::{Release, Request};
 use crate::store::{Reserved, Waker};
 use crate::time::{TimeSpan, Timestamp};
+use crate::transfer::passage::Passage;
 
 /// A turn takes at most this many parked sends up again.
 const TAKEN_UP_PER_TURN: usize = 256;
@@ -157,6 +158,42 @@ impl<M: Machine> Shell<M> {
             }
         }
         self.park(request, (stored, bytes), now, out, turn)
+    }
+
+    /// Takes a list that another entity brings. What it stores is stored already, but for what rules set on copies. If
+    /// that may be much, so that it was judged ahead, and the store is busy, it is offered again later; a full store takes
+    /// it (QUO-05).
+    pub(super) fn take_list(
+        &mut self,
+        request: Request,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<(), Failure> {
+        let bytes = self.machine.judged_bytes().unwrap_or(0);
+        let room = (bytes > 0).then(|| self.reserve(bytes, now));
+        if room == Some(Reserved::Busy) {
+            let rejection = Rejection::server_busy("the store has no room just now");
+            out.extend(request.reply.answer(Err(rejection)));
+            return Ok(());
+        }
+        // A source that has ended offers its messages again, or never.
+        let guard = request.reply.passage().and_then(Passage::claim);
+        let is_changed = match guard {
+            Some(guard) => {
+                self.tree.borrow_mut().keep(guard);
+                let is_changed = self.apply(request, now, Reserved::Granted, out, turn)?;
+                if !is_changed {
+                    self.tree.borrow_mut().give_back_guard();
+                }
+                is_changed
+            }
+            None => false,
+        };
+        if room == Some(Reserved::Granted) && !is_changed {
+            self.tree.borrow_mut().give_back_reservation(bytes);
+        }
+        Ok(())
     }
 
     /// Takes up what was parked, in order, as far as the store has room again; what has waited for

@@ -237,6 +237,16 @@ impl Rejection {
         ))
     }
 
+    /// The copies of messages that are still being judged take as much memory as they may, over all topics (QUO-10).
+    #[must_use]
+    pub fn too_much_judged(limits: &Limits) -> Self {
+        Self::server_busy(format!(
+            "the copies of messages that are being judged would take more than {} bytes, the limit \
+             `broker_judged_bytes_max`; wait and retry",
+            limits.broker_judged_bytes_max
+        ))
+    }
+
     /// `what`, such as "message" or "batch", has more bytes than its limit (SND-22, SND-23, SND-30).
     #[must_use]
     pub fn message_size_exceeded(what: &str, bytes: u64, bytes_max: u64) -> Self {

@@ -205,6 +205,9 @@ pub struct Limits {
     /// Scheduled and deferred messages of all entities, and those that are Delayed (RTY-01). What is asked
     /// for beyond it is refused; a retry policy delays nothing then, since a lock has to end.
     pub broker_delayed_count_max: usize,
+    /// Copies that the rules of all topics have made of messages that are not stored yet, because what else came with
+    /// them is still to be judged: their records, and what rules set on them.
+    pub broker_judged_bytes_max: u64,
     /// Wait of a send before it is refused with `ServerBusy`: for room in the store (DESIGN D11), or for its turn at
     /// its entity while others wait for the room that it takes of `broker_inbound_bytes_max`.
     pub send_wait_max: TimeSpan,
@@ -352,6 +355,7 @@ impl Limits {
             broker_session_count_max: 1_000_000,
             broker_duplicate_id_count_max: 8_000_000,
             broker_delayed_count_max: 8_000_000,
+            broker_judged_bytes_max: 256 * MIB,
             send_wait_max: TimeSpan::from_seconds(5),
             forwarder_time_max: TimeSpan::from_seconds(30),
             forwarder_thread_count_max: 256,
@@ -497,6 +501,7 @@ impl Limits {
             ("broker_outbound_bytes_max", self.broker_outbound_bytes_max, 1, 1 << 40),
             ("link_turn_bytes_max", self.link_turn_bytes_max, 1, 1 << 40),
             ("broker_description_bytes_max", self.broker_description_bytes_max, MIB, 1 << 40),
+            ("broker_judged_bytes_max", self.broker_judged_bytes_max, MIB, 1 << 40),
         ];
         for (name, bytes, least, most) in sizes {
             within(name, bytes, (least, most))?;

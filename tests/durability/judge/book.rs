@@ -2,66 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::message::{Message, Place, State, There, Wait};
 use crate::inspection::QueueSeen;
-use crate::ledger::{Id, Outcome, Part, Print, Seen, Sent, Standing, Verdict};
-
-/// How much earlier than its instant by the clock of the clients a message may be enqueued.
-const CLOCK_SLACK_MS: u64 = 100;
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum State {
-    NotStored,
-    There(There),
-    Gone,
-}
-
-/// How a message that is there stands.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct There {
-    place: Place,
-    /// Failed deliveries.
-    count: u64,
-    mark: Option<String>,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Place {
-    Active,
-    Deferred,
-    Scheduled,
-    Dead { reason: Option<String> },
-}
-
-/// When a message comes again that was abandoned (RTY-01, RTY-17), in milliseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wait {
-    /// It waits for nobody.
-    Never,
-    /// Not before the first, and by the second.
-    Until(u64, u64),
-    /// Whether it was delayed is not known.
-    Unknown,
-}
-
-/// What is known of a message.
-struct Message {
-    print: Print,
-    due: Option<u64>,
-    /// All that are possible; at least one.
-    states: Vec<State>,
-    wait: Wait,
-    /// The last number that it was seen under.
-    number: Option<u64>,
-    /// Which round, sender and tick stored it, and its place in the batch.
-    sent: (u32, usize, u64, usize),
-    history: Vec<Note>,
-}
-
-/// One line of a message's history.
-struct Note {
-    what: &'static str,
-    is_certain: bool,
-}
+use crate::ledger::{Id, Outcome, Part, Seen, Sent};
 
 #[derive(Default)]
 pub struct QueueBook {
@@ -85,124 +28,6 @@ pub struct QueueBook {
 }
 
 type Complain<'a> = &'a mut dyn FnMut(String);
-
-impl State {
-    /// What a settlement makes of it.
-    pub fn settled(
-        &self,
-        verdict: Verdict,
-        mark: Option<&String>,
-        reason: Option<&String>,
-        count_max: u64,
-    ) -> Self {
-        let Self::There(there) = self else { return self.clone() };
-        let mut there = there.clone();
-        if let Some(mark) = mark {
-            there.mark = Some(mark.clone());
-        }
-        match verdict {
-            Verdict::Complete => return Self::Gone,
-            Verdict::Release => {}
-            Verdict::Defer => there.place = Place::Deferred,
-            Verdict::DeadLetter => there.place = Place::Dead { reason: reason.cloned() },
-            Verdict::Abandon => {
-                there.count += 1;
-                let has_limit = !matches!(there.place, Place::Dead { .. });
-                if has_limit && there.count >= count_max {
-                    // SET-35, SET-36.
-                    let reason = Some("MaxDeliveryCountExceeded".to_owned());
-                    there.place = Place::Dead { reason };
-                }
-            }
-        }
-        Self::There(there)
-    }
-}
-
-impl Message {
-    fn new(sent: &Sent, origin: (u32, usize, u64, usize)) -> Self {
-        Self {
-            print: sent.print,
-            due: sent.due,
-            states: vec![State::NotStored],
-            wait: Wait::Never,
-            number: None,
-            sent: origin,
-            history: Vec::new(),
-        }
-    }
-
-    fn stored(&self) -> State {
-        let place = if self.due.is_some() { Place::Scheduled } else { Place::Active };
-        State::There(There { place, count: 0, mark: None })
-    }
-
-    fn note(&mut self, what: &'static str, is_certain: bool) {
-        self.history.push(Note { what, is_certain });
-    }
-
-    /// It is delivered: not before it is due (RTY-13).
-    fn end_wait(&mut self, at: u64) -> Option<String> {
-        let Wait::Until(from, _) = std::mem::replace(&mut self.wait, Wait::Never) else {
-            return None;
-        };
-        (at + CLOCK_SLACK_MS < from).then(|| format!("{} ms before it was due (RTY-13)", from - at))
-    }
-
-    /// It is looked at: it is Delayed as long as it should be, and until the same instant (RTY-06, RTY-12).
-    fn look_at_wait(&mut self, shown: Option<u64>, at: u64) -> Option<String> {
-        let wait = self.wait;
-        self.wait = shown.map_or(Wait::Never, |until| Wait::Until(until, until));
-        let fits = match (wait, shown) {
-            (Wait::Unknown, _) | (Wait::Never, None) => true,
-            (Wait::Never, Some(_)) => false,
-            (Wait::Until(from, to), Some(shown)) => {
-                (from..=to + CLOCK_SLACK_MS).contains(&(shown + CLOCK_SLACK_MS / 2))
-            }
-            (Wait::Until(from, _), None) => from <= at + CLOCK_SLACK_MS,
-        };
-        (!fits).then(|| format!("should wait {wait:?}, and is Delayed until {shown:?} at {at}"))
-    }
-
-    /// Whether it may be there.
-    fn is_there(&self) -> bool {
-        self.states.iter().any(|state| matches!(state, State::There(_)))
-    }
-
-    /// Whether it was certainly stored, even if it is gone since.
-    fn was_stored(&self) -> bool {
-        !self.states.contains(&State::NotStored)
-    }
-
-    fn is_due(&self, at: u64) -> bool {
-        self.due.is_none_or(|due| due <= at + CLOCK_SLACK_MS)
-    }
-
-    /// The possible state that looks like this, if there is one; a scheduled message may have been
-    /// enqueued since.
-    fn like(&self, found: &There, at: u64) -> Option<State> {
-        let found = State::There(found.clone());
-        if self.states.contains(&found) {
-            return Some(found);
-        }
-        let scheduled = State::There(There { place: Place::Scheduled, count: 0, mark: None });
-        let enqueued = State::There(There { place: Place::Active, count: 0, mark: None });
-        let is_enqueued = found == enqueued && self.states.contains(&scheduled) && self.is_due(at);
-        is_enqueued.then_some(enqueued)
-    }
-
-    fn told(&self) -> String {
-        let mut told = String::new();
-        for note in &self.history {
-            let doubt = if note.is_certain { "" } else { "?" };
-            told.push_str(&format!(" {}{doubt}", note.what));
-        }
-        format!(
-            "number {:?}, {} bytes, sent in round {} by client {}, may be {:?}; history:{told}",
-            self.number, self.print.bytes, self.sent.0, self.sent.1, self.states
-        )
-    }
-}
 
 impl QueueBook {
     /// How many messages may be there.
@@ -329,7 +154,7 @@ impl QueueBook {
         complain: Complain<'_>,
     ) {
         for seen in delivered {
-            let mut found = found(part, seen);
+            let mut found = There::found(part, seen);
             if !deletes {
                 // SET-30.
                 found.count = found.count.saturating_sub(1);
@@ -453,7 +278,7 @@ impl QueueBook {
         for (part, seen) in main.chain(dead) {
             let Some(id) = self.known(seen, complain) else { continue };
             delayed.extend(seen.delayed_until.map(|until| (id, until)));
-            if there.insert(id, found(part, seen)).is_some() {
+            if there.insert(id, There::found(part, seen)).is_some() {
                 complain(format!("m{id} is there twice, now as {}", seen.number));
             }
         }
@@ -593,15 +418,4 @@ impl QueueBook {
         self.losses = [0, 0];
         self.batches.clear();
     }
-}
-
-/// How a message was found.
-fn found(part: Part, seen: &Seen) -> There {
-    let place = match (part, seen.standing) {
-        (Part::DeadLetter, _) => Place::Dead { reason: seen.reason.clone() },
-        (Part::Main, Standing::Active) => Place::Active,
-        (Part::Main, Standing::Deferred) => Place::Deferred,
-        (Part::Main, Standing::Scheduled) => Place::Scheduled,
-    };
-    There { place, count: seen.count, mark: seen.mark.clone() }
 }

@@ -64,7 +64,7 @@ enum Cause {
 
 /// What decides between two statuses of one condition.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Circumstances<'a> {
     pub(crate) surface: Surface,
     /// Whether the lock token stands in the path.
     pub(crate) token_in_path: bool,
@@ -153,15 +153,15 @@ impl Refusal {
     }
 
     /// The answer. The transport's own refusals get their tracking id here (SND-06).
-    pub(crate) fn respond(self, site: &Site, place: Place<'_>) -> HttpResponse {
+    pub(crate) fn respond(self, site: &Site, circumstances: Circumstances<'_>) -> HttpResponse {
         let error = match self.cause {
             Cause::Broker(error) => error,
-            Cause::Own(rejection) => site.broker.refuse(rejection, place.entity),
+            Cause::Own(rejection) => site.broker.refuse(rejection, circumstances.entity),
         };
         let condition = error.condition();
-        let status = self.status.unwrap_or_else(|| status(condition, place));
+        let status = self.status.unwrap_or_else(|| status(condition, circumstances));
         let mut answer = HttpResponse::build(status);
-        let content_type = match place.form {
+        let content_type = match circumstances.form {
             Form::Problem => PROBLEM,
             Form::Atom => ATOM_ERROR,
         };
@@ -179,7 +179,7 @@ impl Refusal {
         if self.close {
             answer.force_close();
         }
-        if place.form == Form::Atom {
+        if circumstances.form == Form::Atom {
             let sub_code = sub_code(condition, status);
             return answer.body(atom::refusal(status, sub_code, &error.to_string()));
         }
@@ -208,12 +208,12 @@ fn sub_code(condition: Condition, status: StatusCode) -> u32 {
 }
 
 /// The status of a condition's row, with the one exception that the row leaves to this transport.
-fn status(condition: Condition, place: Place<'_>) -> StatusCode {
-    if condition == Condition::MessageLockLost && place.token_in_path {
+fn status(condition: Condition, circumstances: Circumstances<'_>) -> StatusCode {
+    if condition == Condition::MessageLockLost && circumstances.token_in_path {
         return StatusCode::NOT_FOUND;
     }
     condition
-        .http_status(place.surface)
+        .http_status(circumstances.surface)
         .and_then(|status| StatusCode::from_u16(status).ok())
         .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

@@ -37,7 +37,7 @@ pub(crate) struct Occupied {
 pub(crate) struct Receiving<'a>(&'a Occupied);
 
 /// A connection's place, until this is dropped.
-pub(crate) struct Place {
+pub(crate) struct ConnectionPlace {
     places: Arc<Places>,
     key: u64,
     own: Arc<Occupied>,
@@ -56,7 +56,7 @@ impl Places {
     }
 
     /// A place for a connection that waits for its first request.
-    pub(crate) fn enter(self: &Arc<Self>) -> Place {
+    pub(crate) fn enter(self: &Arc<Self>) -> ConnectionPlace {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         let own = Arc::new(Occupied::new(self.start));
         let mut seats = self.lock();
@@ -64,7 +64,7 @@ impl Places {
         let makes_room = is_full && tell_one(&seats, own.now());
         seats.insert(key, Arc::clone(&own));
         drop(seats);
-        Place { places: Arc::clone(self), key, own, is_beyond: is_full && !makes_room }
+        ConnectionPlace { places: Arc::clone(self), key, own, is_beyond: is_full && !makes_room }
     }
 
     /// Has everybody look whether there is something to do: the listener is being stopped.
@@ -154,7 +154,7 @@ impl Drop for Receiving<'_> {
     }
 }
 
-impl Place {
+impl ConnectionPlace {
     /// As others see it.
     pub(crate) fn occupied(&self) -> Arc<Occupied> {
         Arc::clone(&self.own)
@@ -186,7 +186,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.leave();
     }
@@ -220,13 +220,15 @@ mod tests {
     #[test]
     fn who_waits_for_a_message_makes_room() {
         let places = Places::new(4);
-        let seats: Vec<Place> = (0..4).map(|_| places.enter()).collect();
+        let seats: Vec<ConnectionPlace> = (0..4).map(|_| places.enter()).collect();
         let [idle, new, first, second] = seats.as_slice() else { panic!() };
         let receiving = [first, second].map(|place| {
             place.is_busy();
             place.own.receives()
         });
-        let at = |place: &Place, since: u64| place.own.idle_since.store(since, Ordering::Relaxed);
+        let at = |place: &ConnectionPlace, since: u64| {
+            place.own.idle_since.store(since, Ordering::Relaxed)
+        };
         let now = 10_000_000;
         // The two may have begun within one microsecond.
         for (place, since) in [(first, 1), (second, 2)] {

@@ -22,7 +22,7 @@ use peeklock_listen::relayed::names_proxy;
 use crate::atom::AtomRoute;
 use crate::deadline::Deadline;
 use crate::delivery::Delivery;
-use crate::error::{Answer, Form, Place, Refusal};
+use crate::error::{Answer, Circumstances, Form, Refusal};
 use crate::room::{self, AnswerRoom};
 use crate::route::{self, ApiRoute, Probe, Route};
 use crate::site::Site;
@@ -49,7 +49,7 @@ pub(crate) async fn serve(
     let _tracked = site.requests.track();
     let connection = request.conn_data::<Rc<Connection>>().map(Rc::clone);
     if let Some(refusal) = connection.as_ref().and_then(|connection| connection.take_refusal()) {
-        let response = refusal.respond(&site, place(None));
+        let response = refusal.respond(&site, circumstances(None));
         return finish(response, connection, Some(payload));
     }
     let route = route::parse(request.uri().path(), request.uri().query().unwrap_or_default());
@@ -123,7 +123,7 @@ impl Drop for AnswerBody {
 impl Exchange {
     async fn answer(&self, route: Option<&Route>, payload: &mut web::Payload) -> HttpResponse {
         let site = &*self.site;
-        let place = place(route);
+        let circumstances = circumstances(route);
         let answer = async {
             origin::check(site, &self.request)?;
             let Some(route) = route else {
@@ -133,7 +133,7 @@ impl Exchange {
         };
         match self.deadline.keep(answer).await {
             Ok(response) => response,
-            Err(refusal) => refusal.respond(site, place),
+            Err(refusal) => refusal.respond(site, circumstances),
         }
     }
 
@@ -363,7 +363,7 @@ fn methods(route: &Route) -> Option<&'static str> {
 }
 
 /// Where a refusal happens, as far as its form depends on it.
-fn place(route: Option<&Route>) -> Place<'_> {
+fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
     let form = match route {
         Some(Route::Atom(_)) => Form::Atom,
         Some(_) | None => Form::Problem,
@@ -408,5 +408,5 @@ fn place(route: Option<&Route>) -> Place<'_> {
         )
         | None => (Surface::Management, false, ""),
     };
-    Place { surface, token_in_path, entity, form }
+    Circumstances { surface, token_in_path, entity, form }
 }

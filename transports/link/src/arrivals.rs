@@ -32,19 +32,19 @@ type Loading = Pin<Box<dyn Future<Output = Result<Bytes, StoreError>> + Send>>;
 /// delivery.
 pub struct Fetch {
     link: u32,
-    contents: Vec<(Place, Loading)>,
+    contents: Vec<(ContentPlace, Loading)>,
 }
 
 /// Contents that were fetched.
 #[derive(Debug)]
 pub struct Fetched {
     link: u32,
-    contents: Vec<(Place, Result<Bytes, StoreError>)>,
+    contents: Vec<(ContentPlace, Result<Bytes, StoreError>)>,
 }
 
 /// Which content of which piece of mail of a link.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ContentPlace {
     number: u64,
     index: usize,
 }
@@ -292,7 +292,7 @@ fn load(released: &mut Released, link: u32, number: u64, fetches: &mut Vec<Fetch
             None => {
                 let stored = Arc::clone(stored);
                 let loading: Loading = Box::pin(async move { stored.load().await });
-                let asked = (Place { number, index }, loading);
+                let asked = (ContentPlace { number, index }, loading);
                 match fetches.last_mut() {
                     Some(fetch) if fetch.link == link => fetch.contents.push(asked),
                     _ => fetches.push(Fetch { link, contents: vec![asked] }),

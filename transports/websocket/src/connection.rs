@@ -42,7 +42,7 @@ use self::yielding::Yielding;
 use crate::error::{Close, code};
 use crate::frame::{BadRequest, Encoding, Item, Request, WireError};
 use crate::operation::{Expect, WaitingCommit};
-use crate::site::{Call, Handover, Place, Site, Socket};
+use crate::site::{Call, ConversationPlace, Handover, Site, Socket};
 
 /// What something said takes besides what it says of messages.
 const ITEM_BYTES: u64 = 64;
@@ -98,7 +98,7 @@ type Stopping = Pin<Box<dyn Future<Output = Duration> + Send>>;
 pub(crate) struct Conversation {
     pub(crate) site: Arc<Site>,
     pub(crate) broker: Broker,
-    place: Place,
+    place: ConversationPlace,
     /// As long as it has nothing to do and holds nothing.
     idling: Option<Idling>,
     /// One of those that come from where its client does, who may have to give up places.

@@ -71,7 +71,7 @@ pub(crate) struct Handover {
 }
 
 /// The place of a conversation, until this is dropped.
-pub(crate) struct Place {
+pub(crate) struct ConversationPlace {
     site: Arc<Site>,
     key: u64,
     _tracked: Tracked,
@@ -103,7 +103,7 @@ impl Site {
         encoding: Encoding,
         peer: Option<SocketAddr>,
         calls: mpsc::Sender<Call>,
-    ) -> Option<Place> {
+    ) -> Option<ConversationPlace> {
         let mut conversations = self.lock();
         if conversations.len() >= self.config.connection_count_max {
             let oldest = conversations
@@ -122,7 +122,7 @@ impl Site {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         conversations.insert(key, Entry { resume_token, encoding, calls, lost: None });
         drop(conversations);
-        Some(Place { site: Arc::clone(self), key, _tracked: self.tracker.track() })
+        Some(ConversationPlace { site: Arc::clone(self), key, _tracked: self.tracker.track() })
     }
 
     /// Hands a socket to the conversation of this token; gives it back if there is none.
@@ -151,7 +151,7 @@ impl Site {
     }
 }
 
-impl Place {
+impl ConversationPlace {
     /// The conversation has lost its socket, or has one again.
     pub(crate) fn mark_lost(&self, is_lost: bool) {
         if let Some(entry) = self.site.lock().get_mut(&self.key) {
@@ -160,7 +160,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConversationPlace {
     fn drop(&mut self) {
         self.site.lock().remove(&self.key);
     }

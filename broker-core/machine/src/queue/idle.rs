@@ -12,23 +12,6 @@ impl Queue {
     pub(super) fn touch(&mut self, now: Timestamp) {
         self.usage.touch(now);
     }
-
-    /// Whether something lasting keeps the queue from being idle: forwarding (TMP-12), scheduled
-    /// messages (TMP-14) and those that wait for their transfer, a waiting call, a link with credit, a session that is held or waited for (TMP-15).
-    pub(super) fn is_held_in_use(&self) -> bool {
-        self.description.forward_to.is_some()
-            || self.tally.counts.scheduled > 0
-            || self.tally.counts.transfer > 0
-            || !self.calls.is_empty()
-            || self.sessions.as_ref().is_some_and(|sessions| sessions.has_receiver())
-            || self.links.values().any(|link| link.credit() > 0)
-    }
-
-    /// Whether the queue is due for deletion: reported idle, and not used since.
-    #[must_use]
-    pub fn is_idle_at(&self, now: Timestamp) -> bool {
-        self.is_idle(now)
-    }
 }
 
 impl Idles for Queue {
@@ -48,7 +31,14 @@ impl Idles for Queue {
         self.usage.last_at.max(self.created_at).max(self.updated_at)
     }
 
+    /// Forwarding (TMP-12), scheduled messages (TMP-14) and those that wait for their transfer, a waiting call, a link
+    /// with credit, a session that is held or waited for (TMP-15).
     fn is_held(&self) -> bool {
-        self.is_held_in_use()
+        self.description.forward_to.is_some()
+            || self.tally.counts.scheduled > 0
+            || self.tally.counts.transfer > 0
+            || !self.calls.is_empty()
+            || self.sessions.as_ref().is_some_and(|sessions| sessions.has_receiver())
+            || self.links.values().any(|link| link.credit() > 0)
     }
 }

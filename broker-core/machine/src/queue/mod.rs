@@ -14,7 +14,7 @@
 //! Dead-letter and transfer dead-letter queue are sub-queues of the same machine: moving there
 //! changes one slot. The files beside this one are the operations of the protocol, and what they stand on:
 //! `place` says where a message is, `enact` carries changes out with it, `records` makes records of them and
-//! back, `tally` counts, `demand` has who waits.
+//! back, `tally` counts, `demand` has who waits, `describe` what is told of it all.
 //!
 //! In a queue that requires sessions, each session has what it offers, its lock and its demand of its
 //! own (`session/`); numbers, slots, schedules and the dead-letter queues are those of the queue.
@@ -32,6 +32,7 @@ mod browse;
 mod dead_letter;
 mod defer;
 mod demand;
+mod describe;
 mod duplicate;
 mod enact;
 mod expire;
@@ -85,8 +86,8 @@ use super::slot::{Mark, SlotTable};
 use super::usage::Usage;
 use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, Moves, StageNumber, Step};
 use crate::change::{Change, Durability};
-use crate::command::{Command, Counts, Described, LinkEnd, Outcome, ReceiveMode};
-use crate::description::{QueueDescription, SubscriptionDescription};
+use crate::command::{Command, LinkEnd, Outcome, ReceiveMode};
+use crate::description::QueueDescription;
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
 use crate::ids::{EntityId, ReceiverId, SequenceNumber, Ticket};
@@ -224,44 +225,6 @@ impl Queue {
         self.id
     }
 
-    /// Message counts, in constant time (CNT-07).
-    #[must_use]
-    pub const fn counts(&self) -> Counts {
-        self.tally.counts
-    }
-
-    /// Sum of the stored sizes (CNT-08).
-    #[must_use]
-    pub const fn size_bytes(&self) -> u64 {
-        self.tally.size_bytes
-    }
-
-    /// When the oldest message was enqueued that waits for a receiver: one that is available, and in a session that
-    /// nobody holds. In constant time but for the logarithm of their number.
-    #[must_use]
-    pub fn oldest_available_at(&self) -> Option<Timestamp> {
-        let first = match &self.sessions {
-            Some(sessions) => sessions.first_open().map(|(first, _)| first),
-            None => self.main.available.first(),
-        };
-        Some(self.slots.get(first?)?.enqueued_at)
-    }
-
-    /// How many links and waiting calls there are.
-    #[must_use]
-    pub fn receiver_count(&self) -> usize {
-        let of_sessions = self.sessions.as_ref().map_or(0, |sessions| sessions.receiver_count());
-        self.links.len() + self.calls.len() + of_sessions
-    }
-
-    /// Whether a message is locked, or a session.
-    #[must_use]
-    pub fn has_locks(&self) -> bool {
-        let are_sessions_held =
-            self.sessions.as_ref().is_some_and(|sessions| sessions.counts().locked > 0);
-        !self.locks.is_empty() || are_sessions_held
-    }
-
     fn path(&self) -> &str {
         &self.description.path
     }
@@ -301,19 +264,6 @@ impl Queue {
         self.enact(&change, ctx.stage);
         step.changes.push(change);
         step.require(durability);
-    }
-
-    fn describe(&self) -> Described {
-        Described {
-            description: (*self.description).clone(),
-            counts: self.tally.counts,
-            size_bytes: self.tally.size_bytes,
-            last_sequence: self.last_sequence,
-            created_at: self.created_at,
-            updated_at: self.updated_at,
-            accessed_at: self.usage.last_at,
-            sessions: self.sessions.as_ref().map(|sessions| sessions.counts()),
-        }
     }
 
     /// A session that has expired and is not emptied yet, or whose hold has ended and that is not given back,
@@ -601,18 +551,7 @@ impl Machine for Queue {
     }
 
     fn kept(&self) -> Kept {
-        Kept {
-            messages: self.slots.len() as u64,
-            sessions: self.sessions.as_ref().map_or(0, |sessions| sessions.counts().existing),
-            duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64)
-                + self.peers.len() as u64,
-            delayed: self.tally.counts.scheduled
-                + self.tally.counts.deferred
-                + self.delays.len() as u64,
-            rules: 0,
-            described_bytes: self.description.text_bytes()
-                + self.subscription_description().map_or(0, SubscriptionDescription::text_bytes),
-        }
+        self.kept_in_memory()
     }
 
     fn content_key(&self, sequence: SequenceNumber) -> Key {

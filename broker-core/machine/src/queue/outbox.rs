@@ -74,11 +74,6 @@ impl Queue {
         self.usage.last_at
     }
 
-    /// Whether something lasting keeps it in use (TMP-14, TMP-15).
-    pub(crate) fn is_kept_in_use(&self) -> bool {
-        self.is_held_in_use()
-    }
-
     /// Whether it holds a message of that number.
     pub(crate) fn holds(&self, sequence: SequenceNumber) -> bool {
         self.slots.get(sequence).is_some()

@@ -14,6 +14,7 @@ use crate::description::{QueueDescription, SubscriptionDescription, TopicDescrip
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::family::{CopySettings, Family, Use};
+use crate::idle::Idles as _;
 use crate::ids::{EntityId, SequenceNumber};
 use crate::intake::Intake as _;
 use crate::path::SubQueue;
@@ -115,8 +116,8 @@ impl Queue {
         let Some(role) = &self.subscription else { return };
         let settings = CopySettings::of(&role.description);
         let use_of = Use {
-            last_at: self.usage.last_at.max(self.created_at).max(self.updated_at),
-            is_held: self.is_held_in_use(),
+            last_at: self.last_use(),
+            is_held: self.is_held(),
             receiver_count: self.receiver_count(),
             size_bytes: self.tally.size_bytes,
         };

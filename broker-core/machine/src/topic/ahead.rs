@@ -10,14 +10,20 @@
 //!
 //! It alters nothing, and nothing comes in between, so the command is still one atomic step, and in its
 //! order. What was found is forgotten with the next command that is judged.
+//!
+//! What is found stays in memory until then. So it ends where it is more than one step may store, or where all topics
+//! together have found as much as they may: what is sent is refused then, of a list from elsewhere the rest comes again.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
 use super::Topic;
+use super::copies::{Beyond, Staged, staged_bytes};
 use super::peer::journey_of_peer;
-use super::publish::{Journey, staged_bytes};
+use super::publish::Journey;
+use super::steps::Asked;
+use super::transaction::is_published;
 use super::transfer::journey_of;
 use crate::command::{Command, InboundMessage, RuleCommand, TopicCommand};
 use crate::error::Rejection;
@@ -26,13 +32,15 @@ use crate::intake::Intake as _;
 use crate::message::Content;
 use crate::rule::{Explanation, Judged, Judging, Rule, RuleDescription, Selection};
 use crate::time::Timestamp;
-use crate::transaction::Part;
+use crate::transaction::{Operation, Part};
 use crate::{Ahead, Ctx, intake};
 
 /// A slice takes about a millisecond.
 const SLICE_STEPS: u64 = 1 << 20;
 /// So many rules of a new subscription are judged in one slice; each takes some ten microseconds.
 const SLICE_RULES: usize = 64;
+/// So much is found for one command whatever all topics together have found.
+const ALWAYS_KEPT_BYTES: u64 = 64 << 10;
 
 /// What is judged ahead.
 pub(super) struct JudgedAhead {
@@ -41,6 +49,9 @@ pub(super) struct JudgedAhead {
     /// How many messages are judged, and the next one.
     count: usize,
     judging: Judging,
+    /// What was found so far.
+    staged: Staged,
+    cut_short: Option<CutShort>,
     /// Steps that were taken since this was asked.
     taken: u64,
     explained: Vec<Explanation>,
@@ -58,6 +69,15 @@ enum Whose {
     Scheduled(SequenceNumber),
 }
 
+/// Why the rest of a command is not judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CutShort {
+    /// It is more than one step may store.
+    Step(Beyond),
+    /// All topics together have found as much as they may.
+    Broker,
+}
+
 /// A message of what is judged, with what it has behind it.
 struct Next<'c> {
     content: &'c Content,
@@ -68,7 +88,22 @@ struct Next<'c> {
 impl JudgedAhead {
     /// What the copies need in the store beside the contents.
     pub(super) fn staged_bytes(&self, may_be_in_sessions: bool) -> u64 {
-        self.selections.values().map(|selection| staged_bytes(selection, may_be_in_sessions)).sum()
+        let found = self.selections.iter();
+        found
+            .map(|(known, selection)| {
+                staged_bytes(selection, known.set_bytes(), may_be_in_sessions)
+            })
+            .sum()
+    }
+
+    /// What it takes in memory.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.staged.bytes().saturating_add(self.judging.changed_bytes())
+    }
+
+    /// Whether it may take no more, since all topics together have found as much as they may.
+    fn is_too_much(&self, ctx: &Ctx<'_>) -> bool {
+        ctx.left.judged_bytes == 0 && self.kept_bytes() > ALWAYS_KEPT_BYTES
     }
 }
 
@@ -120,6 +155,29 @@ impl Topic {
         Some(ahead.rules)
     }
 
+    /// Refuses what was not judged to its end.
+    pub(super) fn refuse_cut_short(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+        match self.ahead.as_ref().and_then(|ahead| ahead.cut_short) {
+            None => Ok(()),
+            Some(CutShort::Step(beyond)) => Err(beyond.refusal(ctx.limits)),
+            Some(CutShort::Broker) => Err(Rejection::too_much_judged(ctx.limits)),
+        }
+    }
+
+    /// Whether a message of a list was not judged, because the list was not judged to its end.
+    pub(super) fn is_left_out(&self, message: &InboundMessage, journey: &Journey) -> bool {
+        let Some(ahead) = self.ahead.as_ref().filter(|ahead| ahead.cut_short.is_some()) else {
+            return false;
+        };
+        !is_for_later(message, ahead.now)
+            && !ahead.selections.contains_key(&Known::of(&message.content, journey))
+    }
+
+    /// Whether a scheduled message that is due was not judged.
+    pub(super) fn is_due_left_out(&self) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| ahead.cut_short.is_some())
+    }
+
     fn judge_command(&mut self, ticket: Ticket, command: &Command, ctx: &mut Ctx<'_>) -> bool {
         let whose = Whose::Command(ticket);
         if let Command::OfTopic(TopicCommand::InSubscription {
@@ -164,6 +222,8 @@ impl Topic {
                 selections: BTreeMap::new(),
                 count: 0,
                 judging: Judging::default(),
+                staged: Staged::default(),
+                cut_short: None,
                 taken: 0,
                 explained: Vec::new(),
                 rules: Ok(Vec::new()),
@@ -175,17 +235,28 @@ impl Topic {
 
     fn judge_all(&self, ahead: &mut JudgedAhead, command: &Command, ctx: &mut Ctx<'_>) -> bool {
         let mut steps = SLICE_STEPS;
+        if ahead.cut_short.is_some() {
+            return true;
+        }
         while let Some(next) = self.message(command, ahead.count, ahead.now) {
             let Some(next) = next else {
                 ahead.count += 1;
                 continue;
             };
+            if ahead.is_too_much(ctx) {
+                ahead.cut_short = Some(CutShort::Broker);
+                return true;
+            }
             if steps == 0 || !self.judge_one(ahead, &next, &mut steps, ctx) {
                 return false;
             }
             ahead.count += 1;
             if next.is_new {
                 ahead.sequence = ahead.sequence.next();
+            }
+            ahead.cut_short = ahead.staged.beyond(ctx.limits).map(CutShort::Step);
+            if ahead.cut_short.is_some() {
+                return true;
             }
         }
         true
@@ -207,6 +278,7 @@ impl Topic {
         *steps = steps.saturating_sub(taken);
         if is_over {
             let selection = std::mem::take(&mut ahead.judging).into_selection();
+            ahead.staged = ahead.staged.and(Staged::of(&selection, &next.journey));
             ahead.selections.insert(Known::of(next.content, &next.journey), selection);
         }
         is_over
@@ -220,19 +292,28 @@ impl Topic {
         now: Timestamp,
     ) -> Option<Option<Next<'c>>> {
         let judged = |message: &'c InboundMessage, journey: Journey| {
-            let waits = message.envelope.scheduled_enqueue_time.is_some_and(|at| at > now);
             let is_new = self.find_duplicate(message.envelope.message_id_hash, now).is_none();
-            (!waits).then_some(Next { content: &message.content, journey, is_new })
+            (!is_for_later(message, now)).then_some(Next {
+                content: &message.content,
+                journey,
+                is_new,
+            })
         };
-        if let Command::TransferIn { messages, .. } = command {
-            let arrival = messages.get(at)?;
-            return Some(judged(&arrival.message, journey_of(arrival)));
-        }
-        if let Command::TransferFromPeer { messages, .. } = command {
-            let arrival = messages.get(at)?;
-            return Some(judged(&arrival.message, journey_of_peer(arrival)));
-        }
-        Some(judged(messages_of(command).nth(at)?, Journey::default()))
+        let sent = |message| judged(message, Journey::default());
+        Some(match Asked::of(command) {
+            Asked::Publish(messages) => sent(messages.get(at)?),
+            Asked::Check(operation) => sent(published_by(operation).get(at)?),
+            Asked::Commit(parts) => sent(messages_of(parts).nth(at)?),
+            Asked::TakeIn(messages) => {
+                let arrival = messages.get(at)?;
+                judged(&arrival.message, journey_of(arrival))
+            }
+            Asked::TakeFromPeer(messages) => {
+                let arrival = messages.get(at)?;
+                judged(&arrival.message, journey_of_peer(arrival))
+            }
+            Asked::Cancel(_) | Asked::SendOn(_) | Asked::Plain | Asked::OfOutbox => return None,
+        })
     }
 
     fn judge_loaded(&mut self, from: SequenceNumber, content: &Bytes, ctx: &mut Ctx<'_>) -> bool {
@@ -244,6 +325,11 @@ impl Topic {
             return true;
         }
         let mut ahead = self.begin(Whose::Scheduled(from), ctx.now);
+        if ahead.is_too_much(ctx) {
+            ahead.cut_short = Some(CutShort::Broker);
+            self.ahead = Some(ahead);
+            return true;
+        }
         let Some(journey) = self.journey_of_scheduled(from) else { return true };
         let next = Next { content: &content, journey, is_new: true };
         let is_over = self.judge_one(&mut ahead, &next, &mut { SLICE_STEPS }, ctx);
@@ -332,57 +418,41 @@ impl Topic {
     }
 }
 
-/// The messages of a command that the rules of a topic may have to judge.
-fn messages_of(command: &Command) -> impl Iterator<Item = &InboundMessage> {
-    let (some, parts): (&[InboundMessage], &[Part]) = match command {
-        Command::Send { message } => (std::slice::from_ref(message), &[]),
-        Command::SendBatch { messages } => (messages, &[]),
-        Command::Check { operation } => (operation.messages(), &[]),
-        Command::Commit { parts } => (&[], parts),
-        // What comes from elsewhere brings its journey along, what is sent by way of the topic meets no rule.
-        Command::SendVia { .. }
-        | Command::TransferIn { .. }
-        | Command::TransferOut { .. }
-        | Command::TransferFromPeer { .. }
-        | Command::CancelScheduled { .. }
-        | Command::Receive { .. }
-        | Command::CancelReceive { .. }
-        | Command::ReceiveDeferred { .. }
-        | Command::Attach { .. }
-        | Command::Grant { .. }
-        | Command::Detach { .. }
-        | Command::Settle { .. }
-        | Command::RenewLock { .. }
-        | Command::Peek { .. }
-        | Command::AcceptSession { .. }
-        | Command::InSession { .. }
-        | Command::PeekSession { .. }
-        | Command::ListSessions { .. }
-        | Command::DeleteBatchUnlocked { .. }
-        | Command::DeleteBatch { .. }
-        | Command::DeleteDeferred { .. }
-        | Command::Update { .. }
-        | Command::UpdateSubscription { .. }
-        | Command::OfTopic(_)
-        | Command::Describe => (&[], &[]),
-    };
-    some.iter().chain(parts.iter().flat_map(|part| part.operation.messages()))
-}
-
 /// Bytes of properties that the rules may have to look at.
 fn property_bytes(command: &Command, now: Timestamp) -> u64 {
-    let bytes = |message: &InboundMessage| match message.envelope.scheduled_enqueue_time {
-        Some(at) if at > now => 0,
+    let bytes = |message: &InboundMessage| match is_for_later(message, now) {
+        true => 0,
         // Each begins anew with all rules.
-        Some(_) | None => u64::from(message.envelope.header_size) + 1_024,
+        false => u64::from(message.envelope.header_size) + 1_024,
     };
-    if let Command::TransferIn { messages, .. } = command {
-        return messages.iter().map(|arrival| bytes(&arrival.message)).sum();
+    match Asked::of(command) {
+        Asked::Publish(messages) => messages.iter().map(bytes).sum(),
+        Asked::Check(operation) => published_by(operation).iter().map(bytes).sum(),
+        Asked::Commit(parts) => messages_of(parts).map(bytes).sum(),
+        Asked::TakeIn(messages) => messages.iter().map(|arrival| bytes(&arrival.message)).sum(),
+        Asked::TakeFromPeer(messages) => {
+            messages.iter().map(|arrival| bytes(&arrival.message)).sum()
+        }
+        Asked::Cancel(_) | Asked::SendOn(_) | Asked::Plain | Asked::OfOutbox => 0,
     }
-    if let Command::TransferFromPeer { messages, .. } = command {
-        return messages.iter().map(|arrival| bytes(&arrival.message)).sum();
+}
+
+/// The messages of a transaction that are published.
+fn messages_of(parts: &[Part]) -> impl Iterator<Item = &InboundMessage> {
+    parts.iter().filter(|part| is_published(part)).flat_map(|part| part.operation.messages())
+}
+
+/// The messages of an operation that are published.
+const fn published_by(operation: &Operation) -> &[InboundMessage] {
+    match operation {
+        Operation::Send { .. } | Operation::SendBatch { .. } => operation.messages(),
+        Operation::SendVia { .. } | Operation::Settle { .. } | Operation::RenewLock { .. } => &[],
     }
-    messages_of(command).map(bytes).sum()
+}
+
+/// Whether a message is to be scheduled, so that no rule sees it now.
+fn is_for_later(message: &InboundMessage, now: Timestamp) -> bool {
+    message.envelope.scheduled_enqueue_time.is_some_and(|at| at > now)
 }
 
 /// What tells one message of a command from another, as far as rules see it: where its content lies, which
@@ -403,6 +473,10 @@ impl Known {
             first: journey.first,
             changes: journey.changes.as_ref().map(|changes| changes.as_bytes().clone()),
         }
+    }
+
+    fn set_bytes(&self) -> u64 {
+        self.changes.as_ref().map_or(0, |changes| changes.len() as u64)
     }
 }
 

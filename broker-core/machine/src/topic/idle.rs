@@ -6,14 +6,6 @@ use crate::idle::Idles;
 use crate::time::{TimeSpan, Timestamp};
 use crate::usage::Usage;
 
-impl Topic {
-    /// Whether the topic is due for deletion: reported idle, and not used since.
-    #[must_use]
-    pub fn is_idle_at(&self, now: Timestamp) -> bool {
-        self.is_idle(now)
-    }
-}
-
 impl Idles for Topic {
     fn usage(&self) -> &Usage {
         &self.usage

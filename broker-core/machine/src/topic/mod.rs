@@ -18,7 +18,10 @@
 //! Absent on purpose: receiving. The files beside this one are its operations; `records` makes records of
 //! changes and back.
 
+mod admit;
 mod ahead;
+mod copies;
+mod enact;
 mod idle;
 mod invariant;
 mod outbox;
@@ -56,7 +59,7 @@ use super::queue::{Queue, QueueConfig};
 use super::slot::{Mark, SlotState, SlotTable};
 use super::usage::Usage;
 use super::{Ahead, CorruptRecord, Ctx, Kept, Machine, Moves, StageNumber, Step};
-use crate::change::{Change, Durability, PublishedContent, TopicChange};
+use crate::change::{Change, Durability};
 use crate::command::{Command, Counts, DescribedTopic, Outcome, TopicCommand};
 use crate::description::TopicDescription;
 use crate::effect::{Answer, Gate};
@@ -405,48 +408,7 @@ impl Machine for Topic {
     }
 
     fn enact(&mut self, change: &Change, stage: StageNumber) {
-        match change {
-            Change::Accepted { sequence, slot, dead_letter_source, .. } => {
-                self.insert(*sequence, *slot, dead_letter_source.clone());
-                if let Some(slot) = self.slots.get_mut(*sequence) {
-                    slot.marks.set(Mark::InFlight);
-                }
-                self.in_flight.push_back((stage, *sequence));
-            }
-            Change::Removed { sequence, .. } if !self.is_outbox_message(*sequence) => {
-                self.take(*sequence);
-            }
-            Change::IdRecorded { bucket, id_hash, at, sequence } => {
-                if let Some(history) = &mut self.duplicates {
-                    history.record(*bucket, *id_hash, *at, *sequence);
-                }
-            }
-            Change::IdsForgotten { bucket } => {
-                if let Some(history) = &mut self.duplicates {
-                    history.forget(*bucket);
-                }
-            }
-            Change::PeerTaken { source, taking } => self.peers.remember(*source, *taking),
-            Change::PeerForgotten { source } => self.peers.forget(source),
-            Change::OfTopic(change) => self.enact_own(change),
-            Change::Removed { .. }
-            | Change::Pending { .. }
-            | Change::Counted { .. }
-            | Change::Abandoned { .. }
-            | Change::Deferred { .. }
-            | Change::DeadLettered { .. }
-            | Change::Departed { .. } => {
-                self.with_outbox(self.created_at, |outbox| outbox.enact(change, stage));
-            }
-            // A topic makes no others.
-            Change::Materialised { .. }
-            | Change::SessionStateSet { .. }
-            | Change::Arrived { .. }
-            | Change::Absorbed { .. }
-            | Change::Described { .. }
-            | Change::SubscriptionDescribed { .. }
-            | Change::Numbered { .. } => {}
-        }
+        self.enact_change(change, stage);
     }
 
     fn records(&self, change: &Change, batch: &mut Batch) {
@@ -514,6 +476,7 @@ impl Machine for Topic {
             rules: self.matcher.rule_count() as u64,
             sessions: 0,
             described_bytes: self.description.text_bytes() + self.matcher.memory_bytes(),
+            judged_bytes: self.ahead.as_ref().map_or(0, |ahead| ahead.kept_bytes()),
         }
     }
 
@@ -557,79 +520,6 @@ impl Topic {
             TopicCommand::InSubscription { subscription, command } => {
                 self.in_subscription(ticket, subscription, command, ctx, step)
             }
-        }
-    }
-
-    fn enact_own(&mut self, change: &TopicChange) {
-        match change {
-            TopicChange::Published { sequence, content, copies } => {
-                if let PublishedContent::Scheduled(from) = content {
-                    self.take(*from);
-                }
-                self.last_sequence = self.last_sequence.max(*sequence);
-                for copy in copies {
-                    self.relatives.size_bytes += u64::from(copy.slot.size);
-                    if let Some(subscription) = self.subscriptions.get_mut(&copy.subscription) {
-                        subscription.last_sequence = copy.sequence;
-                    }
-                }
-            }
-            TopicChange::Described { description, at } => {
-                self.description = Arc::new((**description).clone());
-                self.updated_at = *at;
-                if let Some(outbox) = &mut self.outbox {
-                    outbox.follow(description);
-                }
-            }
-            TopicChange::SubscriptionCreated { id, description, rules, .. } => {
-                let settings = CopySettings::of(description);
-                self.add(*id, &description.name, settings, SequenceNumber(0));
-                for rule in rules {
-                    self.matcher.restore_rule(*id, rule.clone());
-                }
-            }
-            TopicChange::SubscriptionRemoved { id } => {
-                let gone = self.subscriptions.remove(id);
-                self.session_subscription_count -= sessions_of(gone.as_ref());
-                self.matcher.remove_subscription(*id);
-            }
-            TopicChange::RuleSet { subscription, rule, .. } => {
-                self.matcher.restore_rule(*subscription, (**rule).clone());
-            }
-            TopicChange::RuleRemoved { subscription, name } => {
-                // It was there when the change was made.
-                self.matcher.remove_rule(*subscription, name).ok();
-            }
-        }
-    }
-
-    /// Adds a scheduled message, and where it was dead-lettered.
-    fn insert(
-        &mut self,
-        sequence: SequenceNumber,
-        slot: super::slot::Slot,
-        source: Option<Arc<str>>,
-    ) {
-        if let Some(source) = source {
-            // Messages from one place share its path.
-            let known = self.sources.last_key_value().map(|(_, last)| last);
-            let source = known.filter(|last| **last == source).map_or(source, Arc::clone);
-            self.sources.insert(sequence, source);
-        }
-        self.scheduled_bytes += u64::from(slot.size);
-        self.relatives.size_bytes += u64::from(slot.size);
-        self.slots.push(sequence, slot);
-        self.last_sequence = self.last_sequence.max(sequence);
-    }
-
-    /// Takes a scheduled message out.
-    fn take(&mut self, sequence: SequenceNumber) {
-        self.sources.remove(&sequence);
-        if let Some(slot) = self.slots.remove(sequence) {
-            self.schedule.remove(slot.enqueued_at, sequence);
-            let size = u64::from(slot.size);
-            self.scheduled_bytes = self.scheduled_bytes.saturating_sub(size);
-            self.relatives.size_bytes = self.relatives.size_bytes.saturating_sub(size);
         }
     }
 

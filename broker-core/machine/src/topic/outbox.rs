@@ -6,6 +6,7 @@
 
 use super::Topic;
 use crate::command::Command;
+use crate::idle::Idles as _;
 use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 use crate::queue::Queue;
@@ -81,7 +82,7 @@ impl Topic {
     /// Whether something lasting in the outbox keeps the topic from being idle: messages on their way,
     /// a receive that waits (TMP-15, TMP-16).
     pub(super) fn is_outbox_in_use(&self) -> bool {
-        self.outbox.as_ref().is_some_and(|outbox| outbox.is_kept_in_use())
+        self.outbox.as_ref().is_some_and(|outbox| outbox.is_held())
     }
 
     /// Whether a message is the outbox's.

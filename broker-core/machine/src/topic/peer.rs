@@ -2,6 +2,7 @@
 //! same batch as its copies, so that one whose answer was lost is not published twice (FWD-09, FWD-13).
 
 use super::Topic;
+use super::copies::Staged;
 use super::publish::Journey;
 use crate::command::{Outcome, PeerArrival};
 use crate::effect::Answer;
@@ -9,11 +10,13 @@ use crate::error::Rejection;
 use crate::intake::Intake as _;
 use crate::message::Overlay;
 use crate::peers::PeerSource;
-use crate::{Ctx, Step, intake, take_over};
+use crate::take_over::{self, Admitted};
+use crate::{Ctx, Step, intake};
 
 impl Topic {
     /// Publishes messages in their order, each by itself. What was taken before is taken. Ends at the
-    /// first that is refused, so that none overtakes it (FWD-10).
+    /// first that is refused, so that none overtakes it (FWD-10), or with which it would be too much for one step
+    /// (QUO-10).
     pub(super) fn transfer_from_peer(
         &mut self,
         source: PeerSource,
@@ -21,8 +24,9 @@ impl Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Answer {
+        let mut staged = Staged::default();
         let results = take_over::arrivals_of_peer(messages, |arrival| {
-            self.take_from_peer(source, arrival, ctx, step)
+            self.take_from_peer(source, arrival, &mut staged, ctx, step)
         });
         if results.iter().any(Result::is_ok) {
             self.usage.touch(ctx.now);
@@ -34,22 +38,31 @@ impl Topic {
         &mut self,
         source: PeerSource,
         arrival: PeerArrival,
+        staged: &mut Staged,
         ctx: &mut Ctx<'_>,
         step: &mut Step,
-    ) -> Result<(), Rejection> {
+    ) -> Result<Admitted<()>, Rejection> {
         let journey = journey_of_peer(&arrival);
         let PeerArrival { message, sequence, enqueued_at, hops, .. } = arrival;
         if self.peers.knows(&source, sequence, enqueued_at) {
-            return Ok(());
+            return Ok(Admitted::Now(()));
         }
         take_over::refuse_hops(hops, self.config.forwarding.hop_count_max)?;
+        if self.is_left_out(&message, &journey) {
+            return Ok(Admitted::Later);
+        }
         let plan = self.admit_one(&message, &journey, step.bytes_added, ctx)?;
+        let with_it = staged.and(plan.staged(&journey));
+        if with_it.beyond(ctx.limits).is_some() {
+            return Ok(Admitted::Later);
+        }
         if self.peers.grows_by(&source) {
             intake::refuse_too_many_taken(ctx)?;
         }
+        *staged = with_it;
         self.accept(message, plan, journey, ctx, step);
         self.record_peer(source, sequence, enqueued_at, ctx, step);
-        Ok(())
+        Ok(Admitted::Now(()))
     }
 }
 

@@ -7,6 +7,7 @@
 use bytes::Bytes;
 
 use super::Topic;
+use super::copies::Staged;
 use super::publish::Journey;
 use crate::change::{Change, Durability, PublishedContent, Removal};
 use crate::command::Outcome;
@@ -103,8 +104,13 @@ impl Topic {
             };
             let sequence = self.last_sequence.next();
             let Some(journey) = self.journey_of_scheduled(from) else { continue };
+            if self.is_due_left_out() {
+                self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
+                continue;
+            }
             let selection = self.select(&content, &journey, sequence, ctx);
             if selection.excess.is_some()
+                || Staged::of(&selection, &journey).beyond(ctx.limits).is_some()
                 || !self.may_become(&selection, &journey)
                 || intake::refuse_too_many_messages(selection.copies.len(), ctx).is_err()
             {

@@ -3,32 +3,48 @@
 
 use super::Topic;
 use crate::Machine as _;
-use crate::command::Command;
+use crate::command::{Command, InboundMessage, PeerArrival};
 use crate::limits::Limits;
 use crate::time::Timestamp;
+use crate::transaction::{Operation, Part};
+use crate::transfer::Arrival;
 
-impl Topic {
-    /// So many messages, a command at least one. Names every command, so that a new one has to say it.
-    pub(super) fn steps_of_command(
-        &self,
-        command: &Command,
-        now: Timestamp,
-        limits: &Limits,
-    ) -> u64 {
-        let copies = self.subscriptions.len() as u64;
-        let of_outbox = || self.outbox.as_ref().map_or(1, |all| all.steps_of(command, now, limits));
+/// What a command asks of a topic, as far as it tells what that costs. [`Asked::of`] alone names every command, so that
+/// a new one has to say it.
+#[derive(Clone, Copy)]
+pub(super) enum Asked<'c> {
+    /// To publish what a client sends.
+    Publish(&'c [InboundMessage]),
+    /// To say whether that would be done.
+    Check(&'c Operation),
+    /// To carry out a transaction.
+    Commit(&'c [Part]),
+    /// To publish what comes from another entity.
+    TakeIn(&'c [Arrival]),
+    /// To publish what comes from another broker.
+    TakeFromPeer(&'c [PeerArrival]),
+    /// To take so many scheduled messages out.
+    Cancel(usize),
+    /// To send so many messages on, which meet no rule.
+    SendOn(usize),
+    /// What is one step whatever there is.
+    Plain,
+    /// Something of the outbox.
+    OfOutbox,
+}
+
+impl<'c> Asked<'c> {
+    pub(super) const fn of(command: &'c Command) -> Self {
         match command {
-            Command::Send { .. } => 2 + copies,
-            Command::SendBatch { messages } => (2 + copies) * messages.len() as u64,
-            Command::TransferIn { messages, .. } => (2 + copies) * messages.len() as u64,
-            Command::TransferFromPeer { messages, .. } => (4 + copies) * messages.len() as u64,
-            Command::Commit { parts } => {
-                (2 + copies) * parts.iter().map(|part| part.operation.count()).sum::<u64>()
-            }
-            Command::CancelScheduled { sequences } => sequences.len() as u64,
-            Command::SendVia { messages, .. } => 2 * messages.len() as u64,
-            // What is asked of it as a topic is one step; all else is its outbox's.
-            Command::OfTopic(_) | Command::Describe | Command::Check { .. } => 1,
+            Command::Send { message } => Self::Publish(std::slice::from_ref(message)),
+            Command::SendBatch { messages } => Self::Publish(messages.as_slice()),
+            Command::Check { operation } => Self::Check(operation),
+            Command::Commit { parts } => Self::Commit(parts.as_slice()),
+            Command::TransferIn { messages, .. } => Self::TakeIn(messages.as_slice()),
+            Command::TransferFromPeer { messages, .. } => Self::TakeFromPeer(messages.as_slice()),
+            Command::CancelScheduled { sequences } => Self::Cancel(sequences.len()),
+            Command::SendVia { messages, .. } => Self::SendOn(messages.len()),
+            Command::OfTopic(_) | Command::Describe => Self::Plain,
             Command::TransferOut { .. }
             | Command::Receive { .. }
             | Command::CancelReceive { .. }
@@ -47,8 +63,35 @@ impl Topic {
             | Command::DeleteBatch { .. }
             | Command::DeleteDeferred { .. }
             | Command::Update { .. }
-            | Command::UpdateSubscription { .. } => of_outbox(),
+            | Command::UpdateSubscription { .. } => Self::OfOutbox,
         }
-        .max(1)
+    }
+}
+
+impl Topic {
+    /// So many messages, a command at least one.
+    pub(super) fn steps_of_command(
+        &self,
+        command: &Command,
+        now: Timestamp,
+        limits: &Limits,
+    ) -> u64 {
+        let published = 2 + self.subscriptions.len() as u64;
+        let steps = match Asked::of(command) {
+            Asked::Publish(messages) => published * messages.len() as u64,
+            Asked::TakeIn(messages) => published * messages.len() as u64,
+            // And with what is remembered of it, for which another source may be forgotten.
+            Asked::TakeFromPeer(messages) => (published + 2) * messages.len() as u64,
+            Asked::Commit(parts) => {
+                published * parts.iter().map(|part| part.operation.count()).sum::<u64>()
+            }
+            Asked::Cancel(count) => count as u64,
+            Asked::SendOn(count) => 2 * count as u64,
+            Asked::Check(_) | Asked::Plain => 1,
+            Asked::OfOutbox => {
+                self.outbox.as_ref().map_or(1, |outbox| outbox.steps_of(command, now, limits))
+            }
+        };
+        steps.max(1)
     }
 }

@@ -1,14 +1,16 @@
 //! What the machine of a topic makes of a publish, by itself.
 
 use super::*;
-use crate::change::SubscriptionCopy;
+use crate::Left;
+use crate::change::{SubscriptionCopy, TopicChange};
 use crate::command::{InboundMessage, RuleCommand, TopicCommand};
 use crate::condition::Condition;
 use crate::description::SubscriptionDescription;
 use crate::limits::{Limits, Tier};
-use crate::message::{Message, PropertyLimits};
+use crate::message::{Message, Overlay, PropertyLimits};
 use crate::rule::{CorrelationFilter, Filter, RuleDescription, Verdict};
 use crate::store::{ContentOp, Record, Reserved};
+use crate::transfer::{Admission, Arrival, Origin, WhenFull};
 
 const KEY: [u8; 16] = [7; 16];
 
@@ -17,6 +19,7 @@ struct Stand {
     limits: Limits,
     now: Timestamp,
     stored_bytes: u64,
+    left: Left,
 }
 
 impl Stand {
@@ -35,7 +38,7 @@ impl Stand {
             ..TopicDescription::new("events", &limits)
         };
         let topic = Topic::new(EntityId(1), description, config, now);
-        let mut stand = Self { topic, limits, now, stored_bytes: 0 };
+        let mut stand = Self { topic, limits, now, stored_bytes: 0, left: Left::ALL };
         for number in 0..subscriptions {
             let id = EntityId(number + 2);
             let name = number.to_string();
@@ -58,7 +61,7 @@ impl Stand {
             stage: StageNumber(1),
             stored_bytes: self.stored_bytes,
             room: Reserved::Granted,
-            left: crate::Left::ALL,
+            left: self.left,
             limits: &self.limits,
             tokens: &mut || 0,
         };
@@ -75,7 +78,7 @@ impl Stand {
             stage: StageNumber(1),
             stored_bytes: self.stored_bytes,
             room: Reserved::Granted,
-            left: crate::Left::ALL,
+            left: self.left,
             limits: &self.limits,
             tokens: &mut || 0,
         };
@@ -238,7 +241,7 @@ impl Stand {
             stage: StageNumber(1),
             stored_bytes: self.stored_bytes,
             room: Reserved::Granted,
-            left: crate::Left::ALL,
+            left: self.left,
             limits: &self.limits,
             tokens: &mut || 0,
         };
@@ -255,6 +258,11 @@ impl Stand {
 
     /// So many rules on the first subscription, each of which looks at 32,000 characters for long.
     fn with_heavy_rules(count: usize) -> Self {
+        Self::with_heavy_rules_that(count, "SET x = 1")
+    }
+
+    /// The same with an action for what those make that select the message.
+    fn with_heavy_rules_that(count: usize, action: &str) -> Self {
         let mut stand = Self::new(1);
         stand.topic.description = Arc::new(TopicDescription {
             max_size_in_megabytes: 1_024,
@@ -265,7 +273,7 @@ impl Stand {
             let end = if number % 2 == 0 { 'a' } else { 'b' };
             let text = format!("p LIKE '%{}_{end}%'", "a".repeat(950));
             let rule = RuleDescription::new(format!("r{number}"), Filter::sql(&*text), stand.now)
-                .with_action("SET x = 1");
+                .with_action(action);
             let command = RuleCommand::Create(Box::new(rule));
             stand
                 .apply(Command::OfTopic(TopicCommand::InSubscription {
@@ -437,4 +445,126 @@ fn an_update_keeps_what_is_fixed_at_creation() {
         let rejection = stand.apply(Command::OfTopic(update)).unwrap_err();
         assert_eq!(rejection.condition(), Condition::ArgumentError);
     }
+}
+
+/// What is set on each message of [`list`].
+const SET_BYTES: usize = 10_000;
+
+/// So many messages of another entity, with so much set on each.
+fn list(count: u64) -> Command {
+    let text = "x".repeat(SET_BYTES);
+    let overlay = Overlay::encode(&[("set".to_owned(), text.into())]).unwrap();
+    let content = Message::new("x").encode();
+    let mut envelope = content.envelope(&PropertyLimits::default(), &KEY);
+    envelope.size += overlay.size_bytes();
+    let arrival = |number| Arrival {
+        message: InboundMessage { content: content.clone(), envelope: envelope.clone() },
+        overlays: vec![overlay.clone()],
+        enqueued_sequence: SequenceNumber(number),
+        hops: 1,
+        copies_spent: 0,
+        dead_letter_source: None,
+        origin: Origin {
+            key: crate::change::codec::slot_key(EntityId(99), SequenceNumber(number)),
+            overlays: Vec::new(),
+        },
+    };
+    Command::TransferIn {
+        messages: (1..=count).map(arrival).collect(),
+        when_full: WhenFull::Refuse,
+    }
+}
+
+impl Stand {
+    /// What was said of each message of a list: `+` accepted, `-` refused, `.` not tried; and why one was refused.
+    fn admitted(&mut self, list: Command) -> (String, String) {
+        let Answer::Now(Outcome::Admitted(admissions), _) = self.apply(list).unwrap().0 else {
+            panic!("a list is answered for each of its messages")
+        };
+        let mut why = String::new();
+        let said = admissions.iter().map(|admission| match admission {
+            Admission::Accepted => '+',
+            Admission::NotAdmitted(rejection) => {
+                assert_eq!(rejection.condition(), Condition::QuotaExceeded);
+                rejection.detail().clone_into(&mut why);
+                '-'
+            }
+            Admission::NotTried => '.',
+        });
+        (said.collect(), why)
+    }
+}
+
+/// QUO-10: what was set on a message on its way is written for each of its copies, and counts so. Of a list as much is
+/// taken as one step may store; the rest comes again. A message that is too much by itself is refused.
+#[test]
+fn of_a_list_as_much_is_taken_as_one_step_may_store() {
+    let mut stand = Stand::new(3);
+    let limits = stand.limits.clone();
+    stand.limits.atomic_bytes_max = 7 * (SET_BYTES as u64 + 200);
+    assert_eq!(stand.admitted(list(4)), ("++..".to_owned(), String::new()));
+    stand.limits.atomic_bytes_max = 2 * SET_BYTES as u64;
+    let (said, why) = stand.admitted(list(4));
+    assert_eq!(said, "----");
+    assert!(why.contains("`atomic_bytes_max`"), "{why}");
+    stand.limits = limits.clone();
+    stand.limits.publish_copy_count_max = 10;
+    assert_eq!(stand.admitted(list(4)), ("+++.".to_owned(), String::new()));
+    stand.limits = limits;
+    assert_eq!(stand.admitted(list(4)), ("++++".to_owned(), String::new()));
+}
+
+/// QUO-10: a batch is not judged beyond what one step may store, and is refused with the name of the limit.
+#[test]
+fn a_batch_is_not_judged_beyond_what_one_step_may_store() {
+    let mut stand = Stand::with_heavy_rules(4);
+    let one = Command::Send { message: stand.heavy() };
+    stand.slices(&one);
+    let bytes = stand.topic.kept().judged_bytes;
+    // Three copies.
+    assert!(bytes >= 3 * 128, "{bytes}");
+    stand.apply(one).unwrap();
+    assert_eq!(stand.topic.kept().judged_bytes, 0);
+    let batch = Command::SendBatch {
+        messages: vec![stand.heavy(), stand.heavy(), stand.heavy(), stand.heavy()],
+    };
+    let limits = stand.limits.clone();
+    let (mut atomic, mut copies) = (limits.clone(), limits.clone());
+    atomic.atomic_bytes_max = bytes;
+    copies.publish_copy_count_max = 5;
+    for (limits, name) in [(atomic, "`atomic_bytes_max`"), (copies, "`publish_copy_count_max`")] {
+        stand.limits = limits;
+        stand.slices(&batch);
+        assert_eq!(stand.topic.kept().judged_bytes, 2 * bytes, "{name}");
+        let refused = stand.apply(batch.clone()).map(|_| ()).unwrap_err();
+        assert_eq!(refused.condition(), Condition::QuotaExceeded);
+        assert!(refused.detail().contains(name), "{refused}");
+    }
+    stand.limits = limits;
+    stand.slices(&batch);
+    stand.apply(batch).unwrap();
+}
+
+/// QUO-10: what is being judged when all topics have judged as much as they may is refused, for now, unless it is little.
+#[test]
+fn what_all_topics_have_judged_has_a_bound() {
+    // Each message becomes two copies on which 32,000 bytes are set, and one as it is.
+    let mut stand = Stand::with_heavy_rules_that(4, "SET x = p");
+    let batch = Command::SendBatch { messages: vec![stand.heavy(), stand.heavy(), stand.heavy()] };
+    stand.left.judged_bytes = 1;
+    while stand.topic.kept().judged_bytes <= 64 << 10 {
+        assert!(!stand.go_ahead(&batch), "there are three messages");
+    }
+    stand.left.judged_bytes = 0;
+    assert!(stand.go_ahead(&batch));
+    let refused = stand.apply(batch.clone()).map(|_| ()).unwrap_err();
+    assert_eq!(refused.condition(), Condition::ServerBusy);
+    assert!(refused.detail().contains("`broker_judged_bytes_max`"), "{refused}");
+    assert_eq!(stand.topic.kept().judged_bytes, 0);
+    let one = Command::Send { message: stand.heavy() };
+    assert!(stand.slices(&one) > 1);
+    stand.apply(one).unwrap();
+    stand.left = Left::ALL;
+    stand.slices(&batch);
+    stand.apply(batch).unwrap();
 }

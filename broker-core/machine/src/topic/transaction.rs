@@ -3,7 +3,8 @@
 //! (TXN-01, TXN-08, TXN-09, TXN-14).
 
 use super::Topic;
-use super::publish::{Journey, Plan};
+use super::admit::Plan;
+use super::publish::Journey;
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
@@ -17,7 +18,7 @@ use crate::{Ctx, Step, intake};
 type Numbered = (usize, Part);
 
 /// Whether a part is the topic's own: it is published. All others are the outbox's.
-const fn is_published(part: &Part) -> bool {
+pub(super) const fn is_published(part: &Part) -> bool {
     matches!(part.sub_queue, SubQueue::Main)
         && matches!(part.operation, Operation::Send { .. } | Operation::SendBatch { .. })
 }
@@ -42,6 +43,8 @@ impl Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
+        let together = "the messages of the transaction together";
+        self.refuse_cut_short(ctx).map_err(|rejection| in_transaction(together, &rejection))?;
         for (number, part) in (1usize..).zip(&parts) {
             let why = format!("operation {number} of the transaction, {}", part.operation.name());
             self.admit_part(part, ctx).map_err(|rejection| in_transaction(&why, &rejection))?;
@@ -50,10 +53,9 @@ impl Topic {
         let (published, others): (Vec<Numbered>, Vec<Numbered>) =
             (1usize..).zip(parts).partition(|(_, part)| is_published(part));
         let messages = messages_of(&published);
-        let plans =
-            self.plan_together(&messages, &messages_of(&others), ctx).map_err(|rejection| {
-                in_transaction("the messages of the transaction together", &rejection)
-            })?;
+        let plans = self
+            .plan_together(&messages, &messages_of(&others), ctx)
+            .map_err(|rejection| in_transaction(together, &rejection))?;
         let planned = match others.is_empty() {
             true => Vec::new(),
             false => self.with_outbox(ctx.now, |outbox| outbox.plan_all(others, ctx))?,

@@ -2,7 +2,9 @@
 //! transfer, and its records at the source go in the same batch (FWD-09, FND-03).
 
 use super::Topic;
-use super::publish::{Journey, Plan, refuse_excess};
+use super::admit::{Plan, refuse_beyond, refuse_excess};
+use super::copies::Staged;
+use super::publish::Journey;
 use crate::change::{Change, Durability, PublishedContent};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
@@ -10,12 +12,13 @@ use crate::error::Rejection;
 use crate::intake::Intake;
 use crate::message::Overlay;
 use crate::slot::Marks;
+use crate::take_over::{self, Admitted};
 use crate::transfer::{Admission, Arrival, WhenFull};
-use crate::{Ctx, Step, take_over};
+use crate::{Ctx, Step};
 
 impl Topic {
     /// Publishes messages in the order of their source, each by itself, up to the first behind one that
-    /// is refused (FWD-10).
+    /// is refused (FWD-10), or with which it would be too much for one step (QUO-10).
     pub(super) fn transfer_in(
         &mut self,
         messages: Vec<Arrival>,
@@ -24,16 +27,24 @@ impl Topic {
         step: &mut Step,
     ) -> Answer {
         let admissions = take_over::arrivals(
-            &mut (&mut *self, &mut *ctx, step),
+            &mut (&mut *self, &mut *ctx, step, Staged::default()),
             messages,
             when_full,
-            |(topic, ctx, step), arrival| {
+            |(topic, ctx, step, staged), arrival| {
                 let journey = journey_of(arrival);
+                if topic.is_left_out(&arrival.message, &journey) {
+                    return Ok(Admitted::Later);
+                }
                 let plan =
                     topic.admit_arrival(&arrival.message, &journey, step.bytes_added, ctx)?;
-                Ok((plan, journey))
+                let staged = staged.and(plan.staged(&journey));
+                if staged.beyond(ctx.limits).is_some() {
+                    return Ok(Admitted::Later);
+                }
+                Ok(Admitted::Now((plan, journey, staged)))
             },
-            |(topic, ctx, step), arrival, (plan, journey)| {
+            |(topic, ctx, step, staged), arrival, (plan, journey, with_it)| {
+                *staged = with_it;
                 topic.arrive(arrival, plan, journey, ctx, step);
             },
         );
@@ -92,6 +103,7 @@ impl Topic {
         }
         let plan = self.plan(message, journey, self.last_sequence.next(), ctx);
         refuse_excess(std::slice::from_ref(&plan), ctx)?;
+        refuse_beyond(plan.staged(journey), ctx)?;
         self.refuse_copies(std::slice::from_ref(&plan), journey)?;
         self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
         let plans = std::slice::from_ref(&plan);

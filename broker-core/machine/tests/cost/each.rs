@@ -147,7 +147,8 @@ fn counted(command: &Command) -> (u64, u64) {
     // Those here select everything.
     let rule = |rule: &RuleDescription| {
         assert_eq!((&rule.filter, &rule.action), (&Filter::True, &None));
-        rule.name.len() as u64
+        // And the allocations of what one may have.
+        rule.name.len() as u64 + 96
     };
     let (count, bytes) = match command {
         Command::Send { message: one } => (1, message(one)),

@@ -5,8 +5,7 @@
 
 use super::{Command, InboundMessage, RuleCommand, SessionCommand, Settlement, TopicCommand};
 use crate::ids::ReceiverId;
-use crate::message::Value;
-use crate::rule::{Filter, RuleDescription, SqlText};
+use crate::rule::RuleDescription;
 use crate::transaction::Operation;
 
 /// What a record needs beside keys, values and contents; part of every reservation.
@@ -249,43 +248,8 @@ pub fn rules_bytes(rules: &[RuleDescription]) -> u64 {
     rules.iter().map(rule_bytes).fold(0, u64::saturating_add)
 }
 
-/// Those of one: of its texts, names and values, and what a property takes beside those.
 fn rule_bytes(rule: &RuleDescription) -> u64 {
-    const PROPERTY_BYTES: u64 = 64;
-
-    let mut value_bytes = Vec::new();
-    let mut property = |name: &str, value: &Value| {
-        value_bytes.clear();
-        value.encode_to(&mut value_bytes);
-        PROPERTY_BYTES + (name.len() + value_bytes.len()) as u64
-    };
-    let mut sql = |sql: &SqlText| {
-        let parameters: u64 =
-            sql.parameters.iter().map(|(name, value)| property(name, value)).sum();
-        sql.text.len() as u64 + parameters
-    };
-    let action = rule.action.as_ref().map_or(0, &mut sql);
-    let filter = match &rule.filter {
-        Filter::True | Filter::False => 0,
-        Filter::Sql(text) => sql(text),
-        Filter::Correlation(filter) => {
-            let texts = [
-                &filter.correlation_id,
-                &filter.message_id,
-                &filter.to,
-                &filter.reply_to,
-                &filter.subject,
-                &filter.session_id,
-                &filter.reply_to_session_id,
-                &filter.content_type,
-            ];
-            let texts: usize = texts.into_iter().flatten().map(|text| text.len()).sum();
-            let properties = filter.properties.iter();
-            texts as u64 + properties.map(|(name, value)| property(name, value)).sum::<u64>()
-        }
-    };
-    let beside = rule.name.len() + rule.extensions.as_deref().map_or(0, str::len);
-    filter + action + beside as u64
+    rule.memory_bytes() as u64
 }
 
 impl Settlement {

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::time::TimeSpan;
 
-/// Each method names one property: `=>` takes what becomes its value, `=` the value.
+/// Each method names one property: `=>` takes what becomes its value, `=` the value. Those of several kinds of entities
+/// stand once, for all of these.
 macro_rules! named {
     (@ $(#[$doc:meta])* $method:ident => $field:ident: $kind:ty) => {
         $(#[$doc])*
@@ -24,55 +25,20 @@ macro_rules! named {
             self
         }
     };
-    ($($owner:ident { $($(#[$doc:meta])* $method:ident $how:tt $field:ident: $kind:ty,)* })*) => {$(
+    (@ $owner:ident { $($(#[$doc:meta])* $method:ident $how:tt $field:ident: $kind:ty,)* }) => {
         impl $owner {
-            /// None: each has its default at creation, and stays as it is by an update.
-            #[must_use]
-            pub fn new() -> Self {
-                Self::default()
-            }
-
             $(named!(@ $(#[$doc])* $method $how $field: $kind);)*
         }
-    )*};
+    };
+    ($(for $($owner:ident),+: $methods:tt)*) => {
+        $($(named!(@ $owner $methods);)+)*
+    };
 }
 
 named! {
-    QueueProperties {
-        /// With this LockDuration.
-        with_lock_duration => lock_duration: TimeSpan,
-        /// With this MaxDeliveryCount.
-        with_max_delivery_count = max_delivery_count: u32,
+    for QueueProperties, TopicProperties, SubscriptionProperties: {
         /// With this DefaultMessageTimeToLive.
         with_time_to_live => default_message_time_to_live: TimeSpan,
-        /// With this DeadLetteringOnMessageExpiration.
-        with_dead_lettering_on_expiration = dead_lettering_on_message_expiration: bool,
-        /// With this MaxSizeInMegabytes.
-        with_max_size_in_megabytes = max_size_in_megabytes: u64,
-        /// With this MaxMessageSizeInKilobytes.
-        with_max_message_size_in_kilobytes = max_message_size_in_kilobytes: u64,
-        /// With this AutoDeleteOnIdle.
-        with_auto_delete_on_idle => auto_delete_on_idle: TimeSpan,
-        /// With this Status.
-        with_status => status: EntityStatus,
-        /// With this ForwardTo.
-        with_forward_to => forward_to: Box<str>,
-        /// With this ForwardDeadLetteredMessagesTo.
-        with_forward_dead_letters_to => forward_dead_lettered_messages_to: Box<str>,
-        /// With this UserMetadata.
-        with_user_metadata => user_metadata: Box<str>,
-        /// With this RetryPolicy (RTY-16).
-        with_retry_policy => retry_policy: Option<RetryPolicy>,
-        /// With this SessionRetryOrder (RTY-22).
-        with_session_retry_order => session_retry_order: SessionRetryOrder,
-    }
-    TopicProperties {
-        /// With this DefaultMessageTimeToLive.
-        with_time_to_live => default_message_time_to_live: TimeSpan,
-        /// With this MaxSizeInMegabytes.
-        with_max_size_in_megabytes = max_size_in_megabytes: u64,
-        /// With this MaxMessageSizeInKilobytes.
-        with_max_message_size_in_kilobytes = max_message_size_in_kilobytes: u64,
         /// With this AutoDeleteOnIdle.
         with_auto_delete_on_idle => auto_delete_on_idle: TimeSpan,
         /// With this Status.
@@ -80,35 +46,41 @@ named! {
         /// With this UserMetadata.
         with_user_metadata => user_metadata: Box<str>,
     }
-    SubscriptionProperties {
+    for QueueProperties, TopicProperties: {
+        /// With this MaxSizeInMegabytes.
+        with_max_size_in_megabytes = max_size_in_megabytes: u64,
+        /// With this MaxMessageSizeInKilobytes.
+        with_max_message_size_in_kilobytes = max_message_size_in_kilobytes: u64,
+    }
+    for QueueProperties, SubscriptionProperties: {
         /// With this LockDuration.
         with_lock_duration => lock_duration: TimeSpan,
         /// With this MaxDeliveryCount.
         with_max_delivery_count = max_delivery_count: u32,
-        /// With this DefaultMessageTimeToLive.
-        with_time_to_live => default_message_time_to_live: TimeSpan,
         /// With this DeadLetteringOnMessageExpiration.
         with_dead_lettering_on_expiration = dead_lettering_on_message_expiration: bool,
-        /// With this AutoDeleteOnIdle.
-        with_auto_delete_on_idle => auto_delete_on_idle: TimeSpan,
-        /// With this Status.
-        with_status => status: EntityStatus,
         /// With this ForwardTo.
         with_forward_to => forward_to: Box<str>,
         /// With this ForwardDeadLetteredMessagesTo.
         with_forward_dead_letters_to => forward_dead_lettered_messages_to: Box<str>,
-        /// With this UserMetadata.
-        with_user_metadata => user_metadata: Box<str>,
         /// With this RetryPolicy (RTY-16).
         with_retry_policy => retry_policy: Option<RetryPolicy>,
         /// With this SessionRetryOrder (RTY-22).
         with_session_retry_order => session_retry_order: SessionRetryOrder,
+    }
+    for SubscriptionProperties: {
         /// With this CatchAll (TOP-25).
         with_catch_all = catch_all: bool,
     }
 }
 
 impl QueueProperties {
+    /// None: each has its default at creation, and stays as it is by an update.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// With RequiresSession: messages belong to sessions, and are received by session. Fixed at creation.
     #[must_use]
     pub const fn with_sessions(mut self) -> Self {
@@ -126,6 +98,12 @@ impl QueueProperties {
 }
 
 impl TopicProperties {
+    /// None: each has its default at creation, and stays as it is by an update.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// With RequiresDuplicateDetection, over this window: an id that was sent within it is dropped. Fixed at creation.
     #[must_use]
     pub fn with_duplicate_detection(mut self, window: impl Into<TimeSpan>) -> Self {
@@ -136,6 +114,12 @@ impl TopicProperties {
 }
 
 impl SubscriptionProperties {
+    /// None: each has its default at creation, and stays as it is by an update.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// With RequiresSession: messages belong to sessions, and are received by session. Fixed at creation.
     #[must_use]
     pub const fn with_sessions(mut self) -> Self {

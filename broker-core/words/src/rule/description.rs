@@ -135,7 +135,8 @@ impl RuleDescription {
     }
 
     /// What it takes in memory beside itself, about, on the high side.
-    pub(super) fn memory_bytes(&self) -> usize {
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
         let filter = match &self.filter {
             Filter::True | Filter::False => 0,
             Filter::Correlation(filter) => filter.len(),

@@ -17,7 +17,7 @@ use super::action::{self, Changed};
 use super::correlation::{
     CorrelationFilter, Property, ValuesHash, condition_steps, refuse_too_many_steps,
 };
-use super::matcher::{Entry, Group, Matcher, Place, Round, Subscription, SubscriptionSettings};
+use super::matcher::{Entry, Group, Matcher, Round, RulePlace, Subscription, SubscriptionSettings};
 use super::properties::Published;
 use super::selection::{Cause, Copy, Counted, Excess, Refusal, Selection};
 use super::sql::{EvaluationError, Observer, Operand, Random, Statement};
@@ -51,7 +51,7 @@ enum Stage {
     Always,
     Correlation(LookedUp),
     /// Behind this rule.
-    Sql(Option<(EntityId, Place)>),
+    Sql(Option<(EntityId, RulePlace)>),
     /// From this hit on.
     Copies(usize),
     Done,
@@ -72,9 +72,9 @@ enum Within {
     Values { found: usize, hash: ValuesHash },
     /// Of the rules that ask for values of this hash, those up to one are compared with the message, and so many
     /// conditions of the next one.
-    Rules { hash: u64, behind: Option<Place>, held: usize },
+    Rules { hash: u64, behind: Option<RulePlace>, held: usize },
     /// Its rules fail, for they ask for too much; those up to one are noted.
-    Failing { behind: Option<(u64, Place)>, error: EvaluationError },
+    Failing { behind: Option<(u64, RulePlace)>, error: EvaluationError },
     #[default]
     Over,
 }
@@ -82,7 +82,7 @@ enum Within {
 /// A rule that selects the message, or fails on it.
 struct Hit {
     subscription: EntityId,
-    place: Place,
+    place: RulePlace,
     failure: Option<EvaluationError>,
 }
 
@@ -145,6 +145,12 @@ impl Judging {
     #[must_use]
     pub const fn steps(&self) -> u64 {
         self.steps
+    }
+
+    /// What rules have set on copies so far.
+    #[must_use]
+    pub const fn changed_bytes(&self) -> u64 {
+        self.changed_bytes
     }
 
     /// What came of it, when it is over.
@@ -329,11 +335,11 @@ impl Matcher {
     fn compare(
         &self,
         judging: &mut Judging,
-        places: impl Iterator<Item = Place>,
+        places: impl Iterator<Item = RulePlace>,
         mut held: usize,
         published: &Published<'_>,
         until: u64,
-    ) -> Option<(Option<Place>, usize)> {
+    ) -> Option<(Option<RulePlace>, usize)> {
         let each = condition_steps(published);
         let mut last = None;
         for place in places {

@@ -44,7 +44,7 @@ pub struct Matcher {
     subscriptions: BTreeMap<EntityId, Subscription>,
     /// Rules by their place, free places in between.
     rules: Vec<Option<Entry>>,
-    free: Vec<Place>,
+    free: Vec<RulePlace>,
     ordinary: Index,
     catch_all: Index,
     /// How many rules have other filters than SQL.
@@ -57,7 +57,8 @@ pub struct Matcher {
     action_count: usize,
 }
 
-pub(super) type Place = u32;
+/// Where a rule lies in a matcher.
+pub(super) type RulePlace = u32;
 
 /// Whose rules are asked: those of catch-alls after the others, and only about what none of them selects (TOP-25).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,8 +70,8 @@ pub(super) enum Round {
 /// The rules of one round, by what has to be done for a message.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    always: BTreeSet<(EntityId, Place)>,
-    sql: BTreeSet<(EntityId, Place)>,
+    always: BTreeSet<(EntityId, RulePlace)>,
+    sql: BTreeSet<(EntityId, RulePlace)>,
     correlation: BTreeMap<Box<[Property]>, Group>,
 }
 
@@ -78,7 +79,7 @@ pub(super) struct Index {
 pub(super) struct Subscription {
     pub(super) settings: SubscriptionSettings,
     /// By name in lower case (TOP-05).
-    rules: BTreeMap<Box<str>, Place>,
+    rules: BTreeMap<Box<str>, RulePlace>,
 }
 
 #[derive(Debug)]
@@ -90,7 +91,7 @@ pub(super) struct Entry {
 /// The rules that constrain the same properties, by the hash of the values they ask for.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    by_hash: BTreeSet<(u64, Place)>,
+    by_hash: BTreeSet<(u64, RulePlace)>,
 }
 
 impl Index {
@@ -100,7 +101,7 @@ impl Index {
     }
 
     /// Rules that select everything.
-    pub(super) fn always(&self) -> impl Iterator<Item = (EntityId, Place)> {
+    pub(super) fn always(&self) -> impl Iterator<Item = (EntityId, RulePlace)> {
         self.always.iter().copied()
     }
 
@@ -110,12 +111,12 @@ impl Index {
 
     pub(super) fn sql_from(
         &self,
-        from: Bound<(EntityId, Place)>,
-    ) -> impl Iterator<Item = (EntityId, Place)> {
+        from: Bound<(EntityId, RulePlace)>,
+    ) -> impl Iterator<Item = (EntityId, RulePlace)> {
         self.sql.range((from, Bound::Unbounded)).copied()
     }
 
-    fn add(&mut self, subscription: EntityId, place: Place, rule: &Rule) {
+    fn add(&mut self, subscription: EntityId, place: RulePlace, rule: &Rule) {
         let key = (subscription, place);
         match &rule.filter {
             Compiled::Always => drop(self.always.insert(key)),
@@ -129,7 +130,7 @@ impl Index {
         }
     }
 
-    fn remove(&mut self, subscription: EntityId, place: Place, rule: &Rule) {
+    fn remove(&mut self, subscription: EntityId, place: RulePlace, rule: &Rule) {
         let key = (subscription, place);
         match &rule.filter {
             Compiled::Always => drop(self.always.remove(&key)),
@@ -139,7 +140,7 @@ impl Index {
         }
     }
 
-    fn remove_from_group(&mut self, rule: &Rule, place: Place) {
+    fn remove_from_group(&mut self, rule: &Rule, place: RulePlace) {
         let (properties, hash) = index_key(rule);
         let Some(group) = self.correlation.get_mut(&properties) else { return };
         group.by_hash.remove(&(hash, place));
@@ -151,15 +152,22 @@ impl Index {
 
 impl Group {
     /// The rules that ask for values of this hash, behind one of them.
-    pub(super) fn places(&self, hash: u64, behind: Option<Place>) -> impl Iterator<Item = Place> {
-        let from =
-            behind.map_or(Bound::Included((hash, Place::MIN)), |it| Bound::Excluded((hash, it)));
-        let to = Bound::Included((hash, Place::MAX));
+    pub(super) fn places(
+        &self,
+        hash: u64,
+        behind: Option<RulePlace>,
+    ) -> impl Iterator<Item = RulePlace> {
+        let from = behind
+            .map_or(Bound::Included((hash, RulePlace::MIN)), |it| Bound::Excluded((hash, it)));
+        let to = Bound::Included((hash, RulePlace::MAX));
         self.by_hash.range((from, to)).map(|(_, place)| *place)
     }
 
     /// All of its rules, with their hashes, behind one of them.
-    pub(super) fn all(&self, behind: Option<(u64, Place)>) -> impl Iterator<Item = (u64, Place)> {
+    pub(super) fn all(
+        &self,
+        behind: Option<(u64, RulePlace)>,
+    ) -> impl Iterator<Item = (u64, RulePlace)> {
         let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
         self.by_hash.range((from, Bound::Unbounded)).copied()
     }
@@ -336,7 +344,7 @@ impl Matcher {
     pub fn restore_rule(&mut self, subscription: EntityId, rule: Rule) {
         self.forget_rule(subscription, rule.name());
         let Some(owner) = self.subscriptions.get_mut(&subscription) else { return };
-        let place = self.free.pop().or_else(|| Place::try_from(self.rules.len()).ok());
+        let place = self.free.pop().or_else(|| RulePlace::try_from(self.rules.len()).ok());
         let Some(place) = place else { return };
         owner.rules.insert(rule.description().key(), place);
         let round = owner.settings.round();
@@ -424,11 +432,11 @@ impl Matcher {
         self.subscriptions.get(&id)
     }
 
-    pub(super) fn entry(&self, place: Place) -> Option<&Entry> {
+    pub(super) fn entry(&self, place: RulePlace) -> Option<&Entry> {
         self.rules.get(index(place))?.as_ref()
     }
 
-    fn place(&self, subscription: EntityId, name: &str) -> Option<Place> {
+    fn place(&self, subscription: EntityId, name: &str) -> Option<RulePlace> {
         let subscription = self.subscriptions.get(&subscription)?;
         subscription.rules.get(name.to_ascii_lowercase().as_str()).copied()
     }
@@ -444,7 +452,7 @@ impl Matcher {
         true
     }
 
-    fn take_out(&mut self, round: Round, place: Place) {
+    fn take_out(&mut self, round: Round, place: RulePlace) {
         let Some(entry) = self.rules.get_mut(index(place)).and_then(Option::take) else { return };
         self.free.push(place);
         self.plain_count -= usize::from(!entry.rule.is_sql());
@@ -513,6 +521,6 @@ fn not_found(name: &str) -> Rejection {
     Rejection::new(Condition::EntityNotFound, format!("there is no rule {}", Quoted(name)))
 }
 
-fn index(place: Place) -> usize {
+fn index(place: RulePlace) -> usize {
     usize::try_from(place).unwrap_or(usize::MAX)
 }

@@ -9,7 +9,7 @@ use peeklock_core::command::{Command, ReceiveMode};
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
-use peeklock_core::path::{Address, EntityAddress, Node as Place, SubQueue};
+use peeklock_core::path::{Address, EntityAddress, Node as AddressNode, SubQueue};
 use peeklock_core::permits::Permit;
 use peeklock_core::request::Outcome;
 use peeklock_core::time::TimeSpan;
@@ -105,9 +105,13 @@ impl Conversation {
                 Ok(())
             }
             (Address::Entity(address), role) => match (&address.node, role) {
-                (Place::Entity, Role::Sender) => self.attach_inlet(link, attach, &address).await,
-                (Place::Entity, Role::Receiver) => self.attach_outlet(link, attach, &address).await,
-                (Place::Management, role) => {
+                (AddressNode::Entity, Role::Sender) => {
+                    self.attach_inlet(link, attach, &address).await
+                }
+                (AddressNode::Entity, Role::Receiver) => {
+                    self.attach_outlet(link, attach, &address).await
+                }
+                (AddressNode::Management, role) => {
                     let entity = self.manageable(&address).await?;
                     match role {
                         Role::Sender => self.attach_manager(link, attach, entity).await,
@@ -117,7 +121,7 @@ impl Conversation {
                     }
                     Ok(())
                 }
-                (Place::Rule(_), _) => {
+                (AddressNode::Rule(_), _) => {
                     Err(self.refuse(Rejection::invalid_operation("a rule has no messages"), ""))
                 }
             },
@@ -150,7 +154,7 @@ impl Conversation {
     /// The entity of a management node, for who has any right on it; what each operation takes is asked when it is
     /// carried out.
     async fn manageable(&mut self, address: &EntityAddress) -> Result<Entity, AmqpError> {
-        let path = EntityAddress { node: Place::Entity, ..address.clone() }.to_string();
+        let path = EntityAddress { node: AddressNode::Entity, ..address.clone() }.to_string();
         let purposes = [Action::Peek, Action::Send, Action::ReadRules];
         let found = self.access_at(&path).entity_for_any(&path, &purposes).await;
         found.map_err(|error| super::error::of(&error))

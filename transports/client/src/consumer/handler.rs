@@ -76,11 +76,11 @@ pub struct SessionDelivery {
 }
 
 /// A link and the port that it is of.
-type Way = (Arc<dyn Port>, Arc<dyn Link>);
+type LinkOfPort = (Arc<dyn Port>, Arc<dyn Link>);
 
 /// The way on which a delivery came; none for one that was made by hand.
 #[derive(Clone, Default)]
-pub(crate) struct Origin(Option<Arc<Way>>);
+pub(crate) struct Origin(Option<Arc<LinkOfPort>>);
 
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

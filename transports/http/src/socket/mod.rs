@@ -46,7 +46,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::oneshot;
 
 use crate::error::Refusal;
-use crate::places::Place;
+use crate::places::ConnectionPlace;
 use crate::site::Site;
 use head::{Body, Fault, HEAD_BYTES_MAX, HEADER_COUNT_MAX, Head, HeadReader, blank_bytes};
 use timer::Timer;
@@ -74,7 +74,7 @@ pub(crate) struct Socket {
     upgrades: Option<oneshot::Sender<Upgrade>>,
     principal: Principal,
     site: Arc<Site>,
-    place: Place,
+    place: ConnectionPlace,
     connection: Rc<Connection>,
     phase: Phase,
     /// Bytes that were read and not passed on.

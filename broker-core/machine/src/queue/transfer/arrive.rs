@@ -15,8 +15,9 @@ use crate::queue::Queue;
 use crate::queue::settle::overlay_bytes;
 use crate::rule::Refusal;
 use crate::slot::{Marks, Slot, SlotState};
+use crate::take_over::{self, Admitted};
 use crate::transfer::{Admission, Arrival, WhenFull};
-use crate::{Ctx, Step, intake, take_over};
+use crate::{Ctx, Step, intake};
 
 /// A message that was admitted, wherever it comes from.
 pub(super) struct Newcomer {
@@ -57,7 +58,9 @@ impl Queue {
             &mut (&mut *self, &mut *ctx, step),
             messages,
             when_full,
-            |(queue, ctx, step), arrival| queue.admit_arrival(&arrival.message, ctx, step),
+            |(queue, ctx, step), arrival| {
+                queue.admit_arrival(&arrival.message, ctx, step).map(Admitted::Now)
+            },
             |(queue, ctx, step), arrival, ()| queue.arrive(arrival.into(), ctx, step),
         );
         if admissions.contains(&Admission::Accepted) {

@@ -10,7 +10,8 @@ use crate::intake::Intake as _;
 use crate::path::SubQueue;
 use crate::peers::PeerSource;
 use crate::queue::Queue;
-use crate::{Ctx, Step, intake, take_over};
+use crate::take_over::{self, Admitted};
+use crate::{Ctx, Step, intake};
 
 impl Queue {
     /// Takes messages over in their order, each by itself. What was taken before is taken. Ends at the
@@ -25,7 +26,7 @@ impl Queue {
     ) -> Result<Answer, Rejection> {
         self.refuse_sub_queue(sub_queue)?;
         let results = take_over::arrivals_of_peer(messages, |arrival| {
-            self.take_from_peer(source, arrival, ctx, step)
+            self.take_from_peer(source, arrival, ctx, step).map(Admitted::Now)
         });
         if results.iter().any(Result::is_ok) {
             self.touch(ctx.now);

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use super::*;
 use crate::command::{PeerArrival, TopicCommand};
 use crate::ids::{EntityId, LockToken, SequenceNumber};
-use crate::message::{Message, Overlay, PropertyLimits};
+use crate::message::{Message, Overlay, PropertyLimits, Value};
 use crate::path::SubQueue;
 use crate::rule::sql::Parameters;
+use crate::rule::{Filter, SqlText};
 use crate::time::Timestamp;
 use crate::transaction::Part;
 use crate::transfer::peer::PeerSource;
@@ -57,6 +58,9 @@ fn a_command_costs_what_it_brings() {
     let token = LockToken(1);
     let abandon = || Settlement::Abandon { properties: Some(overlay()), delay: None };
     let holder = crate::ids::ReceiverId(1);
+    let rule_bytes = rule().memory_bytes() as u64;
+    // Name, text, name and value of the parameter, and an allocation for each.
+    assert!(rule_bytes > 5 + 6 + 2 + 1_000 + 4 * 16, "{rule_bytes}");
     let cases: Vec<Case> = vec![
         (Command::Send { message: message(100) }, 1, one, Some((one + 256, 1))),
         (Command::SendBatch { messages: Vec::new() }, 1, 0, Some((0, 0))),
@@ -113,14 +117,14 @@ fn a_command_costs_what_it_brings() {
             one,
             None,
         ),
-        // A rule waits with all that it says: 5 of the name, 6 of the text, 64 of a parameter with its name and value.
+        // A rule waits with all that it says, and what that takes in memory.
         (
             Command::OfTopic(TopicCommand::InSubscription {
                 subscription: EntityId(2),
                 command: RuleCommand::Create(Box::new(rule())),
             }),
             1,
-            5 + 6 + 64 + 1 + 1_000 + 5,
+            rule_bytes,
             None,
         ),
         // A commit is as many operations as it has, and stores only what is sent.

@@ -1,7 +1,7 @@
 //! `$cbs`: clients put tokens (AMQP-20 to AMQP-27).
 
 use peeklock_core::contract::TOKEN_BYTES_MAX;
-use peeklock_core::path::{EntityAddress, Node as Place};
+use peeklock_core::path::{EntityAddress, Node as AddressNode};
 use peeklock_words::amqp::{Scalar, code, descriptor};
 use percent_encoding::percent_decode_str;
 
@@ -65,7 +65,7 @@ fn path_of(audience: &str) -> String {
     }
     EntityAddress::parse(path).map_or_else(
         |_| path.to_owned(),
-        |address| EntityAddress { node: Place::Entity, ..address }.to_string(),
+        |address| EntityAddress { node: AddressNode::Entity, ..address }.to_string(),
     )
 }
 

@@ -37,9 +37,9 @@ enum Opening {
 
 /// A link that follows the broker through its restarts, as one over a network does.
 #[derive(Clone)]
-pub(super) struct SimulatedLink(Arc<Way>);
+pub(super) struct SimulatedLink(Arc<Followed>);
 
-struct Way {
+struct Followed {
     port: SimulatedPort,
     path: String,
     mode: ReceiveMode,
@@ -80,7 +80,7 @@ impl SimulatedPort {
     ) -> SimulatedLink {
         let restarts = self.shared.state().restarts;
         let real = Mutex::new((restarts, Some(real)));
-        SimulatedLink(Arc::new(Way {
+        SimulatedLink(Arc::new(Followed {
             port: self.clone(),
             path: path.to_owned(),
             mode,
@@ -189,7 +189,7 @@ impl Port for SimulatedPort {
     }
 }
 
-impl Way {
+impl Followed {
     /// The link to the broker of now.
     fn real(&self) -> Result<Arc<dyn Link>, BrokerError> {
         let restarts = self.port.shared.state().restarts;
@@ -217,7 +217,7 @@ impl Way {
     }
 }
 
-impl Drop for Way {
+impl Drop for Followed {
     fn drop(&mut self) {
         // It detaches.
         self.port.shared.touch();

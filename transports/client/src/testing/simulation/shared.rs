@@ -48,7 +48,7 @@ pub(super) struct Asked {
     /// What, for the trace.
     pub(super) what: String,
     pub(super) step: Step,
-    place: Arc<dyn Place>,
+    place: Arc<dyn AnswerPlace>,
 }
 
 /// How far it is.
@@ -59,7 +59,7 @@ pub(super) enum Step {
 }
 
 /// Where an answer is put.
-trait Place: Send + Sync {
+trait AnswerPlace: Send + Sync {
     /// What it says, for the trace; nothing if there is none.
     fn said(&self) -> Option<String>;
     /// Lets who has asked have it.
@@ -79,7 +79,7 @@ struct SlotState<T> {
     waker: Option<Waker>,
 }
 
-impl<T: Send> Place for Slot<T> {
+impl<T: Send> AnswerPlace for Slot<T> {
     fn said(&self) -> Option<String> {
         lock(&self.result).result.as_ref().map(|result| match result {
             Ok(answer) => (self.describe)(answer),
@@ -230,7 +230,7 @@ impl Shared {
                 return Err(state.refuse(Rejection::cancelled("the worker has crashed")));
             }
             let ticket = state.number();
-            let place = Arc::clone(&slot) as Arc<dyn Place>;
+            let place = Arc::clone(&slot) as Arc<dyn AnswerPlace>;
             state.asked.insert(ticket, Asked { owner, what, step: Step::Asked(start), place });
             ticket
         };

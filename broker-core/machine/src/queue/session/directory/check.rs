@@ -1,0 +1,84 @@
+//! What must hold of the directory, whatever was done to it.
+
+use super::Sessions;
+use crate::ids::SequenceNumber;
+
+impl Sessions {
+    /// Checks the directory against its sessions.
+    pub(in crate::queue) fn check(&self) -> Result<(), String> {
+        let mut messages = 0;
+        let (mut open, mut held_count, mut states) = (0, 0, 0);
+        let (mut links, mut calls, mut waits, mut rests, mut endings) = (0, 0, 0, 0, 0);
+        for (name, index) in &self.by_name {
+            let Some(session) = self.get(*index) else {
+                return Err(format!("session {name} has no place"));
+            };
+            messages += session.members.len();
+            if let Some(resting) = self.resting.get(index) {
+                rests += 1;
+                let is_rest = |sequence| {
+                    session.members.contains(sequence) && !session.available.contains(sequence)
+                };
+                if resting.is_empty() || !resting.iter_from(SequenceNumber(0)).all(is_rest) {
+                    return Err(format!("what rests in session {name} is not in it, or available"));
+                }
+            }
+            states += u64::from(session.state.is_some());
+            if !session.exists() || session.name != *name {
+                return Err(format!("session {name} is in the directory for nothing (SES-04)"));
+            }
+            let offered = if session.held.is_none() { session.next_message() } else { None };
+            if session.offered != offered {
+                return Err(format!("session {name} is offered as {:?}", session.offered));
+            }
+            if let Some(number) = offered {
+                open += 1;
+                if self.open.get(&number) != Some(index) {
+                    return Err(format!("session {name} cannot be accepted (SES-07)"));
+                }
+            }
+            if let Some(held) = &session.held {
+                held_count += 1;
+                endings += u64::from(held.ended.is_some());
+                links += u64::from(held.link.is_some());
+                calls += held.calls.len() as u64;
+                let first = held.calls.first_deadline();
+                waits += u64::from(first.is_some());
+                let is_known = first.is_none_or(|(at, _)| self.waits.contains(&(at, *index)));
+                if !is_known || !held.calls.is_whole() {
+                    return Err(format!("a waiting call for session {name} has no deadline"));
+                }
+                if self.by_receiver.get(&held.receiver) != Some(index)
+                    || self.by_epoch.get(&held.epoch) != Some(index)
+                    || !self.ends.contains(&(held.until, *index))
+                {
+                    return Err(format!("the lock of session {name} is not known (SES-11)"));
+                }
+            }
+        }
+        let counts = [
+            (messages, self.by_message.len() as u64, "messages"),
+            (open, self.open.len() as u64, "open sessions"),
+            (rests, self.resting.len() as u64, "sessions with delayed messages"),
+            (states, self.state_count as u64, "states"),
+            (held_count, self.by_receiver.len() as u64, "holders"),
+            (held_count, self.by_epoch.len() as u64, "locks"),
+            (held_count, self.ends.len() as u64, "ends of locks"),
+            (endings, self.ending.len() as u64, "holds that end"),
+            (links, self.link_count as u64, "links"),
+            (calls, self.by_call.len() as u64, "calls"),
+            (waits, self.waits.len() as u64, "ends of calls"),
+            (
+                (self.places.len() - self.free.len()) as u64,
+                self.by_name.len() as u64,
+                "places of sessions",
+            ),
+        ];
+        for (counted, listed, what) in counts {
+            if counted != listed {
+                return Err(format!("{counted} {what}, {listed} in the directory"));
+            }
+        }
+        self.waiting.check()
+    }
+}

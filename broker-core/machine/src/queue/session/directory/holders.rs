@@ -1,0 +1,186 @@
+//! Holders of sessions: their locks, the link and the calls of each, and when something of these ends.
+
+use std::collections::BTreeSet;
+
+use super::Sessions;
+use crate::command::LinkEnd;
+use crate::ids::{ReceiverId, SessionEpoch, Ticket};
+use crate::queue::demand::{Call, Calls, Link};
+use crate::queue::session::{Held, SessionIndex};
+use crate::time::Timestamp;
+
+impl Sessions {
+    pub(in crate::queue) fn held_mut(&mut self, index: SessionIndex) -> Option<&mut Held> {
+        self.get_mut(index)?.held.as_deref_mut()
+    }
+
+    /// The session that a receiver holds.
+    pub(in crate::queue) fn held_by(&self, receiver: ReceiverId) -> Option<SessionIndex> {
+        self.by_receiver.get(&receiver).copied()
+    }
+
+    /// What the holder of a session has under its lock.
+    pub(in crate::queue) fn held_of(&self, receiver: ReceiverId) -> Option<&Held> {
+        self.get(self.held_by(receiver)?)?.held()
+    }
+
+    /// Whether the session lock of that name is in force.
+    pub(in crate::queue) fn is_in_force(&self, epoch: SessionEpoch, now: Timestamp) -> bool {
+        self.by_epoch
+            .get(&epoch)
+            .and_then(|index| self.get(*index)?.held())
+            .is_some_and(|held| held.until > now)
+    }
+
+    /// Whether a session lock of that name exists.
+    pub(in crate::queue::session) fn knows(&self, epoch: SessionEpoch) -> bool {
+        self.by_epoch.contains_key(&epoch)
+    }
+
+    /// The link of a holder.
+    pub(in crate::queue) fn link(&self, receiver: ReceiverId) -> Option<&Link> {
+        self.held_of(receiver)?.link.as_ref()
+    }
+
+    pub(in crate::queue) fn link_mut(&mut self, receiver: ReceiverId) -> Option<&mut Link> {
+        self.held_mut(self.held_by(receiver)?)?.link.as_mut()
+    }
+
+    /// Gives a holder a link.
+    pub(in crate::queue::session) fn open_link(&mut self, index: SessionIndex, link: Link) {
+        let Some(held) = self.held_mut(index) else { return };
+        let is_new = held.link.replace(link).is_none();
+        self.link_count += usize::from(is_new);
+    }
+
+    /// Takes the link of a holder away.
+    pub(in crate::queue) fn take_link(&mut self, receiver: ReceiverId) -> Option<Link> {
+        let link = self.held_mut(self.held_by(receiver)?)?.link.take()?;
+        self.link_count -= 1;
+        Some(link)
+    }
+
+    /// The holders that have a link.
+    pub(in crate::queue) fn links(&self) -> impl Iterator<Item = ReceiverId> {
+        let linked = |receiver: &&ReceiverId| self.link(**receiver).is_some();
+        self.by_receiver.keys().filter(linked).copied()
+    }
+
+    /// The calls of holders.
+    pub(in crate::queue) fn calls(&self) -> impl Iterator<Item = Ticket> {
+        self.by_call.keys().copied()
+    }
+
+    /// Lets a call of a holder wait.
+    pub(in crate::queue) fn add_call(&mut self, index: SessionIndex, ticket: Ticket, call: Call) {
+        self.change_calls(index, |calls| calls.insert(ticket, call));
+        self.by_call.insert(ticket, index);
+    }
+
+    /// Takes a call of a holder away.
+    pub(in crate::queue) fn take_call(&mut self, ticket: Ticket) -> Option<Call> {
+        let index = self.by_call.remove(&ticket)?;
+        self.change_calls(index, |calls| calls.remove(ticket))?
+    }
+
+    fn change_calls<T>(
+        &mut self,
+        index: SessionIndex,
+        change: impl FnOnce(&mut Calls) -> T,
+    ) -> Option<T> {
+        let held = self.held_mut(index)?;
+        let before = held.calls.first_deadline();
+        let changed = change(&mut held.calls);
+        let after = held.calls.first_deadline();
+        if before != after {
+            if let Some((deadline, _)) = before {
+                self.waits.remove(&(deadline, index));
+            }
+            if let Some((deadline, _)) = after {
+                self.waits.insert((deadline, index));
+            }
+        }
+        Some(changed)
+    }
+
+    /// A call of a holder that has waited long enough.
+    pub(in crate::queue) fn first_call_over(&self, now: Timestamp) -> Option<Ticket> {
+        let (_, index) = self.waits.first().filter(|(deadline, _)| *deadline <= now)?;
+        self.get(*index)?.held()?.calls.first_deadline().map(|(_, ticket)| ticket)
+    }
+
+    /// A session whose lock has run out.
+    pub(in crate::queue::session) fn first_ended(&self, now: Timestamp) -> Option<SessionIndex> {
+        self.ends.first().filter(|(until, _)| *until <= now).map(|(_, index)| *index)
+    }
+
+    /// Locks a session for a receiver.
+    pub(in crate::queue::session) fn lock(&mut self, index: SessionIndex, held: Held) {
+        self.by_receiver.insert(held.receiver, index);
+        self.by_epoch.insert(held.epoch, index);
+        self.ends.insert((held.until, index));
+        self.link_count += usize::from(held.link.is_some());
+        if let Some(session) = self.get_mut(index) {
+            session.held = Some(Box::new(held));
+        }
+        self.put_in_place(index);
+    }
+
+    /// Moves the end of a session lock.
+    pub(in crate::queue::session) fn renew(&mut self, index: SessionIndex, until: Timestamp) {
+        let Some(held) = self.held_mut(index) else { return };
+        let before = std::mem::replace(&mut held.until, until);
+        self.ends.remove(&(before, index));
+        self.ends.insert((until, index));
+    }
+
+    /// The hold of a session ends: it is in force no more, and stays with its holder until all locks under it
+    /// have ended. Returns whether it has not ended before.
+    pub(in crate::queue::session) fn begin_to_end(
+        &mut self,
+        index: SessionIndex,
+        end: LinkEnd,
+    ) -> bool {
+        let Some(held) = self.held_mut(index) else { return false };
+        if held.ended.is_some() {
+            return false;
+        }
+        held.ended = Some(end);
+        self.renew(index, Timestamp::NONE);
+        self.ending.insert(index);
+        true
+    }
+
+    /// Whether there are locks under a hold that has ended.
+    pub(in crate::queue) fn is_ending(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
+    /// Ends a session lock.
+    pub(in crate::queue::session) fn unlock(&mut self, index: SessionIndex) {
+        let Some(held) = self.get_mut(index).and_then(|session| session.held.take()) else {
+            return;
+        };
+        self.by_receiver.remove(&held.receiver);
+        self.by_epoch.remove(&held.epoch);
+        self.ends.remove(&(held.until, index));
+        self.ending.remove(&index);
+        self.link_count -= usize::from(held.link.is_some());
+        for (ticket, call) in held.calls.iter() {
+            self.by_call.remove(&ticket);
+            self.waits.remove(&(call.deadline, index));
+        }
+        self.busy.remove(&index);
+        self.put_in_place(index);
+    }
+
+    /// Takes the sessions whose demand may meet a message.
+    pub(in crate::queue) fn take_busy(&mut self) -> BTreeSet<SessionIndex> {
+        std::mem::take(&mut self.busy)
+    }
+
+    /// Notes that demand of a session may meet a message.
+    pub(in crate::queue) fn note_busy(&mut self, index: SessionIndex) {
+        self.busy.insert(index);
+    }
+}

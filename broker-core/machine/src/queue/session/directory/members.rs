@@ -1,0 +1,142 @@
+//! Messages of sessions: which belong to one, and which of them its holder can get.
+
+use super::{Doomed, Sessions};
+use crate::ids::SequenceNumber;
+use crate::queue::session::SessionIndex;
+use crate::sequence_set::SequenceSet;
+use crate::slot::SlotState;
+
+impl Sessions {
+    /// Adds a message to its session.
+    pub(in crate::queue) fn insert(
+        &mut self,
+        sequence: SequenceNumber,
+        state: SlotState,
+        name: &str,
+    ) {
+        let index = self.found(name);
+        self.by_message.insert(sequence, index);
+        if let Some(session) = self.get_mut(index) {
+            session.members.insert(sequence);
+            session.active += u64::from(state == SlotState::Active);
+        }
+    }
+
+    /// Takes a message out of its session.
+    pub(in crate::queue) fn remove(&mut self, sequence: SequenceNumber, state: SlotState) {
+        let Some(index) = self.by_message.remove(&sequence) else { return };
+        self.wake(index, sequence);
+        if let Some(session) = self.get_mut(index) {
+            session.members.remove(sequence);
+            session.available.remove(sequence);
+            session.returning.remove(sequence);
+            session.active -= u64::from(state == SlotState::Active).min(session.active);
+        }
+        self.put_in_place(index);
+    }
+
+    /// Notes that a message has changed its state.
+    pub(in crate::queue) fn recount(
+        &mut self,
+        sequence: SequenceNumber,
+        before: SlotState,
+        after: SlotState,
+    ) {
+        let Some(session) = self.of(sequence).and_then(|index| self.get_mut(index)) else { return };
+        session.active -= u64::from(before == SlotState::Active).min(session.active);
+        session.active += u64::from(after == SlotState::Active);
+    }
+
+    /// Lets the holder have a message.
+    pub(in crate::queue) fn offer(&mut self, sequence: SequenceNumber) {
+        let Some(index) = self.of(sequence) else { return };
+        self.wake(index, sequence);
+        if let Some(session) = self.get_mut(index) {
+            session.returning.remove(sequence);
+            session.available.insert(sequence);
+        }
+        self.put_in_place(index);
+    }
+
+    /// Keeps a message from the holder.
+    pub(in crate::queue) fn withdraw(&mut self, sequence: SequenceNumber) {
+        let Some(index) = self.of(sequence) else { return };
+        self.wake(index, sequence);
+        if let Some(session) = self.get_mut(index) {
+            session.available.remove(sequence);
+            session.returning.remove(sequence);
+        }
+        self.put_in_place(index);
+    }
+
+    /// Keeps a message, and those behind it, from the holder until it is durable.
+    pub(in crate::queue) fn hold_back(&mut self, sequence: SequenceNumber) {
+        let Some(index) = self.of(sequence) else { return };
+        if let Some(session) = self.get_mut(index) {
+            session.available.remove(sequence);
+            session.returning.insert(sequence);
+        }
+        self.put_in_place(index);
+    }
+
+    /// Keeps a Delayed message from the holder, and if it holds them up those behind it (RTY-22, RTY-23).
+    pub(in crate::queue) fn rest(&mut self, sequence: SequenceNumber, holds: bool) {
+        let Some(index) = self.of(sequence) else { return };
+        self.resting.entry(index).or_default().insert(sequence);
+        if let Some(session) = self.get_mut(index) {
+            session.available.remove(sequence);
+            if holds {
+                session.returning.insert(sequence);
+            } else {
+                session.returning.remove(sequence);
+            }
+        }
+        self.put_in_place(index);
+    }
+
+    /// Ends the rest of a message, if it was Delayed.
+    fn wake(&mut self, index: SessionIndex, sequence: SequenceNumber) {
+        let Some(resting) = self.resting.get_mut(&index) else { return };
+        resting.remove(sequence);
+        if resting.is_empty() {
+            self.resting.remove(&index);
+        }
+    }
+
+    /// Whether a message is Delayed and durable.
+    pub(in crate::queue) fn is_resting(&self, sequence: SequenceNumber) -> bool {
+        let resting = self.of(sequence).and_then(|index| self.resting.get(&index));
+        resting.is_some_and(|resting| resting.contains(sequence))
+    }
+
+    /// The durable Delayed messages of a session.
+    pub(in crate::queue::session) fn resting_in(
+        &self,
+        index: SessionIndex,
+    ) -> Option<&SequenceSet> {
+        self.resting.get(&index)
+    }
+
+    /// Whether a message can be handed out as far as it is concerned itself.
+    pub(in crate::queue) fn is_available(&self, sequence: SequenceNumber) -> bool {
+        self.of(sequence)
+            .and_then(|index| self.get(index))
+            .is_some_and(|session| session.available.contains(sequence))
+    }
+
+    /// Condemns the available and Delayed messages of a session, because one of them has expired (EXP-41,
+    /// RTY-25). Those that were Delayed hold up nobody any more.
+    pub(in crate::queue) fn doom(&mut self, cause: SequenceNumber) {
+        let Some(index) = self.of(cause) else { return };
+        let mut delayed = self.resting.remove(&index).unwrap_or_default();
+        let Some(session) = self.get_mut(index) else { return };
+        let mut others = std::mem::take(&mut session.available);
+        for sequence in delayed.iter_from(SequenceNumber(0)) {
+            session.returning.remove(sequence);
+        }
+        others.remove(cause);
+        delayed.remove(cause);
+        self.doomed.push_back(Doomed { others, delayed, cause });
+        self.put_in_place(index);
+    }
+}

@@ -1,0 +1,325 @@
+//! Whether a topic takes messages: the checks of SND-19 that are its own, and the copies that each would become, since
+//! the quota counts them (TOP-10).
+
+use std::collections::BTreeSet;
+
+use super::Topic;
+use super::copies::{Beyond, Staged, overlay_bytes};
+use super::publish::Journey;
+use crate::change::{Change, Durability};
+use crate::command::InboundMessage;
+use crate::condition::Condition;
+use crate::description::EntityStatus;
+use crate::duplicate_history::DuplicateHistory;
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::intake::{Intake, Quota};
+use crate::message::Content;
+use crate::peers::Peers;
+use crate::rule::{Excess, Facts, Published, Selection};
+use crate::time::{TimeSpan, Timestamp};
+use crate::{Ctx, Step, intake};
+
+/// What is to become of an admitted message.
+pub(super) enum Plan {
+    /// It waits for its instant.
+    Schedule(Timestamp),
+    /// It is published now.
+    Publish(Selection),
+}
+
+impl Topic {
+    /// The checks for a message that is one of a list, each by itself; `bytes_added` is what those before
+    /// it have added.
+    pub(super) fn admit_one(
+        &self,
+        message: &InboundMessage,
+        journey: &Journey,
+        bytes_added: u64,
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Plan, Rejection> {
+        let plan = self.admit_after(std::slice::from_ref(message), journey, ctx)?.pop();
+        let Some(plan) = plan else { return Err(Rejection::internal("the message has no plan")) };
+        self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
+        Ok(plan)
+    }
+
+    /// The checks of a batch, an empty one too (SND-30, SND-34).
+    pub(super) fn admit_batch(
+        &self,
+        messages: &[InboundMessage],
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Vec<Plan>, Rejection> {
+        self.refuse_status()?;
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        intake::check_batch_size(messages, ctx)?;
+        let plans = self.admit(messages, ctx)?;
+        intake::check_atomic_size(messages, ctx)?;
+        Ok(plans)
+    }
+
+    /// The checks of SND-19 that are the topic's; each covers all messages before the next begins. The
+    /// quota needs to know the copies (TOP-10), so this finds them.
+    pub(super) fn admit(
+        &self,
+        messages: &[InboundMessage],
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Vec<Plan>, Rejection> {
+        self.refuse_status()?;
+        self.refuse_cut_short(ctx)?;
+        self.admit_after(messages, &Journey::default(), ctx)
+    }
+
+    /// The same for messages that have the same behind them.
+    fn admit_after(
+        &self,
+        messages: &[InboundMessage],
+        journey: &Journey,
+        ctx: &mut Ctx<'_>,
+    ) -> Result<Vec<Plan>, Rejection> {
+        self.refuse_status()?;
+        intake::check_messages(messages, self.description.message_bytes_max())?;
+        intake::refuse_without_room(ctx)?;
+        let mut plans = Vec::with_capacity(messages.len());
+        let mut sequence = self.last_sequence;
+        let (mut total, mut staged) = (0u64, Staged::default());
+        let mut ids = BTreeSet::new();
+        for message in messages {
+            let plan = self.plan(message, journey, sequence.next(), ctx);
+            total = total.saturating_add(plan.size_bytes(message));
+            staged = staged.and(plan.staged(journey));
+            if self.is_new(message, &mut ids, ctx.now) {
+                sequence = sequence.next();
+            }
+            plans.push(plan);
+        }
+        refuse_excess(&plans, ctx)?;
+        self.refuse_copies(&plans, journey)?;
+        self.refuse_over_quota(total, ctx)?;
+        refuse_beyond(staged, ctx)?;
+        self.refuse_beyond_broker(messages, &plans, ctx)?;
+        self.refuse_full_history(messages, ctx)?;
+        Ok(plans)
+    }
+
+    /// Refuses what the broker keeps as many of as it may. Whether the sessions of copies are new, only their
+    /// subscriptions know: at the bound none is taken.
+    pub(super) fn refuse_beyond_broker(
+        &self,
+        messages: &[InboundMessage],
+        plans: &[Plan],
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        let counts = plans.iter().map(|plan| match plan {
+            Plan::Publish(selection) => selection.copies.len(),
+            Plan::Schedule(_) => 1,
+        });
+        intake::refuse_too_many_messages(counts.sum(), ctx)?;
+        intake::refuse_too_many_delayed(messages, ctx)?;
+        let is_in_session = || {
+            let has_sessions =
+                |subscription: &super::Subscription| subscription.settings.rules.requires_session;
+            self.subscriptions.values().any(has_sessions)
+                && messages.iter().any(|message| message.envelope.session_id.is_some())
+        };
+        if ctx.left.sessions < messages.len() as u64 && is_in_session() {
+            return Err(intake::too_many_sessions(ctx));
+        }
+        Ok(())
+    }
+
+    /// What is to become of a message.
+    pub(super) fn plan(
+        &self,
+        message: &InboundMessage,
+        journey: &Journey,
+        sequence: SequenceNumber,
+        ctx: &mut Ctx<'_>,
+    ) -> Plan {
+        match message.envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now) {
+            Some(at) => Plan::Schedule(at),
+            None => Plan::Publish(self.select(&message.content, journey, sequence, ctx)),
+        }
+    }
+
+    /// Whether a message of a batch gets a number of its own, so that its rules can see it (SQL-09).
+    fn is_new(&self, message: &InboundMessage, ids: &mut BTreeSet<u128>, now: Timestamp) -> bool {
+        let (Some(_), Some(id_hash)) = (&self.duplicates, message.envelope.message_id_hash) else {
+            return true;
+        };
+        self.find_duplicate(Some(id_hash), now).is_none() && ids.insert(id_hash)
+    }
+
+    /// The copies of a message that is enqueued now.
+    pub(super) fn select(
+        &self,
+        content: &Content,
+        journey: &Journey,
+        sequence: SequenceNumber,
+        ctx: &mut Ctx<'_>,
+    ) -> Selection {
+        if let Some(found) = self.found_ahead(content, journey) {
+            return found;
+        }
+        let published = self.published(content, journey, sequence, ctx.now);
+        self.matcher.publish(content, &published, ctx.limits, &mut *ctx.tokens)
+    }
+
+    /// A message as the rules see it.
+    pub(super) fn published<'c>(
+        &self,
+        content: &'c Content,
+        journey: &'c Journey,
+        sequence: SequenceNumber,
+        now: Timestamp,
+    ) -> Published<'c> {
+        let view = content.property_view();
+        let view = match &journey.changes {
+            Some(changes) => view.with(changes),
+            None => view,
+        };
+        let time_to_live =
+            view.time_to_live().map(|own| own.min(self.description.default_message_time_to_live));
+        let facts = Facts {
+            sequence,
+            enqueued_sequence: journey.first,
+            enqueued_at: now,
+            expires_at: time_to_live.map(|own| now.plus(own)),
+            time_to_live,
+            size: u64::from(content.size()),
+            dead_letter_source: journey.dead_letter_source(),
+        };
+        Published::new(view, facts)
+    }
+
+    /// Refuses a message that would become more copies than it may over all its hops (FWD-33): one that comes
+    /// from another entity, so that it rests there, and one that a client sends.
+    pub(super) fn refuse_copies(&self, plans: &[Plan], journey: &Journey) -> Result<(), Rejection> {
+        let counts = plans.iter().filter_map(|plan| match plan {
+            Plan::Publish(selection) => Some(selection.copies.len()),
+            Plan::Schedule(_) => None,
+        });
+        let (allowance, count) = (self.allowance(journey), counts.max().unwrap_or(0));
+        if allowance.suffices(count) {
+            return Ok(());
+        }
+        let copy_count_max = self.config.forwarding.copy_count_max;
+        if journey.hops == 0 {
+            return Err(Rejection::quota_exceeded(format!(
+                "the message would become {count} copies in the subscriptions, the limit over all its \
+                 hops, `message_copy_count_max`, is {copy_count_max}"
+            )));
+        }
+        let left = allowance.left();
+        Err(Rejection::new(
+            Condition::MaxTransferCopiesExceeded,
+            format!(
+                "it would become {count} copies in the subscriptions, and {left} are left to it of the \
+                 {copy_count_max} that one message becomes at most over all its hops"
+            ),
+        ))
+    }
+}
+
+impl Intake for Topic {
+    fn quota(&self) -> Quota<'_> {
+        let bytes_max = self.description.size_bytes_max();
+        Quota { kind: "topic", path: self.path(), bytes_max }
+    }
+
+    fn status(&self) -> EntityStatus {
+        self.description.status
+    }
+
+    fn name(&self) -> &str {
+        self.path()
+    }
+
+    fn history(&self) -> Option<&DuplicateHistory> {
+        self.duplicates.as_deref()
+    }
+
+    fn history_mut(&mut self) -> Option<&mut DuplicateHistory> {
+        self.duplicates.as_deref_mut()
+    }
+
+    fn window(&self) -> TimeSpan {
+        self.description.duplicate_detection_history_time_window
+    }
+
+    fn is_scheduled(&self, sequence: SequenceNumber) -> bool {
+        self.slots.get(sequence).is_some()
+    }
+
+    fn is_cancellable(&self, sequence: SequenceNumber) -> bool {
+        self.is_waiting(sequence)
+    }
+
+    fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    fn note(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {
+        self.change(change, durability, ctx, step);
+    }
+}
+
+impl Plan {
+    /// What a message adds to the stored size: one content per copy (TOP-10).
+    pub(super) fn size_bytes(&self, message: &InboundMessage) -> u64 {
+        let size = u64::from(message.envelope.size);
+        match self {
+            Self::Schedule(_) => size,
+            Self::Publish(selection) => {
+                selection.copies.iter().map(|copy| size + overlay_bytes(copy)).sum()
+            }
+        }
+    }
+
+    /// What it becomes.
+    pub(super) fn staged(&self, journey: &Journey) -> Staged {
+        match self {
+            Self::Schedule(_) => Staged::default(),
+            Self::Publish(selection) => Staged::of(selection, journey),
+        }
+    }
+}
+
+/// Refuses what would be too much for one atomic step (TOP-07, QUO-07).
+pub(super) fn refuse_beyond(staged: Staged, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    match staged.beyond(ctx.limits) {
+        Some(beyond) => Err(beyond.refusal(ctx.limits)),
+        None => Ok(()),
+    }
+}
+
+/// Refuses what rules were stopped at, and more copies than may be made at once.
+pub(super) fn refuse_excess(plans: &[Plan], ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    let limits = ctx.limits;
+    let selections = plans.iter().filter_map(|plan| match plan {
+        Plan::Publish(selection) => Some(selection),
+        Plan::Schedule(_) => None,
+    });
+    let mut count = 0usize;
+    for selection in selections {
+        count = count.saturating_add(selection.copies.len());
+        match selection.excess {
+            Some(Excess::Steps) => {
+                return Err(Rejection::quota_exceeded(format!(
+                    "the rules of the topic take more than {} steps for the message, the limit \
+                     `publish_step_count_max`; make patterns and properties shorter",
+                    limits.publish_step_count_max
+                )));
+            }
+            Some(Excess::Bytes) => return Err(Beyond::Bytes.refusal(limits)),
+            Some(Excess::Copies) => count = usize::MAX,
+            None => {}
+        }
+    }
+    if count > limits.publish_copy_count_max {
+        return Err(Beyond::Copies.refusal(limits));
+    }
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! The copies that a message becomes in the subscriptions: numbered, each with its slot, and what they need in the
+//! store (TOP-05, EXP-07, FWD-33).
+
+use std::sync::Arc;
+
+use super::Topic;
+use super::publish::Journey;
+use crate::Ctx;
+use crate::allowance::Allowance;
+use crate::change::{DeadLetterCause, SubscriptionCopy};
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::limits::Limits;
+use crate::message::{Content, Overlay};
+use crate::path::SubQueue;
+use crate::rule::{Cause, Copy, Refusal, Selection};
+use crate::slot::Slot;
+use crate::time::Timestamp;
+
+/// What the record of one copy needs in the store.
+const COPY_RECORD_BYTES: u64 = 128;
+/// What it says of why it is a dead letter, if a rule fails or makes it too large.
+const REFUSAL_BYTES: u64 = 640;
+/// What it needs in addition in a session: an id of as many letters as it may have, or why it has none.
+const SESSION_TEXT_BYTES: u64 = 160;
+
+/// What the records of so many copies need in the store, of which so many are in sessions.
+pub(super) fn copies_bytes(count: usize, in_session_count: usize) -> u64 {
+    let in_sessions = SESSION_TEXT_BYTES.saturating_mul(in_session_count as u64);
+    COPY_RECORD_BYTES.saturating_mul(count as u64).saturating_add(in_sessions)
+}
+
+impl Topic {
+    /// What the copies of one message may need in the store beside its content, and beside what rules set on them. A
+    /// subscription gets one more than it has actions, and one of all says which rule has failed.
+    pub(super) fn overhead_bytes(&self) -> u64 {
+        let rules = self.matcher.sql_rule_count() + self.matcher.action_count();
+        let refused = rules.min(self.subscriptions.len()) + self.matcher.action_count();
+        let copies = self.subscriptions.len() + self.matcher.action_count();
+        copies_bytes(copies, self.session_subscription_count)
+            .saturating_add(REFUSAL_BYTES.saturating_mul(refused as u64))
+    }
+
+    /// Numbers the copies, subscription by subscription (TOP-05), and gives each its slot.
+    pub(super) fn copies(
+        &self,
+        content: &Content,
+        sequence: SequenceNumber,
+        selection: Selection,
+        journey: &Journey,
+        ctx: &Ctx<'_>,
+    ) -> Vec<SubscriptionCopy> {
+        let first = if journey.first.0 == 0 { sequence } else { journey.first };
+        let mut copies: Vec<SubscriptionCopy> = Vec::with_capacity(selection.copies.len());
+        if selection.copies.is_empty() {
+            return copies;
+        }
+        let view = content.property_view();
+        let own_session: Option<Arc<str>> = view.session_id().map(Arc::from);
+        for Copy { subscription: id, changed, refusal } in selection.copies {
+            let Some(subscription) = self.subscriptions.get(&id) else { continue };
+            let before = copies.last().filter(|last| last.subscription == id);
+            let last = before.map_or(subscription.last_sequence, |last| last.sequence);
+            let (own, session, changes) = match changed {
+                Some(changed) => {
+                    let session = changed.session_id.map(Arc::from);
+                    (changed.time_to_live, session, Some(changed.overlay))
+                }
+                None => (view.time_to_live(), own_session.clone(), None),
+            };
+            let changes = match (changes, &journey.changes) {
+                (Some(changes), Some(source)) => Some(changes.on_top_of(source)),
+                (changes, source) => changes.or_else(|| source.clone()),
+            };
+            let settings = subscription.settings;
+            let ceiling = settings
+                .default_message_time_to_live
+                .min(self.description.default_message_time_to_live);
+            let mut slot = Slot {
+                // The lowest of the three counts, from enqueueing in the subscription (EXP-07).
+                expires_at: own.map_or(Timestamp::NEVER, |own| ctx.now.plus(own.min(ceiling))),
+                enqueued_sequence: first,
+                hops: journey.hops,
+                marks: journey.marks,
+                copies_spent: u16::from(settings.forwards),
+                ..Slot::arriving(ctx.now, content.size(), content.header_size())
+            };
+            slot.add_overlay(changes.as_ref());
+            // What a rule adds was judged with it.
+            let refusal = refusal.or_else(|| match &journey.changes {
+                Some(_) => header_refusal(content, changes.as_ref(), &slot, ctx),
+                None => None,
+            });
+            let mut verdict: Option<Overlay> = None;
+            if let Some(refusal) = &refusal {
+                slot.sub_queue = SubQueue::DeadLetter;
+                verdict = refusal.overlay();
+            }
+            slot.add_overlay(verdict.as_ref());
+            let in_session = settings.rules.requires_session && refusal.is_none();
+            copies.push(SubscriptionCopy {
+                subscription: id,
+                sequence: last.next(),
+                slot,
+                session: session.filter(|_| in_session),
+                overlays: [changes, verdict],
+                refused: refusal.map(|refusal| cause(refusal.cause)),
+            });
+        }
+        self.divide_allowance(&mut copies, journey);
+        copies
+    }
+
+    /// Leaves each copy its part of the copies that may still be made (FWD-33). Those that go on are marked
+    /// with a 1.
+    fn divide_allowance(&self, copies: &mut [SubscriptionCopy], journey: &Journey) {
+        let going_on = copies.iter().filter(|copy| copy.slot.copies_spent > 0).count();
+        let shares = self.allowance(journey).divide(going_on, copies.len() - going_on);
+        for copy in copies {
+            let goes_on = copy.slot.copies_spent > 0;
+            copy.slot.copies_spent = if goes_on { shares.going_on } else { shares.resting };
+        }
+    }
+
+    pub(super) fn allowance(&self, journey: &Journey) -> Allowance {
+        Allowance::of(self.config.forwarding.copy_count_max, journey.copies_spent)
+    }
+
+    /// Whether a message may become all these copies.
+    pub(super) fn may_become(&self, selection: &Selection, journey: &Journey) -> bool {
+        self.allowance(journey).suffices(selection.copies.len())
+    }
+}
+
+/// What the copies of one message need in the store beside its content, if so many bytes were set on it before: those
+/// are written for each copy.
+pub(super) fn staged_bytes(selection: &Selection, set_bytes: u64, may_be_in_sessions: bool) -> u64 {
+    let count = selection.copies.len();
+    let records = copies_bytes(count, if may_be_in_sessions { count } else { 0 });
+    let set = set_bytes.saturating_mul(count as u64);
+    records.saturating_add(set).saturating_add(selection.copies.iter().map(overlay_bytes).sum())
+}
+
+/// What messages become together in one atomic step.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Staged {
+    copy_count: usize,
+    /// What is stored of them beside the contents.
+    bytes: u64,
+}
+
+/// Of what there is more than one atomic step may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beyond {
+    Copies,
+    Bytes,
+}
+
+impl Staged {
+    /// The copies of one message.
+    pub(super) fn of(selection: &Selection, journey: &Journey) -> Self {
+        Self {
+            copy_count: selection.copies.len(),
+            bytes: staged_bytes(selection, journey.set_bytes(), false),
+        }
+    }
+
+    /// Both together.
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self {
+            copy_count: self.copy_count.saturating_add(other.copy_count),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    pub(super) const fn bytes(self) -> u64 {
+        self.bytes
+    }
+
+    /// Why it is too much, if it is.
+    pub(super) const fn beyond(self, limits: &Limits) -> Option<Beyond> {
+        if self.copy_count > limits.publish_copy_count_max {
+            return Some(Beyond::Copies);
+        }
+        if self.bytes > limits.atomic_bytes_max {
+            return Some(Beyond::Bytes);
+        }
+        None
+    }
+}
+
+impl Beyond {
+    /// The refusal, which names the limit: what the rules of a topic cause is nobody's fault who sends.
+    pub(super) fn refusal(self, limits: &Limits) -> Rejection {
+        Rejection::quota_exceeded(match self {
+            Self::Copies => format!(
+                "this would become more than {} copies in the subscriptions at once, the limit \
+                 `publish_copy_count_max`; send fewer messages at a time",
+                limits.publish_copy_count_max
+            ),
+            Self::Bytes => format!(
+                "the copies would need more than {} bytes beside the contents, the limit for one atomic \
+                 step, `atomic_bytes_max`",
+                limits.atomic_bytes_max
+            ),
+        })
+    }
+}
+
+pub(super) fn overlay_bytes(copy: &Copy) -> u64 {
+    let changed = copy.changed.as_ref().map_or(0, |changed| changed.overlay.size_bytes());
+    let verdict = copy.refusal.as_ref().and_then(|refusal| refusal.overlay());
+    u64::from(changed) + u64::from(verdict.map_or(0, |verdict| verdict.size_bytes()))
+}
+
+/// DLQ-20: what a transfer brings may make a header too large. It fits if all that was ever set fits beside
+/// it, as in a queue; what it has really become is only then looked at.
+fn header_refusal(
+    content: &Content,
+    changes: Option<&Overlay>,
+    slot: &Slot,
+    ctx: &Ctx<'_>,
+) -> Option<Box<Refusal>> {
+    let bytes_max = ctx.limits.header_bytes_max;
+    let changes = changes.filter(|_| u64::from(slot.header_size) > bytes_max)?;
+    // Where it was dead-lettered is no property of the message, and counts in full.
+    let source = Overlay::source_of([changes].into_iter()).map(Overlay::dead_letter_source);
+    let source_bytes = source.map_or(0, |source| source.size_bytes());
+    let bytes = content.header_size_with(changes).saturating_add(source_bytes);
+    Refusal::of_header(u64::from(bytes), bytes_max)
+}
+
+const fn cause(cause: Cause) -> DeadLetterCause {
+    match cause {
+        Cause::Filter | Cause::Action => DeadLetterCause::Rule,
+        Cause::HeaderSize => DeadLetterCause::HeaderSize,
+        Cause::NoSession => DeadLetterCause::NoSession,
+    }
+}

@@ -1,0 +1,142 @@
+//! Does the program start, say what it does, refuse what is wrong, and stop in order?
+//! Runs the built program as people do.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod configuration;
+mod secure;
+mod serving;
+mod supervised;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
+
+const FREE_PORT: &str = "127.0.0.1:0";
+
+/// A directory of its own for one test, without a `peeklock.toml` unless the test writes one.
+fn directory(test: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli").join(test);
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// The program in that directory, without settings of the surroundings.
+fn peeklock(test: &str, config: &str, arguments: &[&str]) -> Command {
+    let directory = directory(test);
+    if !config.is_empty() {
+        std::fs::write(directory.join("peeklock.toml"), config).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+    command.args(arguments).current_dir(directory).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().to_uppercase().starts_with("PEEKLOCK__") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn run(mut command: Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// A broker that is ready; killed if the test forgets it.
+struct Server {
+    child: Child,
+    banner: BufReader<ChildStdout>,
+    read: String,
+    address: String,
+}
+
+impl Server {
+    /// Starts it and reads the banner up to the line of the listener.
+    fn start(command: Command) -> Self {
+        Self::start_logging_to(command, Stdio::piped())
+    }
+
+    /// The same with another place for its log, which may be large.
+    fn start_logging_to(mut command: Command, log: Stdio) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut banner = BufReader::new(child.stdout.take().unwrap());
+        let mut read = String::new();
+        let address = loop {
+            let begin = read.len();
+            if banner.read_line(&mut read).unwrap() == 0 {
+                let mut log = String::new();
+                if let Some(mut stderr) = child.stderr.take() {
+                    stderr.read_to_string(&mut log).unwrap();
+                }
+                panic!("no listener in the banner:\n{read}\n{log}");
+            }
+            let line = read[begin..].trim();
+            if let Some(url) = line.strip_prefix("http ") {
+                break url.trim().trim_start_matches("http://").to_owned();
+            }
+        };
+        Self { child, banner, read, address }
+    }
+
+    /// Where the commands of the program reach it, which the banner says further down.
+    fn websocket(&mut self) -> String {
+        loop {
+            let begin = self.read.len();
+            assert_ne!(self.banner.read_line(&mut self.read).unwrap(), 0, "{}", self.read);
+            if let Some(url) = self.read[begin..].trim().strip_prefix("websocket ") {
+                return url.trim().to_owned();
+            }
+        }
+    }
+
+    /// Asks and returns the status line's code and the whole answer.
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.ask_with("", method, path, body)
+    }
+
+    /// The same with more lines of the head.
+    fn ask_with(&self, head: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\nConnection: close\r\n{head}\r\n{body}",
+            self.address,
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let code = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        (code, answer)
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.ask("GET", path, "")
+    }
+
+    /// Sends a signal; returns the exit code, the whole of standard output, and the log.
+    fn stop(mut self, signal: &str) -> (i32, String, String) {
+        let kill = Command::new("kill").arg(signal).arg(self.child.id().to_string()).status();
+        assert!(kill.unwrap().success());
+        let mut log = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut log).unwrap();
+        }
+        let mut out = std::mem::take(&mut self.read);
+        self.banner.read_to_string(&mut out).unwrap();
+        (self.child.wait().unwrap().code().unwrap(), out, log)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}

@@ -1,0 +1,193 @@
+//! Serving: what it says, what it finds again, how it stops.
+
+use std::io::BufRead as _;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::{FREE_PORT, Server, peeklock, run};
+
+#[test]
+fn serves_says_where_and_stops_in_order() {
+    let server = Server::start(peeklock(
+        "serves",
+        "",
+        &["serve", "--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT],
+    ));
+    assert!(!server.address.ends_with(":0"), "{}", server.address);
+    assert_eq!(server.get("/readyz").0, 200);
+    let address = server.address.clone();
+    let (code, out, log) = server.stop("-TERM");
+    assert_eq!(code, 0, "{log}");
+    assert!(out.starts_with(&format!("peeklock {}\n", env!("CARGO_PKG_VERSION"))), "{out}");
+    assert!(out.contains("What to try next"), "{out}");
+    assert!(out.contains(&format!("curl -X PUT 'http://{address}/")), "{out}");
+    assert!(!out.contains("WARNING") && !out.contains('\u{1b}'), "{out}");
+    assert!(log.contains("SIGTERM") && log.contains("stopped"), "{log}");
+}
+
+/// The allocator gives large blocks back, whatever was freed before (decision 27); who has told it otherwise is heeded.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn the_allocator_is_told_to_give_large_blocks_back() {
+    let told = |test: &str, set: Option<&str>| {
+        let flags = ["serve", "--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT];
+        let mut command = peeklock(test, "", &[&flags[..], &["--amqp", FREE_PORT]].concat());
+        command.env_remove("GLIBC_TUNABLES").env_remove("MALLOC_TRIM_THRESHOLD_");
+        match set {
+            Some(bytes) => command.env("MALLOC_MMAP_THRESHOLD_", bytes),
+            None => command.env_remove("MALLOC_MMAP_THRESHOLD_"),
+        };
+        let server = Server::start(command);
+        let environment = std::fs::read(format!("/proc/{}/environ", server.child.id())).unwrap();
+        let environment = String::from_utf8_lossy(&environment).into_owned();
+        assert_eq!(server.stop("-TERM").0, 0);
+        let named: Vec<&str> =
+            environment.split('\0').filter(|line| line.starts_with("MALLOC_")).collect();
+        named.join(" ")
+    };
+    let both = "MALLOC_MMAP_THRESHOLD_=524288 MALLOC_TRIM_THRESHOLD_=524288";
+    assert_eq!(told("allocator", None), both);
+    assert_eq!(told("allocator-told", Some("262144")), "MALLOC_MMAP_THRESHOLD_=262144");
+}
+
+#[test]
+fn without_a_subcommand_it_serves_and_interrupt_stops_it() {
+    let server = Server::start(peeklock(
+        "bare",
+        "",
+        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT],
+    ));
+    assert_eq!(server.get("/livez").0, 200);
+    assert_eq!(server.stop("-INT").0, 0);
+}
+
+#[test]
+fn a_store_in_memory_is_announced() {
+    let server = Server::start(peeklock(
+        "loud",
+        "",
+        &["--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT, "--ephemeral"],
+    ));
+    let (_, out, _) = server.stop("-TERM");
+    assert!(out.contains("nothing survives this process"), "{out}");
+}
+
+/// Messages and queues are there again after a stop and after a kill; a second process is refused.
+#[test]
+fn a_restart_finds_what_was_there() {
+    let command = |name| {
+        peeklock(
+            name,
+            "",
+            &["--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT, "--data-dir", "here"],
+        )
+    };
+    let server = Server::start(command("restart"));
+    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli").join("restart");
+    let again = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        command
+            .args([
+                "--http",
+                FREE_PORT,
+                "--ws",
+                FREE_PORT,
+                "--amqp",
+                FREE_PORT,
+                "--data-dir",
+                "here",
+            ])
+            .current_dir(&place);
+        command
+    };
+    assert!(server.read.is_empty() || !server.read.contains("nothing survives"));
+    assert_eq!(server.ask("PUT", "/$api/v1/queues/orders", "").0, 201);
+    assert_eq!(server.ask("POST", "/orders/messages", "first").0, 201);
+    let (code, _, err) = run(again());
+    assert_eq!(code, 1);
+    assert!(err.contains("here") && err.contains("in use by process"), "{err}");
+    assert!(err.contains("--data-dir"), "{err}");
+    let (code, out, log) = server.stop("-TERM");
+    assert_eq!(code, 0, "{log}");
+    assert!(out.contains("journal in here, durable at acknowledgement"), "{out}");
+    let server = Server::start(again());
+    assert_eq!(server.ask("POST", "/orders/messages", "second").0, 201);
+    // SIGKILL: what was acknowledged is there though nobody closed anything.
+    let mut killed = server;
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    let server = Server::start(again());
+    for expected in ["first", "second"] {
+        let (code, answer) = server.ask("DELETE", "/orders/messages/head", "");
+        assert_eq!(code, 200, "{answer}");
+        assert!(answer.ends_with(expected), "{answer}");
+    }
+    assert_eq!(server.ask("DELETE", "/orders/messages/head?timeout=0", "").0, 204);
+}
+
+/// What the banner proposes, as it stands there.
+#[test]
+fn the_steps_of_the_banner_work() {
+    let mut server = Server::start(peeklock(
+        "steps",
+        "",
+        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT],
+    ));
+    let mut script = String::from("set -eu\n");
+    let mut line = String::new();
+    let mut begun = false;
+    while server.banner.read_line(&mut line).unwrap() > 0 {
+        begun |= line.starts_with("What to try next");
+        if begun && line.starts_with("  ") {
+            script.push_str(&line.replace("curl ", "curl -sS --fail-with-body "));
+        }
+        if line.contains("/metrics") {
+            break;
+        }
+        line.clear();
+    }
+    let script = Command::new("bash").args(["-o", "pipefail", "-c", &script]).output().unwrap();
+    let (out, log) =
+        (String::from_utf8_lossy(&script.stdout), String::from_utf8_lossy(&script.stderr));
+    assert!(script.status.success(), "{out}\n{log}");
+    assert!(out.contains("peeklock_messages_accepted_total"), "{out}");
+    // That of the last step itself is open.
+    let open = out.lines().find_map(|line| {
+        line.strip_prefix("peeklock_connections{transport=\"http\"} ")?.parse::<u32>().ok()
+    });
+    assert!(open.is_some_and(|open| open > 0), "{out}");
+    assert!(out.contains("\npeeklock_store_bytes "), "{out}");
+    let (_, answer) = server.get("/$api/v1/queues/hello");
+    assert!(answer.contains("200 OK"), "{answer}");
+}
+
+#[test]
+fn queues_of_the_configuration_exist() {
+    let config = "[[queues]]\nname = \"orders\"\nmax_delivery_count = 3\n\
+                  [[queues]]\nname = \"eu/invoices\"\n";
+    let server = Server::start(peeklock(
+        "queues",
+        config,
+        &["--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT],
+    ));
+    let (code, answer) = server.get("/$api/v1/queues/orders");
+    assert_eq!(code, 200, "{answer}");
+    assert!(answer.contains(":3"), "{answer}");
+    assert_eq!(server.ask("POST", "/eu/invoices/messages", "one").0, 201);
+    assert_eq!(server.ask("POST", "/absent/messages", "one").0, 410);
+}
+
+#[test]
+fn an_address_in_use_is_named_with_its_flag() {
+    let taken = TcpListener::bind(FREE_PORT).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command =
+        peeklock("in-use", "", &["--http", &address, "--ws", FREE_PORT, "--amqp", FREE_PORT]);
+    let directory = command.get_current_dir().unwrap().to_owned();
+    command.args(["--data-dir", "not-made"]);
+    let (code, _, log) = run(command);
+    assert_eq!(code, 1, "{log}");
+    assert!(log.contains(&address) && log.contains("--http"), "{log}");
+    assert!(!directory.join("not-made").exists(), "nothing is left behind");
+}

@@ -1,0 +1,96 @@
+//! What watches over a broker: a service manager, and `health`.
+
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::{FREE_PORT, Server, peeklock, run};
+
+/// What a service manager is told: that the store is being opened, that clients are served, that the broker turns, that it
+/// stops.
+#[cfg(unix)]
+#[test]
+fn a_service_manager_is_told_of_start_turns_and_stop() {
+    use std::os::unix::net::UnixDatagram;
+
+    let mut command = peeklock(
+        "supervised",
+        "",
+        &["serve", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT],
+    );
+    // Names of sockets are short.
+    let name = format!("peeklock-{}.notify", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000");
+    let server = Server::start(command);
+    let mut buffer = [0; 512];
+    let mut told = || {
+        let length = manager.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    let opening = told();
+    assert!(opening.contains("EXTEND_TIMEOUT_USEC=60000000"), "{opening}");
+    let ready = told();
+    assert!(ready.contains("READY=1"), "{ready}");
+    for _ in 0..3 {
+        assert_eq!(told().trim(), "WATCHDOG=1");
+    }
+    let (code, _, log) = server.stop("-TERM");
+    assert_eq!(code, 0, "{log}");
+    let stopping = std::iter::repeat_with(told).find(|told| told.trim() != "WATCHDOG=1").unwrap();
+    assert_eq!(stopping.trim(), "STOPPING=1");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn health_asks_whether_a_broker_can_work() {
+    let serve =
+        ["serve", "--ephemeral", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+    let server = Server::start(peeklock("health", "", &serve));
+    let url = format!("http://{}", server.address);
+    let asked = |url: &str| run(peeklock("health_asked", "", &["health", "--url", url]));
+    let (code, out, errors) = asked(&url);
+    assert_eq!((code, out.as_str()), (0, "ready\n"), "{errors}");
+    // Something else is there.
+    let (code, _, errors) = asked(&format!("{url}0000"));
+    assert_eq!(code, 2, "{errors}");
+    let silent = TcpListener::bind(FREE_PORT).unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let late = ["health", "--timeout", "50ms", "--url", &url];
+    let (code, _, errors) = run(peeklock("health_late", "", &late));
+    assert!(code == 7 && errors.contains("no answer within 50ms"), "{code} {errors}");
+    drop(silent);
+    let (code, _, errors) = asked(&url);
+    assert!(code == 7 && errors.contains(&url), "{code} {errors}");
+    drop(server);
+}
+
+/// TLS-05, ADM-05: without being told where, it asks the broker of its data directory, wherever that serves HTTP and whether with TLS or
+/// without, as in a container that was configured otherwise than the image.
+#[test]
+fn health_finds_the_broker_of_its_data_directory() {
+    for tls in [&[][..], &["--tls"]] {
+        let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp"];
+        let command = peeklock("health_own", "", &[&flags[..], &[FREE_PORT], tls].concat());
+        let directory = command.get_current_dir().unwrap().to_owned();
+        let server = Server::start(command);
+        let asked = |arguments: &[&str], variable: Option<&str>| {
+            let mut health = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+            health.arg("health").args(arguments).current_dir(&directory);
+            match variable {
+                Some(value) => health.env("PEEKLOCK__SERVER__DATA_DIR", value),
+                None => health.env_remove("PEEKLOCK__SERVER__DATA_DIR"),
+            };
+            run(health)
+        };
+        for (arguments, variable) in [(&["--data-dir", "kept"][..], None), (&[], Some("kept"))] {
+            let (code, out, errors) = asked(arguments, variable);
+            assert_eq!((code, out.as_str()), (0, "ready\n"), "{tls:?}: {errors}");
+        }
+        drop(server);
+        let (code, _, errors) = asked(&["--data-dir", "kept"], None);
+        assert!(code == 7 && errors.contains("http"), "{code} {errors}");
+    }
+}

@@ -1,0 +1,122 @@
+//! What documents say of the tree: the map, the ways through it, links, examples, the changelog.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use crate::{files, place, read, root};
+
+#[test]
+fn the_map_of_the_tree_is_right() {
+    let map = read("ARCHITECTURE.md");
+    let mut named = BTreeSet::new();
+    for line in map.lines().filter(|line| line.starts_with("| `")) {
+        let first = line.split('|').nth(1).unwrap_or_default();
+        for place in first.split('`').skip(1).step_by(2).filter(|place| place.contains('/')) {
+            assert!(
+                root().join(place).exists(),
+                "ARCHITECTURE.md names `{place}`, which is not there"
+            );
+            named.insert(place.split('/').next().unwrap_or_default().to_owned());
+        }
+    }
+    for folder in ["src", "broker-core", "transports", "plugins", "examples", "tests", "benches"] {
+        assert!(named.contains(folder), "ARCHITECTURE.md does not name `{folder}/`");
+    }
+}
+
+/// The ways of ARCHITECTURE.md: each file of them is there, and each way has as many as it says. A letter before a file
+/// stands for a folder, which the text above tells.
+#[test]
+fn the_ways_lead_over_files_that_are_there() {
+    let map = read("ARCHITECTURE.md");
+    let ways = map.split_once("## The way of a message").unwrap().1;
+    let ways = ways.split("\n## ").next().unwrap();
+    let mut folders = BTreeMap::new();
+    for (at, _) in ways.match_indices('`') {
+        let Some((folder, _)) = ways[at + 1..].split_once('`') else { continue };
+        let letter = ways[..at].split_whitespace().next_back().unwrap_or_default();
+        let letter = if letter == "is" {
+            ways[..at].split_whitespace().rev().nth(1).unwrap_or_default()
+        } else {
+            letter
+        };
+        if folder.ends_with('/') && letter.len() == 1 {
+            assert!(root().join(folder).is_dir(), "{folder}");
+            folders.insert(letter.to_owned(), folder.to_owned());
+        }
+    }
+    assert!(folders.len() > 7, "{folders:?}");
+    let files_of = |row: &str| -> BTreeSet<PathBuf> {
+        let mut folder = None;
+        let mut found = BTreeSet::new();
+        for (place, part) in row.split('`').enumerate() {
+            if place % 2 == 0 {
+                let last = part.split_whitespace().next_back().unwrap_or_default();
+                folder = folders.get(last).or(folder);
+            } else if part.ends_with(".rs") {
+                let folder = folder.unwrap_or_else(|| panic!("{part} of which folder? {row}"));
+                let path = root().join(folder).join(part);
+                let path = path.canonicalize();
+                found.insert(path.unwrap_or_else(|_| panic!("{folder}{part} is not there")));
+            }
+        }
+        found
+    };
+    let (first, others) = ways.split_once("| Way | Files in their order |").unwrap();
+    let rows = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("| ")).map(str::to_owned).collect()
+    };
+    let first: BTreeSet<PathBuf> = rows(first).iter().flat_map(|row| files_of(row)).collect();
+    let said = ways.split_once("These are ").unwrap().1.split_once(" files").unwrap().0;
+    assert_eq!(first.len().to_string(), said);
+    let others = rows(others);
+    assert_eq!(others.len(), 8);
+    for row in others {
+        let said = row.trim_end_matches('|').rsplit('|').next().unwrap().trim();
+        assert_eq!(files_of(&row).len().to_string(), said, "{row}");
+    }
+}
+
+/// Relative links of the documents lead somewhere.
+#[test]
+fn links_of_the_documents_lead_somewhere() {
+    // What a package has of `docs/` is judged there.
+    for path in files(".", "md").into_iter().filter(|path| !path.is_symlink()) {
+        let text = read(&path);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.contains("://") || file.contains(char::is_whitespace) {
+                continue;
+            }
+            let target = path.parent().unwrap_or(&path).join(file);
+            assert!(target.exists(), "{} links to {link}, which is not there", place(&path));
+        }
+    }
+}
+
+#[test]
+fn the_changelog_has_its_form() {
+    let text = read("CHANGELOG.md");
+    let first = text.lines().find_map(|line| line.strip_prefix("## [")).unwrap();
+    let version = concat!(env!("CARGO_PKG_VERSION"), "]");
+    assert!(
+        first == "Unreleased]" || first.starts_with(version),
+        "CHANGELOG.md begins with {first}"
+    );
+    for line in text.lines().filter(|line| line.starts_with("### ")) {
+        let kinds = ["### Added", "### Changed", "### Fixed", "### Breaking"];
+        assert!(kinds.contains(&line), "CHANGELOG.md has a section `{line}`");
+    }
+}
+
+#[test]
+fn examples_are_short_and_say_what_one_will_see() {
+    let examples = files("examples", "rs");
+    assert!(!examples.is_empty());
+    for path in examples {
+        let text = read(&path);
+        assert!(text.starts_with("//! "), "{} does not begin with what it shows", path.display());
+        assert!(text.contains("cargo run --example"), "{} does not say how to run", path.display());
+        assert!(text.lines().count() <= 120, "{} is longer than 120 lines", path.display());
+    }
+}

@@ -1,0 +1,95 @@
+//! Doors: transports know no other, and come to the broker by the one that checks what is granted.
+
+use std::fs;
+
+use crate::{code, files, place, read, root};
+
+/// Where a program that has the broker in it gets its client.
+const CLIENT_OF_THE_PROCESS: &str = "transports/client/src/in_process.rs";
+
+/// Where a transport has the broker itself ask an entity, and why that goes round nothing: each hands out what was
+/// checked before.
+const ENTITIES_OF_THE_BROKER: [&str; 2] =
+    ["transports/amqp/src/server/attach.rs", "transports/amqp/src/server/transaction.rs"];
+
+/// What below `transports` is no transport, but a part that several of them share.
+const SHARED_BY_TRANSPORTS: [&str; 5] = ["client", "json", "link", "listen", "tls"];
+
+#[test]
+fn no_transport_knows_another() {
+    let folders = fs::read_dir(root().join("transports")).unwrap().flatten();
+    let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let transports: Vec<String> =
+        names.filter(|name| !SHARED_BY_TRANSPORTS.contains(&name.as_str())).collect();
+    assert!(transports.len() >= 3, "{transports:?}");
+    for one in &transports {
+        let manifest = read(format!("transports/{one}/Cargo.toml"));
+        let needs = manifest.split("[dev-dependencies]").next().unwrap();
+        for other in transports.iter().filter(|other| *other != one) {
+            assert!(!needs.contains(&format!("peeklock-{other}")), "{one} depends on {other}");
+            for path in files(format!("transports/{one}/src"), "rs") {
+                let name = format!("peeklock_{other}");
+                assert!(!code(&path).contains(&name), "{} uses {name}", place(&path));
+            }
+        }
+    }
+}
+
+/// What a broker does for whoever holds it, and `Access` for who may: to transports only the second is open.
+#[test]
+fn no_transport_goes_round_the_door() {
+    let mut unchecked: Vec<String> =
+        ["entity", "managed_at", "full_access", "delete_entity"].map(str::to_owned).into();
+    for file in ["manage", "list", "policies", "declare"] {
+        let code = code(&root().join(format!("broker-core/src/access/{file}.rs")));
+        let names = code.split("pub async fn ").skip(1).filter_map(|text| text.split_once('('));
+        unchecked.extend(names.map(|(name, _)| name.to_owned()));
+    }
+    assert!(unchecked.len() > 20, "{unchecked:?}");
+    let paths = files("transports", "rs");
+    let sources = paths.iter().filter(|path| place(path).split('/').nth(2) == Some("src"));
+    let mut clients_of_the_process = 0;
+    for path in sources {
+        let code: String = code(path).split_whitespace().collect();
+        let is_of_the_broker = code.contains(".as_the_broker(");
+        let may_be = ENTITIES_OF_THE_BROKER.contains(&place(path).as_str());
+        assert_eq!(is_of_the_broker, may_be, "{} goes round the check of an entity", place(path));
+        // By another name what is asked of it would not be seen.
+        let mut kept: Vec<&str> = code.split(".broker();").collect();
+        kept.pop();
+        let is_named =
+            |code: &&str| code.rsplit([';', '{']).next().unwrap().starts_with("letbroker=");
+        assert!(kept.iter().all(is_named), "{} gives the broker another name", place(path));
+        for name in &unchecked {
+            let ways =
+                ["broker.", "broker().", "Broker::"].map(|holder| format!("{holder}{name}("));
+            if !ways.iter().any(|way| code.contains(way)) {
+                continue;
+            }
+            // A program that has the broker in it may do everything (SEC-17).
+            let is_its_own = name == "full_access" && place(path) == CLIENT_OF_THE_PROCESS;
+            assert!(is_its_own, "{} asks the broker for `{name}`, past `Access`", place(path));
+            clients_of_the_process += 1;
+        }
+    }
+    assert_eq!(clients_of_the_process, 1);
+    // The engine below the broker is named by no transport at all; its words are, where no broker is needed.
+    for manifest in fs::read_dir(root().join("transports")).unwrap().flatten() {
+        let manifest = manifest.path().join("Cargo.toml");
+        for engine in ["machine", "model", "record", "store"] {
+            let needs = read(&manifest);
+            let needs = needs.split("[dev-dependencies]").next().unwrap();
+            assert!(
+                !needs.contains(&format!("peeklock-{engine}")),
+                "{} knows it",
+                place(&manifest)
+            );
+        }
+    }
+    for path in &paths {
+        for module in ["actor", "shell", "access", "change"] {
+            let name = format!("peeklock_core::{module}::");
+            assert!(!code(path).contains(&name), "{} uses {name}", place(path));
+        }
+    }
+}

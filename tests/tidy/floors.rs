@@ -1,0 +1,198 @@
+//! Floors: what each part of the core, of the library and of the clients' handles has seen, and what not.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use crate::{code, code_of, files, place, read, root};
+
+/// What each crate of the core has seen, of the others and of the world: of a machine or a word nothing that is impure, of
+/// the store no meaning.
+#[test]
+fn the_floors_of_the_core_are_as_the_map_shows_them() {
+    let floors: [(&str, &[&str]); 5] = [
+        ("record", &["bytes"]),
+        ("words", &["bytes", "siphasher", "smallvec", "thiserror", "time"]),
+        ("model", &["bytes", "peeklock-record", "peeklock-words"]),
+        (
+            "machine",
+            &[
+                "bytes",
+                "peeklock-model",
+                "peeklock-record",
+                "peeklock-words",
+                "siphasher",
+                "thiserror",
+            ],
+        ),
+        (
+            "store",
+            &[
+                "async-trait",
+                "bytes",
+                "crc32c",
+                "getrandom",
+                "peeklock-record",
+                "rustix",
+                "siphasher",
+                "smallvec",
+                "thiserror",
+                "tokio",
+                "tracing",
+            ],
+        ),
+    ];
+    for (name, below) in floors {
+        let manifest = read(format!("broker-core/{name}/Cargo.toml"));
+        let manifest: toml::Table = manifest.parse().unwrap();
+        let needs: Vec<&str> =
+            manifest["dependencies"].as_table().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(needs, below, "{name}");
+        let elsewhere = ["target", "build-dependencies"].map(|key| manifest.contains_key(key));
+        assert_eq!(elsewhere, [false; 2], "{name} depends on something elsewhere");
+    }
+}
+
+/// Who embeds the broker pays for the broker: by default the library is the core and clients in the process, and the core
+/// has what is named here. Of what serves and connects neither brings anything.
+#[test]
+fn the_library_pays_for_nothing_of_the_program() {
+    let manifest =
+        |path: &str| -> toml::Table { read(format!("{path}/Cargo.toml")).parse().unwrap() };
+    let core = [
+        "actix",
+        "actix-rt",
+        "async-trait",
+        "base64",
+        "bytes",
+        "dashmap",
+        "getrandom",
+        "metrics",
+        "peeklock-machine",
+        "peeklock-model",
+        "peeklock-store",
+        "peeklock-words",
+        "rustix",
+        "sha2",
+        "siphasher",
+        "smallvec",
+        "thiserror",
+        "tokio",
+        "tracing",
+    ];
+    let library = ["peeklock-core", "peeklock-inproc"];
+    for (path, needs) in [("broker-core", &core[..]), ("broker-core/peeklock", &library)] {
+        let manifest = manifest(path);
+        let always: Vec<&str> = manifest["dependencies"]
+            .as_table()
+            .unwrap()
+            .iter()
+            .filter(|(_, how)| how.get("optional").and_then(toml::Value::as_bool) != Some(true))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(always, needs, "{path}");
+        let features = manifest["features"].as_table().unwrap();
+        let default = features.get("default").and_then(toml::Value::as_array);
+        assert!(default.is_none_or(Vec::is_empty), "{path}: {default:?}");
+        let elsewhere = ["target", "build-dependencies"].map(|key| manifest.contains_key(key));
+        assert_eq!(elsewhere, [false; 2], "{path} depends on something elsewhere");
+    }
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--package", "peeklock"])
+        .args(["--edges", "normal", "--prefix", "none", "--format", "{lib}"])
+        // Together with all others it has their features too.
+        .env_remove("CARGO_RESOLVER_FEATURE_UNIFICATION")
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    let tree: BTreeSet<&str> =
+        tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(tree.contains("peeklock_core") && tree.contains("actix_rt"), "{tree:?}");
+    for word in [
+        "actix_http",
+        "actix_web",
+        "clap",
+        "config",
+        "h2",
+        "hyper",
+        "indicatif",
+        "opentelemetry",
+        "prost",
+        "quick_xml",
+        "reqwest",
+        "ring",
+        "rustls",
+        "tokio_rustls",
+        "tokio_tungstenite",
+        "toml",
+        "tracing_subscriber",
+        "tungstenite",
+        "utoipa",
+        "peeklock_http",
+        "peeklock_listen",
+        "peeklock_websocket",
+        "peeklock_amqp",
+        "peeklock_tls",
+    ] {
+        assert!(!tree.contains(word), "the library brings {word}");
+    }
+}
+
+#[test]
+fn the_machines_are_pure() {
+    let machines = code_of("src", "broker-core/machine");
+    assert!(
+        machines
+            .iter()
+            .any(|(place, code)| place.ends_with("topic/mod.rs") && code.lines().count() > 300)
+    );
+    for (place, code) in machines {
+        for word in [
+            "std::time",
+            "std::fs",
+            "std::thread",
+            "std::net",
+            "tokio",
+            "actix",
+            "getrandom",
+            "HashMap",
+            "HashSet",
+            "async ",
+            ".await",
+        ] {
+            assert!(!code.contains(word), "{place} uses `{word}`");
+        }
+    }
+}
+
+#[test]
+fn the_shell_knows_no_actix_no_threads_and_no_clock() {
+    let shells = code_of("shell", "broker-core");
+    assert!(shells.iter().any(|(place, _)| place.ends_with("shell/mod.rs")));
+    for (place, code) in shells {
+        for word in ["actix", "tokio", "std::thread", "clock::", "Instant"] {
+            assert!(!code.contains(word), "{place} uses `{word}`");
+        }
+    }
+}
+
+#[test]
+fn handles_know_the_broker_by_their_port_alone() {
+    let is_port = |path: &Path| {
+        place(path).split('/').any(|part| part == "in_process" || part == "in_process.rs")
+    };
+    let (port, handles): (Vec<_>, Vec<_>) =
+        files("transports/client/src", "rs").into_iter().partition(|path| is_port(path));
+    assert!(!port.is_empty() && handles.len() > 10);
+    for path in handles {
+        for word in ["Broker,", "Broker;", "Entity,", "Entity;", "Access", "peeklock_core::request"]
+        {
+            assert!(!code(&path).contains(word), "{} uses `{word}`", place(&path));
+        }
+    }
+    for path in files("transports/client/src", "rs") {
+        assert!(!code(&path).contains("tungstenite"), "{} knows a transport", place(&path));
+    }
+}
