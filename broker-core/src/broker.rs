@@ -315,6 +315,7 @@ impl Broker {
         let key = entity.key().clone();
         self.ask_namespace((1, 0), |answer| DeleteEntity { key, answer })
             .await
+            .map(drop)
             .map_err(|rejection| self.refuse(rejection, path))
     }
 
@@ -341,20 +342,21 @@ impl Broker {
     }
 
     /// Asks the namespace for something that is so many operations and brings so many bytes, as soon as there is room
-    /// for them.
+    /// for them. The room is for what came of it to be looked at, too.
     async fn ask_namespace<M>(
         &self,
         (count, bytes): (usize, u64),
         mail: impl FnOnce(Answer) -> M,
-    ) -> Result<(), Rejection>
+    ) -> Result<Arc<Permit>, Rejection>
     where
         M: actix::Message<Result = ()> + Send + 'static,
         NamespaceActor: actix::Handler<M>,
     {
-        let permit = self.management_room(count as u64, bytes).await?;
-        let (answer, answered) = Answer::new(permit);
+        let room = Arc::new(self.management_room(count as u64, bytes).await?);
+        let (answer, answered) = Answer::new(&room);
         self.namespace.do_send(mail(answer));
-        answered.await.unwrap_or_else(|_| Err(stopped()))
+        answered.await.unwrap_or_else(|_| Err(stopped()))?;
+        Ok(room)
     }
 
     /// Paths of a kind in the order of a list, `top` of them after `skip`.

@@ -26,6 +26,8 @@ struct CallSlot {
     state: Mutex<CallState>,
     entity: Entity,
     is_receive: bool,
+    /// Room that this command has together with others, until nobody has anything of it any more.
+    _shared: Option<Arc<Permit>>,
 }
 
 enum CallState {
@@ -40,6 +42,20 @@ enum CallState {
 
 impl Call {
     pub(crate) fn start(entity: Entity, command: Command, permit: Permit) -> Self {
+        Self::begin(entity, command, Some(permit), None)
+    }
+
+    /// One of several commands that are asked one after the other in the same room.
+    pub(crate) fn start_in(room: &Arc<Permit>, entity: Entity, command: Command) -> Self {
+        Self::begin(entity, command, None, Some(Arc::clone(room)))
+    }
+
+    fn begin(
+        entity: Entity,
+        command: Command,
+        permit: Option<Permit>,
+        shared: Option<Arc<Permit>>,
+    ) -> Self {
         let ticket = entity.broker().ticket();
         let is_receive = matches!(
             command,
@@ -56,8 +72,9 @@ impl Call {
             state: Mutex::new(CallState::Waiting(None)),
             entity: entity.clone(),
             is_receive,
+            _shared: shared,
         });
-        let reply = Reply::new(Arc::clone(&slot) as Arc<dyn Outlet>, 0, Some(permit));
+        let reply = Reply::new(Arc::clone(&slot) as Arc<dyn Outlet>, 0, permit);
         entity.submit(vec![Request { ticket, sub_queue: entity.sub_queue(), command, reply }]);
         Self { entity, slot, ticket, is_receive }
     }

@@ -55,6 +55,6 @@ mod traced;
 #[cfg(feature = "testing")]
 pub use peeklock_store::testing;
 
-pub use access::{Access, KeysIn, Of};
+pub use access::{Access, InTurn, KeysIn};
 pub use broker::{Broker, Entity, Namespace, Stalled, Update};
 pub use builder::{BrokerBuilder, StartError};

@@ -18,8 +18,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use pace::{GRACE, Pace};
 pub use pool::{Place, Pool, Room, RoomAnswer, Seat};
-pub(crate) use turns::Turns;
-pub use turns::{Large, Turn};
+pub use turns::Turn;
+pub(crate) use turns::{Large, Turns};
 
 /// What the smallest command costs.
 pub const COMMAND_BYTES: u64 = 4_096;

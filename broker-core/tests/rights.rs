@@ -5,6 +5,7 @@
 mod rights {
     pub mod commands;
     mod ends;
+    pub mod expected;
     mod lists;
     mod matrix;
     mod transactions;

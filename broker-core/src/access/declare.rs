@@ -1,10 +1,11 @@
 //! Declarations: what is there of what is declared, and the steps that are missing, by who may do them (DEC-06 to
 //! DEC-12). Each step is an operation like any other, by the same door.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::Access;
-use crate::broker::Update;
+use crate::broker::{Broker, Update};
 use crate::condition::Condition;
 use crate::contract::action::Action;
 use crate::declaration::planner::{
@@ -69,133 +70,30 @@ impl Access {
     }
 
     async fn planned(&self, declaration: &Declaration) -> Result<Planned, BrokerError> {
-        let settings = self.broker.settings();
-        let refuse = |refused: crate::declaration::Misdeclared| {
-            self.broker.refuse(refused.into_rejection(), "")
-        };
-        // Nothing is asked for what cannot be.
-        declaration.judge(settings).map_err(refuse)?;
-        let snapshot = self.snapshot(declaration).await?;
-        plan(declaration, &snapshot, settings).map_err(refuse)
+        self.judge_declaration(declaration).await?;
+        planned(&self.broker, declaration).await
     }
 
-    /// What is there of what is declared.
-    async fn snapshot(&self, declaration: &Declaration) -> Result<Snapshot, BrokerError> {
-        let mut snapshot = Snapshot::default();
-        for queue in &declaration.queues {
-            let QueueUpdate { forward_to, forward_dead_lettered_messages_to, .. } =
-                &queue.properties;
-            let to = [forward_to.as_deref(), forward_dead_lettered_messages_to.as_deref()];
-            self.find(&mut snapshot, &queue.path, to).await?;
-        }
-        for topic in &declaration.topics {
-            self.find(&mut snapshot, &topic.path, [None, None]).await?;
-            for subscription in &topic.subscriptions {
-                let SubscriptionUpdate { forward_to, forward_dead_lettered_messages_to, .. } =
-                    &subscription.properties;
-                let to = [forward_to.as_deref(), forward_dead_lettered_messages_to.as_deref()];
-                let limits = &self.broker.settings().limits;
-                let name = validate_entity_path(&topic.path, limits);
-                let name = name.map_err(|rejection| self.broker.refuse(rejection, &topic.path))?;
-                let path = subscription_path(&name.path(), &subscription.name);
-                self.find(&mut snapshot, &path, to).await?;
-            }
-        }
-        Ok(snapshot)
-    }
-
-    /// Adds an entity, if it is there, and the destinations that it has or shall have.
-    async fn find(
+    /// Refuses what cannot be declared, whatever there is, and who may not plan all that is named (DEC-12).
+    pub(super) async fn judge_declaration(
         &self,
-        snapshot: &mut Snapshot,
-        path: &str,
-        wanted: [Option<&str>; 2],
+        declaration: &Declaration,
     ) -> Result<(), BrokerError> {
-        let path = self.allow(Action::Describe, path).await?;
-        self.allow_forwarding_to(wanted).await?;
-        for text in wanted.into_iter().flatten() {
-            self.find_destination_of(snapshot, text)
-                .map_err(|rejection| self.broker.refuse(rejection, &path))?;
+        let named = named(&self.broker, declaration)?;
+        // Who is nobody is refused before more is made of what he says; further nothing is asked for what cannot be.
+        if let Some((first, _)) = named.first() {
+            self.allow(Action::Plan, first).await?;
         }
-        let Some(found) = self.found(&path).await? else {
-            return self.allow(Action::Create, &path).await.map(drop);
-        };
-        let kept = match &found {
-            Found::Queue(queue) => {
-                [&queue.forward_to, &queue.forward_dead_lettered_messages_to].map(Option::as_deref)
+        let judged = declaration.judge(self.broker.settings());
+        judged.map_err(|refused| self.broker.refuse(refused.into_rejection(), ""))?;
+        for (path, destinations) in named {
+            let path = self.allow(Action::Plan, &path).await?;
+            self.allow_forwarding_to(destinations).await?;
+            if self.broker.find(&path).is_err() {
+                self.allow(Action::Create, &path).await?;
             }
-            Found::Subscription(subscription, _) => {
-                [&subscription.forward_to, &subscription.forward_dead_lettered_messages_to]
-                    .map(Option::as_deref)
-            }
-            Found::Topic(_) => [None, None],
-        };
-        for text in kept.into_iter().flatten() {
-            // What it forwards to already is judged if it is to be changed.
-            let _unserved = self.find_destination_of(snapshot, text);
         }
-        let key = EntityAddress::parse(&path).map(|address| address.entity.key());
-        snapshot.entities.insert(key.unwrap_or_else(|_| PathKey::fold(&path)), found);
         Ok(())
-    }
-
-    fn find_destination_of(&self, snapshot: &mut Snapshot, text: &str) -> Result<(), Rejection> {
-        match Destination::parse(text)? {
-            Destination::Entity(key) => {
-                if self.broker.shared.directory.get(&key).is_some() {
-                    snapshot.destinations.insert(key);
-                }
-                Ok(())
-            }
-            Destination::Foreign(scheme) => self.broker.shared.forwarders.check(&scheme, text),
-        }
-    }
-
-    /// An entity as it is now; none if there is none.
-    async fn found(&self, path: &str) -> Result<Option<Found>, BrokerError> {
-        let Ok(entity) = self.broker.find(path) else { return Ok(None) };
-        let found = match entity.kind() {
-            EntityKind::Queue => self
-                .broker
-                .describe_queue(path)
-                .await
-                .map(|described| Found::Queue(described.description)),
-            EntityKind::Topic => self
-                .broker
-                .describe_topic(path)
-                .await
-                .map(|described| Found::Topic(described.description)),
-            EntityKind::Subscription => self.found_subscription(path).await,
-        };
-        match found {
-            Ok(found) => Ok(Some(found)),
-            // It was deleted meanwhile.
-            Err(error) if error.condition() == Condition::EntityNotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn found_subscription(&self, path: &str) -> Result<Found, BrokerError> {
-        let described = self.broker.describe_subscription(path).await?;
-        let rules = self.all_rules(path).await?;
-        Ok(Found::Subscription(described.description, rules))
-    }
-
-    /// All rules of a subscription, a page at a time; each once, if they change meanwhile.
-    async fn all_rules(&self, path: &str) -> Result<Vec<RuleDescription>, BrokerError> {
-        let mut rules = Vec::new();
-        let mut names = BTreeSet::new();
-        let mut listed = 0;
-        loop {
-            let page = self.rules(path, listed, usize::MAX).await?;
-            if page.is_empty() {
-                return Ok(rules);
-            }
-            listed += page.len();
-            rules.extend(
-                page.into_iter().filter(|rule| names.insert(rule.name.to_ascii_lowercase())),
-            );
-        }
     }
 
     async fn carry_out_planned(&self, planned: Planned, steps_max: usize) -> CarriedOut {
@@ -257,5 +155,138 @@ impl Access {
             RuleWork::Update(rule) => self.update_rule(path, rule).await.map(drop),
             RuleWork::Delete(name) => self.delete_rule(path, &name).await,
         }
+    }
+}
+
+/// The steps that make the namespace as declared, for who may know them.
+pub(super) async fn planned(
+    broker: &Broker,
+    declaration: &Declaration,
+) -> Result<Planned, BrokerError> {
+    let snapshot = snapshot(broker, declaration).await?;
+    let planned = plan(declaration, &snapshot, broker.settings());
+    planned.map_err(|refused| broker.refuse(refused.into_rejection(), ""))
+}
+
+/// The paths of what is declared, each with the destinations that it shall have.
+fn named<'a>(
+    broker: &Broker,
+    declaration: &'a Declaration,
+) -> Result<Vec<(Cow<'a, str>, [Option<&'a str>; 2])>, BrokerError> {
+    let mut named = Vec::new();
+    for queue in &declaration.queues {
+        let QueueUpdate { forward_to, forward_dead_lettered_messages_to, .. } = &queue.properties;
+        let to = [forward_to.as_deref(), forward_dead_lettered_messages_to.as_deref()];
+        named.push((Cow::from(&*queue.path), to));
+    }
+    for topic in &declaration.topics {
+        named.push((Cow::from(&*topic.path), [None, None]));
+        let limits = &broker.settings().limits;
+        let name = validate_entity_path(&topic.path, limits);
+        let name = name.map_err(|rejection| broker.refuse(rejection, &topic.path))?;
+        for subscription in &topic.subscriptions {
+            let SubscriptionUpdate { forward_to, forward_dead_lettered_messages_to, .. } =
+                &subscription.properties;
+            let to = [forward_to.as_deref(), forward_dead_lettered_messages_to.as_deref()];
+            named.push((subscription_path(&name.path(), &subscription.name).into(), to));
+        }
+    }
+    Ok(named)
+}
+
+/// What is there of what is declared.
+async fn snapshot(broker: &Broker, declaration: &Declaration) -> Result<Snapshot, BrokerError> {
+    let mut snapshot = Snapshot::default();
+    for (path, wanted) in named(broker, declaration)? {
+        find(broker, &mut snapshot, &super::canonical(&path), wanted).await?;
+    }
+    Ok(snapshot)
+}
+
+/// Adds an entity, if it is there, and the destinations that it has or shall have.
+async fn find(
+    broker: &Broker,
+    snapshot: &mut Snapshot,
+    path: &str,
+    wanted: [Option<&str>; 2],
+) -> Result<(), BrokerError> {
+    for text in wanted.into_iter().flatten() {
+        find_destination_of(broker, snapshot, text)
+            .map_err(|rejection| broker.refuse(rejection, path))?;
+    }
+    let Some(found) = found(broker, path).await? else { return Ok(()) };
+    let kept = match &found {
+        Found::Queue(queue) => {
+            [&queue.forward_to, &queue.forward_dead_lettered_messages_to].map(Option::as_deref)
+        }
+        Found::Subscription(subscription, _) => {
+            [&subscription.forward_to, &subscription.forward_dead_lettered_messages_to]
+                .map(Option::as_deref)
+        }
+        Found::Topic(_) => [None, None],
+    };
+    for text in kept.into_iter().flatten() {
+        // What it forwards to already is judged if it is to be changed.
+        let _unserved = find_destination_of(broker, snapshot, text);
+    }
+    let key = EntityAddress::parse(path).map(|address| address.entity.key());
+    snapshot.entities.insert(key.unwrap_or_else(|_| PathKey::fold(path)), found);
+    Ok(())
+}
+
+fn find_destination_of(
+    broker: &Broker,
+    snapshot: &mut Snapshot,
+    text: &str,
+) -> Result<(), Rejection> {
+    match Destination::parse(text)? {
+        Destination::Entity(key) => {
+            if broker.shared.directory.get(&key).is_some() {
+                snapshot.destinations.insert(key);
+            }
+            Ok(())
+        }
+        Destination::Foreign(scheme) => broker.shared.forwarders.check(&scheme, text),
+    }
+}
+
+/// An entity as it is now; none if there is none.
+async fn found(broker: &Broker, path: &str) -> Result<Option<Found>, BrokerError> {
+    let Ok(entity) = broker.find(path) else { return Ok(None) };
+    let found = match entity.kind() {
+        EntityKind::Queue => {
+            broker.describe_queue(path).await.map(|described| Found::Queue(described.description))
+        }
+        EntityKind::Topic => {
+            broker.describe_topic(path).await.map(|described| Found::Topic(described.description))
+        }
+        EntityKind::Subscription => found_subscription(broker, path).await,
+    };
+    match found {
+        Ok(found) => Ok(Some(found)),
+        // It was deleted meanwhile.
+        Err(error) if error.condition() == Condition::EntityNotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn found_subscription(broker: &Broker, path: &str) -> Result<Found, BrokerError> {
+    let described = broker.describe_subscription(path).await?;
+    let rules = all_rules(broker, path).await?;
+    Ok(Found::Subscription(described.description, rules))
+}
+
+/// All rules of a subscription, a page at a time; each once, if they change meanwhile.
+async fn all_rules(broker: &Broker, path: &str) -> Result<Vec<RuleDescription>, BrokerError> {
+    let mut rules = Vec::new();
+    let mut names = BTreeSet::new();
+    let mut listed = 0;
+    loop {
+        let page = broker.page_of_rules(path, listed, usize::MAX).await?;
+        if page.is_empty() {
+            return Ok(rules);
+        }
+        listed += page.len();
+        rules.extend(page.into_iter().filter(|rule| names.insert(rule.name.to_ascii_lowercase())));
     }
 }

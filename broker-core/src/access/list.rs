@@ -1,73 +1,114 @@
 //! Lists hold what their reader may read (ENT-30, CON-73). Who that is, is one question to the authorizer; no
-//! entity is asked anything for it, whatever their number. Those of a page of descriptions are asked for theirs.
+//! entity is asked anything for it, whatever their number. Those of a page of descriptions are asked for theirs, until the
+//! page has its bytes.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::entitlement::Entitlement;
 use super::{Access, question};
-use crate::broker::Update;
+use crate::broker::{Broker, Update};
 use crate::command::{Described, DescribedSubscription, DescribedTopic};
 use crate::condition::Condition;
 use crate::contract::action::Action;
-use crate::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use crate::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::{BrokerError, Rejection};
-use crate::permits::{Large, Turn};
+use crate::path::PathKey;
 
-/// What is listed or explained, for who may read it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Of<'a> {
-    /// Queues and topics, or the subscriptions of the topic at this path; empty for the namespace.
-    Entities(&'a str),
-    /// The rules of the subscription at this path.
-    Rules(&'a str),
-    /// Whatever is named in a declaration.
-    Declared,
+/// Descriptions of one page take no more bytes than this, unless the first alone does.
+const PAGE_BYTES_MAX: u64 = 1 << 20;
+/// What a description says whatever its texts are, about as it is written for clients.
+const DESCRIPTION_BYTES: u64 = 1_024;
+
+/// What of one kind of entity somebody may read, as it was judged.
+pub struct Listing<U> {
+    broker: Broker,
+    what: Readable,
+    kind: PhantomData<fn() -> U>,
+}
+
+/// Which entities may be read.
+enum Readable {
+    /// All whose keys begin so.
+    All(Box<str>),
+    /// These, in their order, as long as they are there.
+    These(Vec<Arc<str>>),
+}
+
+impl<U: Update> Listing<U> {
+    /// The paths of those that are there, `top` of them after `skip`.
+    fn paths(&self, skip: usize, top: usize) -> Vec<Arc<str>> {
+        match &self.what {
+            Readable::All(prefix) => self.broker.paths_of(U::KIND, prefix, skip, top),
+            Readable::These(paths) => {
+                let there = paths.iter().filter(|path| self.is_there(path));
+                there.skip(skip).take(top).cloned().collect()
+            }
+        }
+    }
+
+    fn is_there(&self, path: &str) -> bool {
+        self.broker.shared.directory.get(&PathKey::fold(path)).is_some()
+    }
+
+    /// A page of descriptions and counts: of `top` entities after `skip`, of fewer where those are more than a page takes
+    /// ([`PAGE_BYTES_MAX`]), of none only behind the last.
+    pub(super) async fn page(
+        &self,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<U::Described>, BrokerError> {
+        let mut page = Vec::new();
+        let mut bytes = 0;
+        // What is listed still while it is being deleted.
+        let mut passed = 0;
+        loop {
+            let skip = skip.saturating_add(page.len() + passed);
+            let paths = self.paths(skip, top - page.len());
+            let mut is_whole = true;
+            for path in paths {
+                match self.broker.describe::<U>(&path).await {
+                    Ok(described) => {
+                        let described_bytes = path.len() as u64 + weight::<U>(&described);
+                        if !page.is_empty() && bytes + described_bytes > PAGE_BYTES_MAX {
+                            return Ok(page);
+                        }
+                        bytes += described_bytes;
+                        page.push(described);
+                    }
+                    Err(error) if error.condition() == Condition::EntityNotFound => {
+                        passed += usize::from(self.is_there(&path));
+                        is_whole = false;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            if is_whole {
+                return Ok(page);
+            }
+            // Others take the places of those that were deleted meanwhile: a short page is a full one, or the last.
+        }
+    }
+}
+
+fn weight<U: Update>(described: &U::Described) -> u64 {
+    DESCRIPTION_BYTES + U::text_bytes(U::current(described).0)
+}
+
+impl<U: Update> fmt::Debug for Listing<U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listing").field("kind", &U::KIND).finish_non_exhaustive()
+    }
 }
 
 impl Access {
-    /// Waits for a turn at something that may be large when it is made, to be kept until there is room for it. Who
-    /// may not read it is refused before: a refusal may wait, and has no turn meanwhile (SEC-26).
-    ///
-    /// # Errors
-    /// `Unauthorized`; `ServerBusy` if many wait.
-    pub async fn turn(&self, large: Large, of: Of<'_>) -> Result<Turn, BrokerError> {
-        let path = match of {
-            Of::Entities(path) | Of::Rules(path) => path,
-            Of::Declared => "",
-        };
-        match (of, &self.door) {
-            (_, None) => {}
-            (Of::Rules(path), Some(_)) => drop(self.allow(Action::ReadRules, path).await?),
-            (Of::Entities(_) | Of::Declared, Some(door)) => {
-                let resource = super::canonical(path);
-                let held = self.held(door, &resource).await;
-                held.map_err(|rejection| self.broker.refuse(rejection, &resource))?;
-            }
-        }
-        let peer = self.principal().and_then(|principal| principal.peer);
-        let turn = self.broker.shared.turns.take(large, peer).await;
-        turn.map_err(|rejection| self.broker.refuse(rejection, path))
-    }
-
-    /// Makes what it is the turn of, as long as others may be let wait for that: not while an entity is busy for long.
-    ///
-    /// # Errors
-    /// `ServerBusy` if it takes too long; as what is made.
-    pub async fn make<T>(
-        &self,
-        large: Large,
-        making: impl Future<Output = Result<T, BrokerError>>,
-    ) -> Result<T, BrokerError> {
-        let made = self.broker.shared.turns.make(large, making).await;
-        made.map_err(|rejection| self.broker.refuse(rejection, ""))?
-    }
-
     /// The paths of queues in case-insensitive order, `top` of them after `skip` (ENT-30).
     ///
     /// # Errors
     /// `Unauthorized` for who may read none.
     pub async fn queue_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
-        self.readable(EntityKind::Queue, "", "", (skip, top)).await
+        Ok(self.listing::<QueueUpdate>("").await?.paths(skip, top))
     }
 
     /// The paths of topics; as [`Access::queue_paths`].
@@ -75,7 +116,7 @@ impl Access {
     /// # Errors
     /// `Unauthorized`.
     pub async fn topic_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
-        self.readable(EntityKind::Topic, "", "", (skip, top)).await
+        Ok(self.listing::<TopicUpdate>("").await?.paths(skip, top))
     }
 
     /// The paths of a topic's subscriptions; as [`Access::queue_paths`].
@@ -88,36 +129,19 @@ impl Access {
         skip: usize,
         top: usize,
     ) -> Result<Vec<Arc<str>>, BrokerError> {
-        let resource = super::canonical(topic);
-        // Looked up behind the refusal: it is the same whether there is such a topic or not.
-        let prefix = self.broker.subscription_prefix(&resource);
-        let paths = match &prefix {
-            Ok(prefix) => {
-                let kind = EntityKind::Subscription;
-                self.readable(kind, prefix.as_str(), &resource, (skip, top)).await?
-            }
-            Err(_) => {
-                if let Some(door) = &self.door {
-                    let held = self.held(door, &resource).await;
-                    let checked = held.and_then(|held| self.reads_all(&held));
-                    checked.map_err(|rejection| self.broker.refuse(rejection, &resource))?;
-                }
-                Vec::new()
-            }
-        };
-        prefix?;
-        Ok(paths)
+        Ok(self.subscription_listing(topic).await?.paths(skip, top))
     }
 
-    /// Queues with descriptions and counts; as [`Access::queue_paths`].
+    /// Queues with descriptions and counts; as [`Access::queue_paths`]. A page is of at most 1 MiB, with fewer than `top`
+    /// where they are larger, and with none only behind the last.
     ///
     /// # Errors
     /// `Unauthorized`.
     pub async fn queues(&self, skip: usize, top: usize) -> Result<Vec<Described>, BrokerError> {
-        self.described::<QueueUpdate>(self.queue_paths(skip, top).await?).await
+        self.listing::<QueueUpdate>("").await?.page(skip, top).await
     }
 
-    /// Topics with descriptions and counts; as [`Access::queue_paths`].
+    /// Topics with descriptions and counts; as [`Access::queues`].
     ///
     /// # Errors
     /// `Unauthorized`.
@@ -126,10 +150,10 @@ impl Access {
         skip: usize,
         top: usize,
     ) -> Result<Vec<DescribedTopic>, BrokerError> {
-        self.described::<TopicUpdate>(self.topic_paths(skip, top).await?).await
+        self.listing::<TopicUpdate>("").await?.page(skip, top).await
     }
 
-    /// The subscriptions of a topic with descriptions and counts; as [`Access::subscription_paths`].
+    /// The subscriptions of a topic with descriptions and counts; as [`Access::queues`].
     ///
     /// # Errors
     /// `Unauthorized`, `EntityNotFound`.
@@ -139,43 +163,51 @@ impl Access {
         skip: usize,
         top: usize,
     ) -> Result<Vec<DescribedSubscription>, BrokerError> {
-        self.described::<SubscriptionUpdate>(self.subscription_paths(topic, skip, top).await?).await
+        self.subscription_listing(topic).await?.page(skip, top).await
     }
 
-    /// Descriptions and counts, of those that were not deleted meanwhile.
-    async fn described<U: Update>(
+    /// What may be read of a topic's subscriptions.
+    pub(super) async fn subscription_listing(
         &self,
-        paths: Vec<Arc<str>>,
-    ) -> Result<Vec<U::Described>, BrokerError> {
-        let mut found = Vec::with_capacity(paths.len());
-        for path in paths {
-            match self.broker.describe::<U>(&path).await {
-                Ok(described) => found.push(described),
-                Err(error) if error.condition() == Condition::EntityNotFound => {}
-                Err(error) => return Err(error),
+        topic: &str,
+    ) -> Result<Listing<SubscriptionUpdate>, BrokerError> {
+        let resource = super::canonical(topic);
+        // Looked up behind the refusal: it is the same whether there is such a topic or not.
+        match self.broker.subscription_prefix(&resource) {
+            Ok(prefix) => self.listing_of(prefix.as_str(), &resource).await,
+            Err(absent) => {
+                if let Some(door) = &self.door {
+                    let held = self.held(door, &resource).await;
+                    let checked = held.and_then(|held| self.reads_all(&held));
+                    checked.map_err(|rejection| self.broker.refuse(rejection, &resource))?;
+                }
+                Err(absent)
             }
         }
-        Ok(found)
     }
 
-    /// What of a kind may be read, in order, a page of it. `container` is the namespace or a topic: the right
-    /// there covers what is in it (SEC-12), so that nothing but the page is looked at.
-    async fn readable(
+    /// What may be read of the queues or topics of the namespace.
+    pub(super) async fn listing<U: Update>(
         &self,
-        kind: EntityKind,
+        container: &str,
+    ) -> Result<Listing<U>, BrokerError> {
+        self.listing_of("", container).await
+    }
+
+    /// What of a kind may be read. `container` is the namespace or a topic: the right there covers what is in it (SEC-12), so
+    /// that nothing else is asked for.
+    async fn listing_of<U: Update>(
+        &self,
         prefix: &str,
         container: &str,
-        (skip, top): (usize, usize),
-    ) -> Result<Vec<Arc<str>>, BrokerError> {
-        let Some(door) = &self.door else {
-            return Ok(self.broker.paths_of(kind, prefix, skip, top));
-        };
+    ) -> Result<Listing<U>, BrokerError> {
+        let of = |what| Listing { broker: self.broker.clone(), what, kind: PhantomData };
+        let all = || of(Readable::All(prefix.into()));
+        let Some(door) = &self.door else { return Ok(all()) };
         let held = self.held(door, container).await;
         let held = held.map_err(|rejection| self.broker.refuse(rejection, container))?;
-        let Err(refusal) = self.reads_all(&held) else {
-            return Ok(self.broker.paths_of(kind, prefix, skip, top));
-        };
-        let mut paths = self.broker.paths_of(kind, prefix, 0, usize::MAX);
+        let Err(refusal) = self.reads_all(&held) else { return Ok(all()) };
+        let mut paths = self.broker.paths_of(U::KIND, prefix, 0, usize::MAX);
         let now = || self.broker.now();
         let principal = Arc::clone(&door.lock().principal);
         let grants = question::ask_all(&self.broker, &principal, &paths).await;
@@ -187,7 +219,8 @@ impl Access {
         if paths.is_empty() {
             return Err(self.broker.refuse(refusal, container));
         }
-        Ok(paths.into_iter().skip(skip).take(top).collect())
+        paths.shrink_to_fit();
+        Ok(of(Readable::These(paths)))
     }
 
     /// Refuses who may not read all that is in a container.

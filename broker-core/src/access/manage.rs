@@ -182,7 +182,8 @@ impl Access {
         self.broker.delete_rule(&path, name).await
     }
 
-    /// The rules of a subscription, which who listens may read, too.
+    /// The rules of a subscription, which who listens may read, too: a page of at most 1,000 and 1 MiB, with fewer than
+    /// `top` where there are more, and with none only behind the last.
     ///
     /// # Errors
     /// `Unauthorized`; as for [`crate::Broker::rules`].
@@ -193,7 +194,7 @@ impl Access {
         top: usize,
     ) -> Result<Vec<RuleDescription>, BrokerError> {
         let path = self.allow(Action::ReadRules, subscription).await?;
-        self.broker.rules(&path, skip, top).await
+        self.broker.page_of_rules(&path, skip, top).await
     }
 
     /// One rule, which who listens may read, too.

@@ -28,6 +28,7 @@ mod patch;
 mod policies;
 pub(crate) mod question;
 mod remembered;
+mod turn;
 
 use std::fmt;
 use std::future::Future;
@@ -36,10 +37,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use self::entitlement::Entitlement;
-pub use self::list::Of;
+pub use self::list::Listing;
 use self::onward::Onward;
 pub use self::policies::KeysIn;
 use self::remembered::Remembered;
+pub use self::turn::{Explaining, InTurn, Planning, RuleListing};
 use crate::broker::{Broker, Entity};
 use crate::contract::action::{Action, Actions};
 use crate::contract::authorizer::Principal;

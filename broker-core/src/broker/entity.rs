@@ -229,10 +229,29 @@ impl Entity {
 
     /// As [`Entity::call`], with room of the budget for management.
     pub(super) async fn manage(&self, command: Command) -> Result<Outcome, BrokerError> {
+        let room = self.management_room(&command).await?;
+        self.manage_in(&room, command).await
+    }
+
+    /// Room of the budget for management, for a command and what is asked behind it to tell what came of it.
+    pub(super) async fn management_room(
+        &self,
+        command: &Command,
+    ) -> Result<Arc<Permit>, BrokerError> {
         let Cost { count, bytes, .. } = command.cost();
-        let permit = self.handle.broker.management_room(count, bytes).await;
-        let permit = permit.map_err(|rejection| self.refuse(rejection))?;
-        Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
+        let room = self.handle.broker.management_room(count, bytes).await;
+        room.map(Arc::new).map_err(|rejection| self.refuse(rejection))
+    }
+
+    /// As [`Entity::manage`], with room that there is already: who has changed something is not told that there is none
+    /// to look at it.
+    pub(super) async fn manage_in(
+        &self,
+        room: &Arc<Permit>,
+        command: Command,
+    ) -> Result<Outcome, BrokerError> {
+        let called = Call::start_in(room, self.clone(), command).await;
+        called.map_err(|rejection| self.refuse(rejection))
     }
 
     /// Asks several things at once, as one group; the answers come in the order of the commands.

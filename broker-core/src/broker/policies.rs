@@ -136,6 +136,7 @@ impl Broker {
         let key = self.owner_of_policies(owner)?;
         self.ask_namespace((1, 0), |answer| ChangePolicies { owner: key, change, answer })
             .await
+            .map(drop)
             .map_err(|rejection| self.refuse(rejection, owner))
     }
 

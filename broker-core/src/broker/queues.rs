@@ -29,8 +29,8 @@ impl Broker {
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
         self.check_destinations(QueueUpdate::destinations(&description)).map_err(refuse)?;
         let root = Root::Queue(description);
-        self.ask_namespace((1, 0), |answer| Create { root, answer }).await.map_err(refuse)?;
-        self.describe_queue(path).await
+        let created = self.ask_namespace((1, 0), |answer| Create { root, answer }).await;
+        self.describe_in::<QueueUpdate>(&created.map_err(refuse)?, path).await
     }
 
     /// Reads a queue's description and runtime part (ENT-31).

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Broker;
 use super::update::Update as _;
+use super::{Broker, Entity};
 use crate::actor::namespace::{Create, CreateSubscription, Root};
 use crate::command::{
     Command, DescribedSubscription, DescribedTopic, InboundMessage, Outcome, RuleCommand,
@@ -11,6 +11,7 @@ use crate::command::{
 };
 use crate::description::{EntityKind, SubscriptionUpdate, TopicUpdate};
 use crate::error::{BrokerError, Rejection};
+use crate::ids::EntityId;
 use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue, validate_subscription_name};
 use crate::rule::{Explanation, RuleDescription};
 use crate::time::Timestamp;
@@ -31,8 +32,8 @@ impl Broker {
         let name = self.name_of_new(path).map_err(refuse)?;
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
         let root = Root::Topic(description);
-        self.ask_namespace((1, 0), |answer| Create { root, answer }).await.map_err(refuse)?;
-        self.describe_topic(path).await
+        let created = self.ask_namespace((1, 0), |answer| Create { root, answer }).await;
+        self.describe_in::<TopicUpdate>(&created.map_err(refuse)?, path).await
     }
 
     /// Reads a topic's description and runtime part (ENT-31, CNT-04).
@@ -96,8 +97,8 @@ impl Broker {
         let description = Box::new(description);
         let cost = (rules.len() + 1, rules_bytes(&rules));
         let mail = |answer| CreateSubscription { description, rules, answer };
-        self.ask_namespace(cost, mail).await.map_err(refuse)?;
-        self.describe_subscription(path).await
+        let created = self.ask_namespace(cost, mail).await;
+        self.describe_in::<SubscriptionUpdate>(&created.map_err(refuse)?, path).await
     }
 
     /// Reads a subscription's description and runtime part (ENT-31, CNT-01).
@@ -157,8 +158,7 @@ impl Broker {
         rule: RuleDescription,
     ) -> Result<RuleDescription, BrokerError> {
         let name = rule.name.clone();
-        self.ask_rules(subscription, RuleCommand::Create(Box::new(rule))).await?;
-        self.rule(subscription, &name).await
+        self.set_rule(subscription, name, RuleCommand::Create(Box::new(rule))).await
     }
 
     /// Replaces filter and action of a rule (TOP-24); an invalid update changes nothing.
@@ -171,8 +171,7 @@ impl Broker {
         rule: RuleDescription,
     ) -> Result<RuleDescription, BrokerError> {
         let name = rule.name.clone();
-        self.ask_rules(subscription, RuleCommand::Update(Box::new(rule))).await?;
-        self.rule(subscription, &name).await
+        self.set_rule(subscription, name, RuleCommand::Update(Box::new(rule))).await
     }
 
     /// Removes a rule, `$Default` too (TOP-13).
@@ -183,8 +182,7 @@ impl Broker {
         self.ask_rules(subscription, RuleCommand::Delete(name.into())).await.map(|_| ())
     }
 
-    /// The rules of a subscription in the order of their names, `top` of them after `skip`, and no more than the limit
-    /// for lists (ENT-30).
+    /// The rules of a subscription in the order of their names, `top` of them after `skip` (ENT-30).
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -196,18 +194,26 @@ impl Broker {
     ) -> Result<Vec<RuleDescription>, BrokerError> {
         let mut listed = Vec::new();
         loop {
-            let skip = skip.saturating_add(listed.len());
-            let wanted = RuleCommand::LISTED_MAX.min(top - listed.len());
-            match self.ask_rules(subscription, RuleCommand::List { skip, top: wanted }).await? {
-                Outcome::Rules(rules) => {
-                    let is_last = rules.len() < wanted;
-                    listed.extend(rules);
-                    if is_last || listed.len() >= top {
-                        return Ok(listed);
-                    }
-                }
-                other => return Err(self.unexpected(subscription, &other)),
+            let (skip, top) = (skip.saturating_add(listed.len()), top - listed.len());
+            let page = self.page_of_rules(subscription, skip, top).await?;
+            let is_last = page.is_empty() || page.len() == top;
+            listed.extend(page);
+            if is_last {
+                return Ok(listed);
             }
+        }
+    }
+
+    /// As many of them as one answer of their topic has: none only behind the last.
+    pub(crate) async fn page_of_rules(
+        &self,
+        subscription: &str,
+        skip: usize,
+        top: usize,
+    ) -> Result<Vec<RuleDescription>, BrokerError> {
+        match self.ask_rules(subscription, RuleCommand::List { skip, top }).await? {
+            Outcome::Rules(rules) => Ok(rules),
+            other => Err(self.unexpected(subscription, &other)),
         }
     }
 
@@ -220,10 +226,8 @@ impl Broker {
         subscription: &str,
         name: &str,
     ) -> Result<RuleDescription, BrokerError> {
-        match self.ask_rules(subscription, RuleCommand::Get(name.into())).await? {
-            Outcome::Rules(mut rules) if rules.len() == 1 => Ok(rules.swap_remove(0)),
-            other => Err(self.unexpected(subscription, &other)),
-        }
+        let answer = self.ask_rules(subscription, RuleCommand::Get(name.into())).await?;
+        self.one_rule(subscription, answer)
     }
 
     /// Which rules of a subscription would select a message if it were published now, and why; nothing
@@ -245,6 +249,28 @@ impl Broker {
 
     /// Asks the topic of a subscription, which has its rules.
     async fn ask_rules(&self, path: &str, command: RuleCommand) -> Result<Outcome, BrokerError> {
+        let (topic, id) = self.topic_of(path)?;
+        topic.manage(of_rules(id, command)).await
+    }
+
+    /// Has a rule created or replaced, and tells what it is then: both in one room, so that who has changed something is
+    /// not told that there is none.
+    async fn set_rule(
+        &self,
+        path: &str,
+        name: Box<str>,
+        command: RuleCommand,
+    ) -> Result<RuleDescription, BrokerError> {
+        let (topic, id) = self.topic_of(path)?;
+        let command = of_rules(id, command);
+        let room = topic.management_room(&command).await?;
+        topic.manage_in(&room, command).await?;
+        let answer = topic.manage_in(&room, of_rules(id, RuleCommand::Get(name))).await?;
+        self.one_rule(path, answer)
+    }
+
+    /// The topic of a subscription, and the id by which that knows it.
+    fn topic_of(&self, path: &str) -> Result<(Entity, EntityId), BrokerError> {
         let refuse = |rejection| self.refuse(rejection, path);
         let kind = self.entity(path)?.kind();
         if kind != EntityKind::Subscription {
@@ -253,18 +279,23 @@ impl Broker {
         }
         let subscription = self.manageable(path, EntityKind::Subscription)?;
         let (topic, _) = subscription_of(subscription.path()).map_err(refuse)?;
-        let topic = self.entity(&topic)?;
-        topic
-            .manage(Command::OfTopic(TopicCommand::InSubscription {
-                subscription: subscription.id(),
-                command,
-            }))
-            .await
+        Ok((self.entity(&topic)?, subscription.id()))
+    }
+
+    fn one_rule(&self, path: &str, answer: Outcome) -> Result<RuleDescription, BrokerError> {
+        match answer {
+            Outcome::Rules(mut rules) if rules.len() == 1 => Ok(rules.swap_remove(0)),
+            other => Err(self.unexpected(path, &other)),
+        }
     }
 
     fn unexpected(&self, path: &str, outcome: &Outcome) -> BrokerError {
         self.refuse(Rejection::internal(format!("unexpected answer {outcome:?}")), path)
     }
+}
+
+const fn of_rules(subscription: EntityId, command: RuleCommand) -> Command {
+    Command::OfTopic(TopicCommand::InSubscription { subscription, command })
 }
 
 /// The topic and the name that a path of a subscription has.

@@ -1,5 +1,7 @@
 //! How a description is read and replaced: alike for queues, topics and subscriptions (ENT-17, ENT-31).
 
+use std::sync::Arc;
+
 use super::{Broker, Entity};
 use crate::access::Access;
 use crate::command::{
@@ -12,6 +14,7 @@ use crate::description::{
 };
 use crate::error::{BrokerError, Rejection};
 use crate::limits::Limits;
+use crate::permits::Permit;
 use crate::time::Timestamp;
 
 /// The properties that an update names, of one kind of entity, and what this kind has of its own.
@@ -38,6 +41,9 @@ pub trait Update: Clone + Send + Sync {
 
     /// The same properties of a description.
     fn optional_of(description: &Self::Description) -> [Option<&str>; 3];
+
+    /// The bytes of what a description says in texts, whatever their lengths.
+    fn text_bytes(description: &Self::Description) -> u64;
 
     /// What is in force when this is put over `current`, whether it can be or not.
     #[must_use]
@@ -87,8 +93,17 @@ impl Broker {
         path: &str,
     ) -> Result<U::Described, BrokerError> {
         let entity = self.manageable(path, U::KIND)?;
-        let answer = entity.manage(Command::Describe).await?;
-        U::described(answer).map_err(|other| unexpected(&entity, &other))
+        let room = entity.management_room(&Command::Describe).await?;
+        described::<U>(&entity, &room).await
+    }
+
+    /// As [`Broker::describe`], in the room of what has created it.
+    pub(crate) async fn describe_in<U: Update>(
+        &self,
+        room: &Arc<Permit>,
+        path: &str,
+    ) -> Result<U::Described, BrokerError> {
+        described::<U>(&self.manageable(path, U::KIND)?, room).await
     }
 
     /// Replaces the properties named for who may forward to the destinations that the entity gets (FWD-05). With
@@ -113,8 +128,9 @@ impl Broker {
             access.allow_forwarding_to(newly(before, after)).await?;
             self.check_destinations(after).map_err(refuse)?;
             let command = U::replace(description, read_at.unwrap_or(updated_at));
-            match entity.manage(command).await {
-                Ok(_) => return self.describe::<U>(path).await,
+            let room = entity.management_room(&command).await?;
+            match entity.manage_in(&room, command).await {
+                Ok(_) => return self.describe_in::<U>(&room, path).await,
                 // Somebody else was faster: without a version of the caller's, apply it to theirs.
                 Err(error)
                     if read_at.is_none() && error.condition() == Condition::UpdateConflict => {}
@@ -122,6 +138,14 @@ impl Broker {
             }
         }
     }
+}
+
+async fn described<U: Update>(
+    entity: &Entity,
+    room: &Arc<Permit>,
+) -> Result<U::Described, BrokerError> {
+    let answer = entity.manage_in(room, Command::Describe).await?;
+    U::described(answer).map_err(|other| unexpected(entity, &other))
 }
 
 /// The destinations that an update names and that were not there before.
@@ -164,6 +188,10 @@ impl Update for QueueUpdate {
         [&description.forward_to, dead_letters, &description.user_metadata].map(Option::as_deref)
     }
 
+    fn text_bytes(description: &QueueDescription) -> u64 {
+        description.text_bytes()
+    }
+
     fn over(self, current: &QueueDescription) -> QueueDescription {
         Self::over(self, current)
     }
@@ -203,6 +231,10 @@ impl Update for TopicUpdate {
 
     fn optional_of(description: &TopicDescription) -> [Option<&str>; 3] {
         [None, None, description.user_metadata.as_deref()]
+    }
+
+    fn text_bytes(description: &TopicDescription) -> u64 {
+        description.text_bytes()
     }
 
     fn over(self, current: &TopicDescription) -> TopicDescription {
@@ -247,6 +279,10 @@ impl Update for SubscriptionUpdate {
     fn optional_of(description: &SubscriptionDescription) -> [Option<&str>; 3] {
         let dead_letters = &description.forward_dead_lettered_messages_to;
         [&description.forward_to, dead_letters, &description.user_metadata].map(Option::as_deref)
+    }
+
+    fn text_bytes(description: &SubscriptionDescription) -> u64 {
+        description.text_bytes()
     }
 
     fn over(self, current: &SubscriptionDescription) -> SubscriptionDescription {

@@ -47,6 +47,8 @@ pub enum Action {
     Describe,
     /// The same over the JSON API, for which Listen is enough (CON-73).
     Overview,
+    /// Is told what a declaration would make of an entity (DEC-12).
+    Plan,
     /// Changes a description (ENT-17).
     Update,
     /// Deletes an entity (ENT-14).
@@ -111,6 +113,7 @@ impl Action {
         Self::Create,
         Self::Describe,
         Self::Overview,
+        Self::Plan,
         Self::Update,
         Self::Delete,
         Self::List,
@@ -146,7 +149,9 @@ impl Action {
             | Self::DeleteBatch => Needs::OneOf(LISTEN, Operator),
             Self::Peek | Self::ListSessions => Needs::OneOf(LISTEN, Viewer),
             Self::Overview | Self::ReadRules => Needs::OneOf(LISTEN.and(Right::Manage), Viewer),
-            Self::Describe | Self::List | Self::ReadMetrics => Needs::OneOf(MANAGE, Viewer),
+            Self::Describe | Self::Plan | Self::List | Self::ReadMetrics => {
+                Needs::OneOf(MANAGE, Viewer)
+            }
             Self::Forward
             | Self::DeleteUnlocked
             | Self::DeleteDeferred

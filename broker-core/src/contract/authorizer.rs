@@ -195,6 +195,46 @@ pub fn bearer_token(text: &str) -> Option<&str> {
 
 /// Says who has which rights. Asked by [`Access`](crate::access::Access), before anybody knows whether
 /// there is such an entity, so that a refusal discloses nothing (SEC-08).
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use async_trait::async_trait;
+/// use peeklock_core::Broker;
+/// use peeklock_core::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
+/// use peeklock_core::description::QueueUpdate;
+/// use peeklock_core::error::Rejection;
+///
+/// /// One reader, who may receive from one queue.
+/// struct OneReader;
+///
+/// #[async_trait]
+/// impl Authorizer for OneReader {
+///     async fn authorize(&self, client: &Principal, resource: &str) -> Result<Grant, Rejection> {
+///         match client.token.as_deref() {
+///             Some("reader") if resource == "orders" => Ok(Grant::of(Rights::of(Right::Listen))),
+///             // It is known, and may do nothing here.
+///             Some("reader") => Ok(Grant::nothing()),
+///             _ => Err(Rejection::unauthorized("the token is not that of the reader")),
+///         }
+///     }
+///
+///     fn allows_anonymous(&self) -> bool {
+///         false
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let broker = Broker::builder().authorizer(Arc::new(OneReader)).start().await?;
+/// broker.create_queue("orders", QueueUpdate::default()).await?;
+/// let reader = broker.access(Principal::anonymous().with_token("reader"));
+/// assert!(reader.entity("orders", Action::Receive).await.is_ok());
+/// assert!(reader.entity("orders", Action::Send).await.is_err());
+/// # broker.stop(std::time::Duration::ZERO).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[async_trait]
 pub trait Authorizer: Send + Sync {
     /// The rights of a principal on a resource: the path of an entity or sub-queue, or empty for the

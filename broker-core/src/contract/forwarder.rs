@@ -18,6 +18,58 @@ use crate::message::{Content, ContentError, Message, Overlay};
 use crate::path::SubQueue;
 
 /// Opens routes to destinations of its schemes. One per broker, shared by all entities that name it.
+///
+/// One that lets go of what is sent to it, for what is only to be counted:
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use async_trait::async_trait;
+/// use peeklock_core::Broker;
+/// use peeklock_core::contract::{Forwarder, Outgoing, Route, Source, Verdict};
+/// use peeklock_core::description::QueueUpdate;
+/// use peeklock_core::error::Rejection;
+///
+/// struct Nowhere;
+///
+/// impl Forwarder for Nowhere {
+///     fn name(&self) -> &'static str {
+///         "nowhere"
+///     }
+///
+///     fn schemes(&self) -> &'static [&'static str] {
+///         &["nowhere"]
+///     }
+///
+///     fn check(&self, destination: &str) -> Result<(), Rejection> {
+///         match destination {
+///             "nowhere://" => Ok(()),
+///             _ => Err(Rejection::argument("nowhere has no places: say `nowhere://`")),
+///         }
+///     }
+///
+///     fn route(&self, _: &str, _: Source) -> Result<Box<dyn Route>, Rejection> {
+///         Ok(Box::new(Nowhere))
+///     }
+/// }
+///
+/// #[async_trait]
+/// impl Route for Nowhere {
+///     async fn forward(&mut self, messages: &[Outgoing]) -> Vec<Verdict> {
+///         vec![Verdict::Delivered; messages.len()]
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let broker = Broker::builder().forwarder(Arc::new(Nowhere)).start().await?;
+/// let to = |text: &str| QueueUpdate { forward_to: Some(text.into()), ..QueueUpdate::default() };
+/// broker.create_queue("done", to("nowhere://")).await?;
+/// assert!(broker.create_queue("wrong", to("nowhere://there")).await.is_err());
+/// # broker.stop(std::time::Duration::ZERO).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait Forwarder: Send + Sync {
     /// The name in configuration, logs and metrics.
     fn name(&self) -> &'static str;

@@ -24,6 +24,113 @@ pub struct TransportError {
 /// [`crate::command::Command`]s and submit them to [`crate::broker::Entity`] handles, which they get from the
 /// [`Access`](crate::access::Access) of each client ([`Broker::access`]). Handles check what is granted;
 /// a transport never decides who may do what.
+///
+/// One that sends what is said on a connection, whole, as a message to the queue `said`:
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::net::{SocketAddr, TcpListener, TcpStream};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use std::time::Duration;
+///
+/// use async_trait::async_trait;
+/// use peeklock_core::Broker;
+/// use peeklock_core::command::{Command, Outcome, ReceiveMode};
+/// use peeklock_core::contract::{Action, Principal, RunningTransport, Transport, TransportError};
+/// use peeklock_core::description::QueueUpdate;
+/// use peeklock_core::message::Message;
+/// use peeklock_core::time::TimeSpan;
+/// use tokio::runtime::Handle;
+///
+/// struct Said(SocketAddr);
+///
+/// struct Running {
+///     address: SocketAddr,
+///     is_stopped: Arc<AtomicBool>,
+/// }
+///
+/// #[async_trait]
+/// impl Transport for Said {
+///     fn name(&self) -> &'static str {
+///         "said"
+///     }
+///
+///     async fn start(
+///         self: Box<Self>,
+///         broker: Broker,
+///     ) -> Result<Box<dyn RunningTransport>, TransportError> {
+///         let failed = |source| {
+///             let (transport, address) = ("said", self.0.to_string());
+///             TransportError { transport, address, source }
+///         };
+///         let listener = TcpListener::bind(self.0).map_err(failed)?;
+///         let address = listener.local_addr().map_err(failed)?;
+///         let is_stopped = Arc::new(AtomicBool::new(false));
+///         let (runtime, stopped) = (Handle::current(), Arc::clone(&is_stopped));
+///         std::thread::spawn(move || {
+///             for mut socket in listener.incoming().flatten() {
+///                 if stopped.load(Ordering::Relaxed) {
+///                     return;
+///                 }
+///                 let mut body = Vec::new();
+///                 if socket.read_to_end(&mut body).is_err() {
+///                     continue;
+///                 }
+///                 // What a client may do is not for a transport to say.
+///                 let client = Principal::anonymous().from_peer(socket.peer_addr().ok());
+///                 let access = broker.access(client);
+///                 let sent = runtime.block_on(async {
+///                     let queue = access.entity("said", Action::Send).await?;
+///                     let message = access.broker().inbound(Message::new(body));
+///                     queue.call(Command::Send { message }).await
+///                 });
+///                 let answer = sent.map_or_else(|error| error.to_string(), |_| "stored".to_owned());
+///                 socket.write_all(answer.as_bytes()).ok();
+///             }
+///         });
+///         Ok(Box::new(Running { address, is_stopped }))
+///     }
+/// }
+///
+/// #[async_trait]
+/// impl RunningTransport for Running {
+///     fn local_address(&self) -> SocketAddr {
+///         self.address
+///     }
+///
+///     async fn stop(self: Box<Self>, _grace: Duration) {
+///         self.is_stopped.store(true, Ordering::Relaxed);
+///         // Wakes the thread that accepts.
+///         TcpStream::connect(self.address).ok();
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let broker = Broker::builder().start().await?;
+/// broker.create_queue("said", QueueUpdate::default()).await?;
+/// let transport = Box::new(Said(SocketAddr::from(([127, 0, 0, 1], 0))));
+/// let running = transport.start(broker.clone()).await?;
+///
+/// let mut client = TcpStream::connect(running.local_address())?;
+/// client.write_all(b"hello")?;
+/// client.shutdown(std::net::Shutdown::Write)?;
+/// let receive = Command::Receive {
+///     mode: ReceiveMode::ReceiveAndDelete,
+///     count_max: 1,
+///     bytes_max: 1 << 20,
+///     wait: TimeSpan::from_seconds(10),
+///     holder: None,
+/// };
+/// let Outcome::Received(received) = broker.entity("said")?.call(receive).await? else { panic!() };
+/// assert_eq!(received.len(), 1);
+///
+/// running.stop(Duration::ZERO).await;
+/// broker.stop(Duration::ZERO).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[async_trait]
 pub trait Transport: Send {
     /// The name in configuration, logs and metrics.

@@ -9,7 +9,7 @@ use super::{Place, Pool, Room};
 use crate::clock::Clock;
 use crate::contract::failures::network;
 use crate::error::Rejection;
-use crate::time::TimeSpan;
+use crate::time::{TimeSpan, Timestamp};
 
 /// How long a turn is waited for.
 const PATIENCE: TimeSpan = TimeSpan::from_seconds(5);
@@ -25,11 +25,20 @@ const ADDRESSES_KEPT: usize = 1_024;
 
 /// Of what few are made at once, over all connections and transports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Large {
+pub(crate) enum Large {
     /// A page of a list, or what is planned of a declaration.
     List,
     /// What each rule of a subscription makes of a message.
     Explanation,
+}
+
+impl Large {
+    const fn time(self) -> TimeSpan {
+        match self {
+            Self::List => LIST_TIME,
+            Self::Explanation => EXPLANATION_TIME,
+        }
+    }
 }
 
 /// The turns of all.
@@ -113,22 +122,28 @@ impl Turns {
         Ok(Turn { _room: room, _asker: asker })
     }
 
+    /// How long others may be let wait for what is begun now.
+    pub(crate) fn until(&self, large: Large) -> Timestamp {
+        self.clock.now().plus(large.time())
+    }
+
     /// Makes what it is the turn of, as long as others may be let wait for it.
     pub(crate) async fn make<T>(
         &self,
         large: Large,
+        until: Timestamp,
         making: impl Future<Output = T>,
     ) -> Result<T, Rejection> {
-        let (time, what) = match large {
-            Large::List => (LIST_TIME, "a list"),
-            Large::Explanation => (EXPLANATION_TIME, "an explanation of rules"),
+        let what = match large {
+            Large::List => "a list",
+            Large::Explanation => "an explanation of rules",
         };
-        let until = self.clock.now().plus(time);
         tokio::select! {
             biased;
             made = making => Ok(made),
             () = self.clock.sleep_until(until) => Err(Rejection::server_busy(format!(
-                "an entity is busy, and did not say its part of {what} within {time}; ask again later"
+                "an entity is busy, and did not say its part of {what} within {}; ask again later",
+                large.time()
             ))),
         }
     }
@@ -143,7 +158,6 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
     use crate::condition::Condition;
-    use crate::time::Timestamp;
 
     async fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let mut future = future;
@@ -200,13 +214,14 @@ mod tests {
     #[tokio::test]
     async fn a_turn_is_not_kept_for_a_busy_entity() {
         let (clock, turns) = turns();
-        let mut made = pin!(turns.make(Large::List, std::future::pending::<()>()));
+        let until = turns.until(Large::List);
+        let mut made = pin!(turns.make(Large::List, until, std::future::pending::<()>()));
         assert!(poll(made.as_mut()).await.is_none());
         clock.advance(LIST_TIME);
         let refused = made.await.unwrap_err();
         assert_eq!(refused.condition(), Condition::ServerBusy);
         assert!(refused.detail().contains("an entity is busy"), "{refused:?}");
-        assert_eq!(turns.make(Large::List, std::future::ready(7)).await.unwrap(), 7);
+        assert_eq!(turns.make(Large::List, until, std::future::ready(7)).await.unwrap(), 7);
     }
 
     /// DESIGN D6: addresses from which nobody asks are not remembered without end.

@@ -97,6 +97,32 @@ pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 ///
 /// Implementations must pass the suite of `testing::store_conformance`. All methods are called from
 /// arbiter threads and must not wait for the medium, except `acquire`, `scan` and `close`.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use peeklock_store::{Batch, Key, MemoryStore, Shard, Store, Submission};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = MemoryStore::new(1, u64::MAX);
+/// let (fence, id) = store.acquire(Shard(0))?;
+/// let space = Key::of_space(7);
+/// let mut batch = Batch::default();
+/// batch.put(&space.then(b"a"), |value| value.extend_from_slice(b"kept"));
+/// let submission = Submission { id, fences: vec![fence], batch: Arc::new(batch) };
+/// store.submit(submission, Box::new(|outcome| assert!(outcome.is_ok())));
+///
+/// let mut found = Vec::new();
+/// store.scan(space.as_bytes(), &mut |_, value| found.push(value.to_vec()))?;
+/// assert_eq!(found, [b"kept"]);
+///
+/// // Who takes the shard over ends what the one before would still write.
+/// store.acquire(Shard(0))?;
+/// let late = Submission { id, fences: vec![fence], batch: Arc::default() };
+/// store.submit(late, Box::new(|outcome| assert!(outcome.is_err())));
+/// # Ok(())
+/// # }
+/// ```
 pub trait Store: Send + Sync {
     /// A name for logs and errors.
     fn name(&self) -> &'static str;

@@ -1,4 +1,4 @@
-//! Every command against every set of rights and every ceiling, by the table that the code decides by.
+//! Every command against every set of rights and every ceiling, by what the specification says.
 
 use peeklock_core::Access;
 use peeklock_core::command::Command;
@@ -15,6 +15,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::Operation;
 
 use super::commands;
+use super::expected::{allows, expected};
 use super::world::{World, condition, in_time};
 
 fn all_rights() -> Vec<Rights> {
@@ -25,33 +26,6 @@ fn all_rights() -> Vec<Rights> {
             rights.filter(|(place, _)| with(*place)).map(|(_, right)| right).collect()
         })
         .collect()
-}
-
-/// What the specification says, written down anew: the rights of which one is enough (SEC-05, SEC-06, FWD-05,
-/// VIA-02), and the least ceiling (CON-72).
-fn expected(action: Action) -> Option<(&'static [Right], Ceiling)> {
-    use Ceiling::{Admin, Operator, Viewer};
-    use Right::{Listen, Manage, Send};
-    Some(match action {
-        Action::Send | Action::SendVia | Action::BeSentTo | Action::CancelScheduled => {
-            (&[Send], Operator)
-        }
-        Action::Receive | Action::ReceiveDeferred | Action::Settle | Action::RenewLock => {
-            (&[Listen], Operator)
-        }
-        Action::AcceptSession | Action::HoldSession | Action::DeleteBatch => (&[Listen], Operator),
-        Action::Peek | Action::ListSessions => (&[Listen], Viewer),
-        Action::ReadRules | Action::Overview => (&[Listen, Manage], Viewer),
-        Action::Describe | Action::List | Action::ReadMetrics => (&[Manage], Viewer),
-        Action::Create | Action::Update | Action::Delete | Action::BeForwardedTo => {
-            (&[Manage], Admin)
-        }
-        Action::ChangeRules | Action::Forward => (&[Manage], Admin),
-        Action::ReadPolicies | Action::ReadKeys | Action::ChangePolicies => (&[Manage], Admin),
-        Action::DeleteUnlocked | Action::DeleteDeferred => (&[Manage], Admin),
-        Action::End | Action::Commit => (&[], Viewer),
-        Action::Internal => return None,
-    })
 }
 
 /// SEC-05, SEC-06, CON-72: the table says what the specification says.
@@ -67,14 +41,6 @@ fn the_table_says_what_the_specification_says() {
             }
         };
         assert_eq!(action.needs(), needs, "{action:?}");
-    }
-}
-
-fn is_allowed(action: Action, rights: Rights, ceiling: Ceiling) -> bool {
-    match action.needs() {
-        Needs::Nothing => true,
-        Needs::OneOf(one_of, least) => one_of.meets(rights) && ceiling >= least,
-        Needs::BrokerItself => false,
     }
 }
 
@@ -106,7 +72,7 @@ async fn every_command_asks_for_its_right() {
                 for (name, command) in commands::all(&world.broker) {
                     let allowed = actions_of(&command)
                         .into_iter()
-                        .all(|action| is_allowed(action, rights, ceiling));
+                        .all(|action| allows(action, rights, ceiling));
                     let answer = entity.call(command).await;
                     let refused = condition(&answer) == Some(Condition::Unauthorized);
                     assert_eq!(refused, !allowed, "{name} with {rights:?} below {ceiling:?}");
@@ -248,7 +214,7 @@ async fn management_asks_for_its_right() {
                 for number in 0.. {
                     let Some((action, there)) = manage(&access, number, "q").await else { break };
                     let absent = manage(&access, number, "absent").await.unwrap().1;
-                    let allowed = is_allowed(action, rights, ceiling);
+                    let allowed = allows(action, rights, ceiling);
                     for answer in [&there, &absent] {
                         let refused = condition(answer) == Some(Condition::Unauthorized);
                         assert_eq!(refused, !allowed, "{number} {action:?} {token} {answer:?}");

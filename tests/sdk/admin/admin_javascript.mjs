@@ -344,7 +344,8 @@ scenario("ADM-39: authorization rules are kept", async () => {
   };
   const name = await queue({ authorizationRules: [rule] });
   const [told] = (await admin.getQueue(name)).authorizationRules;
-  matches(told, { keyName: "sender", primaryKey: rule.primaryKey, secondaryKey: rule.secondaryKey });
+  // The value of the claim is not told by this client, which sends it all the same.
+  matches(told, rule);
 });
 scenario("ADM-11: a wrong key is refused", async () => {
   const client = new ServiceBusAdministrationClient(string.replace("SharedAccessKey=", "SharedAccessKey=x"), { retryOptions });

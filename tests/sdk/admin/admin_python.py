@@ -645,6 +645,7 @@ def authorization_rules_are_kept(world):
     name = world.queue(authorization_rules=[rule])
     (told,) = world.admin.get_queue(name).authorization_rules
     assert (told.key_name, told.primary_key, told.rights) == ("sender", rule.primary_key, [AccessRights.SEND])
+    assert (told.claim_type, told.claim_value) == (rule.claim_type, rule.claim_value)
     string = world.broker.connection_string("sender", rule.primary_key)
     with world.messages(string) as client:
         with client.get_queue_sender(name) as sender:

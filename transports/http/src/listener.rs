@@ -31,6 +31,29 @@ pub(crate) const SPARE_SOCKETS: usize = 256;
 const BLOCKING_THREADS: usize = 1;
 
 /// The HTTP transport. See the crate's documentation for what it serves.
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use std::time::Duration;
+///
+/// use peeklock_core::Broker;
+/// use peeklock_core::contract::Transport;
+/// use peeklock_http::{HttpConfig, HttpTransport};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let broker = Broker::builder().start().await?;
+/// // Port 0 is any that is free.
+/// let mut config = HttpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
+/// config.workers = 2;
+/// let running = Box::new(HttpTransport::new(config)).start(broker.clone()).await?;
+/// println!("curl http://{}/$api/v1/namespace", running.local_address());
+///
+/// running.stop(Duration::from_secs(5)).await;
+/// broker.stop(Duration::from_secs(5)).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct HttpTransport {
     config: HttpConfig,
 }

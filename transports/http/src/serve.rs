@@ -13,10 +13,8 @@ use actix_web::{HttpRequest, HttpResponse};
 use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage};
 use peeklock_core::condition::Surface;
 use peeklock_core::contract::{Action, Principal};
-use peeklock_core::error::BrokerError;
-use peeklock_core::permits::{Large, Turn};
 use peeklock_core::time::TimeSpan;
-use peeklock_core::{Access, Entity, Of};
+use peeklock_core::{Access, Entity};
 use peeklock_listen::relayed::names_proxy;
 
 use crate::atom::AtomRoute;
@@ -201,29 +199,10 @@ impl Exchange {
         }
     }
 
-    /// Takes room for an answer, before anything is carried out for it.
+    /// Takes room for an answer, before anything is carried out for it. What may be large has had its turn before
+    /// ([`Access::turn_at_queues`] and its like), which is kept until the answer has all of its room.
     pub(crate) async fn room(&self) -> Result<AnswerRoom, Refusal> {
         AnswerRoom::take(&self.site).await
-    }
-
-    /// Waits for a turn at something that may be large, for who may read it, and then takes room for the answer. The turn
-    /// is kept until the answer has all of its room.
-    pub(crate) async fn turn(
-        &self,
-        large: Large,
-        of: Of<'_>,
-    ) -> Result<(Turn, AnswerRoom), Refusal> {
-        let turn = self.access.turn(large, of).await?;
-        Ok((turn, self.room().await?))
-    }
-
-    /// Makes what it is the turn of, as long as others may be let wait for that.
-    pub(crate) async fn make<T>(
-        &self,
-        large: Large,
-        making: impl Future<Output = Result<T, BrokerError>>,
-    ) -> Result<T, Refusal> {
-        Ok(self.access.make(large, making).await?)
     }
 
     /// Keeps an answer's room, and what was received with it, until all of it was written.

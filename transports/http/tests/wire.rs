@@ -16,9 +16,12 @@ mod wire {
     mod data_plane;
     mod deadline;
     mod errors;
+    #[path = "../../../../broker-core/tests/rights/expected.rs"]
+    mod expected;
     mod hostile;
     mod json_api;
     mod lifecycle;
+    mod lists;
     mod matrix;
     mod secure;
     mod security;

@@ -74,7 +74,38 @@ pub struct Entrances {
     pub websocket: Entrance,
 }
 
-/// The gateway.
+/// The gateway. The host gives each transport its own of the [`Entrances`], as its `entrance`, and starts it before the
+/// gateway.
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use std::time::Duration;
+///
+/// use peeklock_core::Broker;
+/// use peeklock_core::contract::Transport;
+/// use peeklock_listen::{Admission, Entrances, Gateway, GatewayConfig};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let broker = Broker::builder().start().await?;
+/// let entrances = Entrances::default();
+/// // The configuration of HTTP gets `entrances.http.clone()`, and so on; then those transports are started.
+/// let gateway = Gateway::new(GatewayConfig {
+///     address: SocketAddr::from(([127, 0, 0, 1], 0)),
+///     workers: 2,
+///     connection_count_max: 1_000,
+///     opening_timeout: Duration::from_secs(5),
+///     admission: Admission::default(),
+///     i_know: false,
+///     entrances,
+/// });
+/// // Here nothing was, and so there is nobody to whom a connection could be handed.
+/// let refused = Box::new(gateway).start(broker.clone()).await.err().unwrap();
+/// assert!(refused.to_string().contains("has not started"));
+/// # broker.stop(Duration::ZERO).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Gateway {
     config: GatewayConfig,
 }

@@ -509,6 +509,7 @@ export class Queues {
   update(path: string, properties: QueueProperties, options?: { version?: string }): Promise<Queue>;
   /** With all its messages. */
   delete(path: string): Promise<void>;
+  /** A page of them: ask on with `skip` until none come. */
   list(options?: { skip?: number; top?: number }): Promise<Queue[]>;
   /** Ids of sessions in ascending order; one of `withActiveMessages` and `stateSetAfter`, or neither. */
   sessions(
@@ -661,6 +662,7 @@ export class Topics {
   update(path: string, properties: TopicProperties, options?: { version?: string }): Promise<Topic>;
   /** With its subscriptions and all their messages. */
   delete(path: string): Promise<void>;
+  /** A page of them: ask on with `skip` until none come. */
   list(options?: { skip?: number; top?: number }): Promise<Topic[]>;
   /** Without rules it gets every message; if one is invalid, nothing is created. */
   createSubscription(
@@ -676,6 +678,7 @@ export class Topics {
     options?: { version?: string },
   ): Promise<Subscription>;
   deleteSubscription(path: string): Promise<void>;
+  /** A page of them: ask on with `skip` until none come. */
   listSubscriptions(topic: string, options?: { skip?: number; top?: number }): Promise<Subscription[]>;
   createRule(path: string, rule: NewRule): Promise<Rule>;
   getRule(path: string, name: string): Promise<Rule>;

@@ -32,7 +32,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::Message as SocketMessage;
 
-pub(crate) use self::apart::Listed;
 pub(crate) use self::inbound::{Asked, Done, Refusal, place};
 pub(crate) use self::open::converse;
 

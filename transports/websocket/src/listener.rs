@@ -30,6 +30,29 @@ const READ_BUFFER_BYTES: usize = 8 << 10;
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
 
 /// The WebSocket transport. See the crate's documentation for what it serves.
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use std::time::Duration;
+///
+/// use peeklock_core::Broker;
+/// use peeklock_core::contract::Transport;
+/// use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let broker = Broker::builder().start().await?;
+/// // Port 0 is any that is free.
+/// let mut config = WebSocketConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
+/// config.workers = 2;
+/// let running = Box::new(WebSocketTransport::new(config)).start(broker.clone()).await?;
+/// println!("ws://{}", running.local_address());
+///
+/// running.stop(Duration::from_secs(5)).await;
+/// broker.stop(Duration::from_secs(5)).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct WebSocketTransport {
     config: WebSocketConfig,
 }

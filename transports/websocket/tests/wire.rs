@@ -9,10 +9,13 @@ mod wire {
     pub mod server;
 
     mod apart;
+    #[path = "../../../../broker-core/tests/rights/expected.rs"]
+    mod expected;
     mod flow;
     mod handshake;
     mod hostile;
     mod lifecycle;
+    mod lists;
     mod matrix;
     mod places;
     mod resume;

@@ -53,9 +53,7 @@ impl Topic {
                 Ok(Answer::after_commit(Outcome::Rules(vec![rule.description().clone()])))
             }
             RuleCommand::List { skip, top } => {
-                let top = top.min(RuleCommand::LISTED_MAX);
-                let rules = self.matcher.rules(id).skip(skip).take(top);
-                let rules = rules.map(|rule| rule.description().clone()).collect();
+                let rules = listed(self.matcher.rules(id).skip(skip), top);
                 Ok(Answer::after_commit(Outcome::Rules(rules)))
             }
             RuleCommand::Explain(message) => {
@@ -106,6 +104,21 @@ impl Topic {
         let change = TopicChange::RuleSet { subscription, rule, is_new, at: ctx.now };
         self.change(Change::OfTopic(change), Durability::Sync, ctx, step);
     }
+}
+
+/// The first of some rules, as many and as large as one answer has them (ENT-30).
+fn listed<'a>(rules: impl Iterator<Item = &'a Rule>, top: usize) -> Vec<RuleDescription> {
+    let mut listed = Vec::new();
+    let mut bytes = 0;
+    for rule in rules.take(top.min(RuleCommand::LISTED_MAX)) {
+        let description = rule.description();
+        bytes += description.bytes();
+        if bytes > RuleCommand::LISTED_BYTES_MAX && !listed.is_empty() {
+            break;
+        }
+        listed.push(description.clone());
+    }
+    listed
 }
 
 fn no_rule(name: &str) -> Rejection {

@@ -62,7 +62,8 @@ pub enum RuleCommand {
     List {
         /// So many of the first are left out.
         skip: usize,
-        /// At most this many, and never more than [`RuleCommand::LISTED_MAX`].
+        /// At most this many, and never more than [`RuleCommand::LISTED_MAX`]; fewer where they are more than
+        /// [`RuleCommand::LISTED_BYTES_MAX`], none only behind the last.
         top: usize,
     },
     /// Tells which rules select a message, and why; nothing is stored. Answer: [`super::Outcome::Explained`].
@@ -72,4 +73,6 @@ pub enum RuleCommand {
 impl RuleCommand {
     /// Rules that are read at once.
     pub const LISTED_MAX: usize = 1_000;
+    /// Their bytes at most, unless the first alone has more.
+    pub const LISTED_BYTES_MAX: u64 = 1 << 20;
 }

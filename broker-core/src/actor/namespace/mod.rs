@@ -56,23 +56,24 @@ pub(crate) use records::{Loaded, load};
 pub(crate) use stop::Stop;
 pub use subscription::CreateSubscription;
 
-/// Who waits for an operation on the namespace, and the room that the operation takes until it is answered:
-/// that is what bounds the mailbox. What comes from the broker itself is about entities, and they are counted.
+/// Who waits for an operation on the namespace, and the room that the operation takes until it is answered, and as long
+/// as its asker has more to ask in it: that is what bounds the mailbox. What comes from the broker itself is about entities,
+/// and they are counted.
 pub struct Answer {
     sender: oneshot::Sender<Result<(), Rejection>>,
-    permit: Permit,
+    room: Arc<Permit>,
 }
 
 impl Answer {
     /// An answer, and where it arrives.
-    pub fn new(permit: Permit) -> (Self, oneshot::Receiver<Result<(), Rejection>>) {
+    pub fn new(room: &Arc<Permit>) -> (Self, oneshot::Receiver<Result<(), Rejection>>) {
         let (sender, answered) = oneshot::channel();
-        (Self { sender, permit }, answered)
+        (Self { sender, room: Arc::clone(room) }, answered)
     }
 
     /// Gives the room back, and answers.
     pub fn send(self, result: Result<(), Rejection>) {
-        drop(self.permit);
+        drop(self.room);
         // Nobody may wait any more.
         self.sender.send(result).ok();
     }

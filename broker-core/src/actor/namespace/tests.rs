@@ -1,16 +1,20 @@
 //! What waits before the namespace is bounded.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
+
+use peeklock_store::testing::{Fate, FaultStore};
 
 use super::*;
 use crate::Broker;
 use crate::clock::ManualClock;
 use crate::description::{QueueDescription, QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use crate::error::BrokerError;
 use crate::permits::Budget;
 use crate::rule::{Filter, RuleDescription};
+use crate::store::Shard;
 use crate::time::{TimeSpan, Timestamp};
 
 async fn is_ready(future: std::pin::Pin<&mut impl Future>) -> bool {
@@ -26,7 +30,8 @@ async fn a_creation_waits_for_room_before_it_is_mail() {
     let mut creation = pin!(broker.create_queue("orders", QueueUpdate::default()));
     assert!(!is_ready(creation.as_mut()).await);
     // Mail is taken in its order: what was sent before this was looked at before.
-    let (answer, answered) = Answer::new(Budget::new(0).try_acquire(1).unwrap());
+    let room = Arc::new(Budget::new(0).try_acquire(1).unwrap());
+    let (answer, answered) = Answer::new(&room);
     let description = QueueDescription::new("orders", &broker.settings().limits);
     broker.namespace.do_send(Create { root: Root::Queue(description), answer });
     assert_eq!(answered.await.unwrap(), Ok(()), "nobody has taken the path");
@@ -99,5 +104,66 @@ async fn management_is_done_for_who_has_least() {
     let other = other.await.unwrap();
     drop((held, rest, other));
     more.await.unwrap();
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// ERR-09, DESIGN D6: what creates or replaces something has its room once, until it is told what came of it: who has it is
+/// not told, when that is done, that the broker is busy.
+#[tokio::test]
+async fn who_has_room_for_a_change_is_told_what_came_of_it() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_000_000)));
+    let store = FaultStore::at_once(1, u64::MAX);
+    let broker = Broker::builder()
+        .arbiters(1)
+        .store(Arc::clone(&store) as Arc<_>)
+        .clock(Arc::clone(&clock) as Arc<_>)
+        .start()
+        .await
+        .unwrap();
+    broker.create_queue("q", QueueUpdate::default()).await.unwrap();
+    broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    broker.create_subscription("t", "s", SubscriptionUpdate::default(), vec![]).await.unwrap();
+    let rule = |filter| RuleDescription::new("r", filter, Timestamp::NONE);
+    let path = "t/Subscriptions/s";
+    let update = || QueueUpdate { max_delivery_count: Some(3), ..QueueUpdate::default() };
+    let subscription = || SubscriptionUpdate::default();
+    for done in 0..6 {
+        let doing: Pin<Box<dyn Future<Output = Result<(), BrokerError>>>> = match done {
+            0 => Box::pin(async { broker.create_queue("new", update()).await.map(drop) }),
+            1 => Box::pin(async { broker.update_queue("q", update(), None).await.map(drop) }),
+            2 => Box::pin(async {
+                broker.create_topic("other", TopicUpdate::default()).await.map(drop)
+            }),
+            3 => Box::pin(async {
+                broker.create_subscription("t", "new", subscription(), vec![]).await.map(drop)
+            }),
+            4 => Box::pin(async { broker.create_rule(path, rule(Filter::True)).await.map(drop) }),
+            _ => Box::pin(async { broker.update_rule(path, rule(Filter::False)).await.map(drop) }),
+        };
+        let mut doing = pin!(doing);
+        store.complete_at_once(false);
+        while store.queued(Shard(0)) == 0 {
+            assert!(!is_ready(doing.as_mut()).await, "{done}");
+            tokio::task::yield_now().await;
+        }
+        // Others take all that is left, and wait for more.
+        let room = &broker.shared.management;
+        let mut held: Vec<Permit> = std::iter::from_fn(|| room.try_acquire(1 << 20)).collect();
+        held.extend(std::iter::from_fn(|| room.try_acquire(1)));
+        let mut next = pin!(broker.management_room(1, 1));
+        assert!(!is_ready(next.as_mut()).await);
+        store.complete_at_once(true);
+        while store.complete_next(Shard(0), Fate::Store) {}
+        let told = loop {
+            tokio::select! {
+                biased;
+                told = &mut doing => break told,
+                _room = &mut next => panic!("{done} gave its room away before it was told"),
+                () = tokio::task::yield_now() => {}
+            }
+        };
+        told.unwrap();
+        drop(next.await.unwrap());
+    }
     broker.stop(Duration::ZERO).await.unwrap();
 }

@@ -18,6 +18,29 @@ use super::websocket;
 const NAME: &str = "amqp";
 
 /// The AMQP transport. See the [module](super) for what it serves.
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use std::time::Duration;
+///
+/// use peeklock_core::Broker;
+/// use peeklock_core::contract::Transport;
+/// use peeklock_amqp::server::{AmqpConfig, AmqpTransport};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let broker = Broker::builder().start().await?;
+/// // Port 0 is any that is free.
+/// let mut config = AmqpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
+/// config.workers = 2;
+/// let running = Box::new(AmqpTransport::new(config)).start(broker.clone()).await?;
+/// println!("amqp://{}", running.local_address());
+///
+/// running.stop(Duration::from_secs(5)).await;
+/// broker.stop(Duration::from_secs(5)).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct AmqpTransport {
     config: AmqpConfig,
 }

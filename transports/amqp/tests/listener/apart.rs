@@ -1,10 +1,10 @@
 //! What is asked beside the connection.
 
 use futures_util::FutureExt as _;
-use peeklock_core::Of;
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
-use peeklock_core::permits::Large;
-use peeklock_core::time::TimeSpan;
+use peeklock_core::limits::{Limits, Tier};
+use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
+use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::server::Server;
 
@@ -20,7 +20,7 @@ async fn lists_of_rules_have_their_turns() {
     client.manager(0, "t/Subscriptions/s").await;
     let access = server.broker.full_access();
     let mut turns = Vec::new();
-    while let Some(turn) = access.turn(Large::List, Of::Declared).now_or_never() {
+    while let Some(turn) = access.turn_at_queues().now_or_never() {
         turns.push(turn.unwrap());
     }
     let refused = {
@@ -37,5 +37,28 @@ async fn lists_of_rules_have_their_turns() {
     turns.pop();
     let reply = client.ask(0, "enumerate-rules", &[]).await;
     assert_eq!((reply.status(), reply.maps("rules").len()), (200, 1));
+    server.stop().await;
+}
+
+/// ENT-30, AMQP-87: all rules of a subscription are in one reply, although the broker reads them in pages of so many bytes.
+#[tokio::test]
+async fn large_rules_are_all_in_one_reply() {
+    let mut limits = Limits::of(Tier::Premium);
+    limits.rule_bytes_max = 1 << 20;
+    let server = Server::start_under(limits).await;
+    let rule = |number: usize| {
+        let filter = (0..6).fold(CorrelationFilter::default(), |filter, place| {
+            filter.and_property(format!("p{place}"), "v".repeat(30_000))
+        });
+        let filter = Filter::Correlation(filter);
+        RuleDescription::new(format!("r{number:02}"), filter, Timestamp::NONE)
+    };
+    server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    let (properties, rules) = (SubscriptionUpdate::default(), (0..12).map(rule).collect());
+    server.broker.create_subscription("t", "s", properties, rules).await.unwrap();
+    let mut client = server.client().await;
+    client.manager(0, "t/Subscriptions/s").await;
+    let reply = client.ask(0, "enumerate-rules", &[]).await;
+    assert_eq!((reply.status(), reply.maps("rules").len()), (200, 12));
     server.stop().await;
 }

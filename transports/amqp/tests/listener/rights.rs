@@ -123,6 +123,7 @@ fn carried(action: Action) -> Carried {
         | Action::ReadPolicies
         | Action::ReadKeys
         | Action::ChangePolicies
+        | Action::Plan
         | Action::ReadMetrics
         | Action::Internal => Carried::Not,
         // Asked for what they end and carry out.

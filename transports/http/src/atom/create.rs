@@ -57,9 +57,8 @@ async fn create_queue(exchange: &Exchange, path: &str, description: &Element) ->
             .access(exchange)
             .await?;
     policies::judge(exchange, path, policies.as_deref()).await?;
-    access.create_queue(path, properties).await?;
     // Before policies are there, by which its client may be nobody.
-    let queue = exchange.access.describe_queue(path).await?;
+    let queue = access.create_queue(path, properties).await?;
     let policies = policies::replace(exchange, path, policies).await?;
     Ok(get::queue_as_told(exchange, queue, policies, StatusCode::CREATED))
 }
@@ -68,8 +67,7 @@ async fn create_topic(exchange: &Exchange, path: &str, description: &Element) ->
     let properties = topic::read(description, None)?;
     let policies = policies::read(description)?;
     policies::judge(exchange, path, policies.as_deref()).await?;
-    exchange.access.create_topic(path, properties).await?;
-    let topic = exchange.access.describe_topic(path).await?;
+    let topic = exchange.access.create_topic(path, properties).await?;
     let policies = policies::replace(exchange, path, policies).await?;
     Ok(get::topic_as_told(exchange, topic, policies, StatusCode::CREATED))
 }
@@ -89,6 +87,6 @@ async fn create_subscription(
         Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
             .access(exchange)
             .await?;
-    access.create_subscription(topic, name, properties, rules).await?;
-    get::subscription_at(exchange, topic, name, StatusCode::CREATED).await
+    let created = access.create_subscription(topic, name, properties, rules).await?;
+    Ok(get::subscription_as_told(exchange, created, StatusCode::CREATED))
 }

@@ -2,7 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use peeklock_core::command::{Described, DescribedTopic};
+use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic};
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::path::subscription_path;
@@ -43,7 +43,7 @@ pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCo
 }
 
 /// A queue as its client is told of it.
-pub(super) async fn queue_at(exchange: &Exchange, path: &str, status: StatusCode) -> Answer {
+async fn queue_at(exchange: &Exchange, path: &str, status: StatusCode) -> Answer {
     let described = exchange.access.describe_queue(path).await?;
     let policies = policies::Teller::of(exchange, path).await;
     let policies = policies.tell(&described.description.path).await;
@@ -63,7 +63,7 @@ pub(super) fn queue_as_told(
 }
 
 /// A topic likewise.
-pub(super) async fn topic_at(exchange: &Exchange, path: &str, status: StatusCode) -> Answer {
+async fn topic_at(exchange: &Exchange, path: &str, status: StatusCode) -> Answer {
     let described = exchange.access.describe_topic(path).await?;
     let policies = policies::Teller::of(exchange, path).await;
     let policies = policies.tell(&described.description.path).await;
@@ -83,7 +83,7 @@ pub(super) fn topic_as_told(
 }
 
 /// A subscription likewise.
-pub(super) async fn subscription_at(
+async fn subscription_at(
     exchange: &Exchange,
     topic: &str,
     name: &str,
@@ -91,7 +91,16 @@ pub(super) async fn subscription_at(
 ) -> Answer {
     let path = subscription_path(topic, name);
     let described = exchange.access.describe_subscription(&path).await?;
+    Ok(subscription_as_told(exchange, described, status))
+}
+
+/// The same, when it is known.
+pub(super) fn subscription_as_told(
+    exchange: &Exchange,
+    described: DescribedSubscription,
+    status: StatusCode,
+) -> HttpResponse {
     let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
     let answer = subscription::entry(described, &addresses).answer(status, &addresses);
-    Ok(versioned(answer, updated_at))
+    versioned(answer, updated_at)
 }

@@ -1,11 +1,7 @@
 //! Lists queues, topics, subscriptions and rules, a page at a time in the order of their names (HTP-13, ADM-23).
 
-use std::sync::Arc;
-
-use peeklock_core::Of;
-use peeklock_core::error::BrokerError;
+use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::path::subscription_path;
-use peeklock_core::permits::Large;
 
 use super::entry::{Addresses, feed};
 use super::form::{policies, queue, rule, subscription, topic};
@@ -14,9 +10,9 @@ use super::query::{Page, page};
 use crate::error::{Answer, Refusal};
 use crate::serve::Exchange;
 
-/// A page from which something was deleted while it was read is read again so often. Clients take a short page for the
-/// last one.
-const ATTEMPTS_MAX: usize = 8;
+/// A page has no more than so many of the parts that the broker gives, each of at most 1 MiB. As long as no limit of what a
+/// description or rule may have is raised, three are enough.
+const PARTS_MAX: usize = 8;
 
 /// A part of a list, and whether others follow.
 struct Part<T> {
@@ -27,24 +23,14 @@ struct Part<T> {
 /// Lists what is below an address.
 pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
     let page = page(exchange)?;
-    let of_rules;
-    let of = match route {
-        AtomRoute::Subscriptions { topic } => Of::Entities(topic),
-        AtomRoute::Rules { topic, subscription } => {
-            of_rules = subscription_path(topic, subscription);
-            Of::Rules(&of_rules)
-        }
-        _ => Of::Entities(""),
-    };
-    let (_turn, room) = exchange.turn(Large::List, of).await?;
     let addresses = &Addresses::of(exchange);
     let access = &exchange.access;
-    let top = page.top.saturating_add(1);
     match route {
         AtomRoute::Queues => {
-            let paths = async || access.queue_paths(page.skip, top).await;
-            let describe = async || access.queues(page.skip, top).await;
-            let Part { items, has_more } = read(page, paths, describe).await?;
+            let turn = access.turn_at_queues().await?;
+            let room = exchange.room().await?;
+            let queues = whole(page, async |skip, top| turn.page(skip, top).await).await?;
+            let Part { items, has_more } = queues;
             let teller = policies::Teller::of(exchange, "").await;
             let mut entries = Vec::new();
             for queue in items {
@@ -55,9 +41,10 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
             feed(exchange, room, addresses, list, (page, has_more), entries).await
         }
         AtomRoute::Topics => {
-            let paths = async || access.topic_paths(page.skip, top).await;
-            let describe = async || access.topics(page.skip, top).await;
-            let Part { items, has_more } = read(page, paths, describe).await?;
+            let turn = access.turn_at_topics().await?;
+            let room = exchange.room().await?;
+            let topics = whole(page, async |skip, top| turn.page(skip, top).await).await?;
+            let Part { items, has_more } = topics;
             let teller = policies::Teller::of(exchange, "").await;
             let mut entries = Vec::new();
             for topic in items {
@@ -68,20 +55,21 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
             feed(exchange, room, addresses, list, (page, has_more), entries).await
         }
         AtomRoute::Subscriptions { topic } => {
-            let paths = async || access.subscription_paths(topic, page.skip, top).await;
-            let describe = async || access.subscriptions(topic, page.skip, top).await;
-            let Part { items, has_more } = read(page, paths, describe).await?;
+            let turn = access.turn_at_subscriptions(topic).await?;
+            let room = exchange.room().await?;
+            let listed = whole(page, async |skip, top| turn.page(skip, top).await).await?;
+            let Part { items, has_more } = listed;
             let entries = items.into_iter().map(|it| subscription::entry(it, addresses)).collect();
             let list = (route, "Subscriptions");
             feed(exchange, room, addresses, list, (page, has_more), entries).await
         }
         AtomRoute::Rules { topic, subscription } => {
             let path = subscription_path(topic, subscription);
-            let listing = access.rules(&path, page.skip, top);
-            let mut rules = exchange.make(Large::List, listing).await?;
-            let has_more = rules.len() > page.top;
-            rules.truncate(page.top);
-            let entries = rules.into_iter().map(|it| rule::entry(it, &path));
+            let turn = access.turn_at_rules(&path).await?;
+            let room = exchange.room().await?;
+            let rules = whole(page, async |skip, top| turn.page(skip, top).await).await?;
+            let Part { items, has_more } = rules;
+            let entries = items.into_iter().map(|it| rule::entry(it, &path));
             let entries = entries.collect::<Result<Vec<_>, _>>()?;
             let list = (route, "Rules");
             feed(exchange, room, addresses, list, (page, has_more), entries).await
@@ -93,21 +81,30 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
     }
 }
 
-/// Reads a page of descriptions, whole unless it is the last.
-async fn read<T>(
+/// A page that has all that was asked for, unless it is the last: clients take a short one for that, and do not look whether
+/// there is an address of a next one. So what would be too large is refused, and not cut short.
+async fn whole<T>(
     page: Page,
-    paths: impl AsyncFn() -> Result<Vec<Arc<str>>, BrokerError>,
-    describe: impl AsyncFn() -> Result<Vec<T>, BrokerError>,
+    list: impl AsyncFn(usize, usize) -> Result<Vec<T>, BrokerError>,
 ) -> Result<Part<T>, Refusal> {
-    let mut attempts = 1;
-    loop {
-        let count = paths().await?.len();
-        let mut items = describe().await?;
-        if items.len() >= count || attempts == ATTEMPTS_MAX {
-            let has_more = count > page.top;
+    // One more than was asked for tells whether others follow.
+    let wanted = page.top.saturating_add(1);
+    let mut items = Vec::new();
+    // One part more, which is empty, tells that nothing follows.
+    for _ in 0..=PARTS_MAX {
+        let part = list(page.skip.saturating_add(items.len()), wanted - items.len()).await?;
+        let is_last = part.is_empty();
+        items.extend(part);
+        if is_last || items.len() >= wanted {
+            let has_more = items.len() > page.top;
             items.truncate(page.top);
             return Ok(Part { items, has_more });
         }
-        attempts += 1;
     }
+    let detail = format!(
+        "this page is of more than {PARTS_MAX} MiB, which is the most: ask for fewer by `$top`, of which {} are not \
+         too many, and for those behind them by `$skip`",
+        items.len()
+    );
+    Err(Rejection::out_of_range(detail).into())
 }

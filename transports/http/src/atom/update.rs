@@ -79,8 +79,7 @@ async fn update_queue(
                 .access(exchange)
                 .await?;
         let read_at = Some(read_at.unwrap_or(current.updated_at));
-        access.update_queue(path, properties, read_at).await?;
-        Ok(exchange.access.describe_queue(path).await?)
+        Ok(access.update_queue(path, properties, read_at).await?)
     })
     .await?;
     let policies = policies::replace(exchange, path, policies).await?;
@@ -100,8 +99,7 @@ async fn update_topic(
         let current = exchange.access.describe_topic(path).await?;
         let properties = topic::read(description, current.description.extensions.as_deref())?;
         let read_at = Some(read_at.unwrap_or(current.updated_at));
-        exchange.access.update_topic(path, properties, read_at).await?;
-        Ok(exchange.access.describe_topic(path).await?)
+        Ok(exchange.access.update_topic(path, properties, read_at).await?)
     })
     .await?;
     let policies = policies::replace(exchange, path, policies).await?;
@@ -123,8 +121,8 @@ async fn update_subscription(
             .access(exchange)
             .await?;
     let read_at = Some(read_at.unwrap_or(current.updated_at));
-    access.update_subscription(&path, properties, read_at).await?;
-    get::subscription_at(exchange, topic, name, StatusCode::OK).await
+    let updated = access.update_subscription(&path, properties, read_at).await?;
+    Ok(get::subscription_as_told(exchange, updated, StatusCode::OK))
 }
 
 /// What an update comes to. One without a version that met another one is tried again.

@@ -274,6 +274,50 @@ async fn authorization_rules_are_policies() {
     server.stop().await;
 }
 
+/// ADM-39: the claim of a rule is the one that all such rules have, told whether it was said or not, so that what was read can be sent
+/// back; a rule of another claim is no policy.
+#[tokio::test]
+async fn the_claim_of_an_authorization_rule_is_that_of_all() {
+    let server = signed().await;
+    let main = token("all", "sb://x");
+    let put = async |path: &str, claim: &str, more: &str| {
+        let head = format!("PUT /{path}?{VERSION}\nAuthorization: {main}{more}");
+        let rule = rule("sender", &[Right::Send], KEY);
+        let (begin, rest) = rule.split_once("<ClaimType>").unwrap();
+        let (_, end) = rest.split_once("</ClaimValue>").unwrap();
+        let body = entry("QueueDescription", &list(&format!("{begin}{claim}{end}")));
+        ask(&server, &head, &body).await
+    };
+    for (path, claim) in [
+        ("p1", "<ClaimType>SharedAccessKey</ClaimType><ClaimValue>None</ClaimValue>"),
+        ("p2", "<ClaimType>SharedAccessKey</ClaimType>"),
+        ("p3", "<ClaimType/><ClaimValue/>"),
+        ("p4", ""),
+    ] {
+        let created = put(path, claim, "").await;
+        assert_eq!(created.status, 201, "{claim}: {}", created.text());
+        let get = format!("GET /{path}?{VERSION}\nAuthorization: {main}");
+        let told = ask(&server, &get, "").await;
+        for answer in [&created, &told] {
+            assert_eq!(text(answer, "ClaimType"), "SharedAccessKey", "{claim}");
+            assert_eq!(text(answer, "ClaimValue"), "None", "{claim}");
+        }
+    }
+    for (element, claim) in [
+        ("ClaimType", "<ClaimType>nameidentifier</ClaimType><ClaimValue>None</ClaimValue>"),
+        ("ClaimType", "<ClaimType>sharedaccesskey</ClaimType>"),
+        ("ClaimValue", "<ClaimType>SharedAccessKey</ClaimType><ClaimValue>somebody</ClaimValue>"),
+    ] {
+        let refused = put("p5", claim, "").await;
+        assert_eq!(refused.status, 400, "{claim}");
+        assert!(refused.text().contains(element), "{}", refused.text());
+        let get = format!("GET /p5?{VERSION}\nAuthorization: {main}");
+        assert_eq!(ask(&server, &get, "").await.status, 404, "nothing was created for it");
+        assert_eq!(put("p1", claim, "\nIf-Match: *").await.status, 400, "{claim}");
+    }
+    server.stop().await;
+}
+
 /// ADM-39, SEC-01, SEC-03: policies that cannot be leave nothing behind: what was to be created for them is not, what was to be
 /// changed with them is as it was, so that the same request can be repeated when it is mended.
 #[tokio::test]

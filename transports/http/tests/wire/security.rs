@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
+use peeklock_core::Broker;
 use peeklock_core::contract::{
     Action, Authorizer, Grant, Needs, Principal, Right, Rights, Transport,
 };
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::Large;
 use peeklock_core::time::TimeSpan;
-use peeklock_core::{Broker, Of};
 use peeklock_http::{HttpConfig, HttpTransport};
 
 use super::server::{Plan, Server};
@@ -326,7 +325,7 @@ async fn lists_have_their_turns() {
     server.broker.create_subscription("t", "s", properties, Vec::new()).await.unwrap();
     let access = server.broker.full_access();
     let mut turns = Vec::new();
-    while let Some(turn) = access.turn(Large::List, Of::Entities("")).now_or_never() {
+    while let Some(turn) = access.turn_at_queues().now_or_never() {
         turns.push(turn.unwrap());
     }
     assert_eq!(turns.len(), 8);

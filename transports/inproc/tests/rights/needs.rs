@@ -157,9 +157,8 @@ pub fn operations(action: Action) -> &'static [&'static str] {
             "topic exists",
             "subscription",
             "subscription exists",
-            "plan",
-            "carry out",
         ],
+        Action::Plan => &["plan", "carry out"],
         Action::Update => &[
             "update queue",
             "update queue of",

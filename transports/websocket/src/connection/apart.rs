@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use peeklock_core::Access;
 use peeklock_core::error::BrokerError;
-use peeklock_core::permits::{Large, Permit, Room, Turn};
-use peeklock_core::{Access, Of};
+use peeklock_core::permits::{Permit, Room, Turn};
 use peeklock_link::{Mail, Pending, Size, WORKING_MAX};
 use tokio::sync::watch;
 
@@ -62,35 +62,20 @@ impl Conversation {
         self.push_apart(asked, Size::Short, Box::pin(async move { (None, work.await) }))
     }
 
-    /// The same for what may make an answer of any size: few at once over all connections, each until the
-    /// broker has room for what came of it.
-    pub(crate) fn manage_in_turn<
-        F: Future<Output = Result<Notice, BrokerError>> + Send + 'static,
-    >(
-        &mut self,
-        asked: Asked,
-        (large, of): (Large, Listed),
-        work: impl FnOnce(Access) -> F,
-    ) -> Done {
-        let access = self.access.clone();
+    /// The same for what may make an answer of any size, with the turn in which that was made: few have one over all
+    /// connections, each until the broker has room for what came of it.
+    pub(crate) fn manage_in_turn<F>(&mut self, asked: Asked, work: impl FnOnce(Access) -> F) -> Done
+    where
+        F: Future<Output = Result<(Notice, Turn), BrokerError>> + Send + 'static,
+    {
         let work = work(self.access.clone());
         let working = async move {
-            match access.turn(large, of.as_of()).await {
-                Ok(turn) => (Some(turn), access.make(large, work).await),
+            match work.await {
+                Ok((notice, turn)) => (Some(turn), Ok(notice)),
                 Err(refused) => (None, Err(refused)),
             }
         };
         self.push_apart(asked, Size::Long, Box::pin(working))
-    }
-
-    /// The same for a list.
-    pub(crate) fn list<F: Future<Output = Result<Notice, BrokerError>> + Send + 'static>(
-        &mut self,
-        asked: Asked,
-        of: Listed,
-        work: impl FnOnce(Access) -> F,
-    ) -> Done {
-        self.manage_in_turn(asked, (Large::List, of), work)
     }
 
     /// Begins what waits, while there is room for its answers and little is under way. What is not with an entity
@@ -131,23 +116,6 @@ impl Conversation {
                 Some((bytes, room)) => self.say_paid(id, *own.notice, bytes, room),
                 None => self.say(id, *own.notice),
             }
-        }
-    }
-}
-
-/// What is listed or explained.
-pub(crate) enum Listed {
-    Entities(String),
-    Rules(String),
-    Declared,
-}
-
-impl Listed {
-    fn as_of(&self) -> Of<'_> {
-        match self {
-            Self::Entities(path) => Of::Entities(path),
-            Self::Rules(path) => Of::Rules(path),
-            Self::Declared => Of::Declared,
         }
     }
 }

@@ -4,7 +4,7 @@ use peeklock_core::declaration::STEP_COUNT_MAX;
 
 use super::Notice;
 use super::manage::json_inside;
-use crate::connection::{Asked, Conversation, Done, Listed};
+use crate::connection::{Asked, Conversation, Done};
 use crate::frame::bodies;
 
 pub(crate) use peeklock_json::{CarriedOutView, DeclarationForm, DigestText, PlanView};
@@ -29,9 +29,10 @@ json_inside!(DeclarationForm, PlanView, CarriedOutView, DigestText);
 impl Conversation {
     pub(super) fn plan_declaration(&mut self, asked: Asked, plan: PlanDeclaration) -> Done {
         let declaration = plan.declaration.to_declaration()?;
-        self.list(asked, Listed::Declared, |access| async move {
-            let plan = access.plan(&declaration).await?;
-            Ok(Notice::Plan(Box::new(PlanView::from(&plan))))
+        self.manage_in_turn(asked, |access| async move {
+            let turn = access.turn_at_plan(&declaration).await?;
+            let plan = turn.plan().await?;
+            Ok((Notice::Plan(Box::new(PlanView::from(&plan))), turn.into_turn()))
         })
     }
 

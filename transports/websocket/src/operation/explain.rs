@@ -1,11 +1,10 @@
 //! What the rules of a subscription would make of a message (MAT-01).
 
-use peeklock_core::permits::Large;
 use serde::{Deserialize, Serialize};
 
 use super::Notice;
 use super::manage::json_inside;
-use crate::connection::{Asked, Conversation, Done, Listed};
+use crate::connection::{Asked, Conversation, Done};
 use crate::frame::bodies;
 use crate::frame::message::Outgoing;
 
@@ -30,11 +29,11 @@ json_inside!(Explained);
 impl Conversation {
     pub(super) fn explain(&mut self, asked: Asked, explain: Explain) -> Done {
         let message = self.inbound(explain.message)?;
-        let of = Listed::Rules(explain.path.clone());
-        self.manage_in_turn(asked, (Large::Explanation, of), |access| async move {
-            let explained = access.explain(&explain.path, message).await?;
+        self.manage_in_turn(asked, |access| async move {
+            let turn = access.turn_at_explanation(&explain.path).await?;
+            let explained = turn.explain(message).await?;
             let rules = explained.iter().map(ExplanationView::from).collect();
-            Ok(Notice::Explained(Explained { rules }))
+            Ok((Notice::Explained(Explained { rules }), turn.into_turn()))
         })
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::manage::{json_inside, patch};
 use super::{ListQueues, Notice, PathOnly};
-use crate::connection::{Asked, Conversation, Done, Listed};
+use crate::connection::{Asked, Conversation, Done};
 use crate::frame::bodies;
 use crate::frame::text::Instant;
 
@@ -62,10 +62,11 @@ impl Conversation {
 
     pub(super) fn list_queues(&mut self, asked: Asked, list: &ListQueues) -> Done {
         let (skip, top) = self.page(list.skip, list.top);
-        self.list(asked, Listed::Entities(String::new()), |access| async move {
-            let queues = access.queues(skip, top).await?;
+        self.manage_in_turn(asked, move |access| async move {
+            let turn = access.turn_at_queues().await?;
+            let queues = turn.page(skip, top).await?;
             let queues = queues.into_iter().map(QueueView::from).collect();
-            Ok(Notice::Queues(QueueList { queues }))
+            Ok((Notice::Queues(QueueList { queues }), turn.into_turn()))
         })
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::manage::json_inside;
 use super::{ListOf, Notice};
-use crate::connection::{Asked, Conversation, Done, Listed};
+use crate::connection::{Asked, Conversation, Done};
 use crate::frame::bodies;
 
 pub(crate) use peeklock_json::RuleForm;
@@ -64,10 +64,11 @@ impl Conversation {
 
     pub(super) fn list_rules(&mut self, asked: Asked, list: ListOf) -> Done {
         let (skip, top) = self.page(list.skip, list.top);
-        self.list(asked, Listed::Rules(list.path.clone()), |access| async move {
-            let rules = access.rules(&list.path, skip, top).await?;
+        self.manage_in_turn(asked, move |access| async move {
+            let turn = access.turn_at_rules(&list.path).await?;
+            let rules = turn.page(skip, top).await?;
             let rules = rules.iter().map(RuleForm::from).collect();
-            Ok(Notice::Rules(RuleList { rules }))
+            Ok((Notice::Rules(RuleList { rules }), turn.into_turn()))
         })
     }
 }

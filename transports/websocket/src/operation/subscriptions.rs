@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::manage::{json_inside, patch};
 use super::{ListOf, Notice, PathOnly, RuleForm};
-use crate::connection::{Asked, Conversation, Done, Listed};
+use crate::connection::{Asked, Conversation, Done};
 use crate::frame::text::Instant;
 use crate::frame::{bodies, json};
 
@@ -73,10 +73,12 @@ impl Conversation {
 
     pub(super) fn list_subscriptions(&mut self, asked: Asked, list: ListOf) -> Done {
         let (skip, top) = self.page(list.skip, list.top);
-        self.list(asked, Listed::Entities(list.path.clone()), |access| async move {
-            let subscriptions = access.subscriptions(&list.path, skip, top).await?;
+        self.manage_in_turn(asked, move |access| async move {
+            let turn = access.turn_at_subscriptions(&list.path).await?;
+            let subscriptions = turn.page(skip, top).await?;
             let subscriptions = subscriptions.into_iter().map(SubscriptionView::from).collect();
-            Ok(Notice::Subscriptions(SubscriptionList { subscriptions }))
+            let list = SubscriptionList { subscriptions };
+            Ok((Notice::Subscriptions(list), turn.into_turn()))
         })
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::manage::{json_inside, patch};
 use super::{ListQueues, Notice, PathOnly};
-use crate::connection::{Asked, Conversation, Done, Listed};
+use crate::connection::{Asked, Conversation, Done};
 use crate::frame::bodies;
 use crate::frame::text::Instant;
 
@@ -62,10 +62,11 @@ impl Conversation {
 
     pub(super) fn list_topics(&mut self, asked: Asked, list: &ListQueues) -> Done {
         let (skip, top) = self.page(list.skip, list.top);
-        self.list(asked, Listed::Entities(String::new()), |access| async move {
-            let topics = access.topics(skip, top).await?;
+        self.manage_in_turn(asked, move |access| async move {
+            let turn = access.turn_at_topics().await?;
+            let topics = turn.page(skip, top).await?;
             let topics = topics.into_iter().map(TopicView::from).collect();
-            Ok(Notice::Topics(TopicList { topics }))
+            Ok((Notice::Topics(TopicList { topics }), turn.into_turn()))
         })
     }
 }

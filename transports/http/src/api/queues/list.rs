@@ -1,7 +1,5 @@
 //! Lists queues.
 
-use peeklock_core::Of;
-use peeklock_core::permits::Large;
 use peeklock_json::QueueView;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -20,14 +18,17 @@ pub(crate) struct QueuePage {
 }
 
 /// List queues.
+///
+/// A page has at most 1 MiB of them, or one, and is shorter than `top` where they are more: the list ends with an empty page.
 #[utoipa::path(get, path = "/queues", tag = "queues",
     params(("skip" = Option<usize>, Query, description = "by default 0"),
         ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
     responses((status = 200, body = QueuePage), (status = "default", body = Problem)))]
 pub(in crate::api) async fn list(exchange: &Exchange) -> Answer {
     let (skip, top) = page(exchange)?;
-    let (_turn, room) = exchange.turn(Large::List, Of::Entities("")).await?;
-    let queues = exchange.make(Large::List, exchange.access.queues(skip, top)).await?;
+    let turn = exchange.access.turn_at_queues().await?;
+    let room = exchange.room().await?;
+    let queues = turn.page(skip, top).await?;
     let queues = queues.into_iter().map(Into::into).collect();
     large(exchange, room, &QueuePage { queues, skip, top }).await
 }

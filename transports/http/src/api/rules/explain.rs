@@ -1,9 +1,7 @@
 //! Tells which rules would select a message, and why.
 
 use actix_web::web;
-use peeklock_core::Of;
 use peeklock_core::contract::Action;
-use peeklock_core::permits::Large;
 use peeklock_json::{ExplanationView, NewMessage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -44,9 +42,9 @@ pub(in crate::api) async fn explain(
     let message = question.message.into_message().map_err(Refusal::argument)?;
     let message = inbound(&exchange.site, message);
     // Until the answer has room. The request holds room, too, for which others may wait.
-    let (_turn, room) = exchange.turn(Large::Explanation, Of::Rules(&path)).await?;
-    let explained =
-        exchange.make(Large::Explanation, exchange.access.explain(&path, message)).await?;
+    let turn = exchange.access.turn_at_explanation(&path).await?;
+    let room = exchange.room().await?;
+    let explained = turn.explain(message).await?;
     let rules = explained.iter().map(ExplanationView::from).collect();
     large(exchange, room, &Explained { rules }).await
 }

@@ -1,7 +1,5 @@
 //! Lists the rules of a subscription.
 
-use peeklock_core::Of;
-use peeklock_core::permits::Large;
 use peeklock_json::RuleForm;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -20,6 +18,8 @@ pub(crate) struct RulePage {
 }
 
 /// List the rules of a subscription.
+///
+/// A page has at most 1 MiB of them, or one, and is shorter than `top` where they are more: the list ends with an empty page.
 #[utoipa::path(get, operation_id = "list_rules",
     path = "/topics/{topic}/subscriptions/{subscription}/rules", tag = "rules",
     params(("topic" = String, Path), ("subscription" = String, Path),
@@ -27,9 +27,10 @@ pub(crate) struct RulePage {
         ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
     responses((status = 200, body = RulePage), (status = "default", body = Problem)))]
 pub(in crate::api) async fn list(exchange: &Exchange, path: &str) -> Answer {
-    let (_turn, room) = exchange.turn(Large::List, Of::Rules(path)).await?;
+    let turn = exchange.access.turn_at_rules(path).await?;
+    let room = exchange.room().await?;
     let (skip, top) = page(exchange)?;
-    let rules = exchange.make(Large::List, exchange.access.rules(path, skip, top)).await?;
+    let rules = turn.page(skip, top).await?;
     let rules = rules.iter().map(RuleForm::from).collect();
     large(exchange, room, &RulePage { rules, skip, top }).await
 }

@@ -1,7 +1,5 @@
 //! Lists subscriptions.
 
-use peeklock_core::Of;
-use peeklock_core::permits::Large;
 use peeklock_json::SubscriptionView;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -20,6 +18,8 @@ pub(crate) struct SubscriptionPage {
 }
 
 /// List the subscriptions of a topic.
+///
+/// A page has at most 1 MiB of them, or one, and is shorter than `top` where they are more: the list ends with an empty page.
 #[utoipa::path(get, operation_id = "list_subscriptions",
     path = "/topics/{topic}/subscriptions", tag = "subscriptions",
     params(("topic" = String, Path), ("skip" = Option<usize>, Query, description = "by default 0"),
@@ -27,9 +27,9 @@ pub(crate) struct SubscriptionPage {
     responses((status = 200, body = SubscriptionPage), (status = "default", body = Problem)))]
 pub(in crate::api) async fn list(exchange: &Exchange, topic: &str) -> Answer {
     let (skip, top) = page(exchange)?;
-    let (_turn, room) = exchange.turn(Large::List, Of::Entities(topic)).await?;
-    let listing = exchange.access.subscriptions(topic, skip, top);
-    let subscriptions = exchange.make(Large::List, listing).await?;
+    let turn = exchange.access.turn_at_subscriptions(topic).await?;
+    let room = exchange.room().await?;
+    let subscriptions = turn.page(skip, top).await?;
     let subscriptions = subscriptions.into_iter().map(Into::into).collect();
     large(exchange, room, &SubscriptionPage { subscriptions, skip, top }).await
 }

@@ -1,7 +1,5 @@
 //! Lists topics.
 
-use peeklock_core::Of;
-use peeklock_core::permits::Large;
 use peeklock_json::TopicView;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -20,6 +18,8 @@ pub(crate) struct TopicPage {
 }
 
 /// List topics.
+///
+/// A page has at most 1 MiB of them, or one, and is shorter than `top` where they are more: the list ends with an empty page.
 #[utoipa::path(get, operation_id = "list_topics",
     path = "/topics", tag = "topics",
     params(("skip" = Option<usize>, Query, description = "by default 0"),
@@ -27,8 +27,9 @@ pub(crate) struct TopicPage {
     responses((status = 200, body = TopicPage), (status = "default", body = Problem)))]
 pub(in crate::api) async fn list(exchange: &Exchange) -> Answer {
     let (skip, top) = page(exchange)?;
-    let (_turn, room) = exchange.turn(Large::List, Of::Entities("")).await?;
-    let topics = exchange.make(Large::List, exchange.access.topics(skip, top)).await?;
+    let turn = exchange.access.turn_at_topics().await?;
+    let room = exchange.room().await?;
+    let topics = turn.page(skip, top).await?;
     let topics = topics.into_iter().map(Into::into).collect();
     large(exchange, room, &TopicPage { topics, skip, top }).await
 }

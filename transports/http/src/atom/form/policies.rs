@@ -11,6 +11,8 @@ use crate::serve::Exchange;
 const LIST: &str = "AuthorizationRules";
 const RULE: &str = "AuthorizationRule";
 const KIND: &str = "SharedAccessAuthorizationRule";
+/// What every such rule says of its claim.
+const CLAIM: [(&str, &str); 2] = [("ClaimType", "SharedAccessKey"), ("ClaimValue", "None")];
 
 /// A policy as a client has described it.
 pub(in crate::atom) struct Said {
@@ -49,6 +51,13 @@ fn read_one(rule: &Element) -> Result<Said, Refusal> {
     if name.is_empty() {
         let detail = format!("an {RULE} has no KeyName; only a {KIND} is known, which has one");
         return Err(Refusal::argument(detail));
+    }
+    for (element, value) in CLAIM {
+        // Some clients leave them out; who says something else means a rule that is no policy.
+        if !["", value].contains(&text(element)) {
+            let detail = format!("policy `{name}`: the {element} of a {KIND} is {value}");
+            return Err(Refusal::argument(detail));
+        }
     }
     let mut rights = Rights::NONE;
     for right in rule.child(SB, "Rights").iter().flat_map(|it| &it.children) {
@@ -149,8 +158,9 @@ impl Told {
 }
 
 fn write_one(xml: &mut Xml, keys: &PolicyKeys) {
-    xml.leaf("ClaimType", "SharedAccessKey");
-    xml.leaf("ClaimValue", "None");
+    for (element, value) in CLAIM {
+        xml.leaf(element, value);
+    }
     xml.element("Rights", &[], |xml| {
         for right in Right::ALL.into_iter().filter(|right| keys.policy.rights.contains(*right)) {
             xml.leaf("AccessRights", right.name());

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use peeklock_core::access::RuleListing;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::message::Value;
-use peeklock_core::permits::Large;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use peeklock_core::time::Timestamp;
-use peeklock_core::{Access, Broker, Of};
+use peeklock_core::{Broker, InTurn};
 use peeklock_words::amqp::write::{self, Sink};
 use peeklock_words::amqp::{Scalar, code};
 
@@ -70,10 +70,10 @@ impl Conversation {
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
         let broker = self.broker.clone();
         Ok(Planned::Apart(Box::pin(async move {
-            match access.turn(Large::List, Of::Rules(&path)).await {
+            match access.turn_at_rules(&path).await {
                 Ok(turn) => {
-                    let listing = list(&access, &broker, &path, (skip, top), page);
-                    (Some(turn), access.make(Large::List, listing).await)
+                    let listed = turn.make(list(&turn, &broker, &path, (skip, top), page)).await;
+                    (Some(turn.into_turn()), listed)
                 }
                 Err(refused) => (None, Err(refused)),
             }
@@ -83,7 +83,7 @@ impl Conversation {
 
 /// The rules of a subscription, as far as one reply may have them.
 async fn list(
-    access: &Access,
+    turn: &InTurn<RuleListing>,
     broker: &Broker,
     path: &str,
     (skip, top): (usize, usize),
@@ -105,7 +105,7 @@ async fn list(
             room = Some(outbound.hold(None, bytes).await);
         }
         let wanted = page.min(top - listed);
-        let rules = access.rules(path, skip.saturating_add(listed), wanted).await?;
+        let rules = turn.page(skip.saturating_add(listed), wanted).await?;
         for rule in &rules {
             let mut item = Pieces::default();
             key(&mut item, "rule-description");
@@ -113,7 +113,8 @@ async fn list(
             list.map(item, 2);
         }
         listed += rules.len();
-        if rules.len() < wanted {
+        // A page may be short because its rules are large.
+        if rules.is_empty() {
             break;
         }
     }

@@ -1,0 +1,43 @@
+//! What the specification says that actions take, written down beside the table that the broker decides by: what is tried
+//! against every token is expected by this, and not by that table, whose mistakes would be expected, too. The matrices of the
+//! transports read it from here.
+
+use peeklock_core::contract::{Action, Ceiling, Right, Rights};
+
+/// What an action takes: the rights of which one is enough (SEC-05, SEC-06, FWD-05, VIA-02, DEC-12), and the least ceiling
+/// (CON-72); none if nobody is granted it.
+pub fn expected(action: Action) -> Option<(&'static [Right], Ceiling)> {
+    use Ceiling::{Admin, Operator, Viewer};
+    use Right::{Listen, Manage, Send};
+    Some(match action {
+        Action::Send | Action::SendVia | Action::BeSentTo | Action::CancelScheduled => {
+            (&[Send], Operator)
+        }
+        Action::Receive | Action::ReceiveDeferred | Action::Settle | Action::RenewLock => {
+            (&[Listen], Operator)
+        }
+        Action::AcceptSession | Action::HoldSession | Action::DeleteBatch => (&[Listen], Operator),
+        Action::Peek | Action::ListSessions => (&[Listen], Viewer),
+        Action::ReadRules | Action::Overview => (&[Listen, Manage], Viewer),
+        Action::Describe | Action::Plan | Action::List | Action::ReadMetrics => (&[Manage], Viewer),
+        Action::Create | Action::Update | Action::Delete | Action::BeForwardedTo => {
+            (&[Manage], Admin)
+        }
+        Action::ChangeRules | Action::Forward => (&[Manage], Admin),
+        Action::ReadPolicies | Action::ReadKeys | Action::ChangePolicies => (&[Manage], Admin),
+        Action::DeleteUnlocked | Action::DeleteDeferred => (&[Manage], Admin),
+        Action::End | Action::Commit => (&[], Viewer),
+        Action::Internal => return None,
+    })
+}
+
+/// Whether who has these rights below this ceiling may do it.
+pub fn allows(action: Action, rights: Rights, ceiling: Ceiling) -> bool {
+    match expected(action) {
+        None => false,
+        Some(([], _)) => true,
+        Some((one_of, least)) => {
+            one_of.iter().any(|right| rights.contains(*right)) && ceiling >= least
+        }
+    }
+}

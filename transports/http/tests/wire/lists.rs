@@ -1,0 +1,251 @@
+//! Lists of the JSON API and of the Atom API: how long they may take, whose time counts, and how large a page is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use peeklock_core::Broker;
+use peeklock_core::contract::{Authorizer, Grant, Principal};
+use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::error::Rejection;
+use peeklock_core::message::Value;
+use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
+use peeklock_core::store::Shard;
+use peeklock_core::testing::{Fate, FaultStore};
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+use super::server::{Plan, Server};
+use super::signed;
+
+/// Every list of either API, but for those of sessions and policies, which no other entity has part in.
+const LISTS: [&str; 8] = [
+    "GET /$api/v1/queues",
+    "GET /$api/v1/topics",
+    "GET /$api/v1/topics/t/subscriptions",
+    "GET /$api/v1/topics/t/subscriptions/s/rules",
+    "GET /$Resources/queues?api-version=2021-05",
+    "GET /$Resources/topics?api-version=2021-05",
+    "GET /t/subscriptions?api-version=2021-05",
+    "GET /t/subscriptions/s/rules?api-version=2021-05",
+];
+
+const SUBSCRIPTION: &str = "t/Subscriptions/s";
+
+async fn furnish(broker: &Broker) {
+    broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    let properties = SubscriptionUpdate::default();
+    broker.create_subscription("t", "s", properties, Vec::new()).await.unwrap();
+}
+
+/// ERR-09, ADM-23, DESIGN D6: a list waits for 10 s for entities that are busy, whichever list it is, and is then told so: others wait
+/// for its turn.
+#[tokio::test]
+async fn every_list_has_its_time() {
+    let store = FaultStore::at_once(1, u64::MAX);
+    let mut plan = Plan::new();
+    plan.store = Some(Arc::clone(&store) as _);
+    let server = plan.start().await;
+    furnish(&server.broker).await;
+    store.complete_at_once(false);
+    // What is asked of an entity waits for what was changed before, and is not stored.
+    let (queues, topics, subscriptions) =
+        (server.broker.clone(), server.broker.clone(), server.broker.clone());
+    let metadata = || Some("changed".into());
+    let changes = [
+        tokio::spawn(async move {
+            let update = QueueUpdate { user_metadata: metadata(), ..QueueUpdate::default() };
+            queues.update_queue("q", update, None).await.map(drop)
+        }),
+        tokio::spawn(async move {
+            let update = TopicUpdate { user_metadata: metadata(), ..TopicUpdate::default() };
+            topics.update_topic("t", update, None).await.map(drop)
+        }),
+        tokio::spawn(async move {
+            let update =
+                SubscriptionUpdate { user_metadata: metadata(), ..SubscriptionUpdate::default() };
+            subscriptions.update_subscription(SUBSCRIPTION, update, None).await.map(drop)
+        }),
+    ];
+    let broker = &server.broker;
+    let moment = Duration::from_millis(20);
+    while tokio::time::timeout(moment, broker.describe_queue("q")).await.is_ok() {}
+    while tokio::time::timeout(moment, broker.describe_topic("t")).await.is_ok() {}
+    let described = || broker.describe_subscription(SUBSCRIPTION);
+    while tokio::time::timeout(moment, described()).await.is_ok() {}
+    for head in LISTS {
+        let answer = signed::ask(&server, head, "").await;
+        assert_eq!(answer.status, 503, "{head}: {}", answer.text());
+        assert!(answer.text().contains("an entity is busy"), "{head}: {}", answer.text());
+    }
+    store.complete_at_once(true);
+    while store.complete_next(Shard(0), Fate::Store) {}
+    for change in changes {
+        change.await.unwrap().unwrap();
+    }
+    for head in LISTS {
+        assert_eq!(server.ask(head, "").await.status, 200, "{head}");
+    }
+    server.stop().await;
+}
+
+/// Says at once that nothing is granted on the namespace and on a topic, and of other entities only when it is let what is granted
+/// there: to one token all, to another nothing.
+#[derive(Default)]
+struct Slow {
+    asked: AtomicUsize,
+    may_say: AtomicBool,
+}
+
+#[async_trait]
+impl Authorizer for Slow {
+    async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection> {
+        if ["", "t"].contains(&resource) {
+            return Ok(Grant::nothing());
+        }
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        while !self.may_say.load(Ordering::Relaxed) {
+            tokio::task::yield_now().await;
+        }
+        Ok(match principal.token.as_deref() {
+            Some("narrow") => Grant::everything(),
+            _ => Grant::nothing(),
+        })
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+/// SEC-08, SEC-26, CON-73, DESIGN D6: how long an authorizer takes to say what of a list is somebody's is no time of the list: who may
+/// read something reads it, who may read nothing is refused for that, and neither has a turn meanwhile.
+#[tokio::test]
+async fn the_time_of_an_authorizer_does_not_count() {
+    let slow = Arc::new(Slow::default());
+    let mut plan = Plan::new();
+    plan.authorizer = Arc::clone(&slow) as Arc<dyn Authorizer>;
+    let server = plan.start().await;
+    furnish(&server.broker).await;
+    server.broker.create_topic("other", TopicUpdate::default()).await.unwrap();
+    let full = server.broker.full_access();
+    for head in LISTS {
+        for (token, status) in [("narrow", 200), ("nobody", 401)] {
+            slow.may_say.store(false, Ordering::Relaxed);
+            slow.asked.store(0, Ordering::Relaxed);
+            let mut client = server.connect().await;
+            client.write(&server.request(&format!("{head}\nAuthorization: {token}"), "")).await;
+            while slow.asked.load(Ordering::Relaxed) == 0 {
+                tokio::task::yield_now().await;
+            }
+            let turns: Vec<_> = (0..8).map(|_| full.turn_at_queues().now_or_never()).collect();
+            assert!(turns.iter().all(Option::is_some), "{head}: all turns are free");
+            drop(turns);
+            server.clock.advance(TimeSpan::from_minutes(1));
+            slow.may_say.store(true, Ordering::Relaxed);
+            let answer = client.read().await.unwrap();
+            assert_eq!(answer.status, status, "{head} with {token}: {}", answer.text());
+        }
+    }
+    server.stop().await;
+}
+
+/// How many queues and rules there are, each of some 190 KiB, and how many topics and subscriptions.
+const MANY: usize = 45;
+const SOME: usize = 12;
+/// A page as it is written: of 1 MiB, and what stands around it.
+const PAGE_BYTES: usize = (1 << 20) + (64 << 10);
+
+/// A broker whose descriptions and rules may be large, and are.
+async fn with_large_descriptions() -> Server {
+    let mut plan = Plan::new();
+    plan.settings.limits.user_metadata_chars_max = 65_536;
+    plan.settings.limits.rule_bytes_max = 1 << 20;
+    let server = plan.start().await;
+    let broker = &server.broker;
+    let metadata = || Some("\u{20ac}".repeat(65_536).into());
+    for number in 0..MANY {
+        let update = QueueUpdate { user_metadata: metadata(), ..QueueUpdate::default() };
+        broker.create_queue(&format!("n{number:02}"), update).await.unwrap();
+    }
+    furnish(broker).await;
+    broker.delete_rule(SUBSCRIPTION, "$Default").await.unwrap();
+    for number in 0..SOME {
+        let update = TopicUpdate { user_metadata: metadata(), ..TopicUpdate::default() };
+        broker.create_topic(&format!("t{number:02}"), update).await.unwrap();
+        let update =
+            SubscriptionUpdate { user_metadata: metadata(), ..SubscriptionUpdate::default() };
+        broker.create_subscription("t", &format!("s{number:02}"), update, vec![]).await.unwrap();
+    }
+    for number in 0..MANY {
+        let value = || Value::String("v".repeat(30_000).into());
+        let properties = (0..6).map(|place| (format!("p{place}").into(), value())).collect();
+        let filter = CorrelationFilter { properties, ..CorrelationFilter::default() };
+        let filter = Filter::Correlation(filter);
+        let rule = RuleDescription::new(format!("r{number:02}"), filter, Timestamp::NONE);
+        broker.create_rule(SUBSCRIPTION, rule).await.unwrap();
+    }
+    server
+}
+
+/// ENT-30, DESIGN D6: a page of the JSON API ends with its bytes, and one behind the other they have all that there is; the one behind
+/// the last is empty.
+#[tokio::test]
+async fn a_page_of_the_json_api_ends_with_its_bytes() {
+    let server = with_large_descriptions().await;
+    for (path, list, name, count) in [
+        ("queues", "queues", "path", MANY + 1),
+        ("topics", "topics", "path", SOME + 1),
+        ("topics/t/subscriptions", "subscriptions", "name", SOME + 1),
+        ("topics/t/subscriptions/s/rules", "rules", "name", MANY),
+    ] {
+        let mut names: Vec<String> = Vec::new();
+        loop {
+            let head = format!("GET /$api/v1/{path}?skip={}", names.len());
+            let answer = server.ask(&head, "").await;
+            assert_eq!(answer.status, 200, "{head}: {}", answer.text());
+            let bytes = answer.text().len();
+            assert!(bytes <= PAGE_BYTES, "{head}: {bytes}");
+            let page = answer.json();
+            let page = page[list].as_array().unwrap();
+            if page.is_empty() {
+                break;
+            }
+            names.extend(page.iter().map(|one| one[name].as_str().unwrap().to_owned()));
+        }
+        assert_eq!(names.len(), count, "{path}");
+        assert!(names.is_sorted(), "{path}: {names:?}");
+        names.dedup();
+        assert_eq!(names.len(), count, "{path}");
+    }
+    server.stop().await;
+}
+
+/// ENT-30, ADM-23, DESIGN D6: a page of the Atom API is whole, since clients take a short one for the last; what would be larger than
+/// 8 MiB is refused with the way out.
+#[tokio::test]
+async fn a_page_of_the_atom_api_is_whole_or_refused() {
+    let server = with_large_descriptions().await;
+    for (address, top, expected, has_more) in [
+        ("$Resources/queues", 30, 30, true),
+        ("$Resources/topics", 100, SOME + 1, false),
+        ("$Resources/topics", SOME, SOME, true),
+        ("t/subscriptions", 100, SOME + 1, false),
+        ("t/subscriptions/s/rules", 30, 30, true),
+    ] {
+        let head = format!("GET /{address}?api-version=2021-05&$skip=0&$top={top}");
+        let answer = server.ask(&head, "").await;
+        assert_eq!(answer.status, 200, "{head}");
+        let text = answer.text();
+        assert_eq!(text.matches("<entry").count(), expected, "{head}");
+        assert_eq!(text.contains("rel=\"next\""), has_more, "{head}");
+    }
+    for address in ["$Resources/queues", "t/subscriptions/s/rules"] {
+        let head = format!("GET /{address}?api-version=2021-05");
+        let answer = server.ask(&head, "").await;
+        assert_eq!(answer.status, 400, "{head}");
+        assert!(answer.text().contains("ask for fewer by `$top`"), "{head}: {}", answer.text());
+    }
+    server.stop().await;
+}
