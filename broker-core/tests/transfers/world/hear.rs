@@ -9,7 +9,7 @@ use peeklock_core::request::Released;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{Operation, Part};
 
-use super::{Asked, TOPIC, World, sent_in};
+use super::{Asked, FAN, TOPIC, World, sent_in};
 use crate::ground::marker;
 
 impl World {
@@ -89,7 +89,8 @@ impl World {
             // The lock ends by itself.
             _ => return,
         };
-        if place == TOPIC && matches!(settlement, Settlement::Complete) && self.random.one_in(2) {
+        let is_topic = matches!(place, TOPIC | FAN);
+        if is_topic && matches!(settlement, Settlement::Complete) && self.random.one_in(2) {
             // The dead letter is completed, and another sent on in its place (TXN-09, TXN-14).
             let (via, markers) = self.send_via();
             let part = |sub_queue, operation| Part { member: None, sub_queue, operation };
