@@ -352,7 +352,7 @@ RETRY_AGAIN = [
     ("accept next does not offer a session whose head is Delayed", "RTY-24", "machine/src/queue/session/mod.rs",
      "Some(returning) if returning < first => None,", "Some(returning) if returning < first && self.held().is_some() => None,"),
     ("a session that expires takes what is Delayed along", "RTY-25", "machine/src/queue/session/directory.rs",
-     "let mut delayed = self.resting.remove(&index).unwrap_or_default();", "let mut delayed = SequenceSet::default();"),
+     "let mut delayed = self.take_resting(index);", "let mut delayed = SequenceSet::default();"),
     ("at the bound an abandon that would delay is refused", "RTY-32", "machine/src/queue/settle.rs",
      "if delays && ctx.left.delayed == 0 && returns() {", "if delays && ctx.left.delayed == 0 && returns() && false {"),
     ("only an abandon takes a delay", "RTY-10", "model/src/command/retry.rs",

@@ -30,6 +30,14 @@ pub(in crate::queue) struct Doomed {
     pub(in crate::queue) cause: SequenceNumber,
 }
 
+/// Durable Delayed messages of one session.
+#[derive(Debug, Default)]
+struct Resting {
+    all: SequenceSet,
+    /// Under which of them the session is found by who looks for Delayed messages, while nobody holds it.
+    found_by: Option<SequenceNumber>,
+}
+
 /// All sessions of a queue.
 #[derive(Debug, Default)]
 pub(in crate::queue) struct Sessions {
@@ -53,7 +61,9 @@ pub(in crate::queue) struct Sessions {
     /// Held sessions whose demand may meet a message.
     busy: BTreeSet<SessionIndex>,
     /// Durable Delayed messages, by session (RTY-22).
-    resting: BTreeMap<SessionIndex, SequenceSet>,
+    resting: BTreeMap<SessionIndex, Resting>,
+    /// Unlocked sessions that have some, by the lowest number of those (RTY-13).
+    open_resting: BTreeMap<SequenceNumber, SessionIndex>,
     /// How many sessions have a state.
     state_count: usize,
     states_in_flight: VecDeque<(StageNumber, SessionIndex)>,
@@ -212,6 +222,11 @@ impl Sessions {
         self.open.first_key_value().map(|(sequence, index)| (*sequence, *index))
     }
 
+    /// The lowest Delayed message of all unlocked sessions.
+    pub(super) fn first_open_resting(&self) -> Option<SequenceNumber> {
+        self.open_resting.first_key_value().map(|(sequence, _)| *sequence)
+    }
+
     /// A session whose lock has run out.
     pub(super) fn first_ended(&self, now: Timestamp) -> Option<SessionIndex> {
         self.ends.first().filter(|(until, _)| *until <= now).map(|(_, index)| *index)
@@ -341,7 +356,7 @@ impl Sessions {
     /// Keeps a Delayed message from the holder, and if it holds them up those behind it (RTY-22, RTY-23).
     pub(in crate::queue) fn rest(&mut self, sequence: SequenceNumber, holds: bool) {
         let Some(index) = self.of(sequence) else { return };
-        self.resting.entry(index).or_default().insert(sequence);
+        self.resting.entry(index).or_default().all.insert(sequence);
         if let Some(session) = self.get_mut(index) {
             session.available.remove(sequence);
             if holds {
@@ -356,21 +371,30 @@ impl Sessions {
     /// Ends the rest of a message, if it was Delayed.
     fn wake(&mut self, index: SessionIndex, sequence: SequenceNumber) {
         let Some(resting) = self.resting.get_mut(&index) else { return };
-        resting.remove(sequence);
-        if resting.is_empty() {
-            self.resting.remove(&index);
+        resting.all.remove(sequence);
+        if resting.all.is_empty() {
+            self.take_resting(index);
         }
+    }
+
+    /// Takes the Delayed messages of a session out of the directory.
+    fn take_resting(&mut self, index: SessionIndex) -> SequenceSet {
+        let Some(resting) = self.resting.remove(&index) else { return SequenceSet::default() };
+        if let Some(found_by) = resting.found_by {
+            self.open_resting.remove(&found_by);
+        }
+        resting.all
     }
 
     /// Whether a message is Delayed and durable.
     pub(in crate::queue) fn is_resting(&self, sequence: SequenceNumber) -> bool {
         let resting = self.of(sequence).and_then(|index| self.resting.get(&index));
-        resting.is_some_and(|resting| resting.contains(sequence))
+        resting.is_some_and(|resting| resting.all.contains(sequence))
     }
 
     /// The durable Delayed messages of a session.
     pub(super) fn resting_in(&self, index: SessionIndex) -> Option<&SequenceSet> {
-        self.resting.get(&index)
+        self.resting.get(&index).map(|resting| &resting.all)
     }
 
     /// Whether a message can be handed out as far as it is concerned itself.
@@ -384,7 +408,7 @@ impl Sessions {
     /// RTY-25). Those that were Delayed hold up nobody any more.
     pub(in crate::queue) fn doom(&mut self, cause: SequenceNumber) {
         let Some(index) = self.of(cause) else { return };
-        let mut delayed = self.resting.remove(&index).unwrap_or_default();
+        let mut delayed = self.take_resting(index);
         let Some(session) = self.get_mut(index) else { return };
         let mut others = std::mem::take(&mut session.available);
         for sequence in delayed.iter_from(SequenceNumber(0)) {
@@ -502,7 +526,8 @@ impl Sessions {
     /// Puts a session where its lock and its messages belong; ends one that owns nothing (SES-04).
     fn put_in_place(&mut self, index: SessionIndex) {
         let Some(session) = self.get_mut(index) else { return };
-        let offered = if session.held.is_none() { session.next_message() } else { None };
+        let is_open = session.held.is_none();
+        let offered = if is_open { session.next_message() } else { None };
         let before = std::mem::replace(&mut session.offered, offered);
         let is_busy = session
             .held
@@ -517,6 +542,7 @@ impl Sessions {
                 self.open.insert(offered, index);
             }
         }
+        self.put_resting_in_place(index, is_open);
         if is_busy {
             self.busy.insert(index);
         }
@@ -533,11 +559,27 @@ impl Sessions {
         }
     }
 
+    fn put_resting_in_place(&mut self, index: SessionIndex, is_open: bool) {
+        let Some(resting) = self.resting.get_mut(&index) else { return };
+        let first = resting.all.first().filter(|_| is_open);
+        let before = std::mem::replace(&mut resting.found_by, first);
+        if before == first {
+            return;
+        }
+        if let Some(before) = before {
+            self.open_resting.remove(&before);
+        }
+        if let Some(first) = first {
+            self.open_resting.insert(first, index);
+        }
+    }
+
     /// Checks the directory against its sessions.
     pub(in crate::queue) fn check(&self) -> Result<(), String> {
         let mut messages = 0;
         let (mut open, mut held_count, mut states) = (0, 0, 0);
-        let (mut links, mut calls, mut waits, mut rests, mut endings) = (0, 0, 0, 0, 0);
+        let (mut links, mut calls, mut waits, mut endings) = (0, 0, 0, 0);
+        let (mut rests, mut open_rests) = (0, 0);
         for (name, index) in &self.by_name {
             let Some(session) = self.get(*index) else {
                 return Err(format!("session {name} has no place"));
@@ -548,9 +590,16 @@ impl Sessions {
                 let is_rest = |sequence| {
                     session.members.contains(sequence) && !session.available.contains(sequence)
                 };
-                if resting.is_empty() || !resting.iter_from(SequenceNumber(0)).all(is_rest) {
+                let all = &resting.all;
+                if all.is_empty() || !all.iter_from(SequenceNumber(0)).all(is_rest) {
                     return Err(format!("what rests in session {name} is not in it, or available"));
                 }
+                let first = all.first().filter(|_| session.held.is_none());
+                let found = first.and_then(|first| self.open_resting.get(&first));
+                if resting.found_by != first || found != first.and(Some(index)) {
+                    return Err(format!("what rests in session {name} is not found (RTY-13)"));
+                }
+                open_rests += u64::from(first.is_some());
             }
             states += u64::from(session.state.is_some());
             if !session.exists() || session.name != *name {
@@ -589,6 +638,7 @@ impl Sessions {
             (messages, self.by_message.len() as u64, "messages"),
             (open, self.open.len() as u64, "open sessions"),
             (rests, self.resting.len() as u64, "sessions with delayed messages"),
+            (open_rests, self.open_resting.len() as u64, "open sessions with delayed messages"),
             (states, self.state_count as u64, "states"),
             (held_count, self.by_receiver.len() as u64, "holders"),
             (held_count, self.by_epoch.len() as u64, "locks"),
