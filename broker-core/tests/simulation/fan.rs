@@ -141,8 +141,8 @@ pub fn read(contents: Vec<Bytes>, is_dead: bool) -> Copied {
     let mut contents = contents.into_iter();
     let content = contents.next().expect("a message has content");
     let marker = marker(content.clone());
-    let mut message: Message =
-        Content::parse(content).and_then(|content| content.decode()).expect("as it was sent");
+    let content = Content::parse(content).expect("content is kept as it was");
+    let mut message: Message = content.decode().expect("and is a message");
     contents.for_each(|overlay| Overlay::from_bytes(overlay).apply_to(&mut message));
     let rule = match message.application_property("RuleName") {
         Some(Value::String(name)) => Some(name.clone()),

@@ -193,6 +193,7 @@ impl World {
         };
         events.history = [(ticket, fan)].into();
         let tree = Tree::of_family(self.writer_of(NEIGHBOUR), bytes, family);
+        events.shells.clear();
         events.tree = Rc::new(RefCell::new(tree));
         let tree = Rc::clone(&events.tree);
         let machines = std::iter::once(AnyMachine::Topic(Box::new(topic))).chain(queues);
@@ -537,6 +538,7 @@ impl World {
     pub(super) fn check_events(&mut self) {
         let Some(mut events) = self.events.take() else { return };
         assert!(events.asked.is_empty(), "never answered: {:?}", events.asked);
+        assert!(!events.shells.is_empty(), "the topic did not come back");
         let tree = events.tree.borrow();
         assert!(tree.is_quiet(), "something of the topic is left on its way");
         let mut bytes = 0;
