@@ -14,8 +14,10 @@ use crate::fan::in_its_lane;
 
 impl World {
     pub(super) fn ask(&mut self) {
-        // Queues twice as often as others.
-        let place = self.random.index(PLACES + QUEUES) % PLACES;
+        let place = match self.random.one_in(4) {
+            true => QUEUES + self.random.index(PLACES - QUEUES),
+            false => self.random.index(QUEUES),
+        };
         if self.entities[place].closed {
             return;
         }

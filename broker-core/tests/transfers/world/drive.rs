@@ -54,6 +54,11 @@ impl World {
         self.fuse.set(false);
     }
 
+    /// An empty turn.
+    pub(super) fn wake(&mut self, place: usize) {
+        self.turn(place, |shell, now, out| shell.run([], now, out));
+    }
+
     pub(super) fn turn(
         &mut self,
         place: usize,
@@ -88,7 +93,7 @@ impl World {
                 release_all(&mut out);
                 for number in to_wake {
                     if let Some(woken) = self.numbered(place, number) {
-                        self.turn(woken, |shell, now, out| shell.run([], now, out));
+                        self.wake(woken);
                     }
                 }
             }

@@ -70,7 +70,10 @@ impl World {
         // Only of one that was tried once it is certain what it was replaced by.
         let is_first = self.judge.tried.insert(marker);
         self.judge.replaced.remove(&marker);
-        let settlement = match self.random.below(9) {
+        let is_topic = matches!(place, TOPIC | FAN);
+        // What rests at a topic is mostly sent on.
+        let drawn = if is_topic && self.random.one_in(2) { 0 } else { self.random.below(9) };
+        let settlement = match drawn {
             0 => {
                 self.judge.may_go.insert(marker);
                 Settlement::Complete
@@ -89,7 +92,6 @@ impl World {
             // The lock ends by itself.
             _ => return,
         };
-        let is_topic = matches!(place, TOPIC | FAN);
         if is_topic && matches!(settlement, Settlement::Complete) && self.random.one_in(2) {
             // The dead letter is completed, and another sent on in its place (TXN-09, TXN-14).
             let (via, markers) = self.send_via();

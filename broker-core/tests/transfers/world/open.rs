@@ -120,7 +120,7 @@ impl World {
         }
         self.note(|| format!("{} is open again", path(root)));
         for place in grove_of(root) {
-            self.turn(place, |shell, now, out| shell.run([], now, out));
+            self.wake(place);
         }
     }
 
