@@ -90,7 +90,7 @@ impl Seen {
             states,
         ];
         assert!(all.iter().all(|count| *count > 0), "a case was never met: {self:?}");
-        let least = [(topic_rebuilds, 500), (caught, 5_000), (not_caught, 5_000), (marked, 1_000)];
+        let least = [(topic_rebuilds, 200), (caught, 5_000), (not_caught, 5_000), (marked, 1_000)];
         assert!(least.iter().all(|(count, least)| count >= least), "too little: {self:?}");
     }
 }

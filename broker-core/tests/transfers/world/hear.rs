@@ -110,7 +110,7 @@ impl World {
         // What is Delayed finds another way out by the time that it is due (RTY-14).
         let is_retried = matches!(settlement, Settlement::Abandon { .. });
         self.submit(place, sub_queue, Command::Settle { token, settlement }, Asked::Other);
-        if is_retried && self.random.one_in(3) {
+        if is_retried && (sub_queue == SubQueue::DeadLetter || self.random.one_in(3)) {
             let update = self.draw_update(place);
             self.submit(place, SubQueue::Main, update, Asked::Other);
         }

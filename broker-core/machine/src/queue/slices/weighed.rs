@@ -13,6 +13,11 @@ const LOOKS_ANYHOW: u64 = 32;
 const EFFECTS_ANYHOW: u64 = 4;
 
 impl Stand {
+    /// What there is was sent a while ago, so that a batch delete removes it.
+    fn age(&mut self) {
+        self.now = self.now.plus(TimeSpan::from_seconds(1));
+    }
+
     /// Carries a command out, and compares what it has looked at, moved and told with what was said before.
     fn weigh(&mut self, sub_queue: SubQueue, command: Command) {
         self.queue.committed(StageNumber(self.stage));
@@ -72,6 +77,7 @@ fn a_command_is_the_steps_that_it_was_said_to_be() {
     stand.send(2_000, |message| message.scheduled_enqueue_time = Some(at));
     let scheduled = stand.queue.last_sequence;
     let locked = stand.receive(SubQueue::Main, 4_000, 2);
+    stand.age();
     let first = |all: &[LockToken]| -> Vec<SequenceNumber> {
         all.iter().take(3).map(|lock| lock.sequence()).collect()
     };
@@ -136,6 +142,7 @@ fn what_is_passed_over_is_weighed() {
     stand.send(MANY, |_| {});
     let locks = stand.receive(SubQueue::Main, 3_000, 1);
     stand.queue.committed(StageNumber(stand.stage));
+    stand.age();
     for token in locks {
         let delay = Some(TimeSpan::from_minutes(10));
         let settlement = Settlement::Abandon { properties: None, delay };
@@ -163,6 +170,7 @@ fn what_is_held_is_not_looked_at_for_others() {
         stand.ask(Command::Settle { token, settlement });
     }
     stand.send(100, |message| message.session_id = Some("t".into()));
+    stand.age();
     let main = SubQueue::Main;
     let (count_max, enqueued_before) = (1, None);
     stand.weigh(main, Command::DeleteBatchUnlocked { count_max, enqueued_before });
