@@ -365,6 +365,33 @@ async fn steps_that_are_done_one_at_a_time_are_those_of_the_plan() {
     stop(broker).await;
 }
 
+/// DEC-03: an empty list of rules is none at all, of a subscription that is created and of one that is there; without a list
+/// a new one has `$Default`.
+#[tokio::test]
+async fn an_empty_list_of_rules_leaves_none() {
+    let broker = started().await;
+    let subscription = |name: &str, rules: Option<Vec<RuleDescription>>| DeclaredSubscription {
+        name: name.into(),
+        rules,
+        ..DeclaredSubscription::default()
+    };
+    let declared = |old: Option<Vec<RuleDescription>>| {
+        let topic = DeclaredTopic::new("t")
+            .with_subscription(subscription("old", old))
+            .with_subscription(subscription("new", Some(Vec::new())));
+        Declaration::new().with_topic(topic)
+    };
+    let count = async |name: &str| {
+        let path = format!("t/Subscriptions/{name}");
+        broker.rules(&path, 0, usize::MAX).await.unwrap().len()
+    };
+    broker.declare(&declared(None)).await.unwrap();
+    assert_eq!((count("old").await, count("new").await), (1, 0));
+    broker.declare(&declared(Some(Vec::new()))).await.unwrap();
+    assert_eq!((count("old").await, count("new").await), (0, 0));
+    stop(broker).await;
+}
+
 /// DEC-09: steps that are others by now are not done, nor any else; what leaves the steps as they are does not matter.
 #[tokio::test]
 async fn a_plan_that_is_outrun_is_not_carried_out() {

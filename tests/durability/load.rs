@@ -38,8 +38,8 @@ const QUEUES: [(&str, u64); 9] = [
 
 /// The subscriptions of a topic that are there in every round: what the first does not select the second gets, which is
 /// a catch-all (TOP-25).
-const PICKED: &str = "news/Subscriptions/picked";
-const REST: &str = "news/Subscriptions/rest";
+pub const PICKED: &str = "news/Subscriptions/picked";
+pub const REST: &str = "news/Subscriptions/rest";
 /// What the first selects: every fifth message, by the last digit of its id.
 const PICKS: &str = "property LIKE '%1' OR property LIKE '%6'";
 

@@ -81,6 +81,9 @@ struct Counts {
     kills: u64,
     kills_while_starting: u64,
     messages_read: usize,
+    /// Messages that were there after a kill in the subscription that selects them, and in the catch-all.
+    picked: usize,
+    caught: usize,
     start_ms_max: u128,
     segments: u64,
     segments_given_back: u64,
@@ -172,6 +175,9 @@ impl<'a> Run<'a> {
     fn judge(&mut self, broker: &Broker) -> Result<Snapshot, String> {
         let snapshot = Snapshot::take(&broker.address)?;
         self.counts.messages_read += snapshot.message_count();
+        let in_main = |name: &str| snapshot.queues.get(name).map_or(0, |seen| seen.main.len());
+        self.counts.picked += in_main(load::PICKED);
+        self.counts.caught += in_main(load::REST);
         let (entries, mut complaints) = self.ledger.take();
         complaints.extend(self.judge.judge(entries, &snapshot));
         if complaints.is_empty() {
@@ -231,6 +237,8 @@ fn must_have_seen_everything(run: &Run<'_>) {
     let stored = ["unknown send was stored", "unknown batch was stored"];
     assert!(stored.iter().any(|what| tally.contains_key(*what)), "not seen: any of {stored:?}");
     assert!(run.counts.kills_while_starting > 0, "{:?}", run.counts);
+    // TOP-25: mostly many in each round.
+    assert!(run.counts.picked.min(run.counts.caught) > 20, "{:?}", run.counts);
     // Many times more on a machine that is not busy otherwise.
     assert!(run.counts.segments > 2 * run.counts.kills, "{:?}", run.counts);
     assert!(run.counts.segments_given_back > run.counts.kills, "{:?}", run.counts);

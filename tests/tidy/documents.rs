@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::{files, place, read, root};
 
@@ -74,6 +75,28 @@ fn the_ways_lead_over_files_that_are_there() {
     for row in others {
         let said = row.trim_end_matches('|').rsplit('|').next().unwrap().trim();
         assert_eq!(files_of(&row).len().to_string(), said, "{row}");
+    }
+}
+
+/// Each mutation finds the text that it replaces, once, and has its row among the results.
+#[test]
+fn each_mutation_can_be_applied() {
+    let run = |argument: &str| {
+        let told = Command::new("python3")
+            .args(["tests/mutations/run.py", argument])
+            .current_dir(root())
+            .output()
+            .expect("python3 is there");
+        let text = String::from_utf8_lossy(&told.stdout).into_owned();
+        assert!(told.status.success(), "{text}{}", String::from_utf8_lossy(&told.stderr));
+        text
+    };
+    run("--check");
+    let results = read("docs/testing.md");
+    for line in run("--list").lines() {
+        let number = line.split_whitespace().next().unwrap();
+        let row = format!("\n| {number} | ");
+        assert!(results.contains(&row), "docs/testing.md has no row for mutation {line}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The simulator: queues, clients and a failing store in one process, driven from one seed.
+//! The simulator: queues, a topic, clients and a failing store in one process, driven from one seed.
 //!
 //! No actix, no threads, no clock of the system: [`world`] drives shells, trees and shard writers as
 //! the actors do, [`clients`] asks for anything at any time, and [`auditor`] judges by what clients
@@ -8,7 +8,8 @@
 //! LIF-04, SET-27 (counts after a restart), SET-34 (deliveries are bounded), MSG-12 and MSG-13
 //! (numbers), SND-29 and SND-31 (batches), RCV-02, RCV-14, DUP-02, SCH-03, DLQ-12, EXP-20, ERR-06,
 //! QUO-05, SND-24, TMP-07 and TMP-14, of queues that require sessions SES-02, SES-11, SES-15 to
-//! SES-20, SES-25 and SES-27, and DESIGN D3, D5 and D11.
+//! SES-20, SES-25 and SES-27, of a topic beside them TOP-07 and TOP-25 to TOP-28, also of subscriptions that become
+//! catch-alls or are none any more, and DESIGN D3, D5 and D11.
 //!
 //! `PEEKLOCK_SIM_SEEDS=5000` runs more seeds, `PEEKLOCK_SIM_SEED=17` replays one with its trace,
 //! `PEEKLOCK_SIM_STEPS` sets their length.
@@ -22,8 +23,11 @@
 mod auditor;
 mod book;
 mod clients;
+mod fan;
 mod image;
 mod inspection;
+#[path = "../common/rules.rs"]
+mod rules;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -2,6 +2,7 @@
 
 mod actors;
 mod endings;
+mod events;
 mod rest;
 mod seen;
 mod time;
@@ -38,6 +39,7 @@ use crate::clients::{Asked, Clients, DUPLICATE_KEY};
 use crate::image::Image;
 use crate::inspection::Occasion;
 
+use self::events::Events;
 pub use self::seen::Seen;
 
 const SHARDS: u16 = 2;
@@ -110,6 +112,8 @@ pub struct World {
     woken: Done<u64>,
     outlet: Arc<Mailbox>,
     entities: Vec<Entity>,
+    /// A topic beside them; taken out while something happens to it.
+    events: Option<Events>,
     next_seat: u64,
     next_id: u64,
     next_ticket: u64,
@@ -172,6 +176,7 @@ impl World {
             woken: Done::default(),
             outlet: Arc::default(),
             entities: Vec::new(),
+            events: None,
             next_seat: 1,
             next_id: 1,
             next_ticket: 1,
@@ -190,6 +195,7 @@ impl World {
             let entity = world.create(index, description);
             world.entities.push(entity);
         }
+        world.events = Some(world.found_events());
         world
     }
 
@@ -301,14 +307,20 @@ impl World {
     ) -> (u64, Rc<RefCell<Tree>>, Shell<Queue>) {
         let queue = restored(&self.store, id, description, self.config, self.now);
         let tree = Rc::new(RefCell::new(Tree::new(self.writer_of(index), queue.size_bytes())));
+        let (seat, shell) = self.drive(queue, &tree);
+        (seat, tree, shell)
+    }
+
+    /// Somebody drives a machine of a tree from now on.
+    fn drive<M: Machine>(&mut self, machine: M, tree: &Rc<RefCell<Tree>>) -> (u64, Shell<M>) {
         let seat = self.next_seat;
         self.next_seat += 1;
         let mut tokens = Random::new(seat ^ self.random.bits());
         let fuse = Rc::clone(&self.fuse);
         let woken = Arc::clone(&self.woken);
         let shell = Shell::new(
-            queue,
-            Rc::clone(&tree),
+            machine,
+            Rc::clone(tree),
             Arc::clone(&self.store) as Arc<dyn Store>,
             Arc::clone(&self.limits),
             Box::new(move || {
@@ -328,11 +340,14 @@ impl World {
                 Box::new(move || push(&woken, seat))
             }),
         );
-        (seat, tree, shell)
+        (seat, shell)
     }
 
     /// One thing happens.
     pub fn step(&mut self) {
+        if self.random.one_in(6) {
+            self.step_events();
+        }
         match self.random.below(1_000) {
             0..=299 => self.ask(),
             300..=519 => self.run_someone(),

@@ -1,4 +1,4 @@
-//! What the store holds, over all queues, and what may change between two looks at it.
+//! What the store holds, over all queues and subscriptions, and what may change between two looks at it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +10,7 @@ use peeklock_core::store::{Key, Store};
 use peeklock_core::testing::FaultStore;
 use peeklock_core::time::Timestamp;
 
+use crate::fan::Fan;
 use crate::ground::marker;
 
 /// Where a message is.
@@ -111,6 +112,7 @@ pub struct Judge {
     /// Of those that moved, how many had been Delayed, in a main queue and in a dead-letter queue.
     pub delayed_moved: [u64; 2],
     pub hops_max: u8,
+    pub fan: Fan,
 }
 
 impl Judge {
@@ -123,6 +125,9 @@ impl Judge {
         for (marker, place) in &now.places {
             assert!(place.hops <= 4, "{marker} has made {} hops (FWD-12)", place.hops);
             self.hops_max = self.hops_max.max(place.hops);
+            if before.places.get(marker).is_none_or(|old| old.entity != place.entity) {
+                self.fan.came(*marker, place.entity);
+            }
             if let Some(old) = before.places.get(marker)
                 && old.entity != place.entity
             {

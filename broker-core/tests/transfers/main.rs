@@ -1,9 +1,11 @@
-//! Many queues that forward to each other, and a topic that messages are sent by way of, over a store that
-//! fails at any instant: a message is always in exactly one place.
+//! Many queues that forward to each other, a topic that messages are sent by way of, and one whose subscriptions
+//! share out what is published to it, over a store that fails at any instant: a message is always in exactly one
+//! place.
 //!
 //! No actix, no threads, no clock of the system: [`world`] drives shells, trees, shard writers and
 //! lists on their way as the actors do, in an order that a seed gives, and [`judge`] looks at what the
-//! store holds after every batch.
+//! store holds after every batch. [`fan`] says which subscription a message comes to: that which selects it, or the
+//! catch-all.
 //!
 //! `PEEKLOCK_TRANSFER_SEEDS=5000` runs more seeds, `PEEKLOCK_TRANSFER_SEED=17` replays one with its
 //! trace.
@@ -16,6 +18,7 @@
     reason = "a test fails by panicking and says which seed"
 )]
 
+mod fan;
 #[path = "../common/ground.rs"]
 mod ground;
 mod judge;
@@ -73,8 +76,9 @@ fn silence_planned_panics() {
     }));
 }
 
-/// FND-03: whichever batch of a chain over two shards fails, is of unknown outcome, or is the last before
-/// a crash or a panic, every message that was acknowledged is at the end, once and in order.
+/// FND-03, FWD-09, TOP-25: whichever batch of a chain over two shards, into a topic, fails, is of unknown outcome, or is
+/// the last before a crash or a panic, every message that was acknowledged is at the end, in the subscription that
+/// selects it or else in the catch-all, once and in order.
 #[test]
 fn a_failure_at_any_step_leaves_each_message_in_one_place() {
     use peeklock_core::testing::Fate;
@@ -90,6 +94,7 @@ fn a_failure_at_any_step_leaves_each_message_in_one_place() {
         Misfortune::Panic(0),
         Misfortune::Panic(1),
         Misfortune::Panic(3),
+        Misfortune::Panic(world::FAN),
     ];
     for misfortune in misfortunes {
         let mut step = 0;
@@ -102,7 +107,8 @@ fn a_failure_at_any_step_leaves_each_message_in_one_place() {
 
 /// FND-02, FND-03, DUP-14: never none, never both. FWD-10: in the order of the source. FWD-12, FWD-13: hops.
 /// FWD-25: what has left is not counted any more. FWD-01, VIA-01: what can be forwarded is forwarded once the
-/// store works again. TXN-01, TXN-15: the parts of a transaction are there together.
+/// store works again. TXN-01, TXN-15: the parts of a transaction are there together. TOP-25, TOP-26, TOP-28: the
+/// catch-all of a topic gets what no other subscription selects by its rules as of the publish (TOP-09), and that only.
 #[test]
 fn no_seed_loses_or_doubles_a_message() {
     silence_planned_panics();

@@ -1,10 +1,11 @@
-//! The world: queues, a topic that messages are sent by way of, trees and writers as the actors drive
-//! them, and lists on their way.
+//! The world: queues, a topic that messages are sent by way of, one with subscriptions, trees and writers as the
+//! actors drive them, and lists on their way.
 
 mod ask;
 mod draw;
 mod drive;
 mod end;
+mod family;
 mod hear;
 mod open;
 mod rest;
@@ -36,6 +37,7 @@ use peeklock_core::transaction::PartOutcome;
 use peeklock_core::transfer::passage::Passages;
 use peeklock_core::transfer::{HandOver, PinnedMessage};
 
+use crate::fan::SUBSCRIPTIONS;
 use crate::ground::{ListEnded, Mail, Mailbox, Shared, writers};
 use crate::judge::Judge;
 use draw::Description;
@@ -45,7 +47,9 @@ const SHARDS: u16 = 2;
 const QUEUES: usize = 4;
 /// Behind the queues, a topic: it has no subscriptions, and nothing is sent to it.
 const TOPIC: usize = QUEUES;
-const PLACES: usize = QUEUES + 1;
+/// Behind it one that is published to, and its subscriptions: they share its tree.
+pub const FAN: usize = TOPIC + 1;
+const PLACES: usize = FAN + 1 + SUBSCRIPTIONS;
 const KEY: [u8; 16] = [7; 16];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +78,8 @@ struct Entity {
     shell: Option<Shell<AnyMachine>>,
     passages: Arc<Passages>,
     ending: Option<Ending>,
+    /// Of how many of its tree no guard is out any more.
+    settled: usize,
     is_deleted: bool,
     inlet: VecDeque<Request>,
     closed: bool,
@@ -193,15 +199,16 @@ impl World {
             traced,
             lines: Vec::new(),
         };
-        for place in 0..PLACES {
+        for place in 0..FAN {
             let entity = world.create(place);
             world.entities.push(entity);
         }
+        world.found_family();
         world
     }
 
-    /// A chain of all queues, whose head has messages, some of them by way of the topic; one thing goes
-    /// wrong when the `step`-th batch completes. Returns whether the run was that long.
+    /// A chain of all queues and the topic with subscriptions, whose head has messages, some of them by way of the
+    /// other topic; one thing goes wrong when the `step`-th batch completes. Returns whether the run was that long.
     pub fn chain(step: u64, misfortune: Misfortune) -> bool {
         let mut world = Self::new(1, false);
         world.odds = Odds::default();
@@ -210,11 +217,11 @@ impl World {
         world.judge.may_absorb = false;
         world.config.forwarding = ForwardingConfig::default();
         world.come_to_rest();
+        world.open_all_lanes();
         for place in (0..QUEUES).rev() {
-            let mut description = QueueDescription::new(format!("q{place}"), &world.limits);
-            if place + 1 < QUEUES {
-                description.forward_to = Some(format!("q{}", place + 1).into());
-            }
+            let next = if place + 1 < QUEUES { place + 1 } else { FAN };
+            let mut description = QueueDescription::new(path(place), &world.limits);
+            description.forward_to = Some(path(next).into());
             let before = world.entities[place].description.clone();
             let (description, update) = Description::Queue(description).update(&before);
             world.entities[place].description = description;
@@ -243,11 +250,12 @@ impl World {
             }
         }
         world.come_to_rest();
-        let end = world.entities[QUEUES - 1].id.0;
         for marker in
             (first..world.next_marker).filter(|one| world.judge.acknowledged.contains(one))
         {
             let place = world.judge.last.places.get(&marker);
+            let fan = &world.judge.fan;
+            let end = fan.ids[fan.destination(marker).0];
             assert_eq!(place.map(|place| place.entity), Some(end), "{marker} is at {place:?}");
         }
         world.planned.is_none()
@@ -293,7 +301,7 @@ impl World {
             }
             960..=979 => self.move_endings(),
             980..=983 => {
-                let place = self.random.index(PLACES);
+                let place = self.random.index(FAN);
                 self.retire(place);
             }
             984..=986 => {
@@ -324,7 +332,22 @@ impl World {
 }
 
 fn path(place: usize) -> String {
-    if place == TOPIC { format!("t{place}") } else { format!("q{place}") }
+    match place {
+        0..TOPIC => format!("q{place}"),
+        TOPIC | FAN => format!("t{place}"),
+        _ => format!("t{FAN}/Subscriptions/s{}", place - FAN - 1),
+    }
+}
+
+/// The place of whom the tree of an entity is.
+const fn root_of(place: usize) -> usize {
+    if place > FAN { FAN } else { place }
+}
+
+/// The places of all that are in one tree, the root first.
+const fn grove_of(place: usize) -> std::ops::Range<usize> {
+    let root = root_of(place);
+    if root == FAN { FAN..PLACES } else { root..root + 1 }
 }
 
 /// The numbers of what was sent in a transaction.

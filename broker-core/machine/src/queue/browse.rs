@@ -84,8 +84,8 @@ impl Queue {
         let delayed = self.delays.iter_from(sub_queue, SequenceNumber(0));
         doomed.extend(
             delayed
-                .take_while(|sequence| self.is_enqueued_before(*sequence, before))
                 .filter(|sequence| self.is_resting(*sequence))
+                .take_while(|sequence| self.is_enqueued_before(*sequence, before))
                 .take(count_max as usize),
         );
         doomed.sort_unstable();

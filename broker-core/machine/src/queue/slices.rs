@@ -1,6 +1,8 @@
 //! What a step costs where there is much: counted in slots that are looked at, and in messages that are moved,
 //! without a clock.
 
+mod weighed;
+
 use std::collections::BTreeSet;
 
 use super::*;
@@ -53,6 +55,11 @@ impl Stand {
     /// One turn; what was asked before it is durable.
     fn turn(&mut self, sub_queue: SubQueue, command: Option<Command>) {
         self.queue.committed(StageNumber(self.stage));
+        self.turn_before_that(sub_queue, command);
+    }
+
+    /// One turn; what was asked before it is on its way still.
+    fn turn_before_that(&mut self, sub_queue: SubQueue, command: Option<Command>) {
         self.stage += 1;
         let (mut step, mut tokens) = (Step::default(), self.stage << 32);
         let mut ctx = Ctx {

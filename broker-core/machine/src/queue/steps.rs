@@ -6,6 +6,9 @@ use crate::command::{Command, SessionCommand};
 use crate::limits::Limits;
 use crate::time::Timestamp;
 
+/// So many messages that are only passed over, because they are on their way to the store, are a step.
+const PASSED_PER_STEP: u64 = 16;
+
 impl Queue {
     /// So many messages, a command at least one. Names every command, so that a new one has to say it.
     pub(super) fn steps_of_command(
@@ -19,6 +22,7 @@ impl Queue {
         let deleted =
             |count_max: u32| there(u64::from(count_max).min(limits.batch_delete_count_max as u64));
         let moved = |count: usize| count.min(MOVES_PER_STEP) as u64;
+        let passed_over = || self.in_flight.len() as u64 / PASSED_PER_STEP;
         let steps = match command {
             // Each with its id.
             Command::Send { .. } => 2,
@@ -63,15 +67,16 @@ impl Queue {
                 moved(ended.map_or(0, |held| held.locks.len()))
             }
             Command::Peek { count_max, .. } | Command::PeekSession { count_max, .. } => {
-                peeked(*count_max)
+                peeked(*count_max) + passed_over()
             }
-            Command::DeleteBatch { count_max, .. }
-            | Command::DeleteBatchUnlocked { count_max, .. } => deleted(*count_max),
-            // A new destination or order is for all of these.
+            Command::DeleteBatch { count_max, .. } => deleted(*count_max) + passed_over(),
+            Command::DeleteBatchUnlocked { count_max, .. } => deleted(*count_max),
+            // A new destination or order is for all of these, and who receives may be turned away.
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
                 let dead_letters = self.dead_letter.members.len();
                 let delayed = self.delays.len() as u64;
-                1 + dead_letters.min(MOVES_PER_STEP as u64) + delayed.min(MOVES_PER_STEP as u64)
+                let most = MOVES_PER_STEP as u64;
+                1 + dead_letters.min(most) + delayed.min(most) + self.receiver_count() as u64
             }
             Command::Commit { parts } => {
                 2 * parts.iter().map(|part| part.operation.count()).sum::<u64>()

@@ -24,6 +24,7 @@ impl World {
                 || !self.deleted.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
             (0..ARBITERS).for_each(|arbiter| self.take_completions(arbiter));
             moved |= done;
+            moved |= self.move_events();
             if !moved {
                 return;
             }
@@ -57,6 +58,7 @@ impl World {
                 of.tree.borrow_mut().flush();
                 of.dirty = true;
             }
+            self.flush_events();
             self.drain();
         }
         let overdue = self.auditor.overdue(self.now);
@@ -67,6 +69,7 @@ impl World {
         for entity in 0..self.entities.len() {
             self.inspect(entity);
         }
+        self.check_events();
     }
 
     pub(super) fn inspect(&mut self, entity: usize) {
@@ -150,6 +153,7 @@ impl World {
             self.clients.lose_links(entity);
             self.rebuild(entity);
         }
+        self.crash_events();
     }
 
     /// Ends a run: what came to rest survives a crash as it is.

@@ -18,6 +18,12 @@ pub struct Seen {
     pub sessions: u64,
     pub sessions_lost: u64,
     pub states: u64,
+    pub topic_rebuilds: u64,
+    /// Messages that only a catch-all selects, and such that another subscription selects, too.
+    pub caught: u64,
+    pub not_caught: u64,
+    /// How often a subscription has become a catch-all, or is one no more.
+    pub marked: u64,
 }
 
 impl Seen {
@@ -37,6 +43,10 @@ impl Seen {
         self.sessions += more.sessions;
         self.sessions_lost += more.sessions_lost;
         self.states += more.states;
+        self.topic_rebuilds += more.topic_rebuilds;
+        self.caught += more.caught;
+        self.not_caught += more.not_caught;
+        self.marked += more.marked;
     }
 
     /// A simulation that never meets a case proves nothing about it.
@@ -57,6 +67,10 @@ impl Seen {
             sessions,
             sessions_lost,
             states,
+            topic_rebuilds,
+            caught,
+            not_caught,
+            marked,
         } = self.clone();
         let all = [
             commands,
@@ -76,5 +90,7 @@ impl Seen {
             states,
         ];
         assert!(all.iter().all(|count| *count > 0), "a case was never met: {self:?}");
+        let least = [(topic_rebuilds, 200), (caught, 5_000), (not_caught, 5_000), (marked, 1_000)];
+        assert!(least.iter().all(|(count, least)| count >= least), "too little: {self:?}");
     }
 }

@@ -9,19 +9,25 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::request::{Outlet, Reply, Request};
 use peeklock_core::time::TimeSpan;
 
-use super::{Asked, PLACES, QUEUES, TOPIC, World, path};
+use super::{Asked, FAN, PLACES, QUEUES, TOPIC, World, path};
+use crate::fan::in_its_lane;
 
 impl World {
     pub(super) fn ask(&mut self) {
-        let place = self.random.index(PLACES);
+        let place = match self.random.one_in(4) {
+            true => QUEUES + self.random.index(PLACES - QUEUES),
+            false => self.random.index(QUEUES),
+        };
         if self.entities[place].closed {
             return;
         }
-        if place == TOPIC {
-            self.ask_topic();
+        if place == TOPIC || place == FAN {
+            self.ask_topic(place);
             return;
         }
-        let (sub_queue, command, asked) = match self.random.below(20) {
+        // Nobody sends to a subscription.
+        let first = if place > FAN { 12 } else { 0 };
+        let (sub_queue, command, asked) = match self.random.between(first, 19) {
             0..=9 => {
                 let message = self.message();
                 let marker = self.next_marker - 1;
@@ -64,10 +70,18 @@ impl World {
         self.submit(place, sub_queue, command, asked);
     }
 
-    /// What is asked of the topic: sends by way of it, and what can be done where they rest.
-    fn ask_topic(&mut self) {
+    /// What is asked of a topic: sends by way of it, and what can be done where they rest; of that with subscriptions
+    /// mostly what it is for.
+    fn ask_topic(&mut self, place: usize) {
         let rest = SubQueue::TransferDeadLetter;
         let (sub_queue, command, asked) = match self.random.below(20) {
+            0..=6 if place == FAN => {
+                let message = self.message();
+                let marker = self.next_marker - 1;
+                self.seen.published += 1;
+                (SubQueue::Main, Command::Send { message }, Asked::Send(vec![marker]))
+            }
+            10..=13 if place == FAN => (SubQueue::Main, self.change_lane(), Asked::Other),
             0..=9 => {
                 let (via, markers) = self.send_via();
                 (SubQueue::Main, via, Asked::Send(markers))
@@ -82,7 +96,7 @@ impl World {
                 };
                 (rest, command, Asked::Receive)
             }
-            16..=17 => (SubQueue::Main, self.draw_update(TOPIC), Asked::Other),
+            16..=17 => (SubQueue::Main, self.draw_update(place), Asked::Other),
             18 => {
                 let peek = Command::Peek { from: Default::default(), count_max: 1_000 };
                 (rest, peek, Asked::Other)
@@ -92,12 +106,13 @@ impl World {
                 (rest, Command::Detach { receiver, end: LinkEnd::Broken }, Asked::Other)
             }
         };
-        self.submit(TOPIC, sub_queue, command, asked);
+        self.submit(place, sub_queue, command, asked);
     }
 
-    /// Two messages to some queue by way of the topic, and their markers.
+    /// Two messages to some queue or to the topic with subscriptions by way of a topic, and their markers.
     pub(super) fn send_via(&mut self) -> (Command, Vec<u64>) {
-        let destination = Arc::from(path(self.random.index(QUEUES)));
+        let to = self.random.index(QUEUES + 1);
+        let destination = Arc::from(path(if to == QUEUES { FAN } else { to }));
         let messages = vec![self.message(), self.message()];
         self.seen.via_topic += 1;
         let markers = vec![self.next_marker - 2, self.next_marker - 1];
@@ -113,6 +128,7 @@ impl World {
             _ => 0,
         };
         let message = Message::new(format!("{marker}{}", "x".repeat(filling)));
+        let message = in_its_lane(message, marker);
         // In a chain, where nothing may disappear, a queue may detect duplicates all the same.
         let repeats = self.judge.may_absorb && self.random.one_in(4);
         let id = if repeats { marker / 4 } else { marker };

@@ -11,14 +11,18 @@ use peeklock_core::store::Shard;
 use peeklock_core::testing::Fate;
 use peeklock_core::time::Timestamp;
 
-use super::{Misfortune, PLACES, World, check, path};
+use super::{FAN, Misfortune, World, check, grove_of, path, root_of};
 use crate::ground::{Mail, push, take};
 
 impl World {
-    /// What an actor does with its mail and inlet.
+    /// What an actor does with its mail and inlet; of those of one tree some are behind.
     pub(super) fn run_someone(&mut self) {
-        let place = self.random.index(PLACES);
-        self.run(place);
+        let root = self.random.index(FAN + 1);
+        for place in grove_of(root) {
+            if place == root || self.random.one_in(2) {
+                self.run(place);
+            }
+        }
     }
 
     pub(super) fn run(&mut self, place: usize) {
@@ -43,8 +47,16 @@ impl World {
         }
         let count = self.random.index(entity.inlet.len() + 1);
         let requests: Vec<Request> = entity.inlet.drain(..count).collect();
+        if place == FAN {
+            self.foresee(&requests);
+        }
         self.turn(place, |shell, now, out| shell.run(requests, now, out));
         self.fuse.set(false);
+    }
+
+    /// An empty turn.
+    pub(super) fn wake(&mut self, place: usize) {
+        self.turn(place, |shell, now, out| shell.run([], now, out));
     }
 
     pub(super) fn turn(
@@ -61,7 +73,8 @@ impl World {
                 check(shell.machine());
                 let seat = entity.seat;
                 let lists = shell.take_outgoing();
-                entity.dirty = true;
+                let to_wake = entity.tree.borrow_mut().take_to_wake();
+                self.entities[root_of(place)].dirty = true;
                 for list in lists {
                     self.seen.lists += 1;
                     let passages = Arc::clone(&self.entities[place].passages);
@@ -78,8 +91,15 @@ impl World {
                     self.errands.push((seat, passages, list));
                 }
                 release_all(&mut out);
+                for number in to_wake {
+                    if let Some(woken) = self.numbered(place, number) {
+                        self.wake(woken);
+                    }
+                }
             }
             Ok(Err(Failure(why))) => {
+                let is_lost = entity.tree.borrow().is_lost();
+                assert!(is_lost, "{} ends by itself: {why}", path(place));
                 release_all(&mut out);
                 self.fail(place, &why);
             }
@@ -88,12 +108,12 @@ impl World {
     }
 
     pub(super) fn submit_someone(&mut self) {
-        let place = self.random.index(PLACES);
+        let place = self.random.index(FAN + 1);
         self.submit_tree(place);
     }
 
     pub(super) fn submit_tree(&mut self, place: usize) {
-        let entity = &mut self.entities[place];
+        let entity = &mut self.entities[root_of(place)];
         if !std::mem::take(&mut entity.dirty) {
             return;
         }
@@ -117,8 +137,15 @@ impl World {
             let entity = &mut self.entities[place];
             match result {
                 Ok(()) => {
+                    let numbers = entity.tree.borrow().members_of(stage);
                     releases.extend(entity.tree.borrow_mut().completed(stage));
                     entity.mail.push_back(Mail::Committed(stage));
+                    for number in numbers {
+                        let member = self.numbered(place, number);
+                        if let Some(member) = member.filter(|member| *member != place) {
+                            self.entities[member].mail.push_back(Mail::Committed(stage));
+                        }
+                    }
                 }
                 Err(_) => {
                     entity.mail.push_back(Mail::Failed);
@@ -170,9 +197,13 @@ impl World {
     }
 
     pub(super) fn run_all(&mut self, place: usize) {
+        self.run_inlet(place);
+        self.run(place);
+    }
+
+    pub(super) fn run_inlet(&mut self, place: usize) {
         while !self.entities[place].inlet.is_empty() && self.entities[place].shell.is_some() {
             self.run(place);
         }
-        self.run(place);
     }
 }

@@ -5,20 +5,27 @@ use std::sync::Arc;
 use peeklock_core::error::Rejection;
 use peeklock_core::request::{Released, release_all};
 
-use super::{Ending, PLACES, World, path};
+use super::{Ending, FAN, World, grove_of, path, root_of};
 use crate::ground::{push, take};
 
 impl World {
+    /// The tree of an entity ends, and all that are in it.
     pub(super) fn fail(&mut self, place: usize, why: &str) {
-        let entity = &mut self.entities[place];
-        let Some(mut shell) = entity.shell.take() else { return };
+        let root = root_of(place);
+        if self.entities[root].shell.is_none() {
+            return;
+        }
         self.seen.failed += 1;
         let mut out = Vec::new();
-        shell.close(&Rejection::internal("the entity failed"), &mut out);
+        for entity in &mut self.entities[grove_of(root)] {
+            if let Some(mut shell) = entity.shell.take() {
+                shell.close(&Rejection::internal("the entity failed"), &mut out);
+            }
+            entity.mail.clear();
+        }
+        let entity = &mut self.entities[root];
         entity.tree.borrow_mut().abandon();
-        drop(shell);
         release_all(&mut out);
-        entity.mail.clear();
         if entity.ending.is_none() {
             entity.ending = Some(Ending::Failed);
         }
@@ -59,6 +66,10 @@ impl World {
             if self.entities[place].ending != Some(Ending::Settling) {
                 continue;
             }
+            self.entities[place].settled += 1;
+            if self.entities[place].settled < grove_of(place).len() {
+                continue;
+            }
             if self.entities[place].closed {
                 self.write_deletion(place);
             } else {
@@ -83,7 +94,7 @@ impl World {
                 }
             }
         }
-        for place in 0..PLACES {
+        for place in 0..=FAN {
             let entity = &self.entities[place];
             let tree = entity.tree.borrow();
             let moves = match entity.ending {
@@ -105,13 +116,15 @@ impl World {
 
     fn settle(&mut self, place: usize) {
         let entity = &mut self.entities[place];
-        entity.shell = None;
         entity.ending = Some(Ending::Settling);
+        entity.settled = 0;
         let (id, seat) = (entity.id, entity.seat);
-        let passages = Arc::clone(&entity.passages);
         self.writer_of(id).recover().unwrap();
-        let settled = Arc::clone(&self.settled);
-        passages.close(Box::new(move || push(&settled, seat)));
+        for entity in &mut self.entities[grove_of(place)] {
+            entity.shell = None;
+            let settled = Arc::clone(&self.settled);
+            entity.passages.close(Box::new(move || push(&settled, seat)));
+        }
         if self.settled.lock().unwrap().is_empty() {
             self.seen.waited_for_guards += 1;
             self.note(|| format!("{} waits for its guards", path(place)));

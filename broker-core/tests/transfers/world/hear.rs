@@ -9,7 +9,7 @@ use peeklock_core::request::Released;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{Operation, Part};
 
-use super::{Asked, TOPIC, World, sent_in};
+use super::{Asked, FAN, TOPIC, World, sent_in};
 use crate::ground::marker;
 
 impl World {
@@ -70,7 +70,10 @@ impl World {
         // Only of one that was tried once it is certain what it was replaced by.
         let is_first = self.judge.tried.insert(marker);
         self.judge.replaced.remove(&marker);
-        let settlement = match self.random.below(9) {
+        let is_topic = matches!(place, TOPIC | FAN);
+        // What rests at a topic is mostly sent on.
+        let drawn = if is_topic && self.random.one_in(2) { 0 } else { self.random.below(9) };
+        let settlement = match drawn {
             0 => {
                 self.judge.may_go.insert(marker);
                 Settlement::Complete
@@ -89,7 +92,7 @@ impl World {
             // The lock ends by itself.
             _ => return,
         };
-        if place == TOPIC && matches!(settlement, Settlement::Complete) && self.random.one_in(2) {
+        if is_topic && matches!(settlement, Settlement::Complete) && self.random.one_in(2) {
             // The dead letter is completed, and another sent on in its place (TXN-09, TXN-14).
             let (via, markers) = self.send_via();
             let part = |sub_queue, operation| Part { member: None, sub_queue, operation };
@@ -107,7 +110,7 @@ impl World {
         // What is Delayed finds another way out by the time that it is due (RTY-14).
         let is_retried = matches!(settlement, Settlement::Abandon { .. });
         self.submit(place, sub_queue, Command::Settle { token, settlement }, Asked::Other);
-        if is_retried && self.random.one_in(3) {
+        if is_retried && (sub_queue == SubQueue::DeadLetter || self.random.one_in(3)) {
             let update = self.draw_update(place);
             self.submit(place, SubQueue::Main, update, Asked::Other);
         }

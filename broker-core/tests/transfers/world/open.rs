@@ -16,7 +16,7 @@ use peeklock_core::shell::tree::Tree;
 use peeklock_core::store::{Batch, Store, StoreError};
 use peeklock_core::testing::{Fate, Random};
 
-use super::{Description, Ending, Entity, World, check, path};
+use super::{Description, Ending, Entity, FAN, World, check, grove_of, path, root_of};
 use crate::ground::{PLANNED, Shared, push, take};
 
 impl World {
@@ -48,24 +48,11 @@ impl World {
             }
             self.writer_of(id).recover().unwrap();
         }
-        let path = path(place);
-        self.note(|| format!("{path} is created as {id:?}: {description:?}"));
+        self.note(|| format!("{} is created as {id:?}: {description:?}", path(place)));
         let (seat, tree, shell) = self.open(id, &description);
-        Entity {
-            id,
-            path,
-            description,
-            seat,
-            tree,
-            shell: Some(shell),
-            passages: Arc::default(),
-            ending: None,
-            is_deleted: false,
-            inlet: VecDeque::new(),
-            closed: false,
-            mail: VecDeque::new(),
-            dirty: true,
-        }
+        let mut entity = Entity::resting(id, place, description.clone(), Rc::clone(&tree));
+        entity.open(seat, tree, shell, description);
+        entity
     }
 
     pub(super) fn open(
@@ -89,13 +76,23 @@ impl World {
             }
         };
         let tree = Rc::new(RefCell::new(tree));
+        let (seat, shell) = self.drive(machine, &tree);
+        (seat, tree, shell)
+    }
+
+    /// Somebody drives a machine of a tree from now on.
+    pub(super) fn drive(
+        &mut self,
+        machine: AnyMachine,
+        tree: &Rc<RefCell<Tree>>,
+    ) -> (u64, Shell<AnyMachine>) {
         let seat = self.next_seat;
         self.next_seat += 1;
         let mut tokens = Random::new(self.random.bits());
         let fuse = Rc::clone(&self.fuse);
         let shell = Shell::new(
             machine,
-            Rc::clone(&tree),
+            Rc::clone(tree),
             Arc::clone(&self.store) as Arc<dyn Store>,
             Arc::clone(&self.limits),
             Box::new(move || {
@@ -107,23 +104,24 @@ impl World {
             Budget::new(64 << 20),
             Box::new(|| Box::new(|| {})),
         );
-        (seat, tree, shell)
+        (seat, shell)
     }
 
+    /// Opens a tree anew.
     pub(super) fn reopen(&mut self, place: usize) {
-        let (id, description) = (self.entities[place].id, self.entities[place].description.clone());
-        let (seat, tree, shell) = self.open(id, &description);
-        let entity = &mut self.entities[place];
-        entity.description = Description::of(shell.machine());
-        entity.seat = seat;
-        entity.tree = tree;
-        entity.shell = Some(shell);
-        entity.passages = Arc::default();
-        entity.ending = None;
-        entity.mail.clear();
-        entity.dirty = true;
-        self.note(|| format!("{} is open again", path(place)));
-        self.turn(place, |shell, now, out| shell.run([], now, out));
+        let root = root_of(place);
+        if root == FAN {
+            self.open_family();
+        } else {
+            let id = self.entities[root].id;
+            let (seat, tree, shell) = self.open(id, &self.entities[root].description.clone());
+            let description = Description::of(shell.machine());
+            self.entities[root].open(seat, tree, shell, description);
+        }
+        self.note(|| format!("{} is open again", path(root)));
+        for place in grove_of(root) {
+            self.wake(place);
+        }
     }
 
     pub(super) fn write_deletion(&mut self, place: usize) {
@@ -135,5 +133,51 @@ impl World {
         batch.require_sync();
         let deletions = Arc::clone(&self.deletions);
         self.writer_of(id).submit(batch, Box::new(move |result| push(&deletions, (seat, result))));
+    }
+}
+
+impl Entity {
+    /// One that nobody drives yet.
+    pub(super) fn resting(
+        id: EntityId,
+        place: usize,
+        description: Description,
+        tree: Rc<RefCell<Tree>>,
+    ) -> Self {
+        Self {
+            id,
+            path: path(place),
+            description,
+            seat: 0,
+            tree,
+            shell: None,
+            passages: Arc::default(),
+            ending: None,
+            settled: 0,
+            is_deleted: false,
+            inlet: VecDeque::new(),
+            closed: false,
+            mail: VecDeque::new(),
+            dirty: true,
+        }
+    }
+
+    /// Somebody drives it from now on.
+    pub(super) fn open(
+        &mut self,
+        seat: u64,
+        tree: Rc<RefCell<Tree>>,
+        shell: Shell<AnyMachine>,
+        description: Description,
+    ) {
+        self.description = description;
+        self.seat = seat;
+        self.tree = tree;
+        self.shell = Some(shell);
+        self.passages = Arc::default();
+        self.ending = None;
+        self.settled = 0;
+        self.mail.clear();
+        self.dirty = true;
     }
 }

@@ -6,7 +6,7 @@ use peeklock_core::store::Shard;
 use peeklock_core::testing::{Crash, Fate};
 use peeklock_core::time::TimeSpan;
 
-use super::{Description, Entity, PLACES, SHARDS, World, check};
+use super::{Description, FAN, PLACES, SHARDS, World, check, grove_of};
 use crate::ground::{take, writers};
 
 impl World {
@@ -35,7 +35,7 @@ impl World {
         self.asked.clear();
         self.outlet = Arc::default();
         self.judge.look(&self.store, self.next_id, self.now);
-        for place in 0..PLACES {
+        for place in 0..=FAN {
             let id = self.entities[place].id;
             if self.judge.last.entities.contains(&id.0) {
                 self.entities[place].closed = false;
@@ -108,17 +108,24 @@ impl World {
 
     /// What can leave has left, and the machines agree with the store.
     fn check_rest(&mut self) {
-        let open: Vec<&Entity> = self.entities.iter().filter(|one| !one.is_deleted).collect();
-        for entity in &open {
+        let open: Vec<usize> =
+            (0..PLACES).filter(|place| !self.entities[*place].is_deleted).collect();
+        let bytes_in = |place: usize| -> u64 {
+            let id = self.entities[place].id.0;
+            let stored = self.judge.last.places.values().filter(|one| one.entity == id);
+            stored.map(|one| one.size).sum()
+        };
+        for place in open {
+            let entity = &self.entities[place];
             let machine = entity.shell.as_ref().unwrap().machine();
             check(machine);
             let stored = self.judge.last.places.values().filter(|one| one.entity == entity.id.0);
-            let (count, bytes) =
-                stored.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one.size));
+            let count = stored.count() as u64;
             assert_eq!(machine.counts().total(), count, "{}: counts (CNT-03)", entity.path);
-            assert_eq!(machine.size_bytes(), bytes, "{}: size (CNT-08)", entity.path);
+            assert_eq!(machine.size_bytes(), bytes_in(place), "{}: size (CNT-08)", entity.path);
+            let bytes: u64 = grove_of(place).map(bytes_in).sum();
             let tree = entity.tree.borrow();
-            assert_eq!(tree.stored_bytes(), bytes, "{}: account (FWD-25)", entity.path);
+            assert_eq!(tree.stored_bytes(), bytes, "{}: account (FWD-25, TOP-10)", entity.path);
             let counts = machine.counts();
             // No delay is as long as what has passed meanwhile.
             assert_eq!(counts.delayed, 0, "{}: messages are Delayed (RTY-04)", entity.path);
@@ -129,7 +136,11 @@ impl World {
                     assert_eq!(active, 0, "{}: messages wait (FWD-01)", entity.path);
                     assert_eq!(counts.transfer, 0, "{}: transfers wait (VIA-01)", entity.path);
                 }
-                Description::Queue(_) => {}
+                Description::Subscription(one) if one.status.allows_receive() && !holds => {
+                    let active = if one.forward_to.is_some() { counts.active } else { 0 };
+                    assert_eq!(active, 0, "{}: messages wait (FWD-01)", entity.path);
+                }
+                Description::Queue(_) | Description::Subscription(_) => {}
                 Description::Topic(_) => {
                     let waits = if holds { 0 } else { counts.transfer };
                     assert_eq!(waits, 0, "{}: transfers wait (VIA-01)", entity.path);
@@ -142,6 +153,7 @@ impl World {
         let far = self.judge.last.places.values().filter(|one| one.hops == 4).count();
         self.seen.four_hops += far as u64;
         self.seen.moved = self.judge.moved;
+        self.seen.shared_out = self.judge.fan.reached.clone();
         self.seen.delayed_moved = self.judge.delayed_moved[0];
         self.seen.delayed_dead_letters_moved = self.judge.delayed_moved[1];
     }

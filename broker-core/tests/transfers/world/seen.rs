@@ -1,5 +1,9 @@
 //! What the seeds have met.
 
+use std::collections::BTreeMap;
+
+use crate::fan::Why;
+
 #[derive(Clone, Default, Debug)]
 pub struct Seen {
     pub sent: u64,
@@ -21,6 +25,9 @@ pub struct Seen {
     pub transfer_dead_letters: u64,
     pub four_hops: u64,
     pub full: u64,
+    pub published: u64,
+    /// What has come to subscriptions, and why there.
+    pub shared_out: BTreeMap<Why, u64>,
 }
 
 impl Seen {
@@ -44,6 +51,10 @@ impl Seen {
         self.transfer_dead_letters += other.transfer_dead_letters;
         self.four_hops += other.four_hops;
         self.full += other.full;
+        self.published += other.published;
+        for (why, count) in &other.shared_out {
+            *self.shared_out.entry(*why).or_default() += count;
+        }
     }
 
     /// The seeds of a whole run must have been where it hurts.
@@ -66,9 +77,18 @@ impl Seen {
             ("transfer_dead_letters", self.transfer_dead_letters, 200),
             ("four_hops", self.four_hops, 50),
             ("full", self.full, 50),
+            ("published", self.published, 1_000),
+            ("selected", self.of(Why::Selected), 1_000),
+            ("caught without a lane", self.of(Why::NoLane), 500),
+            ("caught without a rule", self.of(Why::NoRule), 200),
+            ("caught with a failing rule", self.of(Why::Failing), 50),
         ];
         for (what, count, least) in least {
             assert!(count >= least, "only {count} times {what}: the seeds prove too little");
         }
+    }
+
+    fn of(&self, why: Why) -> u64 {
+        self.shared_out.get(&why).copied().unwrap_or(0)
     }
 }

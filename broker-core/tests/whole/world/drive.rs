@@ -86,6 +86,9 @@ impl World {
                 }
             }
             Ok(Err(Failure(why))) => {
+                // What it was asked is refused, or carried out: a tree ends by itself only if the store has failed it.
+                let is_lost = self.groves[grove].tree.borrow().is_lost();
+                assert!(is_lost, "{id} ends its tree: {why} (TXN-07, TXN-08)");
                 self.fail(grove, &why);
                 release_all(&mut out);
                 self.hear();

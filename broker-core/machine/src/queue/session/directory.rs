@@ -35,6 +35,14 @@ pub(in crate::queue) struct Doomed {
     pub(in crate::queue) cause: SequenceNumber,
 }
 
+/// Durable Delayed messages of one session.
+#[derive(Debug, Default)]
+struct Resting {
+    all: SequenceSet,
+    /// Under which of them the session is found by who looks for Delayed messages, while nobody holds it.
+    found_by: Option<SequenceNumber>,
+}
+
 /// All sessions of a queue.
 #[derive(Debug, Default)]
 pub(in crate::queue) struct Sessions {
@@ -58,7 +66,9 @@ pub(in crate::queue) struct Sessions {
     /// Held sessions whose demand may meet a message.
     busy: BTreeSet<SessionIndex>,
     /// Durable Delayed messages, by session (RTY-22).
-    resting: BTreeMap<SessionIndex, SequenceSet>,
+    resting: BTreeMap<SessionIndex, Resting>,
+    /// Unlocked sessions that have some, by the lowest number of those (RTY-13).
+    open_resting: BTreeMap<SequenceNumber, SessionIndex>,
     /// How many sessions have a state.
     state_count: usize,
     states_in_flight: VecDeque<(StageNumber, SessionIndex)>,
@@ -116,6 +126,11 @@ impl Sessions {
     /// The unlocked session whose next message has the lowest number (SES-07).
     pub(in crate::queue) fn first_open(&self) -> Option<(SequenceNumber, SessionIndex)> {
         self.open.first_key_value().map(|(sequence, index)| (*sequence, *index))
+    }
+
+    /// The lowest Delayed message of all unlocked sessions.
+    pub(super) fn first_open_resting(&self) -> Option<SequenceNumber> {
+        self.open_resting.first_key_value().map(|(sequence, _)| *sequence)
     }
 
     /// The next instant at which a session that is held has something to do.
@@ -207,7 +222,8 @@ impl Sessions {
     /// Puts a session where its lock and its messages belong; ends one that owns nothing (SES-04).
     fn put_in_place(&mut self, index: SessionIndex) {
         let Some(session) = self.get_mut(index) else { return };
-        let offered = if session.held.is_none() { session.next_message() } else { None };
+        let is_open = session.held.is_none();
+        let offered = if is_open { session.next_message() } else { None };
         let before = std::mem::replace(&mut session.offered, offered);
         let is_busy = session
             .held
@@ -222,6 +238,7 @@ impl Sessions {
                 self.open.insert(offered, index);
             }
         }
+        self.put_resting_in_place(index, is_open);
         if is_busy {
             self.busy.insert(index);
         }
@@ -235,6 +252,21 @@ impl Sessions {
         if self.by_name.is_empty() {
             self.places = Vec::new();
             self.free = Vec::new();
+        }
+    }
+
+    fn put_resting_in_place(&mut self, index: SessionIndex, is_open: bool) {
+        let Some(resting) = self.resting.get_mut(&index) else { return };
+        let first = resting.all.first().filter(|_| is_open);
+        let before = std::mem::replace(&mut resting.found_by, first);
+        if before == first {
+            return;
+        }
+        if let Some(before) = before {
+            self.open_resting.remove(&before);
+        }
+        if let Some(first) = first {
+            self.open_resting.insert(first, index);
         }
     }
 }

@@ -172,18 +172,6 @@ impl Queue {
         Ok(self.delete_all(&doomed, ctx, step))
     }
 
-    /// The first Delayed message from a number on whose session nobody holds. What is deleted makes none
-    /// Delayed, so whoever goes on from the last one looks at each once.
-    fn first_delayed_unlocked(&self, from: SequenceNumber) -> Option<SequenceNumber> {
-        let sessions = self.sessions.as_ref()?;
-        let is_held = |sequence: SequenceNumber| {
-            let session = sessions.of(sequence).and_then(|index| sessions.get(index));
-            session.is_some_and(|session| session.held().is_some())
-        };
-        let mut delayed = self.delays.iter_from(SubQueue::Main, from);
-        delayed.find(|sequence| self.is_resting(*sequence) && !is_held(*sequence))
-    }
-
     /// Removes available and Delayed messages of all unlocked sessions, lowest numbers first (DEL-07, RTY-13).
     pub(in crate::queue) fn delete_batch_unlocked(
         &mut self,
@@ -198,19 +186,16 @@ impl Queue {
         Self::refuse_delete_count(count_max, ctx)?;
         let before = enqueued_before.unwrap_or(ctx.now);
         let mut count = 0;
-        let mut delayed = self.first_delayed_unlocked(SequenceNumber(0));
         while count < u64::from(count_max) {
-            let open = self.sessions.as_ref().and_then(|sessions| sessions.first_open());
-            let available = open.map(|(sequence, _)| sequence);
+            let Some(sessions) = &self.sessions else { break };
+            let available = sessions.first_open().map(|(sequence, _)| sequence);
+            let delayed = sessions.first_open_resting();
             let Some(sequence) = available.into_iter().chain(delayed).min() else { break };
             if !self.is_enqueued_before(sequence, before) {
                 break;
             }
             self.remove_message(sequence, Removal::Deleted, ctx, step);
             count += 1;
-            if delayed == Some(sequence) {
-                delayed = self.first_delayed_unlocked(sequence.next());
-            }
         }
         self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Deleted(count)))

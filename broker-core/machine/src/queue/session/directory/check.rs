@@ -8,7 +8,8 @@ impl Sessions {
     pub(in crate::queue) fn check(&self) -> Result<(), String> {
         let mut messages = 0;
         let (mut open, mut held_count, mut states) = (0, 0, 0);
-        let (mut links, mut calls, mut waits, mut rests, mut endings) = (0, 0, 0, 0, 0);
+        let (mut links, mut calls, mut waits, mut endings) = (0, 0, 0, 0);
+        let (mut rests, mut open_rests) = (0, 0);
         for (name, index) in &self.by_name {
             let Some(session) = self.get(*index) else {
                 return Err(format!("session {name} has no place"));
@@ -19,9 +20,16 @@ impl Sessions {
                 let is_rest = |sequence| {
                     session.members.contains(sequence) && !session.available.contains(sequence)
                 };
-                if resting.is_empty() || !resting.iter_from(SequenceNumber(0)).all(is_rest) {
+                let all = &resting.all;
+                if all.is_empty() || !all.iter_from(SequenceNumber(0)).all(is_rest) {
                     return Err(format!("what rests in session {name} is not in it, or available"));
                 }
+                let first = all.first().filter(|_| session.held.is_none());
+                let found = first.and_then(|first| self.open_resting.get(&first));
+                if resting.found_by != first || found != first.and(Some(index)) {
+                    return Err(format!("what rests in session {name} is not found (RTY-13)"));
+                }
+                open_rests += u64::from(first.is_some());
             }
             states += u64::from(session.state.is_some());
             if !session.exists() || session.name != *name {
@@ -60,6 +68,7 @@ impl Sessions {
             (messages, self.by_message.len() as u64, "messages"),
             (open, self.open.len() as u64, "open sessions"),
             (rests, self.resting.len() as u64, "sessions with delayed messages"),
+            (open_rests, self.open_resting.len() as u64, "open sessions with delayed messages"),
             (states, self.state_count as u64, "states"),
             (held_count, self.by_receiver.len() as u64, "holders"),
             (held_count, self.by_epoch.len() as u64, "locks"),

@@ -82,7 +82,7 @@ impl Sessions {
     /// Keeps a Delayed message from the holder, and if it holds them up those behind it (RTY-22, RTY-23).
     pub(in crate::queue) fn rest(&mut self, sequence: SequenceNumber, holds: bool) {
         let Some(index) = self.of(sequence) else { return };
-        self.resting.entry(index).or_default().insert(sequence);
+        self.resting.entry(index).or_default().all.insert(sequence);
         if let Some(session) = self.get_mut(index) {
             session.available.remove(sequence);
             if holds {
@@ -97,16 +97,25 @@ impl Sessions {
     /// Ends the rest of a message, if it was Delayed.
     fn wake(&mut self, index: SessionIndex, sequence: SequenceNumber) {
         let Some(resting) = self.resting.get_mut(&index) else { return };
-        resting.remove(sequence);
-        if resting.is_empty() {
-            self.resting.remove(&index);
+        resting.all.remove(sequence);
+        if resting.all.is_empty() {
+            self.take_resting(index);
         }
+    }
+
+    /// Takes the Delayed messages of a session out of the directory.
+    fn take_resting(&mut self, index: SessionIndex) -> SequenceSet {
+        let Some(resting) = self.resting.remove(&index) else { return SequenceSet::default() };
+        if let Some(found_by) = resting.found_by {
+            self.open_resting.remove(&found_by);
+        }
+        resting.all
     }
 
     /// Whether a message is Delayed and durable.
     pub(in crate::queue) fn is_resting(&self, sequence: SequenceNumber) -> bool {
         let resting = self.of(sequence).and_then(|index| self.resting.get(&index));
-        resting.is_some_and(|resting| resting.contains(sequence))
+        resting.is_some_and(|resting| resting.all.contains(sequence))
     }
 
     /// The durable Delayed messages of a session.
@@ -114,7 +123,7 @@ impl Sessions {
         &self,
         index: SessionIndex,
     ) -> Option<&SequenceSet> {
-        self.resting.get(&index)
+        self.resting.get(&index).map(|resting| &resting.all)
     }
 
     /// Whether a message can be handed out as far as it is concerned itself.
@@ -128,7 +137,7 @@ impl Sessions {
     /// RTY-25). Those that were Delayed hold up nobody any more.
     pub(in crate::queue) fn doom(&mut self, cause: SequenceNumber) {
         let Some(index) = self.of(cause) else { return };
-        let mut delayed = self.resting.remove(&index).unwrap_or_default();
+        let mut delayed = self.take_resting(index);
         let Some(session) = self.get_mut(index) else { return };
         let mut others = std::mem::take(&mut session.available);
         for sequence in delayed.iter_from(SequenceNumber(0)) {

@@ -1,0 +1,218 @@
+//! What a command comes to where there is much, beside what it was said to come to before (decision 33): a command
+//! that is said to be one step looks at a handful of slots, whatever lies in the queue.
+
+use super::*;
+use crate::command::{Drain, SessionCommand, Settlement};
+use crate::description::EntityStatus;
+use crate::transaction::{Operation, Part};
+
+/// What a step looks at, at most, and what any command does beside.
+const LOOKS_EACH: u64 = 16;
+const LOOKS_ANYHOW: u64 = 32;
+/// What any command entails beside what it is for.
+const EFFECTS_ANYHOW: u64 = 4;
+
+impl Stand {
+    /// What there is was sent a while ago, so that a batch delete removes it.
+    fn age(&mut self) {
+        self.now = self.now.plus(TimeSpan::from_seconds(1));
+    }
+
+    /// Carries a command out, and compares what it has looked at, moved and told with what was said before.
+    fn weigh(&mut self, sub_queue: SubQueue, command: Command) {
+        self.queue.committed(StageNumber(self.stage));
+        self.weigh_before_that(sub_queue, command);
+    }
+
+    /// The same, while what was asked before is on its way still.
+    fn weigh_before_that(&mut self, sub_queue: SubQueue, command: Command) {
+        let told = format!("{command:?}");
+        let steps = self.queue.steps_of_command(&command, self.now, &self.limits);
+        self.turn_before_that(sub_queue, Some(command));
+        // Demand is weighed by what is delivered.
+        let is_delivery = |effect: &&Effect| matches!(effect, Effect::Deliver { .. });
+        let delivered = self.effects.iter().filter(is_delivery).count() as u64;
+        let all = steps + delivered;
+        let most = LOOKS_ANYHOW + LOOKS_EACH * all;
+        assert!(self.looks <= most, "{} slots for {steps} steps of {told}", self.looks);
+        let moved = self.moves.max(self.changes as u64);
+        assert!(moved <= all, "{moved} messages moved in {steps} steps of {told}");
+        let effects = self.effects.len() as u64;
+        assert!(effects <= EFFECTS_ANYHOW + all, "{effects} effects of {steps} steps of {told}");
+    }
+}
+
+fn peek(count_max: u32) -> Command {
+    Command::Peek { from: SequenceNumber(0), count_max }
+}
+
+fn receive(count_max: u32, holder: u64) -> Command {
+    Command::Receive {
+        mode: ReceiveMode::PeekLock,
+        count_max,
+        bytes_max: u64::MAX,
+        wait: TimeSpan::ZERO,
+        holder: Some(ReceiverId(holder)),
+    }
+}
+
+/// DESIGN D6: of many messages of every kind a command looks at no more than it was said to be for.
+#[test]
+fn a_command_is_the_steps_that_it_was_said_to_be() {
+    let mut stand = Stand::new(|queue| queue.max_delivery_count = 1_000);
+    stand.send(MANY, |_| {});
+    let locks = stand.receive(SubQueue::Main, 9_000, 1);
+    let (dead, rest) = locks.split_at(3_000);
+    stand.dead_letter(dead);
+    let (delayed, deferred) = rest.split_at(3_000);
+    let settle = |token: &LockToken, settlement| Command::Settle { token: *token, settlement };
+    for token in delayed {
+        let delay = Some(TimeSpan::from_minutes(10));
+        stand.ask(settle(token, Settlement::Abandon { properties: None, delay }));
+    }
+    for token in deferred {
+        stand.ask(settle(token, Settlement::Defer { properties: None }));
+    }
+    let at = stand.now.plus(TimeSpan::from_minutes(60));
+    stand.send(2_000, |message| message.scheduled_enqueue_time = Some(at));
+    let scheduled = stand.queue.last_sequence;
+    let locked = stand.receive(SubQueue::Main, 4_000, 2);
+    stand.age();
+    let first = |all: &[LockToken]| -> Vec<SequenceNumber> {
+        all.iter().take(3).map(|lock| lock.sequence()).collect()
+    };
+    let (main, dead_letters) = (SubQueue::Main, SubQueue::DeadLetter);
+    let (before, now) = (Some(stand.now.minus(TimeSpan::from_minutes(1))), None);
+    for sub_queue in [main, dead_letters] {
+        for count_max in [1, 100] {
+            stand.weigh(sub_queue, peek(count_max));
+            stand.weigh(sub_queue, receive(count_max, 3));
+            for enqueued_before in [before, now] {
+                stand.weigh(sub_queue, Command::DeleteBatch { count_max, enqueued_before });
+            }
+        }
+    }
+    let mode = ReceiveMode::PeekLock;
+    let sequences = first(deferred);
+    stand.weigh(main, Command::ReceiveDeferred { mode, sequences, holder: None });
+    let sequence = deferred[5].sequence();
+    stand.weigh(main, Command::DeleteDeferred { sequence });
+    stand.weigh(main, Command::CancelScheduled { sequences: vec![scheduled] });
+    let operation = Operation::RenewLock { token: locked[0] };
+    stand.weigh(main, Command::Check { operation });
+    stand.weigh(main, Command::RenewLock { token: locked[0] });
+    stand.weigh(main, settle(&locked[0], Settlement::Complete));
+    let operation = Operation::Settle {
+        token: locked[1],
+        settlement: Settlement::Abandon { properties: None, delay: None },
+    };
+    let parts = vec![Part { member: None, sub_queue: main, operation }];
+    stand.weigh(main, Command::Commit { parts });
+    stand.weigh(main, Command::Describe);
+    for link in [ReceiverId(8), ReceiverId(9)] {
+        stand.weigh(main, Command::Attach { receiver: link, mode });
+        for (delivery_limit, drain) in [(1, Drain::No), (40, Drain::Yes)] {
+            let byte_limit = u64::MAX;
+            stand.weigh(main, Command::Grant { receiver: link, delivery_limit, byte_limit, drain });
+        }
+    }
+    for holder in [7, 9, 2] {
+        let detach = Command::Detach { receiver: ReceiverId(holder), end: LinkEnd::Broken };
+        stand.weigh(main, detach);
+    }
+    let updates: [fn(&mut QueueDescription); 5] = [
+        |queue| queue.max_delivery_count = 900,
+        |queue| queue.default_message_time_to_live = TimeSpan::from_minutes(500),
+        |queue| queue.forward_dead_lettered_messages_to = Some("b".into()),
+        |queue| queue.forward_to = Some("b".into()),
+        |queue| queue.status = EntityStatus::ReceiveDisabled,
+    ];
+    for change in updates {
+        stand.settle_down();
+        let mut description = Box::new(stand.queue.description().clone());
+        change(&mut description);
+        stand.weigh(main, Command::Update { description, read_at: None });
+    }
+}
+
+/// DESIGN D6, PEK-03, DEL-03: what is on its way to the store is passed over, and that is part of what was said.
+#[test]
+fn what_is_passed_over_is_weighed() {
+    let mut stand = Stand::new(|queue| queue.max_delivery_count = 1_000);
+    stand.send(MANY, |_| {});
+    let locks = stand.receive(SubQueue::Main, 3_000, 1);
+    stand.queue.committed(StageNumber(stand.stage));
+    stand.age();
+    for token in locks {
+        let delay = Some(TimeSpan::from_minutes(10));
+        let settlement = Settlement::Abandon { properties: None, delay };
+        let settle = Command::Settle { token, settlement };
+        stand.turn_before_that(SubQueue::Main, Some(settle));
+    }
+    stand.weigh_before_that(SubQueue::Main, peek(1));
+    let delete = Command::DeleteBatch { count_max: 1, enqueued_before: None };
+    stand.weigh_before_that(SubQueue::Main, delete);
+}
+
+/// DESIGN D6, RTY-13, DEL-07: with many Delayed messages in a session that is held, nobody looks at them who asks for
+/// those of others.
+#[test]
+fn what_is_held_is_not_looked_at_for_others() {
+    let mut stand = Stand::new(|queue| {
+        queue.requires_session = true;
+        queue.max_delivery_count = 1_000;
+    });
+    in_sessions(&mut stand, 6_000);
+    accept(&mut stand, 1);
+    for token in receive_in_session(&mut stand, 1, 5_000) {
+        let delay = Some(TimeSpan::from_minutes(10));
+        let settlement = Settlement::Abandon { properties: None, delay };
+        stand.ask(Command::Settle { token, settlement });
+    }
+    stand.send(100, |message| message.session_id = Some("t".into()));
+    stand.age();
+    let main = SubQueue::Main;
+    let (count_max, enqueued_before) = (1, None);
+    stand.weigh(main, Command::DeleteBatchUnlocked { count_max, enqueued_before });
+    assert_eq!(stand.queue.counts().total(), 6_099, "one of the other session is gone");
+    let in_session = |command| Command::InSession { receiver: ReceiverId(1), command };
+    stand.weigh(main, in_session(SessionCommand::DeleteBatch { count_max, enqueued_before }));
+    stand.weigh(main, in_session(SessionCommand::GetState));
+    stand.weigh(main, in_session(SessionCommand::Renew));
+    let (bytes_max, wait) = (u64::MAX, TimeSpan::ZERO);
+    stand.weigh(main, in_session(SessionCommand::Receive { count_max, bytes_max, wait }));
+    let from = SequenceNumber(0);
+    stand.weigh(main, Command::PeekSession { session: "s".into(), from, count_max });
+    stand.weigh(
+        main,
+        Command::AcceptSession {
+            session: Some("t".into()),
+            receiver: ReceiverId(2),
+            mode: ReceiveMode::PeekLock,
+            wait,
+        },
+    );
+    let end = LinkEnd::Orderly;
+    stand.weigh(main, Command::Detach { receiver: ReceiverId(1), end });
+    stand.queue.committed(StageNumber(stand.stage));
+    stand.queue.check_invariants().unwrap();
+    // Nobody holds them now, and they are the oldest (RTY-13).
+    let before = stand.queue.counts().delayed;
+    stand.weigh(main, Command::DeleteBatchUnlocked { count_max: 10, enqueued_before });
+    assert_eq!(stand.queue.counts().delayed, before - 10);
+}
+
+/// DESIGN D6, ENT-24: who receives from a queue that is disabled is told so; each is a step of the update.
+#[test]
+fn all_who_are_turned_away_are_weighed() {
+    let mut stand = Stand::new(|_| {});
+    for receiver in 0..2_000 {
+        let receiver = ReceiverId(receiver);
+        stand.ask(Command::Attach { receiver, mode: ReceiveMode::PeekLock });
+    }
+    let mut description = Box::new(stand.queue.description().clone());
+    description.status = EntityStatus::ReceiveDisabled;
+    stand.weigh(SubQueue::Main, Command::Update { description, read_at: None });
+    let ends = |effect: &&Effect| matches!(effect, Effect::Detached { .. });
+    assert_eq!(stand.effects.iter().filter(ends).count(), 2_000);
+}

@@ -1,0 +1,616 @@
+//! A topic with subscriptions, two of which are or become catch-alls, among the queues: it has a shard in common with
+//! some of them, and fails as they do.
+//!
+//! What its clients ask is carried out at once. After each command is noted what the topic must be then; what the store
+//! has after a failure is what it was at one of these moments, not before the last that anybody was told of.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use peeklock_core::change::codec::{RecordKey, read_key, read_rule};
+use peeklock_core::command::{ReceiveMode, RuleCommand, Settlement, TopicCommand};
+use peeklock_core::condition::Condition;
+use peeklock_core::description::{SubscriptionDescription, TopicDescription};
+use peeklock_core::edge::{Edge, Entropy};
+use peeklock_core::entity::any::AnyMachine;
+use peeklock_core::entity::family::Family;
+use peeklock_core::entity::topic::Topic;
+use peeklock_core::ids::LockToken;
+use peeklock_core::message::{Message, Value};
+use peeklock_core::rule::Rule as ProductRule;
+
+use super::*;
+use crate::clients::DUPLICATE_KEY;
+use crate::fan::{Caught, Fan, Stored, Subscription, read, stored_copies};
+use crate::rules::{Act, Matter, Rule, Select, rule};
+
+const SUBSCRIPTIONS: usize = 3;
+/// It is in the shard of the first entity.
+const NEIGHBOUR: usize = 0;
+const NAMES: [&str; 3] = ["$default", "alpha", "beta"];
+
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Due {
+    Done,
+    LockLost,
+    /// Deliveries of a subscription.
+    Deliveries(usize),
+}
+
+/// A copy under a lock.
+#[derive(Clone, Copy)]
+struct Locked {
+    subscription: usize,
+    sub_queue: SubQueue,
+    token: LockToken,
+    until: Timestamp,
+}
+
+pub(super) struct Events {
+    /// The topic's id, then those of the subscriptions.
+    ids: Vec<EntityId>,
+    tree: Rc<RefCell<Tree>>,
+    /// In the same order; none while the tree waits to be opened anew.
+    shells: Vec<Shell<AnyMachine>>,
+    done: Done<(StageNumber, Result<(), StoreError>)>,
+    outlet: Arc<Mailbox>,
+    edge: Edge,
+    /// What it was after each command that was carried out; the first is durable for certain.
+    history: VecDeque<(u64, Fan)>,
+    asked: BTreeMap<u64, Due>,
+    locked: Vec<Locked>,
+    next_marker: u64,
+}
+
+impl Events {
+    fn last(&self) -> &Fan {
+        &self.history.back().expect("there is always one").1
+    }
+}
+
+impl World {
+    /// Creates the topic and its subscriptions in a store that works.
+    pub(super) fn found_events(&mut self) -> Events {
+        let ids: Vec<EntityId> = (self.next_id..).take(1 + SUBSCRIPTIONS).map(EntityId).collect();
+        self.next_id += ids.len() as u64;
+        let topic = Topic::new(ids[0], self.topic_description(), self.config, self.now);
+        let mut batch = Batch::default();
+        topic.write_creation(&mut batch);
+        self.writer_of(NEIGHBOUR).submit(batch, Box::new(|result| result.unwrap()));
+        while self.store.complete_next(shard_of(NEIGHBOUR), Fate::Store) {}
+        let family = Family::new(Arc::clone(topic.description()));
+        let tree = Tree::of_family(self.writer_of(NEIGHBOUR), topic.size_bytes(), family);
+        let tree = Rc::new(RefCell::new(tree));
+        let (_, shell) = self.drive(AnyMachine::Topic(Box::new(topic)), &tree);
+        let mut subscriptions = Vec::new();
+        let mut events = Events {
+            edge: Edge::new(Entropy::with_key(DUPLICATE_KEY), &self.limits, DUPLICATE_KEY),
+            ids,
+            tree,
+            shells: vec![shell],
+            done: Done::default(),
+            outlet: Arc::default(),
+            history: VecDeque::new(),
+            asked: BTreeMap::new(),
+            locked: Vec::new(),
+            next_marker: 1,
+        };
+        for number in 0..SUBSCRIPTIONS {
+            let one = Subscription {
+                rules: match number {
+                    0 => [("alpha".to_owned(), self.draw_rule())].into(),
+                    _ => [("$default".to_owned(), Rule { select: Select::All, act: None })].into(),
+                },
+                dead_letters_errors: number == 0,
+                catch_all: number > 0,
+                ..Subscription::default()
+            };
+            let create = TopicCommand::CreateSubscription {
+                id: events.ids[number + 1],
+                description: Box::new(self.subscription_description(number, one.catch_all)),
+                rules: one.rules.iter().map(|(name, one)| rule(name, *one)).collect(),
+            };
+            let request = self.request_of(&events, Command::OfTopic(create), SubQueue::Main);
+            let mut out = Vec::new();
+            events.shells[0].run([request], self.now, &mut out).unwrap();
+            release_all(&mut out);
+            subscriptions.push(one);
+        }
+        events.tree.borrow_mut().flush();
+        events.submit(self.now);
+        while self.store.complete_next(shard_of(NEIGHBOUR), Fate::Store) {}
+        events.take_completions();
+        events.outlet = Arc::default();
+        events.history.push_back((0, Fan { subscriptions }));
+        self.open_events(&mut events);
+        events
+    }
+
+    fn topic_description(&self) -> TopicDescription {
+        TopicDescription::new("events", &self.limits)
+    }
+
+    fn subscription_description(&self, number: usize, catch_all: bool) -> SubscriptionDescription {
+        SubscriptionDescription {
+            catch_all,
+            enable_dead_lettering_on_filter_evaluation_exceptions: number == 0,
+            // Locks end here and there; nothing becomes a dead letter by that.
+            max_delivery_count: self.limits.delivery_count_max,
+            ..SubscriptionDescription::new("events", number.to_string(), &self.limits)
+        }
+    }
+
+    fn request_of(&mut self, events: &Events, command: Command, sub_queue: SubQueue) -> Request {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        let outlet = Arc::clone(&events.outlet) as Arc<dyn Outlet>;
+        let reply = Reply::new(outlet, ticket.0, None);
+        Request { ticket, sub_queue, command, reply }
+    }
+
+    /// Opens the tree from the store: that has what the topic was after one of the commands.
+    fn open_events(&mut self, events: &mut Events) {
+        let root = events.ids[0];
+        let mut topic = Topic::new(root, self.topic_description(), self.config, self.now);
+        self.restore(root, &mut topic, |_, _| false);
+        topic.restored(self.now);
+        let mut family = Family::new(Arc::clone(topic.description()));
+        let (mut bytes, mut found, mut queues) = (topic.size_bytes(), Vec::new(), Vec::new());
+        for (number, id) in events.ids.iter().skip(1).enumerate() {
+            let description = self.subscription_description(number, false);
+            let described = Arc::clone(topic.description());
+            let mut queue = Queue::subscription(*id, description, described, self.config, self.now);
+            let mut rules = Vec::new();
+            self.restore(*id, &mut queue, |key, value| {
+                let is_rule = matches!(read_key(key), Ok(RecordKey::Rule));
+                if is_rule {
+                    let rule = read_rule(value).expect("a rule can be read");
+                    rules.push(ProductRule::restore(rule).expect("it was accepted once"));
+                }
+                is_rule
+            });
+            queue.restored(self.now);
+            let description = queue.subscription_description().unwrap();
+            found.push(Stored {
+                rules: rules.iter().map(|rule| rule.description().clone()).collect(),
+                catch_all: description.catch_all,
+                copies: stored_copies(&self.store, *id),
+                last: queue.last_sequence().0,
+            });
+            topic.adopt(*id, description, queue.last_sequence(), rules);
+            family.enter(*id);
+            queue.give_out(&mut family);
+            bytes += queue.size_bytes();
+            queues.push(AnyMachine::Queue(Box::new(queue)));
+        }
+        let known = events.history.iter().rev().find(|(_, fan)| fan.is_stored(&found));
+        let Some((ticket, fan)) = known.cloned() else {
+            let copies: Vec<_> = found.iter().map(|one| (one.last, &one.copies)).collect();
+            panic!(
+                "the topic never was as it is stored: {copies:?}, of {:?} (TOP-07, TOP-25, FND-02)",
+                events.history
+            );
+        };
+        events.history = [(ticket, fan)].into();
+        let tree = Tree::of_family(self.writer_of(NEIGHBOUR), bytes, family);
+        events.shells.clear();
+        events.tree = Rc::new(RefCell::new(tree));
+        let tree = Rc::clone(&events.tree);
+        let machines = std::iter::once(AnyMachine::Topic(Box::new(topic))).chain(queues);
+        for (id, machine) in events.ids.iter().zip(machines) {
+            let (_, shell) = self.drive(machine, &tree);
+            tree.borrow_mut().join_family(*id, shell.number());
+            events.shells.push(shell);
+        }
+    }
+
+    fn restore(
+        &self,
+        id: EntityId,
+        machine: &mut impl Machine,
+        mut other: impl FnMut(&[u8], &[u8]) -> bool,
+    ) {
+        let mut visit = |key: &[u8], value: &[u8]| {
+            if !other(key, value) {
+                machine.restore(key, value).expect("every record can be read");
+            }
+        };
+        self.store
+            .scan(codec::space_key(id).as_bytes(), &mut visit)
+            .expect("the store can be scanned");
+    }
+
+    /// Something happens to the topic.
+    pub(super) fn step_events(&mut self) {
+        let Some(mut events) = self.events.take() else { return };
+        match self.random.below(8) {
+            0..=4 => self.ask_events(&mut events),
+            5 => events.submit(self.now),
+            6 => {
+                events.take_completions();
+                self.hear_events(&mut events);
+            }
+            _ => self.wake_events(&mut events),
+        }
+        self.mend_events(&mut events);
+        self.events = Some(events);
+    }
+
+    /// Everything of the topic that can move moves; returns whether something did.
+    pub(super) fn move_events(&mut self) -> bool {
+        let Some(mut events) = self.events.take() else { return false };
+        let wants = events.tree.borrow().wants_submit(self.now) && !events.shells.is_empty();
+        if wants {
+            events.submit(self.now);
+        }
+        let completed = events.take_completions();
+        self.hear_events(&mut events);
+        let mended = self.mend_events(&mut events);
+        self.events = Some(events);
+        wants || completed || mended
+    }
+
+    /// Ends a tree of which an append failed, and opens one anew of which nothing is on its way.
+    fn mend_events(&mut self, events: &mut Events) -> bool {
+        let is_lost = events.tree.borrow().is_lost();
+        if is_lost && !events.shells.is_empty() {
+            self.fail_events(events, "an append failed");
+            return true;
+        }
+        if events.shells.is_empty() && !events.tree.borrow().is_submitting() {
+            self.writer_of(NEIGHBOUR).recover().expect("the store gives the shard");
+            self.note(|| "the topic is opened anew".to_owned());
+            self.seen.topic_rebuilds += 1;
+            self.open_events(events);
+            return true;
+        }
+        false
+    }
+
+    fn fail_events(&mut self, events: &mut Events, why: &str) {
+        self.note(|| format!("the topic fails: {why}"));
+        let reason = Rejection::internal("the entity failed and is being rebuilt");
+        let mut out = Vec::new();
+        for mut shell in events.shells.drain(..) {
+            shell.close(&reason, &mut out);
+        }
+        events.tree.borrow_mut().abandon();
+        release_all(&mut out);
+        self.hear_events(events);
+        events.asked.clear();
+        events.locked.clear();
+    }
+
+    /// The process has died, and another one opens what is durable.
+    pub(super) fn crash_events(&mut self) {
+        let Some(mut events) = self.events.take() else { return };
+        events.shells.clear();
+        events.done = Done::default();
+        events.outlet = Arc::default();
+        events.asked.clear();
+        events.locked.clear();
+        self.open_events(&mut events);
+        self.events = Some(events);
+    }
+
+    /// Each of its machines has a turn in which nothing is asked of it.
+    fn wake_events(&mut self, events: &mut Events) {
+        for place in 0..events.shells.len() {
+            self.turn_of(events, place, None);
+        }
+    }
+
+    /// A turn of a machine; returns whether it was carried out.
+    fn turn_of(&mut self, events: &mut Events, place: usize, request: Option<Request>) -> bool {
+        let now = self.now;
+        let Some(shell) = events.shells.get_mut(place) else { return false };
+        let mut out = Vec::new();
+        let run = AssertUnwindSafe(|| shell.run(request, now, &mut out));
+        match catch_unwind(run) {
+            Ok(Ok(_)) => {
+                let checked = match shell.machine() {
+                    AnyMachine::Queue(queue) => queue.check_invariants(),
+                    AnyMachine::Topic(topic) => topic.check_invariants(),
+                };
+                checked.unwrap_or_else(|broken| panic!("{broken}"));
+                release_all(&mut out);
+                self.hear_events(events);
+                true
+            }
+            Ok(Err(failure)) => {
+                let is_lost = events.tree.borrow().is_lost();
+                assert!(is_lost, "the shell failed by itself: {failure}");
+                drop(out);
+                self.fail_events(events, "an append failed");
+                false
+            }
+            Err(panic) => {
+                if panic.downcast_ref::<&str>() != Some(&PLANNED) {
+                    std::panic::resume_unwind(panic);
+                }
+                self.seen.panics += 1;
+                drop(out);
+                self.fail_events(events, "a panic");
+                false
+            }
+        }
+    }
+
+    /// Has a command carried out, and notes what the topic is after it.
+    fn carry_out(
+        &mut self,
+        events: &mut Events,
+        (place, sub_queue): (usize, SubQueue),
+        command: Command,
+        due: Due,
+        change: impl FnOnce(&mut Fan),
+    ) {
+        self.seen.commands += 1;
+        let request = self.request_of(events, command, sub_queue);
+        let ticket = request.ticket.0;
+        self.note(|| format!("the topic's {place} is asked {ticket}, {due:?} is due"));
+        events.asked.insert(ticket, due);
+        let mut fan = events.last().clone();
+        change(&mut fan);
+        events.history.push_back((ticket, fan));
+        if !self.turn_of(events, place, Some(request)) {
+            // Nothing of it is staged.
+            events.history.pop_back();
+        }
+    }
+
+    fn ask_events(&mut self, events: &mut Events) {
+        if events.shells.is_empty() {
+            return;
+        }
+        match self.random.below(20) {
+            0..=9 => self.publish(events),
+            10 | 11 => self.change_rule(events),
+            12 | 13 => self.mark(events),
+            14..=16 => self.receive(events),
+            _ => self.settle(events),
+        }
+    }
+
+    fn publish(&mut self, events: &mut Events) {
+        // What waits for room meets the rules that there are then.
+        if self.room != Room::Open {
+            return;
+        }
+        let count = if self.random.one_in(3) { self.random.between(2, 4) } else { 1 };
+        let (mut messages, mut sent) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let marker = events.next_marker;
+            events.next_marker += 1;
+            let matter = Matter {
+                number: i32::try_from(self.random.below(5)).unwrap_or(0),
+                subject: self.random.below(4),
+                session: None,
+            };
+            let message = Message {
+                subject: Some(matter.subject.to_string()),
+                ..Message::new(marker.to_string())
+            }
+            .with_application_property("number", Value::I32(matter.number));
+            messages.push(events.edge.take(message));
+            sent.push((marker, matter));
+        }
+        let command = match messages.len() {
+            1 => Command::Send { message: messages.remove(0) },
+            _ => Command::SendBatch { messages },
+        };
+        let mut caught = Vec::new();
+        self.carry_out(events, (0, SubQueue::Main), command, Due::Done, |fan| {
+            caught = sent.into_iter().map(|(marker, matter)| fan.publish(marker, matter)).collect();
+        });
+        for one in caught {
+            match one {
+                Caught::Yes => self.seen.caught += 1,
+                Caught::Elsewhere => self.seen.not_caught += 1,
+                Caught::Nobody | Caught::Ordinary => {}
+            }
+        }
+    }
+
+    fn draw_rule(&mut self) -> Rule {
+        let select = match self.random.below(8) {
+            0 => Select::All,
+            1 => Select::None,
+            2 | 3 => Select::Greater(i32::try_from(self.random.below(5)).unwrap_or(0)),
+            4 => Select::Divides,
+            _ => Select::Subject(self.random.below(4)),
+        };
+        let act = match self.random.below(6) {
+            0 => Some(Act::Mark(self.random.below(9))),
+            1 => Some(Act::Divide),
+            // They have none.
+            2 => Some(Act::RemoveSession),
+            _ => None,
+        };
+        Rule { select, act }
+    }
+
+    fn change_rule(&mut self, events: &mut Events) {
+        let number = self.random.index(SUBSCRIPTIONS);
+        let name = NAMES[self.random.index(NAMES.len())];
+        let known = &events.last().subscriptions[number].rules;
+        let (is_there, is_last) = (known.contains_key(name), known.len() == 1);
+        let new = self.draw_rule();
+        let described = Box::new(rule(name, new));
+        // Mostly there is one.
+        let deletes = is_there && self.random.one_in(if is_last { 6 } else { 2 });
+        let command = match (is_there, deletes) {
+            (_, true) => RuleCommand::Delete(name.into()),
+            (true, false) => RuleCommand::Update(described),
+            (false, false) => RuleCommand::Create(described),
+        };
+        let subscription = events.ids[number + 1];
+        let command = Command::OfTopic(TopicCommand::InSubscription { subscription, command });
+        self.carry_out(events, (0, SubQueue::Main), command, Due::Done, |fan| {
+            let rules = &mut fan.subscriptions[number].rules;
+            match deletes {
+                true => drop(rules.remove(name)),
+                false => drop(rules.insert(name.to_owned(), new)),
+            }
+        });
+    }
+
+    /// A subscription becomes a catch-all, or is one no more (TOP-25).
+    fn mark(&mut self, events: &mut Events) {
+        let number = self.random.index(SUBSCRIPTIONS);
+        let catch_all = number > 0 && self.random.one_in(2);
+        let is_new = events.last().subscriptions[number].catch_all != catch_all;
+        self.seen.marked += u64::from(is_new);
+        let description = Box::new(self.subscription_description(number, catch_all));
+        let command = Command::UpdateSubscription { description, read_at: None };
+        self.carry_out(events, (number + 1, SubQueue::Main), command, Due::Done, |fan| {
+            fan.subscriptions[number].catch_all = catch_all;
+        });
+    }
+
+    fn receive(&mut self, events: &mut Events) {
+        let subscription = self.random.index(SUBSCRIPTIONS);
+        let sub_queue = if self.random.one_in(4) { SubQueue::DeadLetter } else { SubQueue::Main };
+        let command = Command::Receive {
+            mode: ReceiveMode::PeekLock,
+            count_max: u32::try_from(self.random.between(1, 6)).unwrap_or(1),
+            bytes_max: u64::MAX,
+            wait: TimeSpan::ZERO,
+            holder: None,
+        };
+        let due = Due::Deliveries(subscription);
+        self.carry_out(events, (subscription + 1, sub_queue), command, due, |_| {});
+    }
+
+    fn settle(&mut self, events: &mut Events) {
+        if events.locked.is_empty() {
+            return;
+        }
+        let place = self.random.index(events.locked.len());
+        let Locked { subscription, sub_queue, token, until } = events.locked.swap_remove(place);
+        let command = Command::Settle { token, settlement: Settlement::Complete };
+        let is_held = until > self.now;
+        let due = if is_held { Due::Done } else { Due::LockLost };
+        self.carry_out(events, (subscription + 1, sub_queue), command, due, |fan| {
+            if is_held {
+                fan.subscriptions[subscription].copies.remove(&token.sequence().0);
+            }
+        });
+    }
+
+    /// Clients hear what left the topic.
+    fn hear_events(&mut self, events: &mut Events) {
+        let released =
+            std::mem::take(&mut *events.outlet.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for item in released {
+            let Released::Answer { correlation, result } = item else {
+                panic!("nobody has a link to the topic");
+            };
+            let Some(due) = events.asked.remove(&correlation) else { continue };
+            match (due, result) {
+                (Due::Deliveries(subscription), Ok(Outcome::Received(messages))) => {
+                    for message in messages {
+                        self.seen.deliveries += 1;
+                        events.delivered(subscription, &message);
+                    }
+                }
+                (
+                    Due::Done,
+                    Ok(Outcome::Done | Outcome::Accepted(_) | Outcome::AcceptedBatch(_)),
+                ) => {
+                    // What was told is durable, with all before it.
+                    while events.history.get(1).is_some_and(|(ticket, _)| *ticket <= correlation) {
+                        events.history.pop_front();
+                    }
+                }
+                (Due::LockLost, Err(reason))
+                    if reason.condition() == Condition::MessageLockLost => {}
+                (_, Err(reason)) if reason.condition() == Condition::InternalError => {
+                    let has_failed = events.shells.is_empty() || events.tree.borrow().is_lost();
+                    assert!(has_failed, "InternalError without a failure: {reason}");
+                }
+                (due, result) => panic!("{correlation}: {due:?} is answered with {result:?}"),
+            }
+        }
+    }
+
+    /// Nothing is on its way: machines, store and what must be there agree.
+    pub(super) fn check_events(&mut self) {
+        let Some(mut events) = self.events.take() else { return };
+        assert!(events.asked.is_empty(), "never answered: {:?}", events.asked);
+        assert!(!events.shells.is_empty(), "the topic did not come back");
+        let tree = events.tree.borrow();
+        assert!(tree.is_quiet(), "something of the topic is left on its way");
+        let mut bytes = 0;
+        for (place, shell) in events.shells.iter().enumerate() {
+            bytes += shell.machine().size_bytes();
+            let Some(number) = place.checked_sub(1) else { continue };
+            let known = &events.last().subscriptions[number];
+            let stored = stored_copies(&self.store, events.ids[place]);
+            assert_eq!(stored, known.copies, "copies of subscription {number} (TOP-25, FND-02)");
+            let counts = shell.machine().counts();
+            assert_eq!(counts.total(), known.copies.len() as u64, "counts differ (CNT-03)");
+        }
+        assert_eq!(tree.stored_bytes(), bytes, "the account of the topic is wrong (TOP-10)");
+        drop(tree);
+        let last = events.history.split_off(events.history.len() - 1);
+        events.history = last;
+        self.events = Some(events);
+    }
+
+    /// What nobody waits for is ready to be stored, too.
+    pub(super) fn flush_events(&mut self) {
+        let Some(mut events) = self.events.take() else { return };
+        self.wake_events(&mut events);
+        if !events.shells.is_empty() {
+            events.tree.borrow_mut().flush();
+        }
+        self.events = Some(events);
+    }
+}
+
+impl Events {
+    fn submit(&self, now: Timestamp) {
+        if self.shells.is_empty() {
+            return;
+        }
+        let completion = || {
+            let done = Arc::clone(&self.done);
+            Box::new(move |stage, result| push(&done, (stage, result))) as StageCompletion
+        };
+        self.tree.borrow_mut().submit(now, &completion);
+    }
+
+    /// Returns whether there was one.
+    fn take_completions(&mut self) -> bool {
+        let done = take(&self.done);
+        let any = !done.is_empty();
+        for (stage, result) in done {
+            match result {
+                Ok(()) => {
+                    let mut held = self.tree.borrow_mut().completed(stage);
+                    release_all(&mut held);
+                }
+                Err(_) => self.tree.borrow_mut().ended(stage),
+            }
+        }
+        any
+    }
+
+    /// LIF-01, TOP-08: what is delivered is a copy that is there, as it was made.
+    fn delivered(
+        &mut self,
+        subscription: usize,
+        message: &peeklock_core::command::ReceivedMessage,
+    ) {
+        let facts = &message.facts;
+        let contents = std::iter::once(&message.content).chain(&message.overlays);
+        let contents = contents.map(|one| one.loaded().expect("it is in memory").clone()).collect();
+        let copied = read(contents, facts.sub_queue != SubQueue::Main);
+        let known = self.last().subscriptions[subscription].copies.get(&facts.sequence.0);
+        assert_eq!(known, Some(&copied), "{subscription}/{} is not what it was", facts.sequence);
+        let lock = facts.lock.expect("it is received under a lock");
+        let (sub_queue, token, until) = (facts.sub_queue, lock.token, lock.until);
+        self.locked.push(Locked { subscription, sub_queue, token, until });
+    }
+}
