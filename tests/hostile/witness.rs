@@ -148,7 +148,8 @@ impl Client for Http {
             status => return Err(io::Error::other(format!("status {status}"))),
         }
         let lock = answer.header("location").unwrap_or_default();
-        let lock = lock.strip_prefix("http://localhost").unwrap_or(lock).to_owned();
+        // With TLS it is https.
+        let lock = lock.split_once("://localhost").map_or(lock, |(_, path)| path).to_owned();
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         let begun = Instant::now();
         while begun.elapsed() < Wants::STRICT.served_within {

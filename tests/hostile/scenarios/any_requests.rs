@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Value as Json, json};
 
+use super::super::random::Random;
+use super::super::wire::request_with;
 use super::any_values::{ABSENT, TOPIC, Values};
 
 /// Method, path and the name of the schema of the body, of each operation of the document.
@@ -26,50 +28,93 @@ static OPERATIONS: LazyLock<Vec<(String, String, Option<String>)>> = LazyLock::n
     all
 });
 
-/// A request: method, target and body.
-pub fn draw(values: &mut Values) -> (String, String, String) {
-    match values.below(8) {
+/// A request as it is drawn.
+struct Drawn {
+    method: &'static str,
+    target: String,
+    /// A line each.
+    headers: String,
+    body: String,
+}
+
+impl Drawn {
+    const fn new(method: &'static str, target: String, body: String) -> Self {
+        Self { method, target, headers: String::new(), body }
+    }
+
+    fn with(self, headers: String) -> Self {
+        Self { headers, ..self }
+    }
+}
+
+/// The bytes of a request.
+pub fn draw(values: &mut Values) -> Vec<u8> {
+    let Drawn { method, target, headers, body } = match values.below(8) {
         0..2 => data(values),
         2 => atom(values),
-        3 if values.random.one_in(8) => ("GET".to_owned(), "/metrics".to_owned(), String::new()),
+        3 if values.random.one_in(8) => Drawn::new("GET", "/metrics".to_owned(), String::new()),
         _ => {
             let which = values.below(OPERATIONS.len());
             let (method, path, schema) = &OPERATIONS[which];
             api(method, path, schema.as_deref(), values)
         }
-    }
+    };
+    request_with(method, &target, &headers, &body)
 }
 
 /// The REST data plane.
-fn data(values: &mut Values) -> (String, String, String) {
+fn data(values: &mut Values) -> Drawn {
     let entity = values.entity();
+    let to = if values.random.one_in(4) { TOPIC } else { values.queue() };
+    let messages = format!("/{to}/messages");
     let lock = "00000000-0000-0001-0000-000000000001";
-    let (method, target, body) = match values.below(7) {
+    match values.below(8) {
         0..3 => {
-            values.sent.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let entity = if values.random.one_in(4) { TOPIC } else { values.queue() };
-            ("POST", format!("/{entity}/messages"), "x".repeat(20 * values.below(5_000)))
+            let properties = broker_properties(values);
+            let headers = match values.random.one_in(2) {
+                true => format!("BrokerProperties: {properties}\r\n"),
+                false => String::new(),
+            };
+            Drawn::new("POST", messages, "x".repeat(20 * values.below(5_000))).with(headers)
         }
-        3 => ("POST", format!("/{entity}/messages/head?timeout=0"), String::new()),
-        4 => ("DELETE", format!("/{entity}/messages/head?timeout=1"), String::new()),
+        3 => {
+            let properties = broker_properties(values);
+            let item =
+                json!({ "Body": "x".repeat(values.below(40)), "BrokerProperties": properties });
+            let count = [1, 40, 20_000][values.below(3)];
+            let content_type = "Content-Type: application/vnd.microsoft.servicebus.json\r\n";
+            let items = vec![item.to_string(); count].join(",");
+            Drawn::new("POST", messages, format!("[{items}]")).with(content_type.to_owned())
+        }
+        4 => Drawn::new("POST", format!("/{entity}/messages/head?timeout=0"), String::new()),
+        5 => Drawn::new("DELETE", format!("/{entity}/messages/head?timeout=1"), String::new()),
         _ => {
             let method = values.random.of(&["DELETE", "PUT", "POST"]);
-            (method, format!("/{entity}/messages/{}/{lock}", values.below(100)), String::new())
+            let target = format!("/{entity}/messages/{}/{lock}", values.below(100));
+            Drawn::new(method, target, String::new())
         }
-    };
-    (method.to_owned(), target, body)
+    }
+}
+
+/// What a sender says of a message beside its content.
+fn broker_properties(values: &mut Values) -> Json {
+    let mut properties = json!({});
+    for name in ["SessionId", "MessageId", "Label"] {
+        if values.random.one_in(3) {
+            properties[name] = values.name("", 1 << 40, 128).into();
+        }
+    }
+    if values.random.one_in(10) {
+        properties["ScheduledEnqueueTimeUtc"] = "Fri, 01 Jan 2100 00:00:00 GMT".into();
+    }
+    properties
 }
 
 /// An operation of the JSON API.
 ///
 /// # Panics
 /// For a parameter or a body that is not known here: a new one has to be drawn.
-fn api(
-    method: &str,
-    path: &str,
-    schema: Option<&str>,
-    values: &mut Values,
-) -> (String, String, String) {
+fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Values) -> Drawn {
     let deletes = method == "DELETE" && !path.contains("messages");
     let mut target = "/$api/v1".to_owned();
     for segment in path.split('/').skip(1) {
@@ -143,11 +188,11 @@ fn api(
         }
         .to_string(),
     };
-    (method.to_owned(), target, body)
+    Drawn::new(method, target, body)
 }
 
-/// Administration over Atom.
-fn atom(values: &mut Values) -> (String, String, String) {
+/// Administration over Atom: every kind of entity is made, changed, read, listed and deleted.
+fn atom(values: &mut Values) -> Drawn {
     const VERSION: &str = "api-version=2021-05";
     let entry = |description: &str| {
         format!(
@@ -206,18 +251,19 @@ fn atom(values: &mut Values) -> (String, String, String) {
             ("PUT", format!("/{path}?{VERSION}"), described("QueueDescription", &inside))
         }
     };
-    (method.to_owned(), target, body)
+    let changes = method == "PUT" && values.random.one_in(2);
+    let headers = if changes { "If-Match: *\r\n" } else { "" };
+    Drawn::new(method, target, body).with(headers.to_owned())
 }
 
 /// Every operation of the JSON API is drawn, by the document of the API itself.
 #[test]
 fn every_operation_of_the_api_is_drawn() {
-    let mut values =
-        Values { random: super::super::random::Random::new(7), sent: std::sync::Arc::default() };
+    let mut values = Values { random: Random::new(7) };
     assert!(OPERATIONS.len() > 45, "{}", OPERATIONS.len());
     for (method, path, schema) in OPERATIONS.iter() {
         for _ in 0..20 {
-            let (_, target, body) = api(method, path, schema.as_deref(), &mut values);
+            let Drawn { target, body, .. } = api(method, path, schema.as_deref(), &mut values);
             assert!(!target.contains(['{', ' ']), "{target}");
             assert!(body.is_empty() || serde_json::from_str::<Json>(&body).is_ok(), "{body:.2000}");
         }

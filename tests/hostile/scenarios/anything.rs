@@ -1,18 +1,16 @@
 //! Any number of any command in any order, with values that are there, that are not, and at the bounds; answers read
-//! or not; over HTTP, WebSocket in both encodings, AMQP, and AMQP over WebSocket; at the ports of each, by the gateway, and by
-//! a proxy that says for whom it speaks; and all of that within TLS. `PEEKLOCK_HOSTILE_SEED` gives other ones.
+//! or not; over HTTP, WebSocket in both encodings, AMQP, and AMQP over WebSocket; at the ports of each and by the gateway, straight
+//! and by a proxy that says for whom it speaks; and all of that within TLS. `PEEKLOCK_HOSTILE_SEED` gives other ones.
 //!
-//! What can be asked is drawn from what the transports themselves list ([`super::any_operations`], [`super::any_requests`]):
-//! a new operation has to be drawn, or a test fails.
+//! What can be asked is drawn from what the transports themselves list ([`super::any_operations`], [`super::any_requests`],
+//! [`super::any_frames`]): a new operation has to be drawn, or a test fails.
 //!
 //! What such commands make the broker keep as it should, messages and what has a bound of its own, is allowed beside
-//! the budgets: see [`Attack::counter`].
+//! the budgets: see [`Attack::makes_it_keep`].
 
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use peeklock_websocket::testing::in_binary;
@@ -22,11 +20,14 @@ use super::super::amqp::{WINDOW, open};
 use super::super::attacker::Attack;
 use super::super::broker::{Broker, Ways};
 use super::super::random::Random;
-use super::super::wire::{WebSocket, ask, connect, masked, request, upgrade};
+use super::super::wire::{WebSocket, ask, connect, masked, upgrade};
 use super::any_frames::Script;
 use super::any_values::{TOPIC, Values, WRITE_BYTES};
 use super::{any_operations, any_requests};
 
+/// How long it goes on, at least.
+const SHORT: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 /// Connections that each attacker leaves open behind it.
 const HELD_MAX: usize = 8;
 /// Frames or writes in the life of a connection.
@@ -47,13 +48,16 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     put("topics/any-topic", "{}");
     put("topics/any-topic/subscriptions/s", "{}");
     put("topics/any-topic/subscriptions/t", "{}");
-    let ways = broker.ways();
+    let (ways, tunnels) = broker.ways();
     let mut attack = Attack::default();
+    attack.makes_it_keep();
+    attack.hold(tunnels);
+    attack.last(if weight > 1 { LONG } else { SHORT });
     // Each speaks every transport in turn, by any of the ways.
     let kinds: [Kind; 4] = [Attacker::web, Attacker::http, Attacker::amqp, Attacker::web_amqp];
     for number in 0..(kinds.len() + 2) * weight.min(5) {
         let random = Random::new(seed + number as u64);
-        let mut attacker = Attacker::new(random, attack.counter(), ways.clone());
+        let mut attacker = Attacker::new(random, ways.clone());
         let kind = kinds[number % kinds.len()];
         attack.repeat(move || attacker.live(kind));
     }
@@ -70,8 +74,8 @@ struct Attacker {
 }
 
 impl Attacker {
-    fn new(random: Random, sent: Arc<AtomicU64>, ways: Vec<Ways>) -> Self {
-        Self { values: Values { random, sent }, ways, held: VecDeque::new() }
+    fn new(random: Random, ways: Vec<Ways>) -> Self {
+        Self { values: Values { random }, ways, held: VecDeque::new() }
     }
 
     /// One connection, which stays open for a while.
@@ -147,8 +151,7 @@ impl Attacker {
         for _ in 0..1 + self.values.below(WRITES_MAX) {
             let mut bytes = Vec::new();
             for _ in 0..1 + self.count() / 40 {
-                let (method, target, body) = any_requests::draw(&mut self.values);
-                bytes.extend_from_slice(&request(&method, &target, &body));
+                bytes.extend_from_slice(&any_requests::draw(&mut self.values));
                 if bytes.len() > WRITE_BYTES {
                     break;
                 }
@@ -199,9 +202,7 @@ impl Attacker {
         let count = self.count();
         let same = self.values.random.one_in(4).then(|| script.next(&mut self.values.random));
         for _ in 0..count {
-            let said = same.clone().unwrap_or_else(|| script.next(&mut self.values.random));
-            let (frames, messages) = said;
-            self.values.sent.fetch_add(messages, Ordering::Relaxed);
+            let frames = same.clone().unwrap_or_else(|| script.next(&mut self.values.random));
             bytes.extend_from_slice(&frames);
             if bytes.len() > WRITE_BYTES {
                 break;
