@@ -195,14 +195,17 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
 /// Takes no more connections than there are files for beside those of the store.
 fn fit(loaded: &mut Loaded) {
     let Some(files_max) = files::raise_limit() else { return };
-    let files_needed = loaded.config.open_files(&loaded.settings.limits);
-    if let Some(connections) = loaded.config.fit_connections(&loaded.settings.limits, files_max) {
+    let Loaded { config, settings, .. } = loaded;
+    let files_needed = config.open_files(&settings.limits);
+    if let Some(connections) = config.fit_connections(&mut settings.limits, files_max) {
+        let forwarder_threads = settings.limits.forwarder_thread_count_max;
         tracing::warn!(
             files_max,
             files_needed,
             connections,
-            "fewer files may be open than connections and a full journal need, so fewer connections are \
-             taken: raise the limit of open files (ulimit -n, LimitNOFILE), or lower \
+            forwarder_threads,
+            "fewer files may be open than connections, forwarders and a full journal need, so fewer connections are \
+             taken and fewer threads forward: raise the limit of open files (ulimit -n, LimitNOFILE), or lower \
              limits.connection_count_max"
         );
     }
