@@ -116,6 +116,7 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
         _ => (Wants::STRICT, Aims { slower_max, ..Aims::STRICT }),
     };
     let broker = start();
+    witness::prepare(&broker);
     let judge = Judge::begin(&broker);
     let attack = scenario(&broker, weight);
     let load = Load::begin(&broker);
@@ -159,6 +160,7 @@ fn beside_a_load(
     (cpu, elapsed): (Duration, Duration),
 ) -> Duration {
     let broker = start();
+    witness::prepare(&broker);
     let alone = Load::begin(&broker);
     witness::all(&broker, wants);
     let of_attack = cpu.saturating_sub(alone.cpu() * rounds);

@@ -52,7 +52,10 @@ pub fn draw(values: &mut Values) -> Vec<u8> {
     let Drawn { method, target, headers, body } = match values.below(8) {
         0..2 => data(values),
         2 => atom(values),
-        3 if values.random.one_in(8) => Drawn::new("GET", "/metrics".to_owned(), String::new()),
+        3 if values.random.one_in(4) => {
+            let probe = values.random.of(&["/metrics", "/health", "/readyz", "/livez"]);
+            Drawn::new("GET", probe.to_owned(), String::new())
+        }
         _ => {
             let which = values.below(OPERATIONS.len());
             let (method, path, schema) = &OPERATIONS[which];
@@ -236,9 +239,13 @@ fn atom(values: &mut Values) -> Drawn {
         }
         10 => {
             let (path, rule) = (values.subscription(), values.name("r", 400, 50));
-            ("DELETE", format!("/{path}/rules/{rule}?{VERSION}"), String::new())
+            let method = values.random.of(&["GET", "DELETE"]);
+            (method, format!("/{path}/rules/{rule}?{VERSION}"), String::new())
         }
-        11 => ("DELETE", format!("/{}?{VERSION}", values.name("any-", 400, 260)), String::new()),
+        11 => {
+            let begin = values.random.of(&["any-", "any-topic-"]);
+            ("DELETE", format!("/{}?{VERSION}", values.name(begin, 400, 260)), String::new())
+        }
         12 => {
             let name = values.name("u", 30, 50);
             ("DELETE", format!("/{TOPIC}/subscriptions/{name}?{VERSION}"), String::new())
