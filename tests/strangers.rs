@@ -115,15 +115,21 @@ fn a_refused_origin_is_in_the_log() {
     let log = broker.stop();
     for (transport, address) in LISTENERS.iter().zip(&addresses).take(asked.len()) {
         let setting = format!("{transport}.allowed_origins");
-        let lines: Vec<&str> = log.lines().filter(|line| line.contains(&setting)).collect();
+        // That somebody was refused at all is a line of its own (SEC-22), which does not tell the Origin.
+        let told = |line: &&str| line.contains(&setting) && line.contains("http://page.example");
+        let lines: Vec<&str> = log.lines().filter(told).collect();
         assert!(
             (1..REQUESTS).contains(&lines.len()),
             "{} lines for {transport}:\n{log}",
             lines.len()
         );
         for line in lines {
-            assert!(line.contains("WARN") && line.contains("http://page.example"), "{line}");
-            assert!(line.contains("127.0.0.1:") && line.contains(address.as_str()), "{line}");
+            assert!(
+                line.contains("WARN")
+                    && line.contains("127.0.0.1:")
+                    && line.contains(address.as_str()),
+                "{line}"
+            );
         }
     }
 }

@@ -102,6 +102,8 @@ impl Aims {
     };
 }
 
+/// An attack goes on for so long at least, that clients may feel it.
+const LASTING: Duration = Duration::from_secs(2);
 /// So many times as long as beside a load of the same CPU an operation may take.
 const SLOWER_MAX: f64 = 3.0;
 /// The same beside wrong tokens, which cost nothing to make up.
@@ -121,7 +123,7 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     let attack = scenario(&broker, weight);
     let load = Load::begin(&broker);
     let (mut took, mut rounds) = (witness::all(&broker, wants), 1);
-    while load.elapsed() < attack.lasting() {
+    while load.elapsed() < attack.lasting().max(LASTING) {
         took.extend(witness::all(&broker, wants));
         rounds += 1;
     }

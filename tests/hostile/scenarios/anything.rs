@@ -49,6 +49,12 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     put("topics/any-topic/subscriptions/s", "{}");
     put("topics/any-topic/subscriptions/t", "{}");
     let (ways, tunnels) = broker.ways();
+    for Ways { http, websocket, amqp } in &ways {
+        // Or it would attack a door.
+        assert_eq!(ask(*http, "GET", "/$api/v1/queues/any-plain", "").unwrap().status, 200);
+        drop(WebSocket::open(*websocket).unwrap());
+        drop(open(*amqp, WINDOW).unwrap());
+    }
     let mut attack = Attack::default();
     attack.makes_it_keep();
     attack.hold(tunnels);
