@@ -30,16 +30,18 @@ const COUNTS: [(&str, usize, fn(&mut Limits) -> &mut usize); 6] = [
     ("BROKER_DELAYED_COUNT_MAX", 50_000, |limits| &mut limits.broker_delayed_count_max),
 ];
 
-const SETTINGS: [(&str, &str); 18] = [
+const SETTINGS: [(&str, &str); 20] = [
     ("HTTP__INBOUND_BYTES_MAX", "16777216"),
     ("HTTP__OUTBOUND_BYTES_MAX", "16777216"),
     ("HTTP__WORKERS", "2"),
     ("HTTP__HEAD_TIMEOUT", "2s"),
     ("HTTP__CONNECTION_COUNT_MAX", "256"),
     ("WEBSOCKET__INBOUND_BYTES_MAX", "16777216"),
+    ("WEBSOCKET__OUTBOUND_BYTES_MAX", "2097152"),
     ("WEBSOCKET__WORKERS", "2"),
     ("WEBSOCKET__CONNECTION_COUNT_MAX", "256"),
     ("AMQP__INBOUND_BYTES_MAX", "16777216"),
+    ("AMQP__OUTBOUND_BYTES_MAX", "2097152"),
     ("AMQP__WORKERS", "2"),
     ("AMQP__CONNECTION_COUNT_MAX", "256"),
     ("LIMITS__BROKER_INBOUND_BYTES_MAX", "33554432"),
@@ -52,6 +54,9 @@ const SETTINGS: [(&str, &str); 18] = [
     ("METRICS__ENTITIES", "all"),
     ("LOG__FILTER", "error"),
 ];
+
+/// What each of the budgets above is instead, where it is to be none.
+const UNBOUNDED: &str = "1073741824";
 
 /// What the broker may keep of what it is sent, by the bytes of each that it reckons with itself: so many messages, and as
 /// much of everything else as the limits above allow.
@@ -151,6 +156,11 @@ impl Broker {
                 command.env_remove(name);
             }
         }
+        let is_unbounded = std::env::var_os("PEEKLOCK_HOSTILE_UNBOUNDED").is_some();
+        let settings = SETTINGS.map(|(key, value)| {
+            let is_budget = key.ends_with("BOUND_BYTES_MAX");
+            (format!("PEEKLOCK__{key}"), if is_unbounded && is_budget { UNBOUNDED } else { value })
+        });
         let limit = |key: &str, value: String| (format!("PEEKLOCK__LIMITS__{key}"), value);
         let counts = COUNTS.map(|(key, count, _)| limit(key, count.to_string()));
         command.arg("serve");
@@ -159,7 +169,7 @@ impl Broker {
         }
         command
             .args(["--data-dir", "data"])
-            .envs(SETTINGS.map(|(key, value)| (format!("PEEKLOCK__{key}"), value)))
+            .envs(settings)
             .envs(counts)
             .envs([limit("BROKER_DESCRIPTION_BYTES_MAX", DESCRIPTION_BYTES.to_string())])
             .current_dir(&directory)

@@ -24,7 +24,7 @@ use peeklock_core::time::Timestamp;
 
 use super::super::links::{Amqp, log_in};
 use super::super::random::Random;
-use super::any_values::{QUEUES, SUBSCRIPTIONS, TOPIC};
+use super::any_values::{FULL, QUEUES, SUBSCRIPTIONS, TOPIC};
 
 /// Links that every connection has, in the order of their handles: those to send on come first.
 const SENDERS: u32 = 3;
@@ -379,13 +379,16 @@ fn number(random: &mut Random) -> u32 {
 /// A link to receive on: in either mode, of a session that is named or is next, to look only.
 fn receiver(random: &mut Random, handle: u32) -> Attach {
     let suffix = random.of(&["", "", "", "/$DeadLetterQueue", "/$Transfer/$DeadLetterQueue"]);
-    let address = format!("{}{suffix}", entity(random));
+    let looks = random.one_in(8);
+    let address = if looks { FULL.to_owned() } else { format!("{}{suffix}", entity(random)) };
     let mut attach = link::receiver(&format!("r{handle}"), handle, &address);
     if random.one_in(3) {
         attach.snd_settle_mode = Some(SenderSettleMode::Settled);
     }
     let raw = |value: Value| Raw::encoded(|bytes| value.encode_to(bytes));
-    if random.one_in(3)
+    if looks && let Some(source) = &mut attach.source {
+        source.distribution_mode = Some("copy".into());
+    } else if random.one_in(3)
         && let Some(source) = &mut attach.source
     {
         let name = match random.one_in(2) {

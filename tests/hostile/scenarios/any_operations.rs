@@ -6,10 +6,13 @@ use peeklock_websocket::testing::{in_binary, operations};
 use serde_json::{Value as Json, json};
 
 use super::super::random::Random;
-use super::any_values::{ABSENT, TOPIC, Values};
+use super::any_values::{ABSENT, FULL_MESSAGES, TOPIC, Values};
 
 /// What of the table is not drawn: the first request of a connection.
 const OPENS: &str = "hello";
+
+/// The link by which a connection looks at large messages; its other links have the numbers below.
+pub const LOOKING: usize = 7;
 
 /// The names of all others.
 static DRAWN: LazyLock<Vec<&str>> =
@@ -19,7 +22,7 @@ static DRAWN: LazyLock<Vec<&str>> =
 pub fn draw(values: &mut Values) -> (&'static str, Json) {
     // What is sent, received and settled is half of it.
     let name = match values.random.one_in(2) {
-        true => values.random.of(&["send", "receive", "settle", "peek"]),
+        true => values.random.of(&["send", "receive", "settle", "peek", "peek"]),
         false => values.random.of(&DRAWN),
     };
     (name, body(name, values))
@@ -30,7 +33,7 @@ pub fn draw(values: &mut Values) -> (&'static str, Json) {
 /// # Panics
 /// For one that is not known here: a new operation has to be drawn.
 fn body(name: &str, values: &mut Values) -> Json {
-    let link = values.below(8);
+    let link = values.below(LOOKING);
     let session = 20 + values.below(8);
     let count = 1 + values.below(5_000);
     let transaction = values.below(40);
@@ -68,7 +71,10 @@ fn body(name: &str, values: &mut Values) -> Json {
             json!({ "delayMilliseconds": values.below(100_000), "settle": settle })
         }
         "renew" => json!({ "link": link, "ranges": values.ranges() }),
-        "peek" => json!({ "link": link, "from": 0, "maxCount": count }),
+        "peek" => {
+            let link = if values.random.one_in(4) { link } else { LOOKING };
+            json!({ "link": link, "from": values.below(FULL_MESSAGES), "maxCount": count })
+        }
         "deleteBatch" => json!({ "link": link, "maxCount": count }),
         "purge" => json!({ "link": link }),
         "deleteDeferred" => json!({ "link": link, "sequenceNumber": count }),

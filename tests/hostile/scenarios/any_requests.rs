@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::random::Random;
 use super::super::wire::request_with;
-use super::any_values::{ABSENT, TOPIC, Values};
+use super::any_values::{ABSENT, FULL, FULL_MESSAGES, TOPIC, Values};
 
 /// Method, path and the name of the schema of the body, of each operation of the document.
 static OPERATIONS: LazyLock<Vec<(String, String, Option<String>)>> = LazyLock::new(|| {
@@ -119,6 +119,7 @@ fn broker_properties(values: &mut Values) -> Json {
 /// For a parameter or a body that is not known here: a new one has to be drawn.
 fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Values) -> Drawn {
     let deletes = method == "DELETE" && !path.contains("messages");
+    let looks = method == "GET" && path.ends_with("messages");
     let mut target = "/$api/v1".to_owned();
     for segment in path.split('/').skip(1) {
         let parameter = segment.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
@@ -126,6 +127,7 @@ fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Valu
             None => segment.to_owned(),
             Some("queue") if deletes => values.name("any-", 400, 260),
             Some("queue") if method == "PUT" => values.new_queue().0,
+            Some("queue") if looks && values.random.one_in(2) => FULL.to_owned(),
             Some("queue") => values.entity().replace('/', "%2F"),
             Some("topic") if deletes && path.ends_with("{topic}") => {
                 values.name("any-topic-", 30, 260)
@@ -153,8 +155,11 @@ fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Valu
         Some("messages" | "sessions" | "queues" | "topics" | "subscriptions" | "rules")
             if method == "GET" =>
         {
-            let name = if path.ends_with("messages") { "count" } else { "top" };
-            target += &format!("?{name}={}", 1 + values.below(250));
+            let number = 1 + values.below(250);
+            target += &match looks {
+                true => format!("?from={}&count={number}", values.below(FULL_MESSAGES)),
+                false => format!("?top={number}"),
+            };
         }
         Some("declaration") => {
             let how = values.random.of(&["dryRun=true", "digest=0123456789abcdef"]);
@@ -251,10 +256,11 @@ fn atom(values: &mut Values) -> Drawn {
             ("DELETE", format!("/{TOPIC}/subscriptions/{name}?{VERSION}"), String::new())
         }
         _ => {
-            // What is no description, up to all that a body may be, and deep.
+            // What is no description, up to all that a body may be, and deep. Of a queue that is there: what is not known
+            // is passed over, and nobody may make the one of which there are policies.
             let deep = values.below(100);
             let inside = "<a>".repeat(deep) + &values.text(300_000) + &"</a>".repeat(deep);
-            let path = values.queue();
+            let path = values.new_queue().0;
             ("PUT", format!("/{path}?{VERSION}"), described("QueueDescription", &inside))
         }
     };

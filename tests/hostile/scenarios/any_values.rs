@@ -14,6 +14,10 @@ pub const QUEUES: [&str; 4] = ["any-plain", "any-session", "any-detecting", ABSE
 pub const TOPIC: &str = "any-topic";
 pub const SUBSCRIPTIONS: [&str; 3] =
     ["any-topic/subscriptions/s", "any-topic/subscriptions/t", "any-topic/subscriptions/none"];
+/// Has large messages, at which everybody only looks.
+pub const FULL: &str = "any-full";
+/// So many: each is in memory once, whoever looks at it.
+pub const FULL_MESSAGES: usize = 300;
 /// Nobody creates it.
 pub const ABSENT: &str = "any-absent";
 

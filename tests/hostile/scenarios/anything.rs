@@ -22,14 +22,17 @@ use super::super::broker::{Broker, Ways};
 use super::super::random::Random;
 use super::super::wire::{WebSocket, ask, connect, masked, upgrade};
 use super::any_frames::Script;
-use super::any_values::{TOPIC, Values, WRITE_BYTES};
+use super::any_operations::LOOKING;
+use super::any_values::{FULL, FULL_MESSAGES, TOPIC, Values, WRITE_BYTES};
 use super::{any_operations, any_requests};
 
 /// How long it goes on, at least.
 const SHORT: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(120);
 /// Connections that each attacker leaves open behind it.
-const HELD_MAX: usize = 8;
+const HELD_MAX: usize = 48;
+/// Of each message to be looked at.
+const FULL_BYTES: usize = 900_000;
 /// Frames or writes in the life of a connection.
 const WRITES_MAX: usize = 12;
 /// As large as a message of AMQP over WebSocket may be.
@@ -45,6 +48,11 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     put("queues/any-plain", "{}");
     put("queues/any-session", r#"{"requiresSession":true}"#);
     put("queues/any-detecting", r#"{"requiresDuplicateDetection":true}"#);
+    put("queues/any-full", "{}");
+    for _ in 0..FULL_MESSAGES {
+        let sent = ask(broker.http, "POST", "/any-full/messages", &"x".repeat(FULL_BYTES));
+        assert_eq!(sent.unwrap().status, 201);
+    }
     put("topics/any-topic", "{}");
     put("topics/any-topic/subscriptions/s", "{}");
     put("topics/any-topic/subscriptions/t", "{}");
@@ -102,7 +110,13 @@ impl Attacker {
             true => WebSocket::open_binary(ways.websocket, &json!({}))?,
             false => WebSocket::open(ways.websocket)?,
         };
-        let reads = self.values.random.one_in(2);
+        // Who takes nothing more is held all the same, here as below.
+        self.ask_over_web(&mut socket.stream, is_binary).ok();
+        Ok(socket.stream)
+    }
+
+    fn ask_over_web(&mut self, stream: &mut TcpStream, is_binary: bool) -> std::io::Result<()> {
+        let reads = self.values.random.one_in(3);
         let mut say = |values: &mut Values, frame: String| {
             let frame = match is_binary {
                 // What has no binary form is not said.
@@ -113,11 +127,11 @@ impl Attacker {
                 false => masked(0x81, frame.as_bytes()),
             };
             // Now and then what is no frame at all, or lacks its end.
-            let length = match values.below(200) {
+            let length = match values.below(100) {
                 0 => values.below(frame.len()),
                 _ => frame.len(),
             };
-            hand_in(&mut socket.stream, &frame[..length], reads)
+            hand_in(stream, &frame[..length], reads)
         };
         for link in 1..=6 {
             let path = if link % 2 == 0 { self.values.queue() } else { self.values.subscription() };
@@ -127,6 +141,8 @@ impl Attacker {
             let frame = any_operations::frame(&[(link, "attach", &attach)]);
             say(&mut self.values, frame)?;
         }
+        let attach = json!({ "link": LOOKING, "path": FULL, "role": "receiver" });
+        say(&mut self.values, any_operations::frame(&[(7, "attach", &attach)]))?;
         let mut id = 10;
         for _ in 0..1 + self.values.below(WRITES_MAX) {
             let count = self.count();
@@ -147,13 +163,18 @@ impl Attacker {
             let frame = any_operations::frame(&requests);
             say(&mut self.values, frame)?;
         }
-        Ok(socket.stream)
+        Ok(())
     }
 
     /// The JSON API, the REST data plane, Atom.
     fn http(&mut self, ways: Ways) -> std::io::Result<TcpStream> {
         let mut stream = connect(ways.http)?;
-        let reads = self.values.random.one_in(2);
+        self.ask_over_http(&mut stream).ok();
+        Ok(stream)
+    }
+
+    fn ask_over_http(&mut self, stream: &mut TcpStream) -> std::io::Result<()> {
+        let reads = self.values.random.one_in(3);
         for _ in 0..1 + self.values.below(WRITES_MAX) {
             let mut bytes = Vec::new();
             for _ in 0..1 + self.count() / 40 {
@@ -162,32 +183,31 @@ impl Attacker {
                     break;
                 }
             }
-            hand_in(&mut stream, &bytes, reads)?;
+            // Now and then the rest does not come.
+            if self.values.random.one_in(40) {
+                bytes.truncate(self.values.below(bytes.len()));
+                return hand_in(stream, &bytes, reads);
+            }
+            hand_in(stream, &bytes, reads)?;
         }
-        Ok(stream)
+        Ok(())
     }
 
     /// Frames of connections that begin as they should, within messages of WebSocket, cut anywhere.
     fn web_amqp(&mut self, ways: Ways) -> std::io::Result<TcpStream> {
-        let reads = self.values.random.one_in(2);
         let (mut stream, _) = upgrade(ways.amqp, "/$servicebus/websocket", "amqp")?;
         let (mut script, begun) = Script::of_one();
-        let mut bytes = begun;
-        bytes.extend(script.links(&mut self.values.random));
-        for _ in 0..1 + self.values.below(WRITES_MAX) {
-            self.say_frames(&mut script, &mut bytes);
-            let cut = 1 + self.values.below(PIECE_BYTES);
-            for piece in bytes.chunks(cut) {
-                hand_in(&mut stream, &masked(0x82, piece), reads)?;
-            }
-            bytes.clear();
-        }
+        let cut = 1 + self.values.below(PIECE_BYTES);
+        self.say_all(&mut script, begun, |bytes, reads| {
+            let mut pieces = bytes.chunks(cut);
+            pieces.try_for_each(|piece| hand_in(&mut stream, &masked(0x82, piece), reads))
+        })
+        .ok();
         Ok(stream)
     }
 
     /// Frames of connections that began as they should, or not even that.
     fn amqp(&mut self, ways: Ways) -> std::io::Result<TcpStream> {
-        let reads = self.values.random.one_in(2);
         let (mut script, mut stream) = match self.values.random.one_in(8) {
             true => (Script::of_nothing(), connect(ways.amqp)?),
             false => {
@@ -195,13 +215,26 @@ impl Attacker {
                 Script::begin(open(ways.amqp, window)?)?
             }
         };
-        let mut bytes = script.links(&mut self.values.random);
+        let say = |bytes: &[u8], reads| hand_in(&mut stream, bytes, reads);
+        self.say_all(&mut script, Vec::new(), say).ok();
+        Ok(stream)
+    }
+
+    /// All that a connection says over AMQP, behind what it has begun with.
+    fn say_all(
+        &mut self,
+        script: &mut Script,
+        mut bytes: Vec<u8>,
+        mut say: impl FnMut(&[u8], bool) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let reads = self.values.random.one_in(3);
+        bytes.extend(script.links(&mut self.values.random));
         for _ in 0..1 + self.values.below(WRITES_MAX) {
-            self.say_frames(&mut script, &mut bytes);
-            hand_in(&mut stream, &bytes, reads)?;
+            self.say_frames(script, &mut bytes);
+            say(&bytes, reads)?;
             bytes.clear();
         }
-        Ok(stream)
+        Ok(())
     }
 
     fn say_frames(&mut self, script: &mut Script, bytes: &mut Vec<u8>) {
@@ -219,7 +252,9 @@ impl Attacker {
     /// How many at once: mostly few, sometimes as many as may be, or more.
     fn count(&mut self) -> usize {
         match self.values.below(8) {
-            0 => self.values.below(20_000),
+            // More than a frame may have ends its connection.
+            0 if self.values.random.one_in(8) => self.values.below(20_000),
+            0 => self.values.below(4_000),
             1 | 2 => self.values.below(1_000),
             _ => 1 + self.values.below(8),
         }
