@@ -12,6 +12,7 @@ mod in_place;
 mod journal;
 mod jwt;
 mod limits;
+mod open_files;
 mod otlp;
 mod peers;
 mod queue;
@@ -62,8 +63,6 @@ pub use tls::TlsSection;
 pub use topic::TopicDeclaration;
 pub use topology::{FileError, Topology, TopologyFile};
 
-/// Files beside connections and segments: standard streams, listeners, wakers, what else the journal has.
-const OTHER_FILES: u64 = 64;
 /// Every default, with its comment.
 pub const DEFAULT: &str = include_str!("config/default.toml");
 /// The file that is read if it is there and no other was named.
@@ -503,33 +502,6 @@ impl Config {
         limits.kept_bytes().saturating_add(messages)
     }
 
-    /// How many files may have to be open: connections, and what the store needs.
-    pub fn open_files(&self, limits: &Limits) -> u64 {
-        let connections = self.connections(limits).into_iter();
-        connections.fold(self.store_files().saturating_add(OTHER_FILES), u64::saturating_add)
-    }
-
-    /// Lowers the connections of all transports, in proportion, where not as many files may be open as they
-    /// and the store need; returns how many connections are left. The store comes first, with half of all at
-    /// most: without a file it ends, a client without one comes again.
-    pub fn fit_connections(&mut self, limits: &Limits, files_max: u64) -> Option<u64> {
-        let kept = self.store_files().min(files_max / 2).saturating_add(OTHER_FILES);
-        let left = files_max.saturating_sub(kept);
-        let [http, websocket, amqp] = self.connections(limits);
-        let wanted = http.saturating_add(websocket).saturating_add(amqp);
-        if wanted <= left {
-            return None;
-        }
-        let share = |count: u64| {
-            let share = u128::from(count) * u128::from(left) / u128::from(wanted.max(1));
-            usize::try_from(share).unwrap_or(usize::MAX).max(1)
-        };
-        self.http.connection_count_max = Scalar(share(http));
-        self.websocket.connection_count_max = Scalar(share(websocket));
-        self.amqp.connection_count_max = Scalar(share(amqp));
-        Some(left)
-    }
-
     /// Connections of all transports together.
     pub fn gateway_connection_count_max(&self, limits: &Limits) -> usize {
         let all = self.connections(limits).into_iter().fold(0, u64::saturating_add);
@@ -543,19 +515,6 @@ impl Config {
             self.amqp.connection_count_max(limits),
         ]
         .map(|count| u64::try_from(count).unwrap_or(u64::MAX))
-    }
-
-    /// The segments of a journal as large as it may be, or of a hundred gigabytes where it may be as large as
-    /// the disk.
-    fn store_files(&self) -> u64 {
-        const JOURNAL_BYTES: u64 = 100 << 30;
-        let bytes = match (self.server.ephemeral.0, self.journal.capacity_bytes.0) {
-            (true, _) => 0,
-            (false, 0) => JOURNAL_BYTES,
-            // The log may be twice as large as what is needed of it.
-            (false, bytes) => bytes.saturating_mul(2),
-        };
-        bytes / self.journal.segment_bytes.0.max(1)
     }
 
     /// Connections at the same time.

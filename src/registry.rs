@@ -106,8 +106,8 @@ fn by_policies(loaded: &Loaded, policies: &Policies) -> SasAuthorizer {
     SasAuthorizer::new(policies, sas)
 }
 
-/// Threads of a listener; zero is one per core.
-fn workers(count: usize) -> usize {
+/// Threads of a listener, or of entities; zero is one per core.
+pub fn workers(count: usize) -> usize {
     match count {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
         count => count,

@@ -195,14 +195,17 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
 /// Takes no more connections than there are files for beside those of the store.
 fn fit(loaded: &mut Loaded) {
     let Some(files_max) = files::raise_limit() else { return };
-    let files_needed = loaded.config.open_files(&loaded.settings.limits);
-    if let Some(connections) = loaded.config.fit_connections(&loaded.settings.limits, files_max) {
+    let Loaded { config, settings, .. } = loaded;
+    let files_needed = config.open_files(&settings.limits);
+    if let Some(connections) = config.fit_connections(&mut settings.limits, files_max) {
+        let forwarder_threads = settings.limits.forwarder_thread_count_max;
         tracing::warn!(
             files_max,
             files_needed,
             connections,
-            "fewer files may be open than connections and a full journal need, so fewer connections are \
-             taken: raise the limit of open files (ulimit -n, LimitNOFILE), or lower \
+            forwarder_threads,
+            "fewer files may be open than connections, forwarders and a full journal need, so fewer connections are \
+             taken and fewer threads forward: raise the limit of open files (ulimit -n, LimitNOFILE), or lower \
              limits.connection_count_max"
         );
     }
@@ -356,21 +359,16 @@ pub async fn broker_of(
     policies: &Policies,
     host: &mut Host,
 ) -> Result<Broker, ServeError> {
-    let store =
-        match host.store.take() {
-            Some(store) => {
-                // The first key is written there all the same.
-                let directory = &loaded.config.server.data_dir.0;
-                if !loaded.config.server.ephemeral.0 {
-                    // For nobody but its owner, as a store makes it.
-                    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(
-                        |source| ServeError::RootKey { path: directory.clone(), source },
-                    )?;
-                }
-                store
+    let store = match host.store.take() {
+        Some(store) => {
+            // The first key is written there all the same.
+            if !loaded.config.server.ephemeral.0 {
+                make_data_dir(&loaded.config.server.data_dir.0)?;
             }
-            None => open_store(loaded)?,
-        };
+            store
+        }
+        None => open_store(loaded)?,
+    };
     let mut builder =
         Broker::builder().settings(loaded.settings.clone()).store(store).policies(policies);
     let asked = host.authorizer.is_none().then_some(registry::AUTHORIZERS);
@@ -399,6 +397,12 @@ pub async fn broker_of(
         builder = builder.tracer(tracer);
     }
     Ok(builder.start().await?)
+}
+
+/// Makes the data directory if there is none, for nobody but its owner, as a store does.
+fn make_data_dir(path: &str) -> Result<(), ServeError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|source| ServeError::RootKey { path: path.to_owned(), source })
 }
 
 /// Opens the store that the configuration asks for.
@@ -477,7 +481,24 @@ async fn stop(transports: Vec<Running>, grace: Duration) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
+
+    /// SEC-25: where a key is kept nobody else may look, and what is there stays as its owner has it.
+    #[test]
+    fn a_data_directory_is_for_its_owner_alone() {
+        let path = std::env::temp_dir().join(format!("peeklock-owner-{}", std::process::id()));
+        let text = path.join("data").display().to_string();
+        let mode = || std::fs::metadata(&text).unwrap().permissions().mode() & 0o777;
+        make_data_dir(&text).unwrap();
+        assert_eq!(mode(), 0o700);
+        std::fs::set_permissions(&text, Permissions::from_mode(0o750)).unwrap();
+        make_data_dir(&text).unwrap();
+        assert_eq!(mode(), 0o750);
+        std::fs::remove_dir_all(path).unwrap();
+    }
 
     #[test]
     fn an_address_in_use_names_the_flag() {

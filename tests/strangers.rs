@@ -1,51 +1,107 @@
-//! Does whoever operates the broker learn who was refused for where he comes from (SEC-23)? His browser says no more than
-//! that something failed.
+//! What strangers come to, by a process: does whoever operates the broker learn who was refused for where he comes from
+//! (SEC-23), and do they leave it the files that it needs, however many come and from wherever?
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Requests of one page, at once.
 const REQUESTS: usize = 20;
+const LISTENERS: [&str; 4] = ["http", "websocket", "amqp", "gateway"];
+const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+
+/// A broker as a process, with all its listeners.
+struct Broker {
+    process: Child,
+    /// Where they are, in the order of `LISTENERS`.
+    addresses: [String; 4],
+}
+
+impl Broker {
+    /// One that may have so many files open, if that is said.
+    fn start(files_max: Option<u64>, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
+        let program = env!("CARGO_BIN_EXE_peeklock");
+        let mut command = match files_max {
+            None => Command::new(program),
+            Some(files_max) => {
+                let mut shell = Command::new("sh");
+                let limited = format!("ulimit -n {files_max} && exec \"$0\" \"$@\"");
+                shell.args(["-c", &limited, program]);
+                shell
+            }
+        };
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().to_uppercase().starts_with("PEEKLOCK__") {
+                command.env_remove(name);
+            }
+        }
+        command.arg("serve").args(arguments);
+        for flag in ["--http", "--ws", "--amqp", "--gateway"] {
+            command.args([flag, "127.0.0.1:0"]);
+        }
+        let mut process = command
+            .envs(settings.iter().map(|(key, value)| (format!("PEEKLOCK__{key}"), *value)))
+            .current_dir(env!("CARGO_TARGET_TMPDIR"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut banner = BufReader::new(process.stdout.take().unwrap());
+        let mut broker = Self { process, addresses: Default::default() };
+        for (name, address) in LISTENERS.into_iter().zip(&mut broker.addresses) {
+            loop {
+                let mut line = String::new();
+                assert_ne!(banner.read_line(&mut line).unwrap(), 0, "the broker did not start");
+                if let Some(url) = line.trim().strip_prefix(name).filter(|it| it.starts_with(' ')) {
+                    let url = url.trim().split_once("://").map_or(url.trim(), |(_, rest)| rest);
+                    let end = url.find([',', '/']).unwrap_or(url.len());
+                    url[..end].clone_into(address);
+                    break;
+                }
+            }
+        }
+        broker
+    }
+
+    /// How many files it has open.
+    fn files(&self) -> u64 {
+        let open = format!("/proc/{}/fd", self.process.id());
+        std::fs::read_dir(open).unwrap().count() as u64
+    }
+
+    /// Ends it in order; what it has logged.
+    fn stop(mut self) -> String {
+        let kill = Command::new("kill").arg("-TERM").arg(self.process.id().to_string()).status();
+        assert!(kill.unwrap().success());
+        let mut log = String::new();
+        self.process.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert!(self.process.wait().unwrap().success(), "{log}");
+        log
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
 
 /// SEC-23: over each transport a refused Origin is told in the log, with the peer and the setting that it is missing from,
 /// and not once for each request.
 #[test]
 fn a_refused_origin_is_in_the_log() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().to_uppercase().starts_with("PEEKLOCK__") {
-            command.env_remove(name);
-        }
-    }
-    let free = "127.0.0.1:0";
-    let mut process = command
-        .args(["serve", "--ephemeral", "--http", free, "--ws", free, "--amqp", free])
-        .current_dir(env!("CARGO_TARGET_TMPDIR"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut banner = BufReader::new(process.stdout.take().unwrap());
-    let mut address = |prefix: &str| loop {
-        let mut line = String::new();
-        assert_ne!(banner.read_line(&mut line).unwrap(), 0, "the broker did not start");
-        if let Some(url) = line.trim().strip_prefix(prefix) {
-            let (_, address) = url.trim().split_once("://").unwrap();
-            break address.trim_end_matches('/').to_owned();
-        }
-    };
-    let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
-                   Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
-    let asked = [
-        ("http", address("http "), "/health", ""),
-        ("websocket", address("websocket "), "/", upgrade),
-        ("amqp", address("amqp "), "/$servicebus/websocket", upgrade),
-    ];
-    for (transport, address, path, more) in &asked {
+    let broker = Broker::start(None, &["--ephemeral"], &[]);
+    let addresses = broker.addresses.clone();
+    let asked = [("/health", ""), ("/", UPGRADE), ("/$servicebus/websocket", UPGRADE)];
+    for (address, (path, more)) in addresses.iter().zip(asked) {
         for _ in 0..REQUESTS {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -53,25 +109,124 @@ fn a_refused_origin_is_in_the_log() {
             write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n{origin}{more}\r\n").unwrap();
             let mut answer = [0; 12];
             stream.read_exact(&mut answer).unwrap();
-            assert_eq!(&answer, b"HTTP/1.1 403", "{transport}");
+            assert_eq!(&answer, b"HTTP/1.1 403", "{address}{path}");
         }
     }
-    let kill = Command::new("kill").arg("-TERM").arg(process.id().to_string()).status();
-    assert!(kill.unwrap().success());
-    let mut log = String::new();
-    process.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-    assert!(process.wait().unwrap().success(), "{log}");
-    for (transport, address, ..) in &asked {
+    let log = broker.stop();
+    for (transport, address) in LISTENERS.iter().zip(&addresses).take(asked.len()) {
         let setting = format!("{transport}.allowed_origins");
-        let lines: Vec<&str> = log.lines().filter(|line| line.contains(&setting)).collect();
+        // That somebody was refused at all is a line of its own (SEC-22), which does not tell the Origin.
+        let told = |line: &&str| line.contains(&setting) && line.contains("http://page.example");
+        let lines: Vec<&str> = log.lines().filter(told).collect();
         assert!(
             (1..REQUESTS).contains(&lines.len()),
             "{} lines for {transport}:\n{log}",
             lines.len()
         );
         for line in lines {
-            assert!(line.contains("WARN") && line.contains("http://page.example"), "{line}");
-            assert!(line.contains("127.0.0.1:") && line.contains(address.as_str()), "{line}");
+            assert!(
+                line.contains("WARN")
+                    && line.contains("127.0.0.1:")
+                    && line.contains(address.as_str()),
+                "{line}"
+            );
         }
     }
+}
+
+/// Settings under which few files are needed, nearly all of them for sockets.
+const FEW: [(&str, &str); 11] = [
+    ("HTTP__CONNECTION_COUNT_MAX", "100"),
+    ("WEBSOCKET__CONNECTION_COUNT_MAX", "100"),
+    ("AMQP__CONNECTION_COUNT_MAX", "100"),
+    ("HTTP__WORKERS", "2"),
+    ("WEBSOCKET__WORKERS", "2"),
+    ("AMQP__WORKERS", "2"),
+    ("GATEWAY__WORKERS", "2"),
+    ("SERVER__ARBITERS", "2"),
+    ("LIMITS__FORWARDER_THREAD_COUNT_MAX", "1"),
+    ("JOURNAL__SEGMENT_BYTES", "1048576"),
+    ("JOURNAL__CAPACITY_BYTES", "33554432"),
+];
+/// Sockets of this test, and what else it has open.
+const OWN_FILES: u64 = 4_096;
+/// Sockets by way of the gateway: more than it takes.
+const BY_GATEWAY: usize = 700;
+/// At the ports of the transports: more than any has.
+const STRAIGHT: usize = 300;
+/// How long they stay: no longer than anything that they wait for.
+const STAY: Duration = Duration::from_secs(3);
+
+/// With as many files as the broker says that it needs, it has some left for its journal, however many come to all of its
+/// listeners and say nothing, half of something, or something that has to wait.
+#[test]
+fn strangers_leave_the_files_that_are_needed() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let current = Some(maximum.unwrap_or(OWN_FILES).min(OWN_FILES));
+    setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("strangers");
+    std::fs::remove_dir_all(&directory).ok();
+    let kept = ["--data-dir", directory.to_str().unwrap()];
+    let log = Broker::start(Some(200), &kept, &FEW).stop();
+    let needed = log.split("files_needed=").nth(1).and_then(|rest| rest.split(' ').next());
+    let needed: u64 = needed.and_then(|text| text.parse().ok()).expect(&log);
+
+    let broker = Broker::start(Some(needed), &kept, &FEW);
+    let [http, websocket, amqp, gateway] = broker.addresses.clone();
+    let get = format!("GET /livez HTTP/1.1\r\nHost: {http}\r\n\r\n");
+    let upgrade = |path: &str, protocol: &str| {
+        let protocol = format!("Sec-WebSocket-Protocol: {protocol}\r\n");
+        format!("GET {path} HTTP/1.1\r\nHost: {http}\r\n{UPGRADE}{protocol}\r\n")
+    };
+    let web = upgrade("/", "peeklock.v1.json");
+    let over_web = upgrade("/$servicebus/websocket", "amqp");
+    let header = "AMQP\0\u{1}\0\0";
+    let begins = ["", header, &get, &web, &over_web];
+    let mut strangers = Vec::new();
+    let mut most = 0;
+    let mut come = |address: &str, says: &str| {
+        // What is not accepted waits in the system, as far as that has room.
+        let address = address.parse().unwrap();
+        if let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(20)) {
+            stream.write_all(says.as_bytes()).ok();
+            strangers.push(stream);
+        }
+        most = broker.files().max(most);
+    };
+    for number in 0..STRAIGHT {
+        come(&http, if number % 2 == 0 { &get } else { "GET /" });
+        come(&websocket, if number % 2 == 0 { &web } else { "" });
+        come(&amqp, if number % 2 == 0 { header } else { "" });
+    }
+    for number in 0..BY_GATEWAY {
+        come(&gateway, begins[number % begins.len()]);
+    }
+    // The log grows by several segments meanwhile.
+    let come_at = Instant::now();
+    let mut sent = ask(&http, "PUT", "/$api/v1/queues/q", "{}");
+    while come_at.elapsed() < STAY || sent < 5 {
+        sent += ask(&http, "POST", "/q/messages", &"x".repeat(900_000));
+        most = broker.files().max(most);
+        assert!(come_at.elapsed() < 20 * STAY, "{sent} of them in {:?}", come_at.elapsed());
+    }
+    drop(strangers);
+    let log = broker.stop();
+    std::fs::remove_dir_all(directory).ok();
+    assert!(!log.contains("files_needed") && !log.contains("no file can be opened"), "{log}");
+    assert!(most < needed, "{most} files were open of {needed}");
+    assert!(most > needed / 2, "{most} files of {needed}: they were not many");
+}
+
+/// Whether it was asked with success: 1, or 0.
+fn ask(address: &str, method: &str, target: &str, body: &str) -> usize {
+    let Ok(mut stream) = TcpStream::connect(address) else { return 0 };
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let length = body.len();
+    let head = format!(
+        "{method} {target} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n"
+    );
+    let mut answer = [0; 12];
+    let asked =
+        stream.write_all((head + body).as_bytes()).and_then(|()| stream.read_exact(&mut answer));
+    usize::from(asked.is_ok() && &answer == b"HTTP/1.1 201")
 }

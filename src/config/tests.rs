@@ -497,23 +497,35 @@ fn the_memory_of_either_store_is_in_the_sum() {
     assert_eq!(on_disk.0, in_memory.0 + (64 << 20) + JournalConfig::UNSTORED_BYTES_MAX);
 }
 
-/// What the store needs is kept from clients: where few files may be open, fewer connections are taken.
+/// What the store needs is kept from clients: where few files may be open, fewer connections are taken and fewer threads
+/// forward, each with all that goes with it.
 #[test]
 fn connections_leave_files_to_the_store() {
-    let few = "connection_count_max = 1000\n";
-    let loaded = load("files", &format!("[websocket]\n{few}[amqp]\n{few}")).unwrap();
-    let limits = &loaded.settings.limits;
+    let (few, threads) = ("connection_count_max = 1000\n", "workers = 2\n");
+    let text = format!(
+        "[http]\n{threads}[websocket]\n{few}{threads}[amqp]\n{few}{threads}[server]\narbiters = 2\n"
+    );
+    let loaded = load("files", &text).unwrap();
     let fitted = |files_max| {
-        let mut config = loaded.config.clone();
-        let left = config.fit_connections(limits, files_max);
-        (left, config.connections(limits))
+        let (mut config, mut limits) = (loaded.config.clone(), loaded.settings.limits.clone());
+        let left = config.fit_connections(&mut limits, files_max);
+        (left, config.connections(&limits), limits.forwarder_thread_count_max)
     };
-    // 1,600 segments and 64 others.
-    assert_eq!(fitted(8_664), (None, [5_000, 1_000, 1_000]));
-    assert_eq!(fitted(8_663), (Some(6_999), [4_999, 999, 999]));
-    assert_eq!(fitted(1_024), (Some(448), [320, 64, 64]));
-    assert_eq!(fitted(10), (Some(0), [1, 1, 1]));
-    assert_eq!(loaded.config.open_files(limits), 8_664);
+    // 256 sockets beside the connections of HTTP and of WebSocket, 256 threads of 8 files, 1,600 segments, 12 runtimes of
+    // 4 files, 3 listeners of 2, one more for each thread of HTTP; 13 of the process and 19 of the journal.
+    let all = 5_256 + 1_256 + 1_000 + 2_048 + 1_600 + 48 + 6 + 2 + 13 + 19;
+    assert_eq!(loaded.config.open_files(&loaded.settings.limits), all);
+    assert_eq!(fitted(all), (None, [5_000, 1_000, 1_000], 256));
+    assert_eq!(fitted(all - 1), (Some(6_997), [4_999, 999, 999], 255));
+    assert_eq!(fitted(1_024), (Some(198), [142, 28, 28], 7));
+    assert_eq!(fitted(10), (Some(3), [1, 1, 1], 1));
+    // A gateway has its threads, its listener, sockets of HTTP of its own and others that count nowhere yet.
+    let text = format!("{text}[gateway]\naddress = \"127.0.0.1:0\"\n{threads}");
+    let gateway = load("files-gateway", &text).unwrap();
+    let more = gateway.config.open_files(&gateway.settings.limits) - all;
+    assert_eq!(more, 5_256 + 1_024 + 8 + 2);
+    let secure = load("files-secure", &format!("{text}[tls]\nenabled = true\n")).unwrap();
+    assert_eq!(secure.config.open_files(&secure.settings.limits), all + more + 256);
 }
 
 /// TLS-01, TLS-02, TLS-03, TLS-04: what cannot be meant is refused with the key, and files that cannot be used before the

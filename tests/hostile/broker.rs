@@ -3,8 +3,9 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use peeklock::limits::Limits;
 use peeklock::tls::authority::Authority;
 use peeklock::tls::{ClientTls, certificates};
 
@@ -17,50 +18,72 @@ const MIB: u64 = 1 << 20;
 /// 64 KiB for each of a thousand connections.
 pub const BUDGET_BYTES: u64 = 256 * MIB;
 
-/// What the broker keeps of what it is sent, by docs/security.md: a message, and all that has a bound of its own in the
-/// settings below: entities, subscriptions, rules, sessions, message ids, what waits for its time.
-pub const MESSAGE_BYTES: u64 = 80;
-pub const KEPT_BYTES: u64 =
-    200 * 8_000 + 400 * 8_000 + 2_000 * RULE_BYTES + 5_000 * 1_000 + 50_000 * 160 + 50_000 * 128;
-/// A rule as large as attackers make them: what it is made from, and what it is made into.
-const RULE_BYTES: u64 = 2 * (17 << 10);
+/// Rules and the texts of descriptions.
+const DESCRIPTION_BYTES: u64 = 32 * MIB;
+/// What bounds all else that entities keep, beside their messages.
+const COUNTS: [(&str, usize, fn(&mut Limits) -> &mut usize); 6] = [
+    ("ENTITY_COUNT_MAX", 200, |limits| &mut limits.entity_count_max),
+    ("BROKER_SUBSCRIPTION_COUNT_MAX", 400, |limits| &mut limits.broker_subscription_count_max),
+    ("BROKER_RULE_COUNT_MAX", 2_000, |limits| &mut limits.broker_rule_count_max),
+    ("BROKER_SESSION_COUNT_MAX", 5_000, |limits| &mut limits.broker_session_count_max),
+    ("BROKER_DUPLICATE_ID_COUNT_MAX", 50_000, |limits| &mut limits.broker_duplicate_id_count_max),
+    ("BROKER_DELAYED_COUNT_MAX", 50_000, |limits| &mut limits.broker_delayed_count_max),
+];
 
-const SETTINGS: [(&str, &str); 22] = [
-    ("LIMITS__ENTITY_COUNT_MAX", "200"),
-    ("LIMITS__BROKER_SUBSCRIPTION_COUNT_MAX", "400"),
-    ("LIMITS__BROKER_RULE_COUNT_MAX", "2000"),
-    ("LIMITS__BROKER_SESSION_COUNT_MAX", "5000"),
-    ("LIMITS__BROKER_DUPLICATE_ID_COUNT_MAX", "50000"),
-    ("LIMITS__BROKER_DELAYED_COUNT_MAX", "50000"),
+const SETTINGS: [(&str, &str); 20] = [
     ("HTTP__INBOUND_BYTES_MAX", "16777216"),
     ("HTTP__OUTBOUND_BYTES_MAX", "16777216"),
     ("HTTP__WORKERS", "2"),
     ("HTTP__HEAD_TIMEOUT", "2s"),
     ("HTTP__CONNECTION_COUNT_MAX", "256"),
     ("WEBSOCKET__INBOUND_BYTES_MAX", "16777216"),
+    ("WEBSOCKET__OUTBOUND_BYTES_MAX", "2097152"),
     ("WEBSOCKET__WORKERS", "2"),
     ("WEBSOCKET__CONNECTION_COUNT_MAX", "256"),
     ("AMQP__INBOUND_BYTES_MAX", "16777216"),
+    ("AMQP__OUTBOUND_BYTES_MAX", "2097152"),
     ("AMQP__WORKERS", "2"),
     ("AMQP__CONNECTION_COUNT_MAX", "256"),
     ("LIMITS__BROKER_INBOUND_BYTES_MAX", "33554432"),
     ("LIMITS__BROKER_OUTBOUND_BYTES_MAX", "33554432"),
     ("SERVER__ARBITERS", "2"),
     ("JOURNAL__CACHE_BYTES", "8388608"),
+    // Who comes by a proxy is on no loopback address, and does what he likes all the same.
+    ("SECURITY__I_KNOW", "true"),
+    // The judge adds them up.
+    ("METRICS__ENTITIES", "all"),
     ("LOG__FILTER", "error"),
 ];
+
+/// What each of the budgets above is instead, where it is to be none.
+const UNBOUNDED: &str = "1073741824";
+
+/// What the broker may keep of what it is sent, by the bytes of each that it reckons with itself: so many messages, and as
+/// much of everything else as the limits above allow.
+pub fn kept_bytes(messages: u64) -> u64 {
+    let mut limits = Limits::default();
+    for (_, count, limit) in COUNTS {
+        *limit(&mut limits) = count;
+    }
+    limits.broker_description_bytes_max = DESCRIPTION_BYTES;
+    limits.broker_message_count_max = usize::try_from(messages).unwrap();
+    limits.kept_bytes()
+}
 
 pub struct Broker {
     process: Child,
     _banner: BufReader<ChildStdout>,
     directory: std::path::PathBuf,
+    /// Where clients connect, who know nothing of TLS.
     pub http: SocketAddr,
     pub websocket: SocketAddr,
     pub amqp: SocketAddr,
-    /// Where all of them are spoken.
-    pub gateway: SocketAddr,
-    /// The ways to it that are not straight.
-    tunnels: Mutex<Vec<Tunnel>>,
+    /// Where it listens: those three, and the gateway.
+    listens: [SocketAddr; 4],
+    /// How TLS is spoken with it, if it is.
+    tls: Option<Arc<ClientTls>>,
+    /// What speaks TLS for the clients.
+    _tunnels: Vec<Tunnel>,
 }
 
 /// A way to all transports.
@@ -82,36 +105,39 @@ impl Broker {
         let authority = Authority::at(broker.directory.join("data").join("tls"));
         let trusted = certificates(&authority.authority_file()).unwrap();
         let tls = Arc::new(ClientTls::of_system().trusting(trusted));
-        for address in
-            [&mut broker.http, &mut broker.websocket, &mut broker.amqp, &mut broker.gateway]
-        {
+        let Self { http, websocket, amqp, _tunnels: tunnels, .. } = &mut broker;
+        for address in [http, websocket, amqp] {
             let tunnel = Tunnel::to(*address, Way::Secure(Arc::clone(&tls)));
             *address = tunnel.address;
-            broker.tunnels.get_mut().unwrap().push(tunnel);
+            tunnels.push(tunnel);
         }
+        broker.tls = Some(tls);
         broker
     }
 
-    /// Each way to it: the ports of the transports, the one of the gateway, and by a proxy that says for whom it speaks,
-    /// unless that would have to speak TLS.
-    pub fn ways(&self) -> Vec<Ways> {
-        let Self { http, websocket, amqp, gateway, .. } = *self;
-        let mut tunnels = self.tunnels.lock().unwrap();
-        let direct = Ways { http, websocket, amqp };
-        let by_gateway = Ways { http: gateway, websocket: gateway, amqp: gateway };
-        if !tunnels.is_empty() {
-            return vec![direct, by_gateway];
-        }
-        let next = Arc::default();
-        let mut relayed = |address: SocketAddr| {
-            let tunnel = Tunnel::to(address, Way::Relayed(Arc::clone(&next)));
+    /// Each way to it, with what has to be held to keep them open: the ports of the transports and the one of the gateway,
+    /// straight and by a proxy that says for whom it speaks. Where TLS is spoken it is on all of them.
+    pub fn ways(&self) -> (Vec<Ways>, Vec<Tunnel>) {
+        let (mut tunnels, clients) = (Vec::new(), Arc::default());
+        let mut through = |address: SocketAddr, way: Way| {
+            let tunnel = Tunnel::to(address, way);
             let address = tunnel.address;
             tunnels.push(tunnel);
             address
         };
         let relayed =
-            Ways { http: relayed(http), websocket: relayed(websocket), amqp: relayed(amqp) };
-        vec![direct, by_gateway, relayed]
+            self.listens.map(|address| through(address, Way::Relayed(Arc::clone(&clients))));
+        let mut all = [self.listens, relayed];
+        if let Some(tls) = &self.tls {
+            all = all.map(|addresses| {
+                addresses.map(|address| through(address, Way::Secure(Arc::clone(tls))))
+            });
+        }
+        let ways = all.into_iter().flat_map(|[http, websocket, amqp, gateway]| {
+            let by_gateway = Ways { http: gateway, websocket: gateway, amqp: gateway };
+            [Ways { http, websocket, amqp }, by_gateway]
+        });
+        (ways.collect(), tunnels)
     }
 
     fn start_by(settings: &str) -> Self {
@@ -119,8 +145,8 @@ impl Broker {
         let directory = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::remove_dir_all(&directory).ok();
         std::fs::create_dir_all(&directory).unwrap();
-        let proxies = format!("proxy_protocol = [\"{PROXIES}\"]\n");
-        let sections = ["http", "websocket", "amqp"].map(|name| format!("[{name}]\n{proxies}"));
+        let sections = ["http", "websocket", "amqp", "gateway"]
+            .map(|name| format!("[{name}]\nproxy_protocol = [\"{PROXIES}\"]\n"));
         std::fs::write(directory.join("peeklock.toml"), sections.concat() + settings).unwrap();
         let program = std::env::var_os("PEEKLOCK_HOSTILE_PROGRAM");
         let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_peeklock").into());
@@ -130,41 +156,50 @@ impl Broker {
                 command.env_remove(name);
             }
         }
+        let is_unbounded = std::env::var_os("PEEKLOCK_HOSTILE_UNBOUNDED").is_some();
+        let settings = SETTINGS.map(|(key, value)| {
+            let is_budget = key.ends_with("BOUND_BYTES_MAX");
+            (format!("PEEKLOCK__{key}"), if is_unbounded && is_budget { UNBOUNDED } else { value })
+        });
+        let limit = |key: &str, value: String| (format!("PEEKLOCK__LIMITS__{key}"), value);
+        let counts = COUNTS.map(|(key, count, _)| limit(key, count.to_string()));
+        command.arg("serve");
+        for listener in ["--http", "--ws", "--amqp", "--gateway"] {
+            command.args([listener, "127.0.0.1:0"]);
+        }
         command
-            .args([
-                "serve",
-                "--http",
-                "127.0.0.1:0",
-                "--ws",
-                "127.0.0.1:0",
-                "--amqp",
-                "127.0.0.1:0",
-                "--gateway",
-                "127.0.0.1:0",
-                "--data-dir",
-                "data",
-            ])
-            .envs(SETTINGS.map(|(key, value)| (format!("PEEKLOCK__{key}"), value)))
+            .args(["--data-dir", "data"])
+            .envs(settings)
+            .envs(counts)
+            .envs([limit("BROKER_DESCRIPTION_BYTES_MAX", DESCRIPTION_BYTES.to_string())])
             .current_dir(&directory)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut banner = BufReader::new(process.stdout.take().unwrap());
-        let mut address = |name: &str| loop {
-            let mut line = String::new();
-            assert_ne!(banner.read_line(&mut line).unwrap(), 0, "the broker did not start");
-            if let Some(url) = line.trim().strip_prefix(name) {
-                let url = url.trim().split_once("://").map_or(url.trim(), |(_, url)| url);
-                let end = url.find([',', '/']).unwrap_or(url.len());
-                return url[..end].parse().unwrap();
+        let listens: [SocketAddr; 4] = ["http ", "websocket ", "amqp ", "gateway "].map(|name| {
+            loop {
+                let mut line = String::new();
+                assert_ne!(banner.read_line(&mut line).unwrap(), 0, "the broker did not start");
+                if let Some(url) = line.trim().strip_prefix(name) {
+                    let url = url.trim().split_once("://").map_or(url.trim(), |(_, url)| url);
+                    let end = url.find([',', '/']).unwrap_or(url.len());
+                    break url[..end].parse().unwrap();
+                }
             }
-        };
-        let http = address("http ");
-        let websocket = address("websocket ");
-        let amqp = address("amqp ");
-        let gateway = address("gateway ");
-        let tunnels = Mutex::default();
-        Self { process, _banner: banner, directory, http, websocket, amqp, gateway, tunnels }
+        });
+        let [http, websocket, amqp, _] = listens;
+        Self {
+            process,
+            _banner: banner,
+            directory,
+            http,
+            websocket,
+            amqp,
+            listens,
+            tls: None,
+            _tunnels: Vec::new(),
+        }
     }
 
     /// Its resident memory; none if it has ended.

@@ -1,13 +1,19 @@
 //! Looks at the memory of the broker from the first byte of an attack to the last.
 
+use std::io::Write as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::broker::{BUDGET_BYTES, Broker, KEPT_BYTES, MESSAGE_BYTES};
+use super::broker::{BUDGET_BYTES, Broker, kept_bytes};
+use super::wire::{connect, read_answer, request};
 
+/// How often its memory is looked at, and how often it is asked what it stores.
 const LOOK: Duration = Duration::from_millis(20);
+const ASK: Duration = Duration::from_secs(1);
 /// When the attacker is gone, this is how long what it held may be held: the grace of a body or a frame, and five
 /// seconds.
 const AFTERWARDS: Duration = Duration::from_secs(35);
@@ -20,48 +26,50 @@ pub struct Judge {
     broker: u32,
     before_bytes: u64,
     before_descriptors: usize,
-    most_bytes: Arc<AtomicU64>,
-    over: Arc<AtomicBool>,
-    looking: Option<JoinHandle<()>>,
+    seen: Arc<Seen>,
+    looking: Vec<JoinHandle<()>>,
+}
+
+/// What was most at any time.
+#[derive(Default)]
+struct Seen {
+    bytes: AtomicU64,
+    messages: AtomicU64,
+    over: AtomicBool,
 }
 
 impl Judge {
     pub fn begin(broker: &Broker) -> Self {
-        let id = broker.id();
+        let (id, http) = (broker.id(), broker.http);
         let before_bytes = Broker::resident_bytes(id).unwrap();
-        let (most_bytes, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let looking = {
-            let (most_bytes, over) = (Arc::clone(&most_bytes), Arc::clone(&over));
-            std::thread::spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    let bytes = Broker::resident_bytes(id).unwrap_or_default();
-                    most_bytes.fetch_max(bytes, Ordering::Relaxed);
-                    std::thread::sleep(LOOK);
-                }
-            })
+        let seen = Arc::new(Seen::default());
+        let of_bytes = {
+            let seen = Arc::clone(&seen);
+            move || seen.bytes.fetch_max(Broker::resident_bytes(id).unwrap_or_default(), Relaxed)
         };
-        Self {
-            broker: id,
-            before_bytes,
-            before_descriptors: Broker::descriptors(id),
-            most_bytes,
-            over,
-            looking: Some(looking),
-        }
+        let of_messages = {
+            let seen = Arc::clone(&seen);
+            // It may have no place for one more just now.
+            move || seen.messages.fetch_max(stored(http).unwrap_or_default(), Relaxed)
+        };
+        let looking = vec![again(LOOK, &seen, of_bytes), again(ASK, &seen, of_messages)];
+        let before_descriptors = Broker::descriptors(id);
+        Self { broker: id, before_bytes, before_descriptors, seen, looking }
     }
 
-    /// What the process took since the beginning, at its most, is within its budgets, beside what it keeps of
-    /// so many messages.
-    pub fn memory_was_bounded(&self, messages: u64) {
-        let grown = self.most_bytes.load(Ordering::Relaxed).saturating_sub(self.before_bytes);
-        eprintln!("memory: {} MiB more at most", grown >> 20);
-        let bound = BUDGET_BYTES + kept(messages);
+    /// What the process took since the beginning, at its most, is within its budgets, beside what it keeps as it
+    /// should, if it was made to.
+    pub fn memory_was_bounded(&self, keeps: bool) {
+        let grown = self.seen.bytes.load(Relaxed).saturating_sub(self.before_bytes);
+        let kept = self.kept(keeps);
+        eprintln!("memory: {} MiB more at most, {} of them may be kept", grown >> 20, kept >> 20);
+        let bound = BUDGET_BYTES + kept;
         assert!(grown < bound, "the broker took {} MiB, of {}", grown >> 20, bound >> 20);
     }
 
     /// Seconds after the attacker is gone, so are its connections, and what was held for them.
-    pub fn nothing_is_left(&self, messages: u64) {
-        let bytes_max = self.before_bytes + LEFT_BYTES + kept(messages);
+    pub fn nothing_is_left(&self, keeps: bool) {
+        let bytes_max = self.before_bytes + LEFT_BYTES + self.kept(keeps);
         let descriptors_max = self.before_descriptors + LEFT_DESCRIPTORS;
         let gone = Instant::now();
         loop {
@@ -81,18 +89,42 @@ impl Judge {
             std::thread::sleep(LOOK);
         }
     }
+
+    fn kept(&self, keeps: bool) -> u64 {
+        if keeps { kept_bytes(self.seen.messages.load(Relaxed)) } else { 0 }
+    }
 }
 
 impl Drop for Judge {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        if let Some(looking) = self.looking.take() {
+        self.seen.over.store(true, Relaxed);
+        for looking in self.looking.drain(..) {
             looking.join().ok();
         }
     }
 }
 
-/// What the broker keeps as it should.
-fn kept(messages: u64) -> u64 {
-    if messages == 0 { 0 } else { KEPT_BYTES + messages * MESSAGE_BYTES }
+/// Does this every so often, until the judge is gone.
+fn again<T>(
+    pause: Duration,
+    seen: &Arc<Seen>,
+    look: impl Fn() -> T + Send + 'static,
+) -> JoinHandle<()> {
+    let seen = Arc::clone(seen);
+    std::thread::spawn(move || {
+        while !seen.over.load(Relaxed) {
+            look();
+            std::thread::sleep(pause);
+        }
+    })
+}
+
+/// How many messages all entities have, as the broker tells it.
+fn stored(http: SocketAddr) -> Option<u64> {
+    let mut stream = connect(http).ok()?;
+    stream.set_read_timeout(Some(ASK)).ok()?;
+    stream.write_all(&request("GET", "/metrics", "")).ok()?;
+    let page = String::from_utf8(read_answer(&mut stream).ok()?.body).ok()?;
+    let counts = page.lines().filter(|line| line.starts_with("peeklock_entity_messages{"));
+    counts.map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }

@@ -21,10 +21,15 @@ pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 
 /// The bytes of a request.
 pub fn request(method: &str, target: &str, body: &str) -> Vec<u8> {
+    request_with(method, target, "", body)
+}
+
+/// The same with these headers, a line each.
+pub fn request_with(method: &str, target: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     let head =
         format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n");
-    format!("{head}\r\n{body}").into_bytes()
+    format!("{head}{headers}\r\n{body}").into_bytes()
 }
 
 /// One answer over HTTP.

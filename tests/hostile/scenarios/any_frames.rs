@@ -1,14 +1,17 @@
 //! Any frames over AMQP: mostly such as a client may send, so that the broker comes to carry them out, with values
 //! that are there, that are not, and at the bounds; and some that no client may send.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::TcpStream;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use peeklock_amqp::client::{Frames, Outgoing, Session, link, request};
 use peeklock_amqp::codec::list::{List, write_list};
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::error::AmqpError;
+use peeklock_amqp::exercise::operations;
 use peeklock_amqp::frame::header::Protocol;
 use peeklock_amqp::message::{BATCH_FORMAT, Declare, Discharge};
 use peeklock_amqp::performative::{
@@ -16,12 +19,12 @@ use peeklock_amqp::performative::{
     SenderSettleMode, Transfer,
 };
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Received, Rejected, Transactional};
-use peeklock_core::message::{Message, Value};
+use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::time::Timestamp;
 
 use super::super::links::{Amqp, log_in};
 use super::super::random::Random;
-use super::any_values::{QUEUES, SUBSCRIPTIONS, TOPIC};
+use super::any_values::{FULL, QUEUES, SUBSCRIPTIONS, TOPIC};
 
 /// Links that every connection has, in the order of their handles: those to send on come first.
 const SENDERS: u32 = 3;
@@ -36,23 +39,9 @@ const HANDLES: usize = 16;
 /// Channels that may have a session.
 const CHANNELS: usize = 4;
 
-const OPERATIONS: [&str; 15] = [
-    "renew-lock",
-    "peek-message",
-    "schedule-message",
-    "cancel-scheduled-message",
-    "receive-by-sequence-number",
-    "update-disposition",
-    "renew-session-lock",
-    "get-session-state",
-    "set-session-state",
-    "get-message-sessions",
-    "add-rule",
-    "remove-rule",
-    "enumerate-rules",
-    "batch-delete-messages",
-    "none-of-them",
-];
+/// What can be asked at a management node, and what cannot.
+static OPERATIONS: LazyLock<Vec<String>> =
+    LazyLock::new(|| operations().chain(["com.microsoft:none-of-them".to_owned()]).collect());
 
 /// What one connection says.
 pub struct Script {
@@ -63,9 +52,6 @@ pub struct Script {
     /// Names of transactions that were open.
     transactions: Vec<Bytes>,
 }
-
-/// Frames, and how many messages they have that the broker may keep.
-pub type Said = (Vec<u8>, u64);
 
 impl Script {
     /// On a connection with a session, where transactions are declared.
@@ -127,19 +113,14 @@ impl Script {
     }
 
     /// What is said next.
-    pub fn next(&mut self, random: &mut Random) -> Said {
-        let mut messages = 0;
+    pub fn next(&mut self, random: &mut Random) -> Vec<u8> {
         match random.below(40) {
             0..8 => {
                 let message = message(random);
                 self.transfer(random, 0, message.encode().as_bytes());
-                messages = 1;
             }
-            8 => messages = self.batch(random),
-            9 | 10 => {
-                self.part(random);
-                messages = 1;
-            }
+            8 => self.batch(random),
+            9 | 10 => self.part(random),
             11..17 => self.credit(random),
             17..22 => self.settle(random),
             22 => {
@@ -154,7 +135,7 @@ impl Script {
                 let closed = !random.one_in(4);
                 self.say(&Detach { handle: handle(random), closed, error: error(random) });
             }
-            25..31 => messages = self.ask(random),
+            25..31 => self.ask(random),
             31 => self.declare(&Declare::default()),
             32 | 33 => {
                 let fail = random.one_in(2);
@@ -174,12 +155,12 @@ impl Script {
                 let channel = 1 + u16::try_from(random.below(CHANNELS)).unwrap();
                 self.frames.say(channel, &End { error: error(random) }, &[]);
             }
-            37 => return (vec![0, 0, 0, 8, 2, 0, 0, 0], 0),
+            37 => return vec![0, 0, 0, 8, 2, 0, 0, 0],
             38 => self.say(&Flow { echo: random.one_in(2), ..self.session.flow() }),
-            _ if random.one_in(8) => return (self.illegal(random), 0),
+            _ if random.one_in(8) => return self.illegal(random),
             _ => self.say(&Flow { incoming_window: number(random), ..self.session.flow() }),
         }
-        (self.taken(), messages)
+        self.taken()
     }
 
     fn taken(&mut self) -> Vec<u8> {
@@ -213,7 +194,7 @@ impl Script {
     }
 
     /// Many messages together, which are a batch or only say so.
-    fn batch(&mut self, random: &mut Random) -> u64 {
+    fn batch(&mut self, random: &mut Random) {
         let one = message(random).encode().as_bytes().clone();
         let count = random.below(1 + (900_000 / (one.len() + 8)).min(4_000));
         let mut batch = Vec::new();
@@ -225,7 +206,6 @@ impl Script {
             batch.truncate(random.below(1 + batch.len()));
         }
         self.transfer(random, BATCH_FORMAT, &batch);
-        count as u64
     }
 
     /// A part of a message: its first, one behind it, its last, or its end without it.
@@ -289,10 +269,9 @@ impl Script {
         self.say(&Disposition { role, first, last, settled, state, batchable: random.one_in(2) });
     }
 
-    /// A request at a management node; how many messages it schedules.
-    fn ask(&mut self, random: &mut Random) -> u64 {
-        let operation = format!("com.microsoft:{}", random.of(&OPERATIONS));
-        let mut scheduled = 0;
+    /// A request at a management node.
+    fn ask(&mut self, random: &mut Random) {
+        let operation = OPERATIONS[random.below(OPERATIONS.len())].as_str();
         let count = 1 + random.below(4_000);
         let numbers: Vec<i64> =
             (0..random.below(6)).map(|_| i64::try_from(random.below(2_000)).unwrap()).collect();
@@ -321,18 +300,16 @@ impl Script {
         if operation.ends_with("schedule-message") {
             let bytes = message(random).encode().as_bytes().clone();
             let one = request::map(&[("message", request::value(Value::Binary(bytes)))]);
-            scheduled = random.below(4);
-            entries.push(("messages", request::list(&vec![one; scheduled])));
+            entries.push(("messages", request::list(&vec![one; random.below(4)])));
         }
         entries.retain(|_| !random.one_in(12));
         let body = match random.one_in(20) {
             true => request::value(Value::Null),
             false => request::map(&entries),
         };
-        let content = request::request(7, "client", (&operation, &[]), &body);
+        let content = request::request(7, "client", (operation, &[]), &body);
         let state = random.one_in(6).then(|| self.within(random, None));
         self.send(REQUESTS, 0, random.one_in(2), state.as_ref(), content.as_bytes());
-        scheduled as u64
     }
 
     /// A request to the coordinator.
@@ -402,13 +379,16 @@ fn number(random: &mut Random) -> u32 {
 /// A link to receive on: in either mode, of a session that is named or is next, to look only.
 fn receiver(random: &mut Random, handle: u32) -> Attach {
     let suffix = random.of(&["", "", "", "/$DeadLetterQueue", "/$Transfer/$DeadLetterQueue"]);
-    let address = format!("{}{suffix}", entity(random));
+    let looks = random.one_in(8);
+    let address = if looks { FULL.to_owned() } else { format!("{}{suffix}", entity(random)) };
     let mut attach = link::receiver(&format!("r{handle}"), handle, &address);
     if random.one_in(3) {
         attach.snd_settle_mode = Some(SenderSettleMode::Settled);
     }
     let raw = |value: Value| Raw::encoded(|bytes| value.encode_to(bytes));
-    if random.one_in(3)
+    if looks && let Some(source) = &mut attach.source {
+        source.distribution_mode = Some("copy".into());
+    } else if random.one_in(3)
         && let Some(source) = &mut attach.source
     {
         let name = match random.one_in(2) {
@@ -484,4 +464,46 @@ fn declaration<L: List>(body: &L) -> Vec<u8> {
     let mut message = vec![0x00, 0x53, 0x77];
     write_list(&mut message, body);
     message
+}
+
+/// Every performative is drawn, and every operation that the broker has at a management node.
+#[test]
+fn every_performative_is_drawn() {
+    let mut random = Random::new(7);
+    let (mut script, _) = Script::of_one();
+    let mut frames = Frames::default();
+    let (mut seen, mut asked) = ([false; 9], HashSet::new());
+    frames.input.extend_from_slice(&script.links(&mut random));
+    for _ in 0..20_000 {
+        while let Ok(Some((_, performative, payload))) = frames.hear() {
+            seen[place(&performative)] = true;
+            let content = Content::parse(payload).ok();
+            let properties = content.iter().flat_map(|content| content.application_properties());
+            asked.extend(properties.filter_map(|(name, value)| match value {
+                Value::String(text) if name == "operation" => Some(text),
+                _ => None,
+            }));
+        }
+        // What is no frame leaves the rest unread.
+        frames.input.clear();
+        frames.input.extend_from_slice(&script.next(&mut random));
+    }
+    assert_eq!(seen, [true; 9]);
+    for operation in operations() {
+        assert!(asked.contains(&operation), "{operation}");
+    }
+}
+
+fn place(performative: &Performative) -> usize {
+    match performative {
+        Performative::Open(_) => 0,
+        Performative::Begin(_) => 1,
+        Performative::Attach(_) => 2,
+        Performative::Flow(_) => 3,
+        Performative::Transfer(_) => 4,
+        Performative::Disposition(_) => 5,
+        Performative::Detach(_) => 6,
+        Performative::End(_) => 7,
+        Performative::Close(_) => 8,
+    }
 }

@@ -1,21 +1,29 @@
 //! Anything that can be asked over WebSocket, by its name in the table of operations of that transport.
 
+use std::sync::LazyLock;
+
 use peeklock_websocket::testing::{in_binary, operations};
 use serde_json::{Value as Json, json};
 
-use super::any_values::{ABSENT, TOPIC, Values};
+use super::super::random::Random;
+use super::any_values::{ABSENT, FULL_MESSAGES, TOPIC, Values};
 
 /// What of the table is not drawn: the first request of a connection.
 const OPENS: &str = "hello";
 
+/// The link by which a connection looks at large messages; its other links have the numbers below.
+pub const LOOKING: usize = 7;
+
+/// The names of all others.
+static DRAWN: LazyLock<Vec<&str>> =
+    LazyLock::new(|| operations().filter(|name| *name != OPENS).collect());
+
 /// The name of an operation, and a body for it.
 pub fn draw(values: &mut Values) -> (&'static str, Json) {
-    let all: Vec<&'static str> = operations().filter(|name| *name != OPENS).collect();
-    // What is sent, received and settled is most of it.
-    let often = ["send", "receive", "settle", "peek"];
-    let name = match values.below(6) {
-        0 => values.random.of(&often),
-        _ => values.random.of(&all),
+    // What is sent, received and settled is half of it.
+    let name = match values.random.one_in(2) {
+        true => values.random.of(&["send", "receive", "settle", "peek", "peek"]),
+        false => values.random.of(&DRAWN),
     };
     (name, body(name, values))
 }
@@ -25,7 +33,7 @@ pub fn draw(values: &mut Values) -> (&'static str, Json) {
 /// # Panics
 /// For one that is not known here: a new operation has to be drawn.
 fn body(name: &str, values: &mut Values) -> Json {
-    let link = values.below(8);
+    let link = values.below(LOOKING);
     let session = 20 + values.below(8);
     let count = 1 + values.below(5_000);
     let transaction = values.below(40);
@@ -63,7 +71,10 @@ fn body(name: &str, values: &mut Values) -> Json {
             json!({ "delayMilliseconds": values.below(100_000), "settle": settle })
         }
         "renew" => json!({ "link": link, "ranges": values.ranges() }),
-        "peek" => json!({ "link": link, "from": 0, "maxCount": count }),
+        "peek" => {
+            let link = if values.random.one_in(4) { link } else { LOOKING };
+            json!({ "link": link, "from": values.below(FULL_MESSAGES), "maxCount": count })
+        }
         "deleteBatch" => json!({ "link": link, "maxCount": count }),
         "purge" => json!({ "link": link }),
         "deleteDeferred" => json!({ "link": link, "sequenceNumber": count }),
@@ -182,10 +193,7 @@ pub fn frame(requests: &[(u64, &str, &Json)]) -> String {
 /// Every operation of the table is drawn, with bodies that can be read: what is malformed attacks the parser alone.
 #[test]
 fn every_operation_is_drawn() {
-    let mut values = super::any_values::Values {
-        random: super::super::random::Random::new(7),
-        sent: std::sync::Arc::default(),
-    };
+    let mut values = Values { random: Random::new(7) };
     assert!(operations().count() > 60);
     for name in operations() {
         for _ in 0..50 {

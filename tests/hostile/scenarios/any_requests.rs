@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 
 use serde_json::{Value as Json, json};
 
-use super::any_values::{ABSENT, TOPIC, Values};
+use super::super::random::Random;
+use super::super::wire::request_with;
+use super::any_values::{ABSENT, FULL, FULL_MESSAGES, TOPIC, Values};
 
 /// Method, path and the name of the schema of the body, of each operation of the document.
 static OPERATIONS: LazyLock<Vec<(String, String, Option<String>)>> = LazyLock::new(|| {
@@ -26,51 +28,98 @@ static OPERATIONS: LazyLock<Vec<(String, String, Option<String>)>> = LazyLock::n
     all
 });
 
-/// A request: method, target and body.
-pub fn draw(values: &mut Values) -> (String, String, String) {
-    match values.below(8) {
+/// A request as it is drawn.
+struct Drawn {
+    method: &'static str,
+    target: String,
+    /// A line each.
+    headers: String,
+    body: String,
+}
+
+impl Drawn {
+    const fn new(method: &'static str, target: String, body: String) -> Self {
+        Self { method, target, headers: String::new(), body }
+    }
+
+    fn with(self, headers: String) -> Self {
+        Self { headers, ..self }
+    }
+}
+
+/// The bytes of a request.
+pub fn draw(values: &mut Values) -> Vec<u8> {
+    let Drawn { method, target, headers, body } = match values.below(8) {
         0..2 => data(values),
         2 => atom(values),
-        3 if values.random.one_in(8) => ("GET".to_owned(), "/metrics".to_owned(), String::new()),
+        3 if values.random.one_in(4) => {
+            let probe = values.random.of(&["/metrics", "/health", "/readyz", "/livez"]);
+            Drawn::new("GET", probe.to_owned(), String::new())
+        }
         _ => {
             let which = values.below(OPERATIONS.len());
             let (method, path, schema) = &OPERATIONS[which];
             api(method, path, schema.as_deref(), values)
         }
-    }
+    };
+    request_with(method, &target, &headers, &body)
 }
 
 /// The REST data plane.
-fn data(values: &mut Values) -> (String, String, String) {
+fn data(values: &mut Values) -> Drawn {
     let entity = values.entity();
+    let to = if values.random.one_in(4) { TOPIC } else { values.queue() };
+    let messages = format!("/{to}/messages");
     let lock = "00000000-0000-0001-0000-000000000001";
-    let (method, target, body) = match values.below(7) {
+    match values.below(8) {
         0..3 => {
-            values.sent.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let entity = if values.random.one_in(4) { TOPIC } else { values.queue() };
-            ("POST", format!("/{entity}/messages"), "x".repeat(20 * values.below(5_000)))
+            let properties = broker_properties(values);
+            let headers = match values.random.one_in(2) {
+                true => format!("BrokerProperties: {properties}\r\n"),
+                false => String::new(),
+            };
+            Drawn::new("POST", messages, "x".repeat(20 * values.below(5_000))).with(headers)
         }
-        3 => ("POST", format!("/{entity}/messages/head?timeout=0"), String::new()),
-        4 => ("DELETE", format!("/{entity}/messages/head?timeout=1"), String::new()),
+        3 => {
+            let properties = broker_properties(values);
+            let item =
+                json!({ "Body": "x".repeat(values.below(40)), "BrokerProperties": properties });
+            let count = [1, 40, 20_000][values.below(3)];
+            let content_type = "Content-Type: application/vnd.microsoft.servicebus.json\r\n";
+            let items = vec![item.to_string(); count].join(",");
+            Drawn::new("POST", messages, format!("[{items}]")).with(content_type.to_owned())
+        }
+        4 => Drawn::new("POST", format!("/{entity}/messages/head?timeout=0"), String::new()),
+        5 => Drawn::new("DELETE", format!("/{entity}/messages/head?timeout=1"), String::new()),
         _ => {
             let method = values.random.of(&["DELETE", "PUT", "POST"]);
-            (method, format!("/{entity}/messages/{}/{lock}", values.below(100)), String::new())
+            let target = format!("/{entity}/messages/{}/{lock}", values.below(100));
+            Drawn::new(method, target, String::new())
         }
-    };
-    (method.to_owned(), target, body)
+    }
+}
+
+/// What a sender says of a message beside its content.
+fn broker_properties(values: &mut Values) -> Json {
+    let mut properties = json!({});
+    for name in ["SessionId", "MessageId", "Label"] {
+        if values.random.one_in(3) {
+            properties[name] = values.name("", 1 << 40, 128).into();
+        }
+    }
+    if values.random.one_in(10) {
+        properties["ScheduledEnqueueTimeUtc"] = "Fri, 01 Jan 2100 00:00:00 GMT".into();
+    }
+    properties
 }
 
 /// An operation of the JSON API.
 ///
 /// # Panics
 /// For a parameter or a body that is not known here: a new one has to be drawn.
-fn api(
-    method: &str,
-    path: &str,
-    schema: Option<&str>,
-    values: &mut Values,
-) -> (String, String, String) {
+fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Values) -> Drawn {
     let deletes = method == "DELETE" && !path.contains("messages");
+    let looks = method == "GET" && path.ends_with("messages");
     let mut target = "/$api/v1".to_owned();
     for segment in path.split('/').skip(1) {
         let parameter = segment.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
@@ -78,6 +127,7 @@ fn api(
             None => segment.to_owned(),
             Some("queue") if deletes => values.name("any-", 400, 260),
             Some("queue") if method == "PUT" => values.new_queue().0,
+            Some("queue") if looks && values.random.one_in(2) => FULL.to_owned(),
             Some("queue") => values.entity().replace('/', "%2F"),
             Some("topic") if deletes && path.ends_with("{topic}") => {
                 values.name("any-topic-", 30, 260)
@@ -105,8 +155,11 @@ fn api(
         Some("messages" | "sessions" | "queues" | "topics" | "subscriptions" | "rules")
             if method == "GET" =>
         {
-            let name = if path.ends_with("messages") { "count" } else { "top" };
-            target += &format!("?{name}={}", 1 + values.below(250));
+            let number = 1 + values.below(250);
+            target += &match looks {
+                true => format!("?from={}&count={number}", values.below(FULL_MESSAGES)),
+                false => format!("?top={number}"),
+            };
         }
         Some("declaration") => {
             let how = values.random.of(&["dryRun=true", "digest=0123456789abcdef"]);
@@ -143,11 +196,11 @@ fn api(
         }
         .to_string(),
     };
-    (method.to_owned(), target, body)
+    Drawn::new(method, target, body)
 }
 
-/// Administration over Atom.
-fn atom(values: &mut Values) -> (String, String, String) {
+/// Administration over Atom: every kind of entity is made, changed, read, listed and deleted.
+fn atom(values: &mut Values) -> Drawn {
     const VERSION: &str = "api-version=2021-05";
     let entry = |description: &str| {
         format!(
@@ -191,33 +244,39 @@ fn atom(values: &mut Values) -> (String, String, String) {
         }
         10 => {
             let (path, rule) = (values.subscription(), values.name("r", 400, 50));
-            ("DELETE", format!("/{path}/rules/{rule}?{VERSION}"), String::new())
+            let method = values.random.of(&["GET", "DELETE"]);
+            (method, format!("/{path}/rules/{rule}?{VERSION}"), String::new())
         }
-        11 => ("DELETE", format!("/{}?{VERSION}", values.name("any-", 400, 260)), String::new()),
+        11 => {
+            let begin = values.random.of(&["any-", "any-topic-"]);
+            ("DELETE", format!("/{}?{VERSION}", values.name(begin, 400, 260)), String::new())
+        }
         12 => {
             let name = values.name("u", 30, 50);
             ("DELETE", format!("/{TOPIC}/subscriptions/{name}?{VERSION}"), String::new())
         }
         _ => {
-            // What is no description, up to all that a body may be, and deep.
+            // What is no description, up to all that a body may be, and deep. Of a queue that is there: what is not known
+            // is passed over, and nobody may make the one of which there are policies.
             let deep = values.below(100);
             let inside = "<a>".repeat(deep) + &values.text(300_000) + &"</a>".repeat(deep);
-            let path = values.queue();
+            let path = values.new_queue().0;
             ("PUT", format!("/{path}?{VERSION}"), described("QueueDescription", &inside))
         }
     };
-    (method.to_owned(), target, body)
+    let changes = method == "PUT" && values.random.one_in(2);
+    let headers = if changes { "If-Match: *\r\n" } else { "" };
+    Drawn::new(method, target, body).with(headers.to_owned())
 }
 
 /// Every operation of the JSON API is drawn, by the document of the API itself.
 #[test]
 fn every_operation_of_the_api_is_drawn() {
-    let mut values =
-        Values { random: super::super::random::Random::new(7), sent: std::sync::Arc::default() };
+    let mut values = Values { random: Random::new(7) };
     assert!(OPERATIONS.len() > 45, "{}", OPERATIONS.len());
     for (method, path, schema) in OPERATIONS.iter() {
         for _ in 0..20 {
-            let (_, target, body) = api(method, path, schema.as_deref(), &mut values);
+            let Drawn { target, body, .. } = api(method, path, schema.as_deref(), &mut values);
             assert!(!target.contains(['{', ' ']), "{target}");
             assert!(body.is_empty() || serde_json::from_str::<Json>(&body).is_ok(), "{body:.2000}");
         }

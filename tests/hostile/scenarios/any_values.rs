@@ -1,9 +1,6 @@
 //! Values that are there, that are not, and at the bounds: names, messages, rules, descriptions. Nothing that ends the
 //! access of well-behaved clients: no policy of an entity that there is.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use serde_json::{Value as Json, json};
 
 use super::super::random::Random;
@@ -17,14 +14,16 @@ pub const QUEUES: [&str; 4] = ["any-plain", "any-session", "any-detecting", ABSE
 pub const TOPIC: &str = "any-topic";
 pub const SUBSCRIPTIONS: [&str; 3] =
     ["any-topic/subscriptions/s", "any-topic/subscriptions/t", "any-topic/subscriptions/none"];
+/// Has large messages, at which everybody only looks.
+pub const FULL: &str = "any-full";
+/// So many: each is in memory once, whoever looks at it.
+pub const FULL_MESSAGES: usize = 300;
 /// Nobody creates it.
 pub const ABSENT: &str = "any-absent";
 
 /// What is drawn from.
 pub struct Values {
     pub random: Random,
-    /// Counts messages, which the broker keeps as it should.
-    pub sent: Arc<AtomicU64>,
 }
 
 impl Values {
@@ -63,7 +62,6 @@ impl Values {
 
     /// Small, sometimes large; with what is kept beside it.
     pub fn message(&mut self) -> Json {
-        self.sent.fetch_add(1, Ordering::Relaxed);
         let bytes = match self.below(200) {
             0 => 900_000,
             1..8 => 30_000,
@@ -90,7 +88,6 @@ impl Values {
             let message = self.message();
             let bytes = message.to_string().len();
             let count = (WRITE_BYTES / bytes).min(4_096);
-            self.sent.fetch_add(count as u64, Ordering::Relaxed);
             return vec![message; count];
         }
         (0..self.below(4)).map(|_| self.message()).collect()

@@ -1,18 +1,16 @@
 //! Any number of any command in any order, with values that are there, that are not, and at the bounds; answers read
-//! or not; over HTTP, WebSocket in both encodings, AMQP, and AMQP over WebSocket; at the ports of each, by the gateway, and by
-//! a proxy that says for whom it speaks; and all of that within TLS. `PEEKLOCK_HOSTILE_SEED` gives other ones.
+//! or not; over HTTP, WebSocket in both encodings, AMQP, and AMQP over WebSocket; at the ports of each and by the gateway, straight
+//! and by a proxy that says for whom it speaks; and all of that within TLS. `PEEKLOCK_HOSTILE_SEED` gives other ones.
 //!
-//! What can be asked is drawn from what the transports themselves list ([`super::any_operations`], [`super::any_requests`]):
-//! a new operation has to be drawn, or a test fails.
+//! What can be asked is drawn from what the transports themselves list ([`super::any_operations`], [`super::any_requests`],
+//! [`super::any_frames`]): a new operation has to be drawn, or a test fails.
 //!
 //! What such commands make the broker keep as it should, messages and what has a bound of its own, is allowed beside
-//! the budgets: see [`Attack::counter`].
+//! the budgets: see [`Attack::makes_it_keep`].
 
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use peeklock_websocket::testing::in_binary;
@@ -22,13 +20,19 @@ use super::super::amqp::{WINDOW, open};
 use super::super::attacker::Attack;
 use super::super::broker::{Broker, Ways};
 use super::super::random::Random;
-use super::super::wire::{WebSocket, ask, connect, masked, request, upgrade};
+use super::super::wire::{WebSocket, ask, connect, masked, upgrade};
 use super::any_frames::Script;
-use super::any_values::{TOPIC, Values, WRITE_BYTES};
+use super::any_operations::LOOKING;
+use super::any_values::{FULL, FULL_MESSAGES, TOPIC, Values, WRITE_BYTES};
 use super::{any_operations, any_requests};
 
+/// How long it goes on, at least.
+const SHORT: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 /// Connections that each attacker leaves open behind it.
-const HELD_MAX: usize = 8;
+const HELD_MAX: usize = 48;
+/// Of each message to be looked at.
+const FULL_BYTES: usize = 900_000;
 /// Frames or writes in the life of a connection.
 const WRITES_MAX: usize = 12;
 /// As large as a message of AMQP over WebSocket may be.
@@ -44,16 +48,30 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     put("queues/any-plain", "{}");
     put("queues/any-session", r#"{"requiresSession":true}"#);
     put("queues/any-detecting", r#"{"requiresDuplicateDetection":true}"#);
+    put("queues/any-full", "{}");
+    for _ in 0..FULL_MESSAGES {
+        let sent = ask(broker.http, "POST", "/any-full/messages", &"x".repeat(FULL_BYTES));
+        assert_eq!(sent.unwrap().status, 201);
+    }
     put("topics/any-topic", "{}");
     put("topics/any-topic/subscriptions/s", "{}");
     put("topics/any-topic/subscriptions/t", "{}");
-    let ways = broker.ways();
+    let (ways, tunnels) = broker.ways();
+    for Ways { http, websocket, amqp } in &ways {
+        // Or it would attack a door.
+        assert_eq!(ask(*http, "GET", "/$api/v1/queues/any-plain", "").unwrap().status, 200);
+        drop(WebSocket::open(*websocket).unwrap());
+        drop(open(*amqp, WINDOW).unwrap());
+    }
     let mut attack = Attack::default();
+    attack.makes_it_keep();
+    attack.hold(tunnels);
+    attack.last(if weight > 1 { LONG } else { SHORT });
     // Each speaks every transport in turn, by any of the ways.
     let kinds: [Kind; 4] = [Attacker::web, Attacker::http, Attacker::amqp, Attacker::web_amqp];
     for number in 0..(kinds.len() + 2) * weight.min(5) {
         let random = Random::new(seed + number as u64);
-        let mut attacker = Attacker::new(random, attack.counter(), ways.clone());
+        let mut attacker = Attacker::new(random, ways.clone());
         let kind = kinds[number % kinds.len()];
         attack.repeat(move || attacker.live(kind));
     }
@@ -70,8 +88,8 @@ struct Attacker {
 }
 
 impl Attacker {
-    fn new(random: Random, sent: Arc<AtomicU64>, ways: Vec<Ways>) -> Self {
-        Self { values: Values { random, sent }, ways, held: VecDeque::new() }
+    fn new(random: Random, ways: Vec<Ways>) -> Self {
+        Self { values: Values { random }, ways, held: VecDeque::new() }
     }
 
     /// One connection, which stays open for a while.
@@ -92,7 +110,13 @@ impl Attacker {
             true => WebSocket::open_binary(ways.websocket, &json!({}))?,
             false => WebSocket::open(ways.websocket)?,
         };
-        let reads = self.values.random.one_in(2);
+        // Who takes nothing more is held all the same, here as below.
+        self.ask_over_web(&mut socket.stream, is_binary).ok();
+        Ok(socket.stream)
+    }
+
+    fn ask_over_web(&mut self, stream: &mut TcpStream, is_binary: bool) -> std::io::Result<()> {
+        let reads = self.values.random.one_in(3);
         let mut say = |values: &mut Values, frame: String| {
             let frame = match is_binary {
                 // What has no binary form is not said.
@@ -103,11 +127,11 @@ impl Attacker {
                 false => masked(0x81, frame.as_bytes()),
             };
             // Now and then what is no frame at all, or lacks its end.
-            let length = match values.below(200) {
+            let length = match values.below(100) {
                 0 => values.below(frame.len()),
                 _ => frame.len(),
             };
-            hand_in(&mut socket.stream, &frame[..length], reads)
+            hand_in(stream, &frame[..length], reads)
         };
         for link in 1..=6 {
             let path = if link % 2 == 0 { self.values.queue() } else { self.values.subscription() };
@@ -117,6 +141,8 @@ impl Attacker {
             let frame = any_operations::frame(&[(link, "attach", &attach)]);
             say(&mut self.values, frame)?;
         }
+        let attach = json!({ "link": LOOKING, "path": FULL, "role": "receiver" });
+        say(&mut self.values, any_operations::frame(&[(7, "attach", &attach)]))?;
         let mut id = 10;
         for _ in 0..1 + self.values.below(WRITES_MAX) {
             let count = self.count();
@@ -137,48 +163,51 @@ impl Attacker {
             let frame = any_operations::frame(&requests);
             say(&mut self.values, frame)?;
         }
-        Ok(socket.stream)
+        Ok(())
     }
 
     /// The JSON API, the REST data plane, Atom.
     fn http(&mut self, ways: Ways) -> std::io::Result<TcpStream> {
         let mut stream = connect(ways.http)?;
-        let reads = self.values.random.one_in(2);
+        self.ask_over_http(&mut stream).ok();
+        Ok(stream)
+    }
+
+    fn ask_over_http(&mut self, stream: &mut TcpStream) -> std::io::Result<()> {
+        let reads = self.values.random.one_in(3);
         for _ in 0..1 + self.values.below(WRITES_MAX) {
             let mut bytes = Vec::new();
             for _ in 0..1 + self.count() / 40 {
-                let (method, target, body) = any_requests::draw(&mut self.values);
-                bytes.extend_from_slice(&request(&method, &target, &body));
+                bytes.extend_from_slice(&any_requests::draw(&mut self.values));
                 if bytes.len() > WRITE_BYTES {
                     break;
                 }
             }
-            hand_in(&mut stream, &bytes, reads)?;
+            // Now and then the rest does not come.
+            if self.values.random.one_in(40) {
+                bytes.truncate(self.values.below(bytes.len()));
+                return hand_in(stream, &bytes, reads);
+            }
+            hand_in(stream, &bytes, reads)?;
         }
-        Ok(stream)
+        Ok(())
     }
 
     /// Frames of connections that begin as they should, within messages of WebSocket, cut anywhere.
     fn web_amqp(&mut self, ways: Ways) -> std::io::Result<TcpStream> {
-        let reads = self.values.random.one_in(2);
         let (mut stream, _) = upgrade(ways.amqp, "/$servicebus/websocket", "amqp")?;
         let (mut script, begun) = Script::of_one();
-        let mut bytes = begun;
-        bytes.extend(script.links(&mut self.values.random));
-        for _ in 0..1 + self.values.below(WRITES_MAX) {
-            self.say_frames(&mut script, &mut bytes);
-            let cut = 1 + self.values.below(PIECE_BYTES);
-            for piece in bytes.chunks(cut) {
-                hand_in(&mut stream, &masked(0x82, piece), reads)?;
-            }
-            bytes.clear();
-        }
+        let cut = 1 + self.values.below(PIECE_BYTES);
+        self.say_all(&mut script, begun, |bytes, reads| {
+            let mut pieces = bytes.chunks(cut);
+            pieces.try_for_each(|piece| hand_in(&mut stream, &masked(0x82, piece), reads))
+        })
+        .ok();
         Ok(stream)
     }
 
     /// Frames of connections that began as they should, or not even that.
     fn amqp(&mut self, ways: Ways) -> std::io::Result<TcpStream> {
-        let reads = self.values.random.one_in(2);
         let (mut script, mut stream) = match self.values.random.one_in(8) {
             true => (Script::of_nothing(), connect(ways.amqp)?),
             false => {
@@ -186,22 +215,33 @@ impl Attacker {
                 Script::begin(open(ways.amqp, window)?)?
             }
         };
-        let mut bytes = script.links(&mut self.values.random);
+        let say = |bytes: &[u8], reads| hand_in(&mut stream, bytes, reads);
+        self.say_all(&mut script, Vec::new(), say).ok();
+        Ok(stream)
+    }
+
+    /// All that a connection says over AMQP, behind what it has begun with.
+    fn say_all(
+        &mut self,
+        script: &mut Script,
+        mut bytes: Vec<u8>,
+        mut say: impl FnMut(&[u8], bool) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let reads = self.values.random.one_in(3);
+        bytes.extend(script.links(&mut self.values.random));
         for _ in 0..1 + self.values.below(WRITES_MAX) {
-            self.say_frames(&mut script, &mut bytes);
-            hand_in(&mut stream, &bytes, reads)?;
+            self.say_frames(script, &mut bytes);
+            say(&bytes, reads)?;
             bytes.clear();
         }
-        Ok(stream)
+        Ok(())
     }
 
     fn say_frames(&mut self, script: &mut Script, bytes: &mut Vec<u8>) {
         let count = self.count();
         let same = self.values.random.one_in(4).then(|| script.next(&mut self.values.random));
         for _ in 0..count {
-            let said = same.clone().unwrap_or_else(|| script.next(&mut self.values.random));
-            let (frames, messages) = said;
-            self.values.sent.fetch_add(messages, Ordering::Relaxed);
+            let frames = same.clone().unwrap_or_else(|| script.next(&mut self.values.random));
             bytes.extend_from_slice(&frames);
             if bytes.len() > WRITE_BYTES {
                 break;
@@ -212,7 +252,9 @@ impl Attacker {
     /// How many at once: mostly few, sometimes as many as may be, or more.
     fn count(&mut self) -> usize {
         match self.values.below(8) {
-            0 => self.values.below(20_000),
+            // More than a frame may have ends its connection.
+            0 if self.values.random.one_in(8) => self.values.below(20_000),
+            0 => self.values.below(4_000),
             1 | 2 => self.values.below(1_000),
             _ => 1 + self.values.below(8),
         }

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use actix_http::error::DispatchError;
 use actix_service::{Service, ServiceFactory as _};
 use futures_util::future::LocalBoxFuture;
-use peeklock_listen::{Attend, Enter, Upgrade};
+use peeklock_listen::{Attend, Enter, Upgrade, sockets};
 use peeklock_tls::Stream;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::listener::SPARE_SOCKETS;
 use crate::service::http;
 use crate::site::Site;
 use crate::socket::Socket;
@@ -33,8 +32,8 @@ struct Attendant<S> {
 
 impl Entry {
     pub(crate) fn new(site: Arc<Site>) -> Self {
-        let count_max = site.config.connection_count_max.saturating_add(SPARE_SOCKETS);
-        let sockets = Arc::new(Semaphore::new(count_max.min(Semaphore::MAX_PERMITS)));
+        let count_max = sockets(site.config.connection_count_max).min(Semaphore::MAX_PERMITS);
+        let sockets = Arc::new(Semaphore::new(count_max));
         Self { site, sockets }
     }
 }

@@ -12,7 +12,7 @@ use actix_service::{ServiceFactoryExt as _, fn_service};
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
-use peeklock_listen::{Admission, Listener};
+use peeklock_listen::{Admission, Listener, sockets};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
@@ -25,8 +25,6 @@ use crate::socket::Socket;
 const NAME: &str = "http";
 /// After the grace of a stop, for answers that are being written.
 const WRITE_GRACE_SECONDS: u64 = 1;
-/// Sockets beyond the connections there may be, for those that are told so, over all threads.
-pub(crate) const SPARE_SOCKETS: usize = 256;
 /// Nothing here blocks; the pool is for whatever the framework does.
 const BLOCKING_THREADS: usize = 1;
 
@@ -131,7 +129,7 @@ fn run(
 fn server(site: &Arc<Site>, listener: TcpListener) -> io::Result<Server> {
     let config = &site.config;
     let workers = config.workers.max(1);
-    let sockets = config.connection_count_max.saturating_add(SPARE_SOCKETS);
+    let sockets = sockets(config.connection_count_max);
     let site = Arc::clone(site);
     let admission = Admission { proxies: config.proxies.clone(), tls: config.tls.clone() };
     let connections = move || {

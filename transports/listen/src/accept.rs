@@ -58,6 +58,23 @@ pub(crate) async fn place(
     }
 }
 
+/// Sockets that a listener has at the same time for so many connections; further ones wait in the system.
+#[must_use]
+pub const fn sockets(connection_count_max: usize) -> usize {
+    connection_count_max.saturating_add(spare_sockets(connection_count_max))
+}
+
+/// Of them those beside the connections, for who has not said who he is and who is told that there is no place: as many
+/// again, but no more than 256 and no fewer than 16.
+#[must_use]
+pub const fn spare_sockets(connection_count_max: usize) -> usize {
+    match connection_count_max {
+        0..16 => 16,
+        16..256 => connection_count_max,
+        _ => 256,
+    }
+}
+
 /// So many, as far as there can be.
 pub(crate) fn places(count_max: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(count_max.min(Semaphore::MAX_PERMITS)))

@@ -17,7 +17,7 @@ use crate::serve::Serve;
 /// How long a connection may wait for a place among those of its transport.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many may wait for one. For a further one the oldest ends, so that they leave the sockets to other transports.
-const WAITING_COUNT_MAX: usize = 256;
+pub(crate) const WAITING_COUNT_MAX: usize = 256;
 
 /// A way into a transport; clones are the same one. Closed until the transport has started.
 #[derive(Clone, Default)]

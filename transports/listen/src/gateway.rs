@@ -30,8 +30,9 @@ use tokio::task::spawn_local;
 
 use crate::accept::{accept, places};
 use crate::admission::Admission;
-use crate::entrance::{Attend, Enter, Entrance, Upgrade};
+use crate::entrance::{self, Attend, Enter, Entrance, Upgrade};
 use crate::listener::Listener;
+use crate::proxy;
 use crate::serve::{admitted, end};
 use crate::tracker::Tracker;
 use crate::workers::Workers;
@@ -110,6 +111,19 @@ pub struct Gateway {
     config: GatewayConfig,
 }
 
+impl GatewayConfig {
+    /// Sockets at the same time, where all transports together take so many connections.
+    #[must_use]
+    pub const fn sockets(connection_count_max: usize) -> usize {
+        connection_count_max.saturating_add(OPENING_COUNT_MAX)
+    }
+
+    /// Of them those that count among the connections of no transport yet, beside TLS handshakes: proxies that have not said
+    /// for whom they speak, those that have not said what they speak, and those that wait for a place of AMQP or WebSocket.
+    pub const SOCKETS_ON_THEIR_WAY: usize =
+        proxy::WAITING_COUNT_MAX + OPENING_COUNT_MAX + 2 * entrance::WAITING_COUNT_MAX;
+}
+
 impl Gateway {
     /// A gateway with these settings, to be started by the host.
     #[must_use]
@@ -163,10 +177,8 @@ impl Transport for Gateway {
         let socket = listener.bind(&broker)?;
         socket.set_nonblocking(true).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        let (count, places) = (
-            config.workers.max(1),
-            places(config.connection_count_max.saturating_add(OPENING_COUNT_MAX)),
-        );
+        let (count, places) =
+            (config.workers.max(1), places(GatewayConfig::sockets(config.connection_count_max)));
         let site = Arc::new(Site {
             openings: Handshakes::new(OPENING_COUNT_MAX),
             connections: Tracker::default(),

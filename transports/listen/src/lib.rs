@@ -43,6 +43,7 @@ mod tracker;
 pub mod upgrade;
 mod workers;
 
+pub use accept::{sockets, spare_sockets};
 pub use admission::Admission;
 pub use crowd::{Crowd, Member};
 pub use entrance::{Attend, Enter, Entrance, Upgrade};

@@ -21,7 +21,7 @@ use header::{FIXED_BYTES, Fixed, REST_BYTES_MAX};
 /// How long a header may take: a proxy sends it with its first packet.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Sockets of one listener whose headers have not arrived. For a further one the oldest ends.
-const WAITING_COUNT_MAX: usize = 256;
+pub(crate) const WAITING_COUNT_MAX: usize = 256;
 
 /// Who begins with a header; nobody by default.
 #[derive(Clone, Default)]

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
 use peeklock_core::telemetry;
-use peeklock_listen::{Admission, Listener, Serve, Threads, Tracker, upgrade};
+use peeklock_listen::{Admission, Listener, Serve, Threads, Tracker, sockets, upgrade};
 use peeklock_tls::Stream;
 use tokio_tungstenite::accept_hdr_async_with_config;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
@@ -18,7 +18,7 @@ use crate::connection::converse;
 use crate::frame::Encoding;
 use crate::handshake;
 use crate::metered::Metered;
-use crate::site::{SPARE_SOCKETS, Site, Socket};
+use crate::site::{Site, Socket};
 
 const NAME: &str = "websocket";
 /// For who asks this port for something else.
@@ -83,7 +83,7 @@ impl Transport for WebSocketTransport {
         let threads = Threads {
             name: "peeklock-ws",
             count: config.workers,
-            socket_count_max: config.connection_count_max.saturating_add(SPARE_SOCKETS),
+            socket_count_max: sockets(config.connection_count_max),
             admission: Admission { proxies: config.proxies.clone(), tls: config.tls.clone() },
             entrance,
         };

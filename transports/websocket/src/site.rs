@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::Broker;
 use peeklock_core::permits::Pool;
-use peeklock_listen::{Crowd, Idle, Strangers, Tracked, Tracker};
+use peeklock_listen::{Crowd, Idle, Strangers, Tracked, Tracker, spare_sockets};
 use peeklock_tls::Handshakes;
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
@@ -16,10 +16,6 @@ use crate::config::WebSocketConfig;
 use crate::frame::Encoding;
 use crate::metered::Metered;
 use crate::operation::Hello;
-
-/// Sockets beyond the conversations there may be: upgrades, and clients that come back. Beyond so many upgrades the
-/// oldest makes room.
-pub(crate) const SPARE_SOCKETS: usize = 256;
 
 pub(crate) type Socket = WebSocketStream<Metered>;
 
@@ -81,7 +77,8 @@ impl Site {
     pub(crate) fn new(broker: Broker, config: WebSocketConfig) -> Self {
         Self {
             broker,
-            handshakes: Handshakes::new(SPARE_SOCKETS),
+            // As many as there are sockets beyond the conversations: upgrades, and clients that come back.
+            handshakes: Handshakes::new(spare_sockets(config.connection_count_max)),
             strangers: Strangers::default(),
             inbound: Pool::of_parts(config.inbound_bytes_max),
             config,

@@ -21,7 +21,7 @@ const LOCK_NAME: &str = "lock";
 /// Who has the directory stands in so many bytes of it.
 const PID_BYTES: u64 = 21;
 /// Descriptors that are kept for files of the store. A roll opens one, the keeper a spare and a side file.
-const RESERVED_DESCRIPTORS: usize = 8;
+pub(super) const RESERVED_DESCRIPTORS: usize = 8;
 /// How long the store waits for a descriptor, when even those are gone, and how long between two looks.
 const DESCRIPTOR_WAIT: Duration = Duration::from_mins(1);
 const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(100);

@@ -28,7 +28,7 @@ const REAPED_PER_STEP: usize = 4_096;
 /// Files that are kept ready to become segments: as many as are given up together under a steady load,
 /// and the one that is ready by then, so that no new one is ever made. The first write to each block of
 /// a new file makes a sync half as long again.
-const SPARES_MAX: usize = 4;
+pub(super) const SPARES_MAX: usize = 4;
 /// Files that are kept when the log has not grown for a while.
 const SPARES_IN_QUIET: usize = 2;
 /// So often must the keeper have looked around meanwhile.

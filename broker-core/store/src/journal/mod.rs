@@ -82,6 +82,10 @@ const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 impl JournalConfig {
     /// Bytes of what was granted room and is not stored yet, at most, but always one send: they are in memory.
     pub const UNSTORED_BYTES_MAX: u64 = room::BUSY_BYTES;
+    /// Files that are open beside segments, at most: the directory, its lock, the manifest and what replaces it, the
+    /// descriptors that are kept, files that become segments with the one that is made, a side file for each way.
+    pub const FILES_BESIDE_SEGMENTS: usize =
+        4 + disk::RESERVED_DESCRIPTORS + keeper::SPARES_MAX + 1 + 2;
 }
 
 impl Default for JournalConfig {

@@ -10,5 +10,5 @@ mod sections;
 pub use self::connection::{Run, config, connection, login};
 pub use self::frames::frames;
 #[cfg(feature = "server")]
-pub use self::requests::requests;
+pub use self::requests::{operations, requests};
 pub use self::sections::sections;

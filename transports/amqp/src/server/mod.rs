@@ -36,4 +36,4 @@ mod work;
 pub use self::config::AmqpConfig;
 pub use self::listener::AmqpTransport;
 #[cfg(feature = "testing")]
-pub(crate) use self::node::understand;
+pub(crate) use self::node::{operations, understand};

@@ -11,9 +11,9 @@ mod tokens;
 
 pub(super) use self::browser::Browser;
 pub(super) use self::inlet::{Inbound, Inlet};
-#[cfg(feature = "testing")]
-pub(crate) use self::management::understand;
 pub(super) use self::management::{Asking, Manager, Managing, Plan, ToAsk, Told};
+#[cfg(feature = "testing")]
+pub(crate) use self::management::{operations, understand};
 pub(super) use self::outlet::{Outlet, Waiting, return_at};
 pub(super) use self::reply::{Asker, Replies};
 pub(super) use self::request::{Request, Requests, TOKENS_NODE, management_node};

@@ -99,6 +99,32 @@ enum Operation {
     DeleteBatch,
 }
 
+/// What their names begin with.
+const PREFIX: &str = "com.microsoft:";
+/// All of them, by the rest of their names.
+const OPERATIONS: [(&str, Operation); 14] = [
+    ("renew-lock", Operation::RenewLock),
+    ("peek-message", Operation::Peek),
+    ("schedule-message", Operation::Schedule),
+    ("cancel-scheduled-message", Operation::CancelScheduled),
+    ("receive-by-sequence-number", Operation::ReceiveDeferred),
+    ("update-disposition", Operation::Settle),
+    ("renew-session-lock", Operation::RenewSession),
+    ("get-session-state", Operation::SessionState),
+    ("set-session-state", Operation::SetSessionState),
+    ("get-message-sessions", Operation::ListSessions),
+    ("add-rule", Operation::AddRule),
+    ("remove-rule", Operation::RemoveRule),
+    ("enumerate-rules", Operation::ListRules),
+    ("batch-delete-messages", Operation::DeleteBatch),
+];
+
+/// The names of all that can be asked at a management node.
+#[cfg(feature = "testing")]
+pub(crate) fn operations() -> impl Iterator<Item = String> {
+    OPERATIONS.iter().map(|(name, _)| format!("{PREFIX}{name}"))
+}
+
 impl Operation {
     /// Whether what it is asked has contents, which may be as large as the entity takes them.
     const fn takes_contents(self) -> bool {
@@ -107,23 +133,8 @@ impl Operation {
 
     /// The operation of a name, if there is one.
     fn parse(name: &str) -> Option<Self> {
-        Some(match name.strip_prefix("com.microsoft:")? {
-            "renew-lock" => Self::RenewLock,
-            "peek-message" => Self::Peek,
-            "schedule-message" => Self::Schedule,
-            "cancel-scheduled-message" => Self::CancelScheduled,
-            "receive-by-sequence-number" => Self::ReceiveDeferred,
-            "update-disposition" => Self::Settle,
-            "renew-session-lock" => Self::RenewSession,
-            "get-session-state" => Self::SessionState,
-            "set-session-state" => Self::SetSessionState,
-            "get-message-sessions" => Self::ListSessions,
-            "add-rule" => Self::AddRule,
-            "remove-rule" => Self::RemoveRule,
-            "enumerate-rules" => Self::ListRules,
-            "batch-delete-messages" => Self::DeleteBatch,
-            _ => return None,
-        })
+        let name = name.strip_prefix(PREFIX)?;
+        OPERATIONS.iter().find(|(known, _)| *known == name).map(|(_, operation)| *operation)
     }
 }
 
