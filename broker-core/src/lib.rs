@@ -55,6 +55,6 @@ mod traced;
 #[cfg(feature = "testing")]
 pub use peeklock_store::testing;
 
-pub use access::{Access, InTurn, KeysIn};
+pub use access::{Access, InTurn, KeysIn, RuleListing};
 pub use broker::{Broker, Entity, Namespace, Stalled, Update};
 pub use builder::{BrokerBuilder, StartError};

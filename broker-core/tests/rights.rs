@@ -5,7 +5,6 @@
 mod rights {
     pub mod commands;
     mod ends;
-    pub mod expected;
     mod lists;
     mod matrix;
     mod transactions;

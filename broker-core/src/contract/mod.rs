@@ -4,6 +4,8 @@ pub mod action;
 pub mod authorizer;
 pub mod browser;
 pub mod epoch;
+#[cfg(feature = "testing")]
+pub mod expected;
 pub mod failures;
 pub mod forwarder;
 pub mod port;

@@ -16,8 +16,6 @@ mod wire {
     mod data_plane;
     mod deadline;
     mod errors;
-    #[path = "../../../../broker-core/tests/rights/expected.rs"]
-    mod expected;
     mod hostile;
     mod json_api;
     mod lifecycle;

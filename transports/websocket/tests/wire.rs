@@ -9,8 +9,6 @@ mod wire {
     pub mod server;
 
     mod apart;
-    #[path = "../../../../broker-core/tests/rights/expected.rs"]
-    mod expected;
     mod flow;
     mod handshake;
     mod hostile;

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use peeklock_core::access::RuleListing;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::message::Value;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use peeklock_core::time::Timestamp;
-use peeklock_core::{Broker, InTurn};
+use peeklock_core::{Broker, InTurn, RuleListing};
 use peeklock_words::amqp::write::{self, Sink};
 use peeklock_words::amqp::{Scalar, code};
 

@@ -1,8 +1,8 @@
 //! What the specification says that actions take, written down beside the table that the broker decides by: what is tried
 //! against every token is expected by this, and not by that table, whose mistakes would be expected, too. The matrices of the
-//! transports read it from here.
+//! transports read it from here. For tests, by feature `testing`.
 
-use peeklock_core::contract::{Action, Ceiling, Right, Rights};
+use super::{Action, Ceiling, Right, Rights};
 
 /// What an action takes: the rights of which one is enough (SEC-05, SEC-06, FWD-05, VIA-02, DEC-12), and the least ceiling
 /// (CON-72); none if nobody is granted it.
