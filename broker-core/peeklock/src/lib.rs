@@ -68,8 +68,8 @@ pub use peeklock_inproc::{
     Actors, Admin, BodyError, Client, Committed, Consumer, ConsumerOptions, Delivery, Failure,
     Handler, Job, JobError, JobType, Jobs, LockKeeper, Received, Receiver, Refusal, RequestError,
     Requester, RequesterOptions, Responder, ResponseError, Sender, SessionConsumerOptions,
-    SessionDelivery, SessionReceiver, TraceContext, Traces, Transaction, actors, actors_on,
-    job_message, jobs, json_message, port,
+    SessionDelivery, SessionReceiver, StateError, TraceContext, Traces, Transaction, actors,
+    actors_on, job_message, jobs, json_message, port,
 };
 
 /// What is under all of this: the machines of entities and what drives them, for who writes a transport, a tool, or

@@ -28,7 +28,7 @@ const WORDS: [&str; 18] = [
 /// A broker, and who may do what with it.
 const BROKER: [&str; 5] = ["Access", "Broker", "BrokerBuilder", "KeysIn", "StartError"];
 /// What a client opens.
-const HANDLES: [&str; 12] = [
+const HANDLES: [&str; 13] = [
     "Admin",
     "BodyError",
     "Client",
@@ -38,6 +38,7 @@ const HANDLES: [&str; 12] = [
     "Receiver",
     "Sender",
     "SessionReceiver",
+    "StateError",
     "TraceContext",
     "Traces",
     "Transaction",

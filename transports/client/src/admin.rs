@@ -19,7 +19,7 @@ use crate::port::{Managed, Management, Page, Patch, Port};
 /// Creates, reads, changes and deletes queues, topics, subscriptions, rules and policies.
 ///
 /// ```
-/// use peeklock_core::description::QueueUpdate;
+/// use peeklock_core::description::QueueProperties;
 /// # use peeklock_client::testing::TestBroker;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -27,7 +27,7 @@ use crate::port::{Managed, Management, Page, Patch, Port};
 /// # let test = TestBroker::start().await?;
 /// # let client = test.client();
 /// let admin = client.admin();
-/// let five = QueueUpdate { max_delivery_count: Some(5), ..QueueUpdate::default() };
+/// let five = QueueProperties::new().with_max_delivery_count(5);
 /// admin.create_queue_with("orders", five).await?;
 /// let orders = admin.queue("orders").await?;
 /// assert_eq!(orders.description.max_delivery_count, 5);

@@ -122,13 +122,15 @@ impl Client {
     /// blocks holds that up ([`Handler`]).
     ///
     /// # Errors
-    /// `EntityNotFound`, `EntityDisabled`, `QuotaExceeded`, `CommunicationProblem`.
+    /// `EntityNotFound`, `EntityDisabled`, `QuotaExceeded`, `CommunicationProblem`; `InvalidOperation` for a handler that
+    /// can take none ([`Handler::check`]).
     pub async fn consume(
         &self,
         path: &str,
         handler: impl Handler<Delivery>,
         options: ConsumerOptions,
     ) -> Result<Consumer, BrokerError> {
+        self.check(path, &handler)?;
         let unsettled_max = options.concurrent_max.max(1).saturating_add(options.prefetch);
         let deliveries = self.port().deliveries(path, unsettled_max).await?;
         let (stop, stopped) = oneshot::channel();
@@ -142,19 +144,26 @@ impl Client {
     /// say. To be called inside a tokio or actix runtime, whose task it uses.
     ///
     /// # Errors
-    /// `EntityNotFound`; what else is wrong ends the consumer, see [`Consumer::ended`].
+    /// `EntityNotFound`; `InvalidOperation` as for [`Client::consume`]; what else is wrong ends the consumer, see [`Consumer::ended`]. Above all a queue without sessions
+    /// is no error here, where the broker is not waited for: the first accept is told, and the consumer ends with
+    /// `InvalidOperation`, which the log says, too.
     pub fn consume_sessions(
         &self,
         path: &str,
         handler: impl Handler<SessionDelivery>,
         options: SessionConsumerOptions,
     ) -> Result<Consumer, BrokerError> {
+        self.check(path, &handler)?;
         // Tells whether the entity is there, where that is known.
         let _link = self.port().receiver(path, peeklock_core::command::ReceiveMode::PeekLock)?;
         let (stop, stopped) = oneshot::channel();
         let at_work = self.port().at_work();
         let work = sessions::run(self.clone(), path.into(), handler, options, stopped, at_work);
         Ok(Consumer::start(path, stop, work))
+    }
+
+    fn check<D>(&self, path: &str, handler: &impl Handler<D>) -> Result<(), BrokerError> {
+        handler.check().map_err(|rejection| self.port().refuse(rejection, path))
     }
 }
 

@@ -228,12 +228,53 @@ impl Sender {
         &self,
         job: &T,
     ) -> Result<SequenceNumber, BrokerError> {
-        let message = job_message(job).map_err(|error| {
-            let detail = format!("a job {} cannot be written: {error}", Quoted(T::NAME));
-            self.link().refuse(Rejection::argument(detail))
-        })?;
-        self.send(message).await
+        self.send(written(job, self)?).await
     }
+}
+
+impl Transaction {
+    /// Sends a value as a job at commit; see [`Transaction::send`], and [`job_message`] for one with an id, a session or an
+    /// instant.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::send`]; `ArgumentError` when the value cannot be written as JSON.
+    ///
+    /// ```
+    /// # use peeklock_client::testing::TestBroker;
+    /// # use peeklock_client::JobType;
+    /// # use peeklock_core::time::TimeSpan;
+    /// # #[derive(serde::Serialize)]
+    /// # struct Invoice { number: u32 }
+    /// # impl JobType for Invoice { const NAME: &'static str = "invoice"; }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let test = TestBroker::start().await?;
+    /// # let client = test.client();
+    /// # client.admin().create_queue("invoices").await?;
+    /// let invoices = client.sender("invoices")?;
+    /// let transaction = client.begin_transaction().await?;
+    /// transaction.send_job(&invoices, &Invoice { number: 7 }).await?;
+    /// transaction.commit().await?;
+    /// let sent = client.receiver("invoices")?.receive(TimeSpan::ZERO).await?.unwrap();
+    /// assert_eq!(sent.message().subject.as_deref(), Some("invoice"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn send_job<T: JobType + Serialize>(
+        &self,
+        sender: &Sender,
+        job: &T,
+    ) -> Result<(), BrokerError> {
+        self.send(sender, written(job, sender)?).await
+    }
+}
+
+/// The message of a job that is sent over a link.
+fn written<T: JobType + Serialize>(job: &T, sender: &Sender) -> Result<Message, BrokerError> {
+    job_message(job).map_err(|error| {
+        let detail = format!("a job {} cannot be written: {error}", Quoted(T::NAME));
+        sender.link().refuse(Rejection::argument(detail))
+    })
 }
 
 /// A handler of messages that hands jobs of one type to another; made by [`jobs`].
@@ -304,6 +345,10 @@ where
         self.hand_on(Job::read(delivery.message, None, delivery.origin))
     }
 
+    fn check(&self) -> Result<(), Rejection> {
+        self.handler.check()
+    }
+
     fn is_gone(&self) -> bool {
         self.handler.is_gone()
     }
@@ -323,6 +368,10 @@ where
     fn handle(&self, delivery: SessionDelivery) -> Self::Handling {
         let SessionDelivery { message, session, origin } = delivery;
         self.hand_on(Job::read(message, Some(session), origin))
+    }
+
+    fn check(&self) -> Result<(), Rejection> {
+        self.handler.check()
     }
 
     fn is_gone(&self) -> bool {

@@ -42,6 +42,6 @@ pub use received::{BodyError, Received, json_message};
 pub use receiver::Receiver;
 pub use request::{Failure, RequestError, Requester, RequesterOptions, Responder, ResponseError};
 pub use sender::Sender;
-pub use session::SessionReceiver;
+pub use session::{SessionReceiver, StateError};
 pub use trace::{TraceContext, Traces};
 pub use transaction::{Committed, Transaction};

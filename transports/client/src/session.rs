@@ -1,5 +1,7 @@
 //! Receiving by session.
 
+mod state;
+
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,6 +10,7 @@ use bytes::Bytes;
 use peeklock_core::error::BrokerError;
 use peeklock_core::time::Timestamp;
 
+pub use self::state::StateError;
 use crate::keeper::renew;
 use crate::port::{Accepted, Answer, Request};
 use crate::receiver::unexpected;
@@ -24,7 +27,7 @@ use crate::{LockKeeper, Receiver};
 /// count as never delivered (SES-31); dropping the receiver does too, but counts them (SES-33).
 ///
 /// ```
-/// use peeklock_core::description::QueueUpdate;
+/// use peeklock_core::description::QueueProperties;
 /// use peeklock_core::message::Message;
 /// use peeklock_core::time::TimeSpan;
 /// # use peeklock_client::testing::TestBroker;
@@ -33,7 +36,7 @@ use crate::{LockKeeper, Receiver};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let test = TestBroker::start().await?;
 /// # let client = test.client();
-/// let by_session = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+/// let by_session = QueueProperties::new().with_sessions();
 /// client.admin().create_queue_with("steps", by_session).await?;
 /// let step = Message::new("paid").with_session_id("order-7");
 /// client.sender("steps")?.send(step).await?;
@@ -101,7 +104,8 @@ impl SessionReceiver {
         LockKeeper::start(Arc::clone(self.receiver.link()), None, self.locked_until())
     }
 
-    /// Reads the state of the session; none at first (SES-24).
+    /// Reads the state of the session; none at first (SES-24). As a value of a type:
+    /// [`SessionReceiver::state_json`].
     ///
     /// # Errors
     /// `SessionLockLost`.

@@ -213,6 +213,44 @@ fn actors_of_an_arbiter_serve_another_runtime() {
     arbiter.join().unwrap();
 }
 
+/// Where no actor can be started, no consumer begins, and it is said what to do: of messages, jobs and sessions.
+#[tokio::test]
+async fn outside_of_an_actix_system_no_actor_consumes() {
+    let client = client(QueueUpdate::default()).await;
+    let (seen, mut arrivals) = mpsc::unbounded_channel();
+    let worker = move || Worker { seen: seen.clone() }.start();
+    let (of_messages, of_sessions) = (worker.clone(), worker);
+    let refused = [
+        client
+            .consume(
+                "orders",
+                actors(move || of_messages().recipient::<Delivery>()),
+                ConsumerOptions::default(),
+            )
+            .await,
+        client
+            .consume(
+                "orders",
+                jobs(actors(|| Barista.start().recipient::<Job<Order>>())),
+                ConsumerOptions::default(),
+            )
+            .await,
+        client.consume_sessions(
+            "orders",
+            actors(move || of_sessions().recipient::<SessionDelivery>()),
+            SessionConsumerOptions::default(),
+        ),
+    ];
+    for refused in refused {
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.condition(), Condition::InvalidOperation);
+        assert!(refused.to_string().contains("`actors_on`"), "{refused}");
+    }
+    client.sender("orders").unwrap().send(Message::new("a")).await.unwrap();
+    assert!(arrivals.recv().await.is_none(), "nobody is left to tell anything");
+    client.stop().await;
+}
+
 /// A function that panics in place of making an actor costs the message an attempt, and is asked again.
 #[actix::test]
 async fn a_function_that_makes_no_actor_is_asked_again() {

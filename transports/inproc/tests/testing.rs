@@ -335,6 +335,75 @@ async fn time_passes_when_it_is_told_to() {
     assert!(dead.receive(TimeSpan::ZERO).await.unwrap().is_some());
 }
 
+/// A handler that has got a message is done with it before time passes; unless time passes at once, and its lock runs
+/// out.
+#[tokio::test]
+async fn no_time_passes_under_a_handler() {
+    let test = TestBroker::start().await.unwrap();
+    let client = test.client();
+    client.admin().create_queue("orders").await.unwrap();
+    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (began, wait) = (Arc::clone(&begun), Arc::clone(&go_on));
+    let attempts = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&attempts);
+    let handler = move |order: Delivery| {
+        let (began, wait) = (Arc::clone(&began), Arc::clone(&wait));
+        counted.fetch_add(1, SeqCst);
+        async move {
+            began.notify_one();
+            if order.delivery_count() == 1 {
+                wait.notified().await;
+            }
+            Ok(())
+        }
+    };
+    let _consumer = client.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
+    let sender = client.sender("orders").unwrap();
+
+    sender.send(Message::new("two coffees")).await.unwrap();
+    begun.notified().await;
+    {
+        let mut advancing = std::pin::pin!(test.advance(TimeSpan::from_minutes(1)));
+        let before = test.now();
+        while_asked(&client, "orders", advancing.as_mut()).await;
+        assert_eq!(test.now(), before);
+        go_on.notify_one();
+        advancing.await;
+        assert_eq!(test.now(), before.plus(TimeSpan::from_minutes(1)));
+    }
+    assert_eq!((attempts.load(SeqCst), active(&client, "orders").await), (1, 0));
+
+    sender.send(Message::new("one tea")).await.unwrap();
+    begun.notified().await;
+    test.advance_now(TimeSpan::from_minutes(1));
+    begun.notified().await;
+    go_on.notify_one();
+    test.idle().await;
+    assert_eq!((attempts.load(SeqCst), active(&client, "orders").await), (3, 0));
+}
+
+/// A store that is opened again goes on at the time at which it was left.
+#[tokio::test]
+async fn a_broker_that_is_started_again_goes_on_at_its_time() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("started-again");
+    std::fs::remove_dir_all(&folder).ok();
+    let on_disk = || Broker::builder().data_dir(&folder).unwrap();
+    let test = TestBroker::start_with(on_disk()).await.unwrap();
+    test.client().admin().create_queue("orders").await.unwrap();
+    test.advance(TimeSpan::from_days(30)).await;
+    let at = test.now().plus(TimeSpan::from_days(1));
+    let later = Message::new("later").with_scheduled_enqueue_time(at);
+    test.client().sender("orders").unwrap().send(later).await.unwrap();
+    let now = test.now();
+    test.stop().await.unwrap();
+    let test = TestBroker::start_at(on_disk(), now).await.unwrap();
+    assert_eq!(active(&test.client(), "orders").await, 0);
+    test.advance(TimeSpan::from_days(1)).await;
+    assert_eq!((test.now(), active(&test.client(), "orders").await), (at, 1));
+    test.stop().await.unwrap();
+    std::fs::remove_dir_all(&folder).ok();
+}
+
 /// A fork has what was there, and both go their own way: neither sees what is sent, received or created in the other.
 #[tokio::test]
 async fn forks_go_their_own_way() {

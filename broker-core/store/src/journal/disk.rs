@@ -8,7 +8,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
@@ -27,6 +27,8 @@ const DESCRIPTOR_WAIT: Duration = Duration::from_mins(1);
 const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(100);
 /// Zeros are written in pieces of this size where space cannot be allocated otherwise.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// The directories that this process has. The number in a lock file does not tell: in containers each has the same.
+static HELD: Mutex<Vec<DirectoryId>> = Mutex::new(Vec::new());
 
 /// A flat directory of files. Names are durable after [`Disk::sync`], bytes after [`DiskFile::sync`].
 pub trait Disk: Send + Sync {
@@ -123,6 +125,8 @@ impl Disk for OnceFailed {
 /// A directory of the operating system, locked to this process. Its files are reached by the directory that
 /// was opened, whatever becomes of its path, and none of them through a link.
 pub struct OsDisk {
+    /// First of all, to be dropped before the locks are.
+    _held: Held,
     directory: File,
     is_read_only: bool,
     reserve: Reserve,
@@ -135,7 +139,7 @@ impl OsDisk {
     /// Opens a directory, which is made if there is none, for nobody but its owner, and locks it.
     ///
     /// # Errors
-    /// When it cannot be made or another process has it; the text says which process.
+    /// When it cannot be made or a process has it, which may be this one; the text says which.
     pub fn open(path: &Path) -> io::Result<Self> {
         if !path.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -147,21 +151,22 @@ impl OsDisk {
         let directory = File::open(path)?;
         lock_directory(&directory, path)?;
         let flags = OFlags::CREATE | OFlags::RDWR;
-        let lock = take_lock(open_at(&directory, LOCK_NAME, flags)?, path)?;
+        let lock = take_lock(open_at(&directory, LOCK_NAME, flags)?, &directory, path)?;
+        let held = Held::note(&directory)?;
         warn_of_readers(&directory, path);
         let reserve = Reserve::of(&directory, RESERVED_DESCRIPTORS)?;
-        Ok(Self { directory, is_read_only: false, reserve, _lock: Some(lock) })
+        Ok(Self { _held: held, directory, is_read_only: false, reserve, _lock: Some(lock) })
     }
 
     /// Opens a directory that exists to look at it, and locks it: no file can be written through it.
     ///
     /// # Errors
-    /// When it is not there or another process has it; the text says which process.
+    /// When it is not there or a process has it, which may be this one; the text says which.
     pub fn look_at(path: &Path) -> io::Result<Self> {
         let directory = File::open(path)?;
         lock_directory(&directory, path)?;
         let lock = match open_at(&directory, LOCK_NAME, OFlags::RDWR) {
-            Ok(lock) => Some(take_lock(lock, path)?),
+            Ok(lock) => Some(take_lock(lock, &directory, path)?),
             // A copy, or a file system that nobody can write to.
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound
@@ -170,8 +175,9 @@ impl OsDisk {
                 _ => return Err(error),
             },
         };
+        let held = Held::note(&directory)?;
         let reserve = Reserve::of(&directory, 0)?;
-        Ok(Self { directory, is_read_only: true, reserve, _lock: lock })
+        Ok(Self { _held: held, directory, is_read_only: true, reserve, _lock: lock })
     }
 
     fn open_with(&self, name: &str, flags: OFlags) -> io::Result<Arc<dyn DiskFile>> {
@@ -219,7 +225,7 @@ fn lock_directory(directory: &File, path: &Path) -> io::Result<()> {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
             let lock = open_at(directory, LOCK_NAME, OFlags::RDONLY).ok();
-            Err(in_use(lock, path))
+            Err(in_use(lock, directory, path))
         }
         // A file system that locks only what is open for writing; there it is the file that tells.
         Err(TryLockError::Error(error))
@@ -234,12 +240,13 @@ fn lock_directory(directory: &File, path: &Path) -> io::Result<()> {
     }
 }
 
-fn in_use(lock: Option<File>, path: &Path) -> io::Error {
+fn in_use(lock: Option<File>, directory: &File, path: &Path) -> io::Error {
     let mut holder = String::new();
     if let Some(lock) = lock {
         lock.take(PID_BYTES).read_to_string(&mut holder).ok();
     }
     let holder = match holder.trim() {
+        _ if is_held(directory) => "this process: stop the broker that has it".to_owned(),
         "" => "another process".to_owned(),
         pid => format!("process {pid}"),
     };
@@ -251,10 +258,10 @@ fn in_use(lock: Option<File>, path: &Path) -> io::Error {
 
 /// Locks the lock file too, and writes there who has the directory: over what is there, which is cut for
 /// nobody.
-fn take_lock(lock: File, path: &Path) -> io::Result<File> {
+fn take_lock(lock: File, directory: &File, path: &Path) -> io::Result<File> {
     match lock.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(in_use(Some(lock), path)),
+        Err(TryLockError::WouldBlock) => return Err(in_use(Some(lock), directory, path)),
         Err(TryLockError::Error(error)) => return Err(error),
     }
     // What else has this name would be written over.
@@ -264,6 +271,39 @@ fn take_lock(lock: File, path: &Path) -> io::Result<File> {
     let pid = format!("{:<20}\n", std::process::id());
     lock.write_all_at(pid.as_bytes(), 0)?;
     Ok(lock)
+}
+
+/// A directory among all of a machine: its device, and its number there.
+type DirectoryId = (u64, u64);
+
+fn id_of(directory: &File) -> io::Result<DirectoryId> {
+    let metadata = directory.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+fn held() -> MutexGuard<'static, Vec<DirectoryId>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_held(directory: &File) -> bool {
+    id_of(directory).is_ok_and(|id| held().contains(&id))
+}
+
+/// As long as this is there, it is known that this process has a directory.
+struct Held(DirectoryId);
+
+impl Held {
+    fn note(directory: &File) -> io::Result<Self> {
+        let id = id_of(directory)?;
+        held().push(id);
+        Ok(Self(id))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        held().retain(|id| *id != self.0);
+    }
 }
 
 /// Descriptors that are kept open so that a file can be opened when the process has no other left: clients
@@ -490,8 +530,7 @@ mod tests {
         let place = Place::new("lock");
         let disk = OsDisk::open(&place.0).unwrap();
         let refused = OsDisk::open(&place.0).err().unwrap().to_string();
-        let process = format!("process {}", std::process::id());
-        assert!(refused.contains(&process), "{refused}");
+        assert!(refused.ends_with("is in use by this process: stop the broker that has it"));
         std::fs::remove_file(place.at("lock")).unwrap();
         for refused in [OsDisk::open(&place.0).err(), OsDisk::look_at(&place.0).err()] {
             assert_eq!(refused.unwrap().kind(), io::ErrorKind::ResourceBusy);
@@ -499,6 +538,21 @@ mod tests {
         drop(disk);
         drop(OsDisk::open(&place.0).unwrap());
         assert!(OsDisk::look_at(&place.0).is_ok());
+    }
+
+    /// Another process is told by its number, also if that is the number of this one, as in containers.
+    #[test]
+    fn who_has_a_directory_is_told() {
+        let place = Place::new("holder");
+        drop(OsDisk::open(&place.0).unwrap());
+        let theirs = File::open(&place.0).unwrap();
+        theirs.lock().unwrap();
+        let refused = OsDisk::open(&place.0).err().unwrap().to_string();
+        let process = format!("is in use by process {}", std::process::id());
+        assert!(refused.ends_with(&process), "{refused}");
+        std::fs::write(place.at("lock"), "").unwrap();
+        let refused = OsDisk::look_at(&place.0).err().unwrap().to_string();
+        assert!(refused.ends_with("is in use by another process"), "{refused}");
     }
 
     /// Who cannot open a directory is told which.

@@ -20,6 +20,20 @@ pub enum RetryKind {
 }
 
 /// After which delay a message comes again whose delivery has failed (RTY-16).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use peeklock_words::description::{Jitter, RetryKind, RetryPolicy};
+/// use peeklock_words::time::TimeSpan;
+///
+/// // After 1, 2, 4, 8 seconds and so on, at last each 5 minutes.
+/// let policy = RetryPolicy::exponential(Duration::from_secs(1))
+///     .with_delay_max(TimeSpan::from_minutes(5));
+/// assert_eq!((policy.kind, policy.delay), (RetryKind::Exponential, TimeSpan::from_seconds(1)));
+/// assert_eq!(policy.delay_max, Some(TimeSpan::from_minutes(5)));
+/// assert_eq!(policy.jitter, Jitter::NONE);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RetryPolicy {
     /// How the delay grows.
@@ -129,6 +143,43 @@ impl Jitter {
 }
 
 impl RetryPolicy {
+    /// After the same delay each time, of 1 ms to the limit `retry_delay_max`, 7 days, without jitter (RTY-18). What is out
+    /// of range is refused where an entity gets the policy (RTY-16).
+    #[must_use]
+    pub fn fixed(delay: impl Into<TimeSpan>) -> Self {
+        Self::of(RetryKind::Fixed, delay.into())
+    }
+
+    /// After a delay of this, twice this, three times this and so on, up to the limit; else as [`RetryPolicy::fixed`].
+    #[must_use]
+    pub fn linear(delay: impl Into<TimeSpan>) -> Self {
+        Self::of(RetryKind::Linear, delay.into())
+    }
+
+    /// After a delay of this, twice this, four times this and so on, up to the limit; else as [`RetryPolicy::fixed`].
+    #[must_use]
+    pub fn exponential(delay: impl Into<TimeSpan>) -> Self {
+        Self::of(RetryKind::Exponential, delay.into())
+    }
+
+    const fn of(kind: RetryKind, delay: TimeSpan) -> Self {
+        Self { kind, delay, delay_max: None, jitter: Jitter::NONE }
+    }
+
+    /// The same, with no delay longer than this, which is at least the first one.
+    #[must_use]
+    pub fn with_delay_max(mut self, span: impl Into<TimeSpan>) -> Self {
+        self.delay_max = Some(span.into());
+        self
+    }
+
+    /// The same, with delays that are shortened at random.
+    #[must_use]
+    pub const fn with_jitter(mut self, jitter: Jitter) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
     /// The delay after the `failures`-th failed delivery; `random` is 64 random bits (RTY-18).
     #[must_use]
     pub fn delay_after(&self, failures: u32, random: u64, limits: &Limits) -> TimeSpan {

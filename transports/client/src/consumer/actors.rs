@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use actix::{ArbiterHandle, Message, Recipient};
+use actix::{Arbiter, ArbiterHandle, Message, Recipient};
+use peeklock_core::error::Rejection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::actor::{Outcome, outcome};
@@ -20,6 +21,16 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A handler of actors that it makes; see [`actors`].
 pub struct Actors<D: Message<Result = Outcome> + Send + 'static> {
     pool: Arc<Pool<D>>,
+    made: Made,
+}
+
+/// Who makes the actors of a handler.
+#[derive(Clone, Copy)]
+enum Made {
+    /// An arbiter, that of a system or another.
+    ByArbiter,
+    /// Nobody can, where [`actors`] was called.
+    ByNobody,
 }
 
 /// Who makes an actor is told where it is wanted.
@@ -45,7 +56,7 @@ struct Pool<D: Message<Result = Outcome> + Send + 'static> {
 /// ```
 /// use actix::{Actor, Context, Handler};
 /// use peeklock_client::{ConsumerOptions, Delivery, Refusal, actors};
-/// use peeklock_core::description::QueueUpdate;
+/// use peeklock_core::description::QueueProperties;
 /// use peeklock_core::message::Message;
 /// # use peeklock_client::testing::TestBroker;
 ///
@@ -68,7 +79,7 @@ struct Pool<D: Message<Result = Outcome> + Send + 'static> {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let test = TestBroker::start().await?;
 /// # let client = test.client();
-/// let two = QueueUpdate { max_delivery_count: Some(2), ..QueueUpdate::default() };
+/// let two = QueueProperties::new().with_max_delivery_count(2);
 /// client.admin().create_queue_with("orders", two).await?;
 /// let baristas = actors(|| Barista.start().recipient());
 /// let consumer = client.consume("orders", baristas, ConsumerOptions::at_once(1)).await?;
@@ -83,14 +94,20 @@ struct Pool<D: Message<Result = Outcome> + Send + 'static> {
 /// # }
 /// ```
 ///
+/// It is called in an actix system, such as that of `#[actix::main]`. Elsewhere, such as in `#[tokio::main]`, no actor can
+/// be started: a consumer with such a handler is refused, with `InvalidOperation`. There it is [`actors_on`].
+///
 /// # Panics
-/// Where no actor can be started either: outside of an actix runtime, and of a `LocalSet`. There it is [`actors_on`].
+/// On a thread that has an actix system, in a runtime that is not the system's.
 #[must_use]
 #[track_caller]
 pub fn actors<D: Message<Result = Outcome> + Send + 'static>(
     factory: impl FnMut() -> Recipient<D> + 'static,
 ) -> Actors<D> {
-    let (handler, wanted) = Actors::new();
+    if Arbiter::try_current().is_none() {
+        return Actors::new(Made::ByNobody).0;
+    }
+    let (handler, wanted) = Actors::new(Made::ByArbiter);
     drop(tokio::task::spawn_local(make(factory, wanted)));
     handler
 }
@@ -102,7 +119,7 @@ pub fn actors_on<D: Message<Result = Outcome> + Send + 'static>(
     arbiter: &ArbiterHandle,
     factory: impl FnMut() -> Recipient<D> + Send + 'static,
 ) -> Actors<D> {
-    let (handler, wanted) = Actors::new();
+    let (handler, wanted) = Actors::new(Made::ByArbiter);
     // If it is stopped already, the handler is gone.
     arbiter.spawn(make(factory, wanted));
     handler
@@ -123,10 +140,10 @@ async fn make<D: Message<Result = Outcome> + Send + 'static>(
 }
 
 impl<D: Message<Result = Outcome> + Send + 'static> Actors<D> {
-    fn new() -> (Self, mpsc::Receiver<Wanted<D>>) {
+    fn new(made: Made) -> (Self, mpsc::Receiver<Wanted<D>>) {
         let (maker, wanted) = mpsc::channel(1);
         let (idle, failed) = (Mutex::default(), AtomicU32::new(0));
-        (Self { pool: Arc::new(Pool { maker, idle, failed }) }, wanted)
+        (Self { pool: Arc::new(Pool { maker, idle, failed }), made }, wanted)
     }
 }
 
@@ -179,6 +196,16 @@ impl<D: Message<Result = Outcome> + Send + 'static> Handler<D> for Actors<D> {
     fn handle(&self, delivery: D) -> Self::Handling {
         let pool = Arc::clone(&self.pool);
         Box::pin(async move { pool.handle(delivery).await })
+    }
+
+    fn check(&self) -> Result<(), Rejection> {
+        match self.made {
+            Made::ByArbiter => Ok(()),
+            Made::ByNobody => Err(Rejection::invalid_operation(
+                "`actors` was called outside of an actix system, where no actor can be started: \
+                 `actors_on` has an arbiter start them",
+            )),
+        }
     }
 
     fn is_gone(&self) -> bool {

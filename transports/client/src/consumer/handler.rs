@@ -13,7 +13,7 @@ use peeklock_core::transaction::Reach;
 use tokio::time::error::Elapsed;
 
 use crate::port::{Link, Port, Request, Settlement};
-use crate::{BodyError, Received, RequestError, SessionReceiver, Transaction};
+use crate::{BodyError, Received, RequestError, SessionReceiver, StateError, Transaction};
 
 /// Who is given messages. Functions that return a future are handlers, and so are the recipients of actors, and those
 /// that [`actors`](crate::actors) makes (the feature `actix`).
@@ -27,6 +27,14 @@ pub trait Handler<D>: Send + Sync + 'static {
 
     /// Gives it a message; its outcome settles the message.
     fn handle(&self, delivery: D) -> Self::Handling;
+
+    /// Whether it can take messages at all; asked once, before anything is consumed.
+    ///
+    /// # Errors
+    /// Why not: then no consumer begins, and its maker is told this.
+    fn check(&self) -> Result<(), Rejection> {
+        Ok(())
+    }
 
     /// Whether it takes no message any more: then the consumer ends, and says that.
     fn is_gone(&self) -> bool {
@@ -118,7 +126,8 @@ impl Delivery {
     ///
     /// # Errors
     /// As for [`Client::begin_cross_entity_transaction`](crate::Client::begin_cross_entity_transaction) and
-    /// [`Receiver::complete`](crate::Receiver::complete); `InvalidOperation` for one that was made by hand.
+    /// [`Receiver::complete`](crate::Receiver::complete); `InvalidOperation` for one that was made by hand, which belongs
+    /// to no broker: a handler that begins one is tried with a consumer of a `TestBroker`.
     ///
     /// ```
     /// use peeklock_client::{Client, ConsumerOptions, Delivery, Refusal};
@@ -233,7 +242,20 @@ impl From<BodyError> for Refusal {
     }
 }
 
-/// The same, for who reads the body by himself.
+/// The same, for who reads the body by himself. The error does not tell whether something was read or written, nor of what:
+/// a `?` behind any other JSON, such as a reply that cannot be written, dead-letters the message for `BodyNotReadable`
+/// too. There it is [`Sender::send_job`](crate::Sender::send_job), which fails with an error of the broker, or
+/// `map_err`:
+///
+/// ```
+/// # use peeklock_client::{Delivery, Refusal, json_message};
+/// # async fn work(_: Delivery) -> Result<(), Refusal> {
+/// let receipt = json_message(&["two coffees"])
+///     .map_err(|error| Refusal::dead_letter("ReceiptNotWritable", error.to_string()))?;
+/// # drop(receipt);
+/// # Ok(())
+/// # }
+/// ```
 impl From<serde_json::Error> for Refusal {
     fn from(error: serde_json::Error) -> Self {
         Self::dead_letter(BODY_NOT_READABLE, error.to_string())
@@ -251,6 +273,14 @@ impl From<BrokerError> for Refusal {
 /// A request that the handler made of somebody else has no reply: abandoned likewise.
 impl From<RequestError> for Refusal {
     fn from(error: RequestError) -> Self {
+        tracing::warn!(%error, "a handler gives its message back");
+        Self::abandon()
+    }
+}
+
+/// So is one whose session has a state that is not what the handler reads: the message may not be to blame.
+impl From<StateError> for Refusal {
+    fn from(error: StateError) -> Self {
         tracing::warn!(%error, "a handler gives its message back");
         Self::abandon()
     }

@@ -47,7 +47,7 @@ use crate::testing::FIRST_INSTANT;
 /// ```
 ///
 /// Consumers renew locks by the time of their runtime, which goes on: a test that lets LockDuration pass while a
-/// handler runs sees its lock run out.
+/// handler runs, by [`TestBroker::advance_now`], sees its lock run out.
 pub struct TestBroker {
     broker: Broker,
     clock: Arc<ManualClock>,
@@ -63,7 +63,8 @@ impl TestBroker {
     }
 
     /// Starts one with settings, forwarders or an authorizer of yours, over a store of yours if you like. Clock and
-    /// threads are this one's.
+    /// threads are this one's, and its time is the beginning of 2026: a store that knows later times is opened by
+    /// [`TestBroker::start_at`].
     ///
     /// # Errors
     /// See [`StartError`].
@@ -71,7 +72,35 @@ impl TestBroker {
         Self::start_at(builder, FIRST_INSTANT).await
     }
 
-    async fn start_at(builder: BrokerBuilder, now: Timestamp) -> Result<Self, StartError> {
+    /// As [`TestBroker::start_with`], at an instant: that at which another one was stopped, so that a test goes on after
+    /// a restart over the same store.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    ///
+    /// ```
+    /// use peeklock_client::testing::TestBroker;
+    /// use peeklock_core::Broker;
+    /// use peeklock_core::time::TimeSpan;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("peeklock-start-at-{}", std::process::id()));
+    /// let test = TestBroker::start_with(Broker::builder().data_dir(&folder)?).await?;
+    /// test.client().admin().create_queue("orders").await?;
+    /// test.advance(TimeSpan::from_days(1)).await;
+    /// let now = test.now();
+    /// test.stop().await?;
+    ///
+    /// let again = TestBroker::start_at(Broker::builder().data_dir(&folder)?, now).await?;
+    /// assert_eq!(again.client().admin().queue("orders").await?.counts.active, 0);
+    /// assert_eq!(again.now(), now);
+    /// # again.stop().await?;
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn start_at(builder: BrokerBuilder, now: Timestamp) -> Result<Self, StartError> {
         let clock = Arc::new(ManualClock::at(now));
         let builder = builder.clock(Arc::clone(&clock) as _).arbiters(1).watched();
         Ok(Self { broker: builder.start().await?, clock })
@@ -101,10 +130,19 @@ impl TestBroker {
         self.broker.idle().await;
     }
 
-    /// Lets time pass, in one step, and waits until nothing is left to be done.
+    /// Waits until nothing is left to be done, lets time pass, in one step, and waits again: no time passes under a
+    /// handler that has a message. It never ends while a handler waits for the time of this broker, nor if one calls it:
+    /// that is [`TestBroker::advance_now`].
     pub async fn advance(&self, span: impl Into<TimeSpan>) {
-        self.clock.advance(span.into());
         self.idle().await;
+        self.advance_now(span);
+        self.idle().await;
+    }
+
+    /// Lets time pass, in one step, and waits for nothing, neither before nor after: under handlers that have a message,
+    /// whose locks run out.
+    pub fn advance_now(&self, span: impl Into<TimeSpan>) {
+        self.clock.advance(span.into());
     }
 
     /// Starts a second one with the same entities and messages, at the same instant, as soon as nothing is left to be

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use peeklock_core::error::BrokerError;
+use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::time::Timestamp;
 use tokio::sync::watch;
 
@@ -118,6 +118,10 @@ impl<D: Shown + Send + 'static, H: Handler<D>> Handler<D> for Mortal<H> {
                 }
             }
         })
+    }
+
+    fn check(&self) -> Result<(), Rejection> {
+        self.handler.check()
     }
 
     fn is_gone(&self) -> bool {
