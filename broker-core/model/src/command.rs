@@ -305,6 +305,8 @@ pub enum Command {
     ListSessions {
         /// Which of them.
         which: SessionFilter,
+        /// Only those behind this name.
+        behind: Option<Box<str>>,
         /// So many of the first are left out.
         skip: u64,
         /// At most this many; the limit for lists caps it.

@@ -75,7 +75,10 @@ pub fn all(broker: &Broker) -> Vec<(&'static str, Command)> {
             "delete batch in session",
             in_session(SessionCommand::DeleteBatch { count_max, enqueued_before: None }),
         ),
-        ("list sessions", Command::ListSessions { which: SessionFilter::All, skip: 0, top: 1 }),
+        (
+            "list sessions",
+            Command::ListSessions { which: SessionFilter::All, behind: None, skip: 0, top: 1 },
+        ),
         ("delete batch", Command::DeleteBatch { count_max, enqueued_before: None }),
         ("delete unlocked", Command::DeleteBatchUnlocked { count_max, enqueued_before: None }),
         ("delete deferred", Command::DeleteDeferred { sequence: from }),

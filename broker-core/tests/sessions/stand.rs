@@ -384,7 +384,7 @@ impl Stand {
     }
 
     pub fn sessions(&mut self, which: SessionFilter) -> Vec<String> {
-        match self.main(Command::ListSessions { which, skip: 0, top: u32::MAX }) {
+        match self.main(Command::ListSessions { which, behind: None, skip: 0, top: u32::MAX }) {
             Ok(MachineOutcome::Sessions(names)) => names.iter().map(ToString::to_string).collect(),
             other => panic!("a list was answered with {other:?}"),
         }

@@ -70,7 +70,7 @@ use self::expire::Expiry;
 use self::facts::Shown;
 use self::outbox::OutboxRole;
 use self::retry::Delays;
-use self::session::{Accept, Sessions};
+use self::session::{Accept, Sessions, Wanted};
 use self::subscription::SubscriptionRole;
 use self::tally::Tally;
 use self::transfer::Transfers;
@@ -357,8 +357,9 @@ impl Machine for Queue {
             Command::PeekSession { session, from, count_max } => {
                 self.peek_session(sub_queue, &session, from, count_max, ctx)
             }
-            Command::ListSessions { which, skip, top } => {
-                self.list_sessions(ticket, sub_queue, (which, skip, top), ctx)
+            Command::ListSessions { which, behind, skip, top } => {
+                let wanted = Wanted { which, behind: behind.as_deref(), skip, top };
+                self.list_sessions(ticket, sub_queue, wanted, ctx)
             }
             Command::DeleteBatchUnlocked { count_max, enqueued_before } => {
                 self.delete_batch_unlocked(sub_queue, count_max, enqueued_before, ctx, step)
@@ -397,11 +398,10 @@ impl Machine for Queue {
     }
 
     fn go_ahead(&mut self, ahead: Ahead<'_>, ctx: &mut Ctx<'_>) -> bool {
-        let Ahead::Command { ticket, command: Command::ListSessions { which, skip, top } } = ahead
-        else {
-            return true;
-        };
-        self.list_ahead(ticket, (*which, *skip, *top), ctx)
+        let Ahead::Command { ticket, command } = ahead else { return true };
+        let Command::ListSessions { which, behind, skip, top } = command else { return true };
+        let wanted = Wanted { which: *which, behind: behind.as_deref(), skip: *skip, top: *top };
+        self.list_ahead(ticket, wanted, ctx)
     }
 
     fn is_long(&self, ahead: Ahead<'_>, now: Timestamp, limits: &Limits) -> bool {

@@ -186,7 +186,12 @@ impl Clients {
 
     fn peek_session(&self, random: &mut Random) -> Command {
         if random.one_in(3) {
-            return Command::ListSessions { which: SessionFilter::All, skip: 0, top: 100 };
+            return Command::ListSessions {
+                which: SessionFilter::All,
+                behind: None,
+                skip: 0,
+                top: 100,
+            };
         }
         let from = SequenceNumber(random.below(30));
         Command::PeekSession { session: name(draw(random)).into(), from, count_max: 20 }

@@ -7,6 +7,7 @@ use peeklock_core::contract::{Action, Principal};
 use peeklock_core::error::{BrokerError, Rejection};
 
 use super::conversation::Conversation;
+use super::node::Node;
 use crate::sasl::{Credentials, Plain};
 
 /// The user whose password is a token.
@@ -137,10 +138,14 @@ impl Conversation {
         }
     }
 
-    /// The oldest token at or below whose path no link is attached, but for the one for this path.
+    /// The oldest token at or below whose path no link is attached, not even to ask something, but for the one for
+    /// this path.
     fn unused(&self, but: &str) -> Option<usize> {
         let links = self.numbers.keys().filter_map(|number| self.links.get(*number));
-        let paths: Vec<String> = links.map(|link| link.entity.path().to_lowercase()).collect();
+        let of_links = links.map(|link| link.entity.path());
+        // Those of requests and browsers are no links of the entity.
+        let others = self.nodes.values().filter_map(Node::path);
+        let paths: Vec<String> = of_links.chain(others).map(str::to_lowercase).collect();
         let is_unused = |shown: &Shown| !paths.iter().any(|path| shown.covers(path));
         self.shown.iter().position(|shown| *shown.path != *but && is_unused(shown))
     }

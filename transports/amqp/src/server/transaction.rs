@@ -31,7 +31,7 @@ use crate::state::{Declared, DeliveryState, Outcome, Transactional};
 pub(super) struct Book {
     pub(super) transactions: Transactions,
     open: BTreeMap<TransactionId, Open>,
-    /// Commits that wait for operations to be answered.
+    /// Commits that wait for operations to be answered, one of a transaction at most.
     waiting: Vec<Committing>,
 }
 
@@ -87,10 +87,19 @@ impl Book {
         Self { transactions, open: BTreeMap::new(), waiting: Vec::new() }
     }
 
+    /// Whether a commit of it waits.
+    fn is_ending(&self, id: TransactionId) -> bool {
+        self.waiting.iter().any(|committing| committing.id == id)
+    }
+
     /// The transaction of an id as it is written; one that nobody was given names none.
     pub(super) fn id(txn_id: &[u8]) -> TransactionId {
         TransactionId(<[u8; 8]>::try_from(txn_id).map_or(0, u64::from_be_bytes))
     }
+}
+
+fn unknown(id: TransactionId) -> Rejection {
+    Rejection::new(Condition::TransactionUnknown, format!("transaction {id} is being ended"))
 }
 
 fn name(id: TransactionId) -> Bytes {
@@ -145,6 +154,11 @@ impl Conversation {
 
     async fn discharge(&mut self, delivery: ReceivedId, discharge: &Discharge) {
         let id = Book::id(&discharge.txn_id);
+        if self.book.is_ending(id) {
+            // Its id has ended with the first discharge, and each transaction has one commit that waits at most.
+            let error = self.refuse(unknown(id), "");
+            return self.amqp.dispose(delivery, DeliveryState::rejected(error));
+        }
         if !discharge.fail {
             let committing = Committing { delivery, id };
             if self.book.transactions.is_unanswered(id) {

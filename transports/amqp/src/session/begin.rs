@@ -32,7 +32,6 @@ impl Connection {
             next_id: begin.next_outgoing_id,
             begun: begin.next_outgoing_id,
             up_to: begin.next_outgoing_id.wrapping_add(window),
-            held: false,
             unanswered: 0,
         };
         let outgoing = Outgoing { next_id: 0, window: begin.incoming_window, next_number: 0 };

@@ -56,8 +56,6 @@ pub(crate) struct Incoming {
     pub(crate) begun: u32,
     /// The first id that there is no room for, as the client was told last.
     pub(crate) up_to: u32,
-    /// Whether no more room is told of.
-    pub(crate) held: bool,
     /// Deliveries that await a disposition.
     pub(crate) unanswered: u32,
 }

@@ -1,7 +1,7 @@
 //! Windows of a session, both ways (AMQP 2.5.6), and `flow` as far as it is about them.
 
 use super::{Incoming, Session};
-use crate::connection::{Config, Connection, Fault, SessionId};
+use crate::connection::{Config, Connection, Fault};
 use crate::error::{AmqpError, condition};
 use crate::performative::Flow;
 use crate::serial::{distance, room};
@@ -30,16 +30,7 @@ impl Connection {
         self.take_link_flow(channel, handle, flow)
     }
 
-    /// Holds a session's window shut, or lets it open again. Room that the client was told of stays.
-    pub fn hold(&mut self, session: SessionId, held: bool) {
-        if let Some(open) = self.session_mut(session) {
-            open.incoming.held = held;
-            self.open_window(session.channel);
-        }
-    }
-
-    /// Tells of more room when half of it is used up, unless the session is held or too much awaits an
-    /// answer (AMQP-40).
+    /// Tells of more room when half of it is used up, unless too much awaits an answer (AMQP-40).
     pub(crate) fn open_window(&mut self, channel: u16) {
         let Self { config, sessions, .. } = self;
         let wanted = sessions.get(&channel).is_some_and(|session| session.wants_window(config));
@@ -82,7 +73,7 @@ impl Session {
     }
 
     fn shut(&self, config: &Config) -> bool {
-        self.incoming.held || self.incoming.unanswered >= config.unanswered_max
+        self.incoming.unanswered >= config.unanswered_max
     }
 
     /// The state of this session, to be told; it tells of as much room as there is.
@@ -136,7 +127,7 @@ mod tests {
             ending: false,
             links: BTreeMap::new(),
             handles: Handles::default(),
-            incoming: Incoming { next_id: 0, begun: 0, up_to: window, held: false, unanswered: 0 },
+            incoming: Incoming { next_id: 0, begun: 0, up_to: window, unanswered: 0 },
             outgoing: Outgoing { next_id: 0, window: 0, next_number: 0 },
             unsettled: BTreeMap::new(),
             lapsed: Lapsed::default(),

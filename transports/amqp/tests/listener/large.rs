@@ -8,11 +8,13 @@ use peeklock_amqp::performative::{
 };
 use peeklock_amqp::state::DeliveryState;
 use peeklock_core::command::Command;
+use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::message::Message;
 
 use crate::browsing::browser;
 use crate::client::{Client, text};
 use crate::request::{uuids, value};
+use crate::sending::condition;
 use crate::server::Server;
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
@@ -88,6 +90,49 @@ async fn large_messages_arrive_one_at_a_time() {
     sending.await;
     assert_eq!(server.total().await, 2);
     server.stop().await;
+}
+
+/// AMQP-66: what is part of a transaction stands in nobody's way, and is kept within the bounds of open transactions:
+/// here 64 MiB of a connection, and of both together half of what may be on its way in.
+#[tokio::test]
+async fn large_messages_of_transactions_have_a_bound_of_their_own() {
+    let message = large(LARGE);
+    for (inbound_bytes, has_room) in [(256 * MIB, true), (64 * MIB, false)] {
+        let mut limits = Limits::of(Tier::Premium);
+        limits.broker_inbound_bytes_max = inbound_bytes as u64;
+        let server = Server::start_large_under(limits, |_| {}).await;
+        let (mut first, first_id) = in_transaction(&server).await;
+        let (mut second, second_id) = in_transaction(&server).await;
+        let within = |state: &DeliveryState| matches!(state, DeliveryState::Transactional(_));
+        assert!(within(&first.send_within(0, &first_id, &message).await));
+        let answer = second.send_within(0, &second_id, &message).await;
+        if has_room {
+            assert!(within(&answer), "beside that of the first");
+            for _ in 0..2 {
+                assert!(within(&first.send_within(0, &first_id, &message).await));
+            }
+            let refused = first.send_within(0, &first_id, &message).await;
+            assert_eq!(condition(&refused), "amqp:resource-limit-exceeded");
+            let done = second.discharge(&second_id, false).await;
+            assert_eq!(done, DeliveryState::accepted());
+        } else {
+            assert_eq!(condition(&answer), "com.microsoft:server-busy");
+            let done = first.discharge(&first_id, false).await;
+            assert_eq!(done, DeliveryState::accepted());
+        }
+        assert_eq!(server.total().await, 1);
+        server.stop().await;
+    }
+}
+
+/// A client that sends to `q`, and has declared a transaction.
+async fn in_transaction(server: &Server) -> (Client, Bytes) {
+    let mut client = server.client().await;
+    client.passes_flows = true;
+    client.coordinator().await;
+    client.sender(0, "q").await.unwrap();
+    let id = client.declare().await;
+    (client, id)
 }
 
 /// Sends a part of a message, which is its first if it has an id.

@@ -64,7 +64,11 @@ impl Server {
 
     /// The same with other settings.
     pub async fn start_large_with(adjust: impl FnOnce(&mut AmqpConfig)) -> Self {
-        let limits = Limits::of(Tier::Premium);
+        Self::start_large_under(Limits::of(Tier::Premium), adjust).await
+    }
+
+    /// The same with other limits, too.
+    pub async fn start_large_under(limits: Limits, adjust: impl FnOnce(&mut AmqpConfig)) -> Self {
         let builder = Broker::builder().settings(Settings { limits, ..Settings::default() });
         let most = Some(100 << 10);
         let queue = QueueUpdate { max_message_size_in_kilobytes: most, ..QueueUpdate::default() };

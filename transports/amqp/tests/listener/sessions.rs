@@ -319,6 +319,45 @@ async fn sessions_are_listed() {
     server.stop().await;
 }
 
+/// AMQP-85, SES-29: a list goes on behind the last session that its client has seen, though those before it are gone,
+/// and however much the client has counted; what is behind all of them is nothing.
+#[tokio::test]
+async fn a_list_of_sessions_goes_on_behind_a_name() {
+    let server = Server::start().await;
+    server.put_in_sessions(&[("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")]).await;
+    let mut client = server.client().await;
+    client.manager(0, "s").await;
+    let list = |skip: i32, last: &str| {
+        [
+            ("last-updated-time", value(Value::Timestamp(253_402_300_800_000))),
+            ("skip", value(skip)),
+            ("top", value(2_i32)),
+            ("last-session-id", value(last)),
+        ]
+    };
+    client.attach_receiver(of_session(2, "s", raw("a"))).await.unwrap();
+    client.credit(2, 0, 1, false).await;
+    let first = client.message().await.0.delivery_id.unwrap();
+    let done = DeliveryState::accepted();
+    assert_eq!(client.settle(first, done.clone()).await, done, "`a` is no more");
+    // The client has seen `a` and `b`.
+    let next = client.ask(0, "get-message-sessions", &list(2, "b")).await;
+    assert_eq!(next.status(), 200);
+    let named = next.get("sessions-ids");
+    let items = named.items().unwrap().map(|item| match item {
+        Ok(Scalar::Text(text)) => text.to_owned(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(items.collect::<Vec<_>>(), ["c", "d"]);
+    assert_eq!(next.get("skip").scalar(), Ok(Scalar::I32(4)));
+    let behind_all = client.ask(0, "get-message-sessions", &list(0, "\u{10ffff}")).await;
+    assert_eq!(behind_all.status(), 204);
+    let long = "x".repeat(129);
+    let refused = client.ask(0, "get-message-sessions", &list(0, &long)).await;
+    assert_eq!((refused.status(), &*refused.condition()), (400, "com.microsoft:argument-error"));
+    server.stop().await;
+}
+
 /// SES-33: the lock of a connection that breaks ends, and counts.
 #[tokio::test]
 async fn a_broken_connection_gives_up_its_session() {

@@ -129,6 +129,29 @@ async fn tokens_make_room_for_others() {
     server.stop().await;
 }
 
+/// AMQP-27: a token by which a client only asks is not among those that make room.
+#[tokio::test]
+async fn a_token_that_is_asked_by_is_kept() {
+    let begin = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
+    let server = Server::start_for(Arc::new(Minutes(begin))).await;
+    let mut client = server.client().await;
+    client.passes_flows = true;
+    client.sender(0, "$cbs").await.unwrap();
+    client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
+    client.credit(1, 0, 1_000, false).await;
+    let reply = put(&mut client, "amqp://h/q", "9", MessageId::Ulong(1)).await;
+    assert_eq!(status(&reply), Value::I32(202));
+    client.manager(2, "q").await;
+    for number in 0..300 {
+        let audience = format!("amqp://h/of-{number}");
+        let reply = put(&mut client, &audience, "9", MessageId::Ulong(number)).await;
+        assert_eq!(status(&reply), Value::I32(202), "{number}");
+    }
+    let peeked = client.ask(2, "peek-message", &[]).await;
+    assert_eq!(peeked.status(), 204);
+    server.stop().await;
+}
+
 /// AMQP-20, AMQP-21, AMQP-25, AMQ-03: a link takes a token, which is put at `$cbs`; the reply keeps the type of the id.
 #[tokio::test]
 async fn a_link_takes_a_token() {

@@ -69,7 +69,12 @@ impl Client {
     }
 
     /// Sends a message in a transaction; what it is answered.
-    async fn send_within(&mut self, handle: u32, txn_id: &Bytes, message: &[u8]) -> DeliveryState {
+    pub async fn send_within(
+        &mut self,
+        handle: u32,
+        txn_id: &Bytes,
+        message: &[u8],
+    ) -> DeliveryState {
         self.send_in(handle, 0, false, Some(state(txn_id, None)), message).await;
         self.disposed().await.1
     }
@@ -270,6 +275,31 @@ async fn what_is_forgotten_while_it_is_rolled_back_comes_back() {
     client.credit(1, 1, 1, false).await;
     assert_eq!(client.message().await.1.body_bytes(), "a");
     assert_eq!(server.delivery_counts().await, [1]);
+    server.stop().await;
+}
+
+/// AMQP-66, AMQP-95: a transaction whose commit waits for an operation has ended for its client: it is told so at once
+/// of whatever else would end it, and none of that waits too.
+#[tokio::test]
+async fn a_transaction_is_ended_once() {
+    let (server, mut client) = coordinating(&[]).await;
+    client.passes_flows = true;
+    client.sender(0, "q").await.unwrap();
+    let id = client.declare().await;
+    client.hold_back();
+    client.send_in(0, 0, false, Some(state(&id, None)), &text("a")).await;
+    for fail in [false, false, true] {
+        client.say_discharge(&id, fail).await;
+    }
+    client.let_go().await;
+    // The declaration was 0, the message is 1, and the commit that counts is 2.
+    for refused in [3, 4] {
+        let (delivery, answer) = client.disposed().await;
+        assert_eq!((delivery, &*condition(&answer)), (refused, "amqp:transaction:unknown-id"));
+    }
+    assert_eq!(client.disposed().await, (1, accepted(&id)));
+    assert_eq!(client.disposed().await, (2, DeliveryState::accepted()));
+    assert_eq!(server.bodies().await, ["a"]);
     server.stop().await;
 }
 

@@ -75,7 +75,8 @@ pub(super) async fn manage(
         Management::Sessions(which, page) => {
             let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
             let (skip, top) = (page.skip as u64, narrow(top(access, page)));
-            match ask(access, path, Command::ListSessions { which, skip, top }).await? {
+            let list = Command::ListSessions { which, behind: None, skip, top };
+            match ask(access, path, list).await? {
                 Outcome::Sessions(sessions) => Managed::Sessions(sessions),
                 other => return Err(unexpected(access, path, &other)),
             }

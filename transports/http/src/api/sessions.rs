@@ -39,6 +39,7 @@ pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
     let room = exchange.room().await?;
     let command = Command::ListSessions {
         which,
+        behind: None,
         skip: u64::try_from(skip).unwrap_or(u64::MAX),
         top: u32::try_from(top).unwrap_or(u32::MAX),
     };

@@ -44,6 +44,7 @@ impl Conversation {
         let entity = self.access.entity(&list.path, Action::ListSessions).await?;
         let command = Command::ListSessions {
             which,
+            behind: None,
             skip: list.skip.into(),
             top: list.top.unwrap_or(u32::MAX),
         };

@@ -19,13 +19,25 @@ use crate::{Ctx, Step};
 /// So many sessions are looked at in a slice, which takes about a millisecond.
 const SLICE_SESSIONS: usize = 10_000;
 
+/// A list of sessions that is asked for (SES-29).
+#[derive(Clone, Copy)]
+pub(in crate::queue) struct Wanted<'a> {
+    pub(in crate::queue) which: SessionFilter,
+    /// Only those behind this name.
+    pub(in crate::queue) behind: Option<&'a str>,
+    /// So many of the first are left out.
+    pub(in crate::queue) skip: u64,
+    /// At most this many; the limit for lists caps it.
+    pub(in crate::queue) top: u32,
+}
+
 /// A list of sessions that is being put together. Where it goes on is a name, so that it does whatever becomes of
 /// sessions in between.
 #[derive(Debug)]
 pub(super) struct Listing {
     ticket: Ticket,
     which: SessionFilter,
-    /// The last session that was looked at.
+    /// The last session that was looked at, or the name behind which the list begins.
     behind: Option<Arc<str>>,
     /// Matching sessions that are yet to be left out, and to be named.
     skip: u64,
@@ -34,8 +46,10 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    fn new(ticket: Ticket, which: SessionFilter, skip: u64, top: usize) -> Self {
-        Self { ticket, which, behind: None, skip, top, names: Vec::new() }
+    fn new(ticket: Ticket, wanted: Wanted<'_>, count_max: usize) -> Box<Self> {
+        let Wanted { which, behind, skip, top } = wanted;
+        let (behind, top) = (behind.map(Arc::from), (top as usize).min(count_max));
+        Box::new(Self { ticket, which, behind, skip, top, names: Vec::new() })
     }
 
     fn selects(&self, session: &Session) -> bool {
@@ -82,16 +96,13 @@ impl Queue {
     pub(in crate::queue) fn list_ahead(
         &mut self,
         ticket: Ticket,
-        (which, skip, top): (SessionFilter, u64, u32),
+        wanted: Wanted<'_>,
         ctx: &Ctx<'_>,
     ) -> bool {
         let Some(sessions) = &mut self.sessions else { return true };
         let mut listing = match sessions.listing.take() {
             Some(listing) if listing.ticket == ticket => listing,
-            Some(_) | None => {
-                let top = (top as usize).min(ctx.limits.list_count_max);
-                Box::new(Listing::new(ticket, which, skip, top))
-            }
+            Some(_) | None => Listing::new(ticket, wanted, ctx.limits.list_count_max),
         };
         let is_over = listing.go_on(sessions, SLICE_SESSIONS);
         sessions.listing = Some(listing);
@@ -103,7 +114,7 @@ impl Queue {
         &mut self,
         ticket: Ticket,
         sub_queue: SubQueue,
-        (which, skip, top): (SessionFilter, u64, u32),
+        wanted: Wanted<'_>,
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
         self.refuse_without_sessions(sub_queue)?;
@@ -111,8 +122,7 @@ impl Queue {
         let listing = match sessions.listing.take() {
             Some(listing) if listing.ticket == ticket => listing,
             Some(_) | None => {
-                let top = (top as usize).min(ctx.limits.list_count_max);
-                let mut listing = Box::new(Listing::new(ticket, which, skip, top));
+                let mut listing = Listing::new(ticket, wanted, ctx.limits.list_count_max);
                 listing.go_on(sessions, usize::MAX);
                 listing
             }
@@ -208,10 +218,16 @@ mod tests {
     use crate::StageNumber;
     use crate::slot::SlotState;
 
-    fn names(sessions: &Sessions, which: SessionFilter, skip: u64, top: usize) -> Vec<Arc<str>> {
-        let listing = Listing::new(Ticket(1), which, 0, usize::MAX);
-        let matching = sessions.iter_from(Bound::Unbounded).filter(|one| listing.selects(one));
-        let skip = usize::try_from(skip).unwrap();
+    fn listing(wanted: Wanted<'_>) -> Box<Listing> {
+        Listing::new(Ticket(1), wanted, usize::MAX)
+    }
+
+    fn names(sessions: &Sessions, wanted: Wanted<'_>) -> Vec<Arc<str>> {
+        let listing = listing(wanted);
+        let is_behind = |one: &&Session| wanted.behind.is_none_or(|name| **one.name() > *name);
+        let all = sessions.iter_from(Bound::Unbounded).filter(is_behind);
+        let matching = all.filter(|one| listing.selects(one));
+        let (skip, top) = (usize::try_from(wanted.skip).unwrap(), wanted.top as usize);
         matching.skip(skip).take(top).map(|one| Arc::clone(one.name())).collect()
     }
 
@@ -245,15 +261,19 @@ mod tests {
                 1 => SessionFilter::WithActiveMessages,
                 _ => SessionFilter::StateSetAfter(Timestamp::from_ticks(4)),
             };
-            let (skip, top) = (random(30), usize::try_from(random(30)).unwrap());
+            let (skip, top) = (random(30), u32::try_from(random(30)).unwrap());
+            let name = format!("s{}", random(1_000));
+            let behind = (random(2) == 0).then_some(&*name);
+            let wanted = Wanted { which, behind, skip, top };
             let slice = 1 + usize::try_from(random(12)).unwrap();
-            let mut listing = Listing::new(Ticket(1), which, skip, top);
+            let mut listing = listing(wanted);
             let mut slices = 0;
             while !listing.go_on(&sessions, slice) {
                 slices += 1;
                 assert!(slices <= 60 / slice + 1, "a slice looks at all it may");
             }
-            assert_eq!(listing.names, names(&sessions, which, skip, top), "{which:?} {skip} {top}");
+            let expected = names(&sessions, wanted);
+            assert_eq!(listing.names, expected, "{which:?} {behind:?} {skip} {top}");
         }
     }
 
@@ -264,7 +284,8 @@ mod tests {
         for number in 0..25_000 {
             sessions.insert(SequenceNumber(number + 1), SlotState::Active, &format!("{number:06}"));
         }
-        let mut listing = Listing::new(Ticket(1), SessionFilter::All, 20_000, 2);
+        let wanted = Wanted { which: SessionFilter::All, behind: None, skip: 20_000, top: 2 };
+        let mut listing = listing(wanted);
         assert!(!listing.go_on(&sessions, SLICE_SESSIONS));
         // The last one that was looked at goes, and one before it comes.
         sessions.remove(SequenceNumber(10_000), SlotState::Active);
@@ -272,5 +293,10 @@ mod tests {
         assert!(!listing.go_on(&sessions, SLICE_SESSIONS));
         assert!(listing.go_on(&sessions, SLICE_SESSIONS));
         assert_eq!(listing.names, [Arc::from("020000"), Arc::from("020001")]);
+        // Those up to the name behind which a list begins are not looked at.
+        let wanted = Wanted { behind: Some("024000"), skip: 0, ..wanted };
+        let mut listing = Listing::new(Ticket(1), wanted, usize::MAX);
+        assert!(listing.go_on(&sessions, 2));
+        assert_eq!(listing.names, [Arc::from("024001"), Arc::from("024002")]);
     }
 }

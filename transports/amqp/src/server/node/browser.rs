@@ -52,6 +52,11 @@ impl Browser {
         self.number
     }
 
+    /// The path of what it looks through.
+    pub(super) fn path(&self) -> &str {
+        self.entity.path()
+    }
+
     /// Whether something waits until the client lets it be sent.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()

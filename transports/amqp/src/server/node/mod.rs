@@ -47,6 +47,15 @@ impl Node {
         }
     }
 
+    /// The path of the entity that is asked by requests or looked through.
+    pub(in crate::server) fn path(&self) -> Option<&str> {
+        match self {
+            Self::Requests(requests) => Some(&requests.manager()?.path),
+            Self::Browser(browser) => Some(browser.path()),
+            Self::Inlet(_) | Self::Coordinator(_) | Self::Outlet(_) | Self::Replies(_) => None,
+        }
+    }
+
     /// Whether the client is sent something on its link.
     pub(super) const fn is_sent_on(&self) -> bool {
         matches!(self, Self::Outlet(_) | Self::Browser(_) | Self::Replies(_))

@@ -3,15 +3,16 @@
 use peeklock_core::command::{Command, Outcome, SessionFilter};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
-use peeklock_words::amqp::code;
-use peeklock_words::amqp::write;
+use peeklock_words::amqp::{code, write};
 
 use super::pieces::Pieces;
-use super::{Answer, Planned, Question, Refusal, key};
+use super::{Answer, Planned, Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 
 /// From here on sessions with active messages are meant: the last millisecond of the year 9999.
 const ACTIVE_FROM_MS: i64 = 253_402_300_800_000 - 1;
+/// No session has a longer name (SES-03).
+const NAME_CHARS_MAX: usize = 128;
 
 impl Conversation {
     pub(super) async fn plan_list_sessions(
@@ -25,33 +26,31 @@ impl Conversation {
         };
         let skip = body.count("skip")?.unwrap_or(0);
         let top = body.count("top")?.unwrap_or(u32::MAX);
-        let after = body.text("last-session-id")?;
+        let behind = body.text("last-session-id")?;
+        if behind.as_ref().is_some_and(|name| name.chars().count() > NAME_CHARS_MAX) {
+            let text = format!("`last-session-id` has more than {NAME_CHARS_MAX} characters");
+            return Err(Rejection::argument(text).into());
+        }
+        // Where the list goes on is a name, whatever has become of sessions before it; `skip` only counts then.
+        let left_out = if behind.is_some() { 0 } else { skip };
+        let behind = behind.map(String::into_boxed_str);
+        let command = Command::ListSessions { which, behind, skip: left_out.into(), top };
         let entity = self.managed_entity(question, Action::ListSessions).await?;
         Ok(Planned::apart(async move {
-            let mut skip = skip;
-            loop {
-                let command = Command::ListSessions { which, skip: skip.into(), top };
-                let Outcome::Sessions(mut names) = entity.call(command).await? else {
-                    return Err(entity.refuse(Rejection::internal("unexpected answer")));
-                };
-                if names.is_empty() {
-                    return Ok(Answer::Nothing);
-                }
-                skip = skip.saturating_add(u32::try_from(names.len()).unwrap_or(u32::MAX));
-                // Names ascend: those up to the last one that the client has are left out.
-                if let Some(after) = &after {
-                    names.retain(|name| **name > **after);
-                }
-                if !names.is_empty() {
-                    let mut items = Pieces::default();
-                    key(&mut items, "skip");
-                    let skip = i32::try_from(skip).unwrap_or(i32::MAX);
-                    write::fixed(&mut items, code::INT, skip.to_be_bytes());
-                    key(&mut items, "sessions-ids");
-                    items.strings(names.iter().map(|name| &**name));
-                    return Ok(Answer::Map(items, 4));
-                }
+            let Outcome::Sessions(names) = entity.call(command).await? else {
+                return Err(entity.refuse(unexpected()));
+            };
+            if names.is_empty() {
+                return Ok(Answer::Nothing);
             }
+            let count = u32::try_from(names.len()).unwrap_or(u32::MAX);
+            let next = i32::try_from(skip.saturating_add(count)).unwrap_or(i32::MAX);
+            let mut items = Pieces::default();
+            key(&mut items, "skip");
+            write::fixed(&mut items, code::INT, next.to_be_bytes());
+            key(&mut items, "sessions-ids");
+            items.strings(names.iter().map(|name| &**name));
+            Ok(Answer::Map(items, 4))
         }))
     }
 }
