@@ -100,6 +100,8 @@ async fn a_withdrawn_key_ends_what_is_open_while_no_token_comes() {
             access.entity("orders", Action::Receive).await.unwrap()
         };
         let (by_old, by_kept) = (open(&old).await, open(&kept).await);
+        // A receive waits for a day at most, and would end by itself together with the keys.
+        world.clock.advance(TimeSpan::from_minutes(1));
         let wait = Command::Receive {
             mode: ReceiveMode::PeekLock,
             count_max: 1,
@@ -116,7 +118,7 @@ async fn a_withdrawn_key_ends_what_is_open_while_no_token_comes() {
             world.clock.advance(TimeSpan::from_minutes(60));
         } else {
             publisher.answer("503 Service Unavailable", "");
-            world.clock.advance(TimeSpan::from_days(1));
+            world.clock.advance(TimeSpan::from_minutes(24 * 60 - 1));
         }
         assert_eq!(waiting.await.unwrap_err().condition(), Condition::Unauthorized);
         assert_eq!(by_kept.call(peek()).await.is_ok(), is_withdrawn);
