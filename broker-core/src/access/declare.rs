@@ -168,11 +168,11 @@ pub(super) async fn planned(
     planned.map_err(|refused| broker.refuse(refused.into_rejection(), ""))
 }
 
+/// The path of something declared, and the destinations that it shall have.
+type Named<'a> = (Cow<'a, str>, [Option<&'a str>; 2]);
+
 /// The paths of what is declared, each with the destinations that it shall have.
-fn named<'a>(
-    broker: &Broker,
-    declaration: &'a Declaration,
-) -> Result<Vec<(Cow<'a, str>, [Option<&'a str>; 2])>, BrokerError> {
+fn named<'a>(broker: &Broker, declaration: &'a Declaration) -> Result<Vec<Named<'a>>, BrokerError> {
     let mut named = Vec::new();
     for queue in &declaration.queues {
         let QueueUpdate { forward_to, forward_dead_lettered_messages_to, .. } = &queue.properties;
