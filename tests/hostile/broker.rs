@@ -20,8 +20,10 @@ pub const BUDGET_BYTES: u64 = 256 * MIB;
 
 /// Rules and the texts of descriptions.
 const DESCRIPTION_BYTES: u64 = 32 * MIB;
+/// A bound by its name in the environment, what it is here, and where limits have it.
+type Count = (&'static str, usize, fn(&mut Limits) -> &mut usize);
 /// What bounds all else that entities keep, beside their messages.
-const COUNTS: [(&str, usize, fn(&mut Limits) -> &mut usize); 6] = [
+const COUNTS: [Count; 6] = [
     ("ENTITY_COUNT_MAX", 200, |limits| &mut limits.entity_count_max),
     ("BROKER_SUBSCRIPTION_COUNT_MAX", 400, |limits| &mut limits.broker_subscription_count_max),
     ("BROKER_RULE_COUNT_MAX", 2_000, |limits| &mut limits.broker_rule_count_max),
