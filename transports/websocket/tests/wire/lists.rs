@@ -190,7 +190,7 @@ async fn with_large_descriptions() -> Server {
         broker.create_subscription("t", &format!("s{number:02}"), update, vec![]).await.unwrap();
     }
     for number in 0..MANY {
-        let value = || PropertyValue::String("v".repeat(30_000).into());
+        let value = || PropertyValue::String("v".repeat(30_000));
         let properties = (0..6).map(|place| (format!("p{place}").into(), value())).collect();
         let filter = CorrelationFilter { properties, ..CorrelationFilter::default() };
         let filter = Filter::Correlation(filter);
