@@ -116,7 +116,7 @@ QUEUE = [
 ]
 
 SESSIONS = [
-    ("nothing of a session overtakes what is on its way back", "SES-20", "machine/src/queue/session/mod.rs",
+    ("nothing of a session overtakes what is on its way back", "SES-20", "machine/src/queue/session/directory.rs",
      "Some(returning) if returning < first => None,", "Some(returning) if returning < first => Some(first),"),
     ("closing a session counts nothing", "SES-31", "machine/src/queue/session/hold.rs",
      "LinkEnd::Orderly | LinkEnd::ByBroker => self.release(lock.sequence()),", "LinkEnd::Orderly | LinkEnd::ByBroker => self.fail_delivery(lock.sequence(), ctx, step),"),
@@ -281,7 +281,7 @@ RETRY = [
     ("a Delayed message expires like an available one", "RTY-07", "machine/src/queue/retry.rs",
      "        self.watch_expiry(sequence, slot);\n", ""),
     ("a Delayed message holds up those behind it in its session", "RTY-22", "machine/src/queue/session/directory/members.rs",
-     "            if holds {\n", "            if holds && false {\n"),
+     "        if holds {\n", "        if holds && false {\n"),
     ("the order of a session's retries can be changed", "RTY-23", "machine/src/queue/retry.rs",
      "if self.description.session_retry_order != before && self.sessions.is_some() {", "if self.description.session_retry_order != before && self.sessions.is_some() && false {"),
     ("a Delayed message is counted beside the active ones", "RTY-11", "machine/src/queue/tally.rs",
@@ -349,8 +349,8 @@ RETRY_AGAIN = [
      "                self.begin_to_reorder(order);\n            }\n            Change::SubscriptionDescribed", "                self.forget_past_delays(crate::time::Timestamp::NEVER);\n                self.begin_to_reorder(order);\n            }\n            Change::SubscriptionDescribed"),
     ("what came due while the broker was down is available", "RTY-04", "machine/src/queue/retry.rs",
      "        while let Some(sequence) = self.delays.first_due(now) {", "        while let Some(sequence) = self.delays.first_due(now).filter(|_| false) {"),
-    ("accept next does not offer a session whose head is Delayed", "RTY-24", "machine/src/queue/session/mod.rs",
-     "Some(returning) if returning < first => None,", "Some(returning) if returning < first && self.held().is_some() => None,"),
+    ("accept next does not offer a session whose head is Delayed", "RTY-24", "machine/src/queue/session/directory.rs",
+     "Some(returning) if returning < first => None,", "Some(returning) if returning < first && session.held.is_some() => None,"),
     ("a session that expires takes what is Delayed along", "RTY-25", "machine/src/queue/session/directory/members.rs",
      "let mut delayed = self.take_resting(index);", "let mut delayed = SequenceSet::default();"),
     ("at the bound an abandon that would delay is refused", "RTY-32", "machine/src/queue/settle.rs",

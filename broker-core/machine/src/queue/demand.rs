@@ -363,7 +363,7 @@ impl Queue {
             Lane::SubQueue(which) => self.sub_queue(which).available.first()?,
             // The expired one may be any message of the session (EXP-45).
             Lane::Session(_) if self.is_session_behind(ctx.now) => return None,
-            Lane::Session(index) => self.sessions.as_ref()?.get(index)?.next_message()?,
+            Lane::Session(index) => self.sessions.as_ref()?.next_message(index)?,
         };
         let slot = self.slots.get(sequence)?;
         (!self.is_expired(slot, ctx.now)).then_some(sequence)

@@ -39,6 +39,8 @@ pub(in crate::queue) struct Doomed {
 #[derive(Debug, Default)]
 struct Resting {
     all: SequenceSet,
+    /// Those that hold up the ones behind them, apart, so that all at once can be let go.
+    holding: SequenceSet,
     /// Under which of them the session is found by who looks for Delayed messages, while nobody holds it.
     found_by: Option<SequenceNumber>,
 }
@@ -121,6 +123,18 @@ impl Sessions {
     /// How many links and calls holders have, and how many calls wait for a session.
     pub(in crate::queue) fn receiver_count(&self) -> usize {
         self.link_count + self.by_call.len() + self.waiting.len()
+    }
+
+    /// The message of a session that comes next: the lowest available number, unless a lower one is on its way back or
+    /// holds up those behind it (SES-19, SES-20, RTY-22).
+    pub(in crate::queue) fn next_message(&self, index: SessionIndex) -> Option<SequenceNumber> {
+        let session = self.get(index)?;
+        let first = session.available.first()?;
+        let resting = self.resting.get(&index).and_then(|resting| resting.holding.first());
+        match session.returning.first().into_iter().chain(resting).min() {
+            Some(returning) if returning < first => None,
+            Some(_) | None => Some(first),
+        }
     }
 
     /// The unlocked session whose next message has the lowest number (SES-07).
@@ -221,14 +235,13 @@ impl Sessions {
 
     /// Puts a session where its lock and its messages belong; ends one that owns nothing (SES-04).
     fn put_in_place(&mut self, index: SessionIndex) {
+        let next = self.next_message(index);
         let Some(session) = self.get_mut(index) else { return };
         let is_open = session.held.is_none();
-        let offered = if is_open { session.next_message() } else { None };
+        let offered = next.filter(|_| is_open);
         let before = std::mem::replace(&mut session.offered, offered);
-        let is_busy = session
-            .held
-            .as_ref()
-            .is_some_and(|held| !held.ring.is_empty() && session.next_message().is_some());
+        let is_busy =
+            next.is_some() && session.held.as_ref().is_some_and(|held| !held.ring.is_empty());
         let exists = session.exists();
         if before != offered {
             if let Some(before) = before {

@@ -159,16 +159,6 @@ impl Session {
         self.state.as_deref()
     }
 
-    /// The message that comes next: the lowest available number, unless a lower one is on its way
-    /// back (SES-19, SES-20).
-    pub(super) fn next_message(&self) -> Option<SequenceNumber> {
-        let first = self.available.first()?;
-        match self.returning.first() {
-            Some(returning) if returning < first => None,
-            Some(_) | None => Some(first),
-        }
-    }
-
     fn exists(&self) -> bool {
         !self.members.is_empty() || self.state.is_some() || self.held.is_some()
     }

@@ -24,6 +24,10 @@ impl Sessions {
                 if all.is_empty() || !all.iter_from(SequenceNumber(0)).all(is_rest) {
                     return Err(format!("what rests in session {name} is not in it, or available"));
                 }
+                let mut holding = resting.holding.iter_from(SequenceNumber(0));
+                if !holding.all(|sequence| all.contains(sequence)) {
+                    return Err(format!("session {name} waits for what does not rest (RTY-22)"));
+                }
                 let first = all.first().filter(|_| session.held.is_none());
                 let found = first.and_then(|first| self.open_resting.get(&first));
                 if resting.found_by != first || found != first.and(Some(index)) {
@@ -35,7 +39,7 @@ impl Sessions {
             if !session.exists() || session.name != *name {
                 return Err(format!("session {name} is in the directory for nothing (SES-04)"));
             }
-            let offered = if session.held.is_none() { session.next_message() } else { None };
+            let offered = self.next_message(*index).filter(|_| session.held.is_none());
             if session.offered != offered {
                 return Err(format!("session {name} is offered as {:?}", session.offered));
             }

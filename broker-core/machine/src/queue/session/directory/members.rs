@@ -82,14 +82,16 @@ impl Sessions {
     /// Keeps a Delayed message from the holder, and if it holds them up those behind it (RTY-22, RTY-23).
     pub(in crate::queue) fn rest(&mut self, sequence: SequenceNumber, holds: bool) {
         let Some(index) = self.of(sequence) else { return };
-        self.resting.entry(index).or_default().all.insert(sequence);
+        let resting = self.resting.entry(index).or_default();
+        resting.all.insert(sequence);
+        if holds {
+            resting.holding.insert(sequence);
+        } else {
+            resting.holding.remove(sequence);
+        }
         if let Some(session) = self.get_mut(index) {
             session.available.remove(sequence);
-            if holds {
-                session.returning.insert(sequence);
-            } else {
-                session.returning.remove(sequence);
-            }
+            session.returning.remove(sequence);
         }
         self.put_in_place(index);
     }
@@ -98,6 +100,7 @@ impl Sessions {
     fn wake(&mut self, index: SessionIndex, sequence: SequenceNumber) {
         let Some(resting) = self.resting.get_mut(&index) else { return };
         resting.all.remove(sequence);
+        resting.holding.remove(sequence);
         if resting.all.is_empty() {
             self.take_resting(index);
         }
@@ -140,9 +143,6 @@ impl Sessions {
         let mut delayed = self.take_resting(index);
         let Some(session) = self.get_mut(index) else { return };
         let mut others = std::mem::take(&mut session.available);
-        for sequence in delayed.iter_from(SequenceNumber(0)) {
-            session.returning.remove(sequence);
-        }
         others.remove(cause);
         delayed.remove(cause);
         self.doomed.push_back(Doomed { others, delayed, cause });
