@@ -16,11 +16,14 @@ use crate::operation::{Expect, Notice};
 
 /// What is done, and comes to an answer, with the turn at something large that this has taken.
 type Working = Pin<Box<dyn Future<Output = (Option<Turn>, Result<Notice, BrokerError>)> + Send>>;
+/// Begins it. Until then it is as large as what was asked, which the frame has paid for; under way it may be several
+/// times that.
+type Begin = Box<dyn FnOnce() -> Working + Send>;
 
 /// Something to be done apart.
 pub(super) struct Work {
     slot: usize,
-    work: Working,
+    begin: Begin,
     /// The room of what has asked for it, as long as anything of that is there.
     permit: Arc<Permit>,
 }
@@ -36,18 +39,19 @@ pub(crate) struct Own {
 
 impl Conversation {
     /// Has something long done apart; its answer comes by mail.
-    pub(crate) fn apart(
+    pub(crate) fn apart<F: Future<Output = Result<Notice, BrokerError>> + Send + 'static>(
         &mut self,
         asked: Asked,
-        work: impl Future<Output = Result<Notice, BrokerError>> + Send + 'static,
+        work: impl FnOnce() -> F + Send + 'static,
     ) -> Done {
-        self.push_apart(asked, Size::Long, Box::pin(async move { (None, work.await) }))
+        let begin = move || without_turn(work());
+        self.push_apart(asked, Size::Long, Box::new(begin))
     }
 
-    fn push_apart(&mut self, asked: Asked, size: Size, work: Working) -> Done {
+    fn push_apart(&mut self, asked: Asked, size: Size, begin: Begin) -> Done {
         let permit = Arc::clone(&asked.permit);
         let slot = self.links.ask_of("".into(), asked.id, Some(asked.permit), Expect::Own);
-        self.apart.push(size, Work { slot, work, permit });
+        self.apart.push(size, Work { slot, begin, permit });
         self.begin_apart();
         Ok(())
     }
@@ -56,33 +60,42 @@ impl Conversation {
     pub(crate) fn manage<F: Future<Output = Result<Notice, BrokerError>> + Send + 'static>(
         &mut self,
         asked: Asked,
-        work: impl FnOnce(Access) -> F,
+        work: impl FnOnce(Access) -> F + Send + 'static,
     ) -> Done {
-        let work = work(self.access.clone());
-        self.push_apart(asked, Size::Short, Box::pin(async move { (None, work.await) }))
+        let access = self.access.clone();
+        let begin = move || without_turn(work(access));
+        self.push_apart(asked, Size::Short, Box::new(begin))
     }
 
     /// The same for what may make an answer of any size, with the turn in which that was made: few have one over all
     /// connections, each until the broker has room for what came of it.
-    pub(crate) fn manage_in_turn<F>(&mut self, asked: Asked, work: impl FnOnce(Access) -> F) -> Done
+    pub(crate) fn manage_in_turn<F>(
+        &mut self,
+        asked: Asked,
+        work: impl FnOnce(Access) -> F + Send + 'static,
+    ) -> Done
     where
         F: Future<Output = Result<(Notice, Turn), BrokerError>> + Send + 'static,
     {
-        let work = work(self.access.clone());
-        let working = async move {
-            match work.await {
-                Ok((notice, turn)) => (Some(turn), Ok(notice)),
-                Err(refused) => (None, Err(refused)),
-            }
+        let access = self.access.clone();
+        let begin = move || -> Working {
+            let work = work(access);
+            Box::pin(async move {
+                match work.await {
+                    Ok((notice, turn)) => (Some(turn), Ok(notice)),
+                    Err(refused) => (None, Err(refused)),
+                }
+            })
         };
-        self.push_apart(asked, Size::Long, Box::pin(working))
+        self.push_apart(asked, Size::Long, Box::new(begin))
     }
 
     /// Begins what waits, while there is room for its answers and little is under way. What is not with an entity
     /// when the conversation ends, ends with it.
     pub(super) fn begin_apart(&mut self) {
         while let Some((size, work)) = self.apart.begin(self.may_answer()) {
-            let Work { slot, work, permit } = work;
+            let Work { slot, begin, permit } = work;
+            let work = begin();
             let mailbox = Arc::clone(&self.mailbox);
             let outbound = self.broker.outbound_pool();
             let free_bytes = self.account.free_bytes() / WORKING_MAX as u64;
@@ -130,4 +143,11 @@ async fn unless_ended<T>(
         _ = alive.changed() => None,
         it = wanted => Some(it),
     }
+}
+
+/// What takes no turn at anything.
+fn without_turn(
+    work: impl Future<Output = Result<Notice, BrokerError>> + Send + 'static,
+) -> Working {
+    Box::pin(async move { (None, work.await) })
 }

@@ -42,7 +42,7 @@ impl Conversation {
             usize::try_from(count).unwrap_or(STEP_COUNT_MAX).min(STEP_COUNT_MAX)
         });
         let access = self.access.clone();
-        self.apart(asked, async move {
+        self.apart(asked, move || async move {
             let carried_out = access.carry_out(&declaration, it.digest.0, steps_max).await?;
             Ok(Notice::CarriedOut(Box::new(CarriedOutView::from(&carried_out))))
         })

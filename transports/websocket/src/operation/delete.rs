@@ -71,7 +71,7 @@ impl Conversation {
         let entity = link.entity.clone();
         let before = purge.enqueued_before_utc.map_or_else(|| self.broker.now(), |Instant(at)| at);
         let command = delete_batch(link, self.delete_count_max(), Some(before));
-        self.apart(asked, async move {
+        self.apart(asked, move || async move {
             let mut deleted = 0;
             loop {
                 match entity.call(command.clone()).await? {
@@ -90,7 +90,7 @@ impl Conversation {
             count_max: delete.max_count.unwrap_or_else(|| self.delete_count_max()),
             enqueued_before: delete.enqueued_before_utc.map(|Instant(at)| at),
         };
-        self.apart(asked, async move {
+        self.apart(asked, move || async move {
             match entity.call(command).await? {
                 Outcome::Deleted(count) => Ok(Notice::Deleted(Deleted { count })),
                 _ => Err(entity.refuse(unexpected())),

@@ -48,7 +48,7 @@ impl Conversation {
             skip: list.skip.into(),
             top: list.top.unwrap_or(u32::MAX),
         };
-        self.apart(asked, async move {
+        self.apart(asked, move || async move {
             match entity.call(command).await? {
                 Outcome::Sessions(names) => {
                     let session_ids = names.iter().map(|name| (**name).to_owned()).collect();

@@ -72,7 +72,7 @@ pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameErr
 impl Conversation {
     /// Deletes an entity of that kind with everything in it.
     pub(super) fn delete(&mut self, asked: Asked, only: PathOnly, kind: EntityKind) -> Done {
-        self.manage(asked, |access| async move {
+        self.manage(asked, move |access| async move {
             access.delete(&only.path, kind).await?;
             Ok(Notice::Done(Default::default()))
         })

@@ -84,7 +84,7 @@ impl Conversation {
 
     pub(super) fn regenerate_key(&mut self, asked: Asked, it: RegeneratePolicyKey) -> Done {
         let value = it.value.as_ref().map(KeyForm::to_key).transpose()?;
-        self.manage(asked, |access| async move {
+        self.manage(asked, move |access| async move {
             let keys = access.regenerate_key(&it.path, &it.name, it.key.into(), value).await?;
             Ok(Notice::PolicyKeys(Box::new(PolicyKeysView::from(&keys))))
         })

@@ -54,7 +54,7 @@ impl Conversation {
     pub(super) fn update_queue(&mut self, asked: Asked, update: UpdateQueue) -> Done {
         let properties = update.properties.to_update()?;
         let patch = patch(update.properties.cleared(), update.version);
-        self.manage(asked, |access| async move {
+        self.manage(asked, move |access| async move {
             let described = access.patch(&update.path, &properties, patch).await?;
             Ok(Notice::Queue(Box::new(QueueView::from(described))))
         })

@@ -54,7 +54,7 @@ impl Conversation {
     pub(super) fn update_topic(&mut self, asked: Asked, update: UpdateTopic) -> Done {
         let properties = update.properties.to_update()?;
         let patch = patch(update.properties.cleared(), update.version);
-        self.manage(asked, |access| async move {
+        self.manage(asked, move |access| async move {
             let described = access.patch(&update.path, &properties, patch).await?;
             Ok(Notice::Topic(Box::new(TopicView::from(described))))
         })
