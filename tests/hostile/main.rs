@@ -29,6 +29,7 @@
 //! | messages over AMQP, frames and messages of WebSocket that lack their end | `scenarios/amqp_transfers.rs`, `scenarios/amqp_websockets.rs` |
 //! | connections over AMQP that are never opened | `scenarios/amqp_openings.rs` |
 //! | credit over AMQP without reading, or without a window | `scenarios/amqp_deliveries.rs` |
+//! | as many unsettled deliveries over AMQP as one client may have, and renewals of thousands of their locks at a time | `scenarios/amqp_renewals.rs` |
 //! | links, sessions, tokens, questions and empty frames over AMQP, answers unread | `scenarios/amqp_floods.rs` |
 //! | receives that wait for days, and frames of requests behind them | `scenarios/waits.rs` |
 //! | links over AMQP with names and properties as large as a frame | `scenarios/amqp_links.rs` |
@@ -38,7 +39,7 @@
 //! | all of that again by clients that come back as soon as they are closed | `scenarios/returning.rs` |
 //! | rules created behind a topic that is busy, by clients that close and come again | `scenarios/apart.rs` |
 //! | any command in any order over every transport, answers read or not, by the gateway, a proxy and within TLS | `scenarios/anything.rs` |
-//! | every file descriptor taken | the reserve of `broker-core/store/src/journal/disk.rs` |
+//! | every file descriptor taken | `broker-core/store/src/journal/disk/reserve.rs` |
 //! | many subscriptions, sessions, rules, message ids | `broker-core/tests/broker_bounds.rs` |
 //! | circles of topics | `broker-core/tests/copies.rs` |
 //! | publishes to many rules, locks with many ends | `broker-core/tests/slices.rs`, tests of the machine |
@@ -196,7 +197,7 @@ macro_rules! scenarios {
 scenarios! {
     SLOWER_MAX,
     pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
-    amqp_transfers amqp_openings amqp_deliveries amqp_floods amqp_links amqp_websockets returning
+    amqp_transfers amqp_openings amqp_deliveries amqp_renewals amqp_floods amqp_links amqp_websockets returning
     anything waits presented apart
 }
 

@@ -86,12 +86,18 @@ impl Amqp {
 
     /// What is said next; empty frames are left out.
     pub fn hear(&mut self) -> io::Result<(Performative, Bytes)> {
+        let (_, performative, payload) = self.hear_any()?;
+        Ok((performative, payload))
+    }
+
+    /// The same with its channel, where there are sessions beside this one.
+    pub fn hear_any(&mut self) -> io::Result<(u16, Performative, Bytes)> {
         loop {
-            if let Some((_, performative, payload)) =
-                self.frames.hear().map_err(io::Error::other)?
-            {
-                self.session.heard(&performative);
-                return Ok((performative, payload));
+            if let Some(heard) = self.frames.hear().map_err(io::Error::other)? {
+                if heard.0 == self.session.channel() {
+                    self.session.heard(&heard.1);
+                }
+                return Ok(heard);
             }
             self.read()?;
         }

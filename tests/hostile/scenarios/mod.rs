@@ -4,6 +4,7 @@ pub mod amqp_deliveries;
 pub mod amqp_floods;
 pub mod amqp_links;
 pub mod amqp_openings;
+pub mod amqp_renewals;
 pub mod amqp_transfers;
 pub mod amqp_websockets;
 pub mod any_frames;

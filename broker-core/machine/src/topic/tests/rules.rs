@@ -1,0 +1,46 @@
+//! Lists of rules.
+
+use super::*;
+use crate::rule::CorrelationFilter;
+
+/// ENT-30, DESIGN D6: rules that are read at once have so many bytes together, however many are asked for; one that has more
+/// is read alone.
+#[test]
+fn a_list_of_rules_ends_with_its_bytes() {
+    let mut stand = Stand::new(1);
+    stand.limits.rule_bytes_max = 2 << 20;
+    let subscription = EntityId(2);
+    let mut ask = |command| {
+        let command = TopicCommand::InSubscription { subscription, command };
+        match stand.apply(Command::OfTopic(command)).unwrap().0 {
+            Answer::Now(answer, _) => answer,
+            other => panic!("{other:?}"),
+        }
+    };
+    for number in 0..12 {
+        // Each of 180 KB, and the last of 1.2 MB.
+        let count = if number == 11 { 40 } else { 6 };
+        let filter = (0..count).fold(CorrelationFilter::default(), |filter, place| {
+            filter.and_property(format!("p{place}"), "v".repeat(30_000))
+        });
+        let filter = Filter::Correlation(filter);
+        let rule = RuleDescription::new(format!("r{number:02}"), filter, Timestamp::NONE);
+        ask(RuleCommand::Create(Box::new(rule)));
+    }
+    let mut pages = Vec::new();
+    let mut skip = 0;
+    loop {
+        let Outcome::Rules(rules) = ask(RuleCommand::List { skip, top: usize::MAX }) else {
+            panic!("a list of rules")
+        };
+        pages.push(rules.len());
+        skip += rules.len();
+        if rules.is_empty() {
+            break;
+        }
+        let bytes: u64 = rules.iter().map(RuleDescription::bytes).sum();
+        assert!(bytes <= RuleCommand::LISTED_BYTES_MAX || rules.len() == 1, "{bytes}");
+    }
+    // `$Default` is before them.
+    assert_eq!(pages, [6, 5, 1, 1, 0]);
+}

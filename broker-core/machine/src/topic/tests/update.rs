@@ -1,0 +1,17 @@
+//! Changed descriptions.
+
+use super::*;
+
+/// ENT-16: whoever makes the description, it keeps what is fixed at creation.
+#[test]
+fn an_update_keeps_what_is_fixed_at_creation() {
+    let mut stand = Stand::new(0);
+    let kept = TopicDescription::clone(&stand.topic.description);
+    let detects = TopicDescription { requires_duplicate_detection: true, ..kept.clone() };
+    let partitioned = TopicDescription { enable_partitioning: true, ..kept };
+    for description in [detects, partitioned].map(Box::new) {
+        let update = TopicCommand::Update { description, read_at: None };
+        let rejection = stand.apply(Command::OfTopic(update)).unwrap_err();
+        assert_eq!(rejection.condition(), Condition::ArgumentError);
+    }
+}

@@ -1,0 +1,266 @@
+//! A directory of the operating system.
+
+use std::fs::{DirBuilder, File, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, fstatvfs, openat, renameat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::lock::{LOCK_NAME, Lock};
+use super::reserve::{RESERVED_DESCRIPTORS, Reserve};
+use super::{Disk, DiskFile};
+
+/// Zeros are written in pieces of this size where space cannot be allocated otherwise.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// A directory of the operating system, locked to this process. Its files are reached by the directory that
+/// was opened, whatever becomes of its path, and none of them through a link.
+pub struct OsDisk {
+    /// First of all, to be dropped before the lock of the directory is, which ends with the last descriptor.
+    _lock: Lock,
+    directory: File,
+    is_read_only: bool,
+    reserve: Reserve,
+}
+
+impl OsDisk {
+    /// Opens a directory, which is made if there is none, for nobody but its owner, and locks it.
+    ///
+    /// # Errors
+    /// When it cannot be made or a process has it, which may be this one; the text says which.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if !path.is_dir() {
+            DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+            // The new name is durable too, or a restart would find an empty place.
+            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                File::open(parent)?.sync_all()?;
+            }
+        }
+        let directory = File::open(path)?;
+        let lock = Lock::take(&directory, path)?;
+        warn_of_readers(&directory, path);
+        let reserve = Reserve::of(&directory, RESERVED_DESCRIPTORS)?;
+        Ok(Self { _lock: lock, directory, is_read_only: false, reserve })
+    }
+
+    /// Opens a directory that exists to look at it, and locks it: no file can be written through it.
+    ///
+    /// # Errors
+    /// When it is not there or a process has it, which may be this one; the text says which.
+    pub fn look_at(path: &Path) -> io::Result<Self> {
+        let directory = File::open(path)?;
+        let lock = Lock::take_to_look(&directory, path)?;
+        let reserve = Reserve::of(&directory, 0)?;
+        Ok(Self { _lock: lock, directory, is_read_only: true, reserve })
+    }
+
+    fn open_with(&self, name: &str, flags: OFlags) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.reserve.open(&self.directory, || open_at(&self.directory, name, flags))?;
+        Ok(Arc::new(OsFile(file)))
+    }
+}
+
+impl Disk for OsDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.directory)? {
+            let entry = entry?;
+            if let Ok(name) = entry.file_name().to_str()
+                && !matches!(name, "." | ".." | LOCK_NAME)
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.open_with(name, if self.is_read_only { OFlags::RDONLY } else { OFlags::RDWR })
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.open_with(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(renameat(&self.directory, from, &self.directory, to)?)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(&self.directory, name, AtFlags::empty())?)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.directory.sync_all()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let found = fstatvfs(&self.directory)?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+}
+
+struct OsFile(File);
+
+impl DiskFile for OsFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match self.0.read_at(rest, offset + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        match fallocate(&self.0, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => Ok(()),
+            // Not every file system can; then the space is taken by writing to it.
+            Err(Errno::OPNOTSUPP) => {
+                let mut offset = self.length()?;
+                while offset < bytes {
+                    let count = (bytes - offset).min(ZEROS.len() as u64);
+                    let piece = ZEROS.get(..usize::try_from(count).unwrap_or(0));
+                    self.0.write_all_at(piece.unwrap_or(&ZEROS), offset)?;
+                    offset += count;
+                }
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+/// Opens a file of a directory, never through a link; one that is made is for its owner alone.
+pub(super) fn open_at(directory: &File, name: &str, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = match openat(directory, name, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => File::from(file),
+        Err(Errno::LOOP) => return Err(is_a_link(name)),
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other(format!("`{name}` is not a file; remove it")));
+    }
+    Ok(file)
+}
+
+pub(super) fn is_a_link(name: &str) -> io::Error {
+    io::Error::other(format!(
+        "`{name}` is a link, and what it leads to may belong to somebody else; remove it"
+    ))
+}
+
+/// Says that others than the owner can read what is stored, in a directory from before files were made for
+/// their owner alone.
+fn warn_of_readers(directory: &File, path: &Path) {
+    let others = |metadata: &Metadata| metadata.permissions().mode() & 0o077 != 0;
+    if directory.metadata().is_ok_and(|metadata| others(&metadata)) {
+        tracing::warn!(
+            directory = %path.display(),
+            "others than its owner may look into the data directory; files made from now on are \
+             for the owner alone, `chmod -R go= DIRECTORY` does it for those that are there"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::super::place::Place;
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    /// What is stored is for the owner of the process alone.
+    #[test]
+    fn others_can_read_neither_the_directory_nor_a_file() {
+        let place = Place::new("modes");
+        let disk = OsDisk::open(&place.at("inner")).unwrap();
+        disk.create("segment").unwrap();
+        assert_eq!(mode(&place.at("inner")), 0o700);
+        assert_eq!(mode(&place.at("inner/segment")), 0o600);
+        assert_eq!(mode(&place.at("inner/lock")), 0o600);
+    }
+
+    /// What stands behind a link belongs to somebody else: it is neither cut nor written nor read.
+    #[test]
+    fn no_link_is_followed() {
+        let place = Place::new("links");
+        std::fs::create_dir_all(&place.0).unwrap();
+        let theirs = place.at("theirs");
+        std::fs::write(&theirs, "precious").unwrap();
+        let data = place.at("data");
+        std::fs::create_dir(&data).unwrap();
+        symlink(&theirs, data.join("lock")).unwrap();
+        let refused = OsDisk::open(&data).err().unwrap().to_string();
+        assert!(refused.contains("`lock` is a link"), "{refused}");
+        std::fs::remove_file(data.join("lock")).unwrap();
+        std::fs::hard_link(&theirs, data.join("lock")).unwrap();
+        assert!(OsDisk::open(&data).is_err());
+        std::fs::remove_file(data.join("lock")).unwrap();
+        let disk = OsDisk::open(&data).unwrap();
+        symlink(&theirs, data.join("manifest")).unwrap();
+        assert!(disk.open("manifest").is_err());
+        assert!(disk.create("manifest").is_err());
+        assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "precious");
+    }
+
+    /// Who cannot open a directory is told which.
+    #[test]
+    fn a_directory_that_cannot_be_opened_is_named() {
+        use crate::journal::{Journal, JournalConfig};
+        let place = Place::new("named");
+        std::fs::create_dir_all(&place.0).unwrap();
+        std::fs::write(place.at("file"), "").unwrap();
+        let data = place.at("file/data");
+        let refused = Journal::open(&data, JournalConfig::default()).err().unwrap().to_string();
+        let named = format!("data directory `{}`: ", data.display());
+        assert!(refused.contains(&named), "{refused}");
+        let _disk = OsDisk::open(&place.0).unwrap();
+        let refused = Journal::open(&place.0, JournalConfig::default()).err().unwrap().to_string();
+        assert_eq!(refused.matches(place.0.to_str().unwrap()).count(), 1, "{refused}");
+    }
+
+    /// A directory that is moved away while it is in use is still the one that is written to.
+    #[test]
+    fn files_are_reached_by_the_directory_that_was_opened() {
+        let place = Place::new("moved");
+        let disk = OsDisk::open(&place.at("before")).unwrap();
+        std::fs::rename(place.at("before"), place.at("after")).unwrap();
+        disk.create("a").unwrap().write_at(b"kept", 0).unwrap();
+        disk.rename("a", "b").unwrap();
+        assert_eq!(std::fs::read(place.at("after/b")).unwrap(), b"kept");
+        assert_eq!(disk.list().unwrap(), ["b"]);
+        disk.remove("b").unwrap();
+        assert!(disk.list().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,24 @@
+//! A place of its own for each test.
+
+use std::path::PathBuf;
+
+pub(super) struct Place(pub(super) PathBuf);
+
+impl Place {
+    pub(super) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir();
+        let path = path.join(format!("peeklock-disk-{name}-{}", std::process::id()));
+        std::fs::remove_dir_all(&path).ok();
+        Self(path)
+    }
+
+    pub(super) fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}

@@ -1,0 +1,108 @@
+//! Descriptors that are kept for the store.
+
+use std::fs::File;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+/// Descriptors that are kept for files of the store. A roll opens one, the keeper a spare and a side file.
+pub(in super::super) const RESERVED_DESCRIPTORS: usize = 8;
+/// How long the store waits for a descriptor, when even those are gone, and how long between two looks.
+const DESCRIPTOR_WAIT: Duration = Duration::from_mins(1);
+const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(100);
+
+/// Descriptors that are kept open so that a file can be opened when the process has no other left: clients
+/// may take all others.
+pub(super) struct Reserve {
+    kept: Mutex<Vec<File>>,
+    count: usize,
+}
+
+impl Reserve {
+    pub(super) fn of(directory: &File, count: usize) -> io::Result<Self> {
+        let kept = (0..count).map(|_| directory.try_clone()).collect::<io::Result<_>>()?;
+        Ok(Self { kept: Mutex::new(kept), count })
+    }
+
+    /// Opens a file. Without a descriptor it takes one of those kept; if somebody else is faster each time,
+    /// it waits until there are some: a segment that cannot be opened would end the store.
+    pub(super) fn open(
+        &self,
+        directory: &File,
+        mut attempt: impl FnMut() -> io::Result<File>,
+    ) -> io::Result<File> {
+        let started = Instant::now();
+        loop {
+            let error = match attempt() {
+                Ok(file) => {
+                    self.fill(directory);
+                    return Ok(file);
+                }
+                Err(error) => error,
+            };
+            let is_short =
+                matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE));
+            // Who only looks at a directory has nothing to lose.
+            if !is_short || self.count == 0 {
+                return Err(error);
+            }
+            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            if kept.is_none() {
+                if started.elapsed() > DESCRIPTOR_WAIT {
+                    return Err(error);
+                }
+                tracing::error!(
+                    "no file can be opened: clients have all descriptors; raise the limit of open \
+                     files (ulimit -n, LimitNOFILE), or lower limits.connection_count_max"
+                );
+                std::thread::sleep(DESCRIPTOR_PAUSE);
+            }
+        }
+    }
+
+    /// Keeps as many as before, as soon as there are others.
+    fn fill(&self, directory: &File) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        while kept.len() < self.count {
+            let Ok(another) = directory.try_clone() else { return };
+            kept.push(another);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::super::place::Place;
+    use super::*;
+
+    /// Without a descriptor left, one that was kept is used, and others are kept when there are some.
+    #[test]
+    fn a_file_is_opened_with_a_descriptor_that_was_kept() {
+        let place = Place::new("reserve");
+        std::fs::create_dir_all(&place.0).unwrap();
+        let directory = File::open(&place.0).unwrap();
+        let reserve = Reserve::of(&directory, 3).unwrap();
+        let kept = || reserve.kept.lock().unwrap().len();
+        let attempts = Cell::new(0);
+        let opened = reserve.open(&directory, || {
+            attempts.set(attempts.get() + 1);
+            // Twice somebody else takes what was let go.
+            match attempts.get() {
+                1..=3 => Err(Errno::MFILE.into()),
+                _ => {
+                    assert_eq!(kept(), 0);
+                    directory.try_clone()
+                }
+            }
+        });
+        assert!(opened.is_ok());
+        assert_eq!((attempts.get(), kept()), (4, 3));
+        let other = reserve.open(&directory, || Err(Errno::NOSPC.into()));
+        assert_eq!(Errno::from_io_error(&other.unwrap_err()), Some(Errno::NOSPC));
+        assert_eq!(kept(), 3);
+    }
+}
