@@ -22,6 +22,8 @@ mod management;
 mod passwords;
 mod places;
 mod receiving;
+#[path = "../../../../tests/support/refusals.rs"]
+mod refusals;
 mod replies;
 mod request;
 mod rights;

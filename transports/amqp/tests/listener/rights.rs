@@ -10,10 +10,11 @@ use peeklock_core::contract::{Action, Needs, Right, Rights};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::{MessageId, Value};
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
-use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::time::Timestamp;
 
 use crate::browsing::browser;
 use crate::client::{Client, text};
+use crate::refusals::while_refusals_wait;
 use crate::request::{list, longs, map, uuids, value};
 use crate::server::Server;
 use crate::sessions::of_session;
@@ -175,17 +176,7 @@ async fn start() -> Server {
 
 /// Does something while time passes, for what is refused waits (SEC-26).
 pub async fn in_time<T>(server: &Server, what: impl Future<Output = T>) -> T {
-    let passing = async {
-        loop {
-            server.clock.advance(TimeSpan::from_ms(100));
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::select! {
-        biased;
-        done = what => done,
-        () = passing => unreachable!("time does not end"),
-    }
+    while_refusals_wait(&server.clock, what).await
 }
 
 /// A client with both links of `$cbs`.

@@ -4,17 +4,17 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
-use peeklock_core::clock::Clock as _;
 use peeklock_core::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::Rejection;
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate};
-use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::time::Timestamp;
 
 use super::atom::{VERSION, entry, refusal, text, texts};
 use super::client::Answer;
 use super::security::{guarded, matrix};
 use super::server::{Plan, Server};
+use crate::refusals::while_refusals_wait;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
@@ -88,21 +88,7 @@ async fn signed() -> Server {
 
 /// Asks while time passes, for what is refused waits (SEC-26).
 async fn ask(server: &Server, head: &str, body: &str) -> Answer {
-    // Only what comes within a second, as an answer to a refusal does: what takes ten has its time.
-    let passing = async {
-        loop {
-            let soon = server.clock.now().plus(TimeSpan::from_seconds(1));
-            if server.clock.next_wake().is_some_and(|wake| wake <= soon) {
-                server.clock.advance(TimeSpan::from_ms(100));
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::select! {
-        biased;
-        answer = server.ask(head, body) => answer,
-        () = passing => unreachable!("time does not end"),
-    }
+    while_refusals_wait(&server.clock, server.ask(head, body)).await
 }
 
 fn token(name: &str, audience: &str) -> String {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
-use peeklock_core::clock::Clock as _;
 use peeklock_core::contract::{Authorizer, Right, Rights};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
-use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::time::Timestamp;
 
 use super::client::Answer;
 use super::server::{Plan, Server};
+use crate::refusals::while_refusals_wait;
 
 pub(super) const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 /// A key that each policy has had.
@@ -28,25 +28,7 @@ pub(super) async fn start(config: SasConfig) -> Server {
 
 /// Asks while time passes, for what is refused waits (SEC-26).
 pub(super) async fn ask(server: &Server, head: &str, body: &str) -> Answer {
-    while_time_passes(server, server.ask(head, body)).await
-}
-
-async fn while_time_passes<T>(server: &Server, asked: impl Future<Output = T>) -> T {
-    // Only what comes within a second, as an answer to a refusal does: what takes ten has its time.
-    let passing = async {
-        loop {
-            let soon = server.clock.now().plus(TimeSpan::from_seconds(1));
-            if server.clock.next_wake().is_some_and(|wake| wake <= soon) {
-                server.clock.advance(TimeSpan::from_ms(100));
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::select! {
-        biased;
-        answer = asked => answer,
-        () = passing => unreachable!("time does not end"),
-    }
+    while_refusals_wait(&server.clock, server.ask(head, body)).await
 }
 
 pub(super) fn rights_of(right: Right) -> Rights {
@@ -121,7 +103,7 @@ async fn policies_are_managed_and_end_anonymous_access() {
         let mut client = server.connect().await;
         let head = format!("GET /$api/v1/policies HTTP/{version}\r\nHost: localhost\r\n\r\n");
         client.write(head.as_bytes()).await;
-        let answer = while_time_passes(&server, client.read()).await;
+        let answer = while_refusals_wait(&server.clock, client.read()).await;
         assert_eq!(answer.unwrap().status, status, "{version}");
     }
     for (body, text) in [

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
-use peeklock_core::clock::Clock as _;
 use peeklock_core::contract::{Action, Authorizer, Grant, Needs, Principal, Right, Rights};
 use peeklock_core::error::Rejection;
 use peeklock_core::policies::Policies;
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, upgrade};
 use super::server::{Plan, Server, run};
+use crate::refusals::while_refusals_wait;
 
 /// Grants the rights that the token names.
 struct Named;
@@ -265,21 +265,7 @@ pub(super) async fn ask(
     operation: &str,
     body: Value,
 ) -> Value {
-    // Only what comes within a second, as an answer to a refusal does: what takes ten has its time.
-    let passing = async {
-        loop {
-            let soon = server.clock.now().plus(TimeSpan::from_seconds(1));
-            if server.clock.next_wake().is_some_and(|wake| wake <= soon) {
-                server.clock.advance(TimeSpan::from_ms(100));
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::select! {
-        biased;
-        answer = client.ask(operation, body) => answer,
-        () = passing => unreachable!("time does not end"),
-    }
+    while_refusals_wait(&server.clock, client.ask(operation, body)).await
 }
 
 pub(super) async fn authenticate(server: &Server, client: &mut Client, token: &str) {
