@@ -1,5 +1,8 @@
 //! The one place that asks the system for the time (FND-06, DESIGN D7).
 
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Poll, Waker};
@@ -157,6 +160,30 @@ impl ManualClock {
         true
     }
 
+    /// Does something while time passes for all who wait for no longer than a second, as a refusal does (SEC-26). Who waits
+    /// for longer, such as for the end of a lock, keeps his time.
+    pub async fn while_short_waits_pass<T>(&self, what: impl Future<Output = T>) -> T {
+        const LONGEST: TimeSpan = TimeSpan::from_seconds(1);
+        const STEP: TimeSpan = TimeSpan::from_ms(100);
+        let passing = async {
+            loop {
+                if self.next_wake().is_some_and(|wake| wake <= self.now().plus(LONGEST)) {
+                    self.advance(STEP);
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let (mut what, mut passing) = (pin!(what), pin!(passing));
+        poll_fn(|context| {
+            let done = what.as_mut().poll(context);
+            if done.is_pending() {
+                let Poll::<Infallible>::Pending = passing.as_mut().poll(context);
+            }
+            done
+        })
+        .await
+    }
+
     /// The earliest instant that somebody waits for.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +198,7 @@ impl Clock for ManualClock {
     }
 
     async fn sleep_until(&self, at: Timestamp) {
-        std::future::poll_fn(|context| {
+        poll_fn(|context| {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             if state.now >= at {
                 return Poll::Ready(());

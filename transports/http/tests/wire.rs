@@ -4,9 +4,6 @@
 //! broker's clock stands still unless a test moves it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "tests")]
 
-#[path = "../../../tests/support/refusals.rs"]
-mod refusals;
-
 mod wire {
     pub mod client;
     pub mod server;

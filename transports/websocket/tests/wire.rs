@@ -4,9 +4,6 @@
 //! moves it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "tests")]
 
-#[path = "../../../tests/support/refusals.rs"]
-mod refusals;
-
 mod wire {
     pub mod client;
     pub mod server;

@@ -22,8 +22,6 @@ mod management;
 mod passwords;
 mod places;
 mod receiving;
-#[path = "../../../../tests/support/refusals.rs"]
-mod refusals;
 mod replies;
 mod request;
 mod rights;

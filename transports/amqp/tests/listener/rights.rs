@@ -14,7 +14,6 @@ use peeklock_core::time::Timestamp;
 
 use crate::browsing::browser;
 use crate::client::{Client, text};
-use crate::refusals::while_refusals_wait;
 use crate::request::{list, longs, map, uuids, value};
 use crate::server::Server;
 use crate::sessions::of_session;
@@ -176,7 +175,7 @@ async fn start() -> Server {
 
 /// Does something while time passes, for what is refused waits (SEC-26).
 pub async fn in_time<T>(server: &Server, what: impl Future<Output = T>) -> T {
-    while_refusals_wait(&server.clock, what).await
+    server.clock.while_short_waits_pass(what).await
 }
 
 /// A client with both links of `$cbs`.

@@ -14,7 +14,6 @@ use super::atom::{VERSION, entry, refusal, text, texts};
 use super::client::Answer;
 use super::security::{guarded, matrix};
 use super::server::{Plan, Server};
-use crate::refusals::while_refusals_wait;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
@@ -88,7 +87,7 @@ async fn signed() -> Server {
 
 /// Asks while time passes, for what is refused waits (SEC-26).
 async fn ask(server: &Server, head: &str, body: &str) -> Answer {
-    while_refusals_wait(&server.clock, server.ask(head, body)).await
+    server.clock.while_short_waits_pass(server.ask(head, body)).await
 }
 
 fn token(name: &str, audience: &str) -> String {

@@ -10,7 +10,6 @@ use peeklock_core::time::Timestamp;
 
 use super::client::Answer;
 use super::server::{Plan, Server};
-use crate::refusals::while_refusals_wait;
 
 pub(super) const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 /// A key that each policy has had.
@@ -28,7 +27,7 @@ pub(super) async fn start(config: SasConfig) -> Server {
 
 /// Asks while time passes, for what is refused waits (SEC-26).
 pub(super) async fn ask(server: &Server, head: &str, body: &str) -> Answer {
-    while_refusals_wait(&server.clock, server.ask(head, body)).await
+    server.clock.while_short_waits_pass(server.ask(head, body)).await
 }
 
 pub(super) fn rights_of(right: Right) -> Rights {
@@ -103,7 +102,7 @@ async fn policies_are_managed_and_end_anonymous_access() {
         let mut client = server.connect().await;
         let head = format!("GET /$api/v1/policies HTTP/{version}\r\nHost: localhost\r\n\r\n");
         client.write(head.as_bytes()).await;
-        let answer = while_refusals_wait(&server.clock, client.read()).await;
+        let answer = server.clock.while_short_waits_pass(client.read()).await;
         assert_eq!(answer.unwrap().status, status, "{version}");
     }
     for (body, text) in [

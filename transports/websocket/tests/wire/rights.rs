@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::client::{Client, upgrade};
 use super::server::{Plan, Server, run};
-use crate::refusals::while_refusals_wait;
 
 /// Grants the rights that the token names.
 struct Named;
@@ -265,7 +264,7 @@ pub(super) async fn ask(
     operation: &str,
     body: Value,
 ) -> Value {
-    while_refusals_wait(&server.clock, client.ask(operation, body)).await
+    server.clock.while_short_waits_pass(client.ask(operation, body)).await
 }
 
 pub(super) async fn authenticate(server: &Server, client: &mut Client, token: &str) {
