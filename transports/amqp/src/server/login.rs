@@ -93,8 +93,8 @@ impl Conversation {
     }
 
     /// Closes a connection for which nothing good was shown for so long, unless everybody is let in (SEC-16).
-    pub(super) async fn close_unknown(&mut self) {
-        if self.is_let_in().await {
+    pub(super) fn close_unknown(&mut self) {
+        if self.is_let_in() {
             self.known_at = Instant::now();
             return;
         }
@@ -109,12 +109,11 @@ impl Conversation {
     }
 
     /// Whether what was shown is good still.
-    async fn is_let_in(&mut self) -> bool {
+    fn is_let_in(&self) -> bool {
         let by_login = match self.logged_in {
             LoggedIn::Not => false,
             LoggedIn::ByCertificate => true,
-            // What nothing rests on is not remembered, and may be good for all that.
-            LoggedIn::ByPassword => self.access.holds() || self.access.is_identified().await,
+            LoggedIn::ByPassword => self.access.holds(),
         };
         by_login
             || self.shown.iter().any(|shown| shown.access.holds())
@@ -234,7 +233,7 @@ mod tests {
     }
 
     /// SEC-16, SEC-09: who has logged in by a key is known by that as long as it is good, whatever certificate its connection has
-    /// besides, and whether a link rests on it or not; who has logged in by its certificate as long as its connection.
+    /// besides; who has logged in by its certificate as long as its connection.
     #[tokio::test]
     async fn a_client_is_known_by_what_it_has_logged_in_with() {
         let authorizer = Arc::new(OneKey { epoch: Epoch::new(), is_over: AtomicBool::new(false) });
@@ -253,13 +252,10 @@ mod tests {
             client.log_in(credentials).await;
             client
         };
-        let mut by_key =
-            [logged_in(&bare, plain("k")).await, logged_in(&certified, plain("k")).await];
-        let mut by_certificate = logged_in(&certified, Credentials::External).await;
-        for client in &mut by_key {
-            assert!(client.is_let_in().await);
-            client.access.forget_unused();
-            assert!(client.is_let_in().await, "its key is good, though no link rests on it");
+        let by_key = [logged_in(&bare, plain("k")).await, logged_in(&certified, plain("k")).await];
+        let by_certificate = logged_in(&certified, Credentials::External).await;
+        for client in &by_key {
+            assert!(client.is_let_in());
         }
         for (who, credentials) in [
             (&bare, plain("x")),
@@ -267,14 +263,14 @@ mod tests {
             (&certified, Credentials::Anonymous),
             (&bare, Credentials::External),
         ] {
-            assert!(!logged_in(who, credentials).await.is_let_in().await);
+            assert!(!logged_in(who, credentials).await.is_let_in());
         }
-        assert!(by_certificate.is_let_in().await);
+        assert!(by_certificate.is_let_in());
         authorizer.regenerate();
-        for client in &mut by_key {
-            assert!(!client.is_let_in().await, "{:?}", client.who);
+        for client in &by_key {
+            assert!(!client.is_let_in(), "{:?}", client.who);
         }
-        assert!(by_certificate.is_let_in().await);
+        assert!(by_certificate.is_let_in());
         drop((by_key, by_certificate));
         broker.stop(std::time::Duration::ZERO).await.unwrap();
     }

@@ -129,7 +129,7 @@ impl Conversation {
                     if self.is_late() {
                         break self.how_it_ends(is_stopping);
                     }
-                    self.close_unknown().await;
+                    self.close_unknown();
                     if self.is_held_up {
                         self.amqp.was_not_read(self.began.elapsed());
                     }
