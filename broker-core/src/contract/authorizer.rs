@@ -57,7 +57,7 @@ pub struct AskedAt {
 /// A policy, and what is said to be one of its keys, as clients of JMS present them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PresentedKey {
-    /// The name of the policy.
+    /// What is said to be the name of the policy; not logged unless there is such a policy (SEC-22).
     pub policy: Box<str>,
     /// The text of the key; never logged (SEC-22).
     pub key: Box<str>,
@@ -158,11 +158,11 @@ impl Principal {
 }
 
 impl fmt::Debug for Principal {
-    /// Without the token (SEC-22).
+    /// Without the token and the key, and without the name that was shown with it, which may be the key (SEC-22).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Principal")
             .field("has_token", &self.token.is_some())
-            .field("key_of", &self.key.as_ref().map(|shown| &shown.policy))
+            .field("has_key", &self.key.is_some())
             .field("peer", &self.peer)
             .field("by_proxy", &self.by_proxy)
             .field("policy", &self.policy)
@@ -244,8 +244,8 @@ pub trait Authorizer: Send + Sync {
     ///
     /// # Errors
     /// With `Unauthorized` and a text that says what is wrong with what was presented, without any secret
-    /// (SEC-14); by what cause it is counted, and which policy the log names, say [`Rejection::because`] and
-    /// [`Rejection::by_policy`] (SEC-22). A principal that is known and may do nothing gets [`Grant::nothing`].
+    /// (SEC-14), also where it stands in the place of a name; by what cause it is counted, and which policy the log names, say
+    /// [`Rejection::because`] and [`Rejection::by_policy`] (SEC-22). A principal that is known and may do nothing gets [`Grant::nothing`].
     async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection>;
 
     /// The same of many resources at once, for lists: one grant for each, in their order;

@@ -9,6 +9,7 @@
 
 mod by_key;
 pub(crate) mod change;
+mod names;
 mod policy;
 
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use tokio::sync::watch;
 
 use self::by_key::{ByKey, KeyDigest};
+use self::names::Names;
 pub use self::policy::{
     KeyText, NAME_CHARS_MAX, Policy, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey,
 };
@@ -51,6 +53,7 @@ struct Held {
     /// By entity; those of the namespace under no name.
     by_owner: HashMap<PathKey, OfOwner>,
     by_key: ByKey,
+    names: Names,
 }
 
 type OfOwner = Arc<[Arc<Policy>]>;
@@ -116,6 +119,15 @@ impl Policies {
         found
     }
 
+    /// Whether a policy of this broker has that name, whosever it is. What a client says to be the name of a policy may be
+    /// repeated to an operator if it is one; else it may be a secret in the wrong place (SEC-22).
+    #[must_use]
+    pub fn have_name(&self, name: &str) -> bool {
+        let development = self.0.development.get();
+        let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
+        held.names.have(name) || development.is_some_and(|(_, policy)| policy.is_named(name))
+    }
+
     /// Lets in who has signed with this key, too, for the policy that every namespace has, with all rights (SEC-24). It is
     /// listed, told and stored nowhere, and holds as long as this process. Only the first one counts.
     pub fn allow_development_key(&self, key: &str) {
@@ -157,8 +169,9 @@ impl Policies {
         let Some(policy) = self.of(&owner).iter().find(|policy| policy.is_named(name)).cloned()
         else {
             let detail =
-                format!("there is no policy `{name}` by which this handle may do anything");
-            return Err(Rejection::unauthorized(detail).because("withdrawn").by_policy(name));
+                "there is no policy, or none any more, by which this handle may do anything";
+            let reason = Rejection::unauthorized(detail).because("withdrawn");
+            return Err(if self.have_name(name) { reason.by_policy(name) } else { reason });
         };
         let covers = owner == namespace_key() || owner_of(resource).is_some_and(|it| it == owner);
         Ok(if covers { policy.grant() } else { Grant::nothing().by(policy.name()) })
@@ -225,9 +238,11 @@ impl Policies {
             };
             for policy in older.iter().flat_map(|older| older.iter()) {
                 held.by_key.remove(owner, policy);
+                held.names.remove(policy);
             }
             for policy in newer.iter() {
                 held.by_key.insert(owner, policy);
+                held.names.insert(policy);
             }
             older
         };

@@ -44,7 +44,7 @@ pub struct Rejection {
 pub struct Denial {
     /// By which such refusals are counted: one of a few words.
     pub cause: &'static str,
-    /// The policy that was named, or that gives less.
+    /// The policy that was named, if there is one of that name, or that gives less.
     pub policy: Option<Box<str>>,
     /// Where the caller comes from.
     pub peer: Option<SocketAddr>,
@@ -87,7 +87,8 @@ impl Rejection {
         self
     }
 
-    /// The same with the policy that was named, as far as a policy can have such a name.
+    /// The same with the policy that was named, as far as a policy can have such a name. It is for one that there is: what a
+    /// client only says to be one may be a secret in the wrong place (SEC-22).
     #[must_use]
     pub fn by_policy(mut self, name: &str) -> Self {
         self.denial_mut().policy = Some(name.chars().take(POLICY_CHARS_MAX).collect());

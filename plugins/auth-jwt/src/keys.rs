@@ -10,7 +10,8 @@
 //! Whoever comes with a key that is known waits for no reading, so that an issuer which is down costs its clients nothing.
 //! They are read by a task of its own: an asker that leaves ends nothing for those who wait beside it. As long as anything that
 //! they have opened is open, a keeper reads them when it is time although no token comes: what an issuer withdraws ends for who
-//! shows nothing any more, too. Where nothing is open nobody asks the issuer.
+//! shows nothing any more, too. Where nothing is open nobody asks the issuer. A keeper lives in the runtime of who came first;
+//! if that has ended, the next who comes begins another.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -57,8 +58,9 @@ struct Held {
     read_at: Option<Timestamp>,
     tried_at: Option<Timestamp>,
     is_being_read: bool,
-    /// Somebody reads them when it is time.
-    is_kept: bool,
+    /// Is there as long as somebody reads them when it is time: a keeper ends with the runtime of who had it begun, without a
+    /// word.
+    keeper: Weak<()>,
 }
 
 impl Keys {
@@ -76,10 +78,11 @@ impl Keys {
         }
         let mut held = self.0.held();
         let found = held.find(token, self.0.clock.now())?;
-        let begins = !std::mem::replace(&mut held.is_kept, true);
+        let begun = held.begin_keeping();
+        // As for a reading: it may end here and now.
         drop(held);
-        if begins {
-            tokio::spawn(Keeper::of(&self.0).run());
+        if let Some(alive) = begun {
+            tokio::spawn(Keeper::of(&self.0, alive).run());
         }
         Ok(found)
     }
@@ -116,7 +119,7 @@ impl Shared {
             held.set = KeySet::default().replacing(&held.set);
         }
         if !held.set.is_in_use() {
-            held.is_kept = false;
+            held.keeper = Weak::new();
             return None;
         }
         let next = held.next(now);
@@ -136,6 +139,16 @@ impl Held {
     const fn begin_reading(&mut self, now: Timestamp) {
         self.is_being_read = true;
         self.tried_at = Some(now);
+    }
+
+    /// What a keeper is to hold, if there is none.
+    fn begin_keeping(&mut self) -> Option<Arc<()>> {
+        if self.keeper.strong_count() > 0 {
+            return None;
+        }
+        let alive = Arc::new(());
+        self.keeper = Arc::downgrade(&alive);
+        Some(alive)
     }
 
     /// When something has to be done about keys by whose means something is open.
@@ -193,12 +206,14 @@ struct Keeper {
     clock: Arc<dyn Clock>,
     /// Ends with what it looks after.
     ended: watch::Receiver<()>,
+    /// Goes with it, in whatever way that ends.
+    _alive: Arc<()>,
 }
 
 impl Keeper {
-    fn of(shared: &Arc<Shared>) -> Self {
+    fn of(shared: &Arc<Shared>, alive: Arc<()>) -> Self {
         let (clock, ended) = (Arc::clone(&shared.clock), shared.ended.subscribe());
-        Self { shared: Arc::downgrade(shared), clock, ended }
+        Self { shared: Arc::downgrade(shared), clock, ended, _alive: alive }
     }
 
     async fn run(mut self) {

@@ -10,7 +10,7 @@ use peeklock_core::time::Timestamp;
 
 use crate::audience::Audience;
 use crate::config::SasConfig;
-use crate::token::{Refused, Token};
+use crate::token::{Named, Refused, Token};
 
 /// Grants who has signed with a key of a policy what that policy gives (SEC-12).
 pub struct SasAuthorizer {
@@ -53,9 +53,14 @@ impl SasAuthorizer {
         let audience = Audience::parse(&token.resource());
         let hosts = self.config.audience_hosts.as_deref();
         if hosts.is_some_and(|hosts| !audience.is_of_host(hosts)) {
-            return Err(Refused::Audience(token.policy().into()));
+            return Err(Refused::Host(self.named(token.policy())));
         }
         Ok(Shown { token, audience, verified: None, compared: 0 })
+    }
+
+    /// A name that was shown, if a policy has it (SEC-22).
+    fn named(&self, name: &str) -> Named {
+        self.policies.have_name(name).then(|| name.into())
     }
 
     fn now(&self) -> Timestamp {
@@ -85,7 +90,7 @@ impl SasAuthorizer {
                 true => Err(Refused::Audience(name())),
                 false => {
                     shown.compare_with_nobody();
-                    Err(Refused::Signature(name()))
+                    Err(Refused::Signature(self.named(&signer)))
                 }
             };
         };
@@ -121,8 +126,8 @@ impl SasAuthorizer {
             | Refused::Signature(_)
             | Refused::Key(_)
             | Refused::Expired(..) => true,
-            // The signature is good, or there is none.
-            Refused::Missing | Refused::Audience(_) => false,
+            // The signature is good, was not looked at, or there is none.
+            Refused::Missing | Refused::Host(_) | Refused::Audience(_) => false,
         };
         if let Some(clock) = self.policies.clock().filter(|_| is_attempt) {
             self.failures.hold_back(principal, &**clock).await;
@@ -136,7 +141,7 @@ impl SasAuthorizer {
             KeyFound::Here(policy, which) => Ok(policy.grant_by(which)),
             // It is good there, which is no attempt at a key.
             KeyFound::Elsewhere => Ok(Grant::nothing()),
-            KeyFound::Nowhere => Err(Refused::Key(shown.policy.clone())),
+            KeyFound::Nowhere => Err(Refused::Key(self.named(&shown.policy))),
         }
     }
 

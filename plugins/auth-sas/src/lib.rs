@@ -21,4 +21,4 @@ pub use audience::Audience;
 pub use authorizer::SasAuthorizer;
 pub use config::SasConfig;
 pub use connection_string::{ConnectionString, Credential, Endpoint};
-pub use token::{Refused, Token, sign};
+pub use token::{Named, Refused, Token, sign};

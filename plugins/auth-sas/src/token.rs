@@ -37,6 +37,10 @@ pub struct Token<'a> {
     policy: Box<str>,
 }
 
+/// The policy of a name that was shown, if there is one; else it may be anything, such as a key in the wrong place (SEC-22).
+/// It is for the log: the text of the refusal would tell who asks whether there is such a policy (SEC-08).
+pub type Named = Option<Box<str>>;
+
 /// Why a token is not good (SEC-14).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
@@ -47,12 +51,14 @@ pub enum Refused {
     /// It is a token of another kind.
     Bearer,
     /// It was signed with no key of a policy of that name that holds there; whether there is such a policy is not told.
-    Signature(Box<str>),
+    Signature(Named),
     /// It is no token but a key, and not that of a policy of that name; whether there is such a policy is not told.
-    Key(Box<str>),
-    /// It has expired.
+    Key(Named),
+    /// It is for another host; who has signed it was not looked at.
+    Host(Named),
+    /// It was signed by that policy, and has expired.
     Expired(Box<str>, Timestamp),
-    /// It is for something else.
+    /// It was signed by that policy, and is for something else.
     Audience(Box<str>),
 }
 
@@ -155,9 +161,9 @@ impl<'a> Token<'a> {
 }
 
 impl fmt::Debug for Token<'_> {
-    /// Without the signature (SEC-22).
+    /// Without the signature, and without the name of a policy, which may be a key (SEC-22).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("policy", &self.policy).finish_non_exhaustive()
+        f.debug_struct("Token").finish_non_exhaustive()
     }
 }
 
@@ -184,14 +190,12 @@ fn mac(key: &str, resource: &str, expiry: &str) -> Option<Hmac<Sha256>> {
 }
 
 impl Refused {
-    /// The policy that was named.
+    /// The policy that was named, if there is one.
     fn policy(&self) -> Option<&str> {
         match self {
             Self::Missing | Self::Malformed(_) | Self::Bearer => None,
-            Self::Signature(name)
-            | Self::Key(name)
-            | Self::Expired(name, _)
-            | Self::Audience(name) => Some(name),
+            Self::Signature(named) | Self::Key(named) | Self::Host(named) => named.as_deref(),
+            Self::Expired(name, _) | Self::Audience(name) => Some(name),
         }
     }
 
@@ -205,7 +209,7 @@ impl Refused {
             Self::Signature(_) => "signature",
             Self::Key(_) => "key",
             Self::Expired(..) => "expired",
-            Self::Audience(_) => "audience",
+            Self::Host(_) | Self::Audience(_) => "audience",
         }
     }
 }
@@ -228,12 +232,13 @@ impl From<Refused> for Rejection {
                  policy, which `peeklock connection-string` prints"
                     .to_owned()
             }
-            Refused::Signature(policy) => {
-                let policy = Quoted(&policy);
-                format!("the signature of the token matches no key of a policy {policy} that holds here")
+            Refused::Signature(_) => {
+                "the signature of the token matches no key of a policy of that name (skn) that holds here"
+                    .to_owned()
             }
-            Refused::Key(policy) => {
-                format!("the key is none of a policy {}", Quoted(&policy))
+            Refused::Key(_) => "the key is none of a policy of that name".to_owned(),
+            Refused::Host(_) => {
+                "the token is for another host than this one (security.strict_audience)".to_owned()
             }
             Refused::Expired(policy, until) => {
                 format!("the token of policy {} has expired, at {until}", Quoted(&policy))

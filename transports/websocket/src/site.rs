@@ -49,6 +49,15 @@ struct Entry {
     lost: Option<u64>,
 }
 
+/// Who wants a place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Newcomer {
+    /// Nobody that the authorizer knows, or has been asked about.
+    Stranger,
+    /// Somebody it knows, from there.
+    Known(Option<SocketAddr>),
+}
+
 /// What others want of a conversation.
 pub(crate) enum Call {
     /// Its client is back, on this socket.
@@ -91,29 +100,38 @@ impl Site {
         }
     }
 
+    /// Whether somebody would have to go for a further conversation.
+    pub(crate) fn is_full(&self) -> bool {
+        self.lock().len() >= self.config.connection_count_max
+    }
+
     /// A place for a new conversation; none if there are too many. One that waits for its client to
     /// come back makes room for one that is there, then the one that has been idle longest, and then one of
-    /// those that come from where most do.
+    /// those that come from where most do. For a stranger only the idle one does: whoever holds something keeps it.
     pub(crate) fn enter(
         self: &Arc<Self>,
         resume_token: u128,
         encoding: Encoding,
-        peer: Option<SocketAddr>,
+        newcomer: Newcomer,
         calls: mpsc::Sender<Call>,
     ) -> Option<ConversationPlace> {
         let mut conversations = self.lock();
         if conversations.len() >= self.config.connection_count_max {
-            let oldest = conversations
-                .iter()
-                .filter_map(|(key, entry)| Some((entry.lost?, *key)))
-                .min()
-                .and_then(|(_, key)| conversations.remove(&key));
-            match oldest {
+            let oldest = match newcomer {
+                Newcomer::Stranger => None,
+                Newcomer::Known(_) => conversations
+                    .iter()
+                    .filter_map(|(key, entry)| Some((entry.lost?, *key)))
+                    .min()
+                    .and_then(|(_, key)| conversations.remove(&key)),
+            };
+            match (oldest, newcomer) {
                 // Full only if it is being resumed at this very moment; then that socket is closed.
-                Some(entry) => drop(entry.calls.try_send(Call::Leave)),
+                (Some(entry), _) => drop(entry.calls.try_send(Call::Leave)),
                 // It is counted until it has gone.
-                None if self.idle.make_room() || self.crowd.make_room(peer) => {}
-                None => return None,
+                (None, _) if self.idle.make_room() => {}
+                (None, Newcomer::Known(peer)) if self.crowd.make_room(peer) => {}
+                (None, _) => return None,
             }
         }
         let key = self.next.fetch_add(1, Ordering::Relaxed);

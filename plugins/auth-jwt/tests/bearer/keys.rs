@@ -133,6 +133,41 @@ async fn a_withdrawn_key_ends_what_is_open_while_no_token_comes() {
     }
 }
 
+/// SEC-29: what is open by a key that its issuer has withdrawn ends also when the runtime is gone in which somebody had asked first: the
+/// next who asks has keys read again when it is time.
+#[tokio::test]
+async fn keys_are_read_after_the_runtime_of_who_came_first_has_ended() {
+    let [old, kept] = ["old", "kept"].map(IssuerKey::new);
+    let publisher = Publisher::new(&[&old, &kept]).await;
+    let world = World::new(config(publisher.source())).await;
+    let first = world.access(token(&world, &old));
+    let opened = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(first.entity("orders", Action::Receive)).unwrap()
+    });
+    // It is in use, so that its keeper has not ended by itself.
+    let by_first = opened.await.unwrap();
+    let by_next =
+        world.access(token(&world, &old)).entity("orders", Action::Receive).await.unwrap();
+    world.clock.advance(TimeSpan::from_minutes(1));
+    let wait = Command::Receive {
+        mode: ReceiveMode::PeekLock,
+        count_max: 1,
+        bytes_max: 1_000,
+        wait: TimeSpan::from_days(2),
+        holder: None,
+    };
+    let mut waiting = Box::pin(by_next.call(wait));
+    let answer = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context))).await;
+    assert!(answer.is_pending());
+    publisher.publish(&[&kept]);
+    world.clock.advance(TimeSpan::from_minutes(60));
+    let refused = tokio::time::timeout(TIME, waiting).await.expect("nobody has read keys");
+    assert_eq!(refused.unwrap_err().condition(), Condition::Unauthorized);
+    drop((by_first, by_next));
+    world.stop().await;
+}
+
 /// SEC-29: all who wait for keys wait for one reading, and one of them who leaves ends it for nobody.
 #[tokio::test]
 async fn many_who_ask_wait_for_one_reading() {

@@ -26,9 +26,9 @@ impl Plain {
     }
 }
 
-/// Shows no password.
+/// Shows no password, and no user: who mixes them up says his password there (SEC-22).
 impl fmt::Debug for Plain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Plain({}, …)", self.user)
+        f.write_str("Plain(…)")
     }
 }

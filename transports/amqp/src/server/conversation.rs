@@ -28,7 +28,7 @@ use tokio::time::Sleep;
 
 use super::attach::Attaching;
 use super::gather::Each;
-use super::login::Shown;
+use super::login::{LoggedIn, Shown};
 use super::node::{Asker, Managing, Node, ToAsk, Told};
 use super::site::Site;
 use super::transaction::{Book, Committed, Joining};
@@ -116,8 +116,8 @@ pub(super) struct Conversation {
     pub(super) member: Option<Member>,
     /// Whether its client has opened it.
     pub(super) is_open: bool,
-    /// Whether it has shown a password or a certificate that is good.
-    pub(super) is_known: bool,
+    /// Whether it has shown a password or a certificate that is good, and which.
+    pub(super) logged_in: LoggedIn,
     /// When what it has shown was good the last time that was asked.
     pub(super) known_at: Instant,
 
@@ -259,7 +259,7 @@ impl Conversation {
             idling: None,
             member: site.crowd.join(who.peer),
             is_open: false,
-            is_known: false,
+            logged_in: LoggedIn::Not,
             known_at: Instant::now(),
             amqp: Connection::new(config.of_connection(&broker.settings().name)),
             who,

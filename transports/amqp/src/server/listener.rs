@@ -91,8 +91,9 @@ impl Serve for Site {
     }
 
     fn make_room(&self, newcomer: Option<SocketAddr>) {
-        // If nobody has to, who waits goes on waiting.
-        let _made_room = self.idle.make_room() || self.crowd.make_room(newcomer);
+        // If nobody has to, who waits goes on waiting. It has not said yet who it is.
+        let _made_room = self.idle.make_room()
+            || self.is_known_at_once(newcomer) && self.crowd.make_room(newcomer);
     }
 
     fn takes_upgrade(&self, path: &str) -> bool {

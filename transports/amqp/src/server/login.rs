@@ -34,6 +34,17 @@ impl Shown {
     }
 }
 
+/// How a client has logged in, which is what it is known by as long as that is good.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LoggedIn {
+    /// By nothing that is good: it puts tokens, or goes.
+    Not,
+    /// By its certificate, which is good as long as its connection.
+    ByCertificate,
+    /// By a key or a token, whether it has a certificate besides or not: as long as what that gives.
+    ByPassword,
+}
+
 /// Why a token is not taken.
 pub(super) enum Refused {
     /// It is not good.
@@ -51,7 +62,9 @@ impl Conversation {
             // The listener has verified the certificate, and what that is worth the authorizer says; without one it
             // is as if nothing was said (AMQ-02).
             Credentials::External => {
-                self.is_known = self.who.tls.is_some() && self.access.is_identified().await;
+                if self.who.tls.is_some() && self.access.is_identified().await {
+                    self.logged_in = LoggedIn::ByCertificate;
+                }
                 true
             }
         };
@@ -67,9 +80,12 @@ impl Conversation {
         };
         let access = self.broker.access(principal);
         // Who guesses waits for the answer (SEC-26).
-        self.is_known = access.identify().await.is_ok();
+        let is_known = access.identify().await.is_ok();
+        if is_known {
+            self.logged_in = LoggedIn::ByPassword;
+        }
         self.access = access;
-        self.is_known
+        is_known
     }
 
     fn principal(&self, token: &str) -> Principal {
@@ -92,9 +108,13 @@ impl Conversation {
         self.amqp.close(Some(error), self.began.elapsed());
     }
 
-    /// Whether what was shown is good still. A certificate is as long as its connection.
+    /// Whether what was shown is good still.
     fn is_let_in(&self) -> bool {
-        let by_login = self.is_known && (self.who.tls.is_some() || self.access.holds());
+        let by_login = match self.logged_in {
+            LoggedIn::Not => false,
+            LoggedIn::ByCertificate => true,
+            LoggedIn::ByPassword => self.access.holds(),
+        };
         by_login
             || self.shown.iter().any(|shown| shown.access.holds())
             || self.broker.allows_anonymous()
@@ -160,5 +180,98 @@ impl Conversation {
         // There are many; each remembers what links rest on.
         access.forget_unused();
         access.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use peeklock_core::Broker;
+    use peeklock_core::contract::{Authorizer, Epoch, Grant, TlsIdentity};
+
+    use super::super::config::AmqpConfig;
+    use super::super::site::Site;
+    use super::*;
+
+    /// A key as long as it is not regenerated; whoever shows nothing but a certificate is known by it.
+    struct OneKey {
+        epoch: Epoch,
+        is_over: AtomicBool,
+    }
+
+    impl OneKey {
+        fn regenerate(&self) {
+            self.is_over.store(true, Ordering::Release);
+            self.epoch.raise();
+        }
+    }
+
+    #[async_trait]
+    impl Authorizer for OneKey {
+        async fn authorize(&self, who: &Principal, _: &str) -> Result<Grant, Rejection> {
+            match &who.key {
+                Some(shown) if &*shown.key == "k" && !self.is_over.load(Ordering::Acquire) => {
+                    Ok(Grant::everything().within(self.epoch.mark()))
+                }
+                None if who.tls.is_some() => Ok(Grant::nothing()),
+                _ => Err(Rejection::unauthorized("not known")),
+            }
+        }
+
+        fn allows_anonymous(&self) -> bool {
+            false
+        }
+    }
+
+    fn plain(password: &str) -> Credentials {
+        Credentials::Plain(Plain { user: "team".into(), password: password.into() })
+    }
+
+    /// SEC-16, SEC-09: who has logged in by a key is known by that as long as it is good, whatever certificate its connection has
+    /// besides; who has logged in by its certificate as long as its connection.
+    #[tokio::test]
+    async fn a_client_is_known_by_what_it_has_logged_in_with() {
+        let authorizer = Arc::new(OneKey { epoch: Epoch::new(), is_over: AtomicBool::new(false) });
+        let broker = Broker::builder()
+            .arbiters(1)
+            .authorizer(Arc::clone(&authorizer) as Arc<dyn Authorizer>)
+            .start()
+            .await
+            .unwrap();
+        let config = AmqpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let site = Arc::new(Site::new(broker.clone(), config));
+        let bare = Principal::anonymous();
+        let certified = bare.clone().with_tls(TlsIdentity::new("CN=machine", Bytes::new()));
+        let logged_in = async |who: &Principal, credentials| {
+            let mut client = Conversation::new(Arc::clone(&site), who.clone());
+            client.log_in(credentials).await;
+            client
+        };
+        let by_key = [logged_in(&bare, plain("k")).await, logged_in(&certified, plain("k")).await];
+        let by_certificate = logged_in(&certified, Credentials::External).await;
+        for client in &by_key {
+            assert!(client.is_let_in());
+        }
+        for (who, credentials) in [
+            (&bare, plain("x")),
+            (&certified, plain("x")),
+            (&certified, Credentials::Anonymous),
+            (&bare, Credentials::External),
+        ] {
+            assert!(!logged_in(who, credentials).await.is_let_in());
+        }
+        assert!(by_certificate.is_let_in());
+        authorizer.regenerate();
+        for client in &by_key {
+            assert!(!client.is_let_in(), "{:?}", client.who);
+        }
+        assert!(by_certificate.is_let_in());
+        drop((by_key, by_certificate));
+        broker.stop(std::time::Duration::ZERO).await.unwrap();
     }
 }

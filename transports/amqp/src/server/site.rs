@@ -1,8 +1,11 @@
 //! What all connections of one listener share.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use peeklock_core::Broker;
+use peeklock_core::contract::Principal;
 use peeklock_core::permits::{Budget, Pool};
 use peeklock_listen::{Crowd, Idle, Strangers, Tracker};
 use peeklock_tls::Handshakes;
@@ -47,5 +50,16 @@ impl Site {
             idle: Idle::default(),
             crowd: Crowd::default(),
         }
+    }
+
+    /// Whether a client from there is let in without showing anything. Who has to show something first is a stranger until
+    /// then, and those who have keep what they have: a stranger gets the place of nobody that holds something. So is who
+    /// comes by a proxy, as long as nobody knows from where.
+    pub(super) fn is_known_at_once(&self, peer: Option<SocketAddr>) -> bool {
+        if peer.is_none() || !self.broker.allows_anonymous() {
+            return false;
+        }
+        let access = self.broker.access(Principal::anonymous().from_peer(peer));
+        access.is_identified().now_or_never().unwrap_or(false)
     }
 }

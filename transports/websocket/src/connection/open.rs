@@ -27,7 +27,7 @@ use crate::error::{Close, code};
 use crate::frame::text::Guid;
 use crate::frame::{ClientFrame, Encoding, Item, Request, ServerFrame, announced};
 use crate::operation::{Hello, Notice, Operation, Welcome};
-use crate::site::{Call, Handover, Site, Socket};
+use crate::site::{Call, Handover, Newcomer, Site, Socket};
 
 /// Serves a socket after its upgrade, to its end.
 pub(crate) async fn converse(
@@ -113,6 +113,13 @@ async fn hello(
     }
 }
 
+/// Whether what a hello shows is good, whatever it gives. Asked only where somebody would have to go for it.
+async fn is_known(broker: &Broker, handover: &Handover) -> bool {
+    let principal = handover.socket.get_ref().principal();
+    let token = handover.hello.token.clone();
+    broker.access(principal.with_token_if_any(token)).is_identified().await
+}
+
 impl Conversation {
     /// Begins a conversation and stays with it to its end.
     pub(super) async fn open(site: Arc<Site>, mut handover: Box<Handover>, encoding: Encoding) {
@@ -128,7 +135,11 @@ impl Conversation {
         let resume_token = broker.random_bits();
         let (sender, calls) = mpsc::channel(CALLS_MAX);
         let peer = handover.socket.get_ref().principal().peer;
-        let Some(place) = site.enter(resume_token, encoding, peer, sender) else {
+        let newcomer = match site.is_full() && is_known(&broker, &handover).await {
+            true => Newcomer::Known(peer),
+            false => Newcomer::Stranger,
+        };
+        let Some(place) = site.enter(resume_token, encoding, newcomer, sender) else {
             let count = site.config.connection_count_max;
             let detail = format!("there are {count} connections already");
             let error = broker.refuse(Rejection::quota_exceeded(detail), "");

@@ -1,8 +1,12 @@
 //! Who gives up a place when all are taken and nobody is idle.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use serde_json::json;
+use async_trait::async_trait;
+use peeklock_core::contract::{Authorizer, Grant, Principal};
+use peeklock_core::error::Rejection;
+use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
@@ -22,9 +26,13 @@ async fn upgrade_from(from: [u8; 4], to: SocketAddr) -> Socket {
 }
 
 /// Says hello; none if it is refused for want of a place.
-async fn hello(mut socket: Socket) -> Option<Client> {
+async fn hello(socket: Socket) -> Option<Client> {
+    hello_saying(socket, json!({})).await
+}
+
+async fn hello_saying(mut socket: Socket, hello: Value) -> Option<Client> {
     use futures_util::SinkExt as _;
-    let frame = json!({ "requests": [{ "id": 1, "hello": {} }] });
+    let frame = json!({ "requests": [{ "id": 1, "hello": hello }] });
     let message = tokio_tungstenite::tungstenite::Message::text(frame.to_string());
     socket.send(message).await.unwrap();
     let mut client = Client::over(socket);
@@ -64,6 +72,84 @@ fn the_address_with_most_places_gives_one_up() {
         assert!(many[0].ask("getQueue", json!({ "path": "q" })).await.get("error").is_none());
         // Two to one: with one more they would be as many.
         assert!(hello(upgrade_from(modest, server.address).await).await.is_none());
+        server.stop().await;
+    });
+}
+
+/// Whose token is good may do everything; nobody else is known.
+struct OneToken;
+
+#[async_trait]
+impl Authorizer for OneToken {
+    async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
+        match principal.token.as_deref() {
+            Some("good") => Ok(Grant::everything()),
+            _ => Err(Rejection::unauthorized("not known")),
+        }
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+/// QUO-01, SEC-16: where all places are taken, a stranger, who says hello with a token that is not good, gets that of nobody who holds
+/// something, from wherever he comes: not of one who waits in silence, and not of one who is to come back. He gets that of
+/// one who has no link.
+#[test]
+fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.connection_count_max = 5;
+        plan.authorizer = Arc::new(OneToken);
+        let server = plan.start().await;
+        let (many, known, strange) = ([127, 0, 0, 2], [127, 0, 0, 3], [127, 0, 0, 4]);
+        let enter = async |from, hello: &Value| {
+            hello_saying(upgrade_from(from, server.address).await, hello.clone()).await
+        };
+        let [good, bad] = ["good", "bad"].map(|token| json!({ "token": token }));
+        let mut silent = Vec::new();
+        for _ in 0..5 {
+            let mut client = enter(many, &good).await.unwrap();
+            client.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
+            silent.push(client);
+        }
+        // Somebody who is known gets the place of the one that has been silent for longest, and nobody else before or after.
+        let mut other = loop {
+            assert!(enter(strange, &bad).await.is_none());
+            if let Some(client) = enter(known, &good).await {
+                break client;
+            }
+        };
+        assert_eq!(silent.remove(0).closed().await.unwrap().0, 1_013);
+        other.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
+        for _ in 0..3 {
+            assert!(enter(strange, &bad).await.is_none());
+        }
+        for client in &mut silent {
+            assert!(client.ask("getQueue", json!({ "path": "q" })).await.get("error").is_none());
+        }
+        // One that has lost its socket, with its links, for a while.
+        drop(silent.pop());
+        let lasting = json!({ "token": "good", "graceSeconds": 60 });
+        let mut lost = loop {
+            match enter(known, &lasting).await {
+                Some(client) => break client,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        lost.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
+        drop(lost);
+        for _ in 0..3 {
+            assert!(enter(strange, &bad).await.is_none());
+        }
+        silent[0].ask("detach", json!({ "link": 1 })).await;
+        let stranger = loop {
+            if let Some(client) = enter(strange, &bad).await {
+                break client;
+            }
+        };
+        drop(stranger);
         server.stop().await;
     });
 }
