@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (shipped, mut orders) = mpsc::unbounded_channel();
     let warehouses = actors(move || Warehouse { shipped: shipped.clone() }.start().recipient());
     let options = SessionConsumerOptions::at_once(2);
-    let consumer = client.consume_sessions("steps", warehouses, options)?;
+    let consumer = client.consume_sessions("steps", warehouses, options).await?;
     for _ in 0..3 {
         if let Some(order) = orders.recv().await {
             println!("{order}");

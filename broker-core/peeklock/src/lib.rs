@@ -66,10 +66,10 @@ pub use peeklock_core::{
 #[doc(inline)]
 pub use peeklock_inproc::{
     Actors, Admin, BodyError, Client, Committed, Consumer, ConsumerOptions, Delivery, Failure,
-    Handler, Job, JobError, JobType, Jobs, LockKeeper, Received, Receiver, Refusal, RequestError,
-    Requester, RequesterOptions, Responder, ResponseError, Sender, SessionConsumerOptions,
-    SessionDelivery, SessionReceiver, StateError, TraceContext, Traces, Transaction, actors,
-    actors_on, job_message, jobs, json_message, port,
+    FromDelivery, Handler, Job, JobError, JobType, Jobs, LockKeeper, Received, Receiver, Refusal,
+    RequestError, Requester, RequesterOptions, Responder, ResponseError, Sender,
+    SessionConsumerOptions, SessionDelivery, SessionJob, SessionReceiver, StateError, TraceContext,
+    Traces, Transaction, actors, actors_on, job_message, jobs, json_message, port,
 };
 
 /// What is under all of this: the machines of entities and what drives them, for who writes a transport, a tool, or
@@ -79,7 +79,7 @@ pub mod core {
     pub use peeklock_core::*;
 }
 
-/// The test kit: [`TestDelivery`](testing::TestDelivery), [`TestBroker`](testing::TestBroker) and
+/// The test kit: [`TestDelivery`](testing::TestDelivery), [`TestClient`](testing::TestClient), [`TestBroker`](testing::TestBroker) and
 /// [`Simulation`](testing::Simulation) for handlers, and for stores one that fails when it is told to, and the suite that
 /// every store must pass.
 ///

@@ -1,5 +1,5 @@
 //! An order service as somebody writes it who knows actix, from the guide alone: duplicate detection, jobs, a filter with an
-//! action, sessions with state, a transaction, a reminder, an actor for dead letters, and a restart over the journal.
+//! action, sessions with state, a transaction, a reminder, a worker for dead letters, and a restart over the journal.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,12 +12,13 @@ use peeklock::declaration::{Declaration, DeclaredQueue, DeclaredSubscription, De
 use peeklock::description::{QueueProperties, SubscriptionProperties};
 use peeklock::message::{Message, Value};
 use peeklock::path::{dead_letter_path, subscription_path};
+use peeklock::port::Settlement;
 use peeklock::rule::Filter;
-use peeklock::testing::TestBroker;
+use peeklock::testing::{TestBroker, TestClient, TestDelivery};
 use peeklock::time::TimeSpan;
 use peeklock::{
     Broker, Client, Consumer, ConsumerOptions, Delivery, Job, JobType, Refusal,
-    SessionConsumerOptions, SessionDelivery, actors, job_message, jobs,
+    SessionConsumerOptions, SessionJob, actors, job_message, jobs,
 };
 
 type Outcome = Result<(), Refusal>;
@@ -68,7 +69,7 @@ impl Handler<Job<PlaceOrder>> for Clerk {
                 return Err(Refusal::dead_letter("NothingOrdered", "one cup is the least"));
             }
             assert!(*cups != 13 || job.message.delivery_count() > 1, "13 brings bad luck, once");
-            let order = Message::new(format!("order {number}: {cups} cups"))
+            let order = job_message(&job.value)?
                 .with_session_id(customer)
                 .with_application_property("region", region.as_str());
             let bill = Message::new(format!("{customer} pays order {number}"));
@@ -83,31 +84,20 @@ impl Handler<Job<PlaceOrder>> for Clerk {
 }
 
 /// Looks after what nobody else could do.
-struct Caretaker(Told);
-
-impl Actor for Caretaker {
-    type Context = Context<Self>;
-}
-
-impl Handler<Delivery> for Caretaker {
-    type Result = Outcome;
-
-    fn handle(&mut self, letter: Delivery, _: &mut Self::Context) -> Outcome {
-        let order: PlaceOrder = letter.job()?;
-        let reason = letter.dead_letter_reason().unwrap_or("no reason");
-        self.0.say(format!("order {} was refused: {reason}", order.number));
-        Ok(())
-    }
+async fn look_after(letter: Job<PlaceOrder>, told: Told) -> Outcome {
+    let reason = letter.message.dead_letter_reason().unwrap_or("no reason");
+    told.say(format!("order {} was refused: {reason}", letter.value.number));
+    Ok(())
 }
 
 /// Ships what a customer has ordered, in that order, and counts it.
-async fn ship(step: SessionDelivery, told: Told) -> Outcome {
-    let before = step.session.state().await?.unwrap_or_default();
-    let count = String::from_utf8_lossy(&before).parse().unwrap_or(0) + 1;
-    step.session.set_state(Some(count.to_string().into())).await?;
-    let priority = step.message().application_property("priority").and_then(Value::as_str);
-    let (customer, order) = (step.session.session_id(), String::from_utf8_lossy(step.body()));
-    told.say(format!("{customer} gets {order} ({}), parcel {count}", priority.unwrap_or("low")));
+async fn ship(step: SessionJob<PlaceOrder>, told: Told) -> Outcome {
+    let count = step.session.state_json().await?.unwrap_or(0) + 1;
+    step.session.set_state_json(&count).await?;
+    let priority = step.message.message().application_property("priority").and_then(Value::as_str);
+    let (priority, PlaceOrder { number, customer, cups, .. }) =
+        (priority.unwrap_or("low"), &step.value);
+    told.say(format!("{customer} gets order {number}: {cups} cups ({priority}), parcel {count}"));
     Ok(())
 }
 
@@ -125,35 +115,35 @@ async fn open(client: &Client, told: &Told) -> Result<[Consumer; 4], Box<dyn Err
         .with_topic(DeclaredTopic::new("events").with_subscription(eu));
     client.admin().declare(shop).await?;
 
-    let (of_clerks, of_caretakers) = (client.clone(), told.clone());
-    let (shipping, reminding) = (told.clone(), told.clone());
+    let of_clerks = client.clone();
+    let (caring, shipping, reminding) = (told.clone(), told.clone(), told.clone());
     let clerks =
         jobs(actors(move || Clerk(of_clerks.clone()).start().recipient::<Job<PlaceOrder>>()));
-    let caretakers =
-        actors(move || Caretaker(of_caretakers.clone()).start().recipient::<Delivery>());
+    let caretakers = jobs(move |letter: Job<PlaceOrder>| look_after(letter, caring.clone()));
+    let shippers = jobs(move |step: SessionJob<PlaceOrder>| ship(step, shipping.clone()));
     let remind = move |bill: Delivery| {
         reminding.say(String::from_utf8_lossy(bill.body()).into_owned());
         std::future::ready(Ok(()))
     };
-    let options = ConsumerOptions::default();
+    let (eu, options) = (subscription_path("events", "eu"), ConsumerOptions::default());
     Ok([
         client.consume("orders", clerks, options).await?,
         client.consume(&dead_letter_path("orders"), caretakers, options).await?,
         client.consume("reminders", remind, options).await?,
-        client.consume_sessions(
-            &subscription_path("events", "eu"),
-            move |step: SessionDelivery| ship(step, shipping.clone()),
-            SessionConsumerOptions::default(),
-        )?,
+        client.consume_sessions(&eu, shippers, SessionConsumerOptions::default()).await?,
     ])
+}
+
+fn order(number: u32, region: &str, cups: u32) -> Message {
+    let (customer, region) = ("ann".to_owned(), region.to_owned());
+    let order = job_message(&PlaceOrder { number, customer, region, cups }).unwrap();
+    order.with_message_id(format!("order-{number}"))
 }
 
 /// Places an order, and tells whether it was placed before.
 async fn place(client: &Client, number: u32, region: &str, cups: u32) -> bool {
-    let (customer, region) = ("ann".to_owned(), region.to_owned());
-    let order = job_message(&PlaceOrder { number, customer, region, cups }).unwrap();
-    let order = order.with_message_id(format!("order-{number}"));
-    client.sender("orders").unwrap().send(order).await.unwrap().is_duplicate()
+    let orders = client.sender("orders").unwrap();
+    orders.send(order(number, region, cups)).await.unwrap().is_duplicate()
 }
 
 #[test]
@@ -190,6 +180,15 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     test.advance(TimeSpan::from_days(31)).await;
     assert_eq!(told.since(), [1, 2, 4].map(|number| format!("ann pays order {number}")));
     Ok(())
+}
+
+#[actix::test]
+async fn a_clerk_is_tried_without_a_broker() {
+    let test = TestClient::new();
+    let clerk = jobs(Clerk(test.client()).start().recipient::<Job<PlaceOrder>>());
+    let order = TestDelivery::of(order(1, "eu", 2)).with_client(&test);
+    assert_eq!(order.given_to(&clerk).await, Settlement::Complete);
+    assert_eq!(test.sent().len(), 2, "an event and a reminder");
 }
 
 #[test]

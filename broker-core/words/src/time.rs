@@ -5,12 +5,13 @@
 use std::fmt;
 
 /// A UTC instant in ticks since 0001-01-01T00:00:00Z (FND-07); beyond the year 9999 it saturates
-/// and means "never" (FND-09).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+/// and means "never" (FND-09). Shown and debugged as RFC 3339: `2026-05-01T12:00:00Z`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
-/// A non-negative duration in ticks of 100 nanoseconds; the largest value means "unlimited" (FND-08).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+/// A non-negative duration in ticks of 100 nanoseconds; the largest value means "unlimited" (FND-08). Shown and
+/// debugged as ISO 8601: `PT1M`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TimeSpan(i64);
 
 const TICKS_PER_SECOND: i64 = 10_000_000;
@@ -295,6 +296,13 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// As it is shown: who compares two in a test reads instants, not ticks.
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// ISO 8601, as management answers carry it (HTP-14): `PT1M`, `P14D`, `PT0S`.
 impl fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -324,6 +332,13 @@ impl fmt::Display for TimeSpan {
             write!(f, "{rest}S")?;
         }
         Ok(())
+    }
+}
+
+/// As it is shown: `PT1M`.
+impl fmt::Debug for TimeSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

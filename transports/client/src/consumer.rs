@@ -144,21 +144,21 @@ impl Client {
     /// say. To be called inside a tokio or actix runtime, whose task it uses.
     ///
     /// # Errors
-    /// `EntityNotFound`; `InvalidOperation` as for [`Client::consume`]; what else is wrong ends the consumer, see [`Consumer::ended`]. Above all a queue without sessions
-    /// is no error here, where the broker is not waited for: the first accept is told, and the consumer ends with
-    /// `InvalidOperation`, which the log says, too.
-    pub fn consume_sessions(
+    /// As for [`Client::consume`]; `InvalidOperation` also for an entity without sessions (SES-09). What can pass, such as a
+    /// broker that is not reached, does not keep it from beginning: it asks again each second. What comes later ends the
+    /// consumer, see [`Consumer::ended`].
+    pub async fn consume_sessions(
         &self,
         path: &str,
         handler: impl Handler<SessionDelivery>,
         options: SessionConsumerOptions,
     ) -> Result<Consumer, BrokerError> {
         self.check(path, &handler)?;
-        // Tells whether the entity is there, where that is known.
-        let _link = self.port().receiver(path, peeklock_core::command::ReceiveMode::PeekLock)?;
-        let (stop, stopped) = oneshot::channel();
         let at_work = self.port().at_work();
-        let work = sessions::run(self.clone(), path.into(), handler, options, stopped, at_work);
+        let first = sessions::first(self, path).await?;
+        let (stop, stopped) = oneshot::channel();
+        let work =
+            sessions::run(self.clone(), path.into(), handler, options, stopped, (first, at_work));
         Ok(Consumer::start(path, stop, work))
     }
 

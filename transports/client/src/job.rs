@@ -6,6 +6,8 @@
 //!  handler ◄── Job { value, message } ◄── jobs ◄─────┘    what is none: dead-lettered, and says why
 //! ```
 
+mod session;
+
 use std::future::{Ready, ready};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use peeklock_core::message::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use self::session::SessionJob;
 use crate::consumer::Origin;
 use crate::{
     Delivery, Handler, Received, Refusal, Sender, SessionDelivery, SessionReceiver, Transaction,
@@ -60,7 +63,8 @@ pub struct Job<T> {
     pub value: T,
     /// The message that it came in.
     pub message: Received,
-    /// Its session, if the consumer works off sessions; see [`SessionDelivery::session`].
+    /// Its session, if the consumer works off sessions; see [`SessionDelivery::session`]. A handler of sessions alone
+    /// takes a [`SessionJob`], which always has one.
     pub session: Option<Arc<SessionReceiver>>,
     origin: Origin,
 }
@@ -72,6 +76,22 @@ impl<T> Job<T> {
     /// As there.
     pub async fn transaction(&self) -> Result<Transaction, BrokerError> {
         self.origin.transaction(&self.message).await
+    }
+
+    /// As [`Delivery::complete`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn complete(&self) -> Result<(), BrokerError> {
+        self.origin.settle(&self.message, Ok(())).await
+    }
+
+    /// As [`Delivery::refuse`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn refuse(&self, refusal: Refusal) -> Result<(), BrokerError> {
+        self.origin.settle(&self.message, Err(refusal)).await
     }
 }
 
@@ -277,15 +297,74 @@ fn written<T: JobType + Serialize>(job: &T, sender: &Sender) -> Result<Message, 
     })
 }
 
-/// A handler of messages that hands jobs of one type to another; made by [`jobs`].
-pub struct Jobs<T, H> {
-    handler: H,
-    of: PhantomData<fn() -> T>,
+/// What a handler takes that [`jobs`] hands messages to: [`Job`], [`SessionJob`], or a type of your own that is read from
+/// a delivery, such as one with a body that is not JSON. `D` is what the consumer has, a [`Delivery`] or a
+/// [`SessionDelivery`].
+///
+/// ```
+/// use peeklock_client::port::Settlement;
+/// use peeklock_client::testing::TestDelivery;
+/// use peeklock_client::{Delivery, FromDelivery, Refusal, jobs};
+/// use peeklock_core::message::Message;
+///
+/// struct Cups(u32);
+///
+/// impl FromDelivery<Delivery> for Cups {
+///     fn from_delivery(order: Delivery) -> Result<Self, Refusal> {
+///         let text = std::str::from_utf8(order.body()).ok();
+///         let cups = text.and_then(|text| text.parse().ok());
+///         cups.map(Cups).ok_or_else(|| Refusal::dead_letter("NoNumber", "how many cups?"))
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let brew = jobs(|Cups(count): Cups| async move {
+///     println!("{count} cups");
+///     Ok(())
+/// });
+/// let settled = TestDelivery::of(Message::new("2")).given_to(&brew).await;
+/// assert_eq!(settled, Settlement::Complete);
+/// let settled = TestDelivery::of(Message::new("two")).given_to(&brew).await;
+/// assert!(matches!(settled, Settlement::DeadLetter { .. }));
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a handler of `{Self}` cannot be given a `{D}`",
+    note = "`consume` gives a handler a `Delivery`, `consume_sessions` a `SessionDelivery`: `Job<T>` is read from \
+            both, `SessionJob<T>` from a `SessionDelivery`"
+)]
+pub trait FromDelivery<D>: Sized {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What becomes of a message that is none.
+    fn from_delivery(delivery: D) -> Result<Self, Refusal>;
 }
 
-/// Makes a function, the recipient of an actor, or [`actors`](crate::actors) that take jobs into a handler for [`crate::Client::consume`] and
-/// [`crate::Client::consume_sessions`]. A message that is no such job goes into the dead-letter queue, with a reason and
-/// a description that names the type and what is wrong ([`JobError`]).
+impl<T: JobType + DeserializeOwned> FromDelivery<Delivery> for Job<T> {
+    fn from_delivery(delivery: Delivery) -> Result<Self, Refusal> {
+        Ok(Self::read(delivery.message, None, delivery.origin)?)
+    }
+}
+
+impl<T: JobType + DeserializeOwned> FromDelivery<SessionDelivery> for Job<T> {
+    fn from_delivery(delivery: SessionDelivery) -> Result<Self, Refusal> {
+        let SessionDelivery { message, session, origin } = delivery;
+        Ok(Self::read(message, Some(session), origin)?)
+    }
+}
+
+/// A handler of messages that hands what it reads from them to another; made by [`jobs`].
+pub struct Jobs<J, H> {
+    handler: H,
+    of: PhantomData<fn() -> J>,
+}
+
+/// Makes a function, the recipient of an actor, or [`actors`](crate::actors) that take jobs into a handler for
+/// [`crate::Client::consume`] and [`crate::Client::consume_sessions`]: of [`Job`]s for both, of [`SessionJob`]s for the latter.
+/// A message that is no such job goes into the dead-letter queue, with a reason and a description that names the type and
+/// what is wrong ([`JobError`]).
 ///
 /// ```
 /// # use peeklock_client::{Client, ConsumerOptions, Job, JobType, jobs};
@@ -303,7 +382,7 @@ pub struct Jobs<T, H> {
 /// # }
 /// ```
 #[must_use]
-pub const fn jobs<T, H: Handler<Job<T>>>(handler: H) -> Jobs<T, H> {
+pub const fn jobs<J, H: Handler<J>>(handler: H) -> Jobs<J, H> {
     Jobs { handler, of: PhantomData }
 }
 
@@ -318,56 +397,19 @@ impl<T: JobType + DeserializeOwned> Job<T> {
     }
 }
 
-/// The work of a handler of jobs, or nothing to do for one.
-type Handling<F> = Either<F, Ready<Result<(), Refusal>>>;
-
-impl<T, H> Jobs<T, H>
+impl<D, J, H> Handler<D> for Jobs<J, H>
 where
-    T: JobType + DeserializeOwned + 'static,
-    H: Handler<Job<T>>,
+    J: FromDelivery<D> + 'static,
+    H: Handler<J>,
 {
-    fn hand_on(&self, job: Result<Job<T>, JobError>) -> Handling<H::Handling> {
-        match job {
+    /// The work of a handler of jobs, or nothing to do for one.
+    type Handling = Either<H::Handling, Ready<Result<(), Refusal>>>;
+
+    fn handle(&self, delivery: D) -> Self::Handling {
+        match J::from_delivery(delivery) {
             Ok(job) => Either::Left(self.handler.handle(job)),
-            Err(error) => Either::Right(ready(Err(error.into()))),
+            Err(refusal) => Either::Right(ready(Err(refusal))),
         }
-    }
-}
-
-impl<T, H> Handler<Delivery> for Jobs<T, H>
-where
-    T: JobType + DeserializeOwned + 'static,
-    H: Handler<Job<T>>,
-{
-    type Handling = Handling<H::Handling>;
-
-    fn handle(&self, delivery: Delivery) -> Self::Handling {
-        self.hand_on(Job::read(delivery.message, None, delivery.origin))
-    }
-
-    fn check(&self) -> Result<(), Rejection> {
-        self.handler.check()
-    }
-
-    fn is_gone(&self) -> bool {
-        self.handler.is_gone()
-    }
-
-    fn gone(&self) -> impl Future<Output = ()> + Send {
-        self.handler.gone()
-    }
-}
-
-impl<T, H> Handler<SessionDelivery> for Jobs<T, H>
-where
-    T: JobType + DeserializeOwned + 'static,
-    H: Handler<Job<T>>,
-{
-    type Handling = Handling<H::Handling>;
-
-    fn handle(&self, delivery: SessionDelivery) -> Self::Handling {
-        let SessionDelivery { message, session, origin } = delivery;
-        self.hand_on(Job::read(message, Some(session), origin))
     }
 
     fn check(&self) -> Result<(), Rejection> {

@@ -35,7 +35,7 @@ pub use consumer::{Actors, actors, actors_on};
 pub use consumer::{
     Consumer, ConsumerOptions, Delivery, Handler, Refusal, SessionConsumerOptions, SessionDelivery,
 };
-pub use job::{Job, JobError, JobType, Jobs, job_message, jobs};
+pub use job::{FromDelivery, Job, JobError, JobType, Jobs, SessionJob, job_message, jobs};
 pub use keeper::LockKeeper;
 pub use peeklock_core::description::Cleared;
 pub use received::{BodyError, Received, json_message};

@@ -130,7 +130,7 @@ async fn a_worker_of_sessions_survives_a_panic() {
         sender.send(Message::new(order).with_session_id("s")).await.unwrap();
     }
     let options = SessionConsumerOptions::default();
-    let consumer = client.consume_sessions("orders", workers, options).unwrap();
+    let consumer = client.consume_sessions("orders", workers, options).await.unwrap();
     for (text, count) in [("a", 1), ("panic", 1), ("panic", 2), ("b", 1), ("stop", 1), ("c", 1)] {
         assert_eq!(arrivals.recv().await, Some((text.to_owned(), count)));
     }
@@ -162,7 +162,7 @@ async fn a_consumer_ends_with_its_actor_also_where_nothing_comes() {
         let alone = worker.clone().recipient::<Delivery>();
         let consumer = if is_by_session {
             let options = SessionConsumerOptions::default();
-            client.consume_sessions("orders", by_session, options).unwrap()
+            client.consume_sessions("orders", by_session, options).await.unwrap()
         } else {
             client.consume("orders", alone, ConsumerOptions::default()).await.unwrap()
         };
@@ -235,11 +235,13 @@ async fn outside_of_an_actix_system_no_actor_consumes() {
                 ConsumerOptions::default(),
             )
             .await,
-        client.consume_sessions(
-            "orders",
-            actors(move || of_sessions().recipient::<SessionDelivery>()),
-            SessionConsumerOptions::default(),
-        ),
+        client
+            .consume_sessions(
+                "orders",
+                actors(move || of_sessions().recipient::<SessionDelivery>()),
+                SessionConsumerOptions::default(),
+            )
+            .await,
     ];
     for refused in refused {
         let refused = refused.unwrap_err();

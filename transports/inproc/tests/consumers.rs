@@ -217,7 +217,7 @@ async fn a_restart_of_a_supervised_actor_does_not_end_its_consumer_of_sessions()
     let (seen, mut arrivals) = mpsc::unbounded_channel();
     let worker = Supervisor::start(move |_| Restarted { seen });
     let options = SessionConsumerOptions::at_once(2);
-    let consumer = client.consume_sessions("steps", worker.recipient(), options).unwrap();
+    let consumer = client.consume_sessions("steps", worker.recipient(), options).await.unwrap();
     for (body, count) in [("a", 1), ("stop", 1), ("stop", 2), ("b", 1)] {
         assert_eq!(arrivals.recv().await, Some((body.to_owned(), count)));
     }
@@ -243,7 +243,7 @@ async fn a_panic_of_a_function_does_not_end_its_consumer_of_sessions() {
         }
     };
     let options = SessionConsumerOptions::at_once(1);
-    let consumer = client.consume_sessions("steps", handler, options).unwrap();
+    let consumer = client.consume_sessions("steps", handler, options).await.unwrap();
     for (body, count) in [("a", 1), ("panic", 1), ("panic", 2), ("b", 1)] {
         assert_eq!(arrivals.recv().await, Some((body.to_owned(), count)));
     }
@@ -280,8 +280,10 @@ async fn a_subscription_is_consumed() {
     let options = ConsumerOptions::at_once(1);
     let consumer = client.consume(&plain, alone, options).await.unwrap();
     let by_session = move |step: SessionDelivery| std::future::ready(second("steps", &step));
-    let of_sessions =
-        client.consume_sessions(&steps, by_session, SessionConsumerOptions::at_once(1)).unwrap();
+    let of_sessions = client
+        .consume_sessions(&steps, by_session, SessionConsumerOptions::at_once(1))
+        .await
+        .unwrap();
     let sender = client.sender("events").unwrap();
     for body in ["a", "again", "bad", "b"] {
         sender.send(Message::new(body).with_session_id("s")).await.unwrap();

@@ -4,7 +4,7 @@
 
 mod local;
 
-use actix::{Actor, ActorContext as _, Context, Handler};
+use actix::{Actor, ActorContext as _, Context, Handler, ResponseFuture};
 use peeklock_core::Broker;
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
@@ -12,8 +12,8 @@ use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::time::TimeSpan;
 use peeklock_inproc::{
-    ConsumerOptions, Job, JobError, JobType, Refusal, SessionConsumerOptions, job_message, jobs,
-    json_message,
+    ConsumerOptions, Job, JobError, JobType, Refusal, SessionConsumerOptions, SessionJob, actors,
+    job_message, jobs, json_message,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -143,12 +143,84 @@ async fn jobs_of_sessions_have_their_session() {
         async move { if again { Ok(()) } else { Err(Refusal::abandon()) } }
     });
     let options = SessionConsumerOptions::at_once(1);
-    let consumer = client.consume_sessions("steps", handler, options).unwrap();
+    let consumer = client.consume_sessions("steps", handler, options).await.unwrap();
     let message = job_message(&Invoice { number: 3 }).unwrap().with_session_id("s");
     client.sender("steps").unwrap().send(message).await.unwrap();
     assert_eq!(arrivals.recv().await, Some(("s".to_owned(), 3, false)));
     assert_eq!(arrivals.recv().await, Some(("s".to_owned(), 3, true)));
     consumer.stop().await;
+    client.stop().await;
+}
+
+/// Says what it got of which session, and refuses what is over 9.
+async fn book(
+    job: SessionJob<Invoice>,
+    seen: mpsc::UnboundedSender<(String, u32)>,
+) -> Result<(), Refusal> {
+    seen.send((job.session.session_id().to_owned(), job.value.number)).unwrap();
+    if job.value.number > 9 {
+        job.refuse(Refusal::dead_letter("TooLarge", "as asked")).await?;
+        return Err(Refusal::already_settled());
+    }
+    Ok(())
+}
+
+struct Booker(mpsc::UnboundedSender<(String, u32)>);
+
+impl Actor for Booker {
+    type Context = Context<Self>;
+}
+
+impl Handler<SessionJob<Invoice>> for Booker {
+    type Result = ResponseFuture<Result<(), Refusal>>;
+
+    fn handle(&mut self, job: SessionJob<Invoice>, _: &mut Self::Context) -> Self::Result {
+        Box::pin(book(job, self.0.clone()))
+    }
+}
+
+/// SES-19, SET-05: jobs of sessions come in their order, each with its session, to functions and to actors alike; what is
+/// none is dead-lettered and says why, and holds up nothing.
+#[actix_rt::test]
+async fn functions_and_actors_take_jobs_of_sessions() {
+    let client = client().await;
+    let (seen, mut arrivals) = mpsc::unbounded_channel();
+    let options = SessionConsumerOptions::at_once(1);
+    let by_session = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+    for queue in ["functions", "actors"] {
+        client.admin().create_queue_with(queue, by_session.clone()).await.unwrap();
+        let sender = client.sender(queue).unwrap();
+        for number in [1, 12, 2] {
+            let message = job_message(&Invoice { number }).unwrap().with_session_id("s");
+            sender.send(message).await.unwrap();
+            sender.send(Message::new("none").with_session_id("s")).await.unwrap();
+        }
+        let consumer = if queue == "functions" {
+            let seen = seen.clone();
+            let handler = jobs(move |job: SessionJob<Invoice>| book(job, seen.clone()));
+            client.consume_sessions(queue, handler, options).await
+        } else {
+            let seen = seen.clone();
+            let bookers = actors(move || Booker(seen.clone()).start().recipient());
+            client.consume_sessions(queue, jobs::<SessionJob<Invoice>, _>(bookers), options).await
+        };
+        for number in [1, 12, 2] {
+            assert_eq!(arrivals.recv().await, Some(("s".to_owned(), number)), "{queue}");
+        }
+        let dead = client.receiver(&dead_letter_path(queue)).unwrap();
+        let mut reasons = Vec::new();
+        while reasons.len() < 4 {
+            for letter in dead.receive_many(9, WAIT).await.unwrap() {
+                reasons.push(letter.dead_letter_reason().unwrap_or_default().to_owned());
+                dead.complete(&letter).await.unwrap();
+            }
+        }
+        reasons.sort();
+        let none = "ContentTypeNotSupported";
+        assert_eq!(reasons, [none, none, none, "TooLarge"], "{queue}");
+        consumer.unwrap().stop().await;
+        assert_eq!(client.admin().queue(queue).await.unwrap().counts.total(), 0, "{queue}");
+    }
     client.stop().await;
 }
 

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
+use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
+use peeklock_core::error::BrokerError;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -65,7 +67,7 @@ async fn a_refused_settlement_does_not_end_a_session_consumer() {
         async move { asked_for(&step) }
     };
     let options = SessionConsumerOptions::at_once(1);
-    let consumer = client.consume_sessions("steps", handler, options).unwrap();
+    let consumer = client.consume_sessions("steps", handler, options).await.unwrap();
     for body in ["later", "large", "last"] {
         let message = Message::new(body).with_session_id("a");
         client.sender("steps").unwrap().send(message).await.unwrap();
@@ -146,7 +148,10 @@ async fn a_settlement_that_comes_too_late_is_logged() {
         client.sender("orders").unwrap().send(message).await.unwrap();
         let consumer = if is_session {
             let handler = move |step: SessionDelivery| work(step.delivery_count());
-            client.consume_sessions("orders", handler, SessionConsumerOptions::at_once(1)).unwrap()
+            client
+                .consume_sessions("orders", handler, SessionConsumerOptions::at_once(1))
+                .await
+                .unwrap()
         } else {
             let handler = move |order: Delivery| work(order.delivery_count());
             client.consume("orders", handler, ConsumerOptions::at_once(1)).await.unwrap()
@@ -187,6 +192,83 @@ async fn what_is_settled_already_is_not_logged() {
     consumer.stop().await;
     assert_eq!(client.admin().queue("orders").await.unwrap().counts.total(), 0);
     assert_eq!(log.text(), "");
+}
+
+/// Where a handler says that it has begun, and then what it was told, once it is let go on.
+type Desk = (mpsc::UnboundedSender<Option<Result<(), Condition>>>, Arc<Semaphore>);
+
+async fn awaited(
+    (told, gate): Desk,
+    settling: impl Future<Output = Result<(), BrokerError>>,
+) -> Result<(), Refusal> {
+    told.send(None).unwrap();
+    gate.acquire().await.unwrap().forget();
+    told.send(Some(settling.await.map_err(|error| error.condition()))).unwrap();
+    Err(Refusal::already_settled())
+}
+
+fn bad() -> Refusal {
+    Refusal::dead_letter("Bad", "as asked")
+}
+
+/// SET-01, SET-05, SET-25: a handler that awaits the settlement of its message is told what became of it, also that it
+/// came too late; in a session likewise. What it awaited is not told by the log again.
+#[tokio::test]
+async fn a_handler_awaits_its_settlement() {
+    for (is_session, lost) in
+        [(false, Condition::MessageLockLost), (true, Condition::SessionLockLost)]
+    {
+        let (clock, broker, client) = client("orders", is_session).await;
+        let (log, _guard) = Log::begin();
+        let (told, mut answers) = mpsc::unbounded_channel();
+        let gate = Arc::new(Semaphore::new(0));
+        let desk: Desk = (told, Arc::clone(&gate));
+        let consumer = if is_session {
+            let handler = move |step: SessionDelivery| {
+                let desk = desk.clone();
+                async move {
+                    if text(&step) == "bad" {
+                        return awaited(desk, step.refuse(bad())).await;
+                    }
+                    awaited(desk, step.complete()).await
+                }
+            };
+            let options = SessionConsumerOptions::at_once(1);
+            client.consume_sessions("orders", handler, options).await.unwrap()
+        } else {
+            let handler = move |order: Delivery| {
+                let desk = desk.clone();
+                async move {
+                    if text(&order) == "bad" {
+                        return awaited(desk, order.refuse(bad())).await;
+                    }
+                    awaited(desk, order.complete()).await
+                }
+            };
+            client.consume("orders", handler, ConsumerOptions::at_once(1)).await.unwrap()
+        };
+        let sender = client.sender("orders").unwrap();
+        for body in ["good", "bad", "late"] {
+            sender.send(Message::new(body).with_session_id("s")).await.unwrap();
+            assert_eq!(answers.recv().await, Some(None), "{body} has begun");
+            if body == "late" {
+                assert_eq!(log.text(), "");
+                clock.advance(TimeSpan::from_seconds(61));
+                // Whatever is asked now finds that the lock has run out.
+                let receiver = client.receiver("orders").unwrap();
+                assert!(receiver.peek(Default::default(), 1).await.is_ok());
+                gate.add_permits(1);
+                assert_eq!(answers.recv().await, Some(Some(Err(lost))), "it is too late");
+                assert_eq!(answers.recv().await, Some(None), "it comes again");
+            }
+            gate.add_permits(1);
+            assert_eq!(answers.recv().await, Some(Some(Ok(()))), "{body}");
+        }
+        consumer.stop().await;
+        let counts = client.admin().queue("orders").await.unwrap().counts;
+        assert_eq!((counts.active, counts.dead_letter), (0, 1));
+        broker.stop(std::time::Duration::ZERO).await.unwrap();
+    }
 }
 
 /// DLQ-07, RTY-05: what is to be dead-lettered in a dead-letter queue, which it cannot be, is not left locked; it comes

@@ -9,7 +9,7 @@ use actix::{Actor, Context, Handler, Recipient, ResponseFuture};
 use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
 use peeklock_core::condition::Condition;
-use peeklock_core::description::QueueUpdate;
+use peeklock_core::description::{EntityStatus, QueueUpdate};
 use peeklock_core::message::Message;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_inproc::{Client, Refusal, SessionConsumerOptions, SessionDelivery, SessionReceiver};
@@ -126,7 +126,7 @@ async fn sessions_are_worked_off_side_by_side_each_in_its_order() {
     world.put("b", &["3", "4"]).await;
     world.put("c", &["5"]).await;
     let (recipient, mut all) = worker();
-    let consumer = world.client.consume_sessions("steps", recipient, sessions(2)).unwrap();
+    let consumer = world.client.consume_sessions("steps", recipient, sessions(2)).await.unwrap();
     let (first, second) = (all.recv().await.unwrap(), all.recv().await.unwrap());
     let (a, b) = if first.is().0 == "a" { (first, second) } else { (second, first) };
     assert_eq!((a.is(), b.is()), (("a", "1", 1), ("b", "3", 1)));
@@ -160,7 +160,7 @@ async fn a_refused_message_comes_again_before_those_behind_it() {
     let world = World::open().await;
     world.put("a", &["1", "2", "3"]).await;
     let (recipient, mut all) = worker();
-    let consumer = world.client.consume_sessions("steps", recipient, sessions(1)).unwrap();
+    let consumer = world.client.consume_sessions("steps", recipient, sessions(1)).await.unwrap();
     for count in [1, 2] {
         let got = all.recv().await.unwrap();
         assert_eq!(got.is(), ("a", "1", count));
@@ -185,7 +185,7 @@ async fn a_session_lock_that_ran_out_costs_the_delivery_and_no_more() {
     let world = World::open().await;
     world.put("a", &["1"]).await;
     let (recipient, mut all) = worker();
-    let consumer = world.client.consume_sessions("steps", recipient, sessions(1)).unwrap();
+    let consumer = world.client.consume_sessions("steps", recipient, sessions(1)).await.unwrap();
     let got = all.recv().await.unwrap();
     world.clock.advance(TimeSpan::from_seconds(31));
     assert_eq!(world.locked().await, 0);
@@ -205,7 +205,7 @@ async fn a_stopped_consumer_finishes_what_its_actor_has() {
     let world = World::open().await;
     world.put("a", &["1", "2"]).await;
     let (recipient, mut all) = worker();
-    let consumer = world.client.consume_sessions("steps", recipient, sessions(3)).unwrap();
+    let consumer = world.client.consume_sessions("steps", recipient, sessions(3)).await.unwrap();
     let got = all.recv().await.unwrap();
     let stopping = actix::spawn(async move { consumer.stop().await });
     got.complete();
@@ -218,17 +218,31 @@ async fn a_stopped_consumer_finishes_what_its_actor_has() {
     world.stop().await;
 }
 
-/// SES-09, ENT-14: it ends by itself when there is nothing to receive from.
+/// SES-09, ENT-14, ENT-24: who begins is told what will never do, as with `consume`; and a consumer ends by itself when
+/// there is nothing to receive from any more.
 #[actix::test]
-async fn a_consumer_ends_with_its_queue() {
+async fn a_consumer_begins_and_ends_with_its_queue() {
     let world = World::open().await;
     let (recipient, _all) = worker();
-    assert!(world.client.consume_sessions("absent", recipient.clone(), sessions(1)).is_err());
-    world.client.admin().create_queue("plain").await.unwrap();
-    let consumer = world.client.consume_sessions("plain", recipient.clone(), sessions(2)).unwrap();
-    assert_eq!(consumer.ended().await.unwrap().condition(), Condition::InvalidOperation);
-    let consumer = world.client.consume_sessions("steps", recipient, sessions(2)).unwrap();
-    world.client.admin().delete_queue("steps").await.unwrap();
+    let admin = world.client.admin();
+    admin.create_queue("plain").await.unwrap();
+    let disabled = QueueUpdate {
+        requires_session: Some(true),
+        status: Some(EntityStatus::Disabled),
+        ..QueueUpdate::default()
+    };
+    admin.create_queue_with("disabled", disabled).await.unwrap();
+    let refused = [
+        ("absent", Condition::EntityNotFound),
+        ("plain", Condition::InvalidOperation),
+        ("disabled", Condition::EntityDisabled),
+    ];
+    for (queue, condition) in refused {
+        let begun = world.client.consume_sessions(queue, recipient.clone(), sessions(2)).await;
+        assert_eq!(begun.unwrap_err().condition(), condition, "{queue}");
+    }
+    let consumer = world.client.consume_sessions("steps", recipient, sessions(2)).await.unwrap();
+    admin.delete_queue("steps").await.unwrap();
     assert_eq!(consumer.ended().await.unwrap().condition(), Condition::EntityNotFound);
     world.stop().await;
 }
@@ -240,7 +254,7 @@ async fn a_consumer_ends_with_its_actor() {
     let world = World::open().await;
     world.put("a", &["panic", "2"]).await;
     let (recipient, _all) = worker();
-    let consumer = world.client.consume_sessions("steps", recipient, sessions(2)).unwrap();
+    let consumer = world.client.consume_sessions("steps", recipient, sessions(2)).await.unwrap();
     let why = consumer.ended().await.unwrap();
     assert_eq!(why.condition(), Condition::OperationCancelled);
     assert!(why.detail().contains("actor"), "{why}");

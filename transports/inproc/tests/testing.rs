@@ -11,6 +11,7 @@ use actix::{Actor, Context, Handler, ResponseFuture};
 use peeklock_core::Broker;
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::store::{
@@ -19,10 +20,10 @@ use peeklock_core::store::{
 };
 use peeklock_core::time::TimeSpan;
 use peeklock_inproc::port::Settlement;
-use peeklock_inproc::testing::{TestBroker, TestDelivery, TestSession};
+use peeklock_inproc::testing::{TestBroker, TestClient, TestDelivery, TestSession};
 use peeklock_inproc::{
     Client, ConsumerOptions, Delivery, Job, JobType, Refusal, SessionConsumerOptions,
-    SessionDelivery, jobs,
+    SessionDelivery, SessionJob, jobs,
 };
 use tokio::sync::Notify;
 
@@ -80,11 +81,112 @@ async fn an_actor_is_tested_without_a_broker() {
     assert_eq!(deferred, Settlement::Defer { properties: Vec::new() });
 }
 
-/// What was made by hand belongs to no broker, and says so where one is asked for.
+/// Sends a receipt and completes, both or none; gives up where there is no receipt to be had.
+async fn receipt(client: Client, order: Job<Order>) -> Result<(), Refusal> {
+    let transaction = order.transaction().await?;
+    let receipts = client.sender("receipts")?;
+    transaction.send(&receipts, Message::new(format!("{} cups", order.value.cups))).await?;
+    if order.value.cups > 9 {
+        return Err(Refusal::dead_letter("TooMany", "there is not so much coffee"));
+    }
+    transaction.commit().await?;
+    Err(Refusal::already_settled())
+}
+
+/// TXN-01, TXN-04: what a handler sends in a transaction is in the record of its client after the commit, together with
+/// the settlement, and else nowhere; whether an actor, a function or a job begins it.
 #[tokio::test]
-async fn a_delivery_by_hand_has_no_transaction() {
-    let refused = TestDelivery::of(Message::new("a")).delivery().transaction().await;
-    assert_eq!(refused.err().unwrap().condition(), Condition::InvalidOperation);
+async fn what_a_handler_sends_is_seen_without_a_broker() {
+    let test = TestClient::new();
+    let client = test.client();
+    let handler = jobs(move |order: Job<Order>| receipt(client.clone(), order));
+    let small = TestDelivery::of_job(&Order { cups: 2 }).unwrap().with_client(&test);
+    assert_eq!(small.given_to(&handler).await, Settlement::Complete);
+    let large = TestDelivery::of_job(&Order { cups: 20 }).unwrap().with_client(&test);
+    assert!(matches!(large.given_to(&handler).await, Settlement::DeadLetter { .. }));
+    let sent = test.sent();
+    assert_eq!((sent.len(), sent[0].to.as_str(), sent[0].in_transaction), (1, "receipts", true));
+    assert_eq!(test.sent_to("Receipts")[0].body.as_bytes(), "2 cups");
+    // In a session likewise.
+    let session = TestSession::new("s");
+    assert_eq!(small.given_in(&session, &handler).await, Settlement::Complete);
+    assert_eq!(test.sent().len(), 2);
+    // A client that refuses is one of the causes for which a handler is tested.
+    test.refuse("receipts", Condition::QuotaExceeded);
+    assert_eq!(small.given_to(&handler).await, abandoned());
+    test.accept("receipts");
+    // The transaction is of the client of the delivery, not of any other.
+    let alone = TestDelivery::of_job(&Order { cups: 2 }).unwrap();
+    assert_eq!(alone.given_to(&handler).await, abandoned());
+    let other = test.client().sender("receipts").unwrap();
+    let transaction = alone.delivery().transaction().await.unwrap();
+    let refused = transaction.send(&other, Message::new("a")).await.unwrap_err();
+    assert_eq!(refused.condition(), Condition::TransactionUnknown);
+    assert!(refused.detail().contains("`TestDelivery::with_client`"), "{refused}");
+    assert_eq!(test.sent().len(), 2);
+}
+
+const fn abandoned() -> Settlement {
+    Settlement::Abandon { properties: Vec::new(), delay: None }
+}
+
+/// SCH-05, TXN-10: numbers count by path, lists and batches are told one by one, what is scheduled can be cancelled, once,
+/// and what a transaction sends to another entity than its first has its number there.
+#[tokio::test]
+async fn a_client_without_a_broker_answers_as_one_does() {
+    let test = TestClient::new();
+    let client = test.client();
+    let (a, b) = (client.sender("a").unwrap(), client.sender_via("b", "a").unwrap());
+    let sent = a.send_many(vec![Message::new("1"), Message::new("2")]).await;
+    assert!(sent.into_iter().map(Result::unwrap).eq([SequenceNumber(1), SequenceNumber(2)]));
+    assert_eq!(b.send_batch(vec![Message::new("3")]).await.unwrap(), [SequenceNumber(1)]);
+    assert_eq!(test.sent()[2].via.as_deref(), Some("a"));
+    let due = client.now().plus(TimeSpan::from_days(1));
+    let number = a.schedule(Message::new("later"), due).await.unwrap();
+    assert_eq!(test.sent_to("a")[2].scheduled_enqueue_time, Some(due));
+    a.cancel_scheduled(vec![number]).await.unwrap();
+    assert_eq!(test.sent_to("a").len(), 2);
+    for number in [number, SequenceNumber(1)] {
+        let refused = a.cancel_scheduled(vec![number]).await.unwrap_err();
+        assert_eq!(refused.condition(), Condition::MessageNotFound);
+    }
+    let transaction = client.begin_cross_entity_transaction().await.unwrap();
+    transaction.send(&a, Message::new("4")).await.unwrap();
+    transaction.send(&client.sender("c").unwrap(), Message::new("5")).await.unwrap();
+    let dropped = client.begin_transaction().await.unwrap();
+    dropped.send(&a, Message::new("never")).await.unwrap();
+    drop(dropped);
+    assert_eq!(transaction.commit().await.unwrap().sequence_numbers(), [SequenceNumber(4)]);
+    assert_eq!(test.sent_to("c").len(), 1);
+    let nothing = client.receiver("a").unwrap().receive(TimeSpan::ZERO).await.unwrap();
+    assert!(nothing.is_none());
+    let refused = client.admin().queue("a").await.unwrap_err();
+    assert_eq!(refused.condition(), Condition::NotImplemented);
+}
+
+/// SET-01, SET-13: a handler that waits for its settlement is told, a second one is refused, and the first is what became
+/// of the message, whatever the handler answers.
+#[tokio::test]
+async fn a_settlement_that_was_awaited_is_that_of_the_delivery() {
+    let handler = |order: Delivery| async move {
+        order.refuse(Refusal::Defer).await?;
+        let again = order.complete().await.unwrap_err();
+        assert_eq!(again.condition(), Condition::MessageLockLost);
+        assert!(order.transaction().await.is_err());
+        Ok(())
+    };
+    let order = TestDelivery::of(Message::new("a"));
+    let deferred = Settlement::Defer { properties: Vec::new() };
+    assert_eq!(order.given_to(&handler).await, deferred);
+    assert_eq!(order.again().given_to(&handler).await, deferred, "each delivery is one of its own");
+    let session = TestSession::new("s");
+    let handler = jobs(|order: SessionJob<Order>| async move {
+        order.complete().await?;
+        Err(Refusal::already_settled())
+    });
+    let order = TestDelivery::of_job(&Order { cups: 2 }).unwrap();
+    assert_eq!(order.given_in(&session, &handler).await, Settlement::Complete);
+    assert_eq!(order.job_in::<Order>(&session).unwrap().session.session_id(), "s");
 }
 
 /// What a delivery is made of by hand comes to the handler, and a panic abandons as with a consumer.
@@ -294,7 +396,7 @@ async fn a_broker_is_idle_when_its_transfers_and_sessions_are_done() {
         }
     };
     let options = SessionConsumerOptions::at_once(3);
-    let _consumer = client.consume_sessions("steps", handler, options).unwrap();
+    let _consumer = client.consume_sessions("steps", handler, options).await.unwrap();
     let sender = client.sender("news").unwrap();
     for round in 1..=30 {
         for session in ["a", "b", "c", "d"] {

@@ -127,7 +127,7 @@ async fn a_trace_goes_on_in_sessions() {
         }
     };
     let options = SessionConsumerOptions::default();
-    let consumer = client.consume_sessions("steps", handler, options).unwrap();
+    let consumer = client.consume_sessions("steps", handler, options).await.unwrap();
     arrivals.recv().await.unwrap();
     consumer.stop().await;
     let gone_on = (Some(TRACE.to_owned()), Some(TRACE.to_owned()));

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::Map;
 
 use super::{Delivery, Handler, Refusal, SessionDelivery};
-use crate::Job;
+use crate::{Job, SessionJob};
 
 impl Message for Delivery {
     type Result = Result<(), Refusal>;
@@ -19,6 +19,10 @@ impl Message for SessionDelivery {
 }
 
 impl<T: 'static> Message for Job<T> {
+    type Result = Result<(), Refusal>;
+}
+
+impl<T: 'static> Message for SessionJob<T> {
     type Result = Result<(), Refusal>;
 }
 

@@ -5,10 +5,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::ids::TrackingId;
+use peeklock_core::ids::LockToken;
 use peeklock_core::limits::Limits;
 use peeklock_core::message::Value;
-use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::Reach;
 use tokio::time::error::Elapsed;
 
@@ -83,12 +83,9 @@ pub struct SessionDelivery {
     pub(crate) origin: Origin,
 }
 
-/// A link and the port that it is of.
-type LinkOfPort = (Arc<dyn Port>, Arc<dyn Link>);
-
-/// The way on which a delivery came; none for one that was made by hand.
-#[derive(Clone, Default)]
-pub(crate) struct Origin(Option<Arc<LinkOfPort>>);
+/// The way on which a delivery came: a link, and the port that it is of.
+#[derive(Clone)]
+pub(crate) struct Origin(Arc<(Arc<dyn Port>, Arc<dyn Link>)>);
 
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,22 +96,34 @@ impl fmt::Debug for Origin {
 impl Origin {
     /// Over this link of this port.
     pub(crate) fn of(port: &Arc<dyn Port>, link: &Arc<dyn Link>) -> Self {
-        Self(Some(Arc::new((Arc::clone(port), Arc::clone(link)))))
+        Self(Arc::new((Arc::clone(port), Arc::clone(link))))
+    }
+
+    /// Settles a message that came this way, and waits for the answer.
+    pub(crate) async fn settle(
+        &self,
+        message: &Received,
+        outcome: Result<(), Refusal>,
+    ) -> Result<(), BrokerError> {
+        let token = self.token(message)?;
+        self.link().ask(Request::Settle(token, outcome.into())).await.map(drop)
     }
 
     /// A transaction that completes a message which came this way.
     pub(crate) async fn transaction(&self, message: &Received) -> Result<Transaction, BrokerError> {
-        let rejection = |detail: &str| Rejection::invalid_operation(detail.to_owned());
-        let Some((port, link)) = self.0.as_deref() else {
-            let refused = rejection("a delivery that was made by hand belongs to no broker");
-            return Err(BrokerError::new(refused, TrackingId(0), "", Timestamp::NONE));
-        };
-        let Some(token) = message.lock_token() else {
-            return Err(link.refuse(rejection("the message is not locked")));
-        };
-        let transaction = Transaction::begin(port, Reach::CrossEntity).await?;
-        transaction.run(&**link, Request::Settle(token, Settlement::Complete)).await?;
+        let token = self.token(message)?;
+        let transaction = Transaction::begin(&self.0.0, Reach::CrossEntity).await?;
+        transaction.run(self.link(), Request::Settle(token, Settlement::Complete)).await?;
         Ok(transaction)
+    }
+
+    fn link(&self) -> &dyn Link {
+        &*self.0.1
+    }
+
+    fn token(&self, message: &Received) -> Result<LockToken, BrokerError> {
+        let is_not = || Rejection::invalid_operation("the message is not locked");
+        message.lock_token().ok_or_else(|| self.link().refuse(is_not()))
     }
 }
 
@@ -126,8 +135,8 @@ impl Delivery {
     ///
     /// # Errors
     /// As for [`Client::begin_cross_entity_transaction`](crate::Client::begin_cross_entity_transaction) and
-    /// [`Receiver::complete`](crate::Receiver::complete); `InvalidOperation` for one that was made by hand, which belongs
-    /// to no broker: a handler that begins one is tried with a consumer of a `TestBroker`.
+    /// [`Receiver::complete`](crate::Receiver::complete). For one that was made by hand what is sent in it goes through
+    /// the client that it was given to (`TestDelivery::with_client`).
     ///
     /// ```
     /// use peeklock_client::{Client, ConsumerOptions, Delivery, Refusal};
@@ -151,6 +160,68 @@ impl Delivery {
     pub async fn transaction(&self) -> Result<Transaction, BrokerError> {
         self.origin.transaction(&self.message).await
     }
+
+    /// Completes the message now, and waits until the broker has done so or refused to (SET-01), for a handler that does
+    /// something only if it has. What it answers by its outcome is carried out after it has ended, and a refusal of that
+    /// is only in the log. After this, whatever became of it, the handler answers [`Refusal::already_settled`]: any other
+    /// outcome is refused then, which changes nothing, and logged.
+    ///
+    /// # Errors
+    /// As for [`Receiver::complete`](crate::Receiver::complete): with `MessageLockLost` the message is with somebody else,
+    /// or comes again, or somebody has settled it; after `CommunicationProblem`, `ServiceTimeout` and `InternalError` it may
+    /// be completed (ERR-06).
+    ///
+    /// ```
+    /// use peeklock_client::{Delivery, Refusal};
+    ///
+    /// async fn work(order: Delivery) -> Result<(), Refusal> {
+    ///     match order.complete().await {
+    ///         Ok(()) => println!("the cup is yours"),
+    ///         Err(error) => println!("somebody else brews it: {error}"),
+    ///     }
+    ///     Err(Refusal::already_settled())
+    /// }
+    /// # use peeklock_client::port::Settlement;
+    /// # use peeklock_client::testing::TestDelivery;
+    /// # use peeklock_core::message::Message;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let order = TestDelivery::of(Message::new("two coffees"));
+    /// # assert_eq!(order.given_to(&work).await, Settlement::Complete);
+    /// # }
+    /// ```
+    pub async fn complete(&self) -> Result<(), BrokerError> {
+        self.origin.settle(&self.message, Ok(())).await
+    }
+
+    /// Does now to the message what [`Err`] of this would do to it, and waits until the broker has done so or refused to;
+    /// otherwise as [`Delivery::complete`]. Nothing else is tried in its place when it is refused: if the lock is there
+    /// still, something else can be.
+    ///
+    /// # Errors
+    /// Those of the settlement, such as [`Receiver::abandon`](crate::Receiver::abandon) or
+    /// [`Receiver::dead_letter`](crate::Receiver::dead_letter).
+    ///
+    /// ```
+    /// use peeklock_client::{Delivery, Refusal};
+    ///
+    /// async fn work(order: Delivery) -> Result<(), Refusal> {
+    ///     order.refuse(Refusal::dead_letter("SoldOut", "no cup is left")).await?;
+    ///     println!("the guest is told"); // once it is certain that nobody else brews it
+    ///     Err(Refusal::already_settled())
+    /// }
+    /// # use peeklock_client::port::Settlement;
+    /// # use peeklock_client::testing::TestDelivery;
+    /// # use peeklock_core::message::Message;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let order = TestDelivery::of(Message::new("two coffees"));
+    /// # assert!(matches!(order.given_to(&work).await, Settlement::DeadLetter { .. }));
+    /// # }
+    /// ```
+    pub async fn refuse(&self, refusal: Refusal) -> Result<(), BrokerError> {
+        self.origin.settle(&self.message, Err(refusal)).await
+    }
 }
 
 impl SessionDelivery {
@@ -160,6 +231,22 @@ impl SessionDelivery {
     /// As there, and `SessionLockLost`.
     pub async fn transaction(&self) -> Result<Transaction, BrokerError> {
         self.origin.transaction(&self.message).await
+    }
+
+    /// As [`Delivery::complete`]. The next message of the session comes when the handler has ended.
+    ///
+    /// # Errors
+    /// As there, and `SessionLockLost`.
+    pub async fn complete(&self) -> Result<(), BrokerError> {
+        self.origin.settle(&self.message, Ok(())).await
+    }
+
+    /// As [`Delivery::refuse`].
+    ///
+    /// # Errors
+    /// As there, and `SessionLockLost`.
+    pub async fn refuse(&self, refusal: Refusal) -> Result<(), BrokerError> {
+        self.origin.settle(&self.message, Err(refusal)).await
     }
 }
 

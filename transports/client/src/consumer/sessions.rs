@@ -70,6 +70,26 @@ impl SessionConsumerOptions {
     }
 }
 
+/// The first session, if one has messages already. It is asked for before anything is begun, so that who begins is told
+/// what will never do.
+pub(super) async fn first(
+    client: &Client,
+    path: &str,
+) -> Result<Option<SessionReceiver>, BrokerError> {
+    match client.accept_next_session(path, TimeSpan::ZERO).await {
+        Ok(session) => Ok(Some(session)),
+        Err(error) if error.condition() == Condition::ServiceTimeout || can_pass(&error) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether it is worth asking again. A broker that is being stopped says that the call was cancelled.
+fn can_pass(error: &BrokerError) -> bool {
+    error.retryable() && error.condition() != Condition::OperationCancelled
+}
+
 /// Runs the workers to their end: the first that fails ends the others.
 pub(super) async fn run<H: Handler<SessionDelivery>>(
     client: Client,
@@ -77,7 +97,7 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
     handler: H,
     options: SessionConsumerOptions,
     mut stopped: oneshot::Receiver<()>,
-    at_work: Option<AtWork>,
+    (mut first, at_work): (Option<SessionReceiver>, Option<AtWork>),
 ) -> Option<BrokerError> {
     let handler = Arc::new(handler);
     let (stop, stopping) = watch::channel(false);
@@ -86,7 +106,8 @@ pub(super) async fn run<H: Handler<SessionDelivery>>(
             let (client, path, handler) = (client.clone(), Arc::clone(&path), Arc::clone(&handler));
             let stopping = stopping.clone();
             let at_work = client.port().at_work();
-            tracked(at_work, Worker { client, path, handler, options, stopping }.run())
+            let worker = Worker { client, path, handler, options, stopping };
+            tracked(at_work, worker.run(first.take()))
         })
         .collect();
     // Each has its own now.
@@ -133,21 +154,20 @@ enum Left {
 }
 
 impl<H: Handler<SessionDelivery>> Worker<H> {
-    async fn run(mut self) -> Option<BrokerError> {
+    async fn run(mut self, mut first: Option<SessionReceiver>) -> Option<BrokerError> {
         loop {
-            let accept = self.client.accept_next_session(&self.path, ACCEPT_WAIT);
-            let accepted = tokio::select! {
-                biased;
-                _ = self.stopping.wait_for(|stop| *stop) => return None,
-                accepted = accept => accepted,
+            let accepted = match first.take() {
+                Some(session) => Ok(session),
+                None => tokio::select! {
+                    biased;
+                    _ = self.stopping.wait_for(|stop| *stop) => return None,
+                    accepted = self.client.accept_next_session(&self.path, ACCEPT_WAIT) => accepted,
+                },
             };
             let session = match accepted {
                 Ok(session) => Arc::new(session),
                 Err(error) if error.condition() == Condition::ServiceTimeout => continue,
-                // A broker that is being stopped says that the call was cancelled.
-                Err(error)
-                    if error.retryable() && error.condition() != Condition::OperationCancelled =>
-                {
+                Err(error) if can_pass(&error) => {
                     tracing::warn!(%error, "no session can be accepted for now");
                     tokio::select! {
                         biased;

@@ -10,11 +10,13 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::FIRST_INSTANT;
-use super::TestSession;
+use super::client::Settled;
+use super::{FIRST_INSTANT, TestClient, TestSession};
 use crate::consumer::{Origin, outcome_of};
 use crate::port::Settlement;
-use crate::{Delivery, Handler, Job, JobError, JobType, Received, SessionDelivery, job_message};
+use crate::{
+    Delivery, Handler, Job, JobError, JobType, Received, SessionDelivery, SessionJob, job_message,
+};
 
 /// How long its lock seems to last.
 const LOCK: TimeSpan = TimeSpan::from_minutes(1);
@@ -63,6 +65,8 @@ pub struct TestDelivery {
     enqueued_at: Timestamp,
     /// Those before this one that have failed.
     failed_count: u32,
+    /// Whose transactions it begins; one of its own unless said otherwise.
+    client: Option<TestClient>,
 }
 
 impl TestDelivery {
@@ -70,7 +74,7 @@ impl TestDelivery {
     #[must_use]
     pub const fn of(message: Message) -> Self {
         let sequence = SequenceNumber(1);
-        Self { message, sequence, enqueued_at: FIRST_INSTANT, failed_count: 0 }
+        Self { message, sequence, enqueued_at: FIRST_INSTANT, failed_count: 0, client: None }
     }
 
     /// The first delivery of a value that is sent as a job.
@@ -79,6 +83,14 @@ impl TestDelivery {
     /// When the value cannot be written as JSON.
     pub fn of_job<T: JobType + Serialize>(value: &T) -> Result<Self, serde_json::Error> {
         Ok(Self::of(job_message(value)?))
+    }
+
+    /// The same, whose transactions are of that client: the handler begins them by the delivery, and sends in them over
+    /// senders of the client.
+    #[must_use]
+    pub fn with_client(mut self, client: &TestClient) -> Self {
+        self.client = Some(client.clone());
+        self
     }
 
     /// The same with another number.
@@ -149,14 +161,13 @@ impl TestDelivery {
     /// What a handler of messages gets, and an actor as mail.
     #[must_use]
     pub fn delivery(&self) -> Delivery {
-        Delivery { message: self.received(), origin: Origin::default() }
+        self.handed().0
     }
 
     /// What a handler of sessions gets.
     #[must_use]
     pub fn in_session(&self, session: &TestSession) -> SessionDelivery {
-        let (message, session) = (self.received(), Arc::clone(session.receiver()));
-        SessionDelivery { message, session, origin: Origin::default() }
+        self.handed_in(session).0
     }
 
     /// What a handler of jobs gets, and an actor as mail.
@@ -164,22 +175,57 @@ impl TestDelivery {
     /// # Errors
     /// When the message is no such job; [`crate::jobs`] would dead-letter it.
     pub fn job<T: JobType + DeserializeOwned>(&self) -> Result<Job<T>, JobError> {
-        Job::read(self.received(), None, Origin::default())
+        Job::read(self.received(), None, self.hand().0)
     }
 
-    /// Gives it to a handler as a consumer does, and returns how the handler settled it; a panic abandons.
+    /// What a handler of jobs of sessions gets, and an actor as mail.
+    ///
+    /// # Errors
+    /// As for [`TestDelivery::job`].
+    pub fn job_in<T: JobType + DeserializeOwned>(
+        &self,
+        session: &TestSession,
+    ) -> Result<SessionJob<T>, JobError> {
+        SessionJob::read(self.in_session(session))
+    }
+
+    /// Gives it to a handler as a consumer does, and returns how it was settled: by the handler itself, if it has done so
+    /// ([`Delivery::complete`], [`Delivery::refuse`], or a transaction that it has committed), else by its outcome; a panic
+    /// abandons.
     pub async fn given_to(&self, handler: &impl Handler<Delivery>) -> Settlement {
-        let delivery = self.delivery();
-        outcome_of(async { handler.handle(delivery).await }).await.into()
+        let (delivery, settled) = self.handed();
+        let outcome = outcome_of(async { handler.handle(delivery).await }).await;
+        settled.get().unwrap_or_else(|| outcome.into())
     }
 
-    /// Gives it to a handler as a message of a session, and returns how the handler settled it.
+    /// Gives it to a handler as a message of a session, and returns how it was settled, as [`TestDelivery::given_to`] does.
+    /// What the handler settles over the session itself is told by [`TestSession::settled`].
     pub async fn given_in(
         &self,
         session: &TestSession,
         handler: &impl Handler<SessionDelivery>,
     ) -> Settlement {
-        let delivery = self.in_session(session);
-        outcome_of(async { handler.handle(delivery).await }).await.into()
+        let (delivery, settled) = self.handed_in(session);
+        let outcome = outcome_of(async { handler.handle(delivery).await }).await;
+        settled.get().unwrap_or_else(|| outcome.into())
+    }
+
+    fn handed(&self) -> (Delivery, Settled) {
+        let (origin, settled) = self.hand();
+        (Delivery { message: self.received(), origin }, settled)
+    }
+
+    fn handed_in(&self, session: &TestSession) -> (SessionDelivery, Settled) {
+        let (origin, settled) = self.hand();
+        let (message, session) = (self.received(), Arc::clone(session.receiver()));
+        (SessionDelivery { message, session, origin }, settled)
+    }
+
+    /// The way on which it seems to have come, and what is settled over that.
+    fn hand(&self) -> (Origin, Settled) {
+        match &self.client {
+            Some(client) => client.hand(),
+            None => TestClient::new().hand(),
+        }
     }
 }

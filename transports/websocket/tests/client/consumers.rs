@@ -132,7 +132,7 @@ fn a_worker_survives_a_panic() {
         let workers =
             actors(move || Worker { seen: again.clone() }.start().recipient::<SessionDelivery>());
         let options = SessionConsumerOptions::default();
-        let consumer = client.consume_sessions("steps", workers, options).unwrap();
+        let consumer = client.consume_sessions("steps", workers, options).await.unwrap();
         for text in ["a", "panic", "b"] {
             let step = Message::new(text).with_session_id("s");
             client.sender("steps").unwrap().send(step).await.unwrap();
@@ -373,7 +373,7 @@ fn sessions_go_on_over_lost_connections() {
                 }
             };
             let options = SessionConsumerOptions::at_once(3);
-            let consumer = client.consume_sessions("steps", handler, options).unwrap();
+            let consumer = client.consume_sessions("steps", handler, options).await.unwrap();
             let sender = direct.sender("steps").unwrap();
             for number in 0..STEPS {
                 for session in 0..SESSIONS {
@@ -421,7 +421,7 @@ fn sessions_go_on_over_a_restart() {
             }
         };
         let options = SessionConsumerOptions::at_once(1);
-        let consumer = client.consume_sessions("steps", handler, options).unwrap();
+        let consumer = client.consume_sessions("steps", handler, options).await.unwrap();
         assert_eq!(arrivals.recv().await.unwrap(), "a");
         let server = server.restart().await;
         // What the handler has is refused, and comes again.
@@ -485,7 +485,7 @@ fn a_delivery_has_a_transaction() {
                 }
             };
             let options = SessionConsumerOptions::default();
-            let consumer = client.consume_sessions("steps", handler, options).unwrap();
+            let consumer = client.consume_sessions("steps", handler, options).await.unwrap();
             let step = Message::new("b").with_session_id("s");
             client.sender("steps").unwrap().send(step).await.unwrap();
             assert_eq!(arrivals.recv().await, Some(1));

@@ -421,7 +421,7 @@ fn a_function_works_off_sessions() {
             }
         };
         let options = SessionConsumerOptions::at_once(2);
-        let consumer = client.consume_sessions("steps", handler, options).unwrap();
+        let consumer = client.consume_sessions("steps", handler, options).await.unwrap();
         let mut all = Vec::new();
         while all.len() < 5 {
             all.push(told.recv().await.unwrap());

@@ -71,7 +71,7 @@ impl World {
         let start: Start = Arc::new(move |client: Client, life: Life| {
             let handler = Mortal { handler: Arc::clone(&handler), life };
             let at = Arc::clone(&at);
-            Box::pin(async move { client.consume_sessions(&at, handler, options) })
+            Box::pin(async move { client.consume_sessions(&at, handler, options).await })
         });
         self.begin(path, true, start).await
     }
