@@ -475,7 +475,7 @@ fn a_directory_is_looked_at_without_a_trace() {
     assert_eq!(names(&path), before);
     let owner = OsDisk::open(&path).unwrap();
     let refused = OsDisk::look_at(&path).err().unwrap().to_string();
-    assert!(refused.contains(&format!("process {}", std::process::id())), "{refused}");
+    assert!(refused.contains("this process"), "{refused}");
     drop(owner);
     std::fs::remove_dir_all(&path).unwrap();
 }
