@@ -63,8 +63,8 @@ type OfOwner = Arc<[Arc<Policy>]>;
 pub enum KeyFound {
     /// At the resource: by which policy, and which of its keys it is.
     Here(Arc<Policy>, WhichKey),
-    /// For something else.
-    Elsewhere,
+    /// For something else: by which policy that has it, and which of its keys it is.
+    Elsewhere(Arc<Policy>, WhichKey),
     /// It is no key of a policy of that name.
     Nowhere,
 }
@@ -149,11 +149,12 @@ impl Policies {
         let found = held.by_key.get(&digest);
         let here = found.and_then(|found| owners.iter().flatten().find_map(|it| found.get(it)));
         let development = self.0.development.get().filter(|(known, _)| *known == digest);
-        match (here, development) {
-            (Some((policy, which)), _) => KeyFound::Here(Arc::clone(policy), *which),
-            (None, Some((_, policy))) => KeyFound::Here(Arc::clone(policy), WhichKey::Primary),
-            (None, None) if found.is_some() => KeyFound::Elsewhere,
-            (None, None) => KeyFound::Nowhere,
+        let elsewhere = found.and_then(|found| found.values().next());
+        match (here, development, elsewhere) {
+            (Some((policy, which)), ..) => KeyFound::Here(Arc::clone(policy), *which),
+            (None, Some((_, policy)), _) => KeyFound::Here(Arc::clone(policy), WhichKey::Primary),
+            (None, None, Some((policy, which))) => KeyFound::Elsewhere(Arc::clone(policy), *which),
+            (None, None, None) => KeyFound::Nowhere,
         }
     }
 

@@ -241,6 +241,12 @@ impl Policy {
         Grant::of(self.rights).within(self.held(which).life.mark.clone()).by(&self.name)
     }
 
+    /// What it gives to who shows that key where it does not hold: nothing, and as long as the key is one he is known by it.
+    #[must_use]
+    pub fn recognize_by(&self, which: WhichKey) -> Grant {
+        Grant::nothing().within(self.held(which).life.mark.clone()).by(&self.name)
+    }
+
     /// What it gives by itself.
     pub(super) fn grant(&self) -> Grant {
         Grant::of(self.rights).within(self.life.mark.clone()).by(&self.name)

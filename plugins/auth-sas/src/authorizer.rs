@@ -81,14 +81,15 @@ impl SasAuthorizer {
         let Some((policy, which)) = at_resource.iter().find_map(|it| shown.signed_by(it)) else {
             // It may be good elsewhere, which is no attempt at a key.
             let elsewhere = self.policies.at(shown.audience.path(), &signer);
-            let is_good = elsewhere.iter().any(|it| shown.signed_by(it).is_some());
-            return match is_good {
-                true if self.now() >= shown.token.until() => {
+            return match elsewhere.iter().find_map(|it| shown.signed_by(it)) {
+                Some(_) if self.now() >= shown.token.until() => {
                     Err(Refused::Expired(name(), shown.token.until()))
                 }
-                true if shown.audience.is_below(resource) => Ok(Grant::nothing()),
-                true => Err(Refused::Audience(name())),
-                false => {
+                Some((policy, which)) if shown.audience.is_below(resource) => {
+                    Ok(policy.recognize_by(which).until(shown.token.until()))
+                }
+                Some(_) => Err(Refused::Audience(name())),
+                None => {
                     shown.compare_with_nobody();
                     Err(Refused::Signature(self.named(&signer)))
                 }
@@ -100,7 +101,7 @@ impl SasAuthorizer {
         if !shown.audience.covers(resource) && !self.is_for_address(principal, shown, resource) {
             // Of what it is in, somebody may ask what of it is his (CON-73).
             return match shown.audience.is_below(resource) {
-                true => Ok(Grant::nothing().by(policy.name())),
+                true => Ok(policy.recognize_by(which).until(shown.token.until())),
                 false => Err(Refused::Audience(name())),
             };
         }
@@ -140,7 +141,7 @@ impl SasAuthorizer {
         match self.policies.find_key(resource, &shown.policy, &shown.key) {
             KeyFound::Here(policy, which) => Ok(policy.grant_by(which)),
             // It is good there, which is no attempt at a key.
-            KeyFound::Elsewhere => Ok(Grant::nothing()),
+            KeyFound::Elsewhere(policy, which) => Ok(policy.recognize_by(which)),
             KeyFound::Nowhere => Err(Refused::Key(self.named(&shown.policy))),
         }
     }

@@ -352,7 +352,7 @@ async fn a_regenerated_key_ends_its_tokens() {
     world.stop().await;
 }
 
-/// AMQP-08, SEC-12, SEC-14: a key that is presented itself, without a token, gives what its policy gives, where that holds, as
+/// AMQP-08, SEC-09, SEC-12, SEC-14: a key that is presented itself, without a token, gives what its policy gives, where that holds, as
 /// long as the key lasts; elsewhere it gives nothing, and a wrong one is refused without telling which policies there are.
 #[tokio::test]
 async fn a_key_itself_is_worth_its_policy() {
@@ -384,9 +384,13 @@ async fn a_key_itself_is_worth_its_policy() {
     assert!(!wrong.contains(root.reveal()), "{wrong}");
     let key = world.key("orders", "Listen", WhichKey::Primary).await;
     let access = with_key("Listen", key.reveal());
+    // Who has asked for nothing yet is known by it all the same, and no longer than it lasts.
+    let only_known = with_key("Listen", key.reveal());
+    assert!(only_known.identify().await.is_ok() && only_known.holds());
     assert_eq!(refusal(&access, Action::Receive, "orders").await, None);
     world.broker.regenerate_key("orders", "Listen", WhichKey::Primary, None).await.unwrap();
     assert!(refusal(&access, Action::Receive, "orders").await.is_some());
+    assert!(!only_known.holds());
     // The way a key goes nobody knows it any more, here or elsewhere, and the newer one is known at once.
     assert!(with_key("Listen", key.reveal()).identify().await.is_err());
     let key = world.key("orders", "Listen", WhichKey::Primary).await;
