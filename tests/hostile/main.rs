@@ -35,7 +35,7 @@
 //! | links over AMQP with names and properties as large as a frame | `scenarios/amqp_links.rs` |
 //! | tokens and paths as long as a frame, large messages that are asked for once and taken | `scenarios/presented.rs` |
 //! | sends behind a publish that takes long | `broker-core/tests/slices.rs` |
-//! | wrong tokens and passwords, as many as ten thousand a second if the machine can | `scenarios/wrong_tokens.rs` |
+//! | wrong tokens and passwords, as many as ten thousand a second if the machine can, and over connections that are kept | `scenarios/wrong_tokens.rs` |
 //! | all of that again by clients that come back as soon as they are closed | `scenarios/returning.rs` |
 //! | rules created behind a topic that is busy, by clients that close and come again | `scenarios/apart.rs` |
 //! | any command in any order over every transport, answers read or not, by the gateway, a proxy and within TLS | `scenarios/anything.rs` |

@@ -1,6 +1,8 @@
 //! Tokens and passwords that are wrong, at most ten thousand a second in the long round, each on a connection of its own. Half of
 //! their clients go at once, half wait for the answer, which is held back (SEC-26), as long as the attacker has room
-//! for open connections.
+//! for open connections. Besides, some clients keep their connections and show one wrong token after the other.
+
+mod kept;
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -48,6 +50,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
         });
     }
+    kept::add(&mut attack, broker);
     attack
 }
 
@@ -81,12 +84,18 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// A request with a token of a policy that there is, and a signature that is not its.
-fn token() -> Vec<u8> {
+/// A token of a policy that there is, with a signature that is not its; one for each number.
+fn wrong(number: u32) -> String {
     let signature = "bm90IGEgc2lnbmF0dXJlIG9mIGFueWJvZHkgYXQgYWxsISE%3D";
-    let token = format!(
-        "SharedAccessSignature sr=http%3A%2F%2Flocalhost%2F&sig={signature}&se=4102444800&skn=RootManageSharedAccessKey"
-    );
+    let expiry = 4_102_444_800 + u64::from(number);
+    format!(
+        "SharedAccessSignature sr=http%3A%2F%2Flocalhost%2F&sig={signature}&se={expiry}&skn=RootManageSharedAccessKey"
+    )
+}
+
+/// A request with such a token.
+fn token() -> Vec<u8> {
+    let token = wrong(0);
     let head = format!(
         "GET /$api/v1/queues HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: {token}\r\n\r\n"
     );
