@@ -275,6 +275,7 @@ fn a_subscription_is_consumed() {
         let by_session = move |step: SessionDelivery| std::future::ready(second("steps", &step));
         let of_sessions = client
             .consume_sessions(&steps, by_session, SessionConsumerOptions::at_once(1))
+            .await
             .unwrap();
         let sender = client.sender("events").unwrap();
         for body in ["a", "again", "bad", "b"] {
