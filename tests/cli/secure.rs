@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use peeklock::auth_sas::sign;
 use peeklock::time::Timestamp;
@@ -48,8 +48,8 @@ fn without_anonymous_access_clients_are_told_how_to_get_in() {
     assert_eq!(server.get("/readyz").0, 200);
 }
 
-/// SEC-17, HTP-02: the first key is in a file that its owner alone reads; a policy is created with nothing to show, and from
-/// then on only a token lets anybody in, also after a restart. The file follows the key.
+/// SEC-17, SEC-25, HTP-02: the first key is in a file that its owner alone reads; a policy is created with nothing to show, and
+/// from then on only a token lets anybody in, also after a restart. The file follows the key.
 #[test]
 fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -99,6 +99,18 @@ fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     let regenerate = "/$api/v1/policies/RootManageSharedAccessKey/regenerate";
     assert_eq!(ask("POST", regenerate, r#"{"key": "primary"}"#).0, 200);
     assert_eq!(ask("POST", "/orders/messages", "one").0, 401);
+    // Whoever asked is answered before it is written.
+    let until = Instant::now() + Duration::from_secs(20);
+    while std::fs::read_to_string(&file).unwrap() == string {
+        assert!(Instant::now() < until, "the file has the key from before");
+        std::thread::yield_now();
+    }
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (code, signed, log) = run(again(&["token", "--data-dir", "kept"]));
+    assert_eq!(code, 0, "{log}");
+    let header = format!("Authorization: {}\r\n", signed.trim());
+    assert_eq!(server.ask_with(&header, "POST", "/orders/messages", "one").0, 201);
     let (code, _, log) = run(again(&["token", "--data-dir", "elsewhere"]));
     assert_eq!(code, 4, "{log}");
     assert!(log.contains("--data-dir"), "{log}");

@@ -371,8 +371,8 @@ impl Authorizer for Witnessed {
     }
 }
 
-/// ADM-12, SEC-17, SEC-26, TLS-04: a token for a destination is shown by the same client: the authorizer is told of his address,
-/// his certificate and his proxy. It is asked of only if the client's own token does not give the right.
+/// ADM-12, SEC-17, SEC-26: a token for a destination is shown by the same client: the authorizer is told of his address
+/// and his proxy. It is asked of only if the client's own token does not give the right.
 #[tokio::test]
 async fn a_token_for_a_destination_is_of_the_same_client() {
     let witnessed = Arc::new(Witnessed { seen: Mutex::default() });
