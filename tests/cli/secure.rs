@@ -116,6 +116,64 @@ fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     assert!(log.contains("--data-dir"), "{log}");
 }
 
+/// SEC-10, SEC-12: a token is signed for an entity and for a time, and for no entity that the connection string leaves out.
+#[test]
+fn a_token_is_for_an_entity_and_for_a_time() {
+    let config = "[security]\nallow_anonymous = false\n[[queues]]\nname = \"orders\"\n\
+                  [[queues]]\nname = \"other\"\n";
+    let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+    let command = peeklock("tokens", config, &flags);
+    let directory = command.get_current_dir().unwrap().to_owned();
+    let server = Server::start(command);
+    let token = |string: &str, flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        command.args(["token", "--data-dir", "kept"]).args(flags).current_dir(&directory);
+        command.stdin(Stdio::null()).env("PEEKLOCK_CONNECTION_STRING", string);
+        run(command)
+    };
+    let now = || {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
+    };
+    let begin = now();
+    let (code, signed, log) = token("", &["--entity", "orders", "--for", "10m"]);
+    assert_eq!(code, 0, "{log}");
+    let end = signed.trim().split("&se=").nth(1).unwrap().split('&').next().unwrap();
+    let end: u64 = end.parse().unwrap();
+    assert!((begin + 599..=now() + 601).contains(&end), "{end} from {begin} on");
+    let header = format!("Authorization: {}\r\n", signed.trim());
+    assert_eq!(server.ask_with(&header, "POST", "/orders/messages", "one").0, 201);
+    assert_eq!(server.ask_with(&header, "POST", "/other/messages", "one").0, 401);
+    let strings = std::fs::read_to_string(directory.join("kept/root.connection-string")).unwrap();
+    let own = strings.trim().lines().next_back().unwrap();
+    let of_orders = format!("{own};EntityPath=orders");
+    assert_eq!(token(&of_orders, &["--entity", "orders"]).0, 0);
+    let (code, signed, log) = token(&of_orders, &["--entity", "other"]);
+    assert_eq!((code, signed.as_str()), (2, ""), "{log}");
+    assert!(log.contains("PEEKLOCK_CONNECTION_STRING") && log.contains("EntityPath"), "{log}");
+    let (code, _, log) = token("", &["--for", "soon"]);
+    assert_eq!(code, 2, "{log}");
+}
+
+/// SEC-13: with `security.strict_audience` a token is for a host that the configuration names.
+#[test]
+fn a_strict_audience_is_a_host_of_the_configuration() {
+    let config = "[security]\nallow_anonymous = false\nstrict_audience = true\n\
+                  [http]\nallowed_hosts = [\"bus.example\"]\n[[queues]]\nname = \"orders\"\n";
+    let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+    let command = peeklock("strict", config, &flags);
+    let directory = command.get_current_dir().unwrap().to_owned();
+    let server = Server::start(command);
+    let strings = std::fs::read_to_string(directory.join("kept/root.connection-string")).unwrap();
+    let own = strings.trim().lines().next_back().unwrap();
+    let root = own.split("SharedAccessKey=").nth(1).unwrap().split(';').next().unwrap();
+    for (audience, expected) in [("sb://bus.example/orders", 201), ("sb://x/orders", 401)] {
+        let token = sign("RootManageSharedAccessKey", root, audience, Timestamp::NEVER);
+        let header = format!("Authorization: {token}\r\n");
+        let (code, answer) = server.ask_with(&header, "POST", "/orders/messages", "one");
+        assert_eq!(code, expected, "{audience}: {answer}");
+    }
+}
+
 /// SEC-08, SEC-14, SEC-22: who may not do what he asks is in the log at the level that an operator has, with the cause, the policy,
 /// where he comes from and the id that he was told; counted by that cause; and whatever is logged, of a whole run in which keys are
 /// set, told and changed and tokens are good and bad, over every way in, no key, signature or token is in it.
