@@ -131,9 +131,8 @@ fn a_token_is_for_an_entity_and_for_a_time() {
         command.stdin(Stdio::null()).env("PEEKLOCK_CONNECTION_STRING", string);
         run(command)
     };
-    let now = || {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
-    };
+    let now =
+        || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let begin = now();
     let (code, signed, log) = token("", &["--entity", "orders", "--for", "10m"]);
     assert_eq!(code, 0, "{log}");
@@ -171,6 +170,43 @@ fn a_strict_audience_is_a_host_of_the_configuration() {
         let header = format!("Authorization: {token}\r\n");
         let (code, answer) = server.ask_with(&header, "POST", "/orders/messages", "one");
         assert_eq!(code, expected, "{audience}: {answer}");
+    }
+}
+
+/// TLS-03: handshakes that come to nothing are counted by cause: what is no TLS, and half of one that has had its time.
+#[test]
+fn handshakes_that_come_to_nothing_are_counted() {
+    let config = "[tls]\nenabled = true\nhandshake_timeout = \"1s\"\n";
+    let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+    let command = peeklock("handshakes", config, &flags);
+    let authority = command.get_current_dir().unwrap().join("kept/tls/authority.pem");
+    let server = Server::start(command);
+    let address = server.address.trim_start_matches("https://");
+    let mut plain = TcpStream::connect(address).unwrap();
+    plain.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let mut half = TcpStream::connect(address).unwrap();
+    half.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    half.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
+    // Closed or reset.
+    half.read_to_end(&mut Vec::new()).ok();
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut metrics = Command::new("curl");
+        metrics.args(["-fsS", "--noproxy", "*", "--cacert"]).arg(&authority);
+        metrics.arg(format!("https://{address}/metrics"));
+        let (code, page, errors) = run(metrics);
+        assert_eq!(code, 0, "{errors}");
+        let is_counted = |cause: &str| {
+            page.contains(&format!("peeklock_tls_handshakes_refused_total{{cause=\"{cause}\"}} 1"))
+        };
+        // A connection is closed before it is counted.
+        if is_counted("not_tls") && is_counted("late") {
+            break;
+        }
+        assert!(Instant::now() < until, "{page}");
     }
 }
 

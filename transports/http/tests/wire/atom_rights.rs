@@ -252,6 +252,9 @@ async fn authorization_rules_are_policies() {
     assert_eq!(created.status, 201, "{}", created.text());
     assert_eq!(texts(&created, "KeyName"), ["admin", "sender"]);
     assert_eq!(texts(&created, "AccessRights").len(), 4);
+    let created_at = texts(&created, "CreatedTime");
+    assert!(created_at.len() == 2 && created_at.iter().all(|at| at.starts_with("2026-05-01T12:0")));
+    assert_eq!(texts(&created, "ModifiedTime"), created_at);
     assert!(texts(&created, "PrimaryKey").contains(&KEY.to_owned()));
     let sent = format!("POST /p/messages\nAuthorization: {}", token("sender", "sb://x/p"));
     assert_eq!(ask(&server, &sent, "a").await.status, 201);
