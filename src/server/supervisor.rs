@@ -26,11 +26,16 @@ impl Patience {
         if !is_supervised() {
             return Self { _end: None };
         }
+        Self::asking(AGAIN, move || tell::status(what, MORE))
+    }
+
+    /// Asks at once, and again whenever so long has passed.
+    fn asking(again: Duration, ask: impl Fn() + Send + 'static) -> Self {
         let (end, ended) = channel();
         let asking = std::thread::Builder::new().name("supervisor".to_owned()).spawn(move || {
             loop {
-                tell::status(what, MORE);
-                if ended.recv_timeout(AGAIN) != Err(RecvTimeoutError::Timeout) {
+                ask();
+                if ended.recv_timeout(again) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
             }
@@ -165,6 +170,22 @@ mod tests {
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
+
+    /// Time for something long is asked for again and again, as long as it goes on.
+    #[test]
+    fn time_is_asked_for_until_it_is_over() {
+        let (sender, asked) = channel();
+        let ask = move || {
+            sender.send(()).ok();
+        };
+        let patience = Patience::asking(Duration::from_millis(10), ask);
+        for _ in 0..3 {
+            asked.recv().unwrap();
+        }
+        drop(patience);
+        // With it goes who asks.
+        while asked.recv().is_ok() {}
+    }
 
     /// As long as an arbiter is at one entity the service manager is not told that the broker turns.
     #[tokio::test]
