@@ -169,7 +169,7 @@ fn import(path: &Path) -> (Option<i32>, String, String) {
 /// ADM-60, ADM-61, ADM-63, ADM-65: the file becomes one of ours, which is valid; what cannot be meant is refused with its place in the file.
 #[test]
 fn its_file_becomes_one_of_ours() {
-    // One as the emulator comes with, which the SDKs are tried on, and one with everything.
+    // One in the form of that which the emulator comes with, which the SDKs are tried on, and one with everything.
     for file in [file().with_file_name("emulator-sample.json"), file()] {
         let (code, _, errors) = import(&file);
         assert_eq!((code, errors.as_str()), (Some(0), ""), "{}", file.display());
@@ -204,8 +204,10 @@ fn its_file_becomes_one_of_ours() {
         assert!(errors.contains(place), "{errors}");
     }
     let broken = folder.join("broken.json");
-    std::fs::write(&broken, "{").unwrap();
-    let (code, _, errors) = import(&broken);
-    assert_eq!(code, Some(2));
-    assert!(errors.contains("broken.json") && errors.contains("line 1"), "{errors}");
+    for no_json in ["{", "[,]"] {
+        std::fs::write(&broken, no_json).unwrap();
+        let (code, _, errors) = import(&broken);
+        assert_eq!(code, Some(2), "{no_json}");
+        assert!(errors.contains("broken.json") && errors.contains("line 1"), "{errors}");
+    }
 }

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use peeklock_core::clock::ManualClock;
 use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::BrokerError;
 use peeklock_core::message::Message;
 use peeklock_core::store::{Journal, JournalConfig, Reserved, Shard, Store, Waker};
-use peeklock_core::testing::SimulatedDisk;
 use peeklock_core::testing::simulated_disk::{Call, Fault, Lost};
-use peeklock_core::time::TimeSpan;
+use peeklock_core::testing::{Fate, FaultStore, SimulatedDisk};
+use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -180,4 +181,39 @@ async fn a_disk_that_fails_in_quiet_is_told_of() {
     let why = broker.failed().await;
     assert!(why.contains("sync"), "{why}");
     broker.stop(Duration::ZERO).await.ok();
+}
+
+/// A disk that answers slowly holds up no arbiter: whoever waits for it does so beside the turns, so that a service manager
+/// is told that the broker turns.
+#[tokio::test]
+async fn a_slow_disk_stalls_no_arbiter() {
+    let store = FaultStore::at_once(1, u64::MAX);
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+    let builder = Broker::builder().store(Arc::clone(&store) as _).arbiters(1);
+    let broker = builder.clock(Arc::clone(&clock) as _).start().await.unwrap();
+    broker.create_queue("q", QueueUpdate::default()).await.unwrap();
+    store.complete_at_once(false);
+    let sending = tokio::spawn({
+        let queue = broker.entity("q").unwrap();
+        async move { send(&queue, "x").await }
+    });
+    while store.queued(Shard(0)) == 0 {
+        tokio::task::yield_now().await;
+    }
+    clock.advance(TimeSpan::from_seconds(600));
+    // The turn that has handed it in comes to its end.
+    let turns = async {
+        while broker.stalled().is_some() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), turns).await.unwrap();
+    assert!(!sending.is_finished() && store.queued(Shard(0)) > 0);
+    store.complete_at_once(true);
+    while !sending.is_finished() {
+        store.complete_next(Shard(0), Fate::Store);
+        tokio::task::yield_now().await;
+    }
+    sending.await.unwrap().unwrap();
+    broker.stop(Duration::ZERO).await.unwrap();
 }

@@ -160,7 +160,7 @@ mod tests {
         assert!(error.contains("--emulator-config") && error.contains("/absent/"), "{error}");
     }
 
-    /// ADM-60, ADM-65: the port of administration may be any, that of our own commands too.
+    /// ADM-60: the port of administration may be any, that of our own commands too.
     #[test]
     fn the_port_of_administration_may_be_that_of_commands() {
         for (http_port, moved) in

@@ -66,6 +66,7 @@ fn blank(comment: &mut [u8]) {
 mod tests {
     use super::strict;
 
+    /// ADM-65.
     #[test]
     fn comments_and_last_commas_are_left_out_and_all_else_stays_in_its_place() {
         for (lenient, expected) in [

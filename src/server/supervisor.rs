@@ -6,6 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use peeklock::Broker;
+use peeklock::core::Stalled;
 use tokio::task::AbortHandle;
 
 /// How much time is asked for while something long goes on.
@@ -25,11 +26,16 @@ impl Patience {
         if !is_supervised() {
             return Self { _end: None };
         }
+        Self::asking(AGAIN, move || tell::status(what, MORE))
+    }
+
+    /// Asks at once, and again whenever so long has passed.
+    fn asking(again: Duration, ask: impl Fn() + Send + 'static) -> Self {
         let (end, ended) = channel();
         let asking = std::thread::Builder::new().name("supervisor".to_owned()).spawn(move || {
             loop {
-                tell::status(what, MORE);
-                if ended.recv_timeout(AGAIN) != Err(RecvTimeoutError::Timeout) {
+                ask();
+                if ended.recv_timeout(again) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
             }
@@ -68,12 +74,21 @@ impl Watchdog {
         // Thrice in the time after which it would be taken for dead.
         let beat = tell::watchdog_time()? / 3;
         let broker = broker.clone();
+        Some(Self::beating(beat, move || broker.stalled(), tell::turning))
+    }
+
+    /// Tells at each beat that all turns, unless something is stalled.
+    fn beating(
+        beat: Duration,
+        stalled: impl Fn() -> Option<Stalled> + Send + 'static,
+        turning: impl Fn() + Send + 'static,
+    ) -> Self {
         let task = tokio::spawn(async move {
             let mut beats = tokio::time::interval(beat.max(Duration::from_millis(10)));
             loop {
                 beats.tick().await;
-                match broker.stalled() {
-                    None => tell::turning(),
+                match stalled() {
+                    None => turning(),
                     Some(stalled) => {
                         let entity = stalled.path.as_deref().unwrap_or_default();
                         let seconds = stalled.took.as_seconds_f64();
@@ -86,7 +101,7 @@ impl Watchdog {
                 }
             }
         });
-        Some(Self(task.abort_handle()))
+        Self(task.abort_handle())
     }
 }
 
@@ -144,5 +159,58 @@ mod tell {
     pub(super) const fn turning() {}
     pub(super) const fn watchdog_time() -> Option<Duration> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use peeklock::time::TimeSpan;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+
+    /// Time for something long is asked for again and again, as long as it goes on.
+    #[test]
+    fn time_is_asked_for_until_it_is_over() {
+        let (sender, asked) = channel();
+        let ask = move || {
+            sender.send(()).ok();
+        };
+        let patience = Patience::asking(Duration::from_millis(10), ask);
+        for _ in 0..3 {
+            asked.recv().unwrap();
+        }
+        drop(patience);
+        // With it goes who asks.
+        while asked.recv().is_ok() {}
+    }
+
+    /// As long as an arbiter is at one entity the service manager is not told that the broker turns.
+    #[tokio::test]
+    async fn a_stalled_arbiter_ends_the_beats() {
+        let stalled = [false, false, true, true, true, false];
+        let (sender, mut events) = unbounded_channel();
+        let told = sender.clone();
+        let at = AtomicUsize::new(0);
+        let stalled = move || {
+            sender.send("asked").ok();
+            let is_stalled = stalled.get(at.fetch_add(1, Ordering::Relaxed));
+            let took = TimeSpan::from_seconds(2);
+            is_stalled.copied().unwrap_or_default().then(|| Stalled { path: None, took })
+        };
+        let turning = move || {
+            told.send("told").ok();
+        };
+        let watchdog = Watchdog::beating(Duration::from_millis(10), stalled, turning);
+        for expected in
+            ["asked", "told", "asked", "told", "asked", "asked", "asked", "asked", "told", "asked"]
+        {
+            assert_eq!(events.recv().await, Some(expected));
+        }
+        drop(watchdog);
+        // With it goes who tells.
+        while events.recv().await.is_some() {}
     }
 }

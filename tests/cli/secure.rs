@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use peeklock::auth_sas::sign;
 use peeklock::time::Timestamp;
@@ -48,8 +48,8 @@ fn without_anonymous_access_clients_are_told_how_to_get_in() {
     assert_eq!(server.get("/readyz").0, 200);
 }
 
-/// SEC-17, HTP-02: the first key is in a file that its owner alone reads; a policy is created with nothing to show, and from
-/// then on only a token lets anybody in, also after a restart. The file follows the key.
+/// SEC-17, SEC-25, HTP-02: the first key is in a file that its owner alone reads; a policy is created with nothing to show, and
+/// from then on only a token lets anybody in, also after a restart. The file follows the key.
 #[test]
 fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -99,9 +99,115 @@ fn the_first_key_is_in_a_file_and_anonymous_access_ends() {
     let regenerate = "/$api/v1/policies/RootManageSharedAccessKey/regenerate";
     assert_eq!(ask("POST", regenerate, r#"{"key": "primary"}"#).0, 200);
     assert_eq!(ask("POST", "/orders/messages", "one").0, 401);
+    // Whoever asked is answered before it is written.
+    let until = Instant::now() + Duration::from_secs(20);
+    while std::fs::read_to_string(&file).unwrap() == string {
+        assert!(Instant::now() < until, "the file has the key from before");
+        std::thread::yield_now();
+    }
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (code, signed, log) = run(again(&["token", "--data-dir", "kept"]));
+    assert_eq!(code, 0, "{log}");
+    let header = format!("Authorization: {}\r\n", signed.trim());
+    assert_eq!(server.ask_with(&header, "POST", "/orders/messages", "one").0, 201);
     let (code, _, log) = run(again(&["token", "--data-dir", "elsewhere"]));
     assert_eq!(code, 4, "{log}");
     assert!(log.contains("--data-dir"), "{log}");
+}
+
+/// SEC-10, SEC-12: a token is signed for an entity and for a time, and for no entity that the connection string leaves out.
+#[test]
+fn a_token_is_for_an_entity_and_for_a_time() {
+    let config = "[security]\nallow_anonymous = false\n[[queues]]\nname = \"orders\"\n\
+                  [[queues]]\nname = \"other\"\n";
+    let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+    let command = peeklock("tokens", config, &flags);
+    let directory = command.get_current_dir().unwrap().to_owned();
+    let server = Server::start(command);
+    let token = |string: &str, flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        command.args(["token", "--data-dir", "kept"]).args(flags).current_dir(&directory);
+        command.stdin(Stdio::null()).env("PEEKLOCK_CONNECTION_STRING", string);
+        run(command)
+    };
+    let now =
+        || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let begin = now();
+    let (code, signed, log) = token("", &["--entity", "orders", "--for", "10m"]);
+    assert_eq!(code, 0, "{log}");
+    let end = signed.trim().split("&se=").nth(1).unwrap().split('&').next().unwrap();
+    let end: u64 = end.parse().unwrap();
+    assert!((begin + 599..=now() + 601).contains(&end), "{end} from {begin} on");
+    let header = format!("Authorization: {}\r\n", signed.trim());
+    assert_eq!(server.ask_with(&header, "POST", "/orders/messages", "one").0, 201);
+    assert_eq!(server.ask_with(&header, "POST", "/other/messages", "one").0, 401);
+    let strings = std::fs::read_to_string(directory.join("kept/root.connection-string")).unwrap();
+    let own = strings.trim().lines().next_back().unwrap();
+    let of_orders = format!("{own};EntityPath=orders");
+    assert_eq!(token(&of_orders, &["--entity", "orders"]).0, 0);
+    let (code, signed, log) = token(&of_orders, &["--entity", "other"]);
+    assert_eq!((code, signed.as_str()), (2, ""), "{log}");
+    assert!(log.contains("PEEKLOCK_CONNECTION_STRING") && log.contains("EntityPath"), "{log}");
+    let (code, _, log) = token("", &["--for", "soon"]);
+    assert_eq!(code, 2, "{log}");
+}
+
+/// SEC-13: with `security.strict_audience` a token is for a host that the configuration names.
+#[test]
+fn a_strict_audience_is_a_host_of_the_configuration() {
+    let config = "[security]\nallow_anonymous = false\nstrict_audience = true\n\
+                  [http]\nallowed_hosts = [\"bus.example\"]\n[[queues]]\nname = \"orders\"\n";
+    let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+    let command = peeklock("strict", config, &flags);
+    let directory = command.get_current_dir().unwrap().to_owned();
+    let server = Server::start(command);
+    let strings = std::fs::read_to_string(directory.join("kept/root.connection-string")).unwrap();
+    let own = strings.trim().lines().next_back().unwrap();
+    let root = own.split("SharedAccessKey=").nth(1).unwrap().split(';').next().unwrap();
+    for (audience, expected) in [("sb://bus.example/orders", 201), ("sb://x/orders", 401)] {
+        let token = sign("RootManageSharedAccessKey", root, audience, Timestamp::NEVER);
+        let header = format!("Authorization: {token}\r\n");
+        let (code, answer) = server.ask_with(&header, "POST", "/orders/messages", "one");
+        assert_eq!(code, expected, "{audience}: {answer}");
+    }
+}
+
+/// TLS-03: handshakes that come to nothing are counted by cause: what is no TLS, and half of one that has had its time.
+#[test]
+fn handshakes_that_come_to_nothing_are_counted() {
+    let config = "[tls]\nenabled = true\nhandshake_timeout = \"1s\"\n";
+    let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+    let command = peeklock("handshakes", config, &flags);
+    let authority = command.get_current_dir().unwrap().join("kept/tls/authority.pem");
+    let server = Server::start(command);
+    let address = server.address.trim_start_matches("https://");
+    let mut plain = TcpStream::connect(address).unwrap();
+    plain.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let mut half = TcpStream::connect(address).unwrap();
+    half.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    half.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
+    // Closed or reset.
+    half.read_to_end(&mut Vec::new()).ok();
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut metrics = Command::new("curl");
+        metrics.args(["-fsS", "--noproxy", "*", "--cacert"]).arg(&authority);
+        metrics.arg(format!("https://{address}/metrics"));
+        let (code, page, errors) = run(metrics);
+        assert_eq!(code, 0, "{errors}");
+        let is_counted = |cause: &str| {
+            page.contains(&format!("peeklock_tls_handshakes_refused_total{{cause=\"{cause}\"}} 1"))
+        };
+        // A connection is closed before it is counted.
+        if is_counted("not_tls") && is_counted("late") {
+            break;
+        }
+        assert!(Instant::now() < until, "{page}");
+    }
 }
 
 /// SEC-08, SEC-14, SEC-22: who may not do what he asks is in the log at the level that an operator has, with the cause, the policy,

@@ -347,6 +347,18 @@ scenario("ADM-39: authorization rules are kept", async () => {
   // The value of the claim is not told by this client, which sends it all the same.
   matches(told, rule);
 });
+scenario("ADM-51: more authorization rules than there may be are refused", async () => {
+  const authorizationRules = Array.from({ length: 13 }, (_, number) => ({
+    claimType: "SharedAccessKey",
+    accessRights: ["Send"],
+    keyName: `p${number}`,
+    primaryKey: "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+    secondaryKey: "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+  }));
+  await refused(() => queue({ authorizationRules }), 403, "QuotaExceededError");
+  const name = await queue({ authorizationRules: authorizationRules.slice(0, 12) });
+  assert.equal((await admin.getQueue(name)).authorizationRules.length, 12);
+});
 scenario("ADM-11: a wrong key is refused", async () => {
   const client = new ServiceBusAdministrationClient(string.replace("SharedAccessKey=", "SharedAccessKey=x"), { retryOptions });
   await refused(() => client.getQueue("js-plain"), 401);

@@ -656,6 +656,25 @@ def authorization_rules_are_kept(world):
 
 
 @scenario
+def more_authorization_rules_than_there_may_be_are_refused(world):
+    """ADM-51"""
+    rules = [
+        AuthorizationRule(
+            type="SharedAccessAuthorizationRule",
+            claim_type="SharedAccessKey",
+            claim_value="None",
+            key_name=f"p{number}",
+            primary_key="AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+            secondary_key="AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+            rights=[AccessRights.SEND],
+        )
+        for number in range(13)
+    ]
+    refused(HttpResponseError, lambda: world.queue(authorization_rules=rules), 403)
+    assert len(world.admin.get_queue(world.queue(authorization_rules=rules[:12])).authorization_rules) == 12
+
+
+@scenario
 def a_wrong_key_is_refused(world):
     """ADM-11"""
     string = world.string.replace("SharedAccessKey=", "SharedAccessKey=x")

@@ -1,4 +1,4 @@
-"""Two teams on a machine of their own use a broker on another one, as docs/operating.md says: `run.py PROGRAM NODE`.
+"""Two teams on a machine of their own use a broker on another one, set up by the commands in docs/operating.md: `run.py PROGRAM NODE`.
 
 One sends with the Python SDK by a policy that may do that alone, the other receives with that of JavaScript by a policy that may do that
 alone. The machines are namespaces with a network between them. Ends with a line `ok N scenarios`, or tells what failed.
@@ -6,6 +6,7 @@ alone. The machines are namespaces with a network between them. Ends with a line
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from azure.servicebus.exceptions import ServiceBusAuthorizationError, ServiceBus
 
 NAME, ADDRESS, TEAMS = "bus.lan", "10.77.0.1", "10.77.0.2"
 RECEIVER = Path(__file__).parent / "receive.mjs"
+DOCUMENT = Path(__file__).parents[3] / "docs/operating.md"
 ALL = []
 
 
@@ -31,6 +33,14 @@ def scenario(function):
 def that(condition, what):
     if not condition:
         raise AssertionError(what)
+
+
+def commands():
+    """What the document has somebody type for teams on other machines, with the data in a directory of this walk."""
+    _, found, rest = DOCUMENT.read_text().partition("For teams on other machines")
+    that(found, "the document tells of no teams on other machines")
+    block = rest.split("```console\n")[1].split("```")[0]
+    return [line.removeprefix("$ ").replace("/var/lib/peeklock", "data") for line in block.splitlines()]
 
 
 def clean(**more):
@@ -62,22 +72,26 @@ class Machine:
             subprocess.run(command, check=True)
         self.broker = None
 
-    def run(self, *arguments, **settings):
-        """What a command there says; those of a broker find its data directory by themselves."""
-        ended = subprocess.run(
-            [*self.inside, self.program, *arguments], cwd=self.directory, env=clean(**settings),
-            capture_output=True, text=True, check=False, timeout=30,
-        )
+    def shell(self, line):
+        """How a line is typed there, where the program is on the path, by its name."""
+        path = f"{Path(self.program).parent}:{os.environ['PATH']}"
+        return {"args": [*self.inside, "sh", "-c", line], "cwd": self.directory, "env": clean(PATH=path)}
+
+    def typed(self, line):
+        """What a line that is typed there says."""
+        ended = subprocess.run(**self.shell(line), capture_output=True, text=True, check=False, timeout=30)
         if ended.returncode != 0:
-            raise RuntimeError(f"{' '.join(arguments)}: {ended.returncode} {ended.stderr}")
+            raise RuntimeError(f"{line}: {ended.returncode} {ended.stderr}")
         return ended.stdout.strip()
 
-    def serve(self, *flags, **settings):
+    def run(self, *arguments):
+        """What a command of the program says."""
+        return self.typed(shlex.join(["peeklock", *arguments]))
+
+    def serve(self, line):
+        """Has a line that starts a broker go on; the shell makes room for it, so that it is the broker that ends."""
         with open(self.directory / "log", "ab") as log:
-            self.broker = subprocess.Popen(
-                [*self.inside, self.program, "serve", *flags], cwd=self.directory, env=clean(**settings),
-                stdout=subprocess.PIPE, stderr=log,
-            )
+            self.broker = subprocess.Popen(**self.shell(f"exec env {line}"), stdout=subprocess.PIPE, stderr=log)
         if not any(line.split()[:1] == [b"amqp"] for line in self.broker.stdout):
             raise RuntimeError((self.directory / "log").read_text())
 
@@ -91,16 +105,10 @@ class Machine:
 class World:
     """What the teams were given, and what they do with it."""
 
-    def __init__(self, machine, node):
+    def __init__(self, machine, node, shop, kitchen):
         self.machine, self.node = machine, node
         self.authority = machine.directory / "authority.pem"
-        self.authority.write_text(machine.run("tls", "show", "--pem", "--data-dir", "data") + "\n")
-        self.shop, self.kitchen = (self.string(policy) for policy in ["shop", "kitchen"])
-
-    def string(self, policy):
-        return self.machine.run(
-            "connection-string", "--entity", "orders", "--policy", policy, "--host", NAME, "--data-dir", "data"
-        )
+        self.shop, self.kitchen = shop, kitchen
 
     def send(self, string, *bodies, **options):
         options = {"connection_verify": str(self.authority), "retry_total": 0, **options}
@@ -176,8 +184,8 @@ def who_does_not_trust_the_authority_says_nothing(w):
 
 @scenario
 def who_speaks_no_tls_is_not_heard(w):
-    plain = w.shop.replace(f"sb://{NAME}", f"sb://{NAME}:5671") + ";UseDevelopmentEmulator=true"
-    refused(ServiceBusError, lambda: w.send(plain, "x"))
+    that(f"sb://{NAME}:5671;" in w.shop, w.shop)
+    refused(ServiceBusError, lambda: w.send(w.shop + ";UseDevelopmentEmulator=true", "x"))
 
 
 def main():
@@ -189,15 +197,16 @@ def main():
         namespace.over(Path("/etc/hosts"), directory / "hosts", f"127.0.0.1 localhost\n{ADDRESS} {NAME}\n")
         machine = Machine(program, directory)
         try:
-            machine.run("tls", "init", "--name", NAME, "--data-dir", "data")
-            # Others reach AMQP alone, and nobody without a key.
-            machine.serve(
-                "--tls", "--data-dir", "data", "--amqp", f"{ADDRESS}:5671", PEEKLOCK__SECURITY__ALLOW_ANONYMOUS="false"
-            )
-            machine.run("queue", "create", "orders", "--data-dir", "data")
-            for policy, right in [("shop", "send"), ("kitchen", "listen")]:
-                machine.run("policy", "create", policy, "--entity", "orders", "--right", right, "--data-dir", "data")
-            world = World(machine, node)
+            strings = []
+            for line in commands():
+                if " serve " in line:
+                    # Others reach AMQP alone, and nobody without a key.
+                    machine.serve(line)
+                    continue
+                said = machine.typed(line)
+                if said.startswith("Endpoint="):
+                    strings.append(said)
+            world = World(machine, node, *strings)
             for function in ALL:
                 try:
                     function(world)

@@ -131,7 +131,7 @@ async def a_key_that_was_changed_is_worth_nothing(w):
     check(await w.drain(queue), ["before"])
 
 
-@scenario("SEC-26")
+@scenario()
 async def a_good_key_does_not_wait_for_bad_ones(w):
     queue = await w.queue()
     for _ in range(3):

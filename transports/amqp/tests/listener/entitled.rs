@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use peeklock_amqp::performative::SenderSettleMode;
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
-use peeklock_core::contract::{Action, Needs, Right, Rights};
+use peeklock_core::contract::{Action, Right, Rights};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::message::{Message, MessageId};
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
@@ -13,7 +13,7 @@ use peeklock_core::time::Timestamp;
 
 use crate::client::Client;
 use crate::request::{longs, map, uuids, value};
-use crate::rights::{client, in_time, is_refused, put, sender_via};
+use crate::rights::{allows, client, in_time, is_refused, put, sender_via};
 use crate::server::Server;
 use crate::tokens::request;
 
@@ -59,10 +59,6 @@ fn token(name: &str, path: &str) -> String {
 #[tokio::test]
 async fn a_subscription_has_the_policies_of_its_topic() {
     let server = start().await;
-    let allows = |action: Action, rights: Rights| match action.needs() {
-        Needs::OneOf(one_of, _) => one_of.meets(rights),
-        Needs::Nothing | Needs::BrokerItself => panic!("{action:?}"),
-    };
     let browse = [("from-sequence-number", value(0_i64)), ("message-count", value(1_i32))];
     let page = [("top", value(1_i32)), ("skip", value(0_i32))];
     let settle = [("disposition-status", value("completed")), ("lock-tokens", uuids(&[1]))];

@@ -1,12 +1,12 @@
-//! Every operation of AMQP against tokens that are signed with keys of policies, by the table that the broker
-//! decides by.
+//! Every operation of AMQP against tokens that are signed with keys of policies; what it takes is expected by the
+//! specification, and not by the table that the broker decides by.
 
 use std::sync::Arc;
 
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::performative::{Attach, SenderSettleMode};
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
-use peeklock_core::contract::{Action, Needs, Right, Rights};
+use peeklock_core::contract::{Action, Ceiling, Right, Rights, expected};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::{MessageId, Value};
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
@@ -143,9 +143,8 @@ fn rights_of(right: Right) -> Rights {
     if right == Right::Manage { Rights::ALL } else { Rights::of(right) }
 }
 
-fn allows(action: Action, rights: Rights) -> bool {
-    let Needs::OneOf(one_of, _) = action.needs() else { panic!("{action:?}") };
-    one_of.meets(rights)
+pub fn allows(action: Action, rights: Rights) -> bool {
+    expected::allows(action, rights, Ceiling::Admin)
 }
 
 /// A listener with queues and policies of each right, of them and of the namespace.

@@ -1,10 +1,13 @@
 //! AMQP over WebSocket, on the port of AMQP.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use peeklock_amqp::performative::Performative;
+use peeklock_auth_sas::{SasAuthorizer, SasConfig};
 use peeklock_core::message::Body;
+use peeklock_core::policies::Policies;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -17,6 +20,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::client::{Client, text};
+use crate::rights::is_refused;
 use crate::server::Server;
 
 fn request(address: SocketAddr, path: &str, protocol: &str) -> Request {
@@ -105,6 +109,34 @@ async fn amqp_passes_over_websocket() {
             let Body::Data(bytes) = content.decode().unwrap().body else { panic!("no data") };
             assert!(bytes == expected, "{} bytes", bytes.len());
         }
+    }
+    server.stop().await;
+}
+
+/// SEC-17: who comes by a proxy is not of this machine, wherever the proxy is: the headers of the upgrade tell, and without a
+/// token no link is attached.
+#[tokio::test]
+async fn a_connection_by_a_proxy_is_not_of_this_machine() {
+    let policies = Policies::new();
+    let authorizer = Arc::new(SasAuthorizer::new(&policies, SasConfig::open_on_loopback()));
+    let server = Server::start_with_policies(authorizer, &policies).await;
+    for (name, value, is_let_in) in [
+        ("x-peeklock-test", "203.0.113.7", true),
+        ("x-forwarded-for", "203.0.113.7", false),
+        ("forwarded", "for=203.0.113.7", false),
+        ("x-forwarded-proto", "https", false),
+        ("x-real-ip", "203.0.113.7", false),
+        ("via", "1.1 proxy", false),
+    ] {
+        let mut request = request(server.address, "/$servicebus/websocket", "amqp");
+        request.headers_mut().insert(name, HeaderValue::from_static(value));
+        let (socket, _) = upgrade(request).await.unwrap();
+        let stream = Box::new(bytes_of(socket, 1_000, CloseCode::Normal).0);
+        let (mut client, code) = Client::log_in_over(stream, "ANONYMOUS", b"").await;
+        assert_eq!(code, 0);
+        client.begin().await;
+        let refused = is_refused(&server, &mut client, Client::sender_of(0, "q")).await;
+        assert_eq!(refused, !is_let_in, "{name}");
     }
     server.stop().await;
 }

@@ -252,6 +252,9 @@ async fn authorization_rules_are_policies() {
     assert_eq!(created.status, 201, "{}", created.text());
     assert_eq!(texts(&created, "KeyName"), ["admin", "sender"]);
     assert_eq!(texts(&created, "AccessRights").len(), 4);
+    let created_at = texts(&created, "CreatedTime");
+    assert!(created_at.len() == 2 && created_at.iter().all(|at| at.starts_with("2026-05-01T12:0")));
+    assert_eq!(texts(&created, "ModifiedTime"), created_at);
     assert!(texts(&created, "PrimaryKey").contains(&KEY.to_owned()));
     let sent = format!("POST /p/messages\nAuthorization: {}", token("sender", "sb://x/p"));
     assert_eq!(ask(&server, &sent, "a").await.status, 201);
@@ -371,8 +374,8 @@ impl Authorizer for Witnessed {
     }
 }
 
-/// ADM-12, SEC-17, SEC-26, TLS-04: a token for a destination is shown by the same client: the authorizer is told of his address,
-/// his certificate and his proxy. It is asked of only if the client's own token does not give the right.
+/// ADM-12, SEC-17, SEC-26: a token for a destination is shown by the same client: the authorizer is told of his address
+/// and his proxy. It is asked of only if the client's own token does not give the right.
 #[tokio::test]
 async fn a_token_for_a_destination_is_of_the_same_client() {
     let witnessed = Arc::new(Witnessed { seen: Mutex::default() });

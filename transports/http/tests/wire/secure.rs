@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use peeklock_core::contract::{Authorizer, Grant, Principal};
 use peeklock_core::error::Rejection;
+use peeklock_listen::Proxies;
 use peeklock_tls::authority::Authority;
 use peeklock_tls::{ClientCertificates, ClientTls, Protocol, Tls, TlsConfig, certificates};
 use rcgen::{CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -87,13 +88,12 @@ async fn requests_are_served_over_tls() {
 
 /// Tells who asks.
 #[derive(Default)]
-struct Noting(Mutex<Vec<Option<String>>>);
+struct Noting(Mutex<Vec<Principal>>);
 
 #[async_trait]
 impl Authorizer for Noting {
     async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
-        let subject = principal.tls.as_ref().map(|identity| identity.subject.to_string());
-        self.0.lock().unwrap().push(subject);
+        self.0.lock().unwrap().push(principal.clone());
         Ok(Grant::everything())
     }
 
@@ -132,9 +132,37 @@ async fn the_authorizer_is_told_the_subject() {
             let sent = ask(&server, client, &head, b"x").await;
             assert!(sent.starts_with("HTTP/1.1 201 "), "{sent}");
             let told = noting.0.lock().unwrap().drain(..).next_back().unwrap();
-            assert_eq!(told.as_deref(), expected);
+            let subject = told.tls.as_ref().map(|identity| identity.subject.to_string());
+            assert_eq!(subject.as_deref(), expected);
         }
     }
+    server.stop().await;
+}
+
+/// LIS-04: the header of a proxy comes before TLS, is of this connection alone, and no TLS is spoken without it.
+#[tokio::test]
+async fn the_header_of_a_proxy_comes_before_tls() {
+    let authority = Authority::at(directory("proxy"));
+    authority.prepare(&[]).unwrap();
+    let noting = Arc::new(Noting::default());
+    let mut plan = Plan { authorizer: Arc::clone(&noting) as Arc<_>, ..Plan::new() };
+    plan.config.proxies = Proxies::at(vec!["*".parse().unwrap()]);
+    let (server, client) = start(&authority, authority.config(), plan).await;
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
+    header.extend([192, 0, 2, 7, 10, 0, 0, 1, 0x12, 0x34, 0, 80]);
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    socket.write_all(&header).await.unwrap();
+    let mut stream = client.connect("localhost", socket).await.unwrap();
+    let request = server.request("POST /q/messages\nConnection: close", "x");
+    stream.write_all(&request).await.unwrap();
+    stream.flush().await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.ok();
+    assert!(answer.starts_with(b"HTTP/1.1 201 "), "{}", String::from_utf8_lossy(&answer));
+    let told = noting.0.lock().unwrap().drain(..).next_back().unwrap();
+    assert_eq!(told.peer, "192.0.2.7:4660".parse().ok());
+    let socket = TcpStream::connect(server.address).await.unwrap();
+    assert!(client.connect("localhost", socket).await.is_err(), "TLS without a header");
     server.stop().await;
 }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use peeklock_core::Broker;
 use peeklock_core::contract::{
-    Action, Authorizer, Grant, Needs, Principal, Right, Rights, Transport,
+    Action, Authorizer, Ceiling, Grant, Principal, Right, Rights, Transport, expected,
 };
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::Rejection;
@@ -51,7 +51,7 @@ pub(super) async fn guarded() -> (Server, Arc<Keys>) {
     (plan.start().await, keys)
 }
 
-/// Every operation, as the table that the broker decides by knows it; `{}` stands for the entity.
+/// Every operation, with what it is an action of; `{}` stands for the entity.
 pub(super) const OPERATIONS: [(&str, Action); 35] = [
     ("POST /{}/messages", Action::Send),
     ("POST /{}/messages/head?timeout=0", Action::Receive),
@@ -93,9 +93,8 @@ pub(super) const OPERATIONS: [(&str, Action); 35] = [
     ("DELETE /$api/v1/queues/{}/policies/p", Action::ChangePolicies),
 ];
 
-/// Every set of rights, with whether an action is allowed by it.
+/// Every set of rights, with whether the specification lets an action be done by it.
 pub(super) fn matrix(action: Action) -> Vec<(String, bool)> {
-    let Needs::OneOf(one_of, _) = action.needs() else { panic!("{action:?} takes no right") };
     let sets = (0..8u8).map(|bits| {
         let rights = Right::ALL.into_iter().enumerate();
         let rights = rights.filter(|(place, _)| bits & (1 << place) != 0).map(|(_, right)| right);
@@ -103,7 +102,8 @@ pub(super) fn matrix(action: Action) -> Vec<(String, bool)> {
     });
     sets.map(|rights| {
         let names: Vec<&str> = rights.iter().map(|right| right.name()).collect();
-        (names.join(","), one_of.meets(rights.into_iter().collect()))
+        let held = rights.into_iter().collect::<Rights>();
+        (names.join(","), expected::allows(action, held, Ceiling::Admin))
     })
     .collect()
 }
@@ -203,6 +203,21 @@ async fn probes_are_open_and_metrics_are_not() {
     assert_eq!(server.ask("GET /metrics", "").await.error().0, 401);
     let answer = server.ask("GET /metrics\nAuthorization: Manage", "").await;
     assert_eq!((answer.status, answer.text()), (200, "the page"));
+    server.stop().await;
+}
+
+/// ADM-05: with `http.metrics_public` the metrics need no token either; what the health tells of the broker still does.
+#[tokio::test]
+async fn metrics_are_open_where_they_are_public() {
+    let mut plan = Plan::new();
+    plan.authorizer = Arc::new(Keys::default());
+    plan.config.metrics = Some(Arc::new(|| "the page".to_owned()));
+    plan.config.metrics_public = true;
+    let server = plan.start().await;
+    let answer = server.ask("GET /metrics", "").await;
+    assert_eq!((answer.status, answer.text()), (200, "the page"));
+    let health = server.ask("GET /health", "").await;
+    assert_eq!(health.json(), serde_json::json!({ "status": "ok" }));
     server.stop().await;
 }
 

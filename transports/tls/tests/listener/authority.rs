@@ -2,9 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use peeklock_tls::authority::{Authority, AuthorityError, Made};
-use rcgen::{CertificateParams, Issuer, KeyPair};
+use rcgen::{CertificateParams, Issuer, KeyPair, date_time_ymd};
 
 use super::pair::{Server, config, directory, run, shown, talk, trusting_file};
 
@@ -75,6 +76,34 @@ fn an_authority_vouches_for_its_own_names_alone() {
             assert_eq!(connected.is_ok(), is_trusted, "{name}");
         }
     });
+}
+
+/// TLS-05: at a start within 60 days of its end the certificate is made anew, by the same authority, and not before.
+#[test]
+fn a_certificate_is_made_anew_before_its_end() {
+    let authority = Authority::at(directory("in-time"));
+    authority.prepare(&[]).unwrap();
+    let before = authority.kept().unwrap().unwrap();
+    let text = |file: &str| std::fs::read_to_string(authority.directory().join(file)).unwrap();
+    let key = KeyPair::from_pem(&text("authority.key")).unwrap();
+    let issuer = Issuer::from_ca_cert_pem(&text("authority.pem"), key).unwrap();
+    for (days, made) in [(61, Made::Nothing), (59, Made::Certificate)] {
+        let own = names(&["localhost", "127.0.0.1", "::1"]);
+        let mut params = CertificateParams::new(own).unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let end = now + Duration::from_secs(days * 24 * 3_600);
+        params.not_after = date_time_ymd(1970, 1, 1) + end;
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        std::fs::write(authority.directory().join("server.pem"), certificate.pem()).unwrap();
+        std::fs::write(authority.directory().join("server.key"), key.serialize_pem()).unwrap();
+        let written = authority.kept().unwrap().unwrap();
+        assert_eq!(authority.prepare(&[]).unwrap(), made, "{days} days");
+        let kept = authority.kept().unwrap().unwrap();
+        assert_eq!(kept.authority, before.authority);
+        assert_eq!(kept.certificate == written.certificate, made == Made::Nothing, "{days} days");
+        assert_eq!(authority.prepare(&[]).unwrap(), Made::Nothing, "{days} days");
+    }
 }
 
 /// TLS-05: another name wants another authority, and says so; what is lost of the certificate is made by the same one.

@@ -54,8 +54,8 @@ fn a_certificate_that_has_expired_is_refused() {
     });
 }
 
-/// TLS-01: versions before 1.2 are refused, and 1.2 and 1.3 are spoken; HTTP is agreed on by ALPN, and nothing that is not
-/// served.
+/// TLS-01, LIS-01: versions before 1.2 are refused, and 1.2 and 1.3 are spoken; HTTP is agreed on by ALPN, of a gateway too, and
+/// nothing that is not served.
 #[test]
 fn versions_and_protocols_are_agreed_on() {
     run(async {
@@ -64,6 +64,7 @@ fn versions_and_protocols_are_agreed_on() {
         write_pair(&directory, &issuer, |_| {});
         let tls = Tls::open(config(&directory)).unwrap();
         let http = Server::of(Arc::clone(&tls), Protocol::Http).await;
+        let gateway = Server::of(Arc::clone(&tls), Protocol::HttpOrAmqp).await;
         let other = Server::of(tls, Protocol::Other).await;
         let agreed = async |server: &Server,
                             versions: &[&'static rustls::SupportedProtocolVersion],
@@ -91,9 +92,11 @@ fn versions_and_protocols_are_agreed_on() {
             (&version::TLS13, rustls::ProtocolVersion::TLSv1_3),
         ] {
             let both = ["h2", "http/1.1"];
-            assert_eq!(agreed(&http, &[version], &both).await, Some((name, http11.clone())));
-            assert_eq!(agreed(&http, &[version], &[]).await, Some((name, None)));
-            assert_eq!(agreed(&http, &[version], &["h2"]).await, None);
+            for server in [&http, &gateway] {
+                assert_eq!(agreed(server, &[version], &both).await, Some((name, http11.clone())));
+                assert_eq!(agreed(server, &[version], &[]).await, Some((name, None)));
+                assert_eq!(agreed(server, &[version], &["h2"]).await, None);
+            }
             assert_eq!(agreed(&other, &[version], &["amqp"]).await, Some((name, None)));
         }
     });
