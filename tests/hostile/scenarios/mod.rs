@@ -12,6 +12,7 @@ pub mod any_requests;
 pub mod any_values;
 pub mod anything;
 pub mod apart;
+pub mod away;
 pub mod empty_messages;
 pub mod explain;
 pub mod failures;
