@@ -21,7 +21,7 @@
 //! | settlements of thousands of ranges, answers unread | `scenarios/failures.rs` |
 //! | a frame or batch of a million empty messages | `scenarios/empty_messages.rs` |
 //! | peeks of large messages that are not read | `scenarios/peeks.rs` |
-//! | receives of large messages that are not read | `scenarios/receives.rs`, `transports/http/tests/wire/bounds.rs` |
+//! | receives of large messages that are not read | `scenarios/receives.rs`, `undelivered.rs`, `transports/http/tests/wire/bounds.rs` |
 //! | rules with patterns that take long | `scenarios/patterns.rs` |
 //! | half a request head, the second on its connection | `scenarios/half_heads.rs` |
 //! | frames that lack their end | `scenarios/half_frames.rs` |
@@ -69,6 +69,7 @@ mod load;
 mod random;
 mod scenarios;
 mod tunnel;
+mod undelivered;
 mod wire;
 mod witness;
 

@@ -43,7 +43,7 @@ fn queue(broker: &Broker) {
 }
 
 /// Fills it with messages that are as large as may be.
-fn fill(broker: &Broker, count: usize) {
+pub fn fill(broker: &Broker, count: usize) {
     queue(broker);
     let body = "x".repeat(900_000);
     for _ in 0..count {
