@@ -16,6 +16,7 @@ pub struct Attack {
     keeps: bool,
     attempts: Arc<AtomicU64>,
     lasting: Duration,
+    grace: Duration,
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     held: Vec<Box<dyn Any>>,
@@ -40,6 +41,16 @@ impl Attack {
     /// For how long it has to go on.
     pub const fn lasting(&self) -> Duration {
         self.lasting
+    }
+
+    /// When it is gone, what it held may be held for so long, because it may come back.
+    pub const fn is_kept_for(&mut self, grace: Duration) {
+        self.grace = grace;
+    }
+
+    /// For how long.
+    pub const fn grace(&self) -> Duration {
+        self.grace
     }
 
     /// How often it has done what it repeats.

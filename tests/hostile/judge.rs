@@ -14,9 +14,8 @@ use super::wire::{connect, read_answer, request};
 /// How often its memory is looked at, and how often it is asked what it stores.
 const LOOK: Duration = Duration::from_millis(20);
 const ASK: Duration = Duration::from_secs(1);
-/// When the attacker is gone, this is how long what it held may be held: the grace of a body or a frame, and five
-/// seconds.
-const AFTERWARDS: Duration = Duration::from_secs(35);
+/// When the attacker is gone, and the time in which it may come back is over, this is how long what it held may be held.
+const AFTERWARDS: Duration = Duration::from_secs(5);
 /// What the allocator does not give back then (docs/decisions/0027).
 const LEFT_BYTES: u64 = 96 << 20;
 /// Files of the store that were opened meanwhile; of attackers there are many more.
@@ -67,8 +66,8 @@ impl Judge {
         assert!(grown < bound, "the broker took {} MiB, of {}", grown >> 20, bound >> 20);
     }
 
-    /// Seconds after the attacker is gone, so are its connections, and what was held for them.
-    pub fn nothing_is_left(&self, keeps: bool) {
+    /// Seconds after the attacker and its grace are gone, so are its connections, and what was held for them.
+    pub fn nothing_is_left(&self, keeps: bool, grace: Duration) {
         let bytes_max = self.before_bytes + LEFT_BYTES + self.kept(keeps);
         let descriptors_max = self.before_descriptors + LEFT_DESCRIPTORS;
         let gone = Instant::now();
@@ -81,7 +80,7 @@ impl Judge {
                 return;
             }
             assert!(
-                gone.elapsed() < AFTERWARDS,
+                gone.elapsed() < grace + AFTERWARDS,
                 "{} MiB and {descriptors} descriptors are left, of {} and {descriptors_max}",
                 bytes >> 20,
                 bytes_max >> 20,

@@ -21,7 +21,7 @@
 //! | settlements of thousands of ranges, answers unread | `scenarios/failures.rs` |
 //! | a frame or batch of a million empty messages | `scenarios/empty_messages.rs` |
 //! | peeks of large messages that are not read | `scenarios/peeks.rs` |
-//! | receives of large messages that are not read | `scenarios/receives.rs`, `transports/http/tests/wire/bounds.rs` |
+//! | receives of large messages that are not read | `scenarios/receives.rs`, `undelivered.rs`, `transports/http/tests/wire/bounds.rs` |
 //! | rules with patterns that take long | `scenarios/patterns.rs` |
 //! | half a request head, the second on its connection | `scenarios/half_heads.rs` |
 //! | frames that lack their end | `scenarios/half_frames.rs` |
@@ -38,11 +38,18 @@
 //! | wrong tokens and passwords, as many as ten thousand a second if the machine can, and over connections that are kept | `scenarios/wrong_tokens.rs` |
 //! | all of that again by clients that come back as soon as they are closed | `scenarios/returning.rs` |
 //! | rules created behind a topic that is busy, by clients that close and come again | `scenarios/apart.rs` |
+//! | frames that are kept for who may come back, confirms nothing, is cut and comes back | `scenarios/away.rs`, `transports/websocket/tests/bounded.rs` |
 //! | any command in any order over every transport, answers read or not, by the gateway, a proxy and within TLS | `scenarios/anything.rs` |
-//! | every file descriptor taken | `broker-core/store/src/journal/disk/reserve.rs` |
+//! | every file descriptor taken | the reserve of `broker-core/store/src/journal/disk/reserve.rs`, `tests/strangers.rs` |
+//! | the file of the lock removed from the directory of a broker that runs | `removing_the_lock_file_frees_no_directory` of `broker-core/store/src/journal/disk/lock.rs` |
+//! | files and directories that others can read, links in the place of files | `others_can_read_neither_the_directory_nor_a_file`, `no_link_is_followed` of `directory.rs` beside it |
+//! | lists of many queues, asked for thousands of times | `a_list_costs_what_it_lists` of `broker-core/src/actor/directory/order.rs` |
 //! | many subscriptions, sessions, rules, message ids | `broker-core/tests/broker_bounds.rs` |
 //! | circles of topics | `broker-core/tests/copies.rs` |
-//! | publishes to many rules, locks with many ends | `broker-core/tests/slices.rs`, tests of the machine |
+//! | publishes to many rules | `broker-core/tests/slices.rs`, tests of the machine |
+//! | short locks behind hundreds of thousands of long ones | `short_locks_behind_long_ones_are_not_searched_for_their_place` of `broker-core/machine/src/lock_table.rs` |
+//! | what is no HTTP, and heads that are too large or late | `transports/http/tests/wire/bounds.rs`; half an upgrade: `wire/handshake.rs` of the transport of WebSocket, `listener/websocket.rs` of that of AMQP |
+//! | settings and instants outside of what there is | `a_number_outside_its_range_is_refused_with_the_range` of `src/config/tests.rs`, `the_year_10000_is_the_last_instant` of `broker-core/src/clock.rs` |
 //! | ids of waiting receives used twice | `transports/websocket/tests/wire/hostile.rs` |
 #![allow(
     clippy::unwrap_used,
@@ -63,6 +70,7 @@ mod load;
 mod random;
 mod scenarios;
 mod tunnel;
+mod undelivered;
 mod wire;
 mod witness;
 
@@ -137,10 +145,10 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
         let in_a_second = attempts as f64 / elapsed.as_secs_f64();
         eprintln!("attempts: {attempts} in {elapsed:?}, {in_a_second:.0} a second");
     }
-    let keeps = attack.keeps();
+    let (keeps, grace) = (attack.keeps(), attack.grace());
     judge.memory_was_bounded(keeps);
     attack.end();
-    judge.nothing_is_left(keeps);
+    judge.nothing_is_left(keeps, grace);
     witness::all(&broker, Wants::USUAL);
     judge.memory_was_bounded(keeps);
     drop(judge);
@@ -198,7 +206,7 @@ scenarios! {
     SLOWER_MAX,
     pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
     amqp_transfers amqp_openings amqp_deliveries amqp_renewals amqp_floods amqp_links amqp_websockets returning
-    anything waits presented apart
+    anything waits presented apart away
 }
 
 /// Everything again, of clients that all speak TLS.

@@ -112,6 +112,8 @@ fn said(hello: &Json) -> Json {
 /// A connection over WebSocket, in JSON, after its welcome.
 pub struct WebSocket {
     pub stream: TcpStream,
+    /// What it was welcomed with; nothing in the binary form.
+    pub welcome: Json,
     bytes: Vec<u8>,
     seen: u64,
 }
@@ -124,9 +126,10 @@ impl WebSocket {
     /// Opens one with this hello.
     pub fn open_with(address: SocketAddr, hello: &Json) -> io::Result<Self> {
         let (stream, bytes) = upgrade(address, "/", "peeklock.v1.json")?;
-        let mut socket = Self { stream, bytes, seen: 0 };
+        let mut socket = Self { stream, welcome: Json::Null, bytes, seen: 0 };
         socket.send(&said(hello))?;
-        socket.frame()?;
+        let mut frame = socket.frame()?;
+        socket.welcome = frame["items"][0]["welcome"].take();
         socket.seen = 0;
         Ok(socket)
     }
@@ -134,7 +137,7 @@ impl WebSocket {
     /// Opens one for the binary form, of which nothing is read but the welcome.
     pub fn open_binary(address: SocketAddr, hello: &Json) -> io::Result<Self> {
         let (stream, bytes) = upgrade(address, "/", "peeklock.v1.binary")?;
-        let mut socket = Self { stream, bytes, seen: 0 };
+        let mut socket = Self { stream, welcome: Json::Null, bytes, seen: 0 };
         let hello = in_binary(&said(hello).to_string()).ok_or(io::ErrorKind::InvalidInput)?;
         socket.stream.write_all(&masked(0x82, &hello))?;
         socket.next()?;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use peeklock_core::Broker;
@@ -92,5 +93,31 @@ async fn failed_deliveries_are_counted() {
     assert_eq!(counted(&metrics, &broker).await, [6, 2, 4, 3]);
     assert_eq!(receive(&broker, None).await.len(), 3, "at once");
     assert_eq!(counted(&metrics, &broker).await, [9, 5, 4, 3]);
+    // RCV-02: what was received for good by somebody who goes without taking the answer was written to nobody.
+    let undelivered = |metrics: &PrometheusMetrics| {
+        let page = metrics.render(&broker, EntityGauges::None);
+        let name = "peeklock_messages_undelivered_total ";
+        let value = page.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+        value.map_or(0, |value| value.parse::<u64>().unwrap())
+    };
+    let command = Command::Receive {
+        mode: ReceiveMode::ReceiveAndDelete,
+        count_max: 10,
+        bytes_max: u64::MAX,
+        wait: TimeSpan::from_minutes(1),
+        holder: None,
+    };
+    let mut call = Box::pin(queue.call(command));
+    std::future::poll_fn(|context| {
+        assert!(call.as_mut().poll(context).is_pending(), "all others are locked");
+        Poll::Ready(())
+    })
+    .await;
+    let message = broker.inbound(Message::new("b"));
+    queue.call(Command::Send { message }).await.unwrap();
+    broker.describe_queue("q").await.unwrap();
+    assert_eq!(undelivered(&metrics), 0, "it has its answer");
+    drop(call);
+    assert_eq!(undelivered(&metrics), 1);
     broker.stop(Duration::ZERO).await.unwrap();
 }

@@ -11,6 +11,9 @@ use super::any_values::{ABSENT, FULL_MESSAGES, TOPIC, Values};
 /// What of the table is not drawn: the first request of a connection.
 const OPENS: &str = "hello";
 
+/// The longest time in which a connection may come back.
+pub const GRACE_SECONDS: usize = 4;
+
 /// The link by which a connection looks at large messages; its other links have the numbers below.
 pub const LOOKING: usize = 7;
 
@@ -26,6 +29,14 @@ pub fn draw(values: &mut Values) -> (&'static str, Json) {
         false => values.random.of(&DRAWN),
     };
     (name, body(name, values))
+}
+
+/// The first request of a connection, which may want to be able to come back.
+pub fn hello(values: &mut Values) -> Json {
+    match values.below(2) {
+        0 => json!({}),
+        _ => json!({ "graceSeconds": values.below(1 + GRACE_SECONDS), "client": values.text(200) }),
+    }
 }
 
 /// What an operation has, with values as they come.
@@ -44,7 +55,7 @@ fn body(name: &str, values: &mut Values) -> Json {
     };
     let send = |values: &mut Values| json!({ "link": link, "messages": values.messages() });
     match name {
-        OPENS => json!({}),
+        OPENS => hello(values),
         "authenticate" => json!({ "token": values.text(2_000) }),
         "attach" => {
             let role = values.random.of(&["receiver", "receiver", "sender"]);
@@ -180,14 +191,14 @@ fn body(name: &str, values: &mut Values) -> Json {
     }
 }
 
-/// A frame of such requests in JSON.
-pub fn frame(requests: &[(u64, &str, &Json)]) -> String {
+/// A frame of such requests in JSON, by one who has taken so many frames.
+pub fn frame(seen: u64, requests: &[(u64, &str, &Json)]) -> String {
     let one = |request: &(u64, &str, &Json)| {
         let (id, name, body) = *request;
         json!({ "id": id, name: body }).to_string()
     };
     let requests: Vec<String> = requests.iter().map(one).collect();
-    format!(r#"{{"seen":0,"requests":[{}]}}"#, requests.join(","))
+    format!(r#"{{"seen":{seen},"requests":[{}]}}"#, requests.join(","))
 }
 
 /// Every operation of the table is drawn, with bodies that can be read: what is malformed attacks the parser alone.
@@ -198,7 +209,7 @@ fn every_operation_is_drawn() {
     for name in operations() {
         for _ in 0..50 {
             let body = body(name, &mut values);
-            let frame = frame(&[(1, name, &body)]);
+            let frame = frame(0, &[(1, name, &body)]);
             assert!(in_binary(&frame).is_some(), "{name} cannot be read: {frame:.2000}");
         }
     }

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use peeklock_websocket::testing::in_binary;
@@ -22,7 +22,7 @@ use super::super::broker::{Broker, Ways};
 use super::super::random::Random;
 use super::super::wire::{WebSocket, ask, connect, masked, upgrade};
 use super::any_frames::Script;
-use super::any_operations::LOOKING;
+use super::any_operations::{GRACE_SECONDS, LOOKING};
 use super::any_values::{FULL, FULL_MESSAGES, TOPIC, Values, WRITE_BYTES};
 use super::{any_operations, any_requests};
 
@@ -66,6 +66,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     let mut attack = Attack::default();
     attack.makes_it_keep();
     attack.hold(tunnels);
+    attack.is_kept_for(Duration::from_secs(GRACE_SECONDS as u64));
     attack.last(if weight > 1 { LONG } else { SHORT });
     // Each speaks every transport in turn, by any of the ways.
     let kinds: [Kind; 4] = [Attacker::web, Attacker::http, Attacker::amqp, Attacker::web_amqp];
@@ -103,20 +104,34 @@ impl Attacker {
         }
     }
 
-    /// In JSON, or in the binary form.
+    /// In JSON, or in the binary form; some may come back, and in JSON some do.
     fn web(&mut self, ways: Ways) -> std::io::Result<TcpStream> {
         let is_binary = self.values.random.one_in(2);
+        let mut hello = any_operations::hello(&mut self.values);
         let mut socket = match is_binary {
-            true => WebSocket::open_binary(ways.websocket, &json!({}))?,
-            false => WebSocket::open(ways.websocket)?,
+            true => WebSocket::open_binary(ways.websocket, &hello)?,
+            false => WebSocket::open_with(ways.websocket, &hello)?,
         };
-        // Who takes nothing more is held all the same, here as below.
-        self.ask_over_web(&mut socket.stream, is_binary).ok();
-        Ok(socket.stream)
+        loop {
+            // Who takes nothing more is held all the same, here as below.
+            self.ask_over_web(&mut socket.stream, is_binary).ok();
+            let token = &socket.welcome["resumeToken"];
+            if token.is_null() || self.values.random.one_in(2) {
+                return Ok(socket.stream);
+            }
+            // What it has not confirmed is said to it again; what it has, is not there.
+            hello["resume"] = json!({ "resumeToken": token, "received": 0 });
+            if self.values.random.one_in(2) {
+                socket.stream.shutdown(Shutdown::Both).ok();
+            }
+            socket = WebSocket::open_with(ways.websocket, &hello)?;
+        }
     }
 
     fn ask_over_web(&mut self, stream: &mut TcpStream, is_binary: bool) -> std::io::Result<()> {
         let reads = self.values.random.one_in(3);
+        // Most confirm nothing, some more than there was.
+        let seen = [0, 0, 20, u64::MAX][self.values.below(4)];
         let mut say = |values: &mut Values, frame: String| {
             let frame = match is_binary {
                 // What has no binary form is not said.
@@ -138,11 +153,11 @@ impl Attacker {
             let role = if link < 3 { "sender" } else { "receiver" };
             let path = if role == "sender" && link == 1 { TOPIC } else { path };
             let attach = json!({ "link": link, "path": path, "role": role, "credit": 5_000 });
-            let frame = any_operations::frame(&[(link, "attach", &attach)]);
+            let frame = any_operations::frame(seen, &[(link, "attach", &attach)]);
             say(&mut self.values, frame)?;
         }
         let attach = json!({ "link": LOOKING, "path": FULL, "role": "receiver" });
-        say(&mut self.values, any_operations::frame(&[(7, "attach", &attach)]))?;
+        say(&mut self.values, any_operations::frame(seen, &[(7, "attach", &attach)]))?;
         let mut id = 10;
         for _ in 0..1 + self.values.below(WRITES_MAX) {
             let count = self.count();
@@ -160,7 +175,7 @@ impl Attacker {
             }
             let requests: Vec<_> =
                 requests.iter().map(|(id, name, body)| (*id, *name, body)).collect();
-            let frame = any_operations::frame(&requests);
+            let frame = any_operations::frame(seen, &requests);
             say(&mut self.values, frame)?;
         }
         Ok(())

@@ -13,6 +13,7 @@ pub mod any_requests;
 pub mod any_values;
 pub mod anything;
 pub mod apart;
+pub mod away;
 pub mod empty_messages;
 pub mod explain;
 pub mod failures;
@@ -43,7 +44,7 @@ fn queue(broker: &Broker) {
 }
 
 /// Fills it with messages that are as large as may be.
-fn fill(broker: &Broker, count: usize) {
+pub fn fill(broker: &Broker, count: usize) {
     queue(broker);
     let body = "x".repeat(900_000);
     for _ in 0..count {

@@ -104,7 +104,28 @@ pub async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(
     error: &Error,
     instead: &str,
 ) {
-    let Some((status, rejection)) = refusal_of(error, instead) else { return };
+    if let Some((status, rejection)) = refusal_of(error, instead) {
+        answer(broker, stream, status, rejection).await;
+    }
+}
+
+/// The same for one whose request began and did not arrive in time.
+pub async fn turn_away_late<S: AsyncRead + AsyncWrite + Unpin>(
+    broker: &Broker,
+    stream: &mut S,
+    instead: &str,
+) {
+    let detail = format!("the head of the request did not arrive in time; {instead}");
+    answer(broker, stream, StatusCode::REQUEST_TIMEOUT, Rejection::timeout(detail)).await;
+}
+
+/// Answers, and gives the client a moment to take it.
+async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
+    broker: &Broker,
+    stream: &mut S,
+    status: StatusCode,
+    rejection: Rejection,
+) {
     let body = problem(broker, status, rejection);
     let reason = status.canonical_reason().unwrap_or_default();
     // Who is told that an upgrade is wanted is told to what.

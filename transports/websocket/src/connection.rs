@@ -45,6 +45,11 @@ use crate::site::{Call, ConversationPlace, Handover, Site, Socket};
 
 /// What something said takes besides what it says of messages.
 const ITEM_BYTES: u64 = 64;
+/// What a frame that was written takes besides its bytes: its place among those kept, of which there are up to twice as
+/// many, the blocks of the allocator, and what shares it with a socket.
+const WRITTEN_BYTES: u64 = 256;
+/// Places for frames that are kept without there being any.
+const WRITTEN_PLACES_IDLE: usize = 16;
 /// What may be kept for a client that has not confirmed it, in windows of deliveries.
 const FRAMES_KEPT: u64 = 2;
 /// How long a close may take.
@@ -84,10 +89,10 @@ enum Postponed {
 struct Written {
     /// Empty if it cannot be resumed.
     bytes: Bytes,
-    /// What it counts for, wherever it is.
+    /// What it counts for.
     held_bytes: u64,
     /// Links and the bytes of their deliveries in it.
-    deliveries: Vec<(u32, u64)>,
+    deliveries: Box<[(u32, u64)]>,
 }
 
 type Acquiring = Pin<Box<dyn Future<Output = Permit> + Send>>;
@@ -147,9 +152,8 @@ pub(crate) struct Conversation {
     /// Frames written that the client has not confirmed, or that are not flushed; the last one has
     /// the number `sent`.
     unconfirmed: VecDeque<Written>,
-    unconfirmed_bytes: u64,
     sent: u64,
-    /// What they count for.
+    /// What they count for, wherever they are.
     kept_bytes: u64,
     /// What it has confirmed in all counted for.
     confirmed_bytes: u64,

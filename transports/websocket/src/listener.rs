@@ -138,6 +138,10 @@ async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)
             upgrade::turn_away(&site.broker, &mut metered, &error, INSTEAD).await;
             return None;
         }
+        Err(_) if metered.has_read() => {
+            upgrade::turn_away_late(&site.broker, &mut metered, INSTEAD).await;
+            return None;
+        }
         Err(_) => return None,
     }
     let encoding = agreed?;

@@ -85,6 +85,11 @@ impl Metered {
         self.seat.give_back();
     }
 
+    /// Whether anything has come of what is not whole.
+    pub(crate) const fn has_read(&self) -> bool {
+        self.unfinished_bytes > 0
+    }
+
     /// Whether a frame has begun and does not arrive at its pace.
     pub(crate) fn is_late(&self) -> bool {
         self.pace.is_some_and(|pace| pace.slow_from() <= Instant::now())

@@ -244,6 +244,38 @@ fn peeks_that_are_not_read() {
     std::fs::remove_dir_all(&directory).ok();
 }
 
+/// SET-21: small answers, a frame each, to a client that may resume and confirms none: what is kept counts for what it
+/// takes and not for its length. When there is no room, nothing more is said; who confirms goes on.
+#[test]
+fn small_answers_that_are_not_confirmed() {
+    /// As many as there may be of those by their length alone.
+    const ANSWERS: u64 = 40_000;
+
+    let _alone = alone();
+    run(async {
+        let server = patient().start().await;
+        let mut client = Client::hello(server.address, json!({ "graceSeconds": 30 })).await;
+        let before = resident_bytes();
+        let mut answered = 0;
+        while answered < ANSWERS {
+            let id = 2 + answered;
+            let beat = json!({ "requests": [{ "id": id, "heartbeat": {} }] }).to_string();
+            client.socket.send(Message::text(beat)).await.unwrap();
+            if tokio::time::timeout(STUCK, client.answer(id)).await.is_err() {
+                break;
+            }
+            answered += 1;
+        }
+        let grown = resident_bytes().saturating_sub(before);
+        assert!(answered < ANSWERS / 2, "{answered} answers are kept");
+        assert!(answered > 5_000, "{answered} answers are kept");
+        assert!(grown < 8 * MIB, "{grown} bytes for {answered} answers");
+        client.frame_of(json!([])).await;
+        client.answer(2 + answered).await;
+        server.stop().await;
+    });
+}
+
 /// RCV-02: what is received and deleted is asked for as far as its answers have room; the rest stays.
 #[test]
 fn receives_that_are_not_read_lose_little() {

@@ -32,9 +32,9 @@ pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Prin
     let upgraded = tokio::select! {
         biased;
         () = handshake.needed() => return,
-        upgraded = tokio::time::timeout(patience, upgrade) => upgraded,
+        upgraded = upgrade => upgraded,
     };
-    if let Ok(Some((stream, by_proxy))) = upgraded {
+    if let Some((stream, by_proxy)) = upgraded {
         let who = if by_proxy { who.through_proxy() } else { who };
         Conversation::new(site, who).run(stream, &[], handshake).await;
     }

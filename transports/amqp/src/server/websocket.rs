@@ -82,10 +82,18 @@ pub(super) async fn accept<S: Socket>(
         judge(site, peer, request, response)
     };
     // Nothing is read beyond the request: a client that says more before it is answered is refused.
-    let accepted = accept_hdr_async_with_config(&mut below, judge, Some(config)).await;
-    if let Err(error) = accepted.map(drop) {
-        upgrade::turn_away(&site.broker, &mut below, &error, INSTEAD).await;
-        return None;
+    let accepting = accept_hdr_async_with_config(&mut below, judge, Some(config));
+    let accepted = tokio::time::timeout(site.config.opening_timeout, accepting).await;
+    match accepted.map(|accepted| accepted.map(drop)) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            upgrade::turn_away(&site.broker, &mut below, &error, INSTEAD).await;
+            return None;
+        }
+        Err(_) => {
+            upgrade::turn_away_late(&site.broker, &mut below, INSTEAD).await;
+            return None;
+        }
     }
     below.unfinished_bytes = 0;
     let stream = WebSocketStream::from_raw_socket(below, Role::Server, Some(config)).await;

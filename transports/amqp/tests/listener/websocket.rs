@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use peeklock_amqp::performative::Performative;
 use peeklock_auth_sas::{SasAuthorizer, SasConfig};
+use peeklock_core::contract::AllowAll;
 use peeklock_core::message::Body;
 use peeklock_core::policies::Policies;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -197,6 +199,24 @@ async fn what_is_no_upgrade_gets_a_problem() {
         assert_eq!(condition(status, body), "ArgumentError");
         assert!(body.contains("5300"), "{body}");
     }
+    server.stop().await;
+}
+
+/// AMQP-17, ERR-02: who sends half of an upgrade is told so when its time is over.
+#[tokio::test]
+async fn half_an_upgrade_gets_a_problem() {
+    let brief = |config: &mut peeklock_amqp::server::AmqpConfig| {
+        config.opening_timeout = Duration::from_millis(200);
+    };
+    let server = Server::start_with(Arc::new(AllowAll), brief).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET /$servicebus/websocket HTTP/1.1\r\nHost: loc").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+    assert!(head.starts_with("HTTP/1.1 408 "), "{head}");
+    assert_eq!(condition(408, body), "ServiceTimeout");
+    assert!(body.contains("5300"), "{body}");
     server.stop().await;
 }
 

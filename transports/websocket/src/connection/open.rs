@@ -196,7 +196,6 @@ impl Conversation {
             unwritten_count: 0,
             delivered: Vec::new(),
             unconfirmed: VecDeque::new(),
-            unconfirmed_bytes: 0,
             kept_bytes: 0,
             confirmed_bytes: 0,
             sent: 0,

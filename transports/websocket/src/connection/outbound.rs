@@ -171,9 +171,15 @@ impl Conversation {
         items.clear();
         self.ready = items;
         self.unwritten_count = 0;
-        let deliveries = std::mem::take(&mut self.delivered);
+        let deliveries = by_link(std::mem::take(&mut self.delivered));
         let bytes: Bytes = match encoded {
-            Ok(bytes) => bytes.into(),
+            Ok(mut bytes) => {
+                if self.grace.is_some() {
+                    // It may be kept for long, and is most often far smaller than what there was room for.
+                    bytes.shrink_to_fit();
+                }
+                bytes.into()
+            }
             Err(error) => {
                 // What could fail was read before.
                 tracing::error!(%error, "a frame cannot be encoded");
@@ -182,13 +188,13 @@ impl Conversation {
             }
         };
         self.sent += 1;
-        let held_bytes = bytes.len() as u64;
+        let held_bytes =
+            bytes.len() as u64 + size_of_val(&*deliveries) as u64 + super::WRITTEN_BYTES;
         // First, so that the frame has the room that its parts had.
         self.account.hold(held_bytes);
         self.account.release(ready_bytes);
         self.kept_bytes += held_bytes;
         let kept = if self.grace.is_some() { bytes.clone() } else { Bytes::new() };
-        self.unconfirmed_bytes += kept.len() as u64;
         self.unconfirmed.push_back(Written { bytes: kept, held_bytes, deliveries });
         Some(bytes)
     }
@@ -214,7 +220,6 @@ impl Conversation {
         let mut given: Vec<u32> = Vec::new();
         for _ in 0..count {
             let Some(sent) = self.unconfirmed.pop_front() else { break };
-            self.unconfirmed_bytes -= sent.bytes.len() as u64;
             self.kept_bytes -= sent.held_bytes;
             self.confirmed_bytes += sent.held_bytes;
             self.account.release(sent.held_bytes);
@@ -226,6 +231,9 @@ impl Conversation {
                 }
             }
         }
+        if self.unconfirmed.is_empty() {
+            self.unconfirmed.shrink_to(super::WRITTEN_PLACES_IDLE);
+        }
         for number in given {
             self.links.limit(number);
         }
@@ -235,6 +243,18 @@ impl Conversation {
     pub(super) fn say_closing(&mut self, seconds: u32) {
         self.say(0, Notice::Closing(Closing { seconds }));
     }
+}
+
+/// The same deliveries, counted together where they stand together.
+fn by_link(mut delivered: Vec<(u32, u64)>) -> Box<[(u32, u64)]> {
+    delivered.dedup_by(|(number, bytes), (before, sum)| {
+        let is_same = number == before;
+        if is_same {
+            *sum += *bytes;
+        }
+        is_same
+    });
+    delivered.into_boxed_slice()
 }
 
 /// What of a frame was not written. A large one is written in pieces (RFC 6455, section 5.4): the library keeps a buffer as

@@ -291,7 +291,7 @@ impl Conversation {
 
     /// Whether anything may be written: the client has confirmed enough of what went before.
     pub(super) fn may_write(&self) -> bool {
-        self.grace.is_none() || self.unconfirmed_bytes < 2 * self.site.config.outbound_bytes_max
+        self.grace.is_none() || self.kept_bytes < 2 * self.site.config.outbound_bytes_max
     }
 
     pub(crate) fn command_count_max(&self) -> usize {

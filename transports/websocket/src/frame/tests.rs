@@ -1,5 +1,6 @@
 //! Frames of both encodings: golden ones, every truncation, random mutations, random round trips.
 
+mod costs;
 mod declarations;
 mod every_kind;
 mod forwarded;

@@ -174,6 +174,31 @@ fn the_first_frame_is_one_hello_and_comes_in_time() {
     });
 }
 
+/// ERR-02: who sends half of an upgrade is told so when its time is over, and who sends nothing is not.
+#[test]
+fn half_an_upgrade_gets_a_problem() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.handshake_timeout = Duration::from_millis(200);
+        let server = plan.start().await;
+        for half in ["GET / HTTP/1.1\r\nHost: localhost\r\n", "GET / HTT", ""] {
+            let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+            stream.write_all(half.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            if half.is_empty() {
+                assert_eq!(answer, "");
+                continue;
+            }
+            let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+            assert!(head.starts_with("HTTP/1.1 408 "), "{head}");
+            assert_eq!(condition(408, body), "ServiceTimeout");
+            assert!(body.contains("5300"), "{body}");
+        }
+        server.stop().await;
+    });
+}
+
 #[test]
 fn the_welcome_tells_heartbeat_and_limits() {
     run(async {

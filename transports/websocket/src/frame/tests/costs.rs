@@ -1,0 +1,149 @@
+//! What a frame costs before it is decoded is what decoding it takes, by the allocator: for each request there is,
+//! however long its lists and texts are, in both encodings (DESIGN D6).
+
+use allocation_counter::measure;
+use peeklock_core::permits::COMMAND_BYTES;
+use serde_json::{Value as Json, json};
+
+use super::*;
+
+const ROUNDS: usize = 20;
+/// A list or text is made about so long at most.
+const GROWN_BYTES: u64 = 300_000;
+
+/// One request of each kind, as its frame in JSON has it.
+fn each() -> Vec<Json> {
+    let all = operations().into_iter().chain(topics::operations());
+    let all = all.chain(policies::operations()).chain(retry::operations());
+    let all = all.chain(declarations::operations());
+    let one = |operation| {
+        let frame = client_frame(Encoding::Json, 0, &[Request { id: 1, operation }]);
+        serde_json::from_slice::<Json>(&frame).unwrap()["requests"][0].take()
+    };
+    all.map(one).collect()
+}
+
+/// Makes lists and texts longer.
+fn grow(value: &mut Json, random: &mut Random) {
+    match value {
+        Json::String(text) if random.one_in(4) => {
+            *text = text.repeat(1 + random.index(2_000));
+        }
+        Json::Array(list) => {
+            let bytes = list.iter().map(|one| one.to_string().len()).sum::<usize>() as u64;
+            let times = (GROWN_BYTES / (bytes + 1)).clamp(1, LIST_COUNT_MAX as u64);
+            let count = (list.len() * random.index(usize::try_from(times).unwrap() + 1))
+                .min(LIST_COUNT_MAX);
+            *list = list.iter().cycle().take(count).cloned().collect();
+        }
+        Json::Object(fields) => fields.values_mut().for_each(|value| grow(value, random)),
+        _ => {}
+    }
+}
+
+/// How many elements the lists of a request have, which are in its body or in what that is about; one if it has none.
+fn elements(request: &Json) -> u64 {
+    fn lists(value: &Json, depth: usize) -> u64 {
+        match value {
+            Json::Array(list) => list.len().max(1) as u64,
+            Json::Object(fields) if depth > 0 => {
+                fields.values().map(|value| lists(value, depth - 1)).sum()
+            }
+            _ => 0,
+        }
+    }
+    lists(request, 3).max(1)
+}
+
+/// The commands that a frame was said to be, once it was decoded within what it was said to cost.
+fn commands(encoding: Encoding, bytes: &Bytes) -> u64 {
+    let (commands, cost) = announced(encoding, bytes);
+    let mut decoded = None;
+    let paid = measure(|| decoded = Some(ClientFrame::decode(encoding, bytes)));
+    drop(decoded);
+    let paid_bytes = paid.bytes_max;
+    // What a frame is beside its requests has room for one command.
+    assert!(
+        paid_bytes <= cost + COMMAND_BYTES,
+        "{paid_bytes} bytes for {commands} commands, of {cost} in {encoding:?}: {:.300}",
+        String::from_utf8_lossy(bytes)
+    );
+    commands
+}
+
+#[test]
+fn what_is_announced_is_what_is_taken() {
+    let mut random = Random::new(11);
+    let (mut read, mut grown) = (0, 0);
+    for shown in each() {
+        for round in 0..ROUNDS {
+            let mut request = shown.clone();
+            if round > 0 {
+                grow(&mut request, &mut random);
+            }
+            let frame = json!({ "seen": 0, "requests": [request] });
+            let text = Bytes::from(frame.to_string());
+            assert_eq!(commands(Encoding::Json, &text), elements(&request), "{request:.300}");
+            // What cannot be read has cost nothing more, and has no other form.
+            let decoded = ClientFrame::decode(Encoding::Json, &text).unwrap();
+            if let Some(Ok(decoded)) = decoded.requests.into_iter().next() {
+                read += 1;
+                grown += usize::from(text.len() > 2_000);
+                let binary = client_frame(Encoding::Binary, 0, &[decoded]);
+                commands(Encoding::Binary, &binary);
+            }
+        }
+    }
+    assert!(read > 300 && grown > 100, "{read} were read, {grown} of them large");
+}
+
+/// Many requests in one frame, and what is made of each of them.
+#[test]
+fn frames_of_many_requests_cost_as_much() {
+    let mut random = Random::new(12);
+    let all = each();
+    for _ in 0..ROUNDS {
+        let count = 1 + random.index(400);
+        let requests: Vec<&Json> = (0..count).map(|_| random.pick(&all).unwrap()).collect();
+        let text = Bytes::from(json!({ "requests": requests }).to_string());
+        let expected = requests.iter().map(|request| elements(request)).sum::<u64>();
+        assert_eq!(commands(Encoding::Json, &text), expected);
+        let decoded = ClientFrame::decode(Encoding::Json, &text).unwrap();
+        let decoded: Vec<Request> = decoded.requests.into_iter().map(Result::unwrap).collect();
+        commands(Encoding::Binary, &client_frame(Encoding::Binary, 0, &decoded));
+    }
+}
+
+/// What the requests of one frame may be together has a bound: those beyond it are refused, each by itself.
+#[test]
+fn too_much_for_one_frame_is_refused_before_it_is_made() {
+    let too_much = |encoding, bytes: &Bytes| {
+        let frame = ClientFrame::decode(encoding, bytes).unwrap();
+        let refused = |read: Result<Request, BadRequest>| match read {
+            Ok(_) => None,
+            Err(bad) => {
+                assert_eq!(bad.error, FrameError::TooMuch);
+                Some(bad.id)
+            }
+        };
+        frame.requests.into_iter().filter_map(refused).collect::<Vec<_>>()
+    };
+    let sends: Vec<Request> = (1..=6)
+        .map(|id| {
+            let sequence_numbers = vec![1; LIST_COUNT_MAX];
+            let numbered = Numbered { link: 1, sequence_numbers };
+            Request { id, operation: Operation::CancelScheduled(numbered) }
+        })
+        .collect();
+    for encoding in Encoding::ALL {
+        assert_eq!(too_much(encoding, &client_frame(encoding, 0, &sends)), [5, 6], "{encoding:?}");
+    }
+    // Lists within lists, which nothing has, are no commands, and cost what they are made of.
+    let parts = vec!["{}"; 200_000].join(",");
+    let text = format!(r#"{{"requests":[{{"id":7,"heartbeat":{{"x":[[{parts}]]}}}}]}}"#);
+    let text = Bytes::from(text);
+    let (commands, cost) = announced(Encoding::Json, &text);
+    assert_eq!(commands, 1);
+    assert!(cost > COMMAND_BYTES * LIST_COUNT_MAX as u64, "{cost}");
+    assert_eq!(too_much(Encoding::Json, &text), [7]);
+}
