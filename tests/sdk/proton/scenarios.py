@@ -445,7 +445,7 @@ def a_dropped_connection_gives_back_what_it_held_at_once(w):
 
 
 @scenario("AMQP-39")
-def dispositions_behind_a_detach_are_taken(w):
+def an_outcome_behind_a_detach_is_not_said_and_the_lock_stays(w):
     queue, client = w.queue(), w.client()
     client.sent(client.sender(queue), b"one")
     receiver = client.receiver(queue)
