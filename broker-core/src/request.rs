@@ -6,6 +6,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::access::entitlement::Tracked;
 pub use crate::actor::inlet::Watch;
 use crate::command::{Command, MessageFacts};
@@ -49,14 +51,28 @@ impl ReceivedMessage {
     /// # Errors
     /// When the store cannot read it, or what it gives is no message.
     pub async fn load(&self) -> Result<LoadedMessage, Unreadable> {
-        let content = Content::parse(self.content.load().await?)?;
+        let content = self.content.load().await?;
         let mut overlays = Vec::with_capacity(self.overlays.len());
         for overlay in &self.overlays {
-            overlays.push(Overlay::from_bytes(overlay.load().await?));
+            overlays.push(overlay.load().await?);
         }
-        let message = content.message(&overlays)?;
+        Ok(LoadedMessage::read(content, overlays)?)
+    }
+}
+
+impl LoadedMessage {
+    /// Reads a message of what is stored of it: its content, and the overlays in the order in which they were set.
+    ///
+    /// # Errors
+    /// When the bytes are no message.
+    pub fn read(
+        content: Bytes,
+        overlays: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Self, ContentError> {
+        let overlays: Vec<_> = overlays.into_iter().map(Overlay::from_bytes).collect();
+        let message = Content::parse(content)?.message(&overlays)?;
         let dead_letter_source = Overlay::source_of(overlays.iter()).map(str::to_owned);
-        Ok(LoadedMessage { message, dead_letter_source })
+        Ok(Self { message, dead_letter_source })
     }
 }
 

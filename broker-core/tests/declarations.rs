@@ -305,8 +305,8 @@ async fn carried_out(broker: &Broker, declaration: &Declaration, random: &mut Ra
     true
 }
 
-/// DEC-01, DEC-02, DEC-03, DEC-07, DEC-10: any declaration over any namespace, in parts of any size: afterwards all is
-/// as declared, nothing is left to do, and nothing that was not named has changed.
+/// DEC-01, DEC-02, DEC-03, DEC-06, DEC-07, DEC-10: any declaration over any namespace, in parts of any size: the plan
+/// changes nothing; afterwards all is as declared, nothing is left to do, and nothing that was not named has changed.
 #[tokio::test]
 async fn any_declaration_makes_any_namespace_so_and_nothing_else() {
     let mut taken = 0;

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_core::Broker;
+use peeklock_core::change::codec;
 use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::command::{Command, Counts, DescribedTopic, Outcome, ReceiveMode};
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
-use peeklock_core::store::MemoryStore;
+use peeklock_core::store::{Batch, MemoryStore, Shard, Store, Submission};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_inproc::Client;
 
@@ -118,6 +119,28 @@ impl Stage {
         let (clock, store) = (Arc::clone(&self.clock), Arc::clone(&self.store));
         let in_process = Rc::clone(&self.in_process);
         Self::on(self.transport, self.settings.clone(), clock, store, in_process).await
+    }
+
+    /// As [`Stage::restart`], with a queue that has given this number last: its record is as it would be then.
+    pub async fn restart_behind(&self, path: &str, last: u64) -> Self {
+        let id = self.broker.entity(path).unwrap().id();
+        self.stop().await;
+        let key = codec::counters_key(id);
+        let mut counters = None;
+        self.store
+            .scan(codec::space_key(id).as_bytes(), &mut |found, value| {
+                if found == key.as_bytes() {
+                    counters = Some(codec::read_counters(value).unwrap());
+                }
+            })
+            .unwrap();
+        let counters = codec::Counters { last_sequence: SequenceNumber(last), ..counters.unwrap() };
+        let (fence, first) = self.store.acquire(Shard(0)).unwrap();
+        let mut batch = Batch::default();
+        batch.put(&key, |value| codec::write_counters(&counters, value));
+        let submission = Submission { id: first, fences: vec![fence], batch: Arc::new(batch) };
+        self.store.submit(submission, Box::new(|stored| assert!(stored.is_ok())));
+        self.restart().await
     }
 
     /// A client in this process, for what the transport of the scenario has no operation for. The scenario

@@ -28,7 +28,8 @@ impl Onward {
     }
 
     /// Refuses a command with messages that may not go where they are for; of a commit, with one of them. `way` is what the
-    /// handle has, by which it was given.
+    /// handle has, by which it was given. Every command is named, so that a new one is judged here before it can have a
+    /// destination; those of topics and of sessions have no messages that go elsewhere.
     pub(crate) fn check(
         way: Option<&Self>,
         command: &Command,
@@ -40,7 +41,32 @@ impl Onward {
             Command::Commit { parts } => {
                 parts.iter().try_for_each(|part| Self::check_operation(way, &part.operation, &now))
             }
-            _ => Ok(()),
+            Command::Send { .. }
+            | Command::SendBatch { .. }
+            | Command::TransferIn { .. }
+            | Command::TransferOut { .. }
+            | Command::TransferFromPeer { .. }
+            | Command::CancelScheduled { .. }
+            | Command::Receive { .. }
+            | Command::CancelReceive { .. }
+            | Command::ReceiveDeferred { .. }
+            | Command::Attach { .. }
+            | Command::Grant { .. }
+            | Command::Detach { .. }
+            | Command::Settle { .. }
+            | Command::RenewLock { .. }
+            | Command::Peek { .. }
+            | Command::AcceptSession { .. }
+            | Command::InSession { .. }
+            | Command::PeekSession { .. }
+            | Command::ListSessions { .. }
+            | Command::DeleteBatchUnlocked { .. }
+            | Command::DeleteBatch { .. }
+            | Command::DeleteDeferred { .. }
+            | Command::Update { .. }
+            | Command::UpdateSubscription { .. }
+            | Command::OfTopic(_)
+            | Command::Describe => Ok(()),
         }
     }
 

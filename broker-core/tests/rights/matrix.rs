@@ -83,10 +83,10 @@ async fn every_command_asks_for_its_right() {
     .await;
 }
 
-/// PEK-10, DEL-10, SCH-13: what the table is not asked about, but the specification says in so many words: one right
-/// alone is enough, and neither of the two others is.
+/// PEK-10, DEL-10, SCH-13, SES-28: what the table is not asked about, but the specification says in so many words: one
+/// right alone is enough, and neither of the two others is.
 #[tokio::test]
-async fn peek_and_batch_delete_take_listen_and_schedules_take_send() {
+async fn peek_batch_delete_and_state_take_listen_and_schedules_take_send() {
     in_time(async {
         let world = World::new().await;
         let access = world.granted("everything", Grant::everything());
@@ -107,6 +107,8 @@ async fn peek_and_batch_delete_take_listen_and_schedules_take_send() {
                 (named("peek session"), Right::Listen),
                 (named("delete batch"), Right::Listen),
                 (named("delete batch in session"), Right::Listen),
+                (named("get state"), Right::Listen),
+                (named("set state"), Right::Listen),
                 (Command::Send { message: later() }, Right::Send),
                 (Command::SendBatch { messages: vec![later()] }, Right::Send),
                 (named("cancel scheduled"), Right::Send),

@@ -117,7 +117,7 @@ pub async fn dead_lettering_keeps_what_the_message_had(s: &Stage) {
     assert_eq!(Message { time_to_live: sent.time_to_live, ..dead.message }, sent);
 }
 
-/// DLQ-14, DLQ-16, DLQ-17, DLQ-18, SET-36
+/// DLQ-14, DLQ-16, DLQ-18, SET-36
 pub async fn too_many_deliveries_are_told_with_their_number(s: &Stage) {
     s.open_queue_with(ORDERS, max_delivery_count(3)).await;
     s.put(ORDERS, "a").await;

@@ -28,6 +28,16 @@ pub async fn batch_delete_works_on_a_dead_letter_queue_and_leaves_no_trace(s: &S
     assert_eq!(s.delete_batch(TDLQ, 10, None).await.unwrap(), 0);
     assert_eq!(s.delete_batch(ORDERS, 10, None).await.unwrap(), 1);
     assert_eq!(s.counts(ORDERS).await.total(), 0);
+    // Nor does it go where dead letters go.
+    s.open_queue("end").await;
+    let forward_dead_lettered_messages_to = Some("end".into());
+    let forwards = QueueUpdate { forward_dead_lettered_messages_to, ..QueueUpdate::default() };
+    s.update(ORDERS, forwards).await.unwrap();
+    s.put(ORDERS, "d").await;
+    s.advance(ms(1)).await;
+    assert_eq!(s.delete_batch(ORDERS, 10, None).await.unwrap(), 1);
+    s.advance(minutes(1)).await;
+    assert_eq!((s.counts(ORDERS).await.total(), s.counts("end").await.total()), (0, 0));
 }
 
 /// DEL-02, QUO-01

@@ -200,6 +200,25 @@ pub async fn a_source_is_never_idle_and_a_transfer_is_a_use(s: &Stage) {
     s.until("a", |counts| counts.transfer_dead_letter == 1).await;
 }
 
+/// FWD-07, EXP-31: to forward is to listen: what cannot go yet expires at its instant, which it does not where nobody
+/// listens.
+pub async fn a_source_has_an_active_receiver(s: &Stage) {
+    s.open_queue("b").await;
+    for source in ["a", "unheard"] {
+        s.open_queue_with(source, keeps_expired()).await;
+        s.send(source, message("1").with_time_to_live(minutes(2))).await.unwrap();
+        let seen = s.take(source).await;
+        let later = Decision::Abandon(vec![property("peeklock-delay-ms", 600_000)]);
+        s.settle(source, seen.token(), later).await.unwrap();
+    }
+    update(s, "a", forwards_to("b")).await;
+    s.advance(minutes(3)).await;
+    s.until("a", |counts| counts.dead_letter == 1).await;
+    let unheard = s.counts("unheard").await;
+    assert_eq!((unheard.delayed, unheard.dead_letter), (1, 0));
+    assert_eq!(s.counts("b").await.total(), 0);
+}
+
 /// FWD-12, FWD-13, FWD-14, FWD-16: the documented chain.
 pub async fn a_message_makes_four_hops_and_no_fifth(s: &Stage) {
     s.open_queue("q5").await;

@@ -1,5 +1,7 @@
 //! How long locks last (file 06, "Lock lifetime").
 
+use peeklock_core::description::SubscriptionUpdate;
+
 use super::*;
 
 /// SET-17, SET-18
@@ -71,7 +73,7 @@ pub async fn a_lock_outlives_the_client_that_took_it(s: &Stage) {
     s.complete(ORDERS, &seen).await;
 }
 
-/// ENT-06, ENT-18, RCV-06
+/// ENT-18, RCV-06
 pub async fn a_changed_lock_duration_is_for_locks_taken_or_renewed_afterwards(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
@@ -85,6 +87,30 @@ pub async fn a_changed_lock_duration_is_for_locks_taken_or_renewed_afterwards(s:
     assert_eq!(s.take(ORDERS).await.text(), "b");
     assert_eq!(s.renew(ORDERS, old.token()).await.unwrap(), s.now().plus(seconds(10)));
     s.complete(ORDERS, &old).await;
+}
+
+/// ENT-06, RCV-06: queues and subscriptions, also two of one topic, have each their own lock duration.
+pub async fn each_queue_and_each_subscription_has_a_lock_duration_of_its_own(s: &Stage) {
+    let lock_duration = Some(seconds(20));
+    s.open_queue_with(ORDERS, QueueUpdate { lock_duration, ..QueueUpdate::default() }).await;
+    s.create_topic("events").await.unwrap();
+    for (name, duration) in [("audit", 10), ("billing", 30)] {
+        let lock_duration = Some(seconds(duration));
+        let properties = SubscriptionUpdate { lock_duration, ..SubscriptionUpdate::default() };
+        s.create_subscription_with("events", name, properties, vec![]).await.unwrap();
+    }
+    s.put(ORDERS, "a").await;
+    s.put("events", "a").await;
+    for (path, duration) in
+        [("events/Subscriptions/audit", 10), (ORDERS, 20), ("events/Subscriptions/billing", 30)]
+    {
+        let seen = s.take(path).await;
+        assert_eq!(seen.locked_until, Some(s.now().plus(seconds(duration))), "{path}");
+        s.advance(before(seconds(duration))).await;
+        s.assert_empty(path).await;
+        s.advance(TICK).await;
+        assert_eq!(s.take(path).await.delivery_count, 2);
+    }
 }
 
 /// SET-16, SET-28: many locks end at one instant.

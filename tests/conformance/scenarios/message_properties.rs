@@ -199,7 +199,32 @@ pub async fn a_sender_may_use_the_names_of_dead_letter_properties(s: &Stage) {
     assert_eq!(seen.message.application_properties, sent.application_properties);
 }
 
-/// MSG-12, MSG-16, MSG-18
+/// MSG-18, MSG-12: a number of 63 bits is the same wherever it stands: in the answer of a send, of a message that is
+/// looked at or received, and as what is asked for.
+pub async fn numbers_have_63_bits(s: &Stage) {
+    const LAST: u64 = (1 << 63) - 9;
+    s.open_queue(ORDERS).await;
+    let s = s.restart_behind(ORDERS, LAST).await;
+    assert_eq!(s.put(ORDERS, "a").await, LAST + 1);
+    assert_eq!(s.put_deferred(ORDERS, "b").await, LAST + 2);
+    let at = s.now().plus(minutes(5));
+    let scheduled = s.schedule(ORDERS, message("c"), at).await.unwrap();
+    assert_eq!(scheduled, LAST + 3);
+    assert_eq!(sequences(&s.look(ORDERS).await), [LAST + 1, LAST + 2, LAST + 3]);
+    assert_eq!(sequences(&s.peek(ORDERS, LAST + 2, 1).await.unwrap()), [LAST + 2]);
+    s.cancel(ORDERS, &[scheduled]).await.unwrap();
+    let mode = ReceiveMode::PeekLock;
+    let deferred = s.receive_deferred(ORDERS, mode, &[LAST + 2]).await.unwrap().remove(0);
+    assert_eq!((deferred.text(), deferred.sequence), ("b", LAST + 2));
+    s.complete(ORDERS, &deferred).await;
+    let seen = s.take(ORDERS).await;
+    assert_eq!((seen.text(), seen.sequence), ("a", LAST + 1));
+    s.complete(ORDERS, &seen).await;
+    assert_eq!(s.counts(ORDERS).await.total(), 0);
+    s.stop().await;
+}
+
+/// MSG-12, MSG-16
 pub async fn each_queue_numbers_its_messages_from_1(s: &Stage) {
     s.open_queue("a").await;
     s.open_queue("b").await;

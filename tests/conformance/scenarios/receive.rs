@@ -5,7 +5,7 @@ use super::*;
 const PEEK_LOCK: ReceiveMode = ReceiveMode::PeekLock;
 const RECEIVE_AND_DELETE: ReceiveMode = ReceiveMode::ReceiveAndDelete;
 
-/// RCV-01, RCV-02, RCV-03, RCV-04, RCV-08
+/// RCV-01, RCV-02, RCV-04, RCV-08, FND-10: at most once, without a lock.
 pub async fn receive_and_delete_removes_a_message_when_it_is_delivered(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
@@ -20,7 +20,7 @@ pub async fn receive_and_delete_removes_a_message_when_it_is_delivered(s: &Stage
     s.assert_empty(ORDERS).await;
 }
 
-/// RCV-05, RCV-06, RCV-23, FND-06
+/// RCV-05, RCV-06, RCV-23, FND-06, FND-10: at least once, under a lock.
 pub async fn a_locked_message_is_kept_from_others_for_the_lock_duration(s: &Stage) {
     let lock_duration = Some(seconds(30));
     s.open_queue_with(ORDERS, QueueUpdate { lock_duration, ..QueueUpdate::default() }).await;

@@ -18,7 +18,7 @@ fn retries(kind: RetryKind, delay: TimeSpan) -> QueueUpdate {
     QueueUpdate { retry_policy: Some(Some(policy)), ..QueueUpdate::default() }
 }
 
-/// RTY-01, RTY-03, RTY-13, RTY-28, RTY-30
+/// RTY-01, RTY-03, RTY-13, RTY-28
 pub async fn an_abandoned_message_comes_again_after_its_delay_at_its_place(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// FND-01, FND-10, SND-02
+/// FND-01, SND-02
 pub async fn a_message_waits_for_a_receiver_that_comes_later(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "early").await;

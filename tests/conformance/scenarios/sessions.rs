@@ -86,6 +86,27 @@ pub async fn a_queue_that_requires_sessions_gives_and_takes_by_session_only(s: &
     assert_eq!(texts(&s.look(ORDERS).await), ["1"]);
 }
 
+/// FWD-30, FWD-26: dead letters of a session go on to a queue without sessions.
+pub async fn dead_letters_of_a_session_are_forwarded(s: &Stage) {
+    s.open_queue("end").await;
+    let forward_dead_lettered_messages_to = Some("end".into());
+    let forwards = QueueUpdate { forward_dead_lettered_messages_to, ..by_session() };
+    s.open_queue_with(ORDERS, forwards).await;
+    put(s, "a", "1").await;
+    let session = hold(s, "a").await;
+    let seen = take(&*session, 1).await.remove(0);
+    let (reason, description) = (Some("broken".into()), None);
+    let dead = Decision::DeadLetter { reason, description, properties: vec![] };
+    session.settle(&seen, dead).await.unwrap();
+    // Still held: the dead-letter queue has no sessions.
+    s.until("end", |counts| counts.active == 1).await;
+    session.close().await.unwrap();
+    let seen = s.take("end").await;
+    assert_eq!((seen.text(), seen.reason()), ("1", Some("broken")));
+    assert_eq!(seen.message.session_id.as_deref(), Some("a"));
+    s.until(ORDERS, |counts| counts.total() == 0).await;
+}
+
 /// SES-05, SES-06, SES-10, SES-11, SES-16
 pub async fn a_session_is_accepted_by_id_by_one_receiver(s: &Stage) {
     open(s).await;

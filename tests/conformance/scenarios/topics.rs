@@ -420,6 +420,59 @@ pub async fn idle_subscriptions_go_alone_and_idle_topics_with_all(s: &Stage) {
     fails(admin.subscription(BILLING).await, "EntityNotFound");
 }
 
+/// TMP-11, TMP-16: each use of a subscription starts the time anew, by itself.
+pub async fn each_use_of_a_subscription_ends_its_idleness(s: &Stage) {
+    let admin = admin(s);
+    let idle = || SubscriptionUpdate {
+        auto_delete_on_idle: Some(minutes(10)),
+        ..SubscriptionUpdate::default()
+    };
+    admin.create_topic(EVENTS).await.unwrap();
+    admin.create_subscription_with(EVENTS, "audit", idle(), vec![]).await.unwrap();
+    s.put(EVENTS, "a").await;
+    let step = minutes(9);
+    s.advance(step).await;
+    let seen = s.take(AUDIT).await;
+    s.complete(AUDIT, &seen).await;
+    s.advance(step).await;
+    s.assert_empty(AUDIT).await;
+    s.advance(step).await;
+    admin.update_subscription(AUDIT, idle()).await.unwrap();
+    s.advance(step).await;
+    admin.create_rule(AUDIT, all("new")).await.unwrap();
+    s.advance(step).await;
+    s.look(AUDIT).await;
+    s.advance(step).await;
+    assert!(admin.subscription(AUDIT).await.is_ok());
+    s.advance(minutes(2)).await;
+    fails(admin.subscription(AUDIT).await, "EntityNotFound");
+}
+
+/// TMP-10, TMP-16: each use of a topic starts the time anew, and so does each of its subscriptions.
+pub async fn each_use_of_a_topic_ends_its_idleness(s: &Stage) {
+    let admin = admin(s);
+    let idle = || TopicUpdate { auto_delete_on_idle: Some(minutes(10)), ..TopicUpdate::default() };
+    admin.create_topic_with(EVENTS, idle()).await.unwrap();
+    admin.create_subscription(EVENTS, "audit").await.unwrap();
+    let step = minutes(9);
+    s.advance(step).await;
+    s.put(EVENTS, "a").await;
+    s.advance(step).await;
+    admin.update_topic(EVENTS, idle()).await.unwrap();
+    s.advance(step).await;
+    let at = s.now().plus(days(1));
+    let scheduled = s.schedule(EVENTS, message("b"), at).await.unwrap();
+    s.cancel(EVENTS, &[scheduled]).await.unwrap();
+    s.advance(step).await;
+    s.look(AUDIT).await;
+    s.advance(step).await;
+    admin.update_subscription(AUDIT, SubscriptionUpdate::default()).await.unwrap();
+    s.advance(step).await;
+    assert!(admin.topic(EVENTS).await.is_ok());
+    s.advance(minutes(2)).await;
+    fails(admin.topic(EVENTS).await, "EntityNotFound");
+}
+
 /// QUO-01, RCV-22
 pub async fn a_topic_has_so_many_subscriptions_rules_and_receivers(s: &Stage) {
     let admin = open(s).await;

@@ -541,12 +541,20 @@ pub async fn messages_of_a_session_are_settled_in_a_transaction_while_it_is_held
     assert_eq!(texts(&s.look(ORDERS).await), ["2", "3", "4"]);
 }
 
-/// RTY-09: the delay of an abandon counts from the commit.
+/// RTY-09, TXN-04: the delay of an abandon counts from the commit; a rollback leaves the lock as it is.
 pub async fn the_delay_of_an_abandon_counts_from_the_commit(s: &Stage) {
     open(s).await;
     s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;
     let delay = Decision::Abandon(vec![property("peeklock-delay-ms", 10_000)]);
+    let transaction = s.begin().await.unwrap();
+    s.within(transaction, ORDERS, settle(&seen, delay.clone())).await.unwrap();
+    s.roll_back(transaction).await.unwrap();
+    assert_eq!(s.counts(ORDERS).await.delayed, 0);
+    s.advance(seconds(10)).await;
+    s.assert_empty(ORDERS).await;
+    s.renew(ORDERS, seen.token()).await.unwrap();
+    // The same token settles, in the next transaction too.
     let transaction = s.begin().await.unwrap();
     s.within(transaction, ORDERS, settle(&seen, delay)).await.unwrap();
     s.advance(seconds(10)).await;

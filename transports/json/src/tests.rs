@@ -1,8 +1,11 @@
+use peeklock_core::command::{MessageFacts, MessageState};
 use peeklock_core::declaration::{
     Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, Existing, OtherRules,
 };
 use peeklock_core::description::{Cleared, QueueUpdate};
-use peeklock_core::message::Value;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::{Message, Value};
+use peeklock_core::path::SubQueue;
 use peeklock_core::rule::sql::Parameters;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use peeklock_core::time::Timestamp;
@@ -49,6 +52,36 @@ fn rules_come_back_as_they_were() {
             r#"{"name":"eu","filter":{"type":"correlation","subject":"order","#,
             r#""properties":{"region":"eu","paid":true}}}"#,
         ),
+    );
+}
+
+/// What a message does not have is left out, `applicationProperties` too, in whichever form it is written.
+#[test]
+fn a_bare_message_has_only_what_it_has() {
+    let message = Message::new("a");
+    let sent = serde_json::to_string(&MessageView::new(&message)).unwrap();
+    assert_eq!(sent, r#"{"body":"a"}"#);
+    let facts = MessageFacts {
+        sequence: SequenceNumber(1),
+        enqueued_sequence: SequenceNumber(0),
+        enqueued_at: AT,
+        expires_at: None,
+        time_to_live: None,
+        delivery_count: 0,
+        state: MessageState::Active,
+        delayed_until: None,
+        sub_queue: SubQueue::Main,
+        lock: None,
+        size: 7,
+        overlay_count: 0,
+    };
+    let received = serde_json::to_string(&ReceivedView::new(&message, &facts, None)).unwrap();
+    assert_eq!(
+        received,
+        concat!(
+            r#"{"body":"a","sequenceNumber":1,"enqueuedSequenceNumber":0,"#,
+            r#""enqueuedTimeUtc":"2027-01-15T08:00:00Z","deliveryCount":0,"state":"Active","size":7}"#,
+        )
     );
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// FWD-26, FWD-13, FWD-30: dead letters go on with their reason, also those of a session queue.
+/// FWD-26, FWD-13: dead letters go on with their reason.
 pub async fn dead_letters_are_forwarded_with_their_reason(s: &Stage) {
     s.open_queue("b").await;
     s.open_queue("a").await;

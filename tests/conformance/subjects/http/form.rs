@@ -321,8 +321,8 @@ pub(super) fn read_message(json: &Json) -> Seen {
         (Json::Null, Json::String(base64)) => Bytes::from(STANDARD.decode(base64).unwrap()),
         other => panic!("a message has one body: {other:?}"),
     };
-    // Left out if there are none.
     let properties = json.get("applicationProperties").map(|it| it.as_object().unwrap());
+    assert!(properties.is_none_or(|it| !it.is_empty()), "left out if there are none: {json}");
     let mut application_properties: Vec<(String, Value)> = properties
         .into_iter()
         .flatten()

@@ -6,7 +6,7 @@ use super::stand::{Stand, WINDOW_BYTES, at, message, token};
 use crate::{Closing, Event};
 
 /// Credit is a limit since the attach: what is delivered uses it up, what was unsettled too long bounds it,
-/// and settling makes room (RCV-16 is the entity's; this is what it is told).
+/// and settling makes room. The entity keeps to it; this is what it is told.
 #[test]
 fn a_receiver_is_granted_what_its_client_and_its_table_allow() {
     let mut stand = Stand::new();

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use peeklock_core::command::{LockGrant, MessageFacts, MessageState};
+use peeklock_core::command::{LoadedMessage, LockGrant, MessageFacts, MessageState};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Content, ContentError, Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
@@ -71,10 +71,8 @@ impl Carried {
     pub(crate) fn read(&self) -> Result<(Cow<'_, Message>, Option<Cow<'_, str>>), ContentError> {
         match self {
             Self::Stored { content, overlays } => {
-                let overlays: Vec<_> = overlays.iter().cloned().map(Overlay::from_bytes).collect();
-                let message = Content::parse(content.clone())?.message(&overlays)?;
-                let source = Overlay::source_of(overlays.iter()).map(|path| path.to_owned().into());
-                Ok((Cow::Owned(message), source))
+                let read = LoadedMessage::read(content.clone(), overlays.iter().cloned())?;
+                Ok((Cow::Owned(read.message), read.dead_letter_source.map(Cow::Owned)))
             }
             Self::Typed { message, dead_letter_source } => {
                 Ok((Cow::Borrowed(message), dead_letter_source.as_deref().map(Cow::Borrowed)))

@@ -55,6 +55,28 @@ fn a_broken_connection_releases_its_locks_and_counts() {
     });
 }
 
+/// RCV-03: what was received and deleted is lost with the connection that it was sent to, and does not come again. What
+/// was under lock does.
+#[test]
+fn what_was_received_and_deleted_is_lost_with_its_connection() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["locked", "lost"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(1)).await;
+        client.deliveries(1).await;
+        let attach = json!({ "link": 2, "path": "q", "role": "receiver",
+            "mode": "receiveAndDelete", "credit": 1 });
+        client.ask("attach", attach).await;
+        until(&server, |counts| counts == [(1, 0)]).await;
+        drop(client);
+        until(&server, |counts| counts[0].1 == 1).await;
+        assert_eq!(server.delivery_counts().await, [(1, 1)]);
+        assert_eq!((available(&server).await, server.counts().await.total()), (1, 1));
+        server.stop().await;
+    });
+}
+
 /// SET-21: code 1000 is an orderly close; locks stay until they run out.
 #[test]
 fn an_orderly_close_keeps_the_locks() {

@@ -21,6 +21,10 @@ fn names_have_scopes_and_delimiters() {
     check_on(&message, "[a]]b] = 3 AND \"a]b\" = 3", TRUE);
     check_on(&message, "\"a\"\"b\" = 4 AND [a\"b] = 4", TRUE);
     check_on(&message, "[a.b] = 5 AND [And] = 6 AND GRÜN = 7", TRUE);
+    // A reserved word is a name only between delimiters.
+    for (text, column) in [("and = 1", 1), ("in = 1", 1), ("LIKE = 1", 1), ("user.and = 1", 6)] {
+        assert_eq!(refused(text).position.column, column, "{text}");
+    }
 }
 
 /// SQL-07
