@@ -81,6 +81,29 @@ test("an abandoned message comes again and counts, a released one does not count
   assert.deepEqual(counts, [1, 2, 2, 3]);
 });
 
+// RTY-01, RTY-26: of each way to say it, without waiting for it.
+test("an abandoned message waits as long as it says", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection);
+  await connection.sender(path).sendBatch(["alone", "one of many", "at once"]);
+  const receiver = connection.receiver(path);
+  const [alone, many, atOnce] = await receiver.receive({ maxCount: 3 });
+  const delayMilliseconds = 3_600_000;
+  const earliest = Date.now() + delayMilliseconds;
+  await alone.abandon({ delayMilliseconds, properties: { cause: "down" } });
+  assert.deepEqual(await receiver.settle([many], "abandon", { delayMilliseconds }), [undefined]);
+  await atOnce.abandon({ delayMilliseconds: 0 });
+  const latest = Date.now() + delayMilliseconds;
+  const seen = await receiver.peek({ maxCount: 3 });
+  assert.deepEqual(seen.map(({ state, deliveryCount }) => [state, deliveryCount]), [["Delayed", 1], ["Delayed", 1], ["Active", 1]]);
+  for (const { delayedUntilUtc } of seen.slice(0, 2)) {
+    assert.ok(delayedUntilUtc.getTime() >= earliest - 1 && delayedUntilUtc.getTime() <= latest + 1, String(delayedUntilUtc));
+  }
+  assert.equal(seen[0].applicationProperties.cause, "down");
+  assert.equal((await connection.queues.get(path)).runtime.delayedMessageCount, 2);
+  assert.deepEqual((await drained(receiver)).map(({ text }) => text), ["at once"]);
+});
+
 // SET-17, SET-18, SET-20
 test("a lock is renewed, and one that has ended is not", async (t) => {
   const connection = await connected(t);

@@ -51,6 +51,23 @@ test("every operation takes effect at the commit and not before", async (t) => {
   await renew.complete();
 });
 
+// RTY-09, RTY-26: from the commit on.
+test("a delay of an abandon in a transaction counts from the commit", async (t) => {
+  const connection = await connected(t);
+  const { path, receiver, messages } = await held(connection, "later");
+  const transaction = await connection.beginTransaction();
+  const delayMilliseconds = 3_600_000;
+  await transaction.abandon(messages[0], { delayMilliseconds });
+  const earliest = Date.now() + delayMilliseconds;
+  await transaction.commit();
+  const latest = Date.now() + delayMilliseconds;
+  const [seen] = await receiver.peek();
+  assert.equal(seen.state, "Delayed");
+  assert.ok(seen.delayedUntilUtc.getTime() >= earliest - 1 && seen.delayedUntilUtc.getTime() <= latest + 1);
+  assert.equal((await connection.queues.get(path)).runtime.delayedMessageCount, 1);
+  assert.deepEqual(texts(await drained(receiver)), []);
+});
+
 // TXN-04
 test("after a rollback messages are locked as before and nothing was sent", async (t) => {
   const connection = await connected(t);

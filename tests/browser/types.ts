@@ -40,7 +40,12 @@ export async function everything(): Promise<void> {
   connection.addEventListener("opened", () => {});
 
   const queue: Queue = await connection.queues.create("orders", { lockDuration: "PT30S", forwardTo: null });
-  const active: number = queue.runtime.activeMessageCount;
+  const active: number = queue.runtime.activeMessageCount - (queue.runtime.delayedMessageCount ?? 0);
+  const longest: string | undefined = queue.retryPolicy?.delayMax;
+  await connection.queues.update("orders", { retryPolicy: { kind: "linear", delay: longest ?? "PT1S" }, sessionRetryOrder: "pass" });
+  await connection.queues.update("orders", { retryPolicy: null });
+  // @ts-expect-error: no such kind
+  await connection.queues.update("orders", { retryPolicy: { kind: "cubic", delay: "PT1S" } });
   await connection.queues.update("orders", { maxDeliveryCount: active }, { version: queue.runtime.updatedAt });
   // @ts-expect-error: a misspelled property
   await connection.queues.update("orders", { maxDeliverCount: 3 });

@@ -6,6 +6,9 @@
 //! the other by changing the line that makes the client. A port of your own, such as the double of a test, becomes a
 //! client with [`Client::over`].
 //!
+//! Marks such as (SET-03, RTY-17) are numbers of requirements in
+//! [the specification](https://github.com/peeklock/peeklock/blob/main/docs/spec/README.md), which say all of what is meant.
+//!
 //! Absent on purpose: what any transport looks like.
 
 mod admin;

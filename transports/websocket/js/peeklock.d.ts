@@ -456,6 +456,15 @@ export interface CommittedPart {
   readonly lockedUntilUtc: Date | undefined;
 }
 
+/** After which delay a message comes again whose delivery has failed; durations are ISO 8601 such as `PT30S`. */
+export interface RetryPolicy {
+  kind: "fixed" | "linear" | "exponential";
+  delay: string;
+  delayMax?: string;
+  /** By which part of it a delay is shortened at random, at most: 0 to 1. */
+  jitter?: number;
+}
+
 /** What can be set; durations are ISO 8601 such as `PT30S`. */
 export interface QueueProperties {
   lockDuration?: string;
@@ -475,14 +484,23 @@ export interface QueueProperties {
   enableExpress?: boolean;
   maxMessageSizeInKilobytes?: number;
   userMetadata?: string | null;
+  retryPolicy?: RetryPolicy | null;
+  /** Whether a session waits for its delayed messages. */
+  sessionRetryOrder?: "hold" | "pass";
 }
 
 /** A queue with its counts. */
-export interface Queue extends Required<QueueProperties> {
+export interface Queue extends Required<Omit<QueueProperties, "retryPolicy" | "sessionRetryOrder">> {
+  /** Left out if there is none. */
+  retryPolicy?: RetryPolicy;
+  /** Left out if it is `hold`. */
+  sessionRetryOrder?: "pass";
   path: string;
   runtime: {
     /** Locked ones included. */
     activeMessageCount: number;
+    /** Of the active ones, those that are delayed; left out if there are none. */
+    delayedMessageCount?: number;
     deferredMessageCount: number;
     scheduledMessageCount: number;
     deadLetterMessageCount: number;
@@ -557,7 +575,7 @@ export interface Topic extends Required<TopicProperties> {
   };
 }
 
-/** On update an absent property keeps its value; `null` clears the two of forwarding, and `userMetadata`. */
+/** On update an absent property keeps its value; `null` clears the two of forwarding, `userMetadata` and `retryPolicy`. */
 export interface SubscriptionProperties {
   lockDuration?: string;
   requiresSession?: boolean;
@@ -573,9 +591,17 @@ export interface SubscriptionProperties {
   userMetadata?: string | null;
   /** Gets only those messages that no other subscription of its topic selects. */
   catchAll?: boolean;
+  retryPolicy?: RetryPolicy | null;
+  /** Whether a session waits for its delayed messages. */
+  sessionRetryOrder?: "hold" | "pass";
 }
 
-export interface Subscription extends Required<Omit<SubscriptionProperties, "catchAll">> {
+export interface Subscription
+  extends Required<Omit<SubscriptionProperties, "catchAll" | "retryPolicy" | "sessionRetryOrder">> {
+  /** Left out if there is none. */
+  retryPolicy?: RetryPolicy;
+  /** Left out if it is `hold`. */
+  sessionRetryOrder?: "pass";
   /** Left out if it is none. */
   catchAll?: boolean;
   path: string;
@@ -583,6 +609,8 @@ export interface Subscription extends Required<Omit<SubscriptionProperties, "cat
   name: string;
   runtime: {
     activeMessageCount: number;
+    /** Of the active ones, those that are delayed; left out if there are none. */
+    delayedMessageCount?: number;
     deferredMessageCount: number;
     deadLetterMessageCount: number;
     transferMessageCount: number;
