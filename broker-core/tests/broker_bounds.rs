@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use peeklock_core::Broker;
@@ -21,6 +23,51 @@ use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::time::{TimeSpan, Timestamp};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Counts the warnings of all threads that name the bound on what is Delayed.
+#[derive(Clone, Default)]
+struct Warnings(Arc<AtomicU64>);
+
+impl Warnings {
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+impl Visit for Warnings {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "limit" && value == "broker_delayed_count_max" {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+}
 
 async fn broker(limits: impl FnOnce(&mut Limits)) -> Broker {
     let mut settings = Settings::default();
@@ -80,10 +127,13 @@ async fn receive(broker: &Broker, from: &str, count_max: u32) -> Vec<(LockToken,
 }
 
 /// RTY-32: at the bound an abandon that would delay its message is refused, by a policy and by its own delay, and its
-/// lock stays; a delay of 0 is taken, and what nobody can refuse comes again at once, counted. With room the policy
-/// holds again.
+/// lock stays; a delay of 0 is taken, and what nobody can refuse comes again at once, counted, with a warning, at most
+/// one in a minute. With room the policy holds again.
 #[tokio::test]
 async fn delayed_messages_of_all_entities_have_a_bound() {
+    // No other test here comes to this warning.
+    let warnings = Warnings::default();
+    tracing::subscriber::set_global_default(warnings.clone()).unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
     let mut settings = Settings::default();
     settings.limits.broker_delayed_count_max = 1;
@@ -119,14 +169,65 @@ async fn delayed_messages_of_all_entities_have_a_bound() {
     clock.advance(TimeSpan::from_seconds(10));
     let counts = broker.describe_queue("retried").await.unwrap().counts;
     assert_eq!((counts.active, counts.delayed), (3, 1));
+    assert_eq!(warnings.count(), 1, "of both");
     let again = receive(&broker, "retried", 3).await;
     assert_eq!(again.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [2, 1]);
+    clock.advance(TimeSpan::from_seconds(10));
+    let again = receive(&broker, "retried", 3).await;
+    assert_eq!(again.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [3, 2]);
+    assert_eq!(warnings.count(), 1, "a minute is not over");
     // The first is due, and there is room.
-    clock.advance(TimeSpan::from_seconds(50));
+    clock.advance(TimeSpan::from_seconds(40));
     let again = receive(&broker, "retried", 1).await;
     abandon(again[0].0, None).await.unwrap();
     let counts = broker.describe_queue("retried").await.unwrap().counts;
     assert_eq!((counts.active, counts.delayed), (3, 1));
+    assert_eq!(receive(&broker, "retried", 3).await.len(), 2);
+    clock.advance(TimeSpan::from_seconds(10));
+    assert_eq!(receive(&broker, "retried", 3).await.len(), 2, "at once");
+    assert_eq!(warnings.count(), 2, "a minute after the first");
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// RTY-04: of 10,000 messages that are due in one second none is later than its second, and nobody has to ask for them.
+#[tokio::test]
+async fn as_many_as_may_be_due_in_one_second_are_available_in_it() {
+    const COUNT: usize = 10_000;
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+    let builder = Broker::builder().arbiters(1);
+    let broker = builder.clock(Arc::clone(&clock) as _).start().await.unwrap();
+    broker.create_queue("retried", QueueUpdate::default()).await.unwrap();
+    let queue = broker.entity("retried").unwrap();
+    for _ in 0..COUNT / 100 {
+        let messages = (0..100).map(|_| broker.inbound(Message::new("x"))).collect();
+        queue.call(Command::SendBatch { messages }).await.unwrap();
+    }
+    let mut delays = (5_000..6_000).cycle().map(TimeSpan::from_ms);
+    let mut delayed = 0;
+    while delayed < COUNT {
+        for (token, _) in receive(&broker, "retried", 1_000).await {
+            let settlement = Settlement::Abandon { properties: None, delay: delays.next() };
+            queue.call(Command::Settle { token, settlement }).await.unwrap();
+            delayed += 1;
+        }
+    }
+    clock.advance(TimeSpan::from_seconds(6));
+    // The clock stands still meanwhile: it takes turns of the broker, and no time.
+    let counts = loop {
+        let counts = broker.describe_queue("retried").await.unwrap().counts;
+        if counts.delayed == 0 {
+            break counts;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(counts.active, COUNT as u64);
+    let mut available = 0;
+    while available < COUNT {
+        let again = receive(&broker, "retried", 1_000).await;
+        assert!(!again.is_empty(), "{available}");
+        assert!(again.iter().all(|(_, count)| *count == 1));
+        available += again.len();
+    }
     broker.stop(Duration::ZERO).await.unwrap();
 }
 

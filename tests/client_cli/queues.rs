@@ -1,5 +1,7 @@
 //! `peeklock queue`
 
+use peeklock_core::time::{TimeSpan, Timestamp};
+
 use super::broker::{Broker, body};
 use super::program::Program;
 
@@ -221,6 +223,12 @@ fn a_queue_retries_as_it_is_told() {
     let shown = broker.ok(&["queue", "show", "orders", "-o", "json"]);
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["runtime"]["delayedMessageCount"], 1);
+    let list = broker.ok(&["queue", "list"]);
+    let row: Vec<&str> = list.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..6], ["orders", "Active", "1", "1", "0", "0"], "ACTIVE and DELAYED\n{list}");
+    let list: serde_json::Value =
+        serde_json::from_str(&broker.ok(&["queue", "list", "-o", "json"])).unwrap();
+    assert_eq!(list[0]["runtime"]["delayedMessageCount"], 1);
     let peeked = broker.peek("orders");
     assert_eq!(peeked[0]["state"], "Delayed");
     assert_eq!(broker.ok(&["peek", "orders", "--state", "delayed", "--body-only"]), "a\n");
@@ -234,6 +242,30 @@ fn a_queue_retries_as_it_is_told() {
     ] {
         broker.ends(2, arguments);
     }
+}
+
+/// RTY-29: where no policy delays anything, an abandon delays by what it says, and by nothing else.
+#[test]
+fn an_abandon_has_the_delay_that_it_says() {
+    let broker = Broker::with_queue(&["--max-delivery-count", "5"]);
+    broker.send("orders", &["a"]);
+    broker.ok(&["receive", "orders", "--abandon"]);
+    assert_eq!(broker.peek("orders")[0]["state"], "Active");
+    let delay = TimeSpan::from_minutes(30);
+    let earliest = now().plus(delay);
+    broker.ok(&["receive", "orders", "--abandon", "--delay", "30m"]);
+    let latest = now().plus(delay).plus(TimeSpan::from_ms(1));
+    let peeked = broker.peek("orders");
+    let until = Timestamp::parse(peeked[0]["delayedUntilUtc"].as_str().unwrap()).unwrap();
+    assert!((earliest..=latest).contains(&until), "{earliest} to {latest}: {peeked:?}");
+    assert_eq!(broker.bodies("orders"), [body("a", 2)]);
+    broker.ends(6, &["receive", "orders"]);
+}
+
+/// By the system's clock, down to the millisecond.
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    Timestamp::from_unix_ms(since.as_millis().try_into().unwrap())
 }
 
 /// DEL-03, DEL-04, DEL-06

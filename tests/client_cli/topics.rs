@@ -113,6 +113,12 @@ fn subscriptions_get_what_their_rules_select() {
     assert!(list.contains("  linear 2m "), "{list}");
     let shown = broker.ok(&["subscription", "show", "orders", "coffee"]);
     assert!(shown.contains("  linear from 2m\n"), "{shown}");
+    broker.ok(&["receive", "orders/subscriptions/audit", "--abandon", "--delay", "30m"]);
+    let list = broker.ok(&["subscription", "list", "orders"]);
+    let row = list.lines().map(words).find(|row| row[0] == "audit").unwrap();
+    assert_eq!(row[..5], ["audit", "Active", "3", "1", "0"], "ACTIVE and DELAYED");
+    let shown = broker.ok(&["subscription", "show", "orders", "audit", "-o", "json"]);
+    assert_eq!(json(&shown)["runtime"]["delayedMessageCount"], 1);
     broker.ok(&["subscription", "update", "orders", "coffee", "--retry", "none"]);
     broker.ok(&["subscription", "update", "orders", "coffee", "--max-delivery-count", "1"]);
     broker.ok(&["receive", "orders/subscriptions/coffee", "--settle", "abandon"]);

@@ -367,6 +367,7 @@ scenarios! {
         a_batch_is_published_whole_and_in_order,
         a_topic_outlives_a_restart_with_all_it_has,
         rules_never_see_the_body,
+        a_subscription_retries_as_its_policy_says,
     ],
     forwarding: [
         messages_go_to_the_destination_in_their_order,
@@ -490,6 +491,9 @@ macro_rules! sessions {
             an_accept_that_is_dropped_holds_nothing,
             what_is_done_through_a_session_lock_ends_with_it,
             an_abandoned_message_comes_before_those_behind_it,
+            a_delayed_message_holds_up_its_session,
+            those_behind_pass_a_delayed_message_if_set_so,
+            a_session_lock_that_runs_out_delays_what_was_in_hand,
             only_an_orderly_close_leaves_the_count_alone,
             a_session_keeps_its_state_for_the_next_holder,
             sessions_are_listed_by_id,
@@ -522,6 +526,11 @@ held_sessions! {
     websocket_held_sessions: WebSocket,
     websocket_json_held_sessions: WebSocketJson,
 }
+
+scenarios_of! { inproc_delays, Inproc, retry: [a_handle_abandons_with_a_delay_alone_and_in_a_transaction] }
+scenarios_of! { websocket_delays, WebSocket, retry: [a_handle_abandons_with_a_delay_alone_and_in_a_transaction] }
+scenarios_of! { websocket_json_delays, WebSocketJson, retry:
+[a_handle_abandons_with_a_delay_alone_and_in_a_transaction] }
 
 scenarios_of! { http_sessions, Http, sessions: [sessions_are_listed_by_id] }
 

@@ -20,6 +20,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use peeklock_core::change::{DeadLetterCause, Removal};
+use peeklock_core::telemetry::{DEAD_LETTERED, REMOVED};
 use source::Source;
 
 fn root() -> &'static Path {
@@ -116,7 +118,8 @@ fn metric_names_stand_in_telemetry_only() {
     assert!(named == 0 || named > 10, "metrics are named in another way, which this does not see");
 }
 
-/// Each metric that the broker has stands in docs/metrics.md, and no other.
+/// Each metric that the broker has stands in docs/metrics.md, and no other; of the kind that it is, and with the reasons
+/// and causes that there are.
 #[test]
 fn the_metrics_are_documented() {
     let names = |text: &str, before: char| -> BTreeSet<String> {
@@ -131,9 +134,33 @@ fn the_metrics_are_documented() {
     let page = read("docs/metrics.md");
     let rows: String = page.lines().filter(|line| line.starts_with("| `peeklock_")).collect();
     assert_eq!(names(&rows, '`'), there);
+    // Histograms alone are told by buckets, and described as such; what is no counter either is a gauge.
+    let telemetry = read("broker-core/src/telemetry.rs");
+    let histograms: Vec<&str> = telemetry
+        .split("describe_histogram!(")
+        .skip(1)
+        .filter_map(|call| call.split(',').next())
+        .collect();
+    assert!(!histograms.is_empty());
+    let named = |constant: &str| {
+        let place = telemetry.split(&format!("const {constant}: &str = \"")).nth(1);
+        place.and_then(|rest| rest.split('"').next()).unwrap()
+    };
+    let histograms: Vec<&str> = histograms.into_iter().map(named).collect();
     for row in page.lines().filter(|line| line.starts_with("| `peeklock_")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let is_counter = cells[1].ends_with("_total`");
-        assert_eq!(cells[2] == "counter", is_counter, "the kind of {}", cells[1]);
+        let name = cells[1].trim_matches('`');
+        let kind = match name {
+            _ if name.ends_with("_total") => "counter",
+            _ if histograms.contains(&name) => "histogram",
+            _ => "gauge",
+        };
+        assert_eq!(cells[2], kind, "the kind of {name}");
+        let labels = match name {
+            REMOVED => format!("`reason`: {}", Removal::NAMES.join(", ")),
+            DEAD_LETTERED => format!("`cause`: {}", DeadLetterCause::NAMES.join(", ")),
+            _ => continue,
+        };
+        assert_eq!(cells[3], labels, "the labels of {name}");
     }
 }

@@ -119,82 +119,49 @@ pub mod amqp {
     pub use peeklock_amqp::server::*;
 }
 
-/// The HTTP transport: the Service Bus REST data plane and its management.
 #[cfg(feature = "http")]
-pub mod http {
-    #[doc(inline)]
-    pub use peeklock_http::*;
-}
+#[doc(inline)]
+pub use peeklock_http as http;
 
-/// The WebSocket transport and its client.
 #[cfg(feature = "websocket")]
-pub mod websocket {
-    #[doc(inline)]
-    pub use peeklock_websocket::*;
-}
+#[doc(inline)]
+pub use peeklock_websocket as websocket;
 
-/// What listeners share: proxies in front of them, and the gateway, which serves all transports on one port.
 #[cfg(any(feature = "amqp", feature = "http", feature = "websocket"))]
-pub mod listen {
-    #[doc(inline)]
-    pub use peeklock_listen::*;
-}
+#[doc(inline)]
+pub use peeklock_listen as listen;
 
-/// Lets in who has a token of an identity provider (JWT).
 #[cfg(feature = "auth-jwt")]
-pub mod auth_jwt {
-    #[doc(inline)]
-    pub use peeklock_auth_jwt::*;
-}
+#[doc(inline)]
+pub use peeklock_auth_jwt as auth_jwt;
 
-/// Lets in who has signed with a key of a policy, and reads connection strings.
 #[cfg(feature = "auth-sas")]
-pub mod auth_sas {
-    #[doc(inline)]
-    pub use peeklock_auth_sas::*;
-}
+#[doc(inline)]
+pub use peeklock_auth_sas as auth_sas;
 
-/// TLS for listeners and clients, and an authority for development.
 #[cfg(feature = "tls")]
-pub mod tls {
-    #[doc(inline)]
-    pub use peeklock_tls::*;
-}
+#[doc(inline)]
+pub use peeklock_tls as tls;
 
-/// Forwards messages into the log, for destinations such as `log://info`.
 #[cfg(feature = "forward-log")]
-pub mod forward_log {
-    #[doc(inline)]
-    pub use peeklock_forward_log::*;
-}
+#[doc(inline)]
+pub use peeklock_forward_log as forward_log;
 
-/// Forwards messages to other brokers, for destinations such as `peeklock+wss://broker.example.com/orders`.
 #[cfg(feature = "forward-peeklock")]
-pub mod forward_peeklock {
-    #[doc(inline)]
-    pub use peeklock_forward_peeklock::*;
-}
+#[doc(inline)]
+pub use peeklock_forward_peeklock as forward_peeklock;
 
-/// Forwards messages to webhooks, for destinations such as `webhook+https://hooks.example.com/orders`.
 #[cfg(feature = "forward-webhook")]
-pub mod forward_webhook {
-    #[doc(inline)]
-    pub use peeklock_forward_webhook::*;
-}
+#[doc(inline)]
+pub use peeklock_forward_webhook as forward_webhook;
 
-/// Metrics in the format of Prometheus.
 #[cfg(feature = "metrics-prometheus")]
-pub mod metrics_prometheus {
-    #[doc(inline)]
-    pub use peeklock_metrics_prometheus::*;
-}
+#[doc(inline)]
+pub use peeklock_metrics_prometheus as metrics_prometheus;
 
-/// Sends traces and metrics to a collector of OpenTelemetry.
 #[cfg(feature = "otlp")]
-pub mod otlp {
-    #[doc(inline)]
-    pub use peeklock_otlp::*;
-}
+#[doc(inline)]
+pub use peeklock_otlp as otlp;
 
 /// The guide is true: its programs run.
 #[cfg(doctest)]

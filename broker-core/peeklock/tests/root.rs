@@ -97,6 +97,7 @@ fn names() -> BTreeSet<&'static str> {
             // What is no list is no name either.
             let list = list.split_once("::{").map_or(list, |(_, names)| names);
             let list = list.trim_end_matches('}').split(',').map(str::trim);
+            let list = list.map(|name| name.rsplit_once(" as ").map_or(name, |(_, name)| name));
             names.extend(list.filter(|name| !name.is_empty()));
         }
     }

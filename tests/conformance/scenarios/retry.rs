@@ -5,7 +5,7 @@ use peeklock_core::description::{Jitter, RetryKind, RetryPolicy};
 use super::*;
 
 /// An abandon with a delay, as every transport has it: by the property that is taken out.
-fn for_ms(milliseconds: i64) -> Decision {
+pub(super) fn for_ms(milliseconds: i64) -> Decision {
     with_delay(Value::I64(milliseconds))
 }
 
@@ -13,9 +13,12 @@ fn with_delay(delay: impl Into<Value>) -> Decision {
     Decision::Abandon(vec![property("cause", "down"), property("peeklock-delay-ms", delay)])
 }
 
+pub(super) const fn policy(kind: RetryKind, delay: TimeSpan) -> RetryPolicy {
+    RetryPolicy { kind, delay, delay_max: None, jitter: Jitter::NONE }
+}
+
 fn retries(kind: RetryKind, delay: TimeSpan) -> QueueUpdate {
-    let policy = RetryPolicy { kind, delay, delay_max: None, jitter: Jitter::NONE };
-    QueueUpdate { retry_policy: Some(Some(policy)), ..QueueUpdate::default() }
+    QueueUpdate { retry_policy: Some(Some(policy(kind, delay))), ..QueueUpdate::default() }
 }
 
 /// RTY-01, RTY-03, RTY-13, RTY-28
@@ -92,6 +95,33 @@ pub async fn a_waiting_receive_gets_a_message_when_it_is_due(s: &Stage) {
         s.advance(seconds(5)).await;
     });
     assert_eq!(texts(&received.unwrap()), ["a"]);
+}
+
+/// RTY-09, RTY-26: handles have a delay of their own, alone and in a transaction, where it counts from the commit.
+pub async fn a_handle_abandons_with_a_delay_alone_and_in_a_transaction(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    for text in ["alone", "in a transaction"] {
+        s.put(ORDERS, text).await;
+    }
+    let client = s.client();
+    let receiver = client.receiver(ORDERS).unwrap();
+    let held = receiver.receive_many(2, TimeSpan::ZERO).await.unwrap();
+    let properties = [property("cause", "down")];
+    let transaction = client.begin_transaction().await.unwrap();
+    receiver.abandon_with_delay(&held[0], seconds(10), &properties).await.unwrap();
+    transaction.abandon_with_delay(&receiver, &held[1], seconds(10), &properties).await.unwrap();
+    s.advance(seconds(5)).await;
+    transaction.commit().await.unwrap();
+    assert_eq!(s.counts(ORDERS).await.delayed, 2);
+    for expected in ["alone", "in a transaction"] {
+        s.advance(before(seconds(5))).await;
+        s.assert_empty(ORDERS).await;
+        s.advance(TICK).await;
+        let seen = s.take(ORDERS).await;
+        assert_eq!((seen.text(), seen.delivery_count), (expected, 2));
+        assert_eq!(seen.text_of("cause"), Some("down"));
+        s.complete(ORDERS, &seen).await;
+    }
 }
 
 /// RTY-05
@@ -273,7 +303,16 @@ pub async fn a_policy_out_of_range_is_refused(s: &Stage) {
         let answer = s.create(ORDERS, retries(kind, delay)).await;
         refused(answer, "ArgumentOutOfRange");
     }
-    s.open_queue_with(ORDERS, retries(kind, ms(1))).await;
+    let up_to = |most: TimeSpan| {
+        let policy = policy(kind, seconds(10)).with_delay_max(most);
+        QueueUpdate { retry_policy: Some(Some(policy)), ..QueueUpdate::default() }
+    };
+    for most in [before(seconds(10)), days(8)] {
+        let refusal = refused(s.create(ORDERS, up_to(most)).await, "ArgumentOutOfRange");
+        assert!(refusal.text.contains("delayMax"), "{}", refusal.text);
+    }
+    s.open_queue_with(ORDERS, up_to(seconds(10))).await;
+    s.open_queue_with("b", retries(kind, ms(1))).await;
 }
 
 /// RTY-19

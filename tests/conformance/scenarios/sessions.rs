@@ -6,7 +6,7 @@ use std::task::Poll;
 use bytes::Bytes;
 
 use peeklock_core::command::SessionFilter;
-use peeklock_core::description::SubscriptionUpdate;
+use peeklock_core::description::{RetryKind, SessionRetryOrder, SubscriptionUpdate};
 
 use super::*;
 use crate::subject::{Answer, Session};
@@ -241,6 +241,65 @@ pub async fn an_abandoned_message_comes_before_those_behind_it(s: &Stage) {
     let dead = s.take(DLQ).await;
     assert_eq!((dead.text(), dead.message.session_id.as_deref()), ("1", Some("a")));
     s.complete(DLQ, &dead).await;
+}
+
+/// RTY-22, RTY-24: a message that is Delayed holds up those behind it, and its session is offered when it is due.
+pub async fn a_delayed_message_holds_up_its_session(s: &Stage) {
+    open(s).await;
+    for (session, text) in [("a", "1"), ("a", "2"), ("b", "3")] {
+        put(s, session, text).await;
+    }
+    let receiver = hold(s, "a").await;
+    let first = take(&*receiver, 1).await.remove(0);
+    receiver.settle(&first, super::retry::for_ms(10_000)).await.unwrap();
+    assert_eq!(texts(&take(&*receiver, 9).await), Vec::<String>::new());
+    receiver.close().await.unwrap();
+    let other = next(s, TimeSpan::ZERO).await.unwrap();
+    assert_eq!(other.id(), "b");
+    s.advance(before(seconds(10))).await;
+    refused(next(s, TimeSpan::ZERO).await, "ServiceTimeout");
+    s.advance(TICK).await;
+    let again = next(s, TimeSpan::ZERO).await.unwrap();
+    let received = take(&*again, 9).await;
+    assert_eq!((again.id(), texts(&received)), ("a", vec!["1".to_owned(), "2".to_owned()]));
+    assert_eq!(received[0].delivery_count, 2);
+}
+
+/// RTY-23: where those behind may pass it, they do, and it comes before what is still there when it is due.
+pub async fn those_behind_pass_a_delayed_message_if_set_so(s: &Stage) {
+    let session_retry_order = Some(SessionRetryOrder::Pass);
+    s.open_queue_with(ORDERS, QueueUpdate { session_retry_order, ..by_session() }).await;
+    for text in ["1", "2", "3"] {
+        put(s, "a", text).await;
+    }
+    let receiver = hold(s, "a").await;
+    let first = take(&*receiver, 1).await.remove(0);
+    receiver.settle(&first, super::retry::for_ms(10_000)).await.unwrap();
+    let second = take(&*receiver, 1).await.remove(0);
+    assert_eq!(second.text(), "2");
+    complete(&*receiver, &second).await.unwrap();
+    s.advance(seconds(10)).await;
+    assert_eq!(texts(&take(&*receiver, 9).await), ["1", "3"]);
+}
+
+/// RTY-17, RTY-25: what is unsettled when the lock of a session runs out is Delayed as the policy says.
+pub async fn a_session_lock_that_runs_out_delays_what_was_in_hand(s: &Stage) {
+    let policy = super::retry::policy(RetryKind::Fixed, seconds(10));
+    s.open_queue_with(ORDERS, QueueUpdate { retry_policy: Some(Some(policy)), ..by_session() })
+        .await;
+    for text in ["1", "2"] {
+        put(s, "a", text).await;
+    }
+    let late = hold(s, "a").await;
+    assert_eq!(texts(&take(&*late, 1).await), ["1"]);
+    s.advance(seconds(30)).await;
+    assert_eq!(s.counts(ORDERS).await.delayed, 1);
+    let receiver = hold(s, "a").await;
+    assert_eq!(texts(&take(&*receiver, 9).await), Vec::<String>::new());
+    s.advance(seconds(10)).await;
+    let received = take(&*receiver, 9).await;
+    assert_eq!(texts(&received), ["1", "2"]);
+    assert_eq!((received[0].delivery_count, received[1].delivery_count), (2, 1));
 }
 
 /// SES-30, SES-31, SES-33, SET-35

@@ -3,7 +3,7 @@
 mod rules;
 
 use peeklock_core::command::{DescribedSubscription, DescribedTopic};
-use peeklock_core::description::{EntityKind, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::description::{EntityKind, RetryKind, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, Verdict};
 
 pub use self::rules::*;
@@ -551,4 +551,34 @@ pub async fn a_topic_outlives_a_restart_with_all_it_has(s: &Stage) {
     assert_eq!(sequences(&seen), [3, 4]);
     assert_eq!(seen[1].text_of("kind"), Some("a"));
     s.stop().await;
+}
+
+/// RTY-16, RTY-17, RTY-20: a subscription has a policy of its own, which is not that of the one beside it.
+pub async fn a_subscription_retries_as_its_policy_says(s: &Stage) {
+    let policy = super::retry::policy(RetryKind::Linear, seconds(10));
+    let retries =
+        |policy| SubscriptionUpdate { retry_policy: Some(policy), ..SubscriptionUpdate::default() };
+    let admin = open_with(s, retries(Some(policy)), vec![]).await;
+    admin.create_subscription(EVENTS, "billing").await.unwrap();
+    assert_eq!(audit(s).await.description.retry_policy, Some(policy));
+    s.put(EVENTS, "x").await;
+    for path in [AUDIT, BILLING] {
+        let seen = s.take(path).await;
+        s.abandon(path, &seen).await;
+    }
+    assert_eq!(s.drain(BILLING).await, ["x"]);
+    for failures in 1..3 {
+        let counts = audit(s).await.counts;
+        assert_eq!((counts.active, counts.delayed), (1, 1));
+        s.advance(before(seconds(10 * failures))).await;
+        s.assert_empty(AUDIT).await;
+        s.advance(TICK).await;
+        let seen = s.take(AUDIT).await;
+        s.abandon(AUDIT, &seen).await;
+    }
+    s.advance(seconds(30)).await;
+    let seen = s.take(AUDIT).await;
+    admin.update_subscription(AUDIT, retries(None)).await.unwrap();
+    s.abandon(AUDIT, &seen).await;
+    assert_eq!(s.take(AUDIT).await.delivery_count, 5);
 }

@@ -5,6 +5,7 @@
 mod local;
 mod log;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -17,9 +18,11 @@ use peeklock_core::description::{QueueUpdate, SubscriptionUpdate};
 use peeklock_core::message::{Message, Value};
 use peeklock_core::path::{dead_letter_path, subscription_path};
 use peeklock_core::time::TimeSpan;
+use peeklock_inproc::port::Settlement;
+use peeklock_inproc::testing::{TestDelivery, TestSession};
 use peeklock_inproc::{
     Client, ConsumerOptions, Delivery, Received, Refusal, RequestError, SessionConsumerOptions,
-    SessionDelivery,
+    SessionDelivery, StateError, json_message,
 };
 use tokio::sync::{Semaphore, mpsc};
 
@@ -414,6 +417,52 @@ async fn what_a_handler_fails_with_decides() {
     let reasons = letters.iter().map(|letter| letter.dead_letter_reason());
     assert!(reasons.eq([Some("BodyNotReadable"), Some("Bad")]));
     client.stop().await;
+}
+
+/// SET-03, SET-05: so do what cannot be written, what takes too long, and the state of a session that is not what the
+/// handler reads; that stays as it is, also when a handler sets one that cannot be written.
+#[tokio::test]
+async fn what_a_handler_writes_waits_for_and_remembers_decides_too() {
+    // JSON has no keys of two numbers.
+    fn unwritable() -> BTreeMap<(u8, u8), &'static str> {
+        BTreeMap::from([((1, 2), "coffee")])
+    }
+    let handler = |delivery: Delivery| async move {
+        match &delivery.body()[..] {
+            b"write" => drop(json_message(&unwritable())?),
+            _ => tokio::time::timeout(Duration::ZERO, std::future::pending()).await?,
+        }
+        Ok(())
+    };
+    let of = |body: &'static str| TestDelivery::of(Message::new(body));
+    let written = of("write").given_to(&handler).await;
+    let Settlement::DeadLetter { reason, .. } = written else { panic!("{written:?}") };
+    assert_eq!(reason.as_deref(), Some("BodyNotReadable"));
+    let abandoned = Settlement::Abandon { properties: Vec::new(), delay: None };
+    assert_eq!(of("wait").given_to(&handler).await, abandoned);
+
+    let work = |step: SessionDelivery| async move {
+        match &step.body()[..] {
+            b"read" => drop(step.session.state_json::<u32>().await?),
+            _ => step.session.set_state_json(&unwritable()).await?,
+        }
+        Ok(())
+    };
+    for body in ["read", "write"] {
+        let session = TestSession::new("order-7").with_state("no number");
+        assert_eq!(of(body).given_in(&session, &work).await, abandoned, "{body}");
+        assert_eq!(session.state().unwrap(), "no number");
+    }
+    let told = |step: SessionDelivery| async move {
+        let read = step.session.state_json::<u32>().await.unwrap_err();
+        assert!(matches!(read, StateError::Read { .. }), "{read:?}");
+        assert!(read.to_string().contains("order-7"), "{read}");
+        let written = step.session.set_state_json(&unwritable()).await.unwrap_err();
+        assert!(matches!(written, StateError::Write { .. }), "{written:?}");
+        Ok(())
+    };
+    let session = TestSession::new("order-7").with_state("no number");
+    assert_eq!(of("told").given_in(&session, &told).await, Settlement::Complete);
 }
 
 /// RCV-10, RCV-14: a receiver is a stream of what comes, and what is not asked for is not taken.

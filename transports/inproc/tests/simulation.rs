@@ -77,11 +77,27 @@ fn a_handler_that_is_not_idempotent_is_found() {
     assert!(failure.what.contains("each order is booked once"), "{failure}");
     assert!(!failure.what.contains("does not repeat"), "{failure}");
     assert!(failure.trace.iter().any(|line| line.contains("attempt 2")), "{failure}");
-    let seed = failure.seed;
-    let again = Simulation::new().seeds(seed..seed + 1).try_run(|world| shop(world, false));
+    let again = Simulation::replay(failure.seed).try_run(|world| shop(world, false));
     assert_eq!(again.unwrap_err().trace, failure.trace);
     // It is the mishaps that find it.
     Simulation::new().seeds(0..20).mishaps_max(0).run(|world| shop(world, false));
+}
+
+/// What happens follows from the seed and from what the simulation was told: both are replayed, and printed as code.
+#[test]
+fn a_failure_is_replayed_with_the_settings_it_was_found_with() {
+    let told = Simulation::new().seeds(3..40).without(Mishap::LockLost).mishaps_max(3);
+    let failure = told.try_run(|world| shop(world, false)).unwrap_err();
+    let again = failure.replay().try_run(|world| shop(world, false)).unwrap_err();
+    assert_eq!((again.seed, &again.trace), (failure.seed, &failure.trace));
+    let seed = failure.seed;
+    let code = format!("Simulation::replay({seed}).without(Mishap::LockLost).mishaps_max(3)");
+    assert!(failure.to_string().ends_with(&format!("\n{code} runs it again")), "{failure}");
+    let written = Simulation::replay(seed).without(Mishap::LockLost).mishaps_max(3);
+    let again = written.try_run(|world| shop(world, false)).unwrap_err();
+    assert_eq!(again.trace, failure.trace);
+    let usual = Simulation::replay(seed).try_run(|world| shop(world, false));
+    assert_ne!(usual.err().map(|usual| usual.trace), Some(failure.trace), "the seed is not all");
 }
 
 /// One that asks whether it is booked passes, whatever happens; and everything did happen.

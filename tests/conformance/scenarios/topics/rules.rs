@@ -204,6 +204,24 @@ pub async fn a_catch_all_gets_what_no_other_subscription_selects(s: &Stage) {
     admin.update_subscription(AUDIT, closed).await.unwrap();
     s.send(EVENTS, priced("closed", 8)).await.unwrap();
     s.assert_empty(rest).await;
+    s.open_queue("elsewhere").await;
+    let forwards = |to: &str| SubscriptionUpdate {
+        forward_to: Some(to.into()),
+        ..SubscriptionUpdate::default()
+    };
+    admin
+        .create_subscription_with(
+            EVENTS,
+            "forwards",
+            forwards("elsewhere"),
+            vec![sql("free", "price = 0")],
+        )
+        .await
+        .unwrap();
+    s.send(EVENTS, priced("free", 0)).await.unwrap();
+    s.until("elsewhere", |counts| counts.active == 1).await;
+    assert_eq!(s.drain("elsewhere").await, ["free"]);
+    s.assert_empty(rest).await;
     // A second one does not count for the first.
     admin.create_subscription_with(EVENTS, "other", catching(true), vec![]).await.unwrap();
     s.put(EVENTS, "nobody's").await;

@@ -88,7 +88,7 @@ const SEEDS: Range<u64> = 0..100;
 /// let failure = found.unwrap_err();
 /// assert!(failure.what.contains("one coffee was ordered"));
 /// assert!(failure.trace.iter().any(|line| line.contains("#1 is delivered, attempt 2")));
-/// // `Simulation::replay(failure.seed).run(..)` runs this world again, step by step.
+/// // `failure.replay().run(..)` runs this world again, step by step; the failure's text says how to write it out.
 /// ```
 ///
 /// # What is simulated, and what is not
@@ -117,12 +117,14 @@ pub struct Simulation {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The seed of the world in which it was; [`Simulation::replay`] runs it again.
+    /// The seed of the world in which it was. What happens there follows from the settings of the simulation, too, so
+    /// [`replay`](Self::replay) knows both.
     pub seed: u64,
     /// What was wrong: a panic, an error, what does not hold, or that it does not end.
     pub what: String,
     /// What happened until then, with the seconds since the beginning.
     pub trace: Vec<String>,
+    simulation: Simulation,
 }
 
 /// All runs ended well.
@@ -150,7 +152,8 @@ impl Simulation {
         Self::default()
     }
 
-    /// Runs one seed alone, and prints its trace however it ends.
+    /// Runs one seed alone, and prints its trace however it ends. Of a simulation that was told otherwise than the usual
+    /// one, say the same again; a [`Failure`] prints what.
     pub fn replay(seed: u64) -> Self {
         Self { shows_trace: true, ..Self::new().seeds(seed..seed.saturating_add(1)) }
     }
@@ -218,14 +221,15 @@ impl Simulation {
                 continue;
             };
             let again = self.run_one(seed, &scenario);
-            let mut failure = Failure { seed, what, trace: run.trace };
-            if let Some(line) = first_difference(&failure.trace, &again.trace) {
-                failure.what = format!(
-                    "{}\n(it does not repeat: something is not simulated, from line {line} of the trace on)",
-                    failure.what,
-                );
-            }
-            return Err(Box::new(failure));
+            let what = match first_difference(&run.trace, &again.trace) {
+                Some(line) => format!(
+                    "{what}\n(it does not repeat: something is not simulated, from line {line} of the trace on)",
+                ),
+                None => what,
+            };
+            let seeds = seed..seed.saturating_add(1);
+            let simulation = Self { seeds, shows_trace: true, ..self };
+            return Err(Box::new(Failure { seed, what, trace: run.trace, simulation }));
         }
         Ok(passed)
     }
@@ -277,13 +281,27 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
 }
 
+impl Failure {
+    /// The simulation that runs this world alone again, as it was told to be, and prints its trace.
+    pub fn replay(&self) -> Simulation {
+        self.simulation.clone()
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in &self.trace {
             writeln!(f, "{line}")?;
         }
         let seed = self.seed;
-        write!(f, "seed {seed}: {}\nSimulation::replay({seed}) runs it again", self.what)
+        write!(f, "seed {seed}: {}\nSimulation::replay({seed})", self.what)?;
+        for mishap in MISHAPS.iter().filter(|mishap| !self.simulation.mishaps.contains(mishap)) {
+            write!(f, ".without(Mishap::{mishap:?})")?;
+        }
+        if self.simulation.mishaps_max != MISHAPS_MAX {
+            write!(f, ".mishaps_max({})", self.simulation.mishaps_max)?;
+        }
+        f.write_str(" runs it again")
     }
 }
 
