@@ -421,7 +421,7 @@ GROUPS = {
     "retry": (RETRY, ["model", "sessions", "whole", "unit", "conformance"]),
     "catch-all": (CATCH_ALL, ["rules", "unit", "topics", "whole", "conformance"]),
     "retry-again": (RETRY_AGAIN, ["model", "unit", "sessions", "broker_bounds", "whole", "transfers", "conformance"]),
-    "declarations": (DECLARATIONS, ["declarations", "unit"]),
+    "declarations": (DECLARATIONS, ["declarations", "rights", "unit"]),
     "consumers": (CONSUMERS, ["consumers", "renewal", "refused", "session_consumer"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
