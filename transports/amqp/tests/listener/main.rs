@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod addresses;
 mod apart;
 mod asking;
 mod browsing;
