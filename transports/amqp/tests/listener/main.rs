@@ -11,6 +11,7 @@
 mod addresses;
 mod apart;
 mod asking;
+mod associated;
 mod browsing;
 mod client;
 mod closing;
