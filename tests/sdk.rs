@@ -122,6 +122,12 @@ fn the_python_administration_client_works_unchanged() {
     administer(&["python"]);
 }
 
+/// ADM-02, SEC-21: its asynchronous client does the same.
+#[test]
+fn the_asynchronous_python_administration_client_works_unchanged() {
+    administer(&["python-async"]);
+}
+
 /// ADM-02, ADM-60, SEC-21, SEC-24: in the emulator's place it works over plain HTTP, with the emulator's key, by a transport of the application.
 #[test]
 fn the_python_administration_client_works_in_the_emulators_place() {
@@ -198,5 +204,5 @@ fn the_java_administration_client_works_unchanged() {
 /// AMQP-08, AMQP-99, AMQP-101: Qpid JMS connects with a policy and its key and works unchanged, and what is not offered is refused by name.
 #[test]
 fn qpid_jms_works_unchanged() {
-    java("jms", 35);
+    java("jms", 42);
 }

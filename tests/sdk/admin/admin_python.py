@@ -47,8 +47,10 @@ class PlainHttp(RequestsTransport):
 
 
 class World:
-    def __init__(self, broker, string):
-        self.broker, self.string = broker, string
+    """A broker, and a client of one kind."""
+
+    def __init__(self, broker, string, kind):
+        self.broker, self.string, self.kind = broker, string, kind
         self.admin = self.client()
         self.count = 0
 
@@ -57,7 +59,7 @@ class World:
             more["connection_verify"] = self.broker.authority
         else:
             more["transport"] = PlainHttp()
-        return ServiceBusAdministrationClient.from_connection_string(string or self.string, retry_total=0, **more)
+        return self.kind.from_connection_string(string or self.string, retry_total=0, **more)
 
     def messages(self, string=None):
         """A client for messages, over TLS where the other one is."""
@@ -702,8 +704,13 @@ def an_older_version_of_the_api(world):
         client.delete_queue(name)
 
 
-def run(broker, string):
-    world = World(broker, string)
+def run(broker, string, kind):
+    world = World(broker, string, kind)
+    with world.admin:
+        return run_in(world)
+
+
+def run_in(world):
     failed = 0
     for name, function in SCENARIOS:
         began = time.monotonic()

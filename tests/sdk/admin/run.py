@@ -1,5 +1,5 @@
-"""Runs the scenarios of an administration client: `run.py PROGRAM python`, `run.py PROGRAM python-in-place` or
-`run.py PROGRAM javascript NODE`.
+"""Runs the scenarios of an administration client: `run.py PROGRAM python`, `run.py PROGRAM python-async`,
+`run.py PROGRAM python-in-place` or `run.py PROGRAM javascript NODE`.
 
 A broker that speaks TLS by an authority of its own is started for them; in the emulator's place one that speaks none, and knows the
 emulator's key. Ends with a line `ok N scenarios`, or tells what failed.
@@ -30,8 +30,11 @@ def main():
             string = broker.connection_string(key=key, host=f"localhost:{broker.ports['http']}")
             if language.startswith("python"):
                 import admin_python
+                import awaited
 
-                code = admin_python.run(broker, string)
+                is_async = language == "python-async"
+                kind = awaited.Awaited if is_async else admin_python.ServiceBusAdministrationClient
+                code = admin_python.run(broker, string, kind)
             else:
                 environment = {**os.environ, "NODE_EXTRA_CA_CERTS": broker.authority}
                 command = [*node, str(HERE / "admin_javascript.mjs"), string]

@@ -157,6 +157,19 @@ scenario("a message over the limit is refused and the link goes on", async (w) =
   assert.deepEqual(await w.drain(queue), ["small"]);
 });
 
+// AMQP-43, SND-30
+scenario("a batch over the limit is refused as a whole and the link goes on", async (w) => {
+  const queue = await w.queue({ maxMessageSizeInKilobytes: 102_400 });
+  const sender = w.client.createSender(queue);
+  // This SDK lets a batch have what a message may.
+  const batch = await sender.createMessageBatch();
+  assert.equal(batch.maxSizeInBytes, 100 << 20);
+  for (let n = 0; n < 3; n += 1) assert.ok(batch.tryAddMessage({ body: Buffer.alloc(400_000) }));
+  await refused(sender.sendMessages(batch), "MessageSizeExceeded");
+  await sender.sendMessages({ body: "small" });
+  assert.deepEqual(await w.drain(queue), ["small"]);
+});
+
 // AMQP-31, AMQP-43
 scenario("a message of many frames comes whole", async (w) => {
   const queue = await w.queue();

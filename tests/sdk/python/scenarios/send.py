@@ -198,6 +198,22 @@ async def a_message_over_the_limit_is_refused_and_the_link_goes_on(w):
     check(await w.drain(queue), ["small"])
 
 
+@scenario("AMQP-43", "SND-30")
+async def a_batch_over_the_limit_is_refused_as_a_whole_and_the_link_goes_on(w):
+    queue = await w.queue(maxMessageSizeInKilobytes=102_400)
+    large = [ServiceBusMessage(b"x" * 400_000) for _ in range(3)]
+    async with w.client.get_queue_sender(queue) as sender:
+        # The SDK knows how much a batch may have, whatever a message may.
+        await raises(MessageSizeExceededError, sender.send_messages(large))
+        batch = await sender.create_message_batch()
+        batch._max_size_in_bytes = 2 << 20
+        for message in large:
+            batch.add_message(message)
+        await raises(MessageSizeExceededError, sender.send_messages(batch))
+        await sender.send_messages(ServiceBusMessage("small"))
+    check(await w.drain(queue), ["small"])
+
+
 @scenario("AMQP-31", "AMQP-43")
 async def a_message_of_many_frames_comes_whole(w):
     queue = await w.queue()

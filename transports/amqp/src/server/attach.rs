@@ -90,10 +90,7 @@ impl Conversation {
             },
             Role::Receiver => attach.source.as_ref().and_then(|source| source.address()),
         };
-        let address = address.unwrap_or_default();
-        let address = percent_decode_str(address).decode_utf8().unwrap_or(Cow::Borrowed(address));
-        let address =
-            Address::parse(&address).map_err(|rejection| self.refuse(rejection, &address))?;
+        let address = self.named(address.unwrap_or_default())?;
         match (address, attach.role) {
             (Address::Tokens, Role::Sender) => {
                 let answer = Answer::echo(attach).capable_of(attach.role, &[]);
@@ -202,9 +199,16 @@ impl Conversation {
         Ok(())
     }
 
-    /// The path that an address names, however it is written (AMQP-33).
+    /// What an address names, however it is written: percent-encoded, too (AMQP-33). One that makes no text when it
+    /// is decoded stands for itself.
+    fn named(&self, address: &str) -> Result<Address, AmqpError> {
+        let address = percent_decode_str(address).decode_utf8().unwrap_or(Cow::Borrowed(address));
+        Address::parse(&address).map_err(|rejection| self.refuse(rejection, &address))
+    }
+
+    /// The path of the entity that an address names.
     fn path_of_address(&self, address: &str) -> Result<String, AmqpError> {
-        match Address::parse(address).map_err(|rejection| self.refuse(rejection, address))? {
+        match self.named(address)? {
             Address::Entity(address) => Ok(address.to_string()),
             Address::Tokens => Err(self.refuse(Rejection::entity_not_found(address), address)),
         }

@@ -8,6 +8,7 @@ use peeklock_amqp::performative::{Attach, Open, Performative, SenderSettleMode};
 use peeklock_amqp::state::DeliveryState;
 use peeklock_amqp::terminus::{Coordinator, Node, NodeTarget, Source, Target};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -187,6 +188,73 @@ async fn all_rules_are_told_or_none() {
     let few = [("top", value(500_i32)), ("skip", value(300_i32))];
     let rules = client.ask(0, "enumerate-rules", &few).await.maps("rules");
     assert_eq!(rules.len(), 401);
+    server.stop().await;
+}
+
+/// AMQP-104: more rules than one reply may have are refused, also where they are all that is asked for, and the client is
+/// told how it gets them: some at a time, and those behind them.
+#[tokio::test]
+async fn rules_that_are_too_many_for_a_reply_are_told_in_parts() {
+    const RULES: usize = 36;
+    let mut limits = Limits::of(Tier::Premium);
+    limits.rule_bytes_max = 1 << 20;
+    let server = Server::start_under(limits).await;
+    server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    let properties = SubscriptionUpdate::default();
+    server.broker.create_subscription("t", "s", properties, Vec::new()).await.unwrap();
+    server.broker.delete_rule("t/Subscriptions/s", "$Default").await.unwrap();
+    for number in 0..RULES {
+        let filter = (0..33).fold(CorrelationFilter::default(), |filter, place| {
+            filter.and_property(format!("p{place}"), "v".repeat(30_000))
+        });
+        let name = format!("r{number:02}");
+        let rule = RuleDescription::new(name, Filter::Correlation(filter), Timestamp::NONE);
+        server.broker.create_rule("t/Subscriptions/s", rule).await.unwrap();
+    }
+    let mut client = server.client().await;
+    client.manager(0, "t/Subscriptions/s").await;
+    let part = |skip: usize, top: usize| {
+        let [skip, top] = [skip, top].map(|count| value(i32::try_from(count).unwrap()));
+        [("skip", skip), ("top", top)]
+    };
+    for top in [RULES, 0x7fff_ffff] {
+        let refused = client.ask(0, "enumerate-rules", &part(0, top)).await;
+        let condition = "com.microsoft:argument-out-of-range";
+        assert_eq!((refused.status(), &*refused.condition()), (400, condition));
+        let Some(Value::String(text)) = refused.property("statusDescription") else { panic!() };
+        assert!(text.contains("`top`") && text.contains("`skip`"), "{text}");
+    }
+    let mut count = 0;
+    for skip in (0..RULES).step_by(12) {
+        count += client.ask(0, "enumerate-rules", &part(skip, 12)).await.maps("rules").len();
+    }
+    assert_eq!(count, RULES);
+    assert_eq!(client.ask(0, "enumerate-rules", &part(RULES, 12)).await.status(), 204);
+    server.stop().await;
+}
+
+/// AMQP-103: a link says how large a request may be, as large as messages and 2 MiB at least, and what is larger than
+/// its messages passes.
+#[tokio::test]
+async fn a_link_says_how_large_requests_may_be() {
+    let server = Server::start().await;
+    server.put(&["a"]).await;
+    let token = server.lock_one().await;
+    let mut client = server.client().await;
+    client.passes_flows = true;
+    for (handle, address) in [(0, "q/$management"), (2, "q/$DeadLetterQueue/$management")] {
+        let answer = client.attach_sender(Client::sender_of(handle, address)).await.unwrap();
+        assert_eq!(answer.max_message_size, Some(2 << 20), "{address}");
+    }
+    client.receiver(1, "q/$management", LOCKED).await.unwrap();
+    client.credit(1, 0, 10, false).await;
+    let entries = [("lock-tokens", uuids(&[token])), ("beside", value("x".repeat(MIB + MIB / 2)))];
+    assert_eq!(client.ask(0, "renew-lock", &entries).await.status(), 200);
+    server.stop().await;
+    let server = Server::start_large().await;
+    let attach = Client::sender_of(0, "q/$management");
+    let answer = server.client().await.attach_sender(attach).await.unwrap();
+    assert_eq!(answer.max_message_size, Some(100 << 20));
     server.stop().await;
 }
 

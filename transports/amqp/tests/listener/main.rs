@@ -8,8 +8,10 @@
     reason = "a test fails by panicking"
 )]
 
+mod addresses;
 mod apart;
 mod asking;
+mod associated;
 mod browsing;
 mod client;
 mod closing;

@@ -100,20 +100,23 @@ async fn a_long_list_waits_for_its_room() {
     server.stop().await;
 }
 
-/// The name of a request is kept until it is answered, and is not longer than names are.
+/// AMQP-81: the name of a request is kept until it is answered, and has 1,024 bytes at most, encoded: five of them say
+/// what it is and how long.
 #[tokio::test]
 async fn a_request_of_a_long_name_is_refused() {
     let server = Server::start().await;
     let mut client = server.client().await;
     client.manager(0, "q").await;
     let name = |bytes: usize| MessageId::String("x".repeat(bytes));
-    for (handle, bytes) in [(2, 128), (4, 1_100)] {
+    for (handle, bytes) in [(2, 1_019), (4, 1_020)] {
         client.sender(handle, "$cbs").await.unwrap();
         client.receiver(handle + 1, "$cbs", UNSETTLED).await.unwrap();
         client.credit(handle + 1, 0, 1, false).await;
         client.send(handle, 0, true, tokens::request("q", "t", name(bytes)).as_bytes()).await;
         match client.hear().await {
-            (Performative::Transfer(transfer), _) => assert_eq!((transfer.handle, bytes), (3, 128)),
+            (Performative::Transfer(transfer), _) => {
+                assert_eq!((transfer.handle, bytes), (3, 1_019))
+            }
             (Performative::Detach(detach), _) => {
                 let condition = detach.error.map(|error| error.condition().to_owned());
                 assert_eq!((detach.handle, condition.as_deref()), (4, Some("amqp:invalid-field")));

@@ -53,7 +53,12 @@ impl Server {
 
     /// A listener of a broker with these limits.
     pub async fn start_under(limits: Limits) -> Self {
-        let builder = Broker::builder().settings(Settings { limits, ..Settings::default() });
+        Self::start_of(Settings { limits, ..Settings::default() }).await
+    }
+
+    /// A listener of a broker with these settings.
+    pub async fn start_of(settings: Settings) -> Self {
+        let builder = Broker::builder().settings(settings);
         Self::start_as(builder, QueueUpdate::default(), |_| {}).await
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use peeklock_amqp::codec::value::{Map, Raw};
-use peeklock_amqp::performative::{Attach, Detach, Performative, SenderSettleMode};
+use peeklock_amqp::performative::{Attach, Detach, End, Performative, SenderSettleMode};
 use peeklock_amqp::state::DeliveryState;
 use peeklock_amqp::terminus::Source;
 use peeklock_core::message::Value;
@@ -139,6 +139,48 @@ async fn who_is_gone_gets_no_session() {
     server.put_message("s", "one", "a").await;
     let answer = client.attach_receiver(of_session(1, "s", raw("one"))).await;
     assert!(answer.is_ok(), "{answer:?}");
+    server.stop().await;
+}
+
+/// AMQP-73: the same of who has ended its session while waiting.
+#[tokio::test]
+async fn who_has_ended_its_session_gets_none() {
+    let server = Server::start().await;
+    server.put_in_sessions(&[]).await;
+    let mut client = server.client().await;
+    client.manager(10, "s").await;
+    client.begin_on(1).await;
+    client.say(&Performative::Attach(Box::new(of_session(0, "s", raw(Value::Null))))).await;
+    client.on(0);
+    arrived(&mut client).await;
+    client.on(1);
+    client.say(&Performative::End(End::default())).await;
+    assert!(matches!(client.hear().await, (Performative::End(_), _)));
+    client.on(0);
+    arrived(&mut client).await;
+    server.put_message("s", "one", "a").await;
+    let answer = client.attach_receiver(of_session(1, "s", raw("one"))).await;
+    assert!(answer.is_ok(), "{answer:?}");
+    server.stop().await;
+}
+
+/// AMQP-73: who does not say how long waits for a minute, and not longer.
+#[tokio::test]
+async fn who_does_not_say_how_long_waits_for_a_minute() {
+    let server = Server::start().await;
+    server.put_in_sessions(&[]).await;
+    let mut client = server.client().await;
+    client.manager(10, "s").await;
+    let attach = Attach { properties: None, ..of_session(0, "s", raw(Value::Null)) };
+    client.say(&Performative::Attach(Box::new(attach))).await;
+    arrived(&mut client).await;
+    server.clock.advance(TimeSpan::from_ms(59_999));
+    // The answer to this is the first that is heard.
+    arrived(&mut client).await;
+    server.clock.advance(TimeSpan::from_ms(1));
+    let (Performative::Attach(answer), _) = client.hear().await else { panic!() };
+    assert!(answer.source.is_none());
+    assert_eq!(client.detached().await, "com.microsoft:timeout");
     server.stop().await;
 }
 
@@ -312,6 +354,11 @@ async fn sessions_are_listed() {
     // The sessions whose state was set since, of which there is none.
     let entries = [("last-updated-time", value(Value::Timestamp(0)))];
     assert_eq!(client.ask(0, "get-message-sessions", &entries).await.status(), 204);
+    // The last millisecond of the year 9999 means those with messages, and the one before it is an instant.
+    for (since, status) in [(253_402_300_799_999, 200), (253_402_300_799_998, 204)] {
+        let entries = [("last-updated-time", value(Value::Timestamp(since)))];
+        assert_eq!(client.ask(0, "get-message-sessions", &entries).await.status(), status);
+    }
     // From behind the last one that the client has seen.
     let mut after = list(0, 100).to_vec();
     after.push(("last-session-id", value("b")));

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use peeklock_amqp::performative::{End, Performative, SenderSettleMode};
+use peeklock_amqp::performative::{Detach, End, Performative, SenderSettleMode};
 use peeklock_auth_jwt::testing::{IssuerKey, key_set};
 use peeklock_auth_jwt::{JwtAuthorizer, JwtConfig, KeySource, Role};
 use peeklock_core::clock::{Clock as _, ManualClock};
-use peeklock_core::contract::{Authorizer, Grant, Principal, Right, Rights};
+use peeklock_core::contract::{AllowAll, Authorizer, Grant, Principal, Right, Rights};
+use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::Rejection;
 use peeklock_core::message::{Body, Content, Message, MessageId, Value};
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -125,6 +126,37 @@ async fn tokens_make_room_for_others() {
             }
         };
         assert_eq!(status(&reply), Value::I32(202), "{number}");
+    }
+    server.stop().await;
+}
+
+/// AMQP-21, AMQP-27: where links rest on all tokens that a connection may have, 256 of them and 128 KiB, another one is
+/// refused by 403; a newer one for a path that has one is taken, and so is another when a link is gone.
+#[tokio::test]
+async fn tokens_that_links_rest_on_make_no_room() {
+    let server = Server::start_with(Arc::new(AllowAll), |config| config.link_count_max = 300).await;
+    for (count, length) in [(256, 9), (7, 16 << 10)] {
+        let mut client = server.client().await;
+        client.sender(0, "$cbs").await.unwrap();
+        client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
+        client.credit(1, 0, 1_000, false).await;
+        let name = |number: u32| format!("of-{number}-{length}");
+        for number in 0..count {
+            server.broker.create_queue(&name(number), QueueUpdate::default()).await.unwrap();
+            client.sender(2 + number, &name(number)).await.unwrap();
+        }
+        client.passes_flows = true;
+        let token = "t".repeat(length);
+        let mut puts: Vec<_> = (0..count).map(|number| (name(number), 202)).collect();
+        puts.extend([("other".to_owned(), 403), (name(1), 202)]);
+        for (path, expected) in puts {
+            let reply = put(&mut client, &path, &token, MessageId::Ulong(1)).await;
+            assert_eq!(status(&reply), Value::I32(expected), "{path}");
+        }
+        client.say(&Performative::Detach(Detach { handle: 2, closed: true, error: None })).await;
+        while !matches!(client.hear().await, (Performative::Detach(_), _)) {}
+        let reply = put(&mut client, "other", &token, MessageId::Ulong(1)).await;
+        assert_eq!(status(&reply), Value::I32(202));
     }
     server.stop().await;
 }

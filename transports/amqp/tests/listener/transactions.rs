@@ -8,7 +8,7 @@ use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::message::{Declare, Discharge};
 use peeklock_amqp::performative::{Attach, SenderSettleMode};
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Transactional};
-use peeklock_amqp::terminus::{Coordinator, Target};
+use peeklock_amqp::terminus::{Coordinator, Source, Target};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::limits::Limits;
 use peeklock_core::message::Value;
@@ -347,6 +347,104 @@ async fn a_transaction_times_out() {
     server.clock.advance(TimeSpan::from_minutes(3));
     assert_eq!(condition(&client.discharge(&id, false).await), "amqp:transaction:timeout");
     assert_eq!(server.total().await, 0);
+    server.stop().await;
+}
+
+/// AMQP-100: the id of a transaction means nothing on another connection, which has one open of its own, nor to a broker
+/// that was started anew: whoever ends or uses it there is told so, and nothing happens to either.
+#[tokio::test]
+async fn a_transaction_of_another_connection_is_unknown() {
+    const UNKNOWN: &str = "amqp:transaction:unknown-id";
+    let (server, mut first) = coordinating(&[]).await;
+    first.sender(0, "q").await.unwrap();
+    let lost = first.declare().await;
+    first.send_within(0, &lost, &text("a")).await;
+    let mut second = server.client().await;
+    second.coordinator().await;
+    second.sender(0, "q").await.unwrap();
+    let own = second.declare().await;
+    second.send_within(0, &own, &text("b")).await;
+    for fail in [false, true] {
+        assert_eq!(condition(&second.discharge(&lost, fail).await), UNKNOWN);
+    }
+    assert_eq!(condition(&second.send_within(0, &lost, &text("c")).await), UNKNOWN);
+    assert_eq!(second.discharge(&own, false).await, DeliveryState::accepted());
+    assert_eq!(server.bodies().await, ["b"]);
+    assert_eq!(first.discharge(&lost, false).await, DeliveryState::accepted());
+    assert_eq!(server.bodies().await, ["b", "a"]);
+    server.stop().await;
+    let (server, mut client) = coordinating(&[]).await;
+    client.sender(0, "q").await.unwrap();
+    let new = client.declare().await;
+    client.send_within(0, &new, &text("d")).await;
+    for old in [&lost, &own] {
+        assert_eq!(condition(&client.discharge(old, false).await), UNKNOWN);
+    }
+    assert_eq!(client.discharge(&new, false).await, DeliveryState::accepted());
+    assert_eq!(server.bodies().await, ["d"]);
+    server.stop().await;
+}
+
+/// AMQP-66, TXN-06: where another connection finds no room for what it sends in a transaction, the oldest one of who holds
+/// more than twice as much is rolled back, and its client is told so as of one that took too long; who would hold more
+/// than half as much is refused.
+#[tokio::test]
+async fn the_oldest_transaction_of_who_holds_most_makes_room() {
+    const OVER: &str = "amqp:transaction:timeout";
+    let mut limits = Limits::default();
+    // Half of it is set aside.
+    limits.broker_inbound_bytes_max = 1 << 20;
+    let server = Server::start_under(limits).await;
+    let of = |kibibytes: usize| text(&"x".repeat(kibibytes << 10));
+    let mut most = server.client().await;
+    most.passes_flows = true;
+    most.coordinator().await;
+    most.sender(0, "q").await.unwrap();
+    let oldest = most.declare().await;
+    assert_eq!(most.send_within(0, &oldest, &of(200)).await, accepted(&oldest));
+    server.clock.advance(TimeSpan::from_seconds(1));
+    let newer = most.declare().await;
+    assert_eq!(most.send_within(0, &newer, &of(201)).await, accepted(&newer));
+    let mut other = server.client().await;
+    other.passes_flows = true;
+    other.coordinator().await;
+    other.sender(0, "q").await.unwrap();
+    let id = other.declare().await;
+    let refused = other.send_within(0, &id, &of(300)).await;
+    assert_eq!(condition(&refused), "com.microsoft:server-busy");
+    let id = other.declare().await;
+    assert_eq!(other.send_within(0, &id, &of(150)).await, accepted(&id));
+    assert_eq!(condition(&most.send_within(0, &oldest, &of(1)).await), OVER);
+    assert_eq!(condition(&most.discharge(&oldest, false).await), OVER);
+    assert_eq!(most.discharge(&newer, false).await, DeliveryState::accepted());
+    assert_eq!(other.discharge(&id, false).await, DeliveryState::accepted());
+    let kibibytes: Vec<usize> = server.bodies().await.iter().map(|body| body.len() >> 10).collect();
+    assert_eq!(kibibytes, [201, 150]);
+    server.stop().await;
+}
+
+/// AMQP-97, AMQP-34: a coordinator's link as .NET attaches it, with a source that has the name of the link for its address
+/// and moves, is answered so and takes what others take.
+#[tokio::test]
+async fn a_coordinator_may_have_a_source() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let name = "6f9619ff-8b86-d011-b42d-00cf4fc964ff";
+    let source = Source { distribution_mode: Some("move".into()), ..Source::at(name) };
+    let attach = Attach {
+        name: name.into(),
+        source: Some(source.clone()),
+        target: Some(Target::Coordinator(Coordinator::default())),
+        ..Client::sender_of(COORDINATOR, "")
+    };
+    let answer = client.attach_sender(attach).await.unwrap();
+    assert_eq!((&*answer.name, &answer.source), (name, &Some(source)));
+    assert_eq!(answer.target, Some(Target::Coordinator(Coordinator::default())));
+    client.sender(0, "q").await.unwrap();
+    let id = client.declare().await;
+    assert_eq!(client.send_within(0, &id, &text("a")).await, accepted(&id));
+    assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
+    assert_eq!(server.bodies().await, ["a"]);
     server.stop().await;
 }
 

@@ -220,6 +220,30 @@ async fn half_an_upgrade_gets_a_problem() {
     server.stop().await;
 }
 
+/// AMQP-18, SEC-23: an upgrade may name its target whole and leave the port out of its `Host`, as Java writes it; the two
+/// name one host all the same.
+#[tokio::test]
+async fn an_upgrade_may_have_an_absolute_target() {
+    let server = Server::start().await;
+    for (host, status) in [("127.0.0.1", 101), ("localhost", 421)] {
+        let request = format!(
+            "GET ws://{}/$servicebus/websocket HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Protocol: AMQPWSB10\r\n\r\n",
+            server.address
+        );
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            answer.push(stream.read_u8().await.unwrap());
+        }
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {answer}");
+    }
+    server.stop().await;
+}
+
 /// AMQP-17: a message of text is no AMQP, and ends the connection.
 #[tokio::test]
 async fn text_ends_the_connection() {

@@ -92,13 +92,6 @@ async fn list(
     let (mut list, mut listed) = (Pieces::default(), 0);
     let mut room = None;
     while listed < top {
-        if list.len() > RULES_BYTES_MAX {
-            let rejection = Rejection::out_of_range(format!(
-                "rules take more than {RULES_BYTES_MAX} bytes, which is the most of one reply: ask for \
-                 fewer by `top`, and for those behind them by `skip`"
-            ));
-            return Err(broker.refuse(rejection, path));
-        }
         if list.len() > FREE_BYTES && room.is_none() {
             let bytes = (RULES_BYTES_MAX as u64).min(outbound.bytes_max());
             room = Some(outbound.hold(None, bytes).await);
@@ -110,6 +103,13 @@ async fn list(
             key(&mut item, "rule-description");
             write_rule(&mut item, rule);
             list.map(item, 2);
+        }
+        if list.len() > RULES_BYTES_MAX {
+            let rejection = Rejection::out_of_range(format!(
+                "rules take more than {RULES_BYTES_MAX} bytes, which is the most of one reply: ask for \
+                 fewer by `top`, and for those behind them by `skip`"
+            ));
+            return Err(broker.refuse(rejection, path));
         }
         listed += rules.len();
         // A page may be short because its rules are large.
