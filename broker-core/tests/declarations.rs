@@ -435,10 +435,14 @@ async fn who_may_not_manage_may_not_plan() {
     let manager = broker.access_of_policy("mine", "manager");
     assert!(manager.plan(&declared("mine", None)).await.unwrap().is_empty());
     let listener = broker.access_of_policy("mine", "listener");
+    let behind = |path: &str| declared("mine", None).with_queue(DeclaredQueue::new(path));
     for (access, declaration) in [
         (&listener, declared("mine", None)),
         (&manager, declared("other", None)),
         (&manager, declared("absent", None)),
+        // Each is judged, not only the first.
+        (&manager, behind("other")),
+        (&manager, behind("absent")),
         (&manager, declared("mine", Some("other"))),
         (&manager, declared("mine", Some("absent"))),
     ] {
