@@ -44,12 +44,13 @@ const HANDLES: [&str; 13] = [
     "Transaction",
 ];
 /// Workers, jobs and requests.
-const WORK: [&str; 24] = [
+const WORK: [&str; 26] = [
     "Actors",
     "Consumer",
     "ConsumerOptions",
     "Delivery",
     "Failure",
+    "FromDelivery",
     "Handler",
     "Job",
     "JobError",
@@ -63,6 +64,7 @@ const WORK: [&str; 24] = [
     "ResponseError",
     "SessionConsumerOptions",
     "SessionDelivery",
+    "SessionJob",
     "actors",
     "actors_on",
     "job_message",

@@ -205,8 +205,8 @@ pub async fn numbers_have_63_bits(s: &Stage) {
     const LAST: u64 = (1 << 63) - 9;
     s.open_queue(ORDERS).await;
     let s = s.restart_behind(ORDERS, LAST).await;
-    assert_eq!(s.put(ORDERS, "a").await, LAST + 1);
-    assert_eq!(s.put_deferred(ORDERS, "b").await, LAST + 2);
+    assert_eq!(s.put_deferred(ORDERS, "a").await, LAST + 1);
+    assert_eq!(s.put(ORDERS, "b").await, LAST + 2);
     let at = s.now().plus(minutes(5));
     let scheduled = s.schedule(ORDERS, message("c"), at).await.unwrap();
     assert_eq!(scheduled, LAST + 3);
@@ -214,11 +214,11 @@ pub async fn numbers_have_63_bits(s: &Stage) {
     assert_eq!(sequences(&s.peek(ORDERS, LAST + 2, 1).await.unwrap()), [LAST + 2]);
     s.cancel(ORDERS, &[scheduled]).await.unwrap();
     let mode = ReceiveMode::PeekLock;
-    let deferred = s.receive_deferred(ORDERS, mode, &[LAST + 2]).await.unwrap().remove(0);
-    assert_eq!((deferred.text(), deferred.sequence), ("b", LAST + 2));
+    let deferred = s.receive_deferred(ORDERS, mode, &[LAST + 1]).await.unwrap().remove(0);
+    assert_eq!((deferred.text(), deferred.sequence), ("a", LAST + 1));
     s.complete(ORDERS, &deferred).await;
     let seen = s.take(ORDERS).await;
-    assert_eq!((seen.text(), seen.sequence), ("a", LAST + 1));
+    assert_eq!((seen.text(), seen.sequence), ("b", LAST + 2));
     s.complete(ORDERS, &seen).await;
     assert_eq!(s.counts(ORDERS).await.total(), 0);
     s.stop().await;

@@ -82,18 +82,24 @@ pub(super) fn write_queue(properties: &QueueUpdate) -> Map<String, Json> {
         "maxMessageSizeInKilobytes": properties.max_message_size_in_kilobytes,
         "userMetadata": properties.user_metadata,
         "sessionRetryOrder": properties.session_retry_order.map(SessionRetryOrder::name),
-        "retryPolicy": properties.retry_policy.flatten().map(write_retry_policy),
     });
     let Json::Object(all) = all else { unreachable!("an object was written") };
     let mut given: Map<_, _> = all.into_iter().filter(|(_, value)| !value.is_null()).collect();
-    if properties.retry_policy == Some(None) {
-        // What is not named stays.
-        given.insert("retryPolicy".to_owned(), Json::Null);
-    }
+    give_retry_policy(&mut given, properties.retry_policy);
     given
 }
 
-pub(super) fn write_retry_policy(policy: RetryPolicy) -> Json {
+/// A policy that is not named stays; `null` takes it away.
+pub(super) fn give_retry_policy(
+    given: &mut Map<String, Json>,
+    policy: Option<Option<RetryPolicy>>,
+) {
+    if let Some(policy) = policy {
+        given.insert("retryPolicy".to_owned(), policy.map_or(Json::Null, write_retry_policy));
+    }
+}
+
+fn write_retry_policy(policy: RetryPolicy) -> Json {
     json!({
         "kind": policy.kind.name(),
         "delay": policy.delay.to_string(),

@@ -16,9 +16,9 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    Http, flag_of, instant_of, number_of, of_subscription, read_retry_order, read_retry_policy,
-    read_sessions, read_value, segment, span_of, subscription_at, text_of, write_message,
-    write_properties, write_retry_policy,
+    Http, flag_of, give_retry_policy, instant_of, number_of, of_subscription, read_retry_order,
+    read_retry_policy, read_sessions, read_value, segment, span_of, subscription_at, text_of,
+    write_message, write_properties,
 };
 use crate::subject::{Answer, Topics};
 
@@ -98,7 +98,7 @@ fn read_topic(topic: &Json) -> DescribedTopic {
 
 fn write_subscription(properties: &SubscriptionUpdate) -> Map<String, Json> {
     let span = |span: Option<TimeSpan>| span.map(|span| span.to_string());
-    given(json!({
+    let mut given = given(json!({
         "lockDuration": span(properties.lock_duration),
         "requiresSession": properties.requires_session,
         "defaultMessageTimeToLive": span(properties.default_message_time_to_live),
@@ -114,8 +114,9 @@ fn write_subscription(properties: &SubscriptionUpdate) -> Map<String, Json> {
         "userMetadata": properties.user_metadata,
         "catchAll": properties.catch_all,
         "sessionRetryOrder": properties.session_retry_order.map(SessionRetryOrder::name),
-        "retryPolicy": properties.retry_policy.flatten().map(write_retry_policy),
-    }))
+    }));
+    give_retry_policy(&mut given, properties.retry_policy);
+    given
 }
 
 fn read_subscription(subscription: &Json) -> DescribedSubscription {
