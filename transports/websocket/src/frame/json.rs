@@ -184,8 +184,27 @@ pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer.deserialize_seq(ListVisitor(std::marker::PhantomData))
 }
 
+/// What the parser says, which may quote as much as there is in the frame, as far as it is told.
 fn parser(error: &serde_json::Error) -> FrameError {
-    FrameError::Json(error.to_string().chars().take(PARSER_TEXT_CHARS_MAX).collect())
+    struct Clipped {
+        text: String,
+        chars_left: usize,
+    }
+
+    impl fmt::Write for Clipped {
+        fn write_str(&mut self, more: &str) -> fmt::Result {
+            for char in more.chars() {
+                self.chars_left = self.chars_left.checked_sub(1).ok_or(fmt::Error)?;
+                self.text.push(char);
+            }
+            Ok(())
+        }
+    }
+
+    let mut clipped = Clipped { text: String::new(), chars_left: PARSER_TEXT_CHARS_MAX };
+    // It ends where nothing more is told.
+    fmt::write(&mut clipped, format_args!("{error}")).ok();
+    FrameError::Json(clipped.text)
 }
 
 fn text(bytes: &Bytes) -> Result<&str, FrameError> {

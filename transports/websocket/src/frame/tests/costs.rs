@@ -60,11 +60,16 @@ fn commands(encoding: Encoding, bytes: &Bytes) -> u64 {
     let (commands, cost) = announced(encoding, bytes);
     let mut decoded = None;
     let paid = measure(|| decoded = Some(ClientFrame::decode(encoding, bytes)));
-    drop(decoded);
-    let paid_bytes = paid.bytes_max;
+    let is_refused =
+        decoded.and_then(Result::ok).is_none_or(|frame| frame.requests.iter().any(Result::is_err));
+    // The parser quotes what it does not know. That is gone before the next frame is decoded, so there is no more of it than
+    // threads that decode.
+    let quoted = if is_refused { 2 * bytes.len() as u64 } else { 0 };
+    let (paid_bytes, held_bytes) = (paid.bytes_max, paid.bytes_current.unsigned_abs());
+    assert!(held_bytes <= cost + COMMAND_BYTES, "{held_bytes} bytes are held, of {cost}");
     // What a frame is beside its requests has room for one command.
     assert!(
-        paid_bytes <= cost + COMMAND_BYTES,
+        paid_bytes <= cost + COMMAND_BYTES + quoted,
         "{paid_bytes} bytes for {commands} commands, of {cost} in {encoding:?}: {:.300}",
         String::from_utf8_lossy(bytes)
     );
