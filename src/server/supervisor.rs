@@ -198,7 +198,7 @@ mod tests {
             sender.send("asked").ok();
             let is_stalled = stalled.get(at.fetch_add(1, Ordering::Relaxed));
             let took = TimeSpan::from_seconds(2);
-            is_stalled.copied().unwrap_or_default().then(|| Stalled { path: None, took })
+            is_stalled.copied().unwrap_or_default().then_some(Stalled { path: None, took })
         };
         let turning = move || {
             told.send("told").ok();
