@@ -11,6 +11,8 @@ use super::{Encoding, LIST_COUNT_MAX, Operation, binary};
 
 /// What a byte of a section or text inside a binary frame becomes when it is made, at most.
 pub(crate) const MADE_BYTES: u64 = 16;
+/// What an element of a list in such a section becomes, however short it is.
+const ELEMENT_BYTES: u64 = 1_536;
 /// How many commands the requests of one frame may be, so that lists of full length find their neighbours.
 const COMMANDS_MAX: u64 = 4 * LIST_COUNT_MAX as u64;
 /// What may be made of the requests of one frame beside its commands.
@@ -99,6 +101,26 @@ pub(crate) fn of_text(raw: &RawValue) -> Announced {
     let mut announced = Announced::default();
     Scan::new(1).run(raw.get().as_bytes(), |it| announced = it);
     announced
+}
+
+/// What a section of JSON inside a binary frame becomes: by its length, or by the elements of its lists if those are many
+/// and short.
+pub(crate) fn made_of_json(section: &[u8]) -> u64 {
+    let (mut are_lists, mut elements) = (Vec::new(), 0);
+    for mark in Marks::of(section) {
+        match mark {
+            b'{' => {
+                elements += u64::from(are_lists.last() == Some(&true));
+                are_lists.push(false);
+            }
+            b'[' => are_lists.push(true),
+            b'}' | b']' => {
+                are_lists.pop();
+            }
+            _ => {}
+        }
+    }
+    (MADE_BYTES * section.len() as u64).max(ELEMENT_BYTES * elements)
 }
 
 fn requests_of(bytes: &Bytes, add: impl FnMut(Announced)) {

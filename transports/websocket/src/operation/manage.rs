@@ -55,8 +55,9 @@ macro_rules! json_inside {
                 reader: &mut crate::frame::wire::Reader<'_>,
                 announced: &mut crate::frame::announce::Announced,
             ) -> Result<(), crate::error::FrameError> {
-                let bytes = crate::frame::wire::skim_bytes(reader)? as u64;
-                announced.made_bytes += crate::frame::announce::MADE_BYTES * bytes;
+                let length = reader.length()?;
+                let section = reader.take(length)?;
+                announced.made_bytes += crate::frame::announce::made_of_json(section);
                 Ok(())
             }
         }
