@@ -106,17 +106,21 @@ pub(crate) fn of_text(raw: &RawValue) -> Announced {
 /// What a section of JSON inside a binary frame becomes: by its length, or by the elements of its lists if those are many
 /// and short.
 pub(crate) fn made_of_json(section: &[u8]) -> u64 {
-    let (mut are_lists, mut elements) = (Vec::new(), 0);
+    // Deeper than there are bits the parser does not go.
+    let bit = |depth: u32| 1_u128.checked_shl(depth).unwrap_or(0);
+    let (mut lists, mut depth, mut elements) = (0_u128, 0_u32, 0_u64);
     for mark in Marks::of(section) {
         match mark {
-            b'{' => {
-                elements += u64::from(are_lists.last() == Some(&true));
-                are_lists.push(false);
+            b'{' | b'[' => {
+                elements += u64::from(mark == b'{' && lists & bit(depth) != 0);
+                depth = depth.saturating_add(1);
+                if mark == b'[' {
+                    lists |= bit(depth);
+                } else {
+                    lists &= !bit(depth);
+                }
             }
-            b'[' => are_lists.push(true),
-            b'}' | b']' => {
-                are_lists.pop();
-            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
