@@ -1,6 +1,8 @@
-//! When an entity was used, and when it has not been used for long enough to be deleted (TMP-07,
-//! TMP-08).
+//! When an entity was created, described anew and used, and when it has not been used for long enough to
+//! be deleted (TMP-07, TMP-08).
 
+use crate::change::codec::Counters;
+use crate::ids::SequenceNumber;
 use crate::time::{TimeSpan, Timestamp};
 
 /// After a start nothing is deleted for this long (TMP-08).
@@ -13,6 +15,10 @@ const STORED_EVERY: TimeSpan = TimeSpan::from_seconds(30);
 /// When an entity was used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
+    /// When the entity was created.
+    pub(crate) created_at: Timestamp,
+    /// The last change of its description.
+    pub(crate) updated_at: Timestamp,
     /// The last use, [`Timestamp::NONE`] if there was none.
     pub(crate) last_at: Timestamp,
     /// What the store has of it.
@@ -23,8 +29,11 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
+    /// Of an entity that is created now.
     pub(crate) const fn starting(now: Timestamp) -> Self {
         Self {
+            created_at: now,
+            updated_at: now,
             last_at: Timestamp::NONE,
             stored_at: Timestamp::NONE,
             started_at: now,
@@ -37,10 +46,27 @@ impl Usage {
         self.started_at = now;
     }
 
+    /// What the store is to have of an entity that was used so and gave this number last.
+    pub(crate) const fn counters(&self, last_sequence: SequenceNumber) -> Counters {
+        Counters {
+            last_sequence,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            last_used_at: self.last_at,
+        }
+    }
+
     /// Takes back what the store has.
-    pub(crate) const fn restore(&mut self, last_at: Timestamp) {
-        self.last_at = last_at;
-        self.stored_at = last_at;
+    pub(crate) const fn restore(&mut self, counters: &Counters) {
+        self.created_at = counters.created_at;
+        self.updated_at = counters.updated_at;
+        self.last_at = counters.last_used_at;
+        self.stored_at = counters.last_used_at;
+    }
+
+    /// The last use of any kind: to be created and to be described anew are uses, too.
+    pub(crate) fn last_of_any_kind(&self) -> Timestamp {
+        self.last_at.max(self.created_at).max(self.updated_at)
     }
 
     /// Notes an activity that ends idleness.

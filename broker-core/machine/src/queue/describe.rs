@@ -52,8 +52,8 @@ impl Queue {
             counts: self.tally.counts,
             size_bytes: self.tally.size_bytes,
             last_sequence: self.last_sequence,
-            created_at: self.created_at,
-            updated_at: self.updated_at,
+            created_at: self.usage.created_at,
+            updated_at: self.usage.updated_at,
             accessed_at: self.usage.last_at,
             sessions: self.sessions.as_ref().map(|sessions| sessions.counts()),
         }

@@ -107,7 +107,7 @@ impl Queue {
                 let before = FORWARDED.map(|which| self.is_forwarding(which));
                 let order = self.description.session_retry_order;
                 self.description.clone_from(description);
-                self.updated_at = *at;
+                self.usage.updated_at = *at;
                 self.redirect(before, stage);
                 self.begin_to_reorder(order);
             }
@@ -117,7 +117,7 @@ impl Queue {
                 if let Some(subscription) = &mut self.subscription {
                     *self.description = subscription.describe_anew((**description).clone());
                 }
-                self.updated_at = *at;
+                self.usage.updated_at = *at;
                 self.redirect(before, stage);
                 self.begin_to_reorder(order);
             }

@@ -28,7 +28,7 @@ impl Idles for Queue {
     }
 
     fn last_use(&self) -> Timestamp {
-        self.usage.last_at.max(self.created_at).max(self.updated_at)
+        self.usage.last_of_any_kind()
     }
 
     /// Forwarding (TMP-12), scheduled messages (TMP-14) and those that wait for their transfer, a waiting call, a link

@@ -113,8 +113,6 @@ pub struct Queue {
     id: EntityId,
     description: Box<QueueDescription>,
     config: QueueConfig,
-    created_at: Timestamp,
-    updated_at: Timestamp,
     slots: SlotTable,
     /// The highest number given so far, and what the store has of it.
     last_sequence: SequenceNumber,
@@ -182,8 +180,6 @@ impl Queue {
             id,
             description: Box::new(description),
             config,
-            created_at: now,
-            updated_at: now,
             slots: SlotTable::default(),
             last_sequence: SequenceNumber(0),
             stored_sequence: SequenceNumber(0),

@@ -3,8 +3,8 @@
 use super::Queue;
 use crate::CorruptRecord;
 use crate::change::codec::{
-    self, Counters, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, peer_key,
-    peer_source_key, slot_key,
+    self, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, peer_key, peer_source_key,
+    slot_key,
 };
 use crate::change::{Came, Change, Durability};
 use crate::ids::SequenceNumber;
@@ -172,22 +172,13 @@ impl Queue {
         }
     }
 
-    fn counters(&self) -> Counters {
-        Counters {
-            last_sequence: self.last_sequence,
-            created_at: self.created_at,
-            updated_at: self.updated_at,
-            last_used_at: self.usage.last_at,
-        }
-    }
-
     fn put_counters(&self, batch: &mut Batch) {
         // Those of an outbox are its topic's.
         if self.outbox.is_some() {
             return;
         }
         batch.put(&codec::counters_key(self.id), |value| {
-            codec::write_counters(&self.counters(), value);
+            codec::write_counters(&self.usage.counters(self.last_sequence), value);
         });
     }
 
@@ -250,9 +241,7 @@ impl Queue {
                 self.last_sequence = self.last_sequence.max(counters.last_sequence);
                 self.stored_sequence = counters.last_sequence;
                 self.transfers.proved(counters.last_sequence);
-                self.created_at = counters.created_at;
-                self.updated_at = counters.updated_at;
-                self.usage.restore(counters.last_used_at);
+                self.usage.restore(&counters);
             }
             RecordKey::Rule => return Err(corrupt("rule in the space of a queue")),
             RecordKey::Slot(sequence) => {

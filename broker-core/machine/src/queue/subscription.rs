@@ -80,8 +80,8 @@ impl Queue {
             counts: self.tally.counts,
             size_bytes: self.tally.size_bytes,
             last_sequence: self.last_sequence,
-            created_at: self.created_at,
-            updated_at: self.updated_at,
+            created_at: self.usage.created_at,
+            updated_at: self.usage.updated_at,
             accessed_at: self.usage.last_at,
             sessions: self.sessions.as_ref().map(|sessions| sessions.counts()),
         })
@@ -138,7 +138,7 @@ impl Queue {
                 self.path()
             )));
         };
-        if read_at.is_some_and(|at| at != self.updated_at) {
+        if read_at.is_some_and(|at| at != self.usage.updated_at) {
             return Err(Rejection::update_conflict(self.path()));
         }
         let requires_session = role.description.requires_session;

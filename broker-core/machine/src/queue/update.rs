@@ -20,7 +20,7 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        if read_at.is_some_and(|at| at != self.updated_at) {
+        if read_at.is_some_and(|at| at != self.usage.updated_at) {
             return Err(Rejection::update_conflict(self.path()));
         }
         let fixed = [

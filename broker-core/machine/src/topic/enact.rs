@@ -43,7 +43,7 @@ impl Topic {
             | Change::Deferred { .. }
             | Change::DeadLettered { .. }
             | Change::Departed { .. } => {
-                self.with_outbox(self.created_at, |outbox| outbox.enact(change, stage));
+                self.with_outbox(self.usage.created_at, |outbox| outbox.enact(change, stage));
             }
             // A topic makes no others.
             Change::Materialised { .. }
@@ -72,7 +72,7 @@ impl Topic {
             }
             TopicChange::Described { description, at } => {
                 self.description = Arc::new((**description).clone());
-                self.updated_at = *at;
+                self.usage.updated_at = *at;
                 if let Some(outbox) = &mut self.outbox {
                     outbox.follow(description);
                 }

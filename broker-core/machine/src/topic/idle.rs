@@ -20,8 +20,7 @@ impl Idles for Topic {
     }
 
     fn last_use(&self) -> Timestamp {
-        let own = self.usage.last_at.max(self.created_at).max(self.updated_at);
-        own.max(self.relatives.used_at)
+        self.usage.last_of_any_kind().max(self.relatives.used_at)
     }
 
     fn is_held(&self) -> bool {

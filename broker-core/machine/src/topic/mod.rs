@@ -76,8 +76,6 @@ pub struct Topic {
     id: EntityId,
     description: Arc<TopicDescription>,
     config: QueueConfig,
-    created_at: Timestamp,
-    updated_at: Timestamp,
     /// Scheduled messages.
     slots: SlotTable,
     /// Where those of them were dead-lettered that come from a dead-letter queue (FWD-26).
@@ -153,8 +151,6 @@ impl Topic {
             id,
             description: Arc::new(description),
             config,
-            created_at: now,
-            updated_at: now,
             slots: SlotTable::default(),
             sources: BTreeMap::new(),
             scheduled_bytes: 0,
@@ -245,8 +241,8 @@ impl Topic {
             transfer_dead_letter: counts.transfer_dead_letter,
             size_bytes: self.relatives.size_bytes,
             last_sequence: self.last_sequence,
-            created_at: self.created_at,
-            updated_at: self.updated_at,
+            created_at: self.usage.created_at,
+            updated_at: self.usage.updated_at,
             accessed_at: self.usage.last_at.max(self.relatives.used_at),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Topic;
 use super::outbox::is_in_outbox;
-use crate::change::codec::{self, Counters, RecordKey, write_rule};
+use crate::change::codec::{self, RecordKey, write_rule};
 use crate::change::{Change, Durability, PublishedContent, SubscriptionCopy, TopicChange};
 use crate::description::SubscriptionDescription;
 use crate::ids::{EntityId, SequenceNumber};
@@ -13,6 +13,7 @@ use crate::message::Content;
 use crate::rule::{Rule, RuleDescription};
 use crate::store::{Batch, Key};
 use crate::time::Timestamp;
+use crate::usage::Usage;
 use crate::{CorruptRecord, Machine};
 
 impl Topic {
@@ -118,12 +119,7 @@ impl Topic {
         batch.put(&codec::description_key(id), |value| {
             codec::write_subscription(description, value);
         });
-        let counters = Counters {
-            last_sequence: SequenceNumber(0),
-            created_at: at,
-            updated_at: at,
-            last_used_at: Timestamp::NONE,
-        };
+        let counters = Usage::starting(at).counters(SequenceNumber(0));
         batch.put(&codec::counters_key(id), |value| codec::write_counters(&counters, value));
         for rule in rules {
             self.write_rule(id, rule.description(), batch);
@@ -136,13 +132,10 @@ impl Topic {
         });
     }
 
-    fn counters(&self) -> Counters {
-        Counters {
-            last_sequence: self.last_sequence,
-            created_at: self.created_at,
-            updated_at: self.updated_at,
-            last_used_at: self.usage.last_at,
-        }
+    fn put_counters(&self, batch: &mut Batch) {
+        batch.put(&codec::counters_key(self.id), |value| {
+            codec::write_counters(&self.usage.counters(self.last_sequence), value);
+        });
     }
 
     /// Writes the counters if a number was given since, so that none is ever given twice, or if the
@@ -159,9 +152,7 @@ impl Topic {
         }
         self.stored_sequence = self.last_sequence;
         self.usage.stored();
-        batch.put(&codec::counters_key(self.id), |value| {
-            codec::write_counters(&self.counters(), value);
-        });
+        self.put_counters(batch);
         // A number that was told to a sender must not be given again, even if nothing selected its
         // message; the change that gave it asks for the sync.
         Some(Durability::Lazy)
@@ -172,9 +163,7 @@ impl Topic {
         batch.put(&codec::description_key(self.id), |value| {
             codec::write_topic(&self.description, value);
         });
-        batch.put(&codec::counters_key(self.id), |value| {
-            codec::write_counters(&self.counters(), value);
-        });
+        self.put_counters(batch);
     }
 
     pub(super) fn read_record(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord> {
@@ -190,9 +179,7 @@ impl Topic {
                 let counters = codec::read_counters(value).map_err(corrupt)?;
                 self.last_sequence = self.last_sequence.max(counters.last_sequence);
                 self.stored_sequence = counters.last_sequence;
-                self.created_at = counters.created_at;
-                self.updated_at = counters.updated_at;
-                self.usage.restore(counters.last_used_at);
+                self.usage.restore(&counters);
             }
             RecordKey::Slot(sequence) => {
                 let (slot, source) = codec::read_slot(value).map_err(corrupt)?;
