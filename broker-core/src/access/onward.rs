@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::entitlement::Entitlement;
-use crate::command::Command;
+use crate::command::{Command, RuleCommand, SessionCommand, TopicCommand};
 use crate::contract::action::Action;
 use crate::contract::rights;
 use crate::error::Rejection;
@@ -28,8 +28,8 @@ impl Onward {
     }
 
     /// Refuses a command with messages that may not go where they are for; of a commit, with one of them. `way` is what the
-    /// handle has, by which it was given. Every command is named, so that a new one is judged here before it can have a
-    /// destination; those of topics and of sessions have no messages that go elsewhere.
+    /// handle has, by which it was given. Every command is named, those of sessions, topics and rules too, so that a new one
+    /// is judged here before it can have a destination.
     pub(crate) fn check(
         way: Option<&Self>,
         command: &Command,
@@ -57,7 +57,17 @@ impl Onward {
             | Command::RenewLock { .. }
             | Command::Peek { .. }
             | Command::AcceptSession { .. }
-            | Command::InSession { .. }
+            | Command::InSession {
+                receiver: _,
+                command:
+                    SessionCommand::Attach
+                    | SessionCommand::Receive { .. }
+                    | SessionCommand::ReceiveDeferred { .. }
+                    | SessionCommand::Renew
+                    | SessionCommand::GetState
+                    | SessionCommand::SetState { .. }
+                    | SessionCommand::DeleteBatch { .. },
+            }
             | Command::PeekSession { .. }
             | Command::ListSessions { .. }
             | Command::DeleteBatchUnlocked { .. }
@@ -65,7 +75,21 @@ impl Onward {
             | Command::DeleteDeferred { .. }
             | Command::Update { .. }
             | Command::UpdateSubscription { .. }
-            | Command::OfTopic(_)
+            | Command::OfTopic(
+                TopicCommand::Update { .. }
+                | TopicCommand::CreateSubscription { .. }
+                | TopicCommand::RemoveSubscription { .. }
+                | TopicCommand::InSubscription {
+                    subscription: _,
+                    command:
+                        RuleCommand::Create(_)
+                        | RuleCommand::Update(_)
+                        | RuleCommand::Delete(_)
+                        | RuleCommand::Get(_)
+                        | RuleCommand::List { .. }
+                        | RuleCommand::Explain(_),
+                },
+            )
             | Command::Describe => Ok(()),
         }
     }

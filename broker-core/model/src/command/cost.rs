@@ -157,7 +157,24 @@ impl Command {
             Self::OfTopic(command) => match command {
                 TopicCommand::CreateSubscription { .. }
                 | TopicCommand::RemoveSubscription { .. } => true,
-                TopicCommand::Update { .. } | TopicCommand::InSubscription { .. } => false,
+                TopicCommand::Update { .. } => false,
+                TopicCommand::InSubscription { subscription: _, command } => match command {
+                    RuleCommand::Create(_)
+                    | RuleCommand::Update(_)
+                    | RuleCommand::Delete(_)
+                    | RuleCommand::Get(_)
+                    | RuleCommand::List { .. }
+                    | RuleCommand::Explain(_) => false,
+                },
+            },
+            Self::InSession { receiver: _, command } => match command {
+                SessionCommand::Attach
+                | SessionCommand::Receive { .. }
+                | SessionCommand::ReceiveDeferred { .. }
+                | SessionCommand::Renew
+                | SessionCommand::GetState
+                | SessionCommand::SetState { .. }
+                | SessionCommand::DeleteBatch { .. } => false,
             },
             Self::Send { .. }
             | Self::SendBatch { .. }
@@ -174,7 +191,6 @@ impl Command {
             | Self::RenewLock { .. }
             | Self::Peek { .. }
             | Self::AcceptSession { .. }
-            | Self::InSession { .. }
             | Self::PeekSession { .. }
             | Self::ListSessions { .. }
             | Self::DeleteBatchUnlocked { .. }
