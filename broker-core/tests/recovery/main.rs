@@ -3,136 +3,24 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+mod sessions;
+mod store;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use peeklock_core::clock::ManualClock;
-use peeklock_core::command::{
-    Command, Counts, Outcome, ReceiveMode, ReceivedMessage, SessionCommand, Settlement,
-};
+use peeklock_core::command::{Command, Counts, Outcome, ReceiveMode, ReceivedMessage, Settlement};
 use peeklock_core::condition::Condition;
-use peeklock_core::content_ref::ContentRef;
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::BrokerError;
-use peeklock_core::ids::ReceiverId;
 use peeklock_core::message::Message;
-use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
-    Visit, Waker,
-};
+use peeklock_core::store::MemoryStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity, StartError};
 
-/// A memory store that does what the test has switched on, so many times.
-struct Switched {
-    inner: MemoryStore,
-    panics: AtomicU32,
-    failures: AtomicU32,
-    unknown_landed: AtomicU32,
-    unknown_lost: AtomicU32,
-    busy: AtomicU32,
-    takes_no_waker: AtomicU32,
-    refuses_ownership: AtomicU32,
-    broken: Mutex<Vec<Shard>>,
-    wakers: Mutex<Vec<Waker>>,
-}
-
-impl Switched {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            inner: MemoryStore::new(2, u64::MAX),
-            panics: AtomicU32::new(0),
-            failures: AtomicU32::new(0),
-            unknown_landed: AtomicU32::new(0),
-            unknown_lost: AtomicU32::new(0),
-            busy: AtomicU32::new(0),
-            takes_no_waker: AtomicU32::new(0),
-            refuses_ownership: AtomicU32::new(0),
-            broken: Mutex::default(),
-            wakers: Mutex::default(),
-        })
-    }
-}
-
-fn takes(switch: &AtomicU32) -> bool {
-    switch.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
-}
-
-impl Store for Switched {
-    fn name(&self) -> &'static str {
-        "switched"
-    }
-
-    fn is_durable(&self) -> bool {
-        false
-    }
-
-    fn shard_count(&self) -> u16 {
-        self.inner.shard_count()
-    }
-
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        if takes(&self.refuses_ownership) {
-            return Err(StoreError::Failed("the disk is gone".into()));
-        }
-        self.broken.lock().unwrap().retain(|broken| *broken != shard);
-        self.inner.acquire(shard)
-    }
-
-    fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
-        if takes(&self.busy) {
-            if !takes(&self.takes_no_waker) {
-                self.wakers.lock().unwrap().push(waker());
-            }
-            return Reserved::Busy;
-        }
-        self.inner.reserve(shard, bytes, waker)
-    }
-
-    fn unreserve(&self, shard: Shard, bytes: u64) {
-        self.inner.unreserve(shard, bytes);
-    }
-
-    fn submit(&self, submission: Submission, completion: Completion) {
-        let shard = submission.fences[0].shard;
-        let mut broken = self.broken.lock().unwrap();
-        if broken.contains(&shard) || takes(&self.failures) {
-            if !broken.contains(&shard) {
-                broken.push(shard);
-            }
-            drop(broken);
-            self.inner.unreserve(shard, submission.batch.reserved());
-            completion(Err(StoreError::Failed("injected".into())));
-            return;
-        }
-        drop(broken);
-        if takes(&self.unknown_lost) {
-            completion(Err(StoreError::Unknown));
-            return;
-        }
-        if takes(&self.unknown_landed) {
-            let batch = Arc::new(submission.batch.without_reservation());
-            self.inner.submit(Submission { batch, ..submission }, Box::new(|_| {}));
-            completion(Err(StoreError::Unknown));
-            return;
-        }
-        self.inner.submit(submission, completion);
-    }
-
-    fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
-        assert!(!takes(&self.panics), "injected");
-        self.inner.pin(keys, contents);
-    }
-
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.inner.scan(prefix, visit)
-    }
-
-    fn close(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-}
+use self::store::Switched;
 
 struct World {
     store: Arc<Switched>,
@@ -479,110 +367,6 @@ async fn lock_ends_are_counted_over_a_restart() {
     let world = world.restarted().await;
     let again = world.receive(TimeSpan::ZERO).await.unwrap();
     assert_eq!(again[0].facts.delivery_count, 1);
-    world.broker.stop(Duration::ZERO).await.unwrap();
-}
-
-/// A queue that requires sessions, with one message of session `a`.
-async fn with_session() -> World {
-    let properties = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
-    let world = World::new(properties).await;
-    let message = world.broker.inbound(Message::new("1").with_session_id("a"));
-    world.queue.call(Command::Send { message }).await.unwrap();
-    world
-}
-
-impl World {
-    async fn accept(&self, session: Option<&str>) -> Result<ReceiverId, BrokerError> {
-        let command = Command::AcceptSession {
-            session: session.map(Box::from),
-            receiver: self.broker.receiver_id(),
-            mode: ReceiveMode::PeekLock,
-            wait: TimeSpan::ZERO,
-        };
-        match self.queue.call(command).await? {
-            Outcome::SessionAccepted { receiver, .. } => Ok(receiver),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    async fn in_session(
-        &self,
-        receiver: ReceiverId,
-        command: SessionCommand,
-    ) -> Result<Outcome, BrokerError> {
-        self.queue.call(Command::InSession { receiver, command }).await
-    }
-
-    async fn set_state(
-        &self,
-        receiver: ReceiverId,
-        state: &'static str,
-    ) -> Result<(), BrokerError> {
-        let command = SessionCommand::SetState { state: Some(state.into()) };
-        self.in_session(receiver, command).await.map(|_| ())
-    }
-
-    async fn state(&self, receiver: ReceiverId) -> String {
-        match self.in_session(receiver, SessionCommand::GetState).await.unwrap() {
-            Outcome::SessionState(Some(state)) => {
-                String::from_utf8(state.load().await.unwrap().to_vec()).unwrap()
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-/// SES-18, DESIGN D3: when the tree of a queue ends and is rebuilt, session locks are gone, messages
-/// and the last durable state are there.
-#[tokio::test]
-async fn a_failure_ends_session_locks_and_keeps_states() {
-    let world = with_session().await;
-    let holder = world.accept(Some("a")).await.unwrap();
-    world.set_state(holder, "first").await.unwrap();
-    let receive =
-        SessionCommand::Receive { count_max: 9, bytes_max: u64::MAX, wait: TimeSpan::ZERO };
-    let Outcome::Received(held) = world.in_session(holder, receive.clone()).await.unwrap() else {
-        panic!("a receive is answered with messages");
-    };
-    world.store.failures.store(1, Ordering::SeqCst);
-    let failed = world.set_state(holder, "second").await.unwrap_err();
-    assert_eq!(failed.condition(), Condition::InternalError);
-    let lost = world.in_session(holder, SessionCommand::Renew).await.unwrap_err();
-    assert_eq!(lost.condition(), Condition::SessionLockLost);
-    let lost = world.complete(&held[0]).await.unwrap_err();
-    assert_eq!(lost.condition(), Condition::SessionLockLost);
-    let next = world.accept(None).await.unwrap();
-    assert_eq!(world.state(next).await, "first");
-    let Outcome::Received(again) = world.in_session(next, receive).await.unwrap() else {
-        panic!("a receive is answered with messages");
-    };
-    assert_eq!((numbers(&again), again[0].facts.delivery_count), (vec![1], 0));
-    world.complete(&again[0]).await.unwrap();
-    let world = world.restarted().await;
-    let holder = world.accept(Some("a")).await.unwrap();
-    assert_eq!(world.state(holder).await, "first");
-    world.broker.stop(Duration::ZERO).await.unwrap();
-}
-
-/// DESIGN D11: a state waits for room in the store as a send does.
-#[tokio::test]
-async fn a_state_waits_for_room_in_the_store() {
-    let world = with_session().await;
-    let holder = world.accept(Some("a")).await.unwrap();
-    world.store.busy.store(1, Ordering::SeqCst);
-    let set = world.set_state(holder, "late");
-    let room = async {
-        while world.store.wakers.lock().unwrap().is_empty() {
-            tokio::task::yield_now().await;
-        }
-        let wakers = std::mem::take(&mut *world.store.wakers.lock().unwrap());
-        for wake in wakers {
-            wake();
-        }
-    };
-    let (set, ()) = tokio::join!(set, room);
-    set.unwrap();
-    assert_eq!(world.state(holder).await, "late");
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
