@@ -8,110 +8,31 @@
     reason = "a test fails by panicking"
 )]
 
+mod kept;
+mod store;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
-use peeklock_core::command::{Command, Counts, Outcome, ReceiveMode, TopicCommand};
+use peeklock_core::command::{Command, Outcome, ReceiveMode, TopicCommand};
 use peeklock_core::condition::Condition;
-use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
-use peeklock_core::message::{Content, Message, Overlay, Value};
+use peeklock_core::message::{Content, Message};
 use peeklock_core::rule::{Filter, RuleDescription};
-use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
-};
+use peeklock_core::store::Shard;
 use peeklock_core::testing::{Crash, Fate, FaultStore, Random};
 use peeklock_core::time::{TimeSpan, Timestamp};
+
+use self::store::Panicky;
 
 const SHARD: Shard = Shard(0);
 const AUDIT: &str = "events/Subscriptions/audit";
 const BILLING: &str = "events/Subscriptions/billing";
-
-/// A store whose fates the test decides, and that panics when asked for contents, so many times.
-struct Panicky {
-    inner: Arc<FaultStore>,
-    panics: AtomicU32,
-    /// Whether contents have to be loaded, and how many of those loads fail.
-    is_elsewhere: AtomicBool,
-    damaged: Arc<AtomicU32>,
-}
-
-/// A content that is not at hand.
-struct Elsewhere {
-    content: ContentRef,
-    damaged: Arc<AtomicU32>,
-}
-
-fn takes(switch: &AtomicU32) -> bool {
-    switch.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
-}
-
-#[async_trait::async_trait]
-impl StoredContent for Elsewhere {
-    async fn load(&self) -> Result<Bytes, StoreError> {
-        tokio::task::yield_now().await;
-        if takes(&self.damaged) {
-            return Err(StoreError::Damaged("injected".into()));
-        }
-        self.content.load().await
-    }
-}
-
-impl Store for Panicky {
-    fn name(&self) -> &'static str {
-        "panicky"
-    }
-
-    fn is_durable(&self) -> bool {
-        false
-    }
-
-    fn shard_count(&self) -> u16 {
-        self.inner.shard_count()
-    }
-
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        self.inner.acquire(shard)
-    }
-
-    fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
-        self.inner.reserve(shard, bytes, waker)
-    }
-
-    fn unreserve(&self, shard: Shard, bytes: u64) {
-        self.inner.unreserve(shard, bytes);
-    }
-
-    fn submit(&self, submission: Submission, completion: Completion) {
-        self.inner.submit(submission, completion);
-    }
-
-    fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
-        assert!(!takes(&self.panics), "injected");
-        self.inner.pin(keys, contents);
-        if self.is_elsewhere.load(Ordering::SeqCst) {
-            for content in contents.iter_mut().flatten() {
-                let damaged = Arc::clone(&self.damaged);
-                *content =
-                    ContentRef::Stored(Arc::new(Elsewhere { content: content.clone(), damaged }));
-            }
-        }
-    }
-
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.inner.scan(prefix, visit)
-    }
-
-    fn close(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-}
 
 struct World {
     store: Arc<Panicky>,
@@ -122,13 +43,7 @@ struct World {
 impl World {
     /// A topic with two subscriptions that get everything.
     async fn new() -> Self {
-        let inner = FaultStore::at_once(1, u64::MAX);
-        let store = Arc::new(Panicky {
-            inner,
-            panics: AtomicU32::new(0),
-            is_elsewhere: AtomicBool::new(false),
-            damaged: Arc::default(),
-        });
+        let store = Panicky::over(FaultStore::at_once(1, u64::MAX));
         let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
         let broker = start(&store, &clock).await;
         broker.create_topic("events", TopicUpdate::default()).await.unwrap();
@@ -136,6 +51,10 @@ impl World {
         world.create("audit").await.unwrap();
         world.create("billing").await.unwrap();
         world
+    }
+
+    fn clock_plus(&self, seconds: i64) -> Timestamp {
+        self.broker.now().plus(TimeSpan::from_seconds(seconds))
     }
 
     async fn create(&self, name: &str) -> Result<(), BrokerError> {
@@ -273,190 +192,6 @@ async fn a_panic_in_a_subscription_rebuilds_the_whole_tree() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
-impl World {
-    fn clock_plus(&self, seconds: i64) -> Timestamp {
-        self.broker.now().plus(TimeSpan::from_seconds(seconds))
-    }
-}
-
-impl World {
-    /// The message that is received next, with all that was set on it, and where it was dead-lettered.
-    async fn whole(&self, path: &str, wait: TimeSpan) -> (Message, Option<String>) {
-        let mode = ReceiveMode::PeekLock;
-        let command =
-            Command::Receive { mode, count_max: 1, bytes_max: u64::MAX, wait, holder: None };
-        let outcome = self.broker.entity(path).unwrap().call(command).await.unwrap();
-        let Outcome::Received(received) = outcome else { panic!("{outcome:?}") };
-        let content = Content::parse(received[0].content.loaded().unwrap().clone()).unwrap();
-        let mut message = content.decode().unwrap();
-        let overlays: Vec<Overlay> = received[0]
-            .overlays
-            .iter()
-            .map(|overlay| Overlay::from_bytes(overlay.loaded().unwrap().clone()))
-            .collect();
-        for overlay in &overlays {
-            overlay.apply_to(&mut message);
-        }
-        (message, Overlay::source_of(overlays.iter()).map(str::to_owned))
-    }
-
-    /// The rule that made the message that is received next.
-    async fn rule_of(&self, path: &str, wait: TimeSpan) -> Option<String> {
-        let (message, _) = self.whole(path, wait).await;
-        match message.application_property("RuleName") {
-            Some(Value::String(name)) => Some(name.clone()),
-            _ => None,
-        }
-    }
-}
-
-/// SCH-12, ACT-08: what a rule has set on a message stays with it in the queue that it waits in for its
-/// instant, also when that is reached, and after a restart.
-#[tokio::test]
-async fn what_a_rule_has_set_is_kept_by_a_message_that_waits_for_its_instant() {
-    let world = World::new().await;
-    world.broker.create_queue("work", QueueUpdate::default()).await.unwrap();
-    let rule = RuleDescription::new("later", Filter::True, Timestamp::NONE)
-        .with_action("SET sys.ScheduledEnqueueTimeUtc = later");
-    let properties =
-        SubscriptionUpdate { forward_to: Some("work".into()), ..SubscriptionUpdate::default() };
-    world.broker.create_subscription("events", "later", properties, vec![rule]).await.unwrap();
-    let later = Value::Timestamp(world.clock_plus(60).unix_ms());
-    let message = Message::new("x").with_application_property("later", later);
-    let message = world.broker.inbound(message);
-    world.broker.entity("events").unwrap().call(Command::Send { message }).await.unwrap();
-    while world.broker.describe_queue("work").await.unwrap().counts.scheduled == 0 {
-        tokio::task::yield_now().await;
-    }
-    world.clock.advance(TimeSpan::from_seconds(61));
-    let wait = TimeSpan::from_minutes(1);
-    assert_eq!(world.rule_of("work", wait).await.as_deref(), Some("later"));
-    let world = world.restarted().await;
-    assert_eq!(world.rule_of("work", TimeSpan::ZERO).await.as_deref(), Some("later"));
-    world.broker.stop(Duration::ZERO).await.unwrap();
-}
-
-impl World {
-    async fn send_on(&self, destination: &str, via: &str, message: Message) {
-        let messages = vec![self.broker.inbound(message)];
-        let command = Command::SendVia { destination: destination.into(), messages };
-        self.broker.entity(via).unwrap().call(command).await.unwrap();
-    }
-
-    async fn until_queue(&self, path: &str, is_so: impl Fn(Counts) -> bool) {
-        while !is_so(self.broker.describe_queue(path).await.unwrap().counts) {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    async fn until_scheduled(&self, count: u64) {
-        while self.broker.describe_topic("events").await.unwrap().scheduled != count {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    async fn until_empty(&self, subscription: &str) {
-        let counts = async || {
-            let described = self.broker.describe_subscription(subscription).await;
-            described.unwrap().counts
-        };
-        while counts().await.total() > 0 {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    async fn forward(&self, subscription: &str, to: &str) {
-        let properties =
-            SubscriptionUpdate { forward_to: Some(to.into()), ..SubscriptionUpdate::default() };
-        self.broker.update_subscription(subscription, properties, None).await.unwrap();
-    }
-}
-
-/// DUP-14, DUP-10, MSG-07: that the broker made the id of a message is known of all its copies wherever they
-/// are, also after a restart: none is a duplicate of the other. Copies of a message with an id are.
-#[tokio::test]
-async fn copies_without_an_id_of_their_sender_are_no_duplicates() {
-    let world = World::new().await;
-    let detects =
-        QueueUpdate { requires_duplicate_detection: Some(true), ..QueueUpdate::default() };
-    world.broker.create_queue("all", detects).await.unwrap();
-    world.broker.create_queue("via", QueueUpdate::default()).await.unwrap();
-    let at = world.clock_plus(60);
-    for body in ["now", "later"] {
-        for id in [None, Some(body)] {
-            let mut message = Message::new(body);
-            if let Some(id) = id {
-                message = message.with_message_id(id);
-            }
-            if body == "later" {
-                message = message.with_scheduled_enqueue_time(at);
-            }
-            world.send_on("events", "via", message).await;
-        }
-    }
-    world.until_scheduled(2).await;
-    world.until_queue("via", |counts| counts.total() == 0).await;
-    let world = world.restarted().await;
-    world.clock.advance(TimeSpan::from_seconds(61));
-    world.until_scheduled(0).await;
-    let world = world.restarted().await;
-    for subscription in [AUDIT, BILLING] {
-        world.forward(subscription, "all").await;
-        world.until_empty(subscription).await;
-    }
-    let described = world.broker.describe_queue("all").await.unwrap();
-    assert_eq!(described.counts.active, 4 + 2);
-    world.broker.stop(Duration::ZERO).await.unwrap();
-}
-
-/// DUP-14, ACT-08: an id that a rule has set is compared, whoever made the one before.
-#[tokio::test]
-async fn an_id_that_a_rule_has_set_is_compared() {
-    let world = World::new().await;
-    let detects =
-        QueueUpdate { requires_duplicate_detection: Some(true), ..QueueUpdate::default() };
-    world.broker.create_queue("all", detects).await.unwrap();
-    let rule = RuleDescription::new("same", Filter::True, Timestamp::NONE)
-        .with_action("SET sys.MessageId = 'same'");
-    let properties =
-        SubscriptionUpdate { forward_to: Some("all".into()), ..SubscriptionUpdate::default() };
-    world.broker.create_subscription("events", "same", properties, vec![rule]).await.unwrap();
-    world.send("1").await.unwrap();
-    world.until_queue("all", |counts| counts.active == 1).await;
-    world.send("2").await.unwrap();
-    world.until_empty("events/Subscriptions/same").await;
-    assert_eq!(world.look("all").await, [(1, "1".to_owned())]);
-    world.broker.stop(Duration::ZERO).await.unwrap();
-}
-
-/// FWD-26, SCH-10: a message that waits at a topic for its instant keeps where it was dead-lettered, with
-/// the reason, also over a restart.
-#[tokio::test]
-async fn a_dead_letter_that_waits_at_a_topic_keeps_its_source() {
-    let world = World::new().await;
-    world.broker.create_queue("via", QueueUpdate::default()).await.unwrap();
-    let sessions = QueueUpdate {
-        requires_session: Some(true),
-        forward_dead_lettered_messages_to: Some("events".into()),
-        ..QueueUpdate::default()
-    };
-    world.broker.create_queue("Tables", sessions).await.unwrap();
-    // Without a session it is born in the dead-letter queue there, before its instant (DLQ-21).
-    let message = Message::new("x").with_scheduled_enqueue_time(world.clock_plus(60));
-    world.send_on("tables", "via", message).await;
-    world.until_scheduled(1).await;
-    let world = world.restarted().await;
-    world.clock.advance(TimeSpan::from_seconds(61));
-    let wait = TimeSpan::from_minutes(1);
-    for path in [AUDIT, BILLING] {
-        let (message, source) = world.whole(path, wait).await;
-        assert_eq!(source.as_deref(), Some("Tables"));
-        let reason = message.application_property("DeadLetterReason");
-        assert_eq!(reason, Some(&"Session ID is null.".into()));
-    }
-    world.broker.stop(Duration::ZERO).await.unwrap();
-}
-
 /// TOP-17: whether a subscription exists is what the store says, whatever became of the answer.
 #[tokio::test]
 async fn a_creation_of_unknown_outcome_is_settled_by_the_store() {
@@ -497,7 +232,6 @@ async fn a_deletion_that_is_lost_is_asked_for_again() {
     }
 }
 
-/// ENT-15, LIF-04: a stop ends waits and loses nothing, with a hundred subscriptions.
 /// MSG-13, FWD-09: a destination removes what a subscription has forwarded in a batch of its own. The
 /// number is not given again, though the broker dies right after that batch.
 #[tokio::test]
@@ -514,13 +248,7 @@ async fn a_number_that_was_forwarded_is_not_given_again() {
         }
     }
     // What is not yet handed to the store dies with the broker: its clock stands still.
-    let inner = world.store.inner.crash(Crash::Loses);
-    let store = Arc::new(Panicky {
-        inner,
-        panics: AtomicU32::new(0),
-        is_elsewhere: AtomicBool::new(false),
-        damaged: Arc::default(),
-    });
+    let store = Panicky::over(world.store.inner.crash(Crash::Loses));
     let broker = start(&store, &world.clock).await;
     let on = broker.describe_subscription("events/Subscriptions/on").await.unwrap();
     assert_eq!((on.counts.total(), on.last_sequence.0), (0, 2));
@@ -543,6 +271,7 @@ async fn nobody_gives_the_brokers_own_commands() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
+/// ENT-15, LIF-04: a stop ends waits and loses nothing, with a hundred subscriptions.
 #[tokio::test]
 async fn a_broker_with_many_subscriptions_stops_and_starts() {
     let world = World::new().await;

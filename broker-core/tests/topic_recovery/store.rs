@@ -1,0 +1,102 @@
+//! The store of these tests: one whose appends fail and whose contents cannot be had when a test says so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use bytes::Bytes;
+use peeklock_core::content_ref::{ContentRef, StoredContent};
+use peeklock_core::store::{
+    BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
+};
+use peeklock_core::testing::FaultStore;
+
+/// A store whose fates the test decides, and that panics when asked for contents, so many times.
+pub struct Panicky {
+    pub inner: Arc<FaultStore>,
+    pub panics: AtomicU32,
+    /// Whether contents have to be loaded, and how many of those loads fail.
+    pub is_elsewhere: AtomicBool,
+    pub damaged: Arc<AtomicU32>,
+}
+
+impl Panicky {
+    pub fn over(inner: Arc<FaultStore>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            panics: AtomicU32::new(0),
+            is_elsewhere: AtomicBool::new(false),
+            damaged: Arc::default(),
+        })
+    }
+}
+
+/// A content that is not at hand.
+struct Elsewhere {
+    content: ContentRef,
+    damaged: Arc<AtomicU32>,
+}
+
+fn takes(switch: &AtomicU32) -> bool {
+    switch.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+#[async_trait::async_trait]
+impl StoredContent for Elsewhere {
+    async fn load(&self) -> Result<Bytes, StoreError> {
+        tokio::task::yield_now().await;
+        if takes(&self.damaged) {
+            return Err(StoreError::Damaged("injected".into()));
+        }
+        self.content.load().await
+    }
+}
+
+impl Store for Panicky {
+    fn name(&self) -> &'static str {
+        "panicky"
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.inner.shard_count()
+    }
+
+    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        self.inner.acquire(shard)
+    }
+
+    fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
+        self.inner.reserve(shard, bytes, waker)
+    }
+
+    fn unreserve(&self, shard: Shard, bytes: u64) {
+        self.inner.unreserve(shard, bytes);
+    }
+
+    fn submit(&self, submission: Submission, completion: Completion) {
+        self.inner.submit(submission, completion);
+    }
+
+    fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+        assert!(!takes(&self.panics), "injected");
+        self.inner.pin(keys, contents);
+        if self.is_elsewhere.load(Ordering::SeqCst) {
+            for content in contents.iter_mut().flatten() {
+                let damaged = Arc::clone(&self.damaged);
+                *content =
+                    ContentRef::Stored(Arc::new(Elsewhere { content: content.clone(), damaged }));
+            }
+        }
+    }
+
+    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.inner.scan(prefix, visit)
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
