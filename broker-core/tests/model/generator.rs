@@ -1,13 +1,19 @@
 //! Random sequences of steps, each from one number. What is asked is aimed at what there is: numbers
 //! that exist, locks that are held, instants at which something is due, and a few that are not.
 
+#[path = "generator/profile.rs"]
+mod profile;
+#[path = "generator/transact.rs"]
+mod transact;
+
 use peeklock_core::command::{Drain, LinkEnd, ReceiveMode};
 use peeklock_core::condition::Condition;
-use peeklock_core::description::{EntityStatus, Jitter, QueueDescription, RetryKind, RetryPolicy};
-use peeklock_core::limits::Limits;
+use peeklock_core::description::{EntityStatus, QueueDescription};
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
+pub use self::profile::Profile;
+use self::profile::{Kind, retry_policy};
 use crate::operation::{
     Decision, Draft, Flaw, LockName, Operation, Part, Properties, Request, Step,
 };
@@ -80,66 +86,6 @@ pub struct LinkView {
     pub sent: u64,
     pub sent_bytes: u64,
 }
-
-/// What stays the same in one sequence.
-#[derive(Clone, Debug)]
-pub struct Profile {
-    pub description: QueueDescription,
-    pub limits: Limits,
-    pub release_on_detach: bool,
-    /// Whether most headers leave little room for settlements to set properties (SET-10).
-    has_full_headers: bool,
-    /// How much each kind of request is favoured.
-    weights: Vec<(Kind, u64)>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Send,
-    Schedule,
-    SendBatch,
-    Cancel,
-    ReceiveNow,
-    ReceiveWaiting,
-    CancelReceive,
-    ReceiveDeferred,
-    Attach,
-    Grant,
-    Detach,
-    Settle,
-    Renew,
-    Peek,
-    DeleteBatch,
-    DeleteDeferred,
-    Update,
-    Describe,
-    Transact,
-}
-
-const WEIGHTS: [(Kind, u64); 19] = [
-    (Kind::Send, 22),
-    (Kind::Schedule, 5),
-    (Kind::SendBatch, 6),
-    (Kind::Cancel, 3),
-    (Kind::ReceiveNow, 18),
-    (Kind::ReceiveWaiting, 6),
-    (Kind::CancelReceive, 3),
-    (Kind::ReceiveDeferred, 7),
-    (Kind::Attach, 4),
-    (Kind::Grant, 12),
-    (Kind::Detach, 4),
-    (Kind::Settle, 34),
-    (Kind::Renew, 4),
-    (Kind::Peek, 4),
-    (Kind::DeleteBatch, 3),
-    (Kind::DeleteDeferred, 3),
-    (Kind::Update, 4),
-    (Kind::Describe, 1),
-    (Kind::Transact, 26),
-];
-
-/// So many transactions are open at once.
-const OPEN_MAX: usize = 3;
 
 /// Enough bytes for a link never to run out of them.
 pub const ROOMY: u64 = 1 << 40;
@@ -382,58 +328,6 @@ impl Generator {
         }
     }
 
-    /// Issues one more part, or commits what was issued since, whatever has become of it: locks have
-    /// ended, the queue was updated, the process has died. A rollback, and so a timeout, asks for
-    /// nothing: it is that a transaction is forgotten (TXN-04, TXN-06).
-    fn transact(&mut self, ticket: u64, view: &View) -> (SubQueue, Operation) {
-        if self.open.is_empty() || self.open.len() < OPEN_MAX && self.random.percent(15) {
-            self.open.push(Vec::new());
-        }
-        let last = self.open.len() as u64;
-        let place = usize::try_from(self.random.below(last)).unwrap_or(0);
-        let count = self.open[place].len();
-        if count > 0 && self.random.percent(8) {
-            self.open.remove(place);
-            return self.operation(Kind::Describe, ticket, view);
-        }
-        if count > 0 && self.random.percent(25 * count as u64) {
-            return (SubQueue::Main, Operation::Commit(self.open.remove(place)));
-        }
-        let kind = match self.random.below(100) {
-            _ if view.locks.is_empty() => self.random.pick(&[Kind::Send, Kind::Schedule]),
-            0..45 => Kind::Settle,
-            45..55 => Kind::Renew,
-            55..80 => Kind::Send,
-            80..90 => Kind::Schedule,
-            _ => Kind::SendBatch,
-        };
-        let dead: Vec<LockName> = view
-            .locks
-            .iter()
-            .filter(|(_, place)| *place == SubQueue::DeadLetter)
-            .map(|(lock, _)| *lock)
-            .collect();
-        let (sub_queue, mut operation) = match self.random.pick_some(&dead) {
-            // A dead letter, whose copy is sent with it (TXN-14).
-            Some(lock) if self.random.percent(40) => {
-                let settlement = Decision::Complete;
-                (SubQueue::DeadLetter, Operation::Settle { lock, settlement })
-            }
-            _ => self.operation(kind, ticket, view),
-        };
-        if let Operation::Settle { settlement: settlement @ Decision::Release, .. } = &mut operation
-        {
-            *settlement = Decision::Complete;
-        }
-        // A settlement may have become what leads to one, which has no place here.
-        if !is_part(&operation) {
-            return (sub_queue, operation);
-        }
-        let part = Part { sub_queue, operation };
-        self.open[place].push(part.clone());
-        (sub_queue, Operation::Check(Box::new(part)))
-    }
-
     /// The main queue, and rarely a sub-queue for what is refused there.
     fn target(&mut self) -> SubQueue {
         if self.random.percent(97) { SubQueue::Main } else { self.sub_queue() }
@@ -634,72 +528,10 @@ impl Generator {
     }
 }
 
-/// None, or one of any kind; without jitter, which only bounds an instant.
-fn retry_policy(random: &mut Random) -> Option<RetryPolicy> {
-    let delay = TimeSpan::from_ms(random.pick(&[1, 100, 1_000, 3_000]));
-    random.percent(60).then(|| RetryPolicy {
-        kind: random.pick(&RetryKind::ALL),
-        delay,
-        delay_max: random.pick(&[None, Some(delay), Some(TimeSpan::from_seconds(5))]),
-        jitter: Jitter::NONE,
-    })
-}
-
-const fn is_part(operation: &Operation) -> bool {
-    matches!(
-        operation,
-        Operation::Send(_)
-            | Operation::SendBatch(_)
-            | Operation::Settle { .. }
-            | Operation::RenewLock { .. }
-    )
-}
-
 /// A receiver ends once.
 fn ends_twice(earlier: &[Request], request: &Request) -> bool {
     let Operation::Detach { receiver, .. } = request.operation else { return false };
     earlier.iter().any(
         |other| matches!(other.operation, Operation::Detach { receiver: same, .. } if same == receiver),
     )
-}
-
-impl Profile {
-    /// Small bounds, so that each of them is met.
-    fn new(random: &mut Random) -> Self {
-        let mut limits = Limits::default();
-        limits.link_turn_count_max = 3;
-        limits.peek_count_max = 5;
-        limits.batch_delete_count_max = 4;
-        limits.receiver_count_max = 6;
-        limits.receive_wait_max = TimeSpan::from_seconds(random.pick(&[60, 60, 1_200]));
-        let seconds = TimeSpan::from_seconds;
-        let mut description = QueueDescription::new("orders", &limits);
-        description.lock_duration = random.pick(&[seconds(5), seconds(10), seconds(30)]);
-        description.max_delivery_count = random.pick(&[1, 2, 2, 3, 4, 10]);
-        description.dead_lettering_on_message_expiration = random.percent(50);
-        description.default_message_time_to_live =
-            random.pick(&[TimeSpan::MAX, TimeSpan::MAX, seconds(4), seconds(10), seconds(30)]);
-        description.requires_duplicate_detection = random.percent(40);
-        if random.percent(35) {
-            description.retry_policy = retry_policy(random);
-        }
-        description.duplicate_detection_history_time_window =
-            random.pick(&[seconds(20), seconds(60)]);
-        description.max_size_in_megabytes = random.pick(&[1, 1, 1_024]);
-        if random.percent(20) {
-            description.auto_delete_on_idle = TimeSpan::from_minutes(5);
-        }
-        // Some sequences dwell on a few kinds of requests.
-        let mut weights = WEIGHTS.to_vec();
-        for (_, weight) in &mut weights {
-            *weight *= random.pick(&[1, 2, 2, 2, 2, 5]);
-        }
-        Self {
-            description,
-            limits,
-            release_on_detach: random.percent(25),
-            has_full_headers: random.percent(8),
-            weights,
-        }
-    }
 }
