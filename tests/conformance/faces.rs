@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 
 use crate::subjects::Transport;
 use crate::subjects::Transport::{Amqp, Http, Inproc, WebSocket, WebSocketJson};
+use crate::{everywhere, somewhere};
 
 /// What is not as it is for all others.
 struct Exception {
@@ -111,46 +112,47 @@ pub fn check_in_process(scenario: &str, transport: Transport, was_used: bool) {
 
 /// The lists of scenarios that do not run over every transport.
 const LISTS: &[(Transport, &[&str])] = &[
-    crate::inproc_handles::LIST,
-    crate::inproc_sessions::LIST,
-    crate::websocket_sessions::LIST,
-    crate::websocket_json_sessions::LIST,
-    crate::amqp_sessions::LIST,
-    crate::inproc_held_sessions::LIST,
-    crate::websocket_held_sessions::LIST,
-    crate::websocket_json_held_sessions::LIST,
-    crate::inproc_delays::LIST,
-    crate::websocket_delays::LIST,
-    crate::websocket_json_delays::LIST,
-    crate::http_sessions::LIST,
-    crate::inproc_transactions::LIST,
-    crate::websocket_transactions::LIST,
-    crate::websocket_json_transactions::LIST,
-    crate::amqp_transactions::LIST,
-    crate::inproc_open_transactions::LIST,
-    crate::websocket_open_transactions::LIST,
-    crate::websocket_json_open_transactions::LIST,
-    crate::inproc_transaction_handles::LIST,
-    crate::inproc_via::LIST,
-    crate::http_via::LIST,
-    crate::websocket_via::LIST,
-    crate::websocket_json_via::LIST,
-    crate::amqp_via::LIST,
-    crate::inproc_via_transactions::LIST,
-    crate::websocket_via_transactions::LIST,
-    crate::websocket_json_via_transactions::LIST,
-    crate::amqp_via_transactions::LIST,
-    crate::http_requests::LIST,
+    somewhere::inproc_handles::LIST,
+    somewhere::inproc_sessions::LIST,
+    somewhere::websocket_sessions::LIST,
+    somewhere::websocket_json_sessions::LIST,
+    somewhere::amqp_sessions::LIST,
+    somewhere::inproc_held_sessions::LIST,
+    somewhere::websocket_held_sessions::LIST,
+    somewhere::websocket_json_held_sessions::LIST,
+    somewhere::inproc_delays::LIST,
+    somewhere::websocket_delays::LIST,
+    somewhere::websocket_json_delays::LIST,
+    somewhere::http_sessions::LIST,
+    somewhere::inproc_transactions::LIST,
+    somewhere::websocket_transactions::LIST,
+    somewhere::websocket_json_transactions::LIST,
+    somewhere::amqp_transactions::LIST,
+    somewhere::inproc_open_transactions::LIST,
+    somewhere::websocket_open_transactions::LIST,
+    somewhere::websocket_json_open_transactions::LIST,
+    somewhere::inproc_transaction_handles::LIST,
+    somewhere::inproc_via::LIST,
+    somewhere::http_via::LIST,
+    somewhere::websocket_via::LIST,
+    somewhere::websocket_json_via::LIST,
+    somewhere::amqp_via::LIST,
+    somewhere::inproc_via_transactions::LIST,
+    somewhere::websocket_via_transactions::LIST,
+    somewhere::websocket_json_via_transactions::LIST,
+    somewhere::amqp_via_transactions::LIST,
+    somewhere::http_requests::LIST,
 ];
 
 /// FND-05: every scenario runs over every transport, or the list says over which, and why.
 #[test]
 fn every_scenario_runs_over_every_transport_or_the_list_says_why() {
     let mut over: BTreeMap<&str, Vec<Transport>> = BTreeMap::new();
-    for scenario in crate::EVERYWHERE {
+    for scenario in everywhere::SCENARIOS {
         over.entry(scenario).or_default().extend(Transport::ALL);
     }
-    for (transport, scenarios) in LISTS.iter().chain(crate::beside_amqp::LISTS.iter().flatten()) {
+    for (transport, scenarios) in LISTS.iter().chain(somewhere::beside_amqp::LISTS.iter().flatten())
+    {
         for scenario in *scenarios {
             over.entry(scenario).or_default().push(*transport);
         }

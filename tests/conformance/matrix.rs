@@ -5,6 +5,7 @@
 //! not found, which the operation gives only after it was let in.
 
 pub mod kinds;
+mod tests;
 pub mod topics;
 pub mod transactions;
 

@@ -60,7 +60,7 @@ fn proven() -> BTreeMap<String, BTreeSet<String>> {
     let mut prove = |id: String, path: &Path, name: &str| {
         proven.entry(id).or_default().insert(format!("{}: {name}", place(path)));
     };
-    let listed = listed(&read("tests/conformance/main.rs"));
+    let listed = listed(&scenario_lists());
     for path in files(".", "rs") {
         let text = read(&path);
         let mut found = tests(&text);
@@ -99,6 +99,11 @@ fn topic_of(place: &str) -> Option<String> {
     Some(below.split('/').next()?.trim_end_matches(".rs").to_owned())
 }
 
+/// The files that list the scenarios of conformance.
+fn scenario_lists() -> String {
+    ["everywhere", "somewhere"].map(|name| read(format!("tests/conformance/{name}.rs"))).concat()
+}
+
 /// The scenarios from which tests are made, by topic and name: in the lists `topic: [name, name with setup]`, and in those
 /// that begin with `module on Transport: [`, where the macro is named after the topic.
 fn listed(text: &str) -> BTreeSet<(String, String)> {
@@ -126,7 +131,7 @@ fn listed(text: &str) -> BTreeSet<(String, String)> {
 /// A scenario counts by its topic and its name: another of that name, which no list has, does not.
 #[test]
 fn scenarios_are_listed_by_topic_and_name() {
-    let listed = listed(&read("tests/conformance/main.rs"));
+    let listed = listed(&scenario_lists());
     let has = |topic: &str, name: &str| listed.contains(&(topic.to_owned(), name.to_owned()));
     assert!(has("send", "an_empty_batch_succeeds_and_stores_nothing"));
     assert!(has("transactions", "a_basic_namespace_has_no_transactions"));
