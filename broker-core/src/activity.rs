@@ -13,12 +13,12 @@ use tokio::sync::Notify;
 /// How many are at work.
 pub(crate) struct Activity {
     counted: Option<Arc<Counted>>,
-    watch: Watch,
+    watch: Watched,
 }
 
 /// Whose work is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Watch {
+pub(crate) enum Watched {
     /// Nobody's.
     #[default]
     Nothing,
@@ -43,17 +43,17 @@ tokio::task_local! {
 }
 
 impl Activity {
-    pub(crate) fn new(watch: Watch) -> Self {
-        Self { counted: (watch != Watch::Nothing).then(Arc::default), watch }
+    pub(crate) fn new(watch: Watched) -> Self {
+        Self { counted: (watch != Watched::Nothing).then(Arc::default), watch }
     }
 
-    pub(crate) const fn watch(&self) -> Watch {
+    pub(crate) const fn watch(&self) -> Watched {
         self.watch
     }
 
     /// A client has something to do; none if nobody wants to know.
     pub(crate) fn begin_of_client(&self) -> Option<AtWork> {
-        if self.watch == Watch::All { self.begin() } else { None }
+        if self.watch == Watched::All { self.begin() } else { None }
     }
 
     /// Somebody has something to do from now on; none if nobody wants to know.

@@ -24,7 +24,7 @@ use crate::access::lapse::Lapses;
 use crate::access::question;
 use crate::activity::Activity;
 use crate::actor::directory::Directory;
-use crate::actor::namespace::{Answer, DeleteEntity, NamespaceActor, Stop};
+use crate::actor::namespace::{AnswerTo, DeleteEntity, NamespaceActor, Stop};
 use crate::actor::pulse::Pulses;
 use crate::builder::BrokerBuilder;
 use crate::census::Census;
@@ -346,14 +346,14 @@ impl Broker {
     async fn ask_namespace<M>(
         &self,
         (count, bytes): (usize, u64),
-        mail: impl FnOnce(Answer) -> M,
+        mail: impl FnOnce(AnswerTo) -> M,
     ) -> Result<Arc<Permit>, Rejection>
     where
         M: actix::Message<Result = ()> + Send + 'static,
         NamespaceActor: actix::Handler<M>,
     {
         let room = Arc::new(self.management_room(count as u64, bytes).await?);
-        let (answer, answered) = Answer::new(&room);
+        let (answer, answered) = AnswerTo::new(&room);
         self.namespace.do_send(mail(answer));
         answered.await.unwrap_or_else(|_| Err(stopped()))?;
         Ok(room)

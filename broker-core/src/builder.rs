@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use actix::Actor;
 use tokio::sync::{Notify, oneshot};
 
-use crate::activity::{Activity, Watch};
+use crate::activity::{Activity, Watched};
 use crate::actor::directory::Directory;
 use crate::actor::namespace::{self, NamespaceActor};
 use crate::actor::pulse::Pulses;
@@ -92,7 +92,7 @@ pub struct BrokerBuilder {
     arbiter_count: Option<usize>,
     forwarders: Vec<Arc<dyn Forwarder>>,
     tracer: Option<Arc<dyn Tracer>>,
-    pub(crate) watch: Watch,
+    pub(crate) watch: Watched,
     key: Option<[u8; 16]>,
 }
 
@@ -107,7 +107,7 @@ impl Default for BrokerBuilder {
             arbiter_count: None,
             forwarders: Vec::new(),
             tracer: None,
-            watch: Watch::Nothing,
+            watch: Watched::Nothing,
             key: None,
         }
     }
@@ -190,14 +190,14 @@ impl BrokerBuilder {
     /// For tests; it costs each delivery a little.
     #[must_use]
     pub const fn watched(mut self) -> Self {
-        self.watch = Watch::All;
+        self.watch = Watched::All;
         self
     }
 
     /// As [`Self::watched`], but what clients are at is not waited for: they are done by whoever asks.
     #[must_use]
     pub const fn watched_inside(mut self) -> Self {
-        self.watch = Watch::Inside;
+        self.watch = Watched::Inside;
         self
     }
 

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use pace::{GRACE, Pace};
 pub use pool::{Place, Pool, Room, RoomAnswer, Seat};
-pub use turns::Turn;
+pub use turns::HeldTurn;
 pub(crate) use turns::{Large, Turns};
 
 /// What the smallest command costs.

@@ -141,7 +141,7 @@ SESSIONS = [
     ("those who wait for a session are served in their order", "SES-08", "machine/src/queue/session/accept.rs",
      "        self.turns.first_key_value().map(|(turn, _)| *turn)", "        self.turns.last_key_value().map(|(turn, _)| *turn)"),
     ("the state of a session is there after a restart", "SES-25", "machine/src/queue/session/directory.rs",
-     "            session.state = Some(Box::new(State { set_at, size, fresh: None }));\n            self.state_count += 1;\n", "            let _ = (session, set_at, size);\n"),
+     "            session.state = Some(Box::new(KnownState { set_at, size, fresh: None }));\n            self.state_count += 1;\n", "            let _ = (session, set_at, size);\n"),
 ]
 
 FORWARDING = [

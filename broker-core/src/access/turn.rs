@@ -11,7 +11,7 @@ use crate::contract::action::Action;
 use crate::declaration::{Declaration, Plan};
 use crate::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::BrokerError;
-use crate::permits::{Large, Turn};
+use crate::permits::{HeldTurn, Large};
 use crate::rule::{Explanation, RuleDescription};
 use crate::time::Timestamp;
 
@@ -26,7 +26,7 @@ pub struct InTurn<T> {
     large: Large,
     /// Until when others are let wait, since it is being made.
     until: OnceLock<Timestamp>,
-    turn: Turn,
+    turn: HeldTurn,
 }
 
 /// The rules of a subscription, to be listed.
@@ -141,7 +141,7 @@ impl<T> InTurn<T> {
 
     /// The turn alone, for what is done with what was made.
     #[must_use]
-    pub fn into_turn(self) -> Turn {
+    pub fn into_turn(self) -> HeldTurn {
         self.turn
     }
 }

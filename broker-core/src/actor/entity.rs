@@ -14,7 +14,7 @@ use super::drive::{ContentsLoaded, Drive};
 use super::inlet::{self, Group};
 use super::long_turns::LongTurn;
 use super::look::{Counts, Round};
-use super::pace::{self, Knock, Pace, Paced};
+use super::wakeups::{self, Knock, Wakeups, Woken};
 use crate::command::Command;
 use crate::entity::StageNumber;
 use crate::entity::any::AnyMachine;
@@ -71,7 +71,7 @@ pub struct EntityActor {
     drive: Rc<Drive>,
     /// What was taken from the inlet and waits behind the end of a hold.
     groups: VecDeque<Group>,
-    pace: Pace,
+    wakeups: Wakeups,
     /// What became of lists that have left, to be told to the machine before anything that is asked.
     ended: VecDeque<Request>,
     /// Whether it waits for a long turn; until then it takes no other.
@@ -82,11 +82,11 @@ pub struct EntityActor {
 
 impl EntityActor {
     pub(super) fn new(drive: Rc<Drive>) -> Self {
-        let pace = Pace::new(Arc::clone(&drive.clock));
+        let wakeups = Wakeups::new(Arc::clone(&drive.clock));
         Self {
             drive,
             groups: VecDeque::new(),
-            pace,
+            wakeups,
             ended: VecDeque::new(),
             awaits_long_turn: false,
             retired: None,
@@ -119,7 +119,7 @@ impl EntityActor {
             // What is staged does not wait for that.
             let flush = drive.tree.borrow().flush_deadline().filter(|at| *at > now);
             if let Some(flush) = flush {
-                pace::arm(self, flush, context);
+                wakeups::arm(self, flush, context);
             }
             drive.entity_wakes_at(Some(Timestamp::NONE));
             return;
@@ -133,7 +133,7 @@ impl EntityActor {
             if wants_submit {
                 drive.tree.borrow_mut().mark_last(drive.number);
             } else {
-                pace::knock_later(self, context);
+                wakeups::knock_later(self, context);
             }
             drive.entity_wakes_at(Some(Timestamp::NONE));
             return;
@@ -141,9 +141,9 @@ impl EntityActor {
         // What is staged and due is with the desk already.
         let flush = drive.tree.borrow().flush_deadline().filter(|at| *at > now);
         if let Some(deadline) = own.into_iter().chain(flush).min() {
-            pace::arm(self, deadline, context);
+            wakeups::arm(self, deadline, context);
         }
-        drive.entity_wakes_at(self.pace.armed());
+        drive.entity_wakes_at(self.wakeups.armed());
     }
 
     /// Takes commands from the inlet, then yields to whatever else is ready on this arbiter. The end of a hold
@@ -167,7 +167,7 @@ impl EntityActor {
         let mut ended = std::mem::take(&mut self.ended);
         let started = Instant::now();
         let (count, more) = if groups.is_empty() {
-            drive.inlet.take(self.pace.turn_size(), &mut groups)
+            drive.inlet.take(self.wakeups.turn_size(), &mut groups)
         } else {
             (0, true)
         };
@@ -197,10 +197,10 @@ impl EntityActor {
         }
         self.arm(context);
         self.give_back();
-        self.pace.took(count, started);
+        self.wakeups.took(count, started);
         drive.see_to_sessions(&holders);
         if more || !self.groups.is_empty() || !self.ended.is_empty() {
-            pace::knock_later(self, context);
+            wakeups::knock_later(self, context);
         }
     }
 
@@ -267,7 +267,7 @@ impl EntityActor {
     /// Whether nothing is to be done before time passes.
     pub(super) fn is_quiet(&self, counts: Counts) -> bool {
         let now = self.drive.clock.now();
-        self.groups.is_empty() && self.pace.is_quiet(now) && self.drive.is_quiet(now, counts)
+        self.groups.is_empty() && self.wakeups.is_quiet(now) && self.drive.is_quiet(now, counts)
     }
 
     /// Keeps a round as long as something is held here.
@@ -300,9 +300,9 @@ impl EntityActor {
     }
 }
 
-impl Paced for EntityActor {
-    fn pace(&mut self) -> &mut Pace {
-        &mut self.pace
+impl Woken for EntityActor {
+    fn wakeups(&mut self) -> &mut Wakeups {
+        &mut self.wakeups
     }
 
     fn alarm(&mut self, context: &mut Context<Self>) {
@@ -326,7 +326,7 @@ impl Handler<Knock> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, _: Knock, context: &mut Self::Context) {
-        self.pace.knocked();
+        self.wakeups.knocked();
         self.take_commands(context);
     }
 }
@@ -372,7 +372,7 @@ impl Handler<StoreFailed> for EntityActor {
     fn handle(&mut self, StoreFailed(why): StoreFailed, context: &mut Self::Context) {
         self.drive.fail(&why);
         self.give_back();
-        pace::disarm(self, context);
+        wakeups::disarm(self, context);
         self.end_if_quiet(context);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use actix::Recipient;
 
-use super::pace::Knock;
+use super::wakeups::Knock;
 use crate::command::Command;
 use crate::error::Rejection;
 use crate::ids::ReceiverId;

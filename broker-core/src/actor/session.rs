@@ -22,7 +22,7 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message};
 
 use super::drive::Drive;
 use super::inlet::{Group, Inlet};
-use super::pace::{self, Knock, Pace, Paced};
+use super::wakeups::{self, Knock, Wakeups, Woken};
 use crate::ids::ReceiverId;
 use crate::telemetry::{Observed, SessionRunning};
 
@@ -61,13 +61,13 @@ impl HeldSession {
 pub(super) struct SessionActor {
     drive: Rc<Drive>,
     session: Rc<HeldSession>,
-    pace: Pace,
+    wakeups: Wakeups,
 }
 
 impl SessionActor {
     pub(super) fn new(drive: Rc<Drive>, session: Rc<HeldSession>) -> Self {
-        let pace = Pace::new(Arc::clone(&drive.clock));
-        Self { drive, session, pace }
+        let wakeups = Wakeups::new(Arc::clone(&drive.clock));
+        Self { drive, session, wakeups }
     }
 
     /// Takes what the holder asks from the inlet, then yields to whatever else is ready on this arbiter.
@@ -76,10 +76,10 @@ impl SessionActor {
             return;
         }
         let started = Instant::now();
-        let (count, more) = self.drive.session_turn(&self.session, self.pace.turn_size());
-        self.pace.took(count, started);
+        let (count, more) = self.drive.session_turn(&self.session, self.wakeups.turn_size());
+        self.wakeups.took(count, started);
         if more {
-            pace::knock_later(self, context);
+            wakeups::knock_later(self, context);
         }
         self.drive.see_to_entity();
         self.arm(context);
@@ -90,7 +90,7 @@ impl SessionActor {
         let now = self.drive.clock.now();
         let is_due =
             self.drive.deadline_of(self.session.holder).is_some_and(|deadline| deadline <= now);
-        !self.session.has_some() && self.pace.is_quiet(now) && !is_due
+        !self.session.has_some() && self.wakeups.is_quiet(now) && !is_due
     }
 
     /// Arms the one timer for what is due first in the session.
@@ -98,16 +98,16 @@ impl SessionActor {
         let Some(deadline) = self.drive.deadline_of(self.session.holder) else { return };
         if deadline <= self.drive.clock.now() {
             // So much is due in the queue that this session's turn has not come.
-            pace::knock_later(self, context);
+            wakeups::knock_later(self, context);
             return;
         }
-        pace::arm(self, deadline, context);
+        wakeups::arm(self, deadline, context);
     }
 }
 
-impl Paced for SessionActor {
-    fn pace(&mut self) -> &mut Pace {
-        &mut self.pace
+impl Woken for SessionActor {
+    fn wakeups(&mut self) -> &mut Wakeups {
+        &mut self.wakeups
     }
 
     fn alarm(&mut self, context: &mut Context<Self>) {
@@ -128,7 +128,7 @@ impl Handler<Knock> for SessionActor {
     type Result = ();
 
     fn handle(&mut self, _: Knock, context: &mut Self::Context) {
-        self.pace.knocked();
+        self.wakeups.knocked();
         self.take_commands(context);
     }
 }

@@ -121,7 +121,8 @@ impl Pool {
 
     /// The same, when its turn comes. Dropping the future gives up the turn.
     pub async fn hold(self: &Arc<Self>, place: Option<&Arc<Place>>, bytes: u64) -> Room {
-        let mut turn = Turn { pool: self, place: place.map(Arc::as_ref), bytes, number: None };
+        let mut turn =
+            WaitingTurn { pool: self, place: place.map(Arc::as_ref), bytes, number: None };
         poll_fn(|context| turn.poll(context)).await;
         turn.number = None;
         Room::new(self, place, bytes)
@@ -185,14 +186,14 @@ impl Drop for Room {
 }
 
 /// The turn of a future that waits.
-struct Turn<'a> {
+struct WaitingTurn<'a> {
     pool: &'a Pool,
     place: Option<&'a Place>,
     bytes: u64,
     number: Option<u64>,
 }
 
-impl Turn<'_> {
+impl WaitingTurn<'_> {
     fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         let Self { pool, place, bytes, number } = self;
         if number.is_none() && pool.try_grant(*place, *bytes) {
@@ -202,7 +203,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WaitingTurn<'_> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let key = self.place.map(Place::key);

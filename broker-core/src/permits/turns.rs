@@ -59,7 +59,7 @@ struct Asker {
 
 /// A turn, until this is dropped.
 #[derive(Debug)]
-pub struct Turn {
+pub struct HeldTurn {
     _room: Room,
     _asker: Option<Arc<Asker>>,
 }
@@ -96,7 +96,7 @@ impl Turns {
         &self,
         large: Large,
         peer: Option<SocketAddr>,
-    ) -> Result<Turn, Rejection> {
+    ) -> Result<HeldTurn, Rejection> {
         let asker = peer.map(|peer| self.asker(peer));
         let by = asker.as_ref();
         let (pool, place, what) = match large {
@@ -106,7 +106,7 @@ impl Turns {
             }
         };
         if let Some(room) = pool.try_hold(place, 1) {
-            return Ok(Turn { _room: room, _asker: asker });
+            return Ok(HeldTurn { _room: room, _asker: asker });
         }
         let until = self.clock.now().plus(PATIENCE);
         let room = tokio::select! {
@@ -119,7 +119,7 @@ impl Turns {
                 )));
             }
         };
-        Ok(Turn { _room: room, _asker: asker })
+        Ok(HeldTurn { _room: room, _asker: asker })
     }
 
     /// How long others may be let wait for what is begun now.

@@ -3,7 +3,7 @@
 use actix::{Addr, AsyncContext, Handler, Message};
 
 use super::records::{TABLE_IDS, TABLE_SECRETS, write_facts};
-use super::{Answer, CreateSubscription, NamespaceActor, State, WaitsForId, refuse};
+use super::{AnswerTo, CreateSubscription, NamespaceActor, State, WaitsForId, refuse};
 use crate::change::codec::{self, NAMESPACE_SPACE};
 use crate::description::{EntityKind, QueueDescription, TopicDescription};
 use crate::entity::queue::Queue;
@@ -31,7 +31,7 @@ pub struct Create {
     /// Validated before.
     pub root: Root,
     /// Answered when it is durable and open.
-    pub answer: Answer,
+    pub answer: AnswerTo,
 }
 
 /// A block of ids is durable, or not.

@@ -3,7 +3,7 @@
 use actix::{Addr, AsyncContext, Handler, Message};
 
 use super::landing::Then;
-use super::{Answer, Entity, NamespaceActor, State, refuse};
+use super::{AnswerTo, Entity, NamespaceActor, State, refuse};
 use crate::actor::entity::{Retire, RetireWhen};
 use crate::error::Rejection;
 use crate::ids::EntityId;
@@ -16,7 +16,7 @@ pub struct DeleteEntity {
     /// Its path.
     pub key: PathKey,
     /// Answered when it is durably gone.
-    pub answer: Answer,
+    pub answer: AnswerTo,
 }
 
 /// An entity has been idle for its AutoDeleteOnIdle.
@@ -32,7 +32,7 @@ pub(super) struct Retired(pub(super) EntityId);
 impl NamespaceActor {
     /// Retires an open entity, a topic with its subscriptions, to delete it when nothing of it is on its
     /// way.
-    fn delete(&mut self, id: EntityId, answer: Option<Answer>, itself: Addr<Self>) {
+    fn delete(&mut self, id: EntityId, answer: Option<AnswerTo>, itself: Addr<Self>) {
         let family = self.family_of(id);
         // What is being created below it has to be known first.
         let is_busy = family

@@ -59,12 +59,12 @@ pub use subscription::CreateSubscription;
 /// Who waits for an operation on the namespace, and the room that the operation takes until it is answered, and as long
 /// as its asker has more to ask in it: that is what bounds the mailbox. What comes from the broker itself is about entities,
 /// and they are counted.
-pub struct Answer {
+pub struct AnswerTo {
     sender: oneshot::Sender<Result<(), Rejection>>,
     room: Arc<Permit>,
 }
 
-impl Answer {
+impl AnswerTo {
     /// An answer, and where it arrives.
     pub fn new(room: &Arc<Permit>) -> (Self, oneshot::Receiver<Result<(), Rejection>>) {
         let (sender, answered) = oneshot::channel();
@@ -131,7 +131,7 @@ struct Entity {
     failures: VecDeque<Instant>,
     /// Whether it is not known if the topic carried out what it was asked about this subscription.
     is_unsure: bool,
-    answer: Option<Answer>,
+    answer: Option<AnswerTo>,
 }
 
 impl Entity {
@@ -311,7 +311,7 @@ impl Actor for NamespaceActor {
     }
 }
 
-fn refuse(answer: Option<Answer>, reason: Rejection) {
+fn refuse(answer: Option<AnswerTo>, reason: Rejection) {
     if let Some(answer) = answer {
         answer.send(Err(reason));
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use actix::{Addr, AsyncContext, Handler, Message};
 
 use super::records::TABLE_ANONYMOUS;
-use super::{Answer, NamespaceActor, State, refuse};
+use super::{AnswerTo, NamespaceActor, State, refuse};
 use crate::change::codec::{self, NAMESPACE_SPACE};
 use crate::description::EntityKind;
 use crate::error::Rejection;
@@ -28,7 +28,7 @@ pub struct ChangePolicies {
     pub(crate) owner: PathKey,
     pub(crate) change: PolicyChange,
     /// Answered when it is durable and in force.
-    pub(crate) answer: Answer,
+    pub(crate) answer: AnswerTo,
 }
 
 /// Policies are durable, or not.
@@ -38,7 +38,7 @@ struct PoliciesWritten {
     id: EntityId,
     policies: Vec<Arc<Policy>>,
     /// None at the first start, when nobody has asked.
-    answer: Option<Answer>,
+    answer: Option<AnswerTo>,
     result: Result<(), StoreError>,
 }
 
@@ -129,7 +129,7 @@ impl NamespaceActor {
         &mut self,
         id: EntityId,
         policies: Vec<Arc<Policy>>,
-        answer: Option<Answer>,
+        answer: Option<AnswerTo>,
         itself: Addr<Self>,
     ) {
         let mut batch = policies_batch(id, &policies);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
-use super::{Answer, NamespaceActor, State, WaitsForId, refuse};
+use super::{AnswerTo, NamespaceActor, State, WaitsForId, refuse};
 use crate::command::{Command, Outcome, TopicCommand};
 use crate::condition::Condition;
 use crate::description::{EntityKind, SubscriptionDescription};
@@ -24,7 +24,7 @@ pub struct CreateSubscription {
     /// Its rules, judged by the topic; with none it gets `$Default` (TOP-12).
     pub rules: Vec<RuleDescription>,
     /// Answered when it is durable and takes receivers.
-    pub answer: Answer,
+    pub answer: AnswerTo,
 }
 
 /// What a topic answered to a creation or removal.

@@ -41,7 +41,7 @@ async fn a_creation_waits_for_room_before_it_is_mail() {
     assert!(!is_ready(creation.as_mut()).await);
     // Mail is taken in its order: what was sent before this was looked at before.
     let room = Arc::new(Budget::new(0).try_acquire(1).unwrap());
-    let (answer, answered) = Answer::new(&room);
+    let (answer, answered) = AnswerTo::new(&room);
     let description = QueueDescription::new("orders", &broker.settings().limits);
     broker.namespace.do_send(Create { root: Root::Queue(description), answer });
     assert_eq!(answered.await.unwrap(), Ok(()), "nobody has taken the path");

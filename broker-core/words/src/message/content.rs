@@ -9,7 +9,7 @@ use std::fmt;
 use bytes::{Bytes, BytesMut};
 
 use super::codec::{
-    self, Annotations, Compound, Layout, Properties, Reader, Scalar, code, descriptor,
+    self, Annotations, Compound, Layout, PropertiesSection, Reader, Scalar, code, descriptor,
 };
 use super::{Body, Message, MessageId, Overlay, Value};
 use crate::error::Rejection;
@@ -88,7 +88,7 @@ pub enum ContentError {
 pub(super) struct View<'a> {
     pub(super) time_to_live: Option<TimeSpan>,
     pub(super) annotations: Annotations<'a>,
-    pub(super) properties: Properties<'a>,
+    pub(super) properties: PropertiesSection<'a>,
 }
 
 impl Content {
@@ -339,7 +339,7 @@ impl Content {
         self.layout.application_at < self.layout.body_at
     }
 
-    pub(super) fn application_entries(&self) -> impl Iterator<Item = codec::Entry<'_>> {
+    pub(super) fn application_entries(&self) -> impl Iterator<Item = codec::PropertyEntry<'_>> {
         let mut reader = Reader::new(self.between(self.layout.application_at, self.layout.body_at));
         let map = if reader.section().is_ok() { reader.rest() } else { &[] };
         codec::entries(map)
@@ -347,9 +347,9 @@ impl Content {
 
     /// Content was checked or encoded by this module, so what cannot be read is not there.
     #[inline]
-    fn properties(&self) -> Properties<'_> {
+    fn properties(&self) -> PropertiesSection<'_> {
         let section = self.between(self.layout.properties_at, self.layout.application_at);
-        Properties::read(section).unwrap_or_default()
+        PropertiesSection::read(section).unwrap_or_default()
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use siphasher::sip128::SipHasher24;
 
-use super::codec::{Entry, IdRef, Reader, Scalar, is_longer_than, read_value};
+use super::codec::{IdRef, PropertyEntry, Reader, Scalar, is_longer_than, read_value};
 use super::content::View;
 use super::{Content, ContentError};
 use crate::error::{Quoted, Rejection};
@@ -222,7 +222,7 @@ impl Content {
 
 /// MSG-26.
 pub(super) fn check_property_size(
-    entry: Entry<'_>,
+    entry: PropertyEntry<'_>,
     limits: &PropertyLimits,
 ) -> Result<(), Rejection> {
     let bytes = u32::try_from(entry.size_bytes()).unwrap_or(u32::MAX);

@@ -222,8 +222,9 @@ impl Overlay {
     /// One overlay that does what `earlier` and then this one do.
     #[must_use]
     pub fn on_top_of(&self, earlier: &Self) -> Self {
-        let identity =
-            |entry: &codec::Entry<'_>| Some((entry.has_symbol_key(), entry.key()?.to_owned()));
+        let identity = |entry: &codec::PropertyEntry<'_>| {
+            Some((entry.has_symbol_key(), entry.key()?.to_owned()))
+        };
         let keys: BTreeSet<_> =
             codec::entries(&self.map).filter_map(|entry| identity(&entry)).collect();
         let mut items = Vec::with_capacity(earlier.map.len() + self.map.len());

@@ -48,7 +48,7 @@ pub(super) enum Property {
 
 /// One value that one property must have, read where the filter has it: a rule keeps both once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Condition<'f> {
+pub(super) struct PropertyCondition<'f> {
     property: PropertyRef<'f>,
     value: ValueRef<'f>,
 }
@@ -91,12 +91,12 @@ impl CorrelationFilter {
     }
 
     /// All that it asks for: of the broker's properties in a fixed order, then the others as they were given.
-    pub(super) fn conditions(&self) -> impl Iterator<Item = Condition<'_>> {
-        let broker = self.broker_properties().map(|(property, value)| Condition {
+    pub(super) fn conditions(&self) -> impl Iterator<Item = PropertyCondition<'_>> {
+        let broker = self.broker_properties().map(|(property, value)| PropertyCondition {
             property: PropertyRef::System(SystemProperty::Settable(property)),
             value: ValueRef::String(value),
         });
-        let user = self.properties.iter().map(|(name, value)| Condition {
+        let user = self.properties.iter().map(|(name, value)| PropertyCondition {
             property: PropertyRef::User(name),
             value: value.borrow(),
         });
@@ -104,7 +104,7 @@ impl CorrelationFilter {
     }
 
     /// The same ordered by property, so that filters on the same properties are alike.
-    pub(super) fn ordered_conditions(&self) -> Vec<Condition<'_>> {
+    pub(super) fn ordered_conditions(&self) -> Vec<PropertyCondition<'_>> {
         let mut conditions: Vec<_> = self.conditions().collect();
         conditions.sort_by(|left, right| left.property.cmp(&right.property));
         conditions
@@ -189,7 +189,7 @@ impl PropertyRef<'_> {
     }
 }
 
-impl<'f> Condition<'f> {
+impl<'f> PropertyCondition<'f> {
     /// The property, with its name as the filter spells it.
     pub(super) fn property(&self) -> Property {
         match self.property {
@@ -248,7 +248,7 @@ impl ValuesHash {
 }
 
 /// The hash of the values that conditions ask for.
-pub(super) fn hash_wanted(conditions: &[Condition<'_>]) -> u64 {
+pub(super) fn hash_wanted(conditions: &[PropertyCondition<'_>]) -> u64 {
     let mut hash = ValuesHash::new();
     conditions.iter().for_each(|condition| hash.add(&condition.wanted()));
     hash.finish()

@@ -17,7 +17,9 @@ use super::action::{self, Changed};
 use super::correlation::{
     CorrelationFilter, Property, ValuesHash, condition_steps, refuse_too_many_steps,
 };
-use super::matcher::{Entry, Group, Matcher, Round, RulePlace, Subscription, SubscriptionSettings};
+use super::matcher::{
+    Group, Matcher, PlacedRule, Round, RulePlace, Subscription, SubscriptionSettings,
+};
 use super::properties::Published;
 use super::selection::{Cause, Copy, Counted, Excess, Refusal, Selection};
 use super::sql::{EvaluationError, Observer, Operand, Random, Statement};
@@ -317,7 +319,7 @@ impl Matcher {
                         return Within::Failing { behind, error };
                     }
                     judging.steps = judging.steps.saturating_add(MATCH_STEPS);
-                    if let Some(Entry { subscription, .. }) = self.entry(place) {
+                    if let Some(PlacedRule { subscription, .. }) = self.entry(place) {
                         let subscription = *subscription;
                         judging.hits.push(Hit { subscription, place, failure: Some(error) });
                     }
@@ -343,7 +345,7 @@ impl Matcher {
         let each = condition_steps(published);
         let mut last = None;
         for place in places {
-            let Some(Entry { subscription, rule }) = self.entry(place) else { continue };
+            let Some(PlacedRule { subscription, rule }) = self.entry(place) else { continue };
             let Some(filter) = rule.correlation() else { continue };
             let mut holds = true;
             for condition in filter.conditions().skip(held) {
@@ -495,7 +497,7 @@ impl Matcher {
         message: &Judged<'_, '_>,
         random: &mut Random<'_>,
     ) -> (u64, u64) {
-        let Some(Entry { rule, .. }) = self.entry(hit.place) else { return (0, MATCH_STEPS) };
+        let Some(PlacedRule { rule, .. }) = self.entry(hit.place) else { return (0, MATCH_STEPS) };
         let (cause, error) = match (hit.failure, &rule.action) {
             (Some(error), _) => (Cause::Filter, error),
             (None, None) => {

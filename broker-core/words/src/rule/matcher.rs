@@ -43,7 +43,7 @@ impl SubscriptionSettings {
 pub struct Matcher {
     subscriptions: BTreeMap<EntityId, Subscription>,
     /// Rules by their place, free places in between.
-    rules: Vec<Option<Entry>>,
+    rules: Vec<Option<PlacedRule>>,
     free: Vec<RulePlace>,
     ordinary: Index,
     catch_all: Index,
@@ -83,7 +83,7 @@ pub(super) struct Subscription {
 }
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct PlacedRule {
     pub(super) subscription: EntityId,
     pub(super) rule: Rule,
 }
@@ -242,7 +242,8 @@ impl Matcher {
             Round::CatchAll => (&mut self.ordinary, &mut self.catch_all),
         };
         for place in known.rules.values() {
-            if let Some(Entry { rule, .. }) = self.rules.get(index(*place)).and_then(Option::as_ref)
+            if let Some(PlacedRule { rule, .. }) =
+                self.rules.get(index(*place)).and_then(Option::as_ref)
             {
                 from.remove(subscription, *place, rule);
                 to.add(subscription, *place, rule);
@@ -353,7 +354,7 @@ impl Matcher {
         self.weight = self.weight.saturating_add(rule.weight());
         self.memory_bytes = self.memory_bytes.saturating_add(rule.memory_bytes());
         self.action_count += usize::from(rule.has_action());
-        let entry = Some(Entry { subscription, rule });
+        let entry = Some(PlacedRule { subscription, rule });
         match self.rules.get_mut(index(place)) {
             Some(free) => *free = entry,
             None => self.rules.push(entry),
@@ -432,7 +433,7 @@ impl Matcher {
         self.subscriptions.get(&id)
     }
 
-    pub(super) fn entry(&self, place: RulePlace) -> Option<&Entry> {
+    pub(super) fn entry(&self, place: RulePlace) -> Option<&PlacedRule> {
         self.rules.get(index(place))?.as_ref()
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::condition::Condition as Code;
+use crate::condition::Condition;
 use crate::ids::{EntityId, SequenceNumber};
 use crate::limits::Tier;
 use crate::message::{Content, Message, MessageId, Value};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use peeklock_core::Access;
 use peeklock_core::error::BrokerError;
-use peeklock_core::permits::{Permit, Room, Turn};
+use peeklock_core::permits::{HeldTurn, Permit, Room};
 use peeklock_link::{Mail, Pending, Size, WORKING_MAX};
 use tokio::sync::watch;
 
@@ -15,7 +15,8 @@ use crate::frame::WireError;
 use crate::operation::{Expect, Notice};
 
 /// What is done, and comes to an answer, with the turn at something large that this has taken.
-type Working = Pin<Box<dyn Future<Output = (Option<Turn>, Result<Notice, BrokerError>)> + Send>>;
+type Working =
+    Pin<Box<dyn Future<Output = (Option<HeldTurn>, Result<Notice, BrokerError>)> + Send>>;
 /// Begins it. Until then it is as large as what was asked, which the frame has paid for; under way it may be several
 /// times that.
 type Begin = Box<dyn FnOnce() -> Working + Send>;
@@ -75,7 +76,7 @@ impl Conversation {
         work: impl FnOnce(Access) -> F + Send + 'static,
     ) -> Done
     where
-        F: Future<Output = Result<(Notice, Turn), BrokerError>> + Send + 'static,
+        F: Future<Output = Result<(Notice, HeldTurn), BrokerError>> + Send + 'static,
     {
         let access = self.access.clone();
         let begin = move || -> Working {

@@ -9,7 +9,7 @@ use peeklock_core::Access;
 use peeklock_core::contract::{Authorizer, Grant, Principal};
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::Turn;
+use peeklock_core::permits::HeldTurn;
 use peeklock_core::time::TimeSpan;
 use serde_json::json;
 
@@ -79,7 +79,7 @@ fn what_no_entity_has_yet_ends_with_its_connection() {
 }
 
 /// A turn of those that an operation takes one of.
-async fn turn_at(access: &Access, operation: &str) -> Turn {
+async fn turn_at(access: &Access, operation: &str) -> HeldTurn {
     match operation {
         "explain" => access.turn_at_explanation("t/Subscriptions/s").await.unwrap().into_turn(),
         _ => access.turn_at_topics().await.unwrap().into_turn(),

@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use super::accept::Waiting;
 use super::list::Listing;
-use super::{Session, SessionIndex, State};
+use super::{KnownState, Session, SessionIndex};
 use crate::StageNumber;
 use crate::command::SessionCounts;
 use crate::ids::{ReceiverId, SequenceNumber, SessionEpoch, Ticket};
@@ -200,7 +200,7 @@ impl Sessions {
         if let Some(bytes) = state {
             let size = bytes.len() as u64;
             let fresh = Some((stage, bytes));
-            session.state = Some(Box::new(State { set_at: at, size, fresh }));
+            session.state = Some(Box::new(KnownState { set_at: at, size, fresh }));
             self.state_count += 1;
             self.states_in_flight.push_back((stage, index));
         }
@@ -213,7 +213,7 @@ impl Sessions {
     pub(in crate::queue) fn restore_state(&mut self, name: &str, size: u64, set_at: Timestamp) {
         let index = self.found(name);
         if let Some(session) = self.get_mut(index) {
-            session.state = Some(Box::new(State { set_at, size, fresh: None }));
+            session.state = Some(Box::new(KnownState { set_at, size, fresh: None }));
             self.state_count += 1;
         }
     }

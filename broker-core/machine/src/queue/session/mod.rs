@@ -62,7 +62,7 @@ pub(super) struct Session {
     /// Under which number it stands in the directory of sessions to accept.
     offered: Option<SequenceNumber>,
     held: Option<Box<Held>>,
-    state: Option<Box<State>>,
+    state: Option<Box<KnownState>>,
 }
 
 /// The lock on a session, with all that its holder has under it.
@@ -113,7 +113,7 @@ impl Held {
 
 /// What is known of a session's state; the bytes are the store's.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct KnownState {
     pub(super) set_at: Timestamp,
     pub(super) size: u64,
     /// The bytes, until the stage that carries them is durable.
@@ -155,7 +155,7 @@ impl Session {
     }
 
     /// What is known of its state.
-    pub(super) fn state(&self) -> Option<&State> {
+    pub(super) fn state(&self) -> Option<&KnownState> {
         self.state.as_deref()
     }
 
@@ -164,7 +164,7 @@ impl Session {
     }
 }
 
-impl State {
+impl KnownState {
     /// The bytes, while the store does not have them for certain.
     pub(super) fn fresh(&self) -> Option<&Bytes> {
         self.fresh.as_ref().map(|(_, bytes)| bytes)

@@ -15,9 +15,10 @@ mod tests;
 pub(super) use self::encode::encode;
 pub(super) use self::id::{IdRef, is_longer_than};
 pub(super) use self::section::{
-    Annotations, Layout, Properties, body_sections, check_unread, footer, layout, time_to_live, ttl,
+    Annotations, Layout, PropertiesSection, body_sections, check_unread, footer, layout,
+    time_to_live, ttl,
 };
-pub(super) use self::value::{Entry, entries, read_value, read_value_ref};
+pub(super) use self::value::{PropertyEntry, entries, read_value, read_value_ref};
 pub(super) use self::write::{
     Compound, compound, compound_bytes, empty_list, id, symbol, text, write_value,
 };

@@ -76,7 +76,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<Checked> {
             }
             descriptor::PROPERTIES => {
                 *properties = Some(from);
-                Properties::of_list(&mut reader)?;
+                PropertiesSection::of_list(&mut reader)?;
             }
             descriptor::APPLICATION_PROPERTIES => {
                 *application = Some(from);
@@ -222,7 +222,7 @@ pub(crate) fn check_unread(header: &[u8], properties: &[u8]) -> Result<()> {
         (1, _) => Err(ContentError::BadValue("user-id")),
         (7, _) => Err(ContentError::BadValue("content-encoding")),
         (11, _) => Err(ContentError::BadValue("group-sequence")),
-        // The others are read (see `Properties`).
+        // The others are read (see `PropertiesSection`).
         _ => Ok(()),
     })
 }
@@ -239,7 +239,10 @@ fn check_fields(section: &[u8], check: impl Fn(usize, Scalar<'_>) -> Result<()>)
 }
 
 /// The time to live that a header and properties state together (AMQ-19); a header's 0 is none.
-pub(crate) fn time_to_live(ttl: Option<u32>, properties: &Properties<'_>) -> Option<TimeSpan> {
+pub(crate) fn time_to_live(
+    ttl: Option<u32>,
+    properties: &PropertiesSection<'_>,
+) -> Option<TimeSpan> {
     let ttl = ttl.filter(|milliseconds| *milliseconds > 0)?;
     if let (u32::MAX, Some(created), Some(expires)) =
         (ttl, properties.creation_time, properties.absolute_expiry_time)
@@ -310,7 +313,7 @@ impl<'a> Annotations<'a> {
 
 /// What the broker reads of the properties (AMQP 3.2.4).
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Properties<'a> {
+pub(crate) struct PropertiesSection<'a> {
     pub(crate) message_id: Option<IdRef<'a>>,
     pub(crate) to: Option<&'a str>,
     pub(crate) subject: Option<&'a str>,
@@ -323,7 +326,7 @@ pub(crate) struct Properties<'a> {
     pub(crate) reply_to_group_id: Option<&'a str>,
 }
 
-impl<'a> Properties<'a> {
+impl<'a> PropertiesSection<'a> {
     /// From the section or from nothing.
     #[inline]
     pub(crate) fn read(section: &'a [u8]) -> Result<Self> {

@@ -6,13 +6,13 @@ use crate::message::{ContentError, Value, ValueRef};
 
 /// One entry of a map of application properties, as it is encoded.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct PropertyEntry<'a> {
     key: &'a [u8],
     /// The encoded value.
     pub(crate) value: &'a [u8],
 }
 
-impl<'a> Entry<'a> {
+impl<'a> PropertyEntry<'a> {
     /// The key, if it is text.
     pub(crate) fn key(&self) -> Option<&'a str> {
         let mut key = Reader::new(self.key);
@@ -47,12 +47,14 @@ impl<'a> Entry<'a> {
 }
 
 /// The entries of an encoded map in their order; ends early where the map is malformed.
-pub(crate) fn entries(map: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+pub(crate) fn entries(map: &[u8]) -> impl Iterator<Item = PropertyEntry<'_>> {
     let mut items = match Reader::new(map).map() {
         Ok((_, items)) => items,
         Err(_) => Reader::new(&[]),
     };
-    std::iter::from_fn(move || Some(Entry { key: items.raw().ok()?, value: items.raw().ok()? }))
+    std::iter::from_fn(move || {
+        Some(PropertyEntry { key: items.raw().ok()?, value: items.raw().ok()? })
+    })
 }
 
 /// Understands one encoded value of an application property.

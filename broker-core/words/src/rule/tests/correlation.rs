@@ -59,7 +59,7 @@ fn every_property_given_must_be_equal() {
 fn a_filter_that_asks_for_nothing_is_refused() {
     let refused = |filter| {
         let rule = Rule::create(correlated("r", filter), &limits());
-        assert_eq!(rule.unwrap_err().condition(), Code::ArgumentError);
+        assert_eq!(rule.unwrap_err().condition(), Condition::ArgumentError);
     };
     refused(CorrelationFilter::default());
     refused(CorrelationFilter::property("", 1));
@@ -252,7 +252,7 @@ fn what_is_too_much_for_a_rule_is_refused_before_it_is_looked_at() {
     let limits = Limits { rule_property_count_max: 3, ..limits() };
     let refused = |rule: RuleDescription, limit: &str| {
         let refused = Rule::create(rule, &limits).unwrap_err();
-        assert_eq!(refused.condition(), Code::ArgumentOutOfRange, "{refused}");
+        assert_eq!(refused.condition(), Condition::ArgumentOutOfRange, "{refused}");
         assert!(refused.detail().contains(limit), "{refused}");
     };
     assert!(Rule::create(correlated("r", numbered_filter(3)), &limits).is_ok());
@@ -268,7 +268,7 @@ fn what_is_too_much_for_a_rule_is_refused_before_it_is_looked_at() {
     assert!(Rule::create(filter(3, "other"), &limits).is_ok());
     refused(filter(4, "P1"), "`rule_property_count_max` of 3");
     let twice = Rule::create(filter(3, "P1"), &limits).unwrap_err();
-    assert_eq!(twice.condition(), Code::ArgumentError, "{twice}");
+    assert_eq!(twice.condition(), Condition::ArgumentError, "{twice}");
     let action = SqlText { text: "SET a = @p1".into(), ..parameters(4, "P1") };
     refused(sql("r", "1 = 1").with_action(action), "`rule_property_count_max` of 3");
     // Its name, another one, and a value of 16 bytes and its text.

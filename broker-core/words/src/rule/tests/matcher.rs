@@ -69,25 +69,25 @@ fn rules_are_unique_by_name_ignoring_case() {
     let mut matcher = topic(vec![sql("Big", "a > 1")]);
     let condition = |result: Result<(), Rejection>| result.unwrap_err().condition();
     let again = matcher.create_rule(SUBSCRIPTION, sql("bIG", "1 = 1"), &limits());
-    assert_eq!(condition(again), Code::EntityAlreadyExists);
+    assert_eq!(condition(again), Condition::EntityAlreadyExists);
     matcher.create_rule(SUBSCRIPTION, sql("alpha", "1 = 1"), &limits()).unwrap();
     let names: Vec<_> = matcher.rules(SUBSCRIPTION).map(Rule::name).collect();
     assert_eq!(names, ["alpha", "Big"]);
     matcher.remove_rule(SUBSCRIPTION, "BIG").unwrap();
-    assert_eq!(condition(matcher.remove_rule(SUBSCRIPTION, "big")), Code::EntityNotFound);
+    assert_eq!(condition(matcher.remove_rule(SUBSCRIPTION, "big")), Condition::EntityNotFound);
     let absent = matcher.update_rule(SUBSCRIPTION, sql("big", "1 = 1"), &limits());
-    assert_eq!(condition(absent), Code::EntityNotFound);
+    assert_eq!(condition(absent), Condition::EntityNotFound);
     for (name, code) in [
-        ("", Code::ArgumentOutOfRange),
-        ("a/b", Code::ArgumentError),
-        ("$other", Code::ArgumentError),
+        ("", Condition::ArgumentOutOfRange),
+        ("a/b", Condition::ArgumentError),
+        ("$other", Condition::ArgumentError),
     ] {
         let result = matcher.create_rule(SUBSCRIPTION, sql(name, "1 = 1"), &limits());
         assert_eq!(condition(result), code, "{name}");
     }
     let long = "x".repeat(51);
     let result = matcher.create_rule(SUBSCRIPTION, sql(&long, "1 = 1"), &limits());
-    assert_eq!(condition(result), Code::ArgumentOutOfRange);
+    assert_eq!(condition(result), Condition::ArgumentOutOfRange);
 }
 
 /// TOP-15
@@ -104,7 +104,7 @@ fn a_malformed_rule_creates_nothing() {
     let mut matcher = Matcher::new();
     let rules = vec![sql("good", "1 = 1"), sql("bad", "color = = 'red'")];
     let rejection = create(&mut matcher, SUBSCRIPTION, rules).unwrap_err();
-    assert_eq!(rejection.condition(), Code::ArgumentError);
+    assert_eq!(rejection.condition(), Condition::ArgumentError);
     assert_eq!(
         rejection.detail(),
         "filter of rule `bad`, line 1, column 9: expected a value to compare with, found `=`"
@@ -115,7 +115,7 @@ fn a_malformed_rule_creates_nothing() {
     let mut matcher = topic(vec![]);
     let rule = sql("r", "1 = 1").with_action("SET a = ");
     let rejection = matcher.create_rule(SUBSCRIPTION, rule, &limits()).unwrap_err();
-    assert_eq!(rejection.condition(), Code::ArgumentError);
+    assert_eq!(rejection.condition(), Condition::ArgumentError);
     assert!(rejection.detail().starts_with("action of rule `r`, line 1, column 9: "));
     assert!(matcher.rule(SUBSCRIPTION, "r").is_none());
 }
@@ -126,29 +126,29 @@ fn texts_and_statements_are_bounded() {
     let condition = |rule| Rule::create(rule, &limits()).err().map(|error| error.condition());
     let of_length = |length: usize| format!("a = '{}'", "ä".repeat(length - 6));
     assert_eq!(condition(sql("r", &of_length(1_024))), None);
-    assert_eq!(condition(sql("r", &of_length(1_025))), Some(Code::ArgumentOutOfRange));
+    assert_eq!(condition(sql("r", &of_length(1_025))), Some(Condition::ArgumentOutOfRange));
     let act = |text: &str| sql("r", "1 = 1").with_action(text);
     let of_length = |length: usize| format!("SET a = '{}'", "ä".repeat(length - 10));
     assert_eq!(condition(act(&of_length(1_024))), None);
-    assert_eq!(condition(act(&of_length(1_025))), Some(Code::ArgumentOutOfRange));
+    assert_eq!(condition(act(&of_length(1_025))), Some(Condition::ArgumentOutOfRange));
     assert_eq!(condition(act(&"SET a = 1;".repeat(32))), None);
-    assert_eq!(condition(act(&"SET a = 1;".repeat(33))), Some(Code::ArgumentOutOfRange));
-    assert_eq!(condition(act(&"REMOVE a ".repeat(33))), Some(Code::ArgumentOutOfRange));
+    assert_eq!(condition(act(&"SET a = 1;".repeat(33))), Some(Condition::ArgumentOutOfRange));
+    assert_eq!(condition(act(&"REMOVE a ".repeat(33))), Some(Condition::ArgumentOutOfRange));
     let large = Value::from("x".repeat(70_000));
     let text = SqlText {
         text: "a = @p".into(),
         parameters: sql::Parameters::new().with("p", large.clone()),
     };
     let rule = RuleDescription::new("r", Filter::Sql(text), NOW);
-    assert_eq!(condition(rule), Some(Code::ArgumentOutOfRange));
+    assert_eq!(condition(rule), Some(Condition::ArgumentOutOfRange));
     let rule = correlated("r", CorrelationFilter::property("a", large));
-    assert_eq!(condition(rule), Some(Code::ArgumentOutOfRange));
+    assert_eq!(condition(rule), Some(Condition::ArgumentOutOfRange));
     let text = SqlText {
         text: "a = @p".into(),
         parameters: sql::Parameters::new().with("p", 1).with("@P", 2),
     };
     let rule = RuleDescription::new("r", Filter::Sql(text), NOW);
-    assert_eq!(condition(rule), Some(Code::ArgumentError));
+    assert_eq!(condition(rule), Some(Condition::ArgumentError));
 }
 
 /// QUO-01: SQL rules and others of a topic, over its subscriptions.
@@ -165,20 +165,20 @@ fn rules_of_a_topic_are_counted_by_kind() {
     };
     assert_eq!(add(1, sql("a", "1 = 1")), Ok(()));
     assert_eq!(add(2, sql("a", "1 = 1")), Ok(()));
-    assert_eq!(add(1, sql("b", "1 = 1")), Err(Code::QuotaExceeded));
+    assert_eq!(add(1, sql("b", "1 = 1")), Err(Condition::QuotaExceeded));
     let one = || CorrelationFilter::property("a", 1);
     assert_eq!(add(1, correlated("b", one())), Ok(()));
-    assert_eq!(add(2, correlated("b", one())), Err(Code::QuotaExceeded));
+    assert_eq!(add(2, correlated("b", one())), Err(Condition::QuotaExceeded));
     // An update needs no room for its own kind, and frees it for the other.
     matcher.update_rule(SUBSCRIPTION, sql("a", "2 = 2"), &limits).unwrap();
     let other = matcher.update_rule(SUBSCRIPTION, correlated("a", one()), &limits);
-    assert_eq!(other.unwrap_err().condition(), Code::QuotaExceeded);
+    assert_eq!(other.unwrap_err().condition(), Condition::QuotaExceeded);
     matcher.remove_subscription(EntityId(2));
     matcher.update_rule(SUBSCRIPTION, correlated("a", one()), &limits).unwrap();
     matcher.create_rule(SUBSCRIPTION, sql("c", "1 = 1"), &limits).unwrap();
     matcher.create_rule(SUBSCRIPTION, sql("d", "1 = 1"), &limits).unwrap();
     let full = matcher.create_rule(SUBSCRIPTION, sql("e", "1 = 1"), &limits).unwrap_err();
-    assert_eq!(full.condition(), Code::QuotaExceeded);
+    assert_eq!(full.condition(), Condition::QuotaExceeded);
 }
 
 /// TOP-09, TOP-24
@@ -188,7 +188,7 @@ fn an_update_replaces_filter_and_action_or_changes_nothing() {
     let (one, two) = (with(&[("a", Value::I32(1))]), with(&[("a", Value::I32(2))]));
     assert_eq!(told(&publish(&matcher, &one)), ["Rule"]);
     let bad = matcher.update_rule(SUBSCRIPTION, sql("rule", "a ="), &limits());
-    assert_eq!(bad.unwrap_err().condition(), Code::ArgumentError);
+    assert_eq!(bad.unwrap_err().condition(), Condition::ArgumentError);
     assert_eq!(told(&publish(&matcher, &one)), ["Rule"]);
     let mut replacement = sql("RULE", "a = 2");
     replacement.created_at = Timestamp::from_unix_ms(5);

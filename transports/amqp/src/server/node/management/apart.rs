@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use peeklock_core::error::BrokerError;
-use peeklock_core::permits::{Permit, Room, Turn};
+use peeklock_core::permits::{HeldTurn, Permit, Room};
 use peeklock_link::{LONG_MAX, Mail, Size};
 use tokio::sync::watch;
 
@@ -16,7 +16,7 @@ use crate::server::conversation::{Conversation, Expect};
 
 /// Something that is asked, and comes to an answer, with the turn at something large that this has taken.
 pub(in crate::server) type Asking =
-    Pin<Box<dyn Future<Output = (Option<Turn>, Result<Answer, BrokerError>)> + Send>>;
+    Pin<Box<dyn Future<Output = (Option<HeldTurn>, Result<Answer, BrokerError>)> + Send>>;
 
 /// One that may be begun.
 pub(in crate::server) struct ToAsk {

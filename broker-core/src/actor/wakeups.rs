@@ -1,4 +1,4 @@
-//! How an actor takes its turns: how much it does before it yields, and the one timer that it arms.
+//! What wakes an actor for its turns, its own knocks and the one timer that it arms, and how much it does before it yields.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ const TURN_TIME: Duration = Duration::from_millis(1);
 pub struct Knock;
 
 /// An actor that takes turns.
-pub(super) trait Paced: Actor<Context = Context<Self>> + Handler<Knock> {
-    fn pace(&mut self) -> &mut Pace;
+pub(super) trait Woken: Actor<Context = Context<Self>> + Handler<Knock> {
+    fn wakeups(&mut self) -> &mut Wakeups;
 
     /// The instant that the timer was armed for has come.
     fn alarm(&mut self, context: &mut Context<Self>);
 }
 
-/// The budget, the timer, and the knock of one actor.
-pub(super) struct Pace {
+/// The timer and the knock of one actor, and the budget of its turns.
+pub(super) struct Wakeups {
     clock: Arc<dyn Clock>,
     turn_size: usize,
     armed: Option<(Timestamp, SpawnHandle)>,
@@ -38,7 +38,7 @@ pub(super) struct Pace {
     knocking: Cell<bool>,
 }
 
-impl Pace {
+impl Wakeups {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, turn_size: TURN_COMMANDS_MAX, armed: None, knocking: Cell::new(false) }
     }
@@ -74,8 +74,8 @@ impl Pace {
 }
 
 /// Takes another turn after everything that is ready on this arbiter.
-pub(super) fn knock_later<A: Paced>(actor: &mut A, context: &Context<A>) {
-    if actor.pace().knocking.replace(true) {
+pub(super) fn knock_later<A: Woken>(actor: &mut A, context: &Context<A>) {
+    if actor.wakeups().knocking.replace(true) {
         return;
     }
     let itself = context.address();
@@ -86,25 +86,25 @@ pub(super) fn knock_later<A: Paced>(actor: &mut A, context: &Context<A>) {
 }
 
 /// Arms the timer, unless it is armed for an earlier instant.
-pub(super) fn arm<A: Paced>(actor: &mut A, at: Timestamp, context: &mut Context<A>) {
-    if let Some((armed, handle)) = actor.pace().armed {
+pub(super) fn arm<A: Woken>(actor: &mut A, at: Timestamp, context: &mut Context<A>) {
+    if let Some((armed, handle)) = actor.wakeups().armed {
         if armed <= at {
             return;
         }
         context.cancel_future(handle);
     }
-    let clock = Arc::clone(&actor.pace().clock);
+    let clock = Arc::clone(&actor.wakeups().clock);
     let sleep = async move { clock.sleep_until(at).await };
     let handle = context.spawn(sleep.into_actor(actor).map(|(), actor: &mut A, context| {
-        actor.pace().armed = None;
+        actor.wakeups().armed = None;
         actor.alarm(context);
     }));
-    actor.pace().armed = Some((at, handle));
+    actor.wakeups().armed = Some((at, handle));
 }
 
 /// Takes the timer back. An actor that nobody knows any more ends when it waits for nothing.
-pub(super) fn disarm<A: Paced>(actor: &mut A, context: &mut Context<A>) {
-    if let Some((_, handle)) = actor.pace().armed.take() {
+pub(super) fn disarm<A: Woken>(actor: &mut A, context: &mut Context<A>) {
+    if let Some((_, handle)) = actor.wakeups().armed.take() {
         context.cancel_future(handle);
     }
 }
