@@ -5,9 +5,9 @@
 
 mod directory;
 mod lock;
-#[cfg(test)]
-mod place;
 mod reserve;
+#[cfg(test)]
+mod test_folder;
 
 use std::io;
 use std::sync::Arc;

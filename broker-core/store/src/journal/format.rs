@@ -27,7 +27,7 @@ mod tests;
 use bytes::Bytes;
 use crc32c::{crc32c, crc32c_append};
 
-pub(super) use chain::{PART_BYTES_MIN as SUMMED_BYTES_MIN, Part as Summed};
+pub(super) use chain::{SUMMED_BYTES_MIN, Summed};
 pub(super) use record::{
     CONTENT_HEAD, LogRecord, PLACE_BYTES, RECORD_HEAD_MAX, REMOVAL_HEAD, Reading, RecordContent,
     RecordReader, part_count, read_content, write_length,

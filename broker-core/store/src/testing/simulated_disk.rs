@@ -27,7 +27,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::bytes::Inode;
-use self::calls::{Calls, Entry};
+use self::calls::{CallFate, Calls};
 use self::names::Directory;
 use super::random::Random;
 use crate::journal::disk::{Disk, DiskFile};
@@ -363,17 +363,17 @@ impl State {
     }
 
     /// Counts a call, and says what becomes of it.
-    fn enter(&mut self, call: Call, what: impl FnOnce() -> String) -> io::Result<Entry> {
-        let entry = self.calls.enter(call)?;
+    fn enter(&mut self, call: Call, what: impl FnOnce() -> String) -> io::Result<CallFate> {
+        let fate = self.calls.enter(call)?;
         let number = self.calls.total();
         self.note(|| {
             let mut line = format!("{number:>5} {call:?} {}", what());
-            if entry != Entry::Passes {
-                write!(line, ": {entry:?}").ok();
+            if fate != CallFate::Passes {
+                write!(line, ": {fate:?}").ok();
             }
             line
         });
-        Ok(entry)
+        Ok(fate)
     }
 
     fn name_of(&self, inode: u64) -> String {
@@ -436,51 +436,51 @@ impl Disk for SimulatedDisk {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.lock();
-        let entry = state.enter(Call::Create, || name.to_owned())?;
+        let fate = state.enter(Call::Create, || name.to_owned())?;
         if state.directory.find(name).is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        if entry.is_done(&mut state.random) {
+        if fate.is_done(&mut state.random) {
             let inode = state.new_inode(Inode::default());
             state.directory.create(name, inode);
         }
-        entry.must_pass()?;
+        fate.must_pass()?;
         let inode = state.directory.find(name)?;
         Ok(self.file(&mut state, inode))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.lock();
-        let entry = state.enter(Call::Rename, || format!("{from} to {to}"))?;
+        let fate = state.enter(Call::Rename, || format!("{from} to {to}"))?;
         state.directory.find(from)?;
-        if entry.is_done(&mut state.random) {
+        if fate.is_done(&mut state.random) {
             state.directory.rename(from, to);
             state.forget_unnamed();
         }
-        entry.must_pass()
+        fate.must_pass()
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.lock();
-        let entry = state.enter(Call::Remove, || name.to_owned())?;
+        let fate = state.enter(Call::Remove, || name.to_owned())?;
         state.directory.find(name)?;
-        if entry.is_done(&mut state.random) {
+        if fate.is_done(&mut state.random) {
             state.directory.remove(name);
             state.forget_unnamed();
         }
-        entry.must_pass()
+        fate.must_pass()
     }
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.lock();
-        let entry = state.enter(Call::SyncNames, String::new)?;
-        match entry {
-            Entry::Passes => state.directory.sync(),
-            Entry::Fails(_) => state.directory.fail_sync(),
-            Entry::LastOne => {}
+        let fate = state.enter(Call::SyncNames, String::new)?;
+        match fate {
+            CallFate::Passes => state.directory.sync(),
+            CallFate::Fails(_) => state.directory.fail_sync(),
+            CallFate::LastOne => {}
         }
         state.forget_unnamed();
-        entry.must_pass()
+        fate.must_pass()
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -495,42 +495,42 @@ impl SimulatedFile {
         &self,
         call: Call,
         what: impl FnOnce() -> String,
-    ) -> io::Result<(MutexGuard<'_, State>, Entry)> {
+    ) -> io::Result<(MutexGuard<'_, State>, CallFate)> {
         let mut state = lock(&self.state);
         let name = if state.trace.is_some() { state.name_of(self.inode) } else { String::new() };
-        let entry = state.enter(call, || format!("{name} {}", what()))?;
-        Ok((state, entry))
+        let fate = state.enter(call, || format!("{name} {}", what()))?;
+        Ok((state, fate))
     }
 }
 
 impl DiskFile for SimulatedFile {
     fn length(&self) -> io::Result<u64> {
-        let (mut state, entry) = self.enter(Call::Length, String::new)?;
-        entry.must_pass()?;
+        let (mut state, fate) = self.enter(Call::Length, String::new)?;
+        fate.must_pass()?;
         Ok(state.inode(self.inode)?.current().len() as u64)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let (mut state, entry) =
+        let (mut state, fate) =
             self.enter(Call::Read, || format!("{} bytes at {offset}", buffer.len()))?;
-        entry.must_pass()?;
+        fate.must_pass()?;
         Ok(state.inode(self.inode)?.read(buffer, offset))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let (mut state, entry) =
+        let (mut state, fate) =
             self.enter(Call::Write, || format!("{} bytes at {offset}", bytes.len()))?;
         let room = state.length_max(self.inode)?.saturating_sub(offset);
         let fitting = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
-        let count = entry.amount(&mut state.random, fitting);
+        let count = fate.amount(&mut state.random, fitting);
         let inode = state.inode(self.inode)?;
         inode.write(bytes.get(..count).unwrap_or_default(), offset);
-        entry.must_pass()?;
+        fate.must_pass()?;
         if fitting < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
-        let (mut state, entry) = self.enter(Call::Allocate, || format!("{bytes} bytes"))?;
+        let (mut state, fate) = self.enter(Call::Allocate, || format!("{bytes} bytes"))?;
         let length_max = state.length_max(self.inode)?;
         let length = state.inode(self.inode)?.current().len() as u64;
         let more = usize::try_from(bytes.saturating_sub(length)).unwrap_or(usize::MAX);
@@ -541,33 +541,33 @@ impl DiskFile for SimulatedFile {
         } else {
             more
         };
-        let more = entry.amount(&mut state.random, more);
+        let more = fate.amount(&mut state.random, more);
         if reached && more > 0 {
             state.inode(self.inode)?.set_length(length + more as u64);
         }
-        entry.must_pass()?;
+        fate.must_pass()?;
         if full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        let (mut state, entry) = self.enter(Call::Truncate, || format!("to {bytes} bytes"))?;
-        if entry.is_done(&mut state.random) {
+        let (mut state, fate) = self.enter(Call::Truncate, || format!("to {bytes} bytes"))?;
+        if fate.is_done(&mut state.random) {
             let bytes = bytes.min(state.length_max(self.inode)?);
             state.inode(self.inode)?.set_length(bytes);
         }
-        entry.must_pass()
+        fate.must_pass()
     }
 
     fn sync(&self) -> io::Result<()> {
-        let (mut state, entry) = self.enter(Call::Sync, String::new)?;
+        let (mut state, fate) = self.enter(Call::Sync, String::new)?;
         let mut random = Random::new(state.random.bits());
         let inode = state.inode(self.inode)?;
-        match entry {
-            Entry::Passes => inode.sync(),
-            Entry::Fails(fault) => inode.fail_sync(fault, &mut random),
-            Entry::LastOne => {}
+        match fate {
+            CallFate::Passes => inode.sync(),
+            CallFate::Fails(fault) => inode.fail_sync(fault, &mut random),
+            CallFate::LastOne => {}
         }
-        entry.must_pass()
+        fate.must_pass()
     }
 }
 

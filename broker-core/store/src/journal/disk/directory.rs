@@ -193,7 +193,7 @@ fn warn_of_readers(directory: &File, path: &Path) {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::super::place::Place;
+    use super::super::test_folder::TestFolder;
     use super::*;
 
     fn mode(path: &Path) -> u32 {
@@ -203,7 +203,7 @@ mod tests {
     /// What is stored is for the owner of the process alone.
     #[test]
     fn others_can_read_neither_the_directory_nor_a_file() {
-        let place = Place::new("modes");
+        let place = TestFolder::new("modes");
         let disk = OsDisk::open(&place.at("inner")).unwrap();
         disk.create("segment").unwrap();
         assert_eq!(mode(&place.at("inner")), 0o700);
@@ -214,7 +214,7 @@ mod tests {
     /// What stands behind a link belongs to somebody else: it is neither cut nor written nor read.
     #[test]
     fn no_link_is_followed() {
-        let place = Place::new("links");
+        let place = TestFolder::new("links");
         std::fs::create_dir_all(&place.0).unwrap();
         let theirs = place.at("theirs");
         std::fs::write(&theirs, "precious").unwrap();
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_directory_that_cannot_be_opened_is_named() {
         use crate::journal::{Journal, JournalConfig};
-        let place = Place::new("named");
+        let place = TestFolder::new("named");
         std::fs::create_dir_all(&place.0).unwrap();
         std::fs::write(place.at("file"), "").unwrap();
         let data = place.at("file/data");
@@ -253,7 +253,7 @@ mod tests {
     /// A directory that is moved away while it is in use is still the one that is written to.
     #[test]
     fn files_are_reached_by_the_directory_that_was_opened() {
-        let place = Place::new("moved");
+        let place = TestFolder::new("moved");
         let disk = OsDisk::open(&place.at("before")).unwrap();
         std::fs::rename(place.at("before"), place.at("after")).unwrap();
         disk.create("a").unwrap().write_at(b"kept", 0).unwrap();

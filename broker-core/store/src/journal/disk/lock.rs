@@ -142,14 +142,14 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use super::super::OsDisk;
-    use super::super::place::Place;
+    use super::super::test_folder::TestFolder;
     use super::*;
 
     /// A directory has one process, also when its lock file is removed or it gets another name; and
     /// who has it is told.
     #[test]
     fn removing_the_lock_file_frees_no_directory() {
-        let place = Place::new("lock");
+        let place = TestFolder::new("lock");
         let disk = OsDisk::open(&place.0).unwrap();
         let refused = OsDisk::open(&place.0).err().unwrap().to_string();
         assert!(refused.ends_with("is in use by this process: stop the broker that has it"));
@@ -165,7 +165,7 @@ mod tests {
     /// Another process is told by its number, also if that is the number of this one, as in containers.
     #[test]
     fn who_has_a_directory_is_told() {
-        let place = Place::new("holder");
+        let place = TestFolder::new("holder");
         drop(OsDisk::open(&place.0).unwrap());
         let theirs = File::open(&place.0).unwrap();
         theirs.lock().unwrap();

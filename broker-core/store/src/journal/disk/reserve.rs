@@ -76,13 +76,13 @@ impl Reserve {
 mod tests {
     use std::cell::Cell;
 
-    use super::super::place::Place;
+    use super::super::test_folder::TestFolder;
     use super::*;
 
     /// Without a descriptor left, one that was kept is used, and others are kept when there are some.
     #[test]
     fn a_file_is_opened_with_a_descriptor_that_was_kept() {
-        let place = Place::new("reserve");
+        let place = TestFolder::new("reserve");
         std::fs::create_dir_all(&place.0).unwrap();
         let directory = File::open(&place.0).unwrap();
         let reserve = Reserve::of(&directory, 3).unwrap();

@@ -9,13 +9,13 @@ use std::sync::LazyLock;
 use crc32c::crc32c_append;
 
 /// A shorter part is read again: that is as fast.
-pub(in super::super) const PART_BYTES_MIN: usize = 512;
+pub(in super::super) const SUMMED_BYTES_MIN: usize = 512;
 /// Powers of two of bytes that are skipped at once; longer parts are read again.
 const POWERS: usize = 20;
 
 /// A part of a buffer that has a checksum, of the same seed: its four bytes lie in front of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) struct Part {
+pub(in super::super) struct Summed {
     pub(in super::super) at: usize,
     pub(in super::super) length: usize,
 }
@@ -27,9 +27,9 @@ static TABLES: LazyLock<Vec<Table>> = LazyLock::new(tables);
 
 /// Goes on with a checksum over `bytes`, of which the parts have one of their own under `seed`.
 /// Parts lie in order and do not overlap.
-pub(super) fn append(mut checksum: u32, bytes: &[u8], parts: &[Part], seed: u32) -> u32 {
+pub(super) fn append(mut checksum: u32, bytes: &[u8], parts: &[Summed], seed: u32) -> u32 {
     let mut done = 0;
-    for part in parts.iter().filter(|part| part.length >= PART_BYTES_MIN) {
+    for part in parts.iter().filter(|part| part.length >= SUMMED_BYTES_MIN) {
         let end = part.at + part.length;
         let own = part.at.checked_sub(4).and_then(|from| bytes.get(from..part.at));
         let (Some(own), Some(between)) =
@@ -101,7 +101,7 @@ mod tests {
                 let length = random.index(3_000);
                 let part: Vec<u8> = (0..length).map(|_| random.bits().to_le_bytes()[0]).collect();
                 bytes.extend(crc32c_append(seed, &part).to_le_bytes());
-                parts.push(Part { at: bytes.len(), length });
+                parts.push(Summed { at: bytes.len(), length });
                 bytes.extend(part);
             }
             let start = u32::try_from(random.below(1 << 32)).unwrap();
@@ -114,7 +114,7 @@ mod tests {
         let bytes = vec![3; 2_000];
         let whole = crc32c_append(7, &bytes);
         for (at, length) in [(0, 1_000), (3, 600), (1_500, 600), (4, 1 << 21)] {
-            assert_eq!(append(7, &bytes, &[Part { at, length }], 9), whole, "{at} {length}");
+            assert_eq!(append(7, &bytes, &[Summed { at, length }], 9), whole, "{at} {length}");
         }
     }
 }

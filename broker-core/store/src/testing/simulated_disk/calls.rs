@@ -7,7 +7,7 @@ use crate::testing::Random;
 
 /// What becomes of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Entry {
+pub(super) enum CallFate {
     Passes,
     Fails(Fault),
     /// The power is cut while it runs.
@@ -35,7 +35,7 @@ pub(super) fn power_is_cut() -> io::Error {
     io::Error::other("the power is cut")
 }
 
-impl Entry {
+impl CallFate {
     pub(super) fn must_pass(self) -> io::Result<()> {
         match self {
             Self::Passes => Ok(()),
@@ -67,7 +67,7 @@ impl Entry {
 }
 
 impl Calls {
-    pub(super) fn enter(&mut self, call: Call) -> io::Result<Entry> {
+    pub(super) fn enter(&mut self, call: Call) -> io::Result<CallFate> {
         if self.cut {
             return Err(power_is_cut());
         }
@@ -78,15 +78,15 @@ impl Calls {
         });
         if self.cut_at.is_some_and(|at| self.total >= at) {
             self.cut = true;
-            return Ok(Entry::LastOne);
+            return Ok(CallFate::LastOne);
         }
         let planned = self
             .planned
             .iter()
             .find(|one| one.call == call && (one.first..=one.last).contains(&count));
-        let Some(planned) = planned else { return Ok(Entry::Passes) };
+        let Some(planned) = planned else { return Ok(CallFate::Passes) };
         self.failures += 1;
-        Ok(Entry::Fails(planned.fault))
+        Ok(CallFate::Fails(planned.fault))
     }
 
     pub(super) const fn cut(&mut self) {

@@ -1,10 +1,10 @@
-//! A place of its own for each test.
+//! A folder of its own for each test.
 
 use std::path::PathBuf;
 
-pub(super) struct Place(pub(super) PathBuf);
+pub(super) struct TestFolder(pub(super) PathBuf);
 
-impl Place {
+impl TestFolder {
     pub(super) fn new(name: &str) -> Self {
         let path = std::env::temp_dir();
         let path = path.join(format!("peeklock-disk-{name}-{}", std::process::id()));
@@ -17,7 +17,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).ok();
     }
