@@ -27,7 +27,7 @@ pub(crate) use self::wire::Wire;
 use crate::error::{AmqpError, condition};
 use crate::frame::{FRAME_BYTES_MIN, Frame, Kind, Output};
 use crate::performative::Performative;
-use crate::session::{Session, Settling};
+use crate::session::{BegunDisposition, Session};
 
 /// Frames that come before `open` have at most this size: enough for a token as a password, and little to
 /// hold for somebody unknown.
@@ -68,7 +68,7 @@ pub struct Connection {
     pub(crate) link_count: usize,
     pub(crate) events: VecDeque<Event>,
     /// A disposition of the client's that is being told, delivery by delivery.
-    pub(crate) settling: Option<Settling>,
+    pub(crate) settling: Option<BegunDisposition>,
     /// Links with a message of which frames are still to be sent, in turn.
     pub(crate) under_way: VecDeque<LinkId>,
     peer_channel_max: u16,

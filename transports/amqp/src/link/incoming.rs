@@ -11,7 +11,7 @@ use crate::performative::{DeliveryTag, Role, Transfer};
 
 /// A message of which not all frames came.
 #[derive(Debug)]
-pub(crate) struct Assembly {
+pub(crate) struct IncomingMessage {
     id: u32,
     tag: DeliveryTag,
     message_format: u32,
@@ -90,14 +90,14 @@ impl Link {
                 // Credit is not held against a client (AMQP-40).
                 self.credit = self.credit.saturating_sub(1);
                 self.delivery_count = self.delivery_count.wrapping_add(1);
-                Assembly::begun(transfer)?
+                IncomingMessage::begun(transfer)?
             }
         };
         assembly.settled |= transfer.settled.unwrap_or(false);
         assembly.bytes = assembly.bytes.saturating_add(payload.len() as u64);
         let was_oversized = assembly.oversized;
         assembly.oversized |= assembly.bytes > self.taken_bytes_max;
-        let Assembly { id, tag, message_format, settled, bytes, oversized } = assembly;
+        let IncomingMessage { id, tag, message_format, settled, bytes, oversized } = assembly;
         let ends = transfer.aborted || !transfer.more;
         let fate = match (oversized, ends) {
             _ if transfer.aborted => Fate::Void,
@@ -115,7 +115,7 @@ impl Link {
     }
 }
 
-impl Assembly {
+impl IncomingMessage {
     /// A message of which this is the first frame. What a first frame must say is said (AMQP 2.7.5).
     fn begun(transfer: &Transfer) -> Result<Self, AmqpError> {
         let (Some(id), Some(tag)) = (transfer.delivery_id, transfer.delivery_tag) else {

@@ -12,7 +12,7 @@ mod incoming;
 mod outgoing;
 
 pub use self::attach::Answer;
-use self::incoming::Assembly;
+use self::incoming::IncomingMessage;
 pub use self::outgoing::Delivery;
 use self::outgoing::UnderWay;
 use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode};
@@ -56,7 +56,7 @@ pub(crate) struct Link {
     /// The largest that is taken of it.
     pub(crate) taken_bytes_max: u64,
     /// A message of which not all frames came.
-    pub(crate) assembly: Option<Assembly>,
+    pub(crate) assembly: Option<IncomingMessage>,
     /// A message of which not all frames were sent.
     pub(crate) under_way: Option<UnderWay>,
 }

@@ -28,7 +28,7 @@ use tokio::time::Sleep;
 
 use super::attach::Attaching;
 use super::gather::Each;
-use super::login::{LoggedIn, Shown};
+use super::login::{LoggedIn, ShownToken};
 use super::node::{Asker, Managing, Node, ToAsk, Told};
 use super::site::Site;
 use super::transaction::{Book, Committed, Joining};
@@ -109,7 +109,7 @@ pub(super) struct Conversation {
     pub(super) who: Principal,
     /// What counts where no token was put.
     pub(super) access: Access,
-    pub(super) shown: Vec<Shown>,
+    pub(super) shown: Vec<ShownToken>,
     /// As long as it has nothing to do and holds nothing.
     pub(super) idling: Option<Idling>,
     /// One of those that come from where its client does, who may have to give up places.

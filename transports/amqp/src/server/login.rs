@@ -18,7 +18,7 @@ const TOKEN_COUNT_MAX: usize = 256;
 const TOKENS_BYTES_MAX: usize = 128 << 10;
 
 /// What a client has shown, and where it counts.
-pub(super) struct Shown {
+pub(super) struct ShownToken {
     /// In folded case; empty for the namespace.
     path: Box<str>,
     access: Access,
@@ -26,7 +26,7 @@ pub(super) struct Shown {
     bytes: usize,
 }
 
-impl Shown {
+impl ShownToken {
     /// Whether it counts at a path in folded case.
     fn covers(&self, folded: &str) -> bool {
         let rest = folded.strip_prefix(&*self.path);
@@ -140,7 +140,7 @@ impl Conversation {
             }
             return Ok(());
         }
-        self.shown.push(Shown { path: folded, access: tried, bytes });
+        self.shown.push(ShownToken { path: folded, access: tried, bytes });
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl Conversation {
         // Those of requests and browsers are no links of the entity.
         let others = self.nodes.values().filter_map(Node::path);
         let paths: Vec<String> = of_links.chain(others).map(str::to_lowercase).collect();
-        let is_unused = |shown: &Shown| !paths.iter().any(|path| shown.covers(path));
+        let is_unused = |shown: &ShownToken| !paths.iter().any(|path| shown.covers(path));
         self.shown.iter().position(|shown| *shown.path != *but && is_unused(shown))
     }
 

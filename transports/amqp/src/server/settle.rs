@@ -16,7 +16,7 @@ use peeklock_words::amqp::Scalar;
 use super::conversation::{Conversation, Ended, Expect, Sent};
 use super::deliver::token_of;
 use super::gather::Each;
-use super::transaction::{Book, Part};
+use super::transaction::{Book, PartKind};
 use super::work::Work;
 use crate::codec::value::Map;
 use crate::connection::{SentId, SessionId};
@@ -89,7 +89,7 @@ impl Conversation {
                     // Nobody hears of it: the transaction does nothing.
                     let Some(sent) = self.sent.remove(&token) else { return };
                     let path = sent.entity.path().to_owned();
-                    let of = Part::Settled { token, sent, answer: None };
+                    let of = PartKind::Settled { token, sent, answer: None };
                     return self.not_joined(transaction, of, rejection, &path);
                 }
                 let error = self.refuse(rejection, sent.entity.path());
@@ -122,7 +122,7 @@ impl Conversation {
             };
             let command = Command::Settle { token, settlement };
             let entity = sent.entity.clone();
-            let of = Part::Settled { token, sent, answer };
+            let of = PartKind::Settled { token, sent, answer };
             return self.join(transaction, session, &entity, command, of, permit).await;
         }
         let number = first.sent.number;

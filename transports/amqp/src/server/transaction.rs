@@ -71,11 +71,11 @@ pub(super) struct Committed {
 pub(super) struct Joining {
     id: TransactionId,
     issued: Issued,
-    of: Part,
+    of: PartKind,
 }
 
 /// What it is.
-pub(super) enum Part {
+pub(super) enum PartKind {
     /// Messages; their delivery is answered unless it was sent settled.
     Sent(Option<ReceivedId>),
     /// What becomes of a delivery, and the answer to that, unless it is forgotten.
@@ -336,7 +336,7 @@ impl Conversation {
         session: SessionId,
         entity: &Entity,
         command: Command,
-        of: Part,
+        of: PartKind,
         permit: Permit,
     ) {
         match self.issue(id, session, entity, command).await {
@@ -406,14 +406,14 @@ impl Conversation {
         }
         issued.confirm();
         match of {
-            Part::Sent(Some(delivery)) => {
+            PartKind::Sent(Some(delivery)) => {
                 self.amqp.dispose(delivery, within(id, Outcome::Accepted))
             }
-            Part::Sent(None) => {}
-            Part::Settled { answer: Some((delivery, outcome)), .. } => {
+            PartKind::Sent(None) => {}
+            PartKind::Settled { answer: Some((delivery, outcome)), .. } => {
                 self.amqp.answer(delivery, within(id, outcome));
             }
-            Part::Settled { token, sent, answer: None } => {
+            PartKind::Settled { token, sent, answer: None } => {
                 let forgotten = Forgotten { token, entity: sent.entity };
                 match self.book.open.get_mut(&id) {
                     Some(open) => open.forgotten.push(forgotten),
@@ -429,13 +429,13 @@ impl Conversation {
     pub(super) fn not_joined(
         &mut self,
         id: TransactionId,
-        of: Part,
+        of: PartKind,
         rejection: Rejection,
         path: &str,
     ) {
         let error = self.refuse(rejection, path);
         let doomed = match of {
-            Part::Sent(delivery) => {
+            PartKind::Sent(delivery) => {
                 match delivery {
                     Some(delivery) => {
                         self.amqp.dispose(delivery, DeliveryState::rejected(error));
@@ -444,11 +444,11 @@ impl Conversation {
                 }
                 true
             }
-            Part::Settled { answer: Some((delivery, _)), .. } => {
+            PartKind::Settled { answer: Some((delivery, _)), .. } => {
                 self.amqp.answer(delivery, DeliveryState::rejected(error));
                 false
             }
-            Part::Settled { token, sent, answer: None } => {
+            PartKind::Settled { token, sent, answer: None } => {
                 let forgotten = Forgotten { token, entity: sent.entity };
                 let count_max = self.broker.settings().limits.transaction_operation_count_max;
                 match self.book.open.get_mut(&id) {

@@ -10,7 +10,7 @@ use crate::state::DeliveryState;
 /// A disposition of the client's that is being told, delivery by delivery: a range may be much longer
 /// than what there is in it.
 #[derive(Debug)]
-pub(crate) struct Settling {
+pub(crate) struct BegunDisposition {
     channel: u16,
     /// The number that is looked at next.
     next: i64,
@@ -19,7 +19,7 @@ pub(crate) struct Settling {
     settled: bool,
 }
 
-impl Settling {
+impl BegunDisposition {
     pub(crate) const fn channel(&self) -> u16 {
         self.channel
     }
@@ -49,7 +49,7 @@ impl Connection {
             let next_number = session.outgoing.next_number;
             let first = next_number + i64::from(distance(delivery_id(next_number), first));
             let last = first + i64::from(length);
-            self.settling = Some(Settling { channel, next: first, last, state, settled });
+            self.settling = Some(BegunDisposition { channel, next: first, last, state, settled });
         }
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Connection {
     /// silence (AMQP-68).
     pub(crate) fn next_settled(&mut self) -> Option<Event> {
         let settling = self.settling.as_mut()?;
-        let Settling { channel, next, last, settled, .. } = *settling;
+        let BegunDisposition { channel, next, last, settled, .. } = *settling;
         let Some(session) = self.sessions.get_mut(&channel) else {
             self.settling = None;
             return None;

@@ -13,7 +13,7 @@ mod window;
 
 use std::collections::BTreeMap;
 
-pub(crate) use self::disposition::Settling;
+pub(crate) use self::disposition::BegunDisposition;
 pub(crate) use self::handles::Handles;
 pub(crate) use self::lapsed::Lapsed;
 use crate::connection::SessionId;

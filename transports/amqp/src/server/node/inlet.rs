@@ -22,7 +22,7 @@ use crate::message::{Assembly, BATCH_FORMAT, BatchError, unpack};
 use crate::server::attach::REQUEST_CREDIT;
 use crate::server::conversation::{Conversation, Expect};
 use crate::server::gather::Each;
-use crate::server::transaction::{Book, Part as PartOf};
+use crate::server::transaction::{Book, PartKind};
 use crate::server::work::Work;
 use crate::state::DeliveryState;
 
@@ -346,7 +346,7 @@ impl Conversation {
         if let Some(id) = transaction {
             // It goes alone.
             let (entity, session) = (at.entity.clone(), link.session());
-            let of = PartOf::Sent(deliveries.into_iter().next().flatten());
+            let of = PartKind::Sent(deliveries.into_iter().next().flatten());
             let Some(command) = commands.pop() else { return };
             return self.join(id, session, &entity, command, of, permit).await;
         }

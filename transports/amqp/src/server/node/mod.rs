@@ -16,7 +16,7 @@ pub(super) use self::management::{Asking, Manager, Managing, Plan, ToAsk, Told};
 pub(crate) use self::management::{operations, understand};
 pub(super) use self::outlet::{Outlet, Waiting, return_at};
 pub(super) use self::reply::{Asker, Replies};
-pub(super) use self::request::{Request, Requests, TOKENS_NODE, management_node};
+pub(super) use self::request::{NodeRequest, Requests, TOKENS_NODE, management_node};
 
 use crate::message::Assembly;
 

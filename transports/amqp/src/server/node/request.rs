@@ -36,7 +36,7 @@ pub(in crate::server) struct Requests {
     pub(super) transaction: Option<TransactionId>,
     of: Of,
     /// What waits for credit for its reply, and where that goes.
-    waiting: VecDeque<(LinkId, Request)>,
+    waiting: VecDeque<(LinkId, NodeRequest)>,
     /// What of it is counted as not having arrived whole: it cannot go on.
     waiting_bytes: u64,
 }
@@ -117,7 +117,7 @@ pub(in crate::server) fn management_node(path: &str) -> Box<str> {
 }
 
 /// A request.
-pub(in crate::server) struct Request {
+pub(in crate::server) struct NodeRequest {
     content: Content,
     /// What it is answered by, with its type (AMQP-21).
     pub(in crate::server) message_id: Option<Raw>,
@@ -128,7 +128,7 @@ pub(in crate::server) struct Request {
     until: Option<Timestamp>,
 }
 
-impl Request {
+impl NodeRequest {
     pub(super) fn read(whole: Bytes) -> Result<Self, AmqpError> {
         let content = Content::parse(whole)?;
         let fields = fields_of(content.sections().properties);
@@ -203,10 +203,10 @@ impl Conversation {
         whole: Bytes,
     ) {
         let bytes = whole.len() as u64;
-        let request = match Request::read(whole) {
+        let request = match NodeRequest::read(whole) {
             Ok(request) => {
                 let until = request.timeout().map(|wait| self.broker.now().plus(wait));
-                Request { transaction, until, ..request }
+                NodeRequest { transaction, until, ..request }
             }
             Err(error) => {
                 self.doom_named(transaction);
@@ -268,7 +268,7 @@ impl Conversation {
         self.nodes.values().map(bytes).sum()
     }
 
-    async fn ask_now(&mut self, link: LinkId, to: LinkId, request: &Request) {
+    async fn ask_now(&mut self, link: LinkId, to: LinkId, request: &NodeRequest) {
         self.await_reply(to);
         self.manage(link, request.asker(to), request).await;
     }
@@ -310,7 +310,7 @@ impl Conversation {
     }
 
     /// Where a request is answered (AMQP-22).
-    fn answers_of(&self, link: LinkId, request: &Request) -> Option<LinkId> {
+    fn answers_of(&self, link: LinkId, request: &NodeRequest) -> Option<LinkId> {
         let replies = || {
             self.nodes.iter().filter_map(|(id, node)| match node {
                 Node::Replies(replies) => Some((*id, replies)),

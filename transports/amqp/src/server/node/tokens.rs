@@ -5,7 +5,7 @@ use peeklock_core::path::{EntityAddress, Node as AddressNode};
 use peeklock_words::amqp::{Scalar, code, descriptor};
 use percent_encoding::percent_decode_str;
 
-use super::Request;
+use super::NodeRequest;
 use super::reply::{Asker, Names, head};
 use crate::server::conversation::Conversation;
 use crate::server::login::Refused;
@@ -17,7 +17,7 @@ const AUDIENCE_BYTES_MAX: usize = 4 << 10;
 
 impl Conversation {
     /// Something is asked of `$cbs`.
-    pub(super) async fn tokens_asked(&mut self, asker: Option<Asker>, request: &Request) {
+    pub(super) async fn tokens_asked(&mut self, asker: Option<Asker>, request: &NodeRequest) {
         let (status, text) = self.put(request).await;
         let Some(asker) = asker else { return };
         let mut reply = Vec::new();
@@ -26,7 +26,7 @@ impl Conversation {
         self.reply(asker, vec![reply.into()]);
     }
 
-    async fn put(&mut self, request: &Request) -> (i32, String) {
+    async fn put(&mut self, request: &NodeRequest) -> (i32, String) {
         if request.text("operation").as_deref() != Some(OPERATION) {
             return (501, format!("$cbs does nothing but {OPERATION}"));
         }

@@ -11,12 +11,12 @@ use peeklock_link::{LONG_MAX, Mail, Size};
 use tokio::sync::watch;
 
 use super::super::reply::Asker;
-use super::Answer;
+use super::ManagementAnswer;
 use crate::server::conversation::{Conversation, Expect};
 
 /// Something that is asked, and comes to an answer, with the turn at something large that this has taken.
 pub(in crate::server) type Asking =
-    Pin<Box<dyn Future<Output = (Option<HeldTurn>, Result<Answer, BrokerError>)> + Send>>;
+    Pin<Box<dyn Future<Output = (Option<HeldTurn>, Result<ManagementAnswer, BrokerError>)> + Send>>;
 
 /// One that may be begun.
 pub(in crate::server) struct ToAsk {
@@ -29,7 +29,7 @@ pub(in crate::server) struct ToAsk {
 /// The answer to something that was asked apart.
 pub(in crate::server) struct Told {
     slot: usize,
-    answer: Result<Answer, BrokerError>,
+    answer: Result<ManagementAnswer, BrokerError>,
     /// What it takes, and the room for it; none if it needs no room of others.
     paid: Option<(u64, Room)>,
 }
@@ -60,7 +60,7 @@ impl Conversation {
                 let _permit = permit;
                 let asked = unless_ended(&mut alive, asking).await;
                 let Some((_turn, answer)) = asked else { return };
-                let bytes = answer.as_ref().map_or(0, Answer::len);
+                let bytes = answer.as_ref().map_or(0, ManagementAnswer::len);
                 let mut paid = None;
                 if bytes > free_bytes {
                     // One that is larger than all of the room takes all of it.

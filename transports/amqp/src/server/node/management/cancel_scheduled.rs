@@ -5,7 +5,7 @@ use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 
 use super::super::reply::Asker;
-use super::{Answer, Memo, Planned, Question, Refusal};
+use super::{ManagementAnswer, Memo, Planned, Question, Refusal};
 use crate::server::conversation::Conversation;
 
 impl Conversation {
@@ -25,7 +25,7 @@ impl Conversation {
         _: &Asker,
         _: &Memo,
         _: Vec<Outcome>,
-    ) -> Result<Answer, Rejection> {
-        Ok(Answer::Done)
+    ) -> Result<ManagementAnswer, Rejection> {
+        Ok(ManagementAnswer::Done)
     }
 }

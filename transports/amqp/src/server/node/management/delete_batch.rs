@@ -7,7 +7,7 @@ use peeklock_words::amqp::{code, write};
 
 use super::super::reply::Asker;
 use super::pieces::Pieces;
-use super::{Answer, Memo, Planned, Question, Refusal, key, unexpected};
+use super::{ManagementAnswer, Memo, Planned, Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 
 impl Conversation {
@@ -36,15 +36,15 @@ impl Conversation {
         _: &Asker,
         _: &Memo,
         outcomes: Vec<Outcome>,
-    ) -> Result<Answer, Rejection> {
+    ) -> Result<ManagementAnswer, Rejection> {
         let count = match outcomes.into_iter().next() {
-            Some(Outcome::Deleted(0)) => return Ok(Answer::Nothing),
+            Some(Outcome::Deleted(0)) => return Ok(ManagementAnswer::Nothing),
             Some(Outcome::Deleted(count)) => i32::try_from(count).unwrap_or(i32::MAX),
             _ => return Err(unexpected()),
         };
         let mut items = Pieces::default();
         key(&mut items, "message-count");
         write::fixed(&mut items, code::INT, count.to_be_bytes());
-        Ok(Answer::Map(items, 2))
+        Ok(ManagementAnswer::Map(items, 2))
     }
 }

@@ -48,7 +48,7 @@ use self::pieces::Pieces;
 #[cfg(feature = "testing")]
 pub(crate) use self::understand::understand;
 use super::reply::{Asker, Names, head};
-use super::{Node, Request};
+use super::{Node, NodeRequest};
 use crate::connection::{LinkId, SessionId};
 use crate::error::AmqpError;
 use crate::server::conversation::{Conversation, Expect};
@@ -170,10 +170,11 @@ pub(in crate::server) struct Managing {
 }
 
 /// Makes the reply of the outcomes of all commands.
-type Read = fn(&mut Conversation, &Asker, &Memo, Vec<Outcome>) -> Result<Answer, Rejection>;
+type Read =
+    fn(&mut Conversation, &Asker, &Memo, Vec<Outcome>) -> Result<ManagementAnswer, Rejection>;
 
 /// A reply that is no refusal.
-pub(in crate::server) enum Answer {
+pub(in crate::server) enum ManagementAnswer {
     /// It is done, and there is nothing more to say.
     Done,
     /// There is nothing (AMQP-92).
@@ -182,7 +183,7 @@ pub(in crate::server) enum Answer {
     Map(Pieces, usize),
 }
 
-impl Answer {
+impl ManagementAnswer {
     /// How many bytes it has, beside what stands before them.
     fn len(&self) -> u64 {
         match self {
@@ -195,7 +196,7 @@ impl Answer {
 /// What a request is about, for the file of its operation.
 struct Question<'a> {
     path: &'a Arc<str>,
-    request: &'a Request,
+    request: &'a NodeRequest,
     body: Body,
     /// The management link.
     link: LinkId,
@@ -209,7 +210,9 @@ enum Planned {
 
 impl Planned {
     /// Something that is asked apart, and answered in little.
-    fn apart(asking: impl Future<Output = Result<Answer, BrokerError>> + Send + 'static) -> Self {
+    fn apart(
+        asking: impl Future<Output = Result<ManagementAnswer, BrokerError>> + Send + 'static,
+    ) -> Self {
         Self::Apart(Box::pin(async move { (None, asking.await) }))
     }
 }
@@ -231,7 +234,7 @@ impl Plan {
 
 impl Conversation {
     /// Carries out a request, whose reply there is credit for.
-    pub(super) async fn manage(&mut self, link: LinkId, asker: Asker, request: &Request) {
+    pub(super) async fn manage(&mut self, link: LinkId, asker: Asker, request: &NodeRequest) {
         let Some(Node::Requests(requests)) = self.nodes.get(&link) else { return };
         let Some(manager) = requests.manager() else { return };
         let path = Arc::clone(&manager.path);
@@ -265,7 +268,7 @@ impl Conversation {
         &mut self,
         link: LinkId,
         path: &Arc<str>,
-        request: &Request,
+        request: &NodeRequest,
     ) -> Result<Planned, AmqpError> {
         let name = request.text("operation").unwrap_or_default();
         let bytes = request.bytes();
@@ -456,19 +459,19 @@ impl Conversation {
     pub(in crate::server) fn answer_managed(
         &mut self,
         asker: Asker,
-        answer: Result<Answer, AmqpError>,
+        answer: Result<ManagementAnswer, AmqpError>,
     ) {
         let mut reply = Pieces::default();
         let (body, count) = match answer {
-            Ok(Answer::Done) => {
+            Ok(ManagementAnswer::Done) => {
                 head(&mut reply, &asker, &NAMES, OK, "OK", None);
                 (Pieces::default(), 0)
             }
-            Ok(Answer::Nothing) => {
+            Ok(ManagementAnswer::Nothing) => {
                 head(&mut reply, &asker, &NAMES, NOTHING, "there is nothing", None);
                 (Pieces::default(), 0)
             }
-            Ok(Answer::Map(items, count)) => {
+            Ok(ManagementAnswer::Map(items, count)) => {
                 head(&mut reply, &asker, &NAMES, OK, "OK", None);
                 (items, count)
             }

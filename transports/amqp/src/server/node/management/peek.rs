@@ -7,7 +7,7 @@ use peeklock_core::ids::SequenceNumber;
 
 use super::super::reply::Asker;
 use super::pieces::Pieces;
-use super::{Answer, Memo, Planned, Question, Refusal, key, unexpected};
+use super::{ManagementAnswer, Memo, Planned, Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 use crate::server::deliver::{Shown, encoded, unreadable};
 
@@ -34,7 +34,7 @@ impl Conversation {
         asker: &Asker,
         memo: &Memo,
         outcomes: Vec<Outcome>,
-    ) -> Result<Answer, Rejection> {
+    ) -> Result<ManagementAnswer, Rejection> {
         let Some(Outcome::Peeked(messages)) = outcomes.into_iter().next() else {
             return Err(unexpected());
         };
@@ -55,11 +55,11 @@ impl Conversation {
             count += 1;
         }
         if count == 0 {
-            return Ok(Answer::Nothing);
+            return Ok(ManagementAnswer::Nothing);
         }
         let mut items = Pieces::default();
         key(&mut items, "messages");
         items.list(list, count);
-        Ok(Answer::Map(items, 2))
+        Ok(ManagementAnswer::Map(items, 2))
     }
 }

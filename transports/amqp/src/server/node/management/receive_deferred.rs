@@ -10,7 +10,7 @@ use peeklock_words::amqp::{code, write};
 use super::super::Node;
 use super::super::reply::Asker;
 use super::pieces::Pieces;
-use super::{Answer, Memo, Planned, Question, Refusal, key, unexpected};
+use super::{ManagementAnswer, Memo, Planned, Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 use crate::server::deliver::{Shown, encoded, unreadable};
 
@@ -100,7 +100,7 @@ impl Conversation {
         _: &Asker,
         memo: &Memo,
         outcomes: Vec<Outcome>,
-    ) -> Result<Answer, Rejection> {
+    ) -> Result<ManagementAnswer, Rejection> {
         let Some(Outcome::Received(messages)) = outcomes.into_iter().next() else {
             return Err(unexpected());
         };
@@ -129,6 +129,6 @@ impl Conversation {
         let mut items = Pieces::default();
         key(&mut items, "messages");
         items.list(list, count);
-        Ok(Answer::Map(items, 2))
+        Ok(ManagementAnswer::Map(items, 2))
     }
 }

@@ -7,7 +7,7 @@ use peeklock_words::amqp::code;
 
 use super::super::reply::Asker;
 use super::pieces::Pieces;
-use super::{Answer, Memo, Planned, Question, Refusal, key, unexpected};
+use super::{ManagementAnswer, Memo, Planned, Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 
 impl Conversation {
@@ -27,7 +27,7 @@ impl Conversation {
         _: &Asker,
         memo: &Memo,
         outcomes: Vec<Outcome>,
-    ) -> Result<Answer, Rejection> {
+    ) -> Result<ManagementAnswer, Rejection> {
         let mut ends = Vec::with_capacity(outcomes.len());
         for (outcome, token) in outcomes.into_iter().zip(&memo.tokens) {
             let until = match outcome {
@@ -44,6 +44,6 @@ impl Conversation {
         let mut items = Pieces::default();
         key(&mut items, "expirations");
         items.array(code::TIMESTAMP, ends.into_iter());
-        Ok(Answer::Map(items, 2))
+        Ok(ManagementAnswer::Map(items, 2))
     }
 }

@@ -12,7 +12,7 @@ use peeklock_words::amqp::{Scalar, code};
 
 use super::body::Body;
 use super::pieces::Pieces;
-use super::{Answer, Planned, Question, Refusal, key};
+use super::{ManagementAnswer, Planned, Question, Refusal, key};
 use crate::codec::value::Map;
 use crate::server::conversation::Conversation;
 
@@ -47,7 +47,7 @@ impl Conversation {
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
         Ok(Planned::apart(async move {
             access.create_rule(&path, rule).await?;
-            Ok(Answer::Done)
+            Ok(ManagementAnswer::Done)
         }))
     }
 
@@ -56,7 +56,7 @@ impl Conversation {
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
         Ok(Planned::apart(async move {
             access.delete_rule(&path, &name).await?;
-            Ok(Answer::Done)
+            Ok(ManagementAnswer::Done)
         }))
     }
 
@@ -87,7 +87,7 @@ async fn list(
     path: &str,
     (skip, top): (usize, usize),
     page: usize,
-) -> Result<Answer, BrokerError> {
+) -> Result<ManagementAnswer, BrokerError> {
     let outbound = broker.outbound_pool();
     let (mut list, mut listed) = (Pieces::default(), 0);
     let mut room = None;
@@ -118,12 +118,12 @@ async fn list(
         }
     }
     if listed == 0 {
-        return Ok(Answer::Nothing);
+        return Ok(ManagementAnswer::Nothing);
     }
     let mut items = Pieces::default();
     key(&mut items, "rules");
     items.list(list, listed);
-    Ok(Answer::Map(items, 2))
+    Ok(ManagementAnswer::Map(items, 2))
 }
 
 /// A rule as it is described to be added, with so many properties in its filter at most.

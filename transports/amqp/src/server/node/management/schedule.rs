@@ -10,7 +10,7 @@ use peeklock_words::amqp::{Scalar, code};
 use super::super::reply::Asker;
 use super::body::Body;
 use super::pieces::Pieces;
-use super::{Answer, Memo, Planned, Question, Refusal, key, unexpected};
+use super::{ManagementAnswer, Memo, Planned, Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 
 impl Conversation {
@@ -47,7 +47,7 @@ impl Conversation {
         _: &Asker,
         memo: &Memo,
         outcomes: Vec<Outcome>,
-    ) -> Result<Answer, Rejection> {
+    ) -> Result<ManagementAnswer, Rejection> {
         let numbers = match outcomes.into_iter().next() {
             Some(Outcome::Accepted(number)) => vec![number],
             Some(Outcome::AcceptedBatch(numbers)) => numbers,
@@ -60,10 +60,10 @@ impl Conversation {
 }
 
 /// The numbers of messages, in their order.
-pub(super) fn sequence_numbers(numbers: &[SequenceNumber]) -> Answer {
+pub(super) fn sequence_numbers(numbers: &[SequenceNumber]) -> ManagementAnswer {
     let mut items = Pieces::default();
     key(&mut items, "sequence-numbers");
     let number = |number: &SequenceNumber| i64::try_from(number.0).unwrap_or(i64::MAX);
     items.array(code::LONG, numbers.iter().map(|it| number(it).to_be_bytes()));
-    Answer::Map(items, 2)
+    ManagementAnswer::Map(items, 2)
 }

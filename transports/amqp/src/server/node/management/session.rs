@@ -9,7 +9,7 @@ use peeklock_words::amqp::{Scalar, code};
 
 use super::super::reply::Asker;
 use super::pieces::Pieces;
-use super::{Answer, Memo, Planned, Question, Read, Refusal, key, unexpected};
+use super::{ManagementAnswer, Memo, Planned, Question, Read, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 
 impl Conversation {
@@ -64,7 +64,7 @@ impl Conversation {
         _: &Asker,
         memo: &Memo,
         outcomes: Vec<Outcome>,
-    ) -> Result<Answer, Rejection> {
+    ) -> Result<ManagementAnswer, Rejection> {
         let Some(Outcome::Renewed(until)) = outcomes.into_iter().next() else {
             return Err(unexpected());
         };
@@ -74,7 +74,7 @@ impl Conversation {
         let mut items = Pieces::default();
         key(&mut items, "expiration");
         write::timestamp(&mut items, until.unix_ms());
-        Ok(Answer::Map(items, 2))
+        Ok(ManagementAnswer::Map(items, 2))
     }
 
     fn session_state(
@@ -82,7 +82,7 @@ impl Conversation {
         _: &Asker,
         _: &Memo,
         outcomes: Vec<Outcome>,
-    ) -> Result<Answer, Rejection> {
+    ) -> Result<ManagementAnswer, Rejection> {
         let Some(Outcome::SessionState(state)) = outcomes.into_iter().next() else {
             return Err(unexpected());
         };
@@ -95,6 +95,6 @@ impl Conversation {
             }
             None => items.put_byte(code::NULL),
         }
-        Ok(Answer::Map(items, 2))
+        Ok(ManagementAnswer::Map(items, 2))
     }
 }

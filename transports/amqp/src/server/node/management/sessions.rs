@@ -6,7 +6,7 @@ use peeklock_core::error::Rejection;
 use peeklock_words::amqp::{code, write};
 
 use super::pieces::Pieces;
-use super::{Answer, Planned, Question, Refusal, key, unexpected};
+use super::{ManagementAnswer, Planned, Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 
 /// From here on sessions with active messages are meant: the last millisecond of the year 9999.
@@ -41,7 +41,7 @@ impl Conversation {
                 return Err(entity.refuse(unexpected()));
             };
             if names.is_empty() {
-                return Ok(Answer::Nothing);
+                return Ok(ManagementAnswer::Nothing);
             }
             let count = u32::try_from(names.len()).unwrap_or(u32::MAX);
             let next = i32::try_from(skip.saturating_add(count)).unwrap_or(i32::MAX);
@@ -50,7 +50,7 @@ impl Conversation {
             write::fixed(&mut items, code::INT, next.to_be_bytes());
             key(&mut items, "sessions-ids");
             items.strings(names.iter().map(|name| &**name));
-            Ok(Answer::Map(items, 4))
+            Ok(ManagementAnswer::Map(items, 4))
         }))
     }
 }

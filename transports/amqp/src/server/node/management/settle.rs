@@ -5,7 +5,7 @@ use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 
 use super::super::reply::Asker;
-use super::{Answer, Memo, Planned, Question, Refusal};
+use super::{ManagementAnswer, Memo, Planned, Question, Refusal};
 use crate::server::conversation::Conversation;
 use crate::server::settle::properties;
 
@@ -57,11 +57,11 @@ impl Conversation {
         _: &Asker,
         memo: &Memo,
         _: Vec<Outcome>,
-    ) -> Result<Answer, Rejection> {
+    ) -> Result<ManagementAnswer, Rejection> {
         for token in memo.tokens.iter().filter(|_| !memo.is_joined) {
             self.lock_settled(*token);
         }
-        Ok(Answer::Done)
+        Ok(ManagementAnswer::Done)
     }
 }
 

@@ -5,7 +5,7 @@ use peeklock_core::limits::Limits;
 use peeklock_core::message::Content;
 use peeklock_words::amqp::Scalar;
 
-use super::super::Request;
+use super::super::NodeRequest;
 use super::body::Body;
 use super::rules::rule;
 use crate::server::settle::properties;
@@ -28,7 +28,7 @@ const KEYS: [&str; 12] = [
 
 /// How much of a request can be understood, whatever it asks.
 pub(crate) fn understand(bytes: Bytes) -> usize {
-    let Ok(request) = Request::read(bytes) else { return 0 };
+    let Ok(request) = NodeRequest::read(bytes) else { return 0 };
     let named = ["operation", "associated-link-name"].map(|name| request.text(name));
     let told = usize::from(request.timeout().is_some());
     let count = told + named.into_iter().flatten().count();
