@@ -31,7 +31,7 @@ pub struct Urls {
 }
 
 /// What the load needs of it beside the defaults.
-pub struct Settings {
+pub struct ServedSettings {
     /// Keep messages in memory only.
     pub ephemeral: bool,
     /// Connections it takes by each transport: WebSocket, HTTP, AMQP. Room for all is reserved at the start.
@@ -42,7 +42,7 @@ pub struct Settings {
 
 impl Served {
     /// Starts one that writes into this directory alone, whatever the surroundings would set.
-    pub async fn start(path: &Path, settings: &Settings) -> Result<Self, BenchError> {
+    pub async fn start(path: &Path, settings: &ServedSettings) -> Result<Self, BenchError> {
         let log_path = path.join("broker.log");
         let mut command = Command::new(std::env::current_exe()?);
         command

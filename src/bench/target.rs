@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use peeklock::Broker;
-use peeklock::description::Settings as BrokerSettings;
+use peeklock::description::Settings;
 use peeklock::store::{Journal, JournalConfig};
 use peeklock::tls::ClientTls;
 use peeklock::websocket::Encoding;
@@ -14,7 +14,7 @@ use super::client::amqp::Amqp;
 use super::client::http::Http;
 use super::plan::{Load, Over, Plan};
 use super::process::Process;
-use super::served::{Served, Settings};
+use super::served::{Served, ServedSettings};
 use super::{BenchError, Scratch};
 use crate::place::{self, Place};
 
@@ -48,7 +48,7 @@ impl Target {
         let queues = if plan.load == Load::Queues { plan.count } else { 1 };
         let queues = queues.max(10_000);
         let kind = if plan.over == Over::InProcess {
-            let mut settings = BrokerSettings::default();
+            let mut settings = Settings::default();
             settings.limits.entity_count_max = usize::try_from(queues).unwrap_or(usize::MAX);
             let mut builder = Broker::builder().settings(settings);
             if plan.is_durable() == Some(true) {
@@ -61,7 +61,7 @@ impl Target {
                 true => connections + SPARE_CONNECTIONS,
                 false => SPARE_CONNECTIONS,
             };
-            let settings = Settings {
+            let settings = ServedSettings {
                 ephemeral: plan.is_durable() == Some(false),
                 connections: [
                     of(&[Over::Websocket, Over::WebsocketJson]),

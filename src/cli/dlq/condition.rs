@@ -17,7 +17,7 @@ pub(super) use conditions;
 
 /// One condition on a message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Condition {
+pub struct MessageCondition {
     field: Field,
     test: Test,
     value: String,
@@ -41,7 +41,7 @@ enum Test {
     HasNot,
 }
 
-impl Condition {
+impl MessageCondition {
     /// Whether the message meets it.
     pub fn holds(&self, message: &Received) -> bool {
         let sent = message.message();
@@ -67,7 +67,7 @@ impl Condition {
 }
 
 /// Reads one.
-pub fn condition(text: &str) -> Result<Condition, String> {
+pub fn condition(text: &str) -> Result<MessageCondition, String> {
     let place = text.find(['=', '~']).ok_or("a condition is FIELD=VALUE or FIELD~PART")?;
     let (before, after) = text.split_at(place);
     let is_part = after.starts_with('~');
@@ -98,11 +98,11 @@ pub fn condition(text: &str) -> Result<Condition, String> {
         (true, false) => Test::Has,
         (true, true) => Test::HasNot,
     };
-    Ok(Condition { field, test, value })
+    Ok(MessageCondition { field, test, value })
 }
 
 /// Whether a message meets all.
-pub fn all_hold(conditions: &[Condition], message: &Received) -> bool {
+pub fn all_hold(conditions: &[MessageCondition], message: &Received) -> bool {
     conditions.iter().all(|condition| condition.holds(message))
 }
 
@@ -111,8 +111,11 @@ mod tests {
     use super::*;
 
     fn check(given: &str, expected: Option<(Field, Test, &str)>) {
-        let expected =
-            expected.map(|(field, test, value)| Condition { field, test, value: value.to_owned() });
+        let expected = expected.map(|(field, test, value)| MessageCondition {
+            field,
+            test,
+            value: value.to_owned(),
+        });
         assert_eq!(condition(given).ok(), expected, "{given}");
     }
 

@@ -11,7 +11,7 @@ use super::super::message::{CELL_CHARS_MAX, Form, Writer, id, instant};
 use super::super::peek::{Browse, ROWS_MAX};
 use super::super::terminal::{Cell, Table, Wrote, cut, note};
 use super::super::{Failure, exit};
-use super::condition::{Condition, all_hold, condition, conditions};
+use super::condition::{MessageCondition, all_hold, condition, conditions};
 use super::or_of_topic;
 
 pub const HELP: &str = concat!(
@@ -37,7 +37,7 @@ pub struct ListFlags {
     queue: String,
     /// Messages that meet a condition only. Can be given several times
     #[arg(long = "where", value_name = "CONDITION", value_parser = condition)]
-    conditions: Vec<Condition>,
+    conditions: Vec<MessageCondition>,
     /// First sequence number to look at
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     from: u64,

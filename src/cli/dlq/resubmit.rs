@@ -2,7 +2,7 @@
 //! copies are stored.
 
 use clap::Args;
-use peeklock::condition::Condition as Refused;
+use peeklock::condition::Condition;
 use peeklock::ids::{LockToken, SequenceNumber};
 use peeklock::message::{DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Message, MessageId};
 use peeklock::path::dead_letter_path;
@@ -17,7 +17,7 @@ use super::super::property::{Property, property};
 use super::super::send::{CONNECTION_LOST, Lost, set_properties};
 use super::super::terminal::{Bar, Wrote, note};
 use super::super::{Failure, exit};
-use super::condition::{Condition, all_hold, condition, conditions};
+use super::condition::{MessageCondition, all_hold, condition, conditions};
 use super::copies::{self, Copies};
 use super::or_of_topic;
 use super::origin::{self, Origin};
@@ -68,7 +68,7 @@ pub struct ResubmitFlags {
     queue: String,
     /// Messages that meet a condition only. Can be given several times
     #[arg(long = "where", value_name = "CONDITION", value_parser = condition)]
-    conditions: Vec<Condition>,
+    conditions: Vec<MessageCondition>,
     /// These messages only, by sequence number. Can be given several times
     #[arg(long = "number", value_name = "NUMBER", value_parser = sequence_number)]
     numbers: Vec<u64>,
@@ -466,7 +466,7 @@ async fn move_on(
                 progress.failed += 1;
                 progress.code = code(error.condition());
                 let number = message.sequence_number();
-                if error.condition() == Refused::CommunicationProblem {
+                if error.condition() == Condition::CommunicationProblem {
                     lost.add(number.0);
                 } else {
                     let open = if may_be_done(error.condition()) {
@@ -518,7 +518,7 @@ async fn renew(
     // A lock that was lost is of a message that comes again, and is held again.
     for renewed in receiver.renew_many(&progress.held).await {
         if let Err(error) = renewed
-            && error.condition() != peeklock::condition::Condition::MessageLockLost
+            && error.condition() != Condition::MessageLockLost
         {
             return Err(error.into());
         }

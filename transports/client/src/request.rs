@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use self::replies::{Replies, Waiting};
+use self::replies::{Replies, Waiters};
 pub use self::respond::{Responder, ResponseError};
 use crate::{Client, JobError, JobType, Received, Sender, job_message};
 
@@ -123,7 +123,7 @@ struct Shared {
     client: Client,
     reply_to: Box<str>,
     session: Box<str>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<Waiters>,
     places: Semaphore,
     senders: LastSender,
     /// Dropped to stop the task that takes replies.
@@ -169,7 +169,7 @@ impl Client {
             self.port().refuse(Rejection::internal(detail), reply_to)
         })?;
         let session = format!("{:032x}", u128::from_be_bytes(random));
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(Waiters::default());
         let replies = Replies {
             client: self.clone(),
             queue: reply_to.into(),

@@ -23,7 +23,7 @@ use peeklock_core::time::Timestamp;
 pub use self::client::{Sent, TestClient};
 pub use self::delivery::TestDelivery;
 pub use self::session::TestSession;
-pub use self::simulation::{Failure, Mishap, Passed, Simulation, World};
+pub use self::simulation::{Failed, Mishap, Passed, Simulation, World};
 pub use crate::in_process::test_broker::*;
 
 /// The time at which tests begin: 2026-01-01.

@@ -17,7 +17,7 @@ use crate::site::Site;
 use crate::socket::Socket;
 
 /// The way in.
-pub(crate) struct Entry {
+pub(crate) struct HttpEntrance {
     site: Arc<Site>,
     /// Beside the connections there may be there are sockets for those that are told so.
     sockets: Arc<Semaphore>,
@@ -30,7 +30,7 @@ struct Attendant<S> {
     service: Rc<S>,
 }
 
-impl Entry {
+impl HttpEntrance {
     pub(crate) fn new(site: Arc<Site>) -> Self {
         let count_max = sockets(site.config.connection_count_max).min(Semaphore::MAX_PERMITS);
         let sockets = Arc::new(Semaphore::new(count_max));
@@ -38,7 +38,7 @@ impl Entry {
     }
 }
 
-impl Enter for Entry {
+impl Enter for HttpEntrance {
     fn open(&self) -> LocalBoxFuture<'static, io::Result<Rc<dyn Attend>>> {
         let (site, sockets) = (Arc::clone(&self.site), Arc::clone(&self.sockets));
         Box::pin(async move {

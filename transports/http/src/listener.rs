@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use crate::config::HttpConfig;
-use crate::entrance::Entry;
+use crate::entrance::HttpEntrance;
 use crate::service::http;
 use crate::site::Site;
 use crate::socket::Socket;
@@ -99,7 +99,7 @@ impl Transport for HttpTransport {
         };
         let ended = || failed(io::Error::other("the listener's thread ended"));
         let handle = start.await.map_err(|_| ended())?.map_err(failed)?;
-        entrance.open(Entry::new(Arc::clone(&site)));
+        entrance.open(HttpEntrance::new(Arc::clone(&site)));
         tracing::info!(transport = NAME, %address, "listening");
         Ok(Box::new(Running { site, address, handle, thread }))
     }

@@ -218,9 +218,9 @@ impl Exchange {
         &self,
         entity: &Entity,
         room: &mut AnswerRoom,
-        receive: Receive,
+        receive: ReceiveBounds,
     ) -> Result<Vec<ReceivedMessage>, Refusal> {
-        let Receive { count_max, bytes_max, wait } = receive;
+        let ReceiveBounds { count_max, bytes_max, wait } = receive;
         let mode = ReceiveMode::PeekLock;
         let command = |wait| Command::Receive { mode, count_max, bytes_max, wait, holder: None };
         if wait > TimeSpan::ZERO && !room.is_spare() {
@@ -244,7 +244,7 @@ impl Exchange {
 }
 
 /// What to receive.
-pub(crate) struct Receive {
+pub(crate) struct ReceiveBounds {
     pub(crate) count_max: u32,
     pub(crate) bytes_max: u64,
     pub(crate) wait: TimeSpan,

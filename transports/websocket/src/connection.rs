@@ -36,7 +36,7 @@ pub(crate) use self::inbound::{Asked, Done, Refusal, place};
 pub(crate) use self::open::converse;
 
 use self::apart::{Own, Work};
-use self::outbound::Pieces;
+use self::outbound::Unwritten;
 use self::yielding::Yielding;
 use crate::error::{Close, code};
 use crate::frame::{BadRequest, Encoding, Item, Request, WireError};
@@ -160,7 +160,7 @@ pub(crate) struct Conversation {
     /// The socket has taken not all that was written.
     unflushed: bool,
     /// What of a frame is not with the socket at all.
-    outgoing: Pieces,
+    outgoing: Unwritten,
     /// Bytes of pongs among that.
     pong_bytes: usize,
     /// When the listener ends it.

@@ -27,7 +27,7 @@ pub(super) struct Replies {
     pub(super) session: Box<str>,
     /// As what the queue is made, if it is not there.
     pub(super) made: QueueUpdate,
-    pub(super) waiting: Arc<Waiting>,
+    pub(super) waiting: Arc<Waiters>,
 }
 
 impl Replies {
@@ -132,7 +132,7 @@ type Told = Result<Received, Arc<BrokerError>>;
 
 /// Who waits for replies, by the id of the request. As many as there are places.
 #[derive(Default)]
-pub(super) struct Waiting(Mutex<Table>);
+pub(super) struct Waiters(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
@@ -141,7 +141,7 @@ struct Table {
     ended: Option<Arc<BrokerError>>,
 }
 
-impl Waiting {
+impl Waiters {
     /// Waits for the reply to a request that is to be sent with the id given.
     pub(super) fn enter(&self, session: &str) -> Result<Waits<'_>, Arc<BrokerError>> {
         let mut table = self.table();
@@ -182,7 +182,7 @@ impl Waiting {
 
 /// A request that waits; dropping it gives the reply up.
 pub(super) struct Waits<'w> {
-    waiting: &'w Waiting,
+    waiting: &'w Waiters,
     id: String,
     reply: oneshot::Receiver<Told>,
 }

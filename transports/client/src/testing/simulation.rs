@@ -116,7 +116,7 @@ pub struct Simulation {
 /// A scenario did not end well.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Failure {
+pub struct Failed {
     /// The seed of the world in which it was. What happens there follows from the settings of the simulation, too, so
     /// [`replay`](Self::replay) knows both.
     pub seed: u64,
@@ -153,7 +153,7 @@ impl Simulation {
     }
 
     /// Runs one seed alone, and prints its trace however it ends. Of a simulation that was told otherwise than the usual
-    /// one, say the same again; a [`Failure`] prints what.
+    /// one, say the same again; a [`Failed`] prints what.
     pub fn replay(seed: u64) -> Self {
         Self { shows_trace: true, ..Self::new().seeds(seed..seed.saturating_add(1)) }
     }
@@ -180,7 +180,7 @@ impl Simulation {
     /// Runs the scenario with each seed, up to the first with which it fails.
     ///
     /// # Panics
-    /// With the [`Failure`] if there is one, as a test fails.
+    /// With the [`Failed`] if there is one, as a test fails.
     #[expect(clippy::panic, reason = "a test fails by panicking")]
     pub fn run<S, F>(self, scenario: S) -> Passed
     where
@@ -199,7 +199,7 @@ impl Simulation {
     /// The first failure. It was run twice: one that comes out otherwise the second time says so, since then something
     /// in it is not simulated.
     #[expect(clippy::print_stderr, reason = "it is asked for")]
-    pub fn try_run<S, F>(self, scenario: S) -> Result<Passed, Box<Failure>>
+    pub fn try_run<S, F>(self, scenario: S) -> Result<Passed, Box<Failed>>
     where
         S: Fn(World) -> F,
         F: Future<Output = Result<(), Box<dyn Error>>> + 'static,
@@ -229,7 +229,7 @@ impl Simulation {
             };
             let seeds = seed..seed.saturating_add(1);
             let simulation = Self { seeds, shows_trace: true, ..self };
-            return Err(Box::new(Failure { seed, what, trace: run.trace, simulation }));
+            return Err(Box::new(Failed { seed, what, trace: run.trace, simulation }));
         }
         Ok(passed)
     }
@@ -281,14 +281,14 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
 }
 
-impl Failure {
+impl Failed {
     /// The simulation that runs this world alone again, as it was told to be, and prints its trace.
     pub fn replay(&self) -> Simulation {
         self.simulation.clone()
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in &self.trace {
             writeln!(f, "{line}")?;
@@ -305,4 +305,4 @@ impl fmt::Display for Failure {
     }
 }
 
-impl Error for Failure {}
+impl Error for Failed {}

@@ -12,7 +12,7 @@ use crate::delivery::{Delivery, bytes_of, load};
 use crate::error::{Answer, Refusal};
 use crate::header_value::{BROKER_PROPERTIES, write_property};
 use crate::route::{encode_path, parameter};
-use crate::serve::{Exchange, Receive};
+use crate::serve::{Exchange, ReceiveBounds};
 use crate::site::Site;
 
 /// `POST` or `DELETE /{entity}/messages/head`: the first available message, or 204.
@@ -31,7 +31,7 @@ pub(crate) async fn receive(
         ReceiveMode::PeekLock
     };
     let mut room = exchange.room().await?;
-    let receive = Receive { count_max: 1, bytes_max: u64::MAX, wait };
+    let receive = ReceiveBounds { count_max: 1, bytes_max: u64::MAX, wait };
     let mut messages = exchange.receive(&entity, &mut room, receive).await?;
     let mut delivery = Delivery::new(&entity, mode, &mut messages);
     room.fit_messages(bytes_of(&messages)).await?;

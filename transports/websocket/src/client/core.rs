@@ -22,18 +22,23 @@ use crate::operation::{
 };
 
 /// The answer to a call.
-pub(super) type Answer = oneshot::Sender<Result<Notice, BrokerError>>;
+pub(super) type AnswerSender = oneshot::Sender<Result<Notice, BrokerError>>;
 
 /// Something that a handle wants.
 pub(super) enum Ask {
     /// One operation.
-    Operation { key: u64, link: Option<u32>, operation: Box<Operation>, answer: Option<Answer> },
+    Operation {
+        key: u64,
+        link: Option<u32>,
+        operation: Box<Operation>,
+        answer: Option<AnswerSender>,
+    },
     /// One message of many that may go together.
     Send { link: u32, message: Outgoing, answer: oneshot::Sender<Result<u64, BrokerError>> },
     /// One completion of many that may go together.
     Complete { link: u32, token: Token, answer: oneshot::Sender<Result<(), BrokerError>> },
     /// A session, and with it the link that this names.
-    Accept { key: u64, accept: Box<AcceptSession>, answer: Answer },
+    Accept { key: u64, accept: Box<AcceptSession>, answer: AnswerSender },
     /// The call is of no interest any more.
     Withdraw { key: u64 },
     /// The link is not needed any more.

@@ -23,7 +23,7 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 
 use self::open::message;
 use super::backoff::Backoff;
-use super::core::{Answer, Ask, Core, Lifeline, Pushed, lost};
+use super::core::{AnswerSender, Ask, Core, Lifeline, Pushed, lost};
 use super::credential::Credential;
 use super::{ClientOptions, Stream as Connected};
 use crate::error::{Close, code};
@@ -42,7 +42,7 @@ enum Waiting {
     One {
         key: u64,
         link: Option<u32>,
-        answer: Option<Answer>,
+        answer: Option<AnswerSender>,
     },
     Sends(Vec<oneshot::Sender<Result<u64, BrokerError>>>),
     Completes(Vec<oneshot::Sender<Result<(), BrokerError>>>),
@@ -52,7 +52,7 @@ enum Waiting {
     Accept {
         key: u64,
         link: u32,
-        answer: Answer,
+        answer: AnswerSender,
     },
 }
 

@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 use bytes::Bytes;
 
 use super::close;
-use super::outbound::Pieces;
+use super::outbound::Unwritten;
 use super::serve::payload;
 use super::yielding::Yielding;
 use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Postponed};
@@ -200,7 +200,7 @@ impl Conversation {
             confirmed_bytes: 0,
             sent: 0,
             unflushed: false,
-            outgoing: Pieces::default(),
+            outgoing: Unwritten::default(),
             pong_bytes: 0,
             deadline: None,
             read_since_tick: true,
@@ -264,7 +264,7 @@ impl Conversation {
         }
         let encoding = self.encoding;
         let writing = async {
-            for piece in frames.into_iter().flat_map(|frame| Pieces::new(frame, encoding)) {
+            for piece in frames.into_iter().flat_map(|frame| Unwritten::new(frame, encoding)) {
                 socket.feed(piece).await?;
             }
             socket.flush().await
@@ -283,7 +283,7 @@ impl Conversation {
             return Err(Ended::Lost(None));
         }
         (self.unflushed, self.pong_bytes) = (false, 0);
-        self.outgoing = Pieces::default();
+        self.outgoing = Unwritten::default();
         (self.read_since_tick, self.written_since_tick) = (true, true);
         (self.silent_ticks, self.stalled, self.written_bytes) = (0, Duration::ZERO, 0);
         self.place.mark_lost(false);

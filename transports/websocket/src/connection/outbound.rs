@@ -61,7 +61,7 @@ impl Conversation {
             return Ok(());
         }
         let Some(frame) = self.next_frame() else { return Ok(()) };
-        self.outgoing = Pieces::new(frame, self.encoding);
+        self.outgoing = Unwritten::new(frame, self.encoding);
         self.write_on(socket).await
     }
 
@@ -260,13 +260,13 @@ fn by_link(mut delivered: Vec<(u32, u64)>) -> Box<[(u32, u64)]> {
 /// What of a frame was not written. A large one is written in pieces (RFC 6455, section 5.4): the library keeps a buffer as
 /// large as the largest piece that it has ever written on a connection.
 #[derive(Default)]
-pub(super) struct Pieces {
+pub(super) struct Unwritten {
     rest: Bytes,
     /// What the next piece is.
     next: Option<Data>,
 }
 
-impl Pieces {
+impl Unwritten {
     pub(super) const fn new(frame: Bytes, encoding: Encoding) -> Self {
         let kind = match encoding {
             Encoding::Binary => Data::Binary,
@@ -280,7 +280,7 @@ impl Pieces {
     }
 }
 
-impl Iterator for Pieces {
+impl Iterator for Unwritten {
     type Item = SocketMessage;
 
     fn next(&mut self) -> Option<SocketMessage> {
@@ -304,7 +304,7 @@ mod tests {
     fn a_frame_is_written_in_pieces() {
         let piece = usize::try_from(PIECE_BYTES).unwrap();
         let pieces = |length: usize| {
-            let frame = Pieces::new(vec![7; length].into(), Encoding::Binary);
+            let frame = Unwritten::new(vec![7; length].into(), Encoding::Binary);
             let pieces = frame.map(|message| {
                 let SocketMessage::Frame(frame) = message else { panic!("{message:?}") };
                 let header = frame.header();

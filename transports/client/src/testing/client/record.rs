@@ -28,10 +28,10 @@ pub(super) const PATH: &str = "test";
 static LAST_TRANSACTION: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Clone, Default)]
-pub(super) struct Record(Arc<Mutex<State>>);
+pub(super) struct Record(Arc<Mutex<Recorded>>);
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct Recorded {
     pub(super) sent: Vec<Sent>,
     /// By path in lower case.
     pub(super) refused: BTreeMap<String, Condition>,
@@ -54,7 +54,7 @@ pub(super) enum What {
 }
 
 impl Record {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, Recorded> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,7 +70,7 @@ pub(super) fn without_broker() -> Rejection {
     Rejection::not_implemented("this, over a client without a broker,")
 }
 
-impl State {
+impl Recorded {
     /// Whether the path takes messages.
     pub(super) fn admit(&self, to: &str) -> Result<(), Rejection> {
         let Some(condition) = self.refused.get(&to.to_ascii_lowercase()) else { return Ok(()) };

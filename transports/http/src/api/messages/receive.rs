@@ -48,7 +48,7 @@ pub(in crate::api) async fn receive(
     }
     let mode = request.mode.unwrap_or_default().into();
     let mut room = exchange.room().await?;
-    let receive = serve::Receive { count_max, bytes_max, wait: wait.min(wait_max) };
+    let receive = serve::ReceiveBounds { count_max, bytes_max, wait: wait.min(wait_max) };
     let messages = exchange.receive(&entity, &mut room, receive).await?;
     deliver(exchange, &entity, room, Some(mode), messages).await
 }

@@ -9,7 +9,7 @@ use peeklock_core::error::Rejection;
 
 use super::open::message;
 use super::{Attached, Driver, Ended, FRAME_BYTES, Socket, Waiting, settle};
-use crate::client::core::{Answer, Ask, Core};
+use crate::client::core::{AnswerSender, Ask, Core};
 use crate::frame::message::Outgoing;
 use crate::frame::{Encoding, LIST_COUNT_MAX, Request, of_client};
 use crate::operation::{Decision, Detach, Operation, Send, SetSessionState, Withdraw};
@@ -196,7 +196,7 @@ impl Driver {
         const OTHER_BYTES: usize = 64;
         match ask {
             Ask::Operation { key, link, operation, answer } => {
-                if answer.as_ref().is_some_and(Answer::is_closed) {
+                if answer.as_ref().is_some_and(AnswerSender::is_closed) {
                     return 0;
                 }
                 let is_answered = answer.is_some();
