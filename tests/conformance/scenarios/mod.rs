@@ -3,6 +3,7 @@
 //! A scenario's first line names the requirements that it proves: it fails when one of them is
 //! broken. None knows a transport, none sleeps, and time moves only by `Stage::advance`.
 
+pub mod consumers;
 pub mod counts;
 pub mod dead_letter;
 pub mod defer;

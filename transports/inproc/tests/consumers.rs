@@ -14,14 +14,14 @@ use actix::{Actor, ActorContext, Context, Handler, Supervised, Supervisor};
 use futures_util::StreamExt as _;
 use peeklock_core::Broker;
 use peeklock_core::condition::Condition;
-use peeklock_core::description::{QueueUpdate, SubscriptionUpdate};
+use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::{Message, Value};
-use peeklock_core::path::{dead_letter_path, subscription_path};
+use peeklock_core::path::dead_letter_path;
 use peeklock_core::time::TimeSpan;
 use peeklock_inproc::port::Settlement;
 use peeklock_inproc::testing::{TestDelivery, TestSession};
 use peeklock_inproc::{
-    Client, ConsumerOptions, Delivery, Received, Refusal, RequestError, SessionConsumerOptions,
+    Client, ConsumerOptions, Delivery, Refusal, RequestError, SessionConsumerOptions,
     SessionDelivery, StateError, json_message,
 };
 use tokio::sync::{Semaphore, mpsc};
@@ -252,66 +252,6 @@ async fn a_panic_of_a_function_does_not_end_its_consumer_of_sessions() {
     }
     consumer.stop().await;
     assert_eq!(client.admin().queue("steps").await.unwrap().counts.total(), 0);
-    client.stop().await;
-}
-
-/// TOP-01, SET-01, SET-03, SET-05: a subscription is consumed like a queue, its dead letters too, with sessions or without.
-#[tokio::test]
-async fn a_subscription_is_consumed() {
-    let client = client().await;
-    let admin = client.admin();
-    admin.create_topic("events").await.unwrap();
-    admin.create_subscription("events", "plain").await.unwrap();
-    let sessions =
-        SubscriptionUpdate { requires_session: Some(true), ..SubscriptionUpdate::default() };
-    admin.create_subscription_with("events", "steps", sessions, Vec::new()).await.unwrap();
-    let (plain, steps) =
-        (subscription_path("events", "plain"), subscription_path("events", "steps"));
-    let (seen, mut arrivals) = mpsc::unbounded_channel();
-    let work = move |of: &'static str, event: &Received| {
-        let body = String::from_utf8(event.body().to_vec()).unwrap();
-        let count = event.delivery_count();
-        seen.send((of, body.clone(), count)).unwrap();
-        match (body.as_str(), count) {
-            ("again", 1) => Err(Refusal::abandon()),
-            ("bad", _) if of != "letters" => Err(Refusal::dead_letter("Bad", "as asked")),
-            _ => Ok(()),
-        }
-    };
-    let (first, second) = (work.clone(), work.clone());
-    let alone = move |event: Delivery| std::future::ready(first("plain", &event));
-    let options = ConsumerOptions::at_once(1);
-    let consumer = client.consume(&plain, alone, options).await.unwrap();
-    let by_session = move |step: SessionDelivery| std::future::ready(second("steps", &step));
-    let of_sessions = client
-        .consume_sessions(&steps, by_session, SessionConsumerOptions::at_once(1))
-        .await
-        .unwrap();
-    let sender = client.sender("events").unwrap();
-    for body in ["a", "again", "bad", "b"] {
-        sender.send(Message::new(body).with_session_id("s")).await.unwrap();
-    }
-    let mut all = Vec::new();
-    while all.len() < 10 {
-        all.push(arrivals.recv().await.unwrap());
-    }
-    for of in ["plain", "steps"] {
-        let mine = all.iter().filter(|(whose, ..)| *whose == of);
-        let mine = mine.map(|(_, body, count)| (body.as_str(), *count));
-        let expected = [("a", 1), ("again", 1), ("again", 2), ("bad", 1), ("b", 1)];
-        assert!(mine.eq(expected), "{all:?}");
-    }
-    consumer.stop().await;
-    of_sessions.stop().await;
-    let letters = move |letter: Delivery| std::future::ready(work("letters", &letter));
-    let dead = dead_letter_path(&plain);
-    let consumer = client.consume(&dead, letters, ConsumerOptions::default()).await.unwrap();
-    assert_eq!(arrivals.recv().await.unwrap().1, "bad");
-    consumer.stop().await;
-    let counts = admin.subscription(&plain).await.unwrap().counts;
-    assert_eq!((counts.active, counts.dead_letter), (0, 0));
-    let counts = admin.subscription(&steps).await.unwrap().counts;
-    assert_eq!((counts.active, counts.dead_letter), (0, 1));
     client.stop().await;
 }
 

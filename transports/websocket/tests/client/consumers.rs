@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use actix::{Actor, ActorContext as _, Context, Handler, Supervised, Supervisor};
 use peeklock_core::declaration::{Declaration, DeclaredQueue};
-use peeklock_core::description::{QueueProperties, QueueUpdate, SubscriptionUpdate};
+use peeklock_core::description::{QueueProperties, QueueUpdate};
 use peeklock_core::message::Message;
-use peeklock_core::path::{dead_letter_path, subscription_path};
+use peeklock_core::path::dead_letter_path;
 use peeklock_core::time::TimeSpan;
 use peeklock_websocket::client::{
     Client, ClientOptions, ConsumerOptions, Delivery, Received, Refusal, SessionConsumerOptions,
@@ -241,67 +241,6 @@ fn dead_letters_are_consumed() {
         letters.stop().await;
         consumer.stop().await;
         assert_eq!(client.admin().queue("q").await.unwrap().counts.total(), 0);
-        client.close().await;
-        server.stop().await;
-    });
-}
-
-/// TOP-01, SET-01, SET-03, SET-05: a subscription is consumed like a queue, its dead letters too, with sessions or without.
-#[test]
-fn a_subscription_is_consumed() {
-    run(async {
-        let server = Server::start(60).await;
-        let client = server.client().await;
-        let admin = client.admin();
-        admin.create_topic("events").await.unwrap();
-        admin.create_subscription("events", "plain").await.unwrap();
-        let sessions =
-            SubscriptionUpdate { requires_session: Some(true), ..SubscriptionUpdate::default() };
-        admin.create_subscription_with("events", "steps", sessions, Vec::new()).await.unwrap();
-        let [plain, steps] = ["plain", "steps"].map(|name| subscription_path("events", name));
-        let (seen, mut arrivals) = mpsc::unbounded_channel();
-        let work = move |of: &'static str, event: &Received| {
-            let (body, count) = (text(event), event.delivery_count());
-            seen.send((of, body.clone(), count)).unwrap();
-            match (body.as_str(), count) {
-                ("again", 1) => Err(Refusal::abandon()),
-                ("bad", _) if of != "letters" => Err(Refusal::dead_letter("Bad", "as asked")),
-                _ => Ok(()),
-            }
-        };
-        let (first, second) = (work.clone(), work.clone());
-        let alone = move |event: Delivery| std::future::ready(first("plain", &event));
-        let consumer = client.consume(&plain, alone, ConsumerOptions::at_once(1)).await.unwrap();
-        let by_session = move |step: SessionDelivery| std::future::ready(second("steps", &step));
-        let of_sessions = client
-            .consume_sessions(&steps, by_session, SessionConsumerOptions::at_once(1))
-            .await
-            .unwrap();
-        let sender = client.sender("events").unwrap();
-        for body in ["a", "again", "bad", "b"] {
-            sender.send(Message::new(body).with_session_id("s")).await.unwrap();
-        }
-        let mut all = Vec::new();
-        while all.len() < 10 {
-            all.push(arrivals.recv().await.unwrap());
-        }
-        for of in ["plain", "steps"] {
-            let mine = all.iter().filter(|(whose, ..)| *whose == of);
-            let mine = mine.map(|(_, body, count)| (body.as_str(), *count));
-            let expected = [("a", 1), ("again", 1), ("again", 2), ("bad", 1), ("b", 1)];
-            assert!(mine.eq(expected), "{all:?}");
-        }
-        consumer.stop().await;
-        of_sessions.stop().await;
-        let letters = move |letter: Delivery| std::future::ready(work("letters", &letter));
-        let dead = dead_letter_path(&plain);
-        let consumer = client.consume(&dead, letters, ConsumerOptions::default()).await.unwrap();
-        assert_eq!(arrivals.recv().await.unwrap().1, "bad");
-        consumer.stop().await;
-        let counts = admin.subscription(&plain).await.unwrap().counts;
-        assert_eq!((counts.active, counts.dead_letter), (0, 0));
-        let counts = admin.subscription(&steps).await.unwrap().counts;
-        assert_eq!((counts.active, counts.dead_letter), (0, 1));
         client.close().await;
         server.stop().await;
     });
