@@ -106,21 +106,15 @@ pub(crate) fn of_text(raw: &RawValue) -> Announced {
 /// What a section of JSON inside a binary frame becomes: by its length, or by the elements of its lists if those are many
 /// and short.
 pub(crate) fn made_of_json(section: &[u8]) -> u64 {
-    // Deeper than there are bits the parser does not go.
-    let bit = |depth: u32| 1_u128.checked_shl(depth).unwrap_or(0);
-    let (mut lists, mut depth, mut elements) = (0_u128, 0_u32, 0_u64);
+    let (mut brackets, mut elements) = (Brackets::default(), 0_u64);
     for mark in Marks::of(section) {
         match mark {
-            b'{' | b'[' => {
-                elements += u64::from(mark == b'{' && lists & bit(depth) != 0);
-                depth = depth.saturating_add(1);
-                if mark == b'[' {
-                    lists |= bit(depth);
-                } else {
-                    lists &= !bit(depth);
-                }
+            b'{' => {
+                elements += u64::from(brackets.is_list(brackets.depth));
+                brackets.open(false);
             }
-            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'[' => brackets.open(true),
+            b'}' | b']' => brackets.close(),
             _ => {}
         }
     }
@@ -132,20 +126,49 @@ fn requests_of(bytes: &Bytes, add: impl FnMut(Announced)) {
     Scan::new(3).run(bytes, add);
 }
 
+/// The brackets that are open where a walk through marks is, and which of them are those of lists. In as much memory
+/// however deep they lie.
+#[derive(Default)]
+struct Brackets {
+    depth: usize,
+    /// By depth, of the outermost 127: deeper the parser does not go.
+    lists: u128,
+}
+
+impl Brackets {
+    fn open(&mut self, is_list: bool) {
+        self.depth = self.depth.saturating_add(1);
+        let bit = Self::bit(self.depth);
+        self.lists = if is_list { self.lists | bit } else { self.lists & !bit };
+    }
+
+    const fn close(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    /// Whether what was opened at that depth, which is no larger than that of now, is a list.
+    fn is_list(&self, depth: usize) -> bool {
+        self.lists & Self::bit(depth) != 0
+    }
+
+    /// None where there are no more.
+    fn bit(depth: usize) -> u128 {
+        u32::try_from(depth).ok().and_then(|depth| 1_u128.checked_shl(depth)).unwrap_or(0)
+    }
+}
+
 /// Walks through the marks of a text and counts.
 struct Scan {
     /// How deep a request lies: 1 if the text is one.
     request_depth: usize,
-    depth: usize,
-    /// Whether the brackets that are open are those of lists; of the outermost few.
-    lists: u64,
+    brackets: Brackets,
     parts: u64,
     elements: u64,
 }
 
 impl Scan {
-    const fn new(request_depth: usize) -> Self {
-        Self { request_depth, depth: 0, lists: 0, parts: 0, elements: 0 }
+    fn new(request_depth: usize) -> Self {
+        Self { request_depth, brackets: Brackets::default(), parts: 0, elements: 0 }
     }
 
     fn run(mut self, text: &[u8], mut add: impl FnMut(Announced)) {
@@ -162,8 +185,8 @@ impl Scan {
                     self.elements += u64::from(self.is_in_list());
                 }
                 b'}' | b']' => {
-                    self.depth = self.depth.saturating_sub(1);
-                    if self.depth + 1 == self.request_depth {
+                    self.brackets.close();
+                    if self.brackets.depth + 1 == self.request_depth {
                         let (elements, parts) = (self.elements, self.parts);
                         // Every element brings room for a good many parts.
                         let made_bytes =
@@ -179,18 +202,82 @@ impl Scan {
 
     fn open(&mut self, is_list: bool) {
         self.parts += 1;
-        self.depth += 1;
-        if let Some(bit) = 1_u64.checked_shl(u32::try_from(self.depth).unwrap_or(u32::MAX)) {
-            self.lists = if is_list { self.lists | bit } else { self.lists & !bit };
-        }
+        self.brackets.open(is_list);
     }
 
     /// Whether what stands here is an element of a list of the request, or of what is inside its body, and
     /// not of a list within a list.
-    const fn is_in_list(&self) -> bool {
-        let below = self.depth.wrapping_sub(self.request_depth);
+    fn is_in_list(&self) -> bool {
+        let depth = self.brackets.depth;
+        let below = depth.wrapping_sub(self.request_depth);
         (below == 2 || below == 3)
-            && self.lists & (1 << self.depth) != 0
-            && self.lists & (1 << (self.depth - 1)) == 0
+            && self.brackets.is_list(depth)
+            && !self.brackets.is_list(depth - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DESIGN D6: which brackets are those of lists is known of the outermost 127, whatever was open at their depth before;
+    /// what lies deeper counts for no list, and what is closed too often for nothing.
+    #[test]
+    fn brackets_are_told_apart_as_deep_as_the_parser_goes() {
+        let mut open = Brackets::default();
+        for turn in [0_usize, 1] {
+            let is_list = |depth: usize| (depth + turn) % 3 == 0;
+            for depth in 1..=200 {
+                open.open(is_list(depth));
+                assert_eq!(open.is_list(depth), depth < 128 && is_list(depth), "{depth}");
+            }
+            for depth in (1..=200).rev() {
+                assert_eq!(
+                    (open.depth, open.is_list(depth)),
+                    (depth, depth < 128 && is_list(depth))
+                );
+                open.close();
+            }
+            open.close();
+            assert_eq!((open.depth, open.is_list(0)), (0, false));
+        }
+    }
+
+    /// DESIGN D6: of a section of JSON the objects that are elements of a list cost what they become, if that is more than
+    /// what its bytes do; those that stand under a name, and those in the names and texts, are in the bytes.
+    #[test]
+    fn a_section_costs_its_bytes_or_the_objects_in_its_lists() {
+        let bytes = |section: &str| MADE_BYTES * section.len() as u64;
+        for section in
+            ["", "{}", r#"{"a":{"b":{}}}"#, r#"{"a":"[{},{}]"}"#, "[[[1,2],[3]],[]]", "}}]]"]
+        {
+            assert_eq!(made_of_json(section.as_bytes()), bytes(section), "{section}");
+        }
+        for (section, elements) in [
+            (r#"{"a":[{},{},{"b":{}}]}"#, 3),
+            (r#"{"a":[{"b":[{},{}]},{}]}"#, 4),
+            (r#"}]{"a":[{}]}"#, 1),
+        ] {
+            assert_eq!(made_of_json(section.as_bytes()), elements * ELEMENT_BYTES, "{section}");
+        }
+        let deep = |depth: usize| format!("{}{{}},{{}}", "[".repeat(depth));
+        assert_eq!(made_of_json(deep(127).as_bytes()), 2 * ELEMENT_BYTES);
+        assert_eq!(made_of_json(deep(128).as_bytes()), bytes(&deep(128)));
+    }
+
+    /// DESIGN D6: the elements of a request of text are those of the lists in its body and in what that is about, and not of
+    /// the lists in these.
+    #[test]
+    fn a_request_of_text_counts_the_elements_of_its_lists() {
+        for (request, elements) in [
+            (r#"{"id":1,"a":{"path":"q"}}"#, 0),
+            (r#"{"id":1,"a":{"tokens":[1,2,3]}}"#, 3),
+            (r#"{"id":1,"a":{"b":{"tokens":[1,2]}}}"#, 2),
+            (r#"{"id":1,"a":{"tokens":[[1,2],[3,4]]}}"#, 2),
+            (r#"{"id":1,"a":{"b":{"c":{"tokens":[1,2]}}}}"#, 0),
+        ] {
+            let raw: &RawValue = serde_json::from_str(request).unwrap();
+            assert_eq!(of_text(raw).elements, elements, "{request}");
+        }
     }
 }
