@@ -17,24 +17,14 @@ import namespace
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 
-SAMPLE = Path(__file__).parents[2] / "data/emulator-sample.json"
+# As it comes with the emulator: github.com/Azure/azure-service-bus-emulator-installer.
+SAMPLE = Path(__file__).parents[2] / "data/emulator-installer/Config.json"
 # As its documentation says it.
 STRING = (
     "Endpoint=sb://localhost;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;"
     "UseDevelopmentEmulator=true;"
 )
 SUBSCRIPTIONS = [f"subscription.{number}" for number in range(1, 5)]
-# Everything that the first subscription asks for.
-SUBJECT = {
-    "content_type": "application/text",
-    "correlation_id": "id1",
-    "subject": "subject1",
-    "message_id": "msgid1",
-    "reply_to": "someQueue",
-    "reply_to_session_id": "sessionId",
-    "session_id": "session1",
-    "to": "xyz",
-}
 PATIENCE = 20
 ALL = []
 
@@ -107,9 +97,9 @@ def who_asks_for_nothing_gets_everything(_, topic):
 
 
 @scenario
-def all_properties_of_the_broker_are_asked_for(_, topic):
-    check(list(topic.got(**SUBJECT)), ["subscription.1", "subscription.3"])
-    check(list(topic.got(**{**SUBJECT, "to": "abc"})), ["subscription.3"])
+def a_property_of_the_broker_is_asked_for(_, topic):
+    check(list(topic.got(content_type="application/json")), ["subscription.1", "subscription.3"])
+    check(list(topic.got(content_type="application/text")), ["subscription.3"])
 
 
 @scenario
