@@ -1,4 +1,5 @@
-//! How far a receiver may be sent: the credit of its client, and what bounds it besides.
+//! Reckons how far a receiver may be sent: by the credit of its client, and what bounds it besides. `links/flow.rs` has
+//! what changes it.
 //!
 //! A limit counts from the attach of the flow, so that neither grants nor deliveries that cross each
 //! other are counted twice (docs/decisions/0003).

@@ -31,12 +31,12 @@ use peeklock_core::request::{Outlet, Released, Reply, Request};
 
 pub use self::event::Event;
 use self::receive::Promise;
-pub use self::seam::{Engine, Inlet};
+pub use self::seam::{Engine, Handle};
 use crate::link::{Link, Role};
 use crate::pending::{Pending, PendingTable, place};
 use crate::unsettled::{Outstanding, Unsettled};
 
-/// What is awaited.
+/// What is awaited. What a transport expects itself is one of these: [`Expect::Asked`].
 pub(crate) enum Expect<T> {
     /// Nothing that anybody is told.
     Unheard,

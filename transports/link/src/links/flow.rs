@@ -1,4 +1,5 @@
-//! How far receivers may be sent: attaching a flow, credit, draining.
+//! What changes how far receivers may be sent: attaching a flow, credit, draining. What that comes to, `credit.rs`
+//! reckons.
 
 use std::sync::Arc;
 

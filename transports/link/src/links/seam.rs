@@ -1,4 +1,5 @@
-//! What links ask of a broker; tests put another in its place.
+//! What links ask of a broker; tests put another in its place. Of a broker nothing of it is done here: a handle is an
+//! `Entity` of the core, in `broker/entity.rs`.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use peeklock_core::{Broker, Entity};
 
 use crate::link::Role;
 
-/// Where requests go in.
-pub trait Inlet: Clone {
+/// A handle on an entity: where what is asked of it goes in.
+pub trait Handle: Clone {
     /// The sub-queue that it stands for.
     fn sub_queue(&self) -> SubQueue;
 
@@ -29,8 +30,8 @@ pub trait Inlet: Clone {
 
 /// What gives names to commands and receivers.
 pub trait Engine {
-    /// Where requests go in.
-    type Entity: Inlet;
+    /// Its handles.
+    type Entity: Handle;
 
     /// The first of so many consecutive names for commands.
     fn tickets(&self, count: u64) -> Ticket;
@@ -39,7 +40,7 @@ pub trait Engine {
     fn receiver_id(&self) -> ReceiverId;
 }
 
-impl Inlet for Entity {
+impl Handle for Entity {
     fn sub_queue(&self) -> SubQueue {
         Self::sub_queue(self)
     }

@@ -7,7 +7,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::permits::Permit;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{Engine, Event, Expect, Inlet, Links, unexpected};
+use super::{Engine, Event, Expect, Handle, Links, unexpected};
 use crate::credit::Flow;
 use crate::link::Source;
 use crate::pending::correlation;

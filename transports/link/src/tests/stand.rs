@@ -14,7 +14,7 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::request::{Outlet, Released, Request, Watch, Way};
 use peeklock_core::time::Timestamp;
 
-use crate::{Engine, Event, Inlet, Links, Role};
+use crate::{Engine, Event, Handle, Links, Role};
 
 /// Names that count up.
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Engine for Names {
     }
 }
 
-impl Inlet for Asked {
+impl Handle for Asked {
     fn sub_queue(&self) -> SubQueue {
         SubQueue::Main
     }
