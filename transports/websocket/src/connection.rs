@@ -32,7 +32,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::Message as SocketMessage;
 
-pub(crate) use self::inbound::{Asked, Done, Refusal, place};
+pub(crate) use self::inbound::{Asked, Done, Refusal};
 pub(crate) use self::open::converse;
 
 use self::apart::{Own, Work};

@@ -172,7 +172,3 @@ impl Conversation {
         Ok(wait)
     }
 }
-
-pub(crate) fn place(index: u32) -> usize {
-    usize::try_from(index).unwrap_or(usize::MAX)
-}

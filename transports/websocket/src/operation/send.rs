@@ -8,7 +8,7 @@ use peeklock_link::Pending;
 use peeklock_link::pending::correlation;
 
 use super::{Expect, Notice, unexpected};
-use crate::connection::{Asked, Conversation, Done, place};
+use crate::connection::{Asked, Conversation, Done};
 use crate::frame::message::Outgoing;
 use crate::frame::{Run, WireError, bodies, json};
 
@@ -48,12 +48,12 @@ impl Conversation {
         let count = send.messages.len();
         let mut failed = Vec::new();
         let mut commands = Vec::with_capacity(count);
-        for (index, message) in (0..).zip(send.messages) {
+        for (index, message) in send.messages.into_iter().enumerate() {
             match self.inbound(message) {
                 Ok(message) => commands.push((index, link.send(message))),
                 Err(rejection) => {
                     let error = self.wire_error(rejection, &link.path);
-                    failed.push(FailedSend { index, error });
+                    failed.push(FailedSend { index: told(index), error });
                 }
             }
         }
@@ -66,7 +66,7 @@ impl Conversation {
         let slot = self.await_answer(asked, number, Expect::Sent(sent));
         let mut ticket = self.links.tickets(commands.len() as u64);
         for (index, command) in commands {
-            self.links.submit_as(number, ticket, command, correlation(slot, place(index)));
+            self.links.submit_as(number, ticket, command, correlation(slot, index));
             ticket = Ticket(ticket.0 + 1);
         }
         Ok(())
@@ -110,8 +110,7 @@ impl Conversation {
             }
             Err(rejection) => {
                 let error = (&self.broker.refuse(rejection, &path)).into();
-                let index = u32::try_from(index).unwrap_or(u32::MAX);
-                sent.failed.push(FailedSend { index, error });
+                sent.failed.push(FailedSend { index: told(index), error });
             }
         }
         if sent.left > 0 {
@@ -141,6 +140,11 @@ impl Conversation {
             Outgoing::Typed(message) => Ok(self.broker.inbound(*message)),
         }
     }
+}
+
+/// The place of a message as its client is told. A frame has far fewer messages than such numbers.
+fn told(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 fn runs(numbers: impl IntoIterator<Item = u64>) -> Vec<Run> {
