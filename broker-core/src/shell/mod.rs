@@ -302,6 +302,11 @@ impl<M: Machine> Shell<M> {
         self.machine.next_deadline().into_iter().chain(others.into_iter().flatten()).min()
     }
 
+    /// When something is due apart from the sessions that are held, and from the stage of the tree.
+    pub fn own_deadline(&self) -> Option<Timestamp> {
+        self.machine.own_deadline().into_iter().chain(self.parked.next_deadline()).min()
+    }
+
     /// Ends everything that waits: calls and links get this reason. What is staged stays staged.
     pub fn close(&mut self, reason: &Rejection, out: &mut Vec<Release>) {
         for (_, reply) in self.waiting.drain() {

@@ -27,11 +27,6 @@ impl<M: Machine> Shell<M> {
         self.host = Some(host);
     }
 
-    /// When something is due apart from the sessions that are held, and from the stage of the tree.
-    pub fn own_deadline(&self) -> Option<Timestamp> {
-        self.machine.own_deadline().into_iter().chain(self.parked.next_deadline()).min()
-    }
-
     /// Runs what the holder of a session asks, as [`Shell::run`] does. Ends early when the state that it
     /// sets has to wait for room in the store: what it asks behind that is taken later, so that it is
     /// carried out in its order.

@@ -1,4 +1,4 @@
-//! Message locks: given with a delivery, prolonged on request, ended by time (SET-15 to SET-20).
+//! Message locks: given with a delivery, prolonged on request, ended by time or with their holder (SET-15 to SET-20).
 
 use super::Queue;
 use crate::command::{LinkEnd, Outcome};
@@ -124,6 +124,15 @@ impl Queue {
             *moves -= 1;
             let end = self.parted(lock.holder).unwrap_or(LinkEnd::Broken);
             self.end_lock(&lock, end, ctx, step);
+        }
+    }
+
+    /// Ends a lock whose time is over, or whose holder is gone: what was delivered under it has failed, unless it was the
+    /// broker that ended the link (SET-31).
+    pub(super) fn end_lock(&mut self, lock: &Lock, end: LinkEnd, ctx: &Ctx<'_>, step: &mut Step) {
+        match end {
+            LinkEnd::Orderly | LinkEnd::Broken => self.fail_delivery(lock.sequence(), ctx, step),
+            LinkEnd::ByBroker => self.release(lock.sequence()),
         }
     }
 

@@ -6,7 +6,6 @@ use crate::command::{LinkEnd, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
-use crate::lock_table::Lock;
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step};
@@ -184,15 +183,6 @@ impl Queue {
             }
             *moves -= 1;
             self.end_lock(&lock, end, ctx, step);
-        }
-    }
-
-    /// Ends a lock of a holder that is gone: what was delivered under it has failed, unless it was the broker
-    /// that ended the link (SET-31).
-    pub(super) fn end_lock(&mut self, lock: &Lock, end: LinkEnd, ctx: &Ctx<'_>, step: &mut Step) {
-        match end {
-            LinkEnd::Orderly | LinkEnd::Broken => self.fail_delivery(lock.sequence(), ctx, step),
-            LinkEnd::ByBroker => self.release(lock.sequence()),
         }
     }
 
