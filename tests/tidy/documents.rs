@@ -71,7 +71,7 @@ fn the_ways_lead_over_files_that_are_there() {
     let said = ways.split_once("These are ").unwrap().1.split_once(" files").unwrap().0;
     assert_eq!(first.len().to_string(), said);
     let others = rows(others);
-    assert_eq!(others.len(), 8);
+    assert_eq!(others.len(), 9);
     for row in others {
         let said = row.trim_end_matches('|').rsplit('|').next().unwrap().trim();
         assert_eq!(files_of(&row).len().to_string(), said, "{row}");

@@ -232,7 +232,7 @@ impl Family {
         match change {
             TopicChange::Published { copies, .. } => {
                 for copy in copies {
-                    self.hand_over(copy, stage, &mut mark);
+                    self.put_in_box(copy, stage, &mut mark);
                 }
             }
             TopicChange::Described { description, .. } => {
@@ -265,7 +265,7 @@ impl Family {
         0
     }
 
-    fn hand_over(
+    fn put_in_box(
         &mut self,
         copy: SubscriptionCopy,
         stage: StageNumber,
