@@ -155,6 +155,42 @@ fn a_receive_that_is_withdrawn_takes_nothing() {
     });
 }
 
+/// RCV-11, SES-08: no wait is for ever. One that is asked for longer ends as if it were the longest that the broker has.
+#[test]
+fn a_wait_ends_when_the_longest_is_over() {
+    run(async {
+        let mut plan = Plan::new();
+        plan.settings.limits.receive_wait_max = TimeSpan::from_minutes(2);
+        let server = plan.start().await;
+        let mut client = server.client().await;
+        client.receive_with(None).await;
+        let properties = json!({ "requiresSession": true });
+        client.ask("createQueue", json!({ "path": "steps", "properties": properties })).await;
+        let used_at =
+            async |path: &str| server.broker.describe_queue(path).await.unwrap().accessed_at;
+        let before = [used_at("q").await, used_at("steps").await];
+        server.clock.advance(TimeSpan::from_seconds(1));
+        let receive = json!({ "link": 1, "maxCount": 1, "waitSeconds": 1_000_000_000 });
+        let receive = client.begin("receive", receive).await;
+        let accept = json!({ "link": 2, "path": "steps", "waitSeconds": 1_000_000_000 });
+        let accept = client.begin("acceptSession", accept).await;
+        // Both wait.
+        for (path, before) in ["q", "steps"].into_iter().zip(before) {
+            while used_at(path).await == before {
+                tokio::task::yield_now().await;
+            }
+        }
+        server.clock.advance(TimeSpan::from_seconds(119));
+        server.counts().await;
+        client.ask("heartbeat", json!({})).await;
+        assert!(client.items.is_empty(), "{:?}", client.items);
+        server.clock.advance(TimeSpan::from_seconds(1));
+        assert_eq!(client.answer(receive).await["received"]["messages"], json!([]));
+        assert_eq!(client.answer(accept).await["error"]["condition"], "ServiceTimeout");
+        server.stop().await;
+    });
+}
+
 /// RCV-14: a receive whose connection is cut takes nothing.
 #[test]
 fn a_receive_whose_connection_is_cut_takes_nothing() {
