@@ -43,6 +43,34 @@ fn a_subscription_is_pushed_what_its_rules_select() {
     });
 }
 
+/// TOP-12: a list of no rules is like none at all, and gives `$Default`; who wants nothing has a rule that says so.
+#[test]
+fn a_subscription_with_no_rules_in_its_list_has_the_default() {
+    run(async {
+        let server = Server::start().await;
+        let mut client = server.client().await;
+        client.ask("createTopic", json!({ "path": "t" })).await;
+        let nothing = json!({ "name": "nothing", "filter": { "type": "false" } });
+        for (name, rules, has, takes) in
+            [("all", json!([]), "$Default", 1), ("none", json!([nothing]), "nothing", 0)]
+        {
+            let made = json!({ "topic": "t", "name": name, "rules": rules });
+            let made = client.ask("createSubscription", made).await;
+            let path = made["subscription"]["path"].as_str().unwrap().to_owned();
+            let rules = client.ask("listRules", json!({ "path": path })).await;
+            let names: Vec<_> =
+                rules["rules"]["rules"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+            assert_eq!(names, [has], "{name}");
+            client.ask("attach", json!({ "link": 1, "path": "t", "role": "sender" })).await;
+            client.ask("send", json!({ "link": 1, "messages": [{ "body": "x" }] })).await;
+            client.ask("detach", json!({ "link": 1 })).await;
+            let shown = client.ask("getSubscription", json!({ "path": path })).await;
+            assert_eq!(shown["subscription"]["runtime"]["totalMessageCount"], takes, "{name}");
+        }
+        server.stop().await;
+    });
+}
+
 async fn refused(client: &mut super::client::Client, operation: &str, body: Value) -> String {
     let answer = client.ask(operation, body.clone()).await;
     let error = &answer["error"];
