@@ -237,6 +237,17 @@ fn sizes_are_lengths_of_the_encoding() {
     assert_eq!((footer.size(), footer.header_size()), (12, 6));
 }
 
+/// MSG-25: what comes in sections is kept as its sender wrote it, and has the size of that, however short ours would be.
+#[test]
+fn what_comes_in_sections_has_the_size_that_it_was_sent_with() {
+    let short = b"\x00\x53\x75\xa0\x01b";
+    let long = b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x75\xb0\x00\x00\x00\x01b";
+    let (short, long) = (parse(short), parse(long));
+    assert_eq!(short.decode(), long.decode());
+    assert_eq!((short.size(), long.size()), (6, 16));
+    assert_eq!(long.decode().unwrap().encode().size(), 6);
+}
+
 /// MSG-26: key plus value at the limit and one byte over it; the culprit is named.
 #[test]
 fn one_property_may_take_32_kib() {
