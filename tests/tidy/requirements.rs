@@ -253,6 +253,21 @@ fn every_requirement_has_a_test_or_a_reason() {
     assert!(complaints.is_empty(), "\n{complaints}");
 }
 
+/// What the comment of the model says that its sequences come upon is what they are made to come upon.
+#[test]
+fn the_model_names_what_it_is_made_to_come_upon() {
+    let text = read("broker-core/tests/model.rs");
+    let named = ids_between(&text, "/// The rules that sequences must come upon, each", "#[test]");
+    assert_eq!(named, ids_between(&text, "const RULES", "];"));
+    assert!(named.len() > 50, "{named:?}");
+}
+
+fn ids_between<'a>(text: &'a str, from: &str, to: &str) -> BTreeSet<&'a str> {
+    let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no `{from}`"));
+    let (between, _) = rest.split_once(to).unwrap_or_else(|| panic!("no `{to}` after `{from}`"));
+    ids_in(between).collect()
+}
+
 /// Ids that anything names are those of requirements that exist.
 #[test]
 fn requirements_that_are_named_exist() {
