@@ -20,10 +20,10 @@ pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// So many steps one evaluation may take (SQL-41): a step is about a byte that is looked at, and several of
 /// them an operation, so that this is some ten milliseconds. Only patterns that come with the message, or
-/// long ones with `_`, over texts of tens of kilobytes need more.
+/// dozens with `_`, over texts of tens of kilobytes need more.
 pub(in crate::rule) const STEPS_MAX: u64 = 16 << 20;
 /// Steps of one operation, beside the bytes that it looks at.
-const OPERATION_STEPS: u64 = 16;
+pub(super) const OPERATION_STEPS: u64 = 16;
 
 /// Sees what an evaluation looks at, for explanations.
 pub trait Observer {
@@ -107,7 +107,7 @@ impl Program {
             weight += match step {
                 Step::LikePattern(place) => {
                     let place = usize::try_from(*place).unwrap_or(usize::MAX);
-                    self.patterns.get(place).map_or(1, Pattern::steps_per_byte)
+                    self.patterns.get(place).map_or(1, Pattern::weight)
                 }
                 // A pattern as long as the largest property may be.
                 Step::Like | Step::LikeEscape => 1 << 10,
@@ -158,11 +158,16 @@ struct Run<'a, 'r, 'x, P, O> {
 }
 
 impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
-    /// SQL-41: an operation costs so many steps, which are counted before they are taken.
+    /// SQL-41: an operation costs so many steps, which are counted before they are taken; those that are not
+    /// taken, because they are too many, are not counted.
     #[inline]
     fn spend(&mut self, steps: u64) -> Result<(), Fault> {
-        self.steps = self.steps.saturating_add(steps);
-        if self.steps > STEPS_MAX { Err(Fault::TooManySteps(STEPS_MAX)) } else { Ok(()) }
+        let steps = self.steps.saturating_add(steps);
+        if steps > STEPS_MAX {
+            return Err(Fault::TooManySteps(STEPS_MAX));
+        }
+        self.steps = steps;
+        Ok(())
     }
 
     fn push(&mut self, operand: Operand<'a>) {
@@ -382,7 +387,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
         // To understand a pattern means to sort what is in it.
         self.spend((pattern_text.len() as u64).saturating_mul(16))?;
         let understood = Pattern::new(pattern_text, escape)?;
-        self.spend(understood.steps_per_byte().saturating_mul(text_read.len() as u64))?;
+        self.spend(understood.steps(text_read.len()))?;
         let result = Some(understood.matches(text_read));
         self.tested(at, &[text, pattern], result);
         self.push_truth(result);
@@ -396,8 +401,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
             (Operand::Unknown, _) => None,
             (_, pattern) => {
                 let text = like_text(&text)?;
-                let per_byte = pattern.map_or(1, Pattern::steps_per_byte);
-                self.spend(per_byte.saturating_mul(text.len() as u64))?;
+                self.spend(pattern.map_or(1, |pattern| pattern.steps(text.len())))?;
                 Some(pattern.is_some_and(|pattern| pattern.matches(text)))
             }
         };

@@ -1,8 +1,7 @@
 //! LIKE (SQL-25 to SQL-29).
 
-use smallvec::SmallVec;
-
 use super::error::Fault;
+use super::evaluate::OPERATION_STEPS;
 use crate::rule::ALLOCATION_BYTES;
 
 /// Characters that one word of a [`Wild`] keeps track of.
@@ -19,6 +18,10 @@ pub(super) struct Pattern {
     first: Part,
     /// `None` for a pattern without `%`: then the text is `first`, and nothing else.
     rest: Option<Rest>,
+    /// Steps for a byte of a text, at most.
+    steps_per_byte: u64,
+    /// Steps for all parts that are looked for, at most, however short a text is.
+    steps_once: u64,
 }
 
 /// What stands behind the first `%`.
@@ -93,18 +96,27 @@ impl Pattern {
             middle: parts.filter(|part| !part.is_empty()).map(Part::new).collect(),
             last: Part::new(last),
         });
-        Ok(Self { first, rest })
+        let middle: &[Part] = rest.as_ref().map_or(&[], |rest| &rest.middle);
+        // Parts are found one behind the other: it is one pass, at the pace of the slowest.
+        let steps_per_byte = middle.iter().map(Part::steps_per_byte).max().unwrap_or(1);
+        let steps_once = middle.iter().map(Part::steps_once).sum();
+        Ok(Self { first, rest, steps_per_byte, steps_once })
     }
 
     /// Whether the whole text matches. Without `_` that takes a time that grows with the sum of both
-    /// lengths; a part with `_` costs a step for each character of the text and 64 of its own (SQL-41).
+    /// lengths; a part with `_` costs two steps for each character of the text and 64 of its own (SQL-41).
     pub(super) fn matches(&self, text: &str) -> bool {
-        let Some(mut text) = self.first.leads(text) else { return false };
+        self.matches_counted(text, &mut |_| {})
+    }
+
+    /// Says how many steps it takes, as it takes them.
+    fn matches_counted(&self, text: &str, count: &mut impl FnMut(usize)) -> bool {
+        let Some(mut text) = self.first.leads(text, count) else { return false };
         let Some(Rest { middle, last }) = &self.rest else { return text.is_empty() };
-        let Some(rest) = last.ends(text) else { return false };
+        let Some(rest) = last.ends(text, count) else { return false };
         text = rest;
         // Where a part stands first, more is left for those behind it than anywhere later.
-        middle.iter().all(|part| part.find(text).map(|rest| text = rest).is_some())
+        middle.iter().all(|part| part.find(text, count).map(|rest| text = rest).is_some())
     }
 
     /// What it takes in memory beside itself, about, on the high side.
@@ -114,15 +126,16 @@ impl Pattern {
         parts.map(|part| size_of::<Part>() + part.memory_bytes()).sum()
     }
 
-    /// Steps that [`Pattern::matches`] takes at most for each byte of a text.
-    pub(super) fn steps_per_byte(&self) -> u64 {
-        // Parts are found one behind the other: it is one pass, at the pace of the slowest.
-        let parts = self.rest.iter().flat_map(|rest| rest.middle.iter());
-        let slowest = parts.map(|part| match part {
-            Part::Plain(_) => 1,
-            Part::Wild(wild) => 2 * wild.words() as u64,
-        });
-        slowest.max().unwrap_or(1)
+    /// Steps that [`Pattern::matches`] takes at most on a text of so many bytes.
+    pub(super) const fn steps(&self, text_bytes: usize) -> u64 {
+        // What is missing behind the last byte is looked for too.
+        let bytes = (text_bytes as u64).saturating_add(1);
+        self.steps_per_byte.saturating_mul(bytes).saturating_add(self.steps_once)
+    }
+
+    /// Times the bytes of a text and a kilobyte more, it is at least [`Pattern::steps`].
+    pub(super) const fn weight(&self) -> u64 {
+        self.steps_per_byte + self.steps_once / 1_024
     }
 }
 
@@ -141,13 +154,38 @@ impl Part {
         }
     }
 
-    /// What is behind it, if the text begins with it.
-    fn leads<'t>(&self, text: &'t str) -> Option<&'t str> {
+    /// What a text that has it has at least in bytes.
+    fn bytes_min(&self) -> usize {
         match self {
-            Self::Plain(part) => text.strip_prefix(&**part),
+            Self::Plain(part) => part.len(),
+            Self::Wild(wild) => wild.characters.len(),
+        }
+    }
+
+    /// Steps that [`Part::find`] takes at most for each byte of the text that it goes over.
+    fn steps_per_byte(&self) -> u64 {
+        match self {
+            Self::Plain(_) => 1,
+            Self::Wild(wild) => wild.steps_per_character() as u64,
+        }
+    }
+
+    /// Steps that [`Part::find`] takes at most before it goes over the text: it prepares all of the part.
+    fn steps_once(&self) -> u64 {
+        OPERATION_STEPS.saturating_add(self.bytes_min() as u64)
+    }
+
+    /// What is behind it, if the text begins with it.
+    fn leads<'t>(&self, text: &'t str, count: &mut impl FnMut(usize)) -> Option<&'t str> {
+        match self {
+            Self::Plain(part) => {
+                count(part.len().min(text.len()));
+                text.strip_prefix(&**part)
+            }
             Self::Wild(wild) => {
                 let mut rest = text.chars();
                 let stands = |wanted: &Option<char>| {
+                    count(1);
                     rest.next().is_some_and(|found| wanted.is_none_or(|wanted| wanted == found))
                 };
                 wild.characters.iter().all(stands).then_some(rest.as_str())
@@ -156,12 +194,16 @@ impl Part {
     }
 
     /// What is before it, if the text ends with it.
-    fn ends<'t>(&self, text: &'t str) -> Option<&'t str> {
+    fn ends<'t>(&self, text: &'t str, count: &mut impl FnMut(usize)) -> Option<&'t str> {
         match self {
-            Self::Plain(part) => text.strip_suffix(&**part),
+            Self::Plain(part) => {
+                count(part.len().min(text.len()));
+                text.strip_suffix(&**part)
+            }
             Self::Wild(wild) => {
                 let mut rest = text.chars();
                 let stands = |wanted: &Option<char>| {
+                    count(1);
                     rest.next_back()
                         .is_some_and(|found| wanted.is_none_or(|wanted| wanted == found))
                 };
@@ -171,10 +213,19 @@ impl Part {
     }
 
     /// What is behind the first place where it stands.
-    fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+    fn find<'t>(&self, text: &'t str, count: &mut impl FnMut(usize)) -> Option<&'t str> {
+        // A short text is not worth preparing a long part.
+        if self.bytes_min() > text.len() {
+            return None;
+        }
         match self {
-            Self::Plain(part) => text.find(&**part).and_then(|at| text.get(at + part.len()..)),
-            Self::Wild(wild) => wild.find(text),
+            Self::Plain(part) => {
+                let behind = text.find(&**part).map(|at| at + part.len());
+                // Beside what the search goes over, it looks at the part before (Two-Way).
+                count(1 + part.len() + behind.unwrap_or(text.len()));
+                text.get(behind?..)
+            }
+            Self::Wild(wild) => wild.find(text, count),
         }
     }
 }
@@ -225,47 +276,53 @@ impl Wild {
         self.any.len()
     }
 
-    fn places(&self, character: char) -> Option<&Places> {
-        let at = self.named.binary_search_by_key(&character, |(named, _)| *named).ok()?;
-        self.named.get(at).map(|(_, places)| places)
+    /// To read it, to find its places, and to look at each word with its bits or with places in it, of which
+    /// there are no more than words (SQL-41).
+    fn steps_per_character(&self) -> usize {
+        let comparisons = self.named.len().next_power_of_two().ilog2() as usize + 1;
+        1 + comparisons + 2 * self.words()
+    }
+
+    fn places(&self, character: char, count: &mut impl FnMut(usize)) -> Option<&Places> {
+        let at = self.named.binary_search_by(|(named, _)| {
+            count(1);
+            named.cmp(&character)
+        });
+        self.named.get(at.ok()?).map(|(_, places)| places)
     }
 
     /// What is behind the first place where it stands. A bit of `so_far` says that what was read last is
     /// the part up to there (Shift-And): a character of the text moves 64 of them on at once.
-    fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+    fn find<'t>(&self, text: &'t str, count: &mut impl FnMut(usize)) -> Option<&'t str> {
+        count(self.words());
         let mut so_far = vec![0u64; self.words()];
+        let end = (self.characters.len() - 1) % WORD_BITS;
         let mut rest = text.chars();
         while let Some(character) = rest.next() {
+            count(1);
+            let (few, many): (&[usize], &[u64]) = match self.places(character, count) {
+                Some(Places::Few(few)) => (few, &[]),
+                Some(Places::Many(many)) => (&[], many),
+                None => (&[], &[]),
+            };
+            let mut few = few.iter().copied().peekable();
             let mut carry = 1;
-            for word in &mut so_far {
+            for (at, (word, any)) in so_far.iter_mut().zip(&self.any).enumerate() {
+                count(1);
+                let mut may = *any;
+                if let Some(places) = many.get(at) {
+                    count(1);
+                    may |= places;
+                }
+                while let Some(place) = few.next_if(|place| *place / WORD_BITS == at) {
+                    count(1);
+                    may |= 1 << (place % WORD_BITS);
+                }
                 let moved = *word << 1 | carry;
                 carry = *word >> (WORD_BITS - 1);
-                *word = moved;
+                *word = moved & may;
             }
-            let places = self.places(character);
-            let few: &[usize] = match places {
-                Some(Places::Few(few)) => few,
-                Some(Places::Many(_)) | None => &[],
-            };
-            let stays = |so_far: &[u64], place: usize| {
-                so_far
-                    .get(place / WORD_BITS)
-                    .is_some_and(|word| word >> (place % WORD_BITS) & 1 == 1)
-            };
-            // Those that the mask below would take away.
-            let kept: SmallVec<[usize; 16]> =
-                few.iter().copied().filter(|place| stays(&so_far, *place)).collect();
-            for (at, word) in so_far.iter_mut().enumerate() {
-                let mut may = self.any.get(at).copied().unwrap_or(0);
-                if let Some(Places::Many(many)) = places {
-                    may |= many.get(at).copied().unwrap_or(0);
-                }
-                *word &= may;
-            }
-            for place in kept {
-                set(&mut so_far, place);
-            }
-            if stays(&so_far, self.characters.len() - 1) {
+            if so_far.last().is_some_and(|word| word >> end & 1 == 1) {
                 return Some(rest.as_str());
             }
         }
@@ -347,13 +404,91 @@ mod tests {
         let text = "a".repeat(32_000);
         for (pattern, steps_max) in [
             (format!("%{}b%", "a".repeat(950)), 40_000),
-            (format!("%{}_b%", "a".repeat(950)), 32_000 * 31),
+            (format!("%{}_b%", "a".repeat(950)), 32_000 * 34),
             (format!("%{}b", "%a".repeat(400)), 40_000),
         ] {
             let understood = Pattern::new(&pattern, None).unwrap();
             assert!(!understood.matches(&text));
-            let steps = understood.steps_per_byte() * text.len() as u64;
-            assert!(steps <= steps_max, "{steps} steps");
+            let told = understood.steps(text.len());
+            assert!(taken(&understood, &text) <= told && told <= steps_max, "{told} steps");
+        }
+    }
+
+    /// Steps that a match takes.
+    fn taken(pattern: &Pattern, text: &str) -> u64 {
+        let mut taken = 0;
+        pattern.matches_counted(text, &mut |steps| taken += steps as u64);
+        taken
+    }
+
+    /// SQL-41: whatever pattern and text are, no more steps are taken than were told.
+    #[test]
+    fn no_match_takes_more_steps_than_were_told() {
+        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = move |below: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            usize::try_from(seed % below as u64).unwrap()
+        };
+        let letters: Vec<char> = ('a'..='z').chain('α'..='ω').chain('一'..='十').take(64).collect();
+        let mut matched = 0;
+        for _ in 0..2_000 {
+            // With few letters a part stands nearly everywhere; with many they take long to be found.
+            let letters = &letters[..[1, 2, 3, 64][random(4)]];
+            let length_max = [5, 70, 140, 800][random(4)];
+            let length = 1 + random(length_max);
+            let (any, wild) = ([3, 30, 1_000][random(3)], [2, 10, 200][random(3)]);
+            let pattern: Vec<char> = (0..length)
+                .map(|_| match (random(any), random(wild)) {
+                    (0, _) => '%',
+                    (_, 0) => '_',
+                    _ => letters[random(letters.len())],
+                })
+                .collect();
+            let mut text = String::new();
+            if random(2) == 0 {
+                // One that matches.
+                for wanted in &pattern {
+                    let count = if *wanted == '%' { random(4) } else { 1 };
+                    let is_letter = !matches!(wanted, '%' | '_');
+                    for _ in 0..count {
+                        text.push(if is_letter { *wanted } else { letters[random(letters.len())] });
+                    }
+                }
+            } else {
+                let count = random(1_500);
+                text.extend((0..count).map(|_| letters[random(letters.len())]));
+            }
+            let pattern: String = pattern.iter().collect();
+            let understood = Pattern::new(&pattern, None).unwrap();
+            let (taken, told) = (taken(&understood, &text), understood.steps(text.len()));
+            assert!(taken <= told, "{taken} steps, {told} were told: {pattern:?} on {text:?}");
+            let foreseen = understood.weight() * (text.len() as u64 + 1_024);
+            assert!(told <= foreseen, "{told} steps, {foreseen} were foreseen: {pattern:?}");
+            matched += usize::from(understood.matches(&text));
+        }
+        assert!((900..1_900).contains(&matched), "{matched} of them match");
+    }
+
+    /// SQL-41: not many more steps are told than the worst text takes.
+    #[test]
+    fn no_more_steps_are_told_than_the_worst_text_takes() {
+        let text = "a".repeat(32_000);
+        for pattern in [
+            "%ab%".to_owned(),
+            // A part of one word, of few, and of many, with so many `a` that their places are one by one.
+            format!("%a{}b%", "_".repeat(62)),
+            format!("%aaa{}b%", "_".repeat(3 * 64 - 4)),
+            format!("%{}{}b%", "a".repeat(15), "_".repeat(15 * 64 - 16)),
+            // One more, and they are bits.
+            format!("%{}{}b%", "a".repeat(16), "_".repeat(15 * 64 - 17)),
+            format!("%{}_b%", "a".repeat(950)),
+        ] {
+            let understood = Pattern::new(&pattern, None).unwrap();
+            let (taken, told) = (taken(&understood, &text), understood.steps(text.len()));
+            assert!(taken <= told, "{taken} steps, {told} were told: {pattern}");
+            assert!(taken > told - told / 100, "{taken} steps, {told} were told: {pattern}");
         }
     }
 }

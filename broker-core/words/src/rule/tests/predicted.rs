@@ -106,3 +106,22 @@ fn no_message_takes_more_steps_than_were_said() {
     assert!(dear > 40, "only {dear} took more than a slice");
     assert!(nearest > 0.4, "too much is told: {nearest} at most is taken");
 }
+
+/// QUO-09, SQL-41: steps that an evaluation is refused are not taken: what it has taken before is within what was said.
+#[test]
+fn steps_that_are_refused_are_not_counted() {
+    let pattern = format!("%{}%", "a_".repeat(30_000));
+    let read_at_least = 16 * pattern.len() as u64;
+    let matcher = topic(vec![sql("r", "p LIKE p")]);
+    let content = with(&[("p", pattern.into())]).encode();
+    let published = Published::new(content.property_view(), facts(&content));
+    let limits = limits();
+    let judged = Judged { content: &content, published: &published, limits: &limits };
+    let mut judging = Judging::default();
+    assert!(matcher.go_on(&mut judging, &judged, u64::MAX, &mut || 0));
+    let (taken, told) = (judging.steps(), matcher.steps_of(u64::from(content.header_size())));
+    assert!(read_at_least <= taken && taken <= told, "{taken} steps, {told} were told");
+    let [copy] = &judging.into_selection().copies[..] else { panic!("it is a dead letter") };
+    let cause = copy.refusal.as_ref().map(|refusal| refusal.cause);
+    assert_eq!(cause, Some(Cause::Filter));
+}
