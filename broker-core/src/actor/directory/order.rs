@@ -1,6 +1,7 @@
 //! Paths in the order of their keys, so that a list starts at its place instead of being made and sorted
 //! anew: pieces of at most 512 paths, of which one is moved when a path comes or goes.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use crate::path::PathKey;
@@ -8,15 +9,20 @@ use crate::path::PathKey;
 /// A piece with more is cut in two.
 const PIECE_COUNT_MAX: usize = 512;
 
-/// Paths by key, counted.
-#[derive(Default)]
-pub(super) struct Order {
+/// Paths by key, counted. Whatever has a text can be a key: that of tests counts how often it is looked at.
+pub(super) struct Order<K = PathKey> {
     /// None is empty; the keys of one are below those of the next.
-    pieces: Vec<Vec<(PathKey, Arc<str>)>>,
+    pieces: Vec<Vec<(K, Arc<str>)>>,
 }
 
-impl Order {
-    pub(super) fn insert(&mut self, key: PathKey, path: Arc<str>) {
+impl<K> Default for Order<K> {
+    fn default() -> Self {
+        Self { pieces: Vec::new() }
+    }
+}
+
+impl<K: Ord + Borrow<str>> Order<K> {
+    pub(super) fn insert(&mut self, key: K, path: Arc<str>) {
         let at = self.piece_of(&key);
         let Some(piece) = self.pieces.get_mut(at) else {
             self.pieces.push(vec![(key, path)]);
@@ -36,7 +42,7 @@ impl Order {
         }
     }
 
-    pub(super) fn remove(&mut self, key: &PathKey) {
+    pub(super) fn remove(&mut self, key: &K) {
         let at = self.piece_of(key);
         let Some(piece) = self.pieces.get_mut(at) else { return };
         if let Ok(place) = piece.binary_search_by(|(known, _)| known.cmp(key)) {
@@ -51,11 +57,11 @@ impl Order {
     pub(super) fn list(&self, prefix: &str, skip: usize, top: usize) -> Vec<Arc<str>> {
         let mut at = self
             .pieces
-            .partition_point(|piece| piece.last().is_some_and(|(last, _)| last.as_str() < prefix));
+            .partition_point(|piece| piece.last().is_some_and(|(last, _)| text(last) < prefix));
         let before = self
             .pieces
             .get(at)
-            .map_or(0, |piece| piece.partition_point(|(key, _)| key.as_str() < prefix));
+            .map_or(0, |piece| piece.partition_point(|(key, _)| text(key) < prefix));
         let mut skip = before.saturating_add(skip);
         // Whole pieces are passed over by their length.
         while let Some(piece) = self.pieces.get(at).filter(|piece| piece.len() <= skip) {
@@ -64,14 +70,14 @@ impl Order {
         }
         let found = self.pieces.get(at..).into_iter().flatten().flatten().skip(skip);
         found
-            .take_while(|(key, _)| key.as_str().starts_with(prefix))
+            .take_while(|(key, _)| text(key).starts_with(prefix))
             .take(top)
             .map(|(_, path)| Arc::clone(path))
             .collect()
     }
 
     /// The piece that has a key or would take it.
-    fn piece_of(&self, key: &PathKey) -> usize {
+    fn piece_of(&self, key: &K) -> usize {
         let behind = self
             .pieces
             .partition_point(|piece| piece.first().is_some_and(|(first, _)| first <= key));
@@ -79,8 +85,14 @@ impl Order {
     }
 }
 
+fn text<K: Borrow<str>>(key: &K) -> &str {
+    key.borrow()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::cmp::Ordering;
     use std::collections::BTreeMap;
 
     use super::*;
@@ -130,19 +142,75 @@ mod tests {
         assert_eq!(order.list("", 0, usize::MAX).len(), plain.len());
     }
 
-    /// ENT-30: four thousand lists of one path each take no longer for ten thousand entities, as nobody
-    /// sorts them; they took 20 s.
+    /// A key that counts how often one is looked at.
+    struct Counted<'c> {
+        text: String,
+        looks: &'c Cell<usize>,
+    }
+
+    impl Borrow<str> for Counted<'_> {
+        fn borrow(&self) -> &str {
+            self.looks.set(self.looks.get() + 1);
+            &self.text
+        }
+    }
+
+    impl Ord for Counted<'_> {
+        fn cmp(&self, other: &Self) -> Ordering {
+            text(self).cmp(&other.text)
+        }
+    }
+
+    impl PartialOrd for Counted<'_> {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    impl PartialEq for Counted<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            self.cmp(other) == Ordering::Equal
+        }
+    }
+
+    impl Eq for Counted<'_> {}
+
+    /// ENT-30: a list looks at as many keys as a search does, and those that it lists; a path that comes or goes at
+    /// those of a search. Nobody sorts them, and nobody passes them one by one.
     #[test]
     fn a_list_costs_what_it_lists() {
+        const COUNT: usize = 10_000;
+        // One search for the piece, and one within it.
+        let search_max = 2 * COUNT.ilog2() as usize;
+        let looks = Cell::new(0);
+        let key = |number: usize| Counted { text: format!("queue-{number:05}"), looks: &looks };
         let mut order = Order::default();
-        for number in 0..10_000 {
-            let path = format!("queue-{number:05}");
-            order.insert(key(&path), Arc::from(path.as_str()));
+        // Each of them once, in no order.
+        let scattered = || (0..COUNT).map(|number| number * 7_919 % COUNT);
+        for number in scattered() {
+            let key = key(number);
+            let path = Arc::from(key.text.as_str());
+            order.insert(key, path);
+            assert!(looks.take() <= search_max, "the place of {number} was looked for one by one");
         }
+        // So few are passed over when a list begins far behind.
+        assert!(order.pieces.len() <= 2 * COUNT / PIECE_COUNT_MAX + 1);
         assert!(order.pieces.iter().all(|piece| piece.len() <= PIECE_COUNT_MAX));
-        for skip in 0..4_096usize {
-            let [path] = &order.list("", skip, 1)[..] else { panic!("one is listed") };
-            assert_eq!(**path, format!("queue-{skip:05}"));
+        // All of them, and a tenth.
+        for (prefix, first, count) in [("queue-", 0, COUNT), ("queue-07", 7_000, 1_000)] {
+            for (skip, top) in (0..count).step_by(13).flat_map(|skip| [(skip, 1), (skip, 100)]) {
+                looks.set(0);
+                let listed = order.list(prefix, skip, top);
+                assert!(looks.take() <= search_max + listed.len() + 1, "{prefix} {skip} {top}");
+                let wanted = (skip..count.min(skip + top)).map(|at| key(first + at).text);
+                assert!(listed.iter().map(|path| path.to_string()).eq(wanted));
+            }
         }
+        for number in scattered() {
+            let key = key(number);
+            order.remove(&key);
+            assert!(looks.take() <= search_max, "{number} was looked for one by one");
+        }
+        assert!(order.pieces.is_empty());
     }
 }
