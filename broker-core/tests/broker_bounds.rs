@@ -292,6 +292,31 @@ async fn subscriptions_and_rules_of_all_topics_have_a_bound() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
+/// QUO-08: subscriptions that are gone make room, by themselves and with their topic, and one that could not be created
+/// has taken none.
+#[tokio::test]
+async fn subscriptions_that_are_gone_make_room() {
+    let broker = broker(|limits| limits.broker_subscription_count_max = 2).await;
+    broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    let create = async |topic: &str, name: &str, filter: Filter| {
+        let rules = vec![RuleDescription::new("r", filter, Timestamp::NONE)];
+        broker.create_subscription(topic, name, SubscriptionUpdate::default(), rules).await
+    };
+    create("t", "stays", Filter::True).await.unwrap();
+    for _ in 0..3 {
+        let wrong = create("t", "s", Filter::sql("a =")).await.map(drop).unwrap_err();
+        assert_eq!(wrong.condition(), Condition::ArgumentError);
+        create("t", "s", Filter::True).await.unwrap();
+        refused(create("t", "more", Filter::True).await, "broker_subscription_count_max");
+        broker.delete_entity("t/Subscriptions/s").await.unwrap();
+        broker.create_topic("other", TopicUpdate::default()).await.unwrap();
+        create("other", "s", Filter::True).await.unwrap();
+        refused(create("t", "more", Filter::True).await, "broker_subscription_count_max");
+        broker.delete_entity("other").await.unwrap();
+    }
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
 /// QUO-08, TOP-10: a copy is a message; what is received makes room.
 #[tokio::test]
 async fn messages_of_all_entities_have_a_bound() {

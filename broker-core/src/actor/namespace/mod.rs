@@ -86,7 +86,7 @@ pub struct NamespaceActor {
     arbiters: Vec<actix::ArbiterHandle>,
     entities: HashMap<EntityId, Entity>,
     paths: HashMap<PathKey, EntityId>,
-    /// How many queues and topics there are (QUO-01).
+    /// How many queues and topics there are (QUO-01), and how many subscriptions (QUO-08).
     root_count: usize,
     subscription_count: usize,
     next_id: u64,
@@ -278,17 +278,14 @@ impl NamespaceActor {
         if entity.kind != EntityKind::Subscription {
             self.shared.policies.install(&entity.key, Vec::new());
         }
-        match entity.topic.and_then(|topic| self.entities.get_mut(&topic)) {
-            Some(topic) => {
-                topic.subscriptions.remove(&id);
-            }
-            None => {
-                let is_root = entity.kind != EntityKind::Subscription;
-                self.root_count = self.root_count.saturating_sub(usize::from(is_root));
-                let is_subscription = usize::from(!is_root);
-                self.subscription_count = self.subscription_count.saturating_sub(is_subscription);
-            }
+        if let Some(topic) = entity.topic.and_then(|topic| self.entities.get_mut(&topic)) {
+            topic.subscriptions.remove(&id);
         }
+        let count = match entity.kind {
+            EntityKind::Queue | EntityKind::Topic => &mut self.root_count,
+            EntityKind::Subscription => &mut self.subscription_count,
+        };
+        *count = count.saturating_sub(1);
         Some(entity)
     }
 }
