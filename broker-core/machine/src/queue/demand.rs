@@ -79,6 +79,8 @@ pub(super) struct Call {
 pub(super) struct Calls {
     waiting: BTreeMap<Ticket, Call>,
     deadlines: BTreeSet<(Timestamp, Ticket)>,
+    /// Those that have a holder.
+    by_holder: BTreeSet<(ReceiverId, Ticket)>,
 }
 
 impl Calls {
@@ -100,13 +102,23 @@ impl Calls {
 
     pub(super) fn insert(&mut self, ticket: Ticket, call: Call) {
         self.deadlines.insert((call.deadline, ticket));
+        self.by_holder.extend(call.holder.map(|holder| (holder, ticket)));
         self.waiting.insert(ticket, call);
     }
 
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Call> {
         let call = self.waiting.remove(&ticket)?;
         self.deadlines.remove(&(call.deadline, ticket));
+        if let Some(holder) = call.holder {
+            self.by_holder.remove(&(holder, ticket));
+        }
         Some(call)
+    }
+
+    /// Those of a holder.
+    pub(super) fn of(&self, holder: ReceiverId) -> impl Iterator<Item = Ticket> {
+        let all = (holder, Ticket(u64::MIN))..=(holder, Ticket(u64::MAX));
+        self.by_holder.range(all).map(|(_, ticket)| *ticket)
     }
 
     /// The one whose time is over first.
@@ -114,9 +126,10 @@ impl Calls {
         self.deadlines.first().copied()
     }
 
-    /// Whether each has its deadline.
+    /// Whether each has its deadline, and is found by its holder.
     pub(super) fn is_whole(&self) -> bool {
-        self.waiting.len() == self.deadlines.len()
+        let held = self.waiting.values().filter(|call| call.holder.is_some());
+        self.waiting.len() == self.deadlines.len() && held.count() == self.by_holder.len()
     }
 }
 
@@ -213,10 +226,11 @@ impl Queue {
         Ok(answer)
     }
 
-    /// Gives a link a turn at the back of the ring if it can be served, and takes it away if not.
+    /// Gives a link a turn at the back of the ring if it can be served, and takes it away if not; takes note of
+    /// whether it has credit.
     fn seat(&mut self, receiver: ReceiverId) {
         let Some(link) = self.link(receiver) else { return };
-        let (lane, turn) = (link.lane, link.turn);
+        let (lane, turn, has_credit) = (link.lane, link.turn, link.credit() > 0);
         let turn = match (link.can_be_served(), turn) {
             (true, None) => Some(self.take_turn(lane, Demand::Link(receiver))),
             (false, Some(turn)) => {
@@ -227,6 +241,14 @@ impl Queue {
         };
         if let Some(link) = self.link_mut(receiver) {
             link.turn = turn;
+        }
+        if let Lane::SubQueue(which) = lane {
+            let credited = &mut self.sub_queue_mut(which).credited;
+            if has_credit {
+                credited.insert(receiver);
+            } else {
+                credited.remove(&receiver);
+            }
         }
     }
 
@@ -242,7 +264,7 @@ impl Queue {
         }
     }
 
-    /// Removes a link from ring and table.
+    /// Removes a link from ring and table, and from those that have credit.
     pub(super) fn unseat(&mut self, receiver: ReceiverId) -> Option<Link> {
         let link = match self.links.remove(&receiver) {
             Some(link) => link,
@@ -250,6 +272,9 @@ impl Queue {
         };
         if let Some(turn) = link.turn {
             self.give_turn_up(link.lane, turn);
+        }
+        if let Lane::SubQueue(which) = link.lane {
+            self.sub_queue_mut(which).credited.remove(&receiver);
         }
         Some(link)
     }
@@ -296,9 +321,7 @@ impl Queue {
         if self.has_active_forwarder() {
             return true;
         }
-        let main = Lane::SubQueue(SubQueue::Main);
-        !self.main.ring.is_empty()
-            || self.links.values().any(|link| link.lane == main && link.credit() > 0)
+        !self.main.ring.is_empty() || !self.main.credited.is_empty()
     }
 
     /// Serves the sessions whose demand may meet a message.

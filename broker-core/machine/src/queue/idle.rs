@@ -3,6 +3,7 @@
 
 use super::Queue;
 use crate::idle::Idles;
+use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
 use crate::usage::Usage;
 
@@ -39,6 +40,6 @@ impl Idles for Queue {
             || self.tally.counts.transfer > 0
             || !self.calls.is_empty()
             || self.sessions.as_ref().is_some_and(|sessions| sessions.has_receiver())
-            || self.links.values().any(|link| link.credit() > 0)
+            || SubQueue::ALL.into_iter().any(|which| !self.sub_queue(which).credited.is_empty())
     }
 }

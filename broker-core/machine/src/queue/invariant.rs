@@ -222,7 +222,17 @@ impl Queue {
             return broken(format!("{seats} turns for {waiting} who wait"));
         }
         if !self.calls.is_whole() {
-            return broken("a waiting call has no deadline".to_owned());
+            return broken(
+                "a waiting call has no deadline, or is not known by its holder".to_owned(),
+            );
+        }
+        for which in SubQueue::ALL {
+            let lane = Lane::SubQueue(which);
+            let with_credit =
+                self.links.iter().filter(|(_, link)| link.lane == lane && link.credit() > 0);
+            if !with_credit.map(|(receiver, _)| receiver).eq(&self.sub_queue(which).credited) {
+                return broken(format!("who has credit in {which:?} is not known (EXP-32)"));
+            }
         }
         Ok(())
     }

@@ -63,7 +63,7 @@ mod transaction;
 mod transfer;
 mod update;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::demand::{Call, Calls, Grant, Lane, Link, Ring};
 use self::expire::Expiry;
@@ -163,6 +163,8 @@ struct SubQueueState {
     available: SequenceSet,
     /// Who waits.
     ring: Ring,
+    /// Links that have credit, those too whose connections have no room.
+    credited: BTreeSet<ReceiverId>,
 }
 
 impl Queue {

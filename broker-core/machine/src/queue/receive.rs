@@ -209,10 +209,9 @@ impl Queue {
 
     /// The waiting calls of a holder.
     pub(super) fn calls_of(&self, receiver: ReceiverId) -> Vec<Ticket> {
-        let calls = self.calls.iter().filter(|(_, call)| call.holder == Some(receiver));
         let held = self.sessions.as_ref().and_then(|sessions| sessions.held_of(receiver));
-        let of_session = held.into_iter().flat_map(|held| held.calls.iter());
-        calls.chain(of_session).map(|(ticket, _)| ticket).collect()
+        let of_session = held.into_iter().flat_map(|held| held.calls.of(receiver));
+        self.calls.of(receiver).chain(of_session).collect()
     }
 
     /// Fails everybody who waits, because the status no longer lets anybody receive (ENT-24).
