@@ -119,9 +119,7 @@ impl Topic {
         intake::refuse_too_many_messages(counts.sum(), ctx)?;
         intake::refuse_too_many_delayed(messages, ctx)?;
         let is_in_session = || {
-            let has_sessions =
-                |subscription: &super::Subscription| subscription.settings.rules.requires_session;
-            self.subscriptions.values().any(has_sessions)
+            self.session_subscription_count > 0
                 && messages.iter().any(|message| message.envelope.session_id.is_some())
         };
         if ctx.left.sessions < messages.len() as u64 && is_in_session() {

@@ -76,16 +76,15 @@ impl NamespaceActor {
 
     /// Writes the deletion of a tree once all of it is retired.
     pub(super) fn delete_if_retired(&mut self, root: EntityId, itself: Addr<Self>) {
-        let goes = |root: &Entity| root.state == State::Retiring;
-        if !self.entities.get(&root).is_some_and(goes) {
-            return;
-        }
-        let retired = self.family_of(root).iter().all(|id| {
+        let goes = |root: &&Entity| root.state == State::Retiring;
+        let Some(owner) = self.entities.get(&root).filter(goes) else { return };
+        let is_retired = |id: &EntityId| {
             self.entities.get(id).is_some_and(|entity| {
                 entity.actor.is_none() && matches!(entity.state, State::Retiring | State::Deleting)
             })
-        });
-        if !retired {
+        };
+        // They are retired in their order: who looks from the end on looks at one, until it is the last.
+        if !owner.subscriptions.iter().rev().chain([&root]).all(is_retired) {
             return;
         }
         for id in self.family_of(root) {

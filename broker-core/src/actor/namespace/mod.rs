@@ -104,6 +104,8 @@ pub struct NamespaceActor {
     opened: Option<oneshot::Sender<()>>,
     stopping: bool,
     stopped: Option<oneshot::Sender<()>>,
+    /// Entities that had something to end when all were looked at last, for a stop.
+    unended: Vec<EntityId>,
     /// The timer of a stop, until all are retired.
     grace: Option<SpawnHandle>,
 }
@@ -192,6 +194,7 @@ impl NamespaceActor {
             opened: Some(opened),
             stopping: false,
             stopped: None,
+            unended: Vec::new(),
             grace: None,
         };
         for (id, kind, path) in loaded.roots {

@@ -10,6 +10,7 @@ use super::{NamespaceActor, Retired, State};
 use crate::actor::entity::{EndWaits, Retire, RetireWhen};
 use crate::actor::look::{Counts, Look, Round};
 use crate::error::Rejection;
+use crate::ids::EntityId;
 
 /// Ends all waits, then, when nothing is held and at the latest after `grace`, retires every entity.
 #[derive(Message)]
@@ -20,13 +21,28 @@ pub(crate) struct Stop {
 }
 
 impl NamespaceActor {
+    /// Ends the stop when nobody has anything to end. All are looked at when those have ended that had something
+    /// when all were looked at before: not for each that ends, of ten thousands.
     pub(super) fn end_if_retired(&mut self) {
-        let busy = self.entities.values().any(|entity| {
-            entity.actor.is_some() || matches!(entity.state, State::Creating | State::Opening)
-        });
-        if !busy && let Some(stopped) = self.stopped.take() {
+        while let Some(id) = self.unended.last().copied() {
+            if self.is_unended(id) {
+                return;
+            }
+            self.unended.pop();
+        }
+        let unended = self.entities.keys().copied().filter(|id| self.is_unended(*id)).collect();
+        self.unended = unended;
+        if self.unended.is_empty()
+            && let Some(stopped) = self.stopped.take()
+        {
             stopped.send(()).ok();
         }
+    }
+
+    fn is_unended(&self, id: EntityId) -> bool {
+        self.entities.get(&id).is_some_and(|entity| {
+            entity.actor.is_some() || matches!(entity.state, State::Creating | State::Opening)
+        })
     }
 
     /// Asks all entities whether something is held, again and again: who holds something answers when he does not any

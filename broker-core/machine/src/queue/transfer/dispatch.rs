@@ -41,7 +41,8 @@ impl Queue {
 
     /// Has the last number of a subscription stored, if a message waits for that.
     fn prove_numbers(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
-        if self.transfers.proving.is_some() {
+        // A queue stores a number with its message: nothing waits there, whatever destinations there are.
+        if self.subscription.is_none() || self.transfers.proving.is_some() {
             return;
         }
         let mut backlogs = self.transfers.exits().filter_map(|exit| self.transfers.backlog(&exit));

@@ -368,7 +368,7 @@ impl Queue {
             };
             if which == SubQueue::Main && to.is_empty() {
                 std::mem::swap(from, to);
-            } else {
+            } else if !from.is_empty() {
                 let unsorted = std::mem::take(from);
                 self.transfers.sorting.push_back(unsorted);
             }
