@@ -9,6 +9,8 @@ use toml::{Table, Value as Toml};
 const DELIVERY_COUNT_DEFAULT: i64 = 3;
 /// For how long ids of messages are remembered, likewise.
 const WINDOW_DEFAULT: &str = "PT20S";
+/// How long messages live at most, likewise.
+const TIME_TO_LIVE_DEFAULT: &str = "PT1H";
 /// The shortest time that this broker remembers them.
 const WINDOW_SECONDS_MIN: i64 = 20;
 
@@ -302,6 +304,7 @@ fn read_topic(topic: &Place<'_>, notes: &mut Notes) -> Read<Table> {
 fn entity(place: &Place<'_>, owner: Owner, notes: &mut Notes) -> Read<Table> {
     let mut table = Table::new();
     table.insert("name".to_owned(), place.name()?.into());
+    table.insert("default_message_time_to_live".to_owned(), TIME_TO_LIVE_DEFAULT.into());
     if owner != Owner::Topic {
         table.insert("max_delivery_count".to_owned(), DELIVERY_COUNT_DEFAULT.into());
     }

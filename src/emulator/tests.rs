@@ -45,6 +45,20 @@ fn what_is_not_known_is_told() {
     assert_eq!(queue["max_delivery_count"].as_integer(), Some(3));
 }
 
+/// ADM-62: messages live an hour in each entity of which the file does not say how long they do, and as long as it says elsewhere.
+#[test]
+fn messages_live_an_hour_where_the_file_does_not_say() {
+    let text = r#"{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "q"}],
+        "Topics": [{"Name": "t", "Subscriptions": [{"Name": "s"}]}]}]}}"#;
+    let config = read(text).unwrap().config;
+    let topic = &config["topics"][0];
+    for entity in [&config["queues"][0], topic, &topic["subscriptions"][0]] {
+        assert_eq!(entity["default_message_time_to_live"].as_str(), Some("PT1H"), "{entity}");
+    }
+    let config = read(&queue(r#"{"DefaultMessageTimeToLive": "P7D"}"#)).unwrap().config;
+    assert_eq!(config["queues"][0]["default_message_time_to_live"].as_str(), Some("P7D"));
+}
+
 /// ADM-63: what cannot be meant is refused with its place in the file.
 #[test]
 fn what_cannot_be_meant_is_refused_with_its_place() {
