@@ -29,13 +29,19 @@ fn requirements() -> BTreeMap<String, String> {
     found
 }
 
+/// `SET-01`; one that came between two others has a letter behind its number.
 fn is_id(text: &str) -> bool {
     text.split_once('-').is_some_and(|(prefix, number)| {
+        let number = without_letter(number);
         (2..=4).contains(&prefix.len())
             && prefix.bytes().all(|byte| byte.is_ascii_uppercase())
             && !number.is_empty()
             && number.bytes().all(|byte| byte.is_ascii_digit())
     })
+}
+
+fn without_letter(number: &str) -> &str {
+    number.strip_suffix(|last: char| last.is_ascii_lowercase()).unwrap_or(number)
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -228,9 +234,20 @@ fn named_in(ids: &str, known: &BTreeMap<String, String>) -> Vec<(String, Excuse)
     named
 }
 
-fn numbered(id: &str) -> (&str, u32) {
+/// The prefix, and what stands behind it in its order: `ADM-34b` comes behind `ADM-34`.
+fn numbered(id: &str) -> (&str, (u32, &str)) {
     let (prefix, number) = id.split_once('-').unwrap_or((id, ""));
-    (prefix, number.parse().unwrap_or_default())
+    let digits = without_letter(number);
+    (prefix, (digits.parse().unwrap_or_default(), &number[digits.len()..]))
+}
+
+/// A letter at the end makes another requirement, which is known, counted and excused by itself.
+#[test]
+fn a_requirement_may_have_a_letter_behind_its_number() {
+    let found: Vec<&str> = ids_in("(ADM-34b, SET-01) HTTP-2xx UTF-8Bit X-1a").collect();
+    assert_eq!(found, ["ADM-34b", "SET-01"]);
+    assert!(numbered("ADM-34") < numbered("ADM-34b") && numbered("ADM-34b") < numbered("ADM-35"));
+    assert!(requirements().contains_key("ADM-34b"));
 }
 
 /// Every requirement is proven by a test that names it, or docs/testing.md says why not, and not both.
