@@ -28,6 +28,7 @@ mod patch;
 mod policies;
 pub(crate) mod question;
 mod remembered;
+mod renew;
 mod turn;
 
 use std::fmt;
@@ -311,32 +312,6 @@ impl Access {
         via: &Entity,
     ) -> Result<(Entity, Arc<str>), BrokerError> {
         self.now(path, self.transfer_destination(path, via))
-    }
-
-    /// Replaces the principal, because it has shown something else, such as a newer token. Handles that are
-    /// there follow: what was begun goes on as far as it is granted still, and ends where it is not (SEC-15).
-    pub async fn renew(&self, principal: Principal) {
-        let Some(door) = &self.door else { return };
-        let used = {
-            let mut state = door.lock();
-            if *state.principal == principal {
-                return;
-            }
-            state.principal = Arc::new(principal);
-            state.version += 1;
-            // What no handle rests on is asked for when it is needed.
-            state.held.forget_unused();
-            state
-                .held
-                .iter()
-                .map(|(resource, held)| (Box::from(resource), Arc::clone(held)))
-                .collect::<Vec<(Box<str>, _)>>()
-        };
-        for (resource, held) in used {
-            if let Err(reason) = self.ask(door, &resource, Some(&held)).await {
-                held.refuse(reason);
-            }
-        }
     }
 
     /// Forgets what was granted for entities that no handle is on; it is asked for again when it is needed. For

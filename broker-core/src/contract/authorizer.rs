@@ -239,8 +239,8 @@ pub fn bearer_token(text: &str) -> Option<&str> {
 pub trait Authorizer: Send + Sync {
     /// The rights of a principal on a resource: the path of an entity or sub-queue, or empty for the
     /// namespace. Asked once for each connection and entity, and again when the grant is over or
-    /// the principal has shown something else. May wait, for instance for a directory; whoever asks
-    /// waits with it. A panic counts as a refusal.
+    /// the principal has shown something else, then about many at once. May wait, for instance for a directory;
+    /// whoever asks waits with it. A panic counts as a refusal.
     ///
     /// # Errors
     /// With `Unauthorized` and a text that says what is wrong with what was presented, without any secret

@@ -1,17 +1,26 @@
 //! What was granted ends: with its time, with its epoch, with a newer token that gives less.
 
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 
-use peeklock_core::Entity;
+use async_trait::async_trait;
+use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceiveMode, SessionCommand};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Action, Epoch, Grant, Principal, Right, Rights, TOKEN_BYTES_MAX};
+use peeklock_core::contract::{
+    Action, Authorizer, Epoch, Failures, Grant, Principal, Right, Rights, TOKEN_BYTES_MAX,
+};
 use peeklock_core::description::QueueUpdate;
+use peeklock_core::error::Rejection;
 use peeklock_core::ids::ReceiverId;
 use peeklock_core::message::Message;
 use peeklock_core::request::{Outlet, Released, Reply, Request};
-use peeklock_core::time::TimeSpan;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::{Broker, Entity};
 use tokio::sync::mpsc;
 
 use super::world::{Line, World, condition, in_time};
@@ -194,6 +203,71 @@ async fn a_newer_token_that_gives_less_ends_links() {
             detached(&mut mail, receiver).await;
             refused(&mut answers, 7).await;
             let refused = condition(&entity.call(wait_long()).await);
+            assert_eq!(refused, Some(Condition::Unauthorized));
+        }
+    })
+    .await;
+}
+
+/// Grants everything to who shows `good`; the answer to everybody else waits.
+struct HeldBack {
+    failures: Failures,
+    clock: Arc<ManualClock>,
+}
+
+#[async_trait]
+impl Authorizer for HeldBack {
+    async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
+        if principal.token.as_deref() == Some("good") {
+            return Ok(Grant::everything());
+        }
+        self.failures.hold_back(principal, &*self.clock).await;
+        Err(Rejection::unauthorized("the token is not good"))
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+/// Whether something is done by now.
+async fn is_done(mut what: Pin<&mut impl Future<Output = ()>>) -> bool {
+    poll_fn(|context| Poll::Ready(what.as_mut().poll(context).is_ready())).await
+}
+
+/// SEC-15, SEC-26: what was opened ends at all entities a second at most after a token was shown that is not good, however many
+/// they are: their refusals wait beside each other.
+#[tokio::test]
+async fn refusals_at_many_entities_wait_beside_each_other() {
+    in_time(async {
+        let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
+        let failures = Failures::default();
+        let broker = Broker::builder()
+            .arbiters(1)
+            .clock(Arc::clone(&clock) as Arc<dyn Clock>)
+            .authorizer(Arc::new(HeldBack { failures, clock: Arc::clone(&clock) }))
+            .start()
+            .await
+            .unwrap();
+        let client = Principal::anonymous().from_peer(SocketAddr::from(([10, 0, 0, 1], 5672)));
+        let access = broker.access(client.clone().with_token("good"));
+        let mut links = Vec::new();
+        // As many as one connection has links.
+        for number in 0..256 {
+            let name = format!("q{number}");
+            broker.create_queue(&name, QueueUpdate::default()).await.unwrap();
+            let entity = access.entity(&name, Action::Receive).await.unwrap();
+            let (outlet, mut mail) = Line::open();
+            let receiver = open(&entity, &outlet, &mut mail).await;
+            links.push((entity, outlet, mail, receiver));
+        }
+        let mut renewing = pin!(access.renew(client.with_token("bad")));
+        assert!(!is_done(renewing.as_mut()).await, "the answers wait");
+        clock.advance(TimeSpan::from_seconds(1));
+        assert!(is_done(renewing.as_mut()).await, "all of them have waited");
+        for (entity, _, mail, receiver) in &mut links {
+            detached(mail, *receiver).await;
+            let refused = condition(&entity.call(Command::Describe).await);
             assert_eq!(refused, Some(Condition::Unauthorized));
         }
     })
