@@ -29,6 +29,7 @@ pub struct Proxies(Option<Arc<Known>>);
 
 struct Known {
     sources: Vec<Source>,
+    header_timeout: Duration,
     waiting: Arc<Handshakes>,
 }
 
@@ -61,8 +62,8 @@ pub(crate) struct Relayed {
 enum NoHeader {
     #[error("a proxy sent no header of the PROXY protocol: {0}")]
     Fault(#[from] header::Fault),
-    #[error("the header of a proxy took longer than {HEADER_TIMEOUT:?}")]
-    Late,
+    #[error("the header of a proxy took longer than {0:?}")]
+    Late(Duration),
     #[error("the header of a proxy was the oldest of {WAITING_COUNT_MAX} that were waited for")]
     MadeRoom,
     #[error("a proxy ended before its header: {0}")]
@@ -73,10 +74,17 @@ impl Proxies {
     /// Those at these places.
     #[must_use]
     pub fn at(sources: Vec<Source>) -> Self {
+        Self::with_header_timeout(sources, HEADER_TIMEOUT)
+    }
+
+    /// Those at these places, whose headers may take so long, in place of 5 s.
+    #[must_use]
+    pub fn with_header_timeout(sources: Vec<Source>, header_timeout: Duration) -> Self {
         if sources.is_empty() {
             return Self::default();
         }
-        Self(Some(Arc::new(Known { sources, waiting: Handshakes::new(WAITING_COUNT_MAX) })))
+        let waiting = Handshakes::new(WAITING_COUNT_MAX);
+        Self(Some(Arc::new(Known { sources, header_timeout, waiting })))
     }
 
     /// Whether one of them is at this address: for whom it speaks is not known before its header.
@@ -85,7 +93,7 @@ impl Proxies {
     }
 
     /// Reads the header that this socket begins with, if it is a proxy's; nothing behind it is touched. Waits no longer
-    /// than `HEADER_TIMEOUT`.
+    /// than a header may take.
     ///
     /// # Errors
     /// When it is a proxy's and has none that is valid (LIS-04).
@@ -96,11 +104,12 @@ impl Proxies {
             return Ok(None);
         }
         let place = known.waiting.enter();
+        let time = known.header_timeout;
         let heard = tokio::select! {
             biased;
             () = place.needed() => Err(NoHeader::MadeRoom),
-            heard = tokio::time::timeout(HEADER_TIMEOUT, Box::pin(read(socket))) => {
-                heard.unwrap_or(Err(NoHeader::Late))
+            heard = tokio::time::timeout(time, Box::pin(read(socket))) => {
+                heard.unwrap_or(Err(NoHeader::Late(time)))
             }
         };
         heard.map(|client| Some(Relayed { client })).map_err(|why| {
@@ -174,6 +183,14 @@ mod tests {
 
     fn has(source: &str, address: &str) -> bool {
         source.parse::<Source>().unwrap().has(address.parse().unwrap())
+    }
+
+    /// LIS-04: a header has 5 s unless somebody says otherwise.
+    #[test]
+    fn a_header_has_five_seconds() {
+        let proxies = Proxies::at(vec![Source::Everywhere]);
+        let known = proxies.0.unwrap();
+        assert_eq!(known.header_timeout, Duration::from_secs(5));
     }
 
     /// LIS-04: proxies are named by address, by network, or are all.

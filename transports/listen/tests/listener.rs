@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use peeklock_core::Broker;
 use peeklock_core::contract::{Principal, RunningTransport};
-use peeklock_listen::{Admission, Entrance, Listener, Proxies, Serve, Threads, Tracker};
+use peeklock_listen::{Admission, Entrance, Listener, Proxies, Serve, Source, Threads, Tracker};
 use peeklock_tls::Stream;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -210,6 +210,25 @@ async fn without_a_valid_header_a_proxy_is_not_served() {
     assert!(is_served(running.local_address(), &header_of([192, 0, 2, 7])).await);
     let principal = greeter.principal.lock().unwrap().take().unwrap();
     assert_eq!(principal.peer.unwrap().ip(), running.local_address().ip());
+    running.stop(Duration::ZERO).await;
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// LIS-04: a proxy whose header is not whole in time is closed without an answer, however much of it has come.
+#[tokio::test]
+async fn a_header_that_is_not_whole_in_time_ends_its_connection() {
+    let (broker, greeter) = (broker().await, Arc::new(Greeter::default()));
+    let time = Duration::from_millis(50);
+    let proxies = Proxies::with_header_timeout(vec![Source::Everywhere], time);
+    let running = serve_with(&broker, &greeter, 1_000, Admission { proxies, tls: None });
+    let good = header_of([192, 0, 2, 7]);
+    for bytes in [0, 1, 16, good.len() - 1] {
+        let mut client = TcpStream::connect(running.local_address()).await.unwrap();
+        client.write_all(&good[..bytes]).await.unwrap();
+        // Its side stays open: what ends is the time.
+        assert!(client.read_u8().await.is_err(), "{bytes} bytes of a header, and silence");
+    }
+    assert!(greeter.principal.lock().unwrap().is_none(), "nobody was served");
     running.stop(Duration::ZERO).await;
     broker.stop(Duration::ZERO).await.unwrap();
 }
