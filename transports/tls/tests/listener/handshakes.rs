@@ -89,3 +89,36 @@ fn nonsense_is_refused() {
         }
     });
 }
+
+/// TLS-03: a handshake holds at most 64 KiB, small as the records may be in which it comes: it ends when so much has come of a
+/// message that is within what one may announce, and not with the time. One byte more is not announced without an end.
+#[test]
+fn a_handshake_holds_64_kib() {
+    const BYTES_MAX: usize = 64 << 10;
+    run(async {
+        let directory = directory("large");
+        write_pair(&directory, &authority("ours"), |_| {});
+        let mut config = config(&directory);
+        config.handshake_timeout = Duration::from_secs(3_600);
+        let mut server = Server::start(config).await;
+        let hello: Vec<u8> = [&[1_u8, 0, 0xff, 0xff][..], &[0; 0xffff]].concat();
+        for content_bytes in [1_u8, 16, 251] {
+            let mut socket = server.socket().await;
+            let (mut sent_bytes, mut left) = (0, hello.chunks(usize::from(content_bytes)));
+            while sent_bytes < BYTES_MAX {
+                let content = left.next().unwrap();
+                let record = [&[22, 3, 1, 0, content_bytes][..], content].concat();
+                sent_bytes += record.len();
+                // It may have ended with what came before.
+                if socket.write_all(&record).await.is_err() {
+                    break;
+                }
+            }
+            assert!(left.next().is_some(), "it is not whole yet");
+            assert!(matches!(server.next().await, Err(Refused::Failed(_))), "{content_bytes}");
+        }
+        let mut socket = server.socket().await;
+        socket.write_all(&[22, 3, 1, 0, 5, 1, 1, 0, 0, 0]).await.unwrap();
+        assert!(matches!(server.next().await, Err(Refused::Failed(_))), "it announces 64 KiB");
+    });
+}
