@@ -28,7 +28,7 @@
 //! Every refusal is a problem+json (ERR-02), or what Atom has in its place (ADM-50), also of bytes that are not HTTP, and of a head that is too large or
 //! does not arrive in time: `socket` judges a head before actix-web sees it.
 //!
-//! Absent on purpose: TLS and HTTP/2, which a proxy in front provides; cookies; CORS (SEC-23).
+//! Absent on purpose: HTTP/2, which a proxy in front provides; cookies; CORS (SEC-23).
 
 mod config;
 mod entrance;

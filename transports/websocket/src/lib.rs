@@ -6,7 +6,7 @@
 //! `connection` is a conversation with one client; `operation` has a file for each thing that is asked for
 //! in it, with its form, what it does, and its answer.
 //!
-//! Absent on purpose: TLS and compression, which a proxy in front provides; what any operation means.
+//! Absent on purpose: compression, which a proxy in front provides; what any operation means.
 
 mod config;
 mod error;
