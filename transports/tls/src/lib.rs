@@ -14,6 +14,7 @@
 //! | `files.rs` | certificates and keys in PEM form |
 //! | `certificate.rs` | what a certificate says: subject, names, times |
 //! | `source.rs`, `watch.rs` | the pair in use, and the next one |
+//! | `standing.rs` | when it is said that a certificate ends |
 //! | `acceptor.rs`, `handshakes.rs` | the handshake, bounded in time and number |
 //! | `stream.rs` | what a listener reads and writes |
 //! | `client.rs` | the side of a client |
@@ -31,6 +32,7 @@ mod config;
 mod files;
 mod handshakes;
 mod source;
+mod standing;
 mod stream;
 mod watch;
 
@@ -41,6 +43,7 @@ pub use config::{ClientCertificates, TlsConfig};
 pub use files::{File, FileError, certificates};
 pub use handshakes::{Handshake, Handshakes};
 pub use source::{Reloaded, Tls};
+pub use standing::Standing;
 pub use stream::Stream;
 #[doc(no_inline)]
 pub use tokio_rustls::rustls::pki_types::CertificateDer;

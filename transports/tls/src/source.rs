@@ -15,9 +15,7 @@ use crate::certificate::Certificate;
 use crate::config::{ClientCertificates, TlsConfig};
 use crate::files::{File, FileError, certificates_in, key_in, read};
 use crate::handshakes::Handshakes;
-
-/// How long before its end a certificate is spoken of.
-const SOON_DAYS: i64 = 14;
+use crate::standing::{Said, Standing};
 
 /// The certificate of a broker with its key, read from files, for all its listeners.
 pub struct Tls {
@@ -42,6 +40,8 @@ struct InUse {
     other: Arc<ServerConfig>,
     certificate: Certificate,
     contents: [u8; 32],
+    /// Of its end.
+    said: Mutex<Said>,
 }
 
 /// The bytes of the files, by their digest.
@@ -63,7 +63,7 @@ impl Tls {
     pub fn open(config: TlsConfig) -> Result<Arc<Self>, FileError> {
         let read = Read::of(&config)?;
         let in_use = InUse::new(&config, &read)?;
-        in_use.tell_end();
+        in_use.tell_end(now());
         tell_readable_key(&config.key_file);
         Ok(Arc::new(Self {
             handshakes: Handshakes::new(config.handshake_count_max),
@@ -106,9 +106,15 @@ impl Tls {
                 detail,
             ));
         }
-        newer.tell_end();
+        newer.tell_end(now());
         *self.in_use.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(newer);
         Ok(Reloaded::Changed)
+    }
+
+    /// Says in the log where the certificate in use stands, if it is time: when that has changed since it was said, and once a
+    /// day while it is not good or ends within two weeks (TLS-02). Returns what was said.
+    pub fn remind(&self, now: Timestamp) -> Option<Standing> {
+        self.in_use().tell_end(now)
     }
 
     /// The certificate in use.
@@ -218,23 +224,29 @@ impl InUse {
             other: Arc::new(other),
             certificate,
             contents: read.contents(),
+            said: Mutex::default(),
         })
     }
 
-    /// Says when it will be, or was, too late.
-    fn tell_end(&self) {
+    /// Says when it will be, or was, too late, if that is due.
+    fn tell_end(&self, now: Timestamp) -> Option<Standing> {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let standing = said.due(&self.certificate, now)?;
+        drop(said);
         let Certificate { subject, not_after, not_before, .. } = &self.certificate;
-        let now = now();
-        let soon = now.plus(peeklock_core::time::TimeSpan::from_days(SOON_DAYS));
-        if *not_after <= now {
-            tracing::error!(subject, %not_after, "the certificate has expired: clients refuse it");
-        } else if *not_before > now {
-            tracing::error!(subject, %not_before, "the certificate is not good yet: clients refuse it");
-        } else if *not_after <= soon {
-            tracing::warn!(subject, %not_after, "the certificate expires soon");
-        } else {
-            tracing::info!(subject, %not_after, "certificate in use");
+        match standing {
+            Standing::Ended => {
+                tracing::error!(subject, %not_after, "the certificate has expired: clients refuse it");
+            }
+            Standing::NotYet => {
+                tracing::error!(subject, %not_before, "the certificate is not good yet: clients refuse it");
+            }
+            Standing::EndsSoon => {
+                tracing::warn!(subject, %not_after, "the certificate expires soon");
+            }
+            Standing::Good => tracing::info!(subject, %not_after, "certificate in use"),
         }
+        Some(standing)
     }
 }
 
@@ -267,7 +279,7 @@ fn tell_readable_key(path: &Path) {
 #[cfg(not(unix))]
 const fn tell_readable_key(_: &Path) {}
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_unix_ms(i64::try_from(since.as_millis()).unwrap_or(i64::MAX / 100_000))
 }

@@ -1,5 +1,6 @@
 //! Looks at the files now and then. They are read, not asked for their times: a time may stay the same when a file
-//! is replaced by a link, as orchestrators do, or within one tick of the file system's clock.
+//! is replaced by a link, as orchestrators do, or within one tick of the file system's clock. What is in use and ends is
+//! spoken of again meanwhile.
 
 use std::io;
 use std::sync::Arc;
@@ -7,12 +8,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::source::{Reloaded, Tls};
+use crate::source::{Reloaded, Tls, now};
 
 /// How often the files are read, a few kilobytes.
 const LOOK_EACH: Duration = Duration::from_secs(2);
 
-/// Reads changed files again as long as this lives, in a thread of its own.
+/// Reads changed files again as long as this lives, in a thread of its own, and says each day that a certificate ends.
 pub struct Watch {
     end: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -38,6 +39,7 @@ impl Watch {
                         tracing::error!(%error, "changed certificate cannot be used; the one before stays in use");
                     }
                 }
+                tls.remind(now());
             }
         };
         let thread = std::thread::Builder::new().name("peeklock-tls".to_owned()).spawn(look)?;

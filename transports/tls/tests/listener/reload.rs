@@ -1,6 +1,7 @@
 //! Files that change while a listener is served.
 
-use peeklock_tls::{File, Reloaded, Tls, Watch};
+use peeklock_core::time::TimeSpan;
+use peeklock_tls::{File, Reloaded, Standing, Tls, Watch};
 
 use super::pair::{
     Server, authority, config, directory, issued, run, shown, talk, trusting, write_pair,
@@ -73,6 +74,39 @@ fn a_pair_that_cannot_be_used_leaves_the_one_before() {
         assert_eq!(server.tls.reload().unwrap(), Reloaded::Changed);
         assert_ne!(shown(&server.connect(&client).await.unwrap()), first);
     });
+}
+
+/// TLS-02: that a certificate in use ends is said two weeks before and each day from then on, at once when it has ended, and
+/// no more of one that takes its place.
+#[test]
+fn the_end_of_a_certificate_is_said_each_day() {
+    let directory = directory("remind");
+    let issuer = authority("ours");
+    write_pair(&directory, &issuer, |_| {});
+    let tls = Tls::open(config(&directory)).unwrap();
+    let end = tls.certificate().not_after;
+    let days = TimeSpan::from_days;
+    let moment = TimeSpan::from_ms(1);
+    let soon = end.minus(days(14));
+    for (now, said) in [
+        (soon.minus(moment), None),
+        (soon, Some(Standing::EndsSoon)),
+        (soon.plus(moment), None),
+        (soon.plus(days(1)).minus(moment), None),
+        (soon.plus(days(1)), Some(Standing::EndsSoon)),
+        (soon.plus(days(3)), Some(Standing::EndsSoon)),
+        (end.minus(moment), Some(Standing::EndsSoon)),
+        (end, Some(Standing::Ended)),
+        (end.plus(moment), None),
+        (end.plus(days(1)), Some(Standing::Ended)),
+        (end.plus(days(1)).plus(moment), None),
+    ] {
+        assert_eq!(tls.remind(now), said, "{now}");
+    }
+    write_pair(&directory, &issuer, |_| {});
+    assert_eq!(tls.reload().unwrap(), Reloaded::Changed);
+    assert_eq!(tls.remind(soon.minus(moment)), None, "it was said when it came");
+    assert_eq!(tls.remind(soon), Some(Standing::EndsSoon), "the next one begins anew");
 }
 
 /// TLS-02: files are looked at without being asked to.
