@@ -2,6 +2,7 @@
 //! image without a shell.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ that serves entities has been at one entity for a second.
 Exit codes:
   0  it can work
   1  it cannot, and says why
-  2  usage
+  2  usage, or where it serves HTTP cannot be read
   7  it cannot be reached, or has not answered in time";
 
 /// Where a broker serves HTTP that says nothing else.
@@ -72,24 +73,37 @@ struct Asked {
 }
 
 impl HealthFlags {
-    fn asked(&self) -> Asked {
+    fn asked(&self) -> Result<Asked, Failure> {
         if let Some(url) = &self.url {
-            return Asked { url: url.clone(), name: None, authorities: Vec::new() };
+            return Ok(Asked { url: url.clone(), name: None, authorities: Vec::new() });
         }
-        let told = fs::read_to_string(self.data_dir.join(HTTP_URL_FILE)).unwrap_or_default();
+        let file = self.data_dir.join(HTTP_URL_FILE);
+        let told = match fs::read_to_string(&file) {
+            Ok(told) => told,
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            // Where nobody says so, another broker may be at the usual address.
+            Err(error) => {
+                let text = format!(
+                    "`{}`, which says where the broker serves HTTP, cannot be read: {error}",
+                    file.display()
+                );
+                let hint = "say where that is by --url, or ask as the user that the broker runs as";
+                return Err(Failure::usage(text).hint(hint));
+            }
+        };
         let mut told = told.split_whitespace().map(str::to_owned);
         let url = told.next().unwrap_or_else(|| DEFAULT_URL.to_owned());
         let authority = TlsSection::authority(&self.data_dir).authority_file();
-        Asked {
+        Ok(Asked {
             url,
             name: told.next(),
             authorities: authority.exists().then_some(authority).into_iter().collect(),
-        }
+        })
     }
 }
 
 pub fn run(flags: &HealthFlags) -> Result<(), Failure> {
-    let Asked { url, name, authorities } = flags.asked();
+    let Asked { url, name, authorities } = flags.asked()?;
     let place = Place::parse(&url, place::HTTP).ok_or_else(|| {
         Failure::usage(format!(
             "--url: `{url}` is not of the form http://HOST:PORT or https://HOST:PORT"

@@ -94,3 +94,17 @@ fn health_finds_the_broker_of_its_data_directory() {
         assert!(code == 7 && errors.contains("http"), "{code} {errors}");
     }
 }
+
+/// Where the broker of its data directory serves HTTP cannot be read: it asks nobody else instead, who may be at the usual
+/// address, and says which file that is and how to do without.
+#[test]
+fn health_asks_nobody_else_where_it_cannot_read() {
+    let mut command = peeklock("health_unread", "", &["health", "--data-dir", "kept"]);
+    command.env_remove("PEEKLOCK_HEALTH_URL");
+    let file = command.get_current_dir().unwrap().join("kept/http-url");
+    // A directory in its place cannot be read by root either.
+    std::fs::create_dir_all(file).unwrap();
+    let (code, _, errors) = run(command);
+    assert_eq!(code, 2, "{errors}");
+    assert!(errors.contains("`kept/http-url`") && errors.contains("--url"), "{errors}");
+}
