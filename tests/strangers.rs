@@ -1,13 +1,19 @@
 //! What strangers come to, by a process: does whoever operates the broker learn who was refused for where he comes from
-//! (SEC-23), and do they leave it the files that it needs, however many come and from wherever?
+//! (SEC-23), are they strangers still who come by a proxy (LIS-04), and do they leave it the files that it needs, however many come
+//! and from wherever?
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+#[path = "support/amqp.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod amqp;
+
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use peeklock_amqp::client::link;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Requests of one page, at once.
@@ -229,4 +235,126 @@ fn ask(address: &str, method: &str, target: &str, body: &str) -> usize {
     let asked =
         stream.write_all((head + body).as_bytes()).and_then(|()| stream.read_exact(&mut answer));
     usize::from(asked.is_ok() && &answer == b"HTTP/1.1 201")
+}
+
+/// What who has shown nothing is told, when he asks for a queue that is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    NotThere,
+    Refused,
+}
+
+/// Asks on a connection to a host.
+type Ask = fn(TcpStream, &str) -> Told;
+
+/// LIS-04, SEC-17: at the port of AMQP anonymous access is for this machine, and nobody is on it who comes by a proxy; a connection
+/// of a proxy without a header is closed.
+#[test]
+fn over_amqp_nobody_is_on_this_machine_by_a_proxy() {
+    nobody_is_on_this_machine_by_a_proxy("amqp", &[over_amqp]);
+}
+
+/// LIS-04, SEC-17: the same at the port of WebSocket.
+#[test]
+fn over_websocket_nobody_is_on_this_machine_by_a_proxy() {
+    nobody_is_on_this_machine_by_a_proxy("websocket", &[over_websocket]);
+}
+
+/// LIS-04, SEC-17: the same at the gateway, whatever is spoken there.
+#[test]
+fn by_the_gateway_nobody_is_on_this_machine_by_a_proxy() {
+    nobody_is_on_this_machine_by_a_proxy("gateway", &[over_amqp, over_websocket, over_http]);
+}
+
+fn nobody_is_on_this_machine_by_a_proxy(listener: &str, asks: &[Ask]) {
+    let place = LISTENERS.iter().position(|name| *name == listener).unwrap();
+    let straight = Broker::start(None, &["--ephemeral"], &[]);
+    let setting = format!("{}__PROXY_PROTOCOL", listener.to_uppercase());
+    let proxied = Broker::start(None, &["--ephemeral"], &[(setting.as_str(), "127.0.0.1")]);
+    for ask in asks {
+        let address = &straight.addresses[place];
+        assert_eq!(ask(connect(address), address), Told::NotThere, "it is let in here");
+        let address = &proxied.addresses[place];
+        for client in [[192, 0, 2, 7], [127, 0, 0, 1]] {
+            let mut stream = connect(address);
+            stream.write_all(&header_of(client)).unwrap();
+            assert_eq!(ask(stream, address), Told::Refused, "{client:?}");
+        }
+    }
+    for begin in [&b"AMQP\x03\x01\0\0AMQP\0\x01\0\0"[..], b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"] {
+        let mut stream = connect(&proxied.addresses[place]);
+        // It may be closed before all is said.
+        stream.write_all(begin).ok();
+        let is_closed = match stream.read(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        };
+        assert!(is_closed, "{}", String::from_utf8_lossy(begin));
+    }
+}
+
+fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// The header of a proxy that speaks for a client at this address.
+fn header_of(client: [u8; 4]) -> Vec<u8> {
+    let begin = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c";
+    [&begin[..], &client, &[127, 0, 0, 1, 0x12, 0x34, 0, 80]].concat()
+}
+
+fn over_amqp(stream: TcpStream, _: &str) -> Told {
+    let mut client = amqp::Amqp::open(stream, 100).unwrap();
+    let refused = client.attach(&link::sender("s", 0, "q")).unwrap_err().to_string();
+    told(&refused, ["amqp:not-found", "amqp:unauthorized-access"])
+}
+
+fn over_websocket(mut stream: TcpStream, host: &str) -> Told {
+    let protocol = "Sec-WebSocket-Protocol: peeklock.v1.json\r\n";
+    write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\n{UPGRADE}{protocol}\r\n").unwrap();
+    let head = hear(&mut stream, "\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    say_frame(&mut stream, r#"{"requests":[{"id":1,"hello":{}}]}"#);
+    hear(&mut stream, "\"welcome\"");
+    say_frame(&mut stream, r#"{"requests":[{"id":2,"getQueue":{"path":"q"}}]}"#);
+    let answer = hear(&mut stream, "\"trackingId\"");
+    told(&answer, ["\"EntityNotFound\"", "\"Unauthorized\""])
+}
+
+fn over_http(mut stream: TcpStream, host: &str) -> Told {
+    write!(stream, "GET /$api/v1/queues/q HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+    told(&hear(&mut stream, "\r\n\r\n"), ["HTTP/1.1 404 ", "HTTP/1.1 401 "])
+}
+
+/// Which of these words an answer has.
+fn told(answer: &str, [not_there, refused]: [&str; 2]) -> Told {
+    match (answer.contains(not_there), answer.contains(refused)) {
+        (true, false) => Told::NotThere,
+        (false, true) => Told::Refused,
+        _ => panic!("{answer}"),
+    }
+}
+
+/// What is said up to this word, and behind it as far as it came with it.
+fn hear(stream: &mut TcpStream, word: &str) -> String {
+    let mut heard = Vec::new();
+    loop {
+        let mut more = [0; 1_024];
+        let count = stream.read(&mut more).unwrap();
+        assert_ne!(count, 0, "closed after {}", String::from_utf8_lossy(&heard));
+        heard.extend_from_slice(&more[..count]);
+        let text = String::from_utf8_lossy(&heard);
+        if text.contains(word) {
+            return text.into_owned();
+        }
+    }
+}
+
+/// Says a text in one frame, masked with zeros.
+fn say_frame(stream: &mut TcpStream, text: &str) {
+    let bytes = u8::try_from(text.len()).unwrap();
+    let frame = [&[0x81, 0x80 | bytes, 0, 0, 0, 0][..], text.as_bytes()].concat();
+    stream.write_all(&frame).unwrap();
 }
