@@ -36,11 +36,12 @@ def that(condition, what):
 
 
 def commands():
-    """What the document has somebody type for teams on other machines, with the data in a directory of this walk."""
+    """What the document has somebody type for teams on other machines, as the user of this walk, with the data in a directory of it."""
     _, found, rest = DOCUMENT.read_text().partition("For teams on other machines")
     that(found, "the document tells of no teams on other machines")
     block = rest.split("```console\n")[1].split("```")[0]
-    return [line.removeprefix("$ ").replace("/var/lib/peeklock", "data") for line in block.splitlines()]
+    lines = [line.removeprefix("$ ").removeprefix("sudo -u peeklock ") for line in block.splitlines()]
+    return [line.replace("/var/lib/peeklock", "data") for line in lines]
 
 
 def clean(**more):
