@@ -39,7 +39,7 @@ impl ShownToken {
 pub(super) enum LoggedIn {
     /// By nothing that is good: it puts tokens, or goes.
     Not,
-    /// By its certificate, which is good as long as its connection.
+    /// By its certificate: as long as what the authorizer has granted its bearer.
     ByCertificate,
     /// By a key or a token, whether it has a certificate besides or not: as long as what that gives.
     ByPassword,
@@ -112,8 +112,7 @@ impl Conversation {
     fn is_let_in(&self) -> bool {
         let by_login = match self.logged_in {
             LoggedIn::Not => false,
-            LoggedIn::ByCertificate => true,
-            LoggedIn::ByPassword => self.access.holds(),
+            LoggedIn::ByCertificate | LoggedIn::ByPassword => self.access.holds(),
         };
         by_login
             || self.shown.iter().any(|shown| shown.access.holds())
@@ -198,10 +197,12 @@ mod tests {
     use super::super::site::Site;
     use super::*;
 
-    /// A key as long as it is not regenerated; whoever shows nothing but a certificate is known by it.
+    /// A key as long as it is not regenerated; whoever shows nothing but a certificate is known by it, as long as that is not
+    /// withdrawn.
     struct OneKey {
         epoch: Epoch,
         is_over: AtomicBool,
+        certificates: Epoch,
     }
 
     impl OneKey {
@@ -218,7 +219,7 @@ mod tests {
                 Some(shown) if &*shown.key == "k" && !self.is_over.load(Ordering::Acquire) => {
                     Ok(Grant::everything().within(self.epoch.mark()))
                 }
-                None if who.tls.is_some() => Ok(Grant::nothing()),
+                None if who.tls.is_some() => Ok(Grant::nothing().within(self.certificates.mark())),
                 _ => Err(Rejection::unauthorized("not known")),
             }
         }
@@ -233,10 +234,14 @@ mod tests {
     }
 
     /// SEC-16, SEC-09: who has logged in by a key is known by that as long as it is good, whatever certificate its connection has
-    /// besides; who has logged in by its certificate as long as its connection.
+    /// besides; who has logged in by its certificate as long as the authorizer does not take back what that gave.
     #[tokio::test]
     async fn a_client_is_known_by_what_it_has_logged_in_with() {
-        let authorizer = Arc::new(OneKey { epoch: Epoch::new(), is_over: AtomicBool::new(false) });
+        let authorizer = Arc::new(OneKey {
+            epoch: Epoch::new(),
+            is_over: AtomicBool::new(false),
+            certificates: Epoch::new(),
+        });
         let broker = Broker::builder()
             .arbiters(1)
             .authorizer(Arc::clone(&authorizer) as Arc<dyn Authorizer>)
@@ -271,6 +276,8 @@ mod tests {
             assert!(!client.is_let_in(), "{:?}", client.who);
         }
         assert!(by_certificate.is_let_in());
+        authorizer.certificates.raise();
+        assert!(!by_certificate.is_let_in());
         drop((by_key, by_certificate));
         broker.stop(std::time::Duration::ZERO).await.unwrap();
     }
