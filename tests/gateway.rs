@@ -2,20 +2,29 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::net::SocketAddr;
+#[path = "support/amqp.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod links;
+
+use std::net::{SocketAddr, TcpStream as StdStream};
 use std::path::Path;
 use std::time::Duration;
 
 use peeklock::Broker;
 use peeklock::amqp::{AmqpConfig, AmqpTransport};
 use peeklock::contract::{RunningTransport, Transport};
+use peeklock::description::QueueProperties;
 use peeklock::http::{HttpConfig, HttpTransport};
 use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig};
 use peeklock::tls::authority::Authority;
 use peeklock::tls::{Acceptor, ClientTls, Protocol, Tls, certificates};
 use peeklock::websocket::{WebSocketConfig, WebSocketTransport};
+use peeklock_amqp::client::link;
+use peeklock_amqp::performative::Performative;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+use links::Amqp;
 
 /// A test that takes longer than this hangs.
 const TEST_TIME_MAX: Duration = Duration::from_secs(30);
@@ -242,17 +251,19 @@ fn what_is_spoken_has_the_bounds_of_its_listener() {
                 assert_eq!(answer(&mut stream).await.0, expected, "{of} asked for {host}");
             }
         }
-        // The one place of AMQP is taken at its own port; who comes by the gateway waits for it.
-        let mut own = TcpStream::connect(world.amqp).await.unwrap();
-        let mut heard = [0; 8];
-        say(&mut own, HEADER).await;
-        own.read_exact(&mut heard).await.unwrap();
-        let mut other = world.connect().await;
-        say(&mut other, HEADER).await;
-        let early = tokio::time::timeout(Duration::from_millis(50), other.read_u8()).await;
-        assert!(early.is_err(), "there is one place");
+        // The one place of AMQP is taken at its own port, by one that has a link; who comes by the gateway waits for it.
+        world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
+        let open = |address| Amqp::open(StdStream::connect(address).unwrap(), 100).unwrap();
+        let mut own = open(world.amqp);
+        own.attach(&link::receiver("own", 0, "q")).unwrap();
+        let mut other = open(world.gateway);
+        other.say(&link::receiver("other", 0, "q")).unwrap();
+        other.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        assert!(other.hear().is_err(), "there is one place");
         drop(own);
-        other.read_exact(&mut heard).await.unwrap();
+        other.stream.set_read_timeout(None).unwrap();
+        assert!(matches!(other.hear().unwrap().0, Performative::Attach(_)));
+        drop(other);
         world.stop().await;
         // An idle connection of HTTP makes room for the next, whichever way it came.
         let world = World::start(|settings| settings.http.connection_count_max = 1).await;

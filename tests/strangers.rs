@@ -186,23 +186,26 @@ fn strangers_leave_the_files_that_are_needed() {
     };
     let web = upgrade("/", "peeklock.v1.json");
     let over_web = upgrade("/$servicebus/websocket", "amqp");
-    let header = "AMQP\0\u{1}\0\0";
-    let begins = ["", header, &get, &web, &over_web];
+    let header = b"AMQP\0\x01\0\0";
+    // With a connection that is open, and has a place.
+    let opened = [&header[..], b"\0\0\0\x11\x02\0\0\0\0\x53\x10\xc0\x04\x01\xa1\x01c"].concat();
+    let begins: [&[u8]; 5] = [b"", header, get.as_bytes(), web.as_bytes(), over_web.as_bytes()];
     let mut strangers = Vec::new();
     let mut most = 0;
-    let mut come = |address: &str, says: &str| {
+    let mut come = |address: &str, says: &[u8]| {
         // What is not accepted waits in the system, as far as that has room.
         let address = address.parse().unwrap();
         if let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(20)) {
-            stream.write_all(says.as_bytes()).ok();
+            stream.write_all(says).ok();
             strangers.push(stream);
         }
         most = broker.files().max(most);
     };
     for number in 0..STRAIGHT {
-        come(&http, if number % 2 == 0 { &get } else { "GET /" });
-        come(&websocket, if number % 2 == 0 { &web } else { "" });
-        come(&amqp, if number % 2 == 0 { header } else { "" });
+        let is_even = number % 2 == 0;
+        come(&http, if is_even { get.as_bytes() } else { b"GET /" });
+        come(&websocket, if is_even { web.as_bytes() } else { b"" });
+        come(&amqp, if is_even { &opened } else { b"" });
     }
     for number in 0..BY_GATEWAY {
         come(&gateway, begins[number % begins.len()]);

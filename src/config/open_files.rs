@@ -108,7 +108,7 @@ impl Config {
     fn files_of(&self, openers: Openers) -> u64 {
         let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let Openers { http, websocket, amqp, forwarders } = openers;
-        let [http, websocket] = [http, websocket].map(|it| sockets(count(it)) as u64);
+        let [http, websocket, amqp] = [http, websocket, amqp].map(|it| sockets(count(it)) as u64);
         let gateway = match self.gateway.address.0.0 {
             // HTTP has its sockets there beside those of its own port; the others share theirs.
             Some(_) => http

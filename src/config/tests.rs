@@ -511,13 +511,13 @@ fn connections_leave_files_to_the_store() {
         let left = config.fit_connections(&mut limits, files_max);
         (left, config.connections(&limits), limits.forwarder_thread_count_max)
     };
-    // 256 sockets beside the connections of HTTP and of WebSocket, 256 threads of 8 files, 1,600 segments, 12 runtimes of
+    // 256 sockets beside the connections of each transport, 256 threads of 8 files, 1,600 segments, 12 runtimes of
     // 4 files, 3 listeners of 2, one more for each thread of HTTP; 13 of the process and 19 of the journal.
-    let all = 5_256 + 1_256 + 1_000 + 2_048 + 1_600 + 48 + 6 + 2 + 13 + 19;
+    let all = 5_256 + 1_256 + 1_256 + 2_048 + 1_600 + 48 + 6 + 2 + 13 + 19;
     assert_eq!(loaded.config.open_files(&loaded.settings.limits), all);
     assert_eq!(fitted(all), (None, [5_000, 1_000, 1_000], 256));
     assert_eq!(fitted(all - 1), (Some(6_997), [4_999, 999, 999], 255));
-    assert_eq!(fitted(1_024), (Some(198), [142, 28, 28], 7));
+    assert_eq!(fitted(1_024), (Some(186), [134, 26, 26], 6));
     assert_eq!(fitted(10), (Some(3), [1, 1, 1], 1));
     // A gateway has its threads, its listener, sockets of HTTP of its own and others that count nowhere yet.
     let text = format!("{text}[gateway]\naddress = \"127.0.0.1:0\"\n{threads}");

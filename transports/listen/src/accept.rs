@@ -1,6 +1,5 @@
 //! Accepts, as long as there are places and nobody says to stop.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +17,21 @@ pub(crate) async fn accept<F: Future<Output = ()>>(
     socket: TcpListener,
     places: Arc<Semaphore>,
     mut stop: watch::Receiver<bool>,
-    make_room: impl Fn(SocketAddr),
+    make_room: impl Fn(),
     mut hand_on: impl FnMut(std::net::TcpStream, OwnedSemaphorePermit) -> F,
 ) {
     let next = async {
         loop {
             let accepted = match socket.accept().await {
-                Ok((stream, peer)) => stream.into_std().map(|stream| (stream, peer)),
+                Ok((stream, _)) => stream.into_std(),
                 Err(error) => Err(error),
             };
-            let Ok((stream, peer)) = accepted else {
+            let Ok(stream) = accepted else {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
             // Not before: who waits for sockets would keep a place from those that come another way.
-            let Some(place) = place(&places, || make_room(peer)).await else { return };
+            let Some(place) = place(&places, &make_room).await else { return };
             hand_on(stream, place).await;
         }
     };
@@ -64,8 +63,8 @@ pub const fn sockets(connection_count_max: usize) -> usize {
     connection_count_max.saturating_add(spare_sockets(connection_count_max))
 }
 
-/// Of them those beside the connections, for who has not said who he is and who is told that there is no place: as many
-/// again, but no more than 256 and no fewer than 16.
+/// Of them those beside the connections, for who has not said who he is, waits for a place, or is told that there is none:
+/// as many again, but no more than 256 and no fewer than 16.
 #[must_use]
 pub const fn spare_sockets(connection_count_max: usize) -> usize {
     match connection_count_max {

@@ -1,11 +1,12 @@
 //! Places by where clients come from: when all are taken and nobody is idle, the address that has most of them gives one
 //! up to who comes from where there are fewer. So nobody takes all places for good by connections that look busy, and
-//! nobody who has few loses one to somebody who has more.
+//! nobody who has few loses one to somebody who has more. Who is said to have shown a key gives none up to anybody, and
+//! gets that of one who is not, from wherever both come.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use tokio::sync::oneshot;
 
 /// The connections of a listener.
 #[derive(Clone, Debug)]
-pub struct Crowd(Arc<Mutex<Members>>, Instant);
+pub(crate) struct Crowd(Arc<Mutex<Members>>, Instant);
 
 #[derive(Debug, Default)]
 struct Members {
@@ -27,9 +28,17 @@ struct Members {
 
 #[derive(Debug)]
 struct Told {
-    /// When it has asked for something the last time, in milliseconds of the crowd.
-    asked_at: Arc<AtomicU64>,
+    seen: Arc<Seen>,
     tell: oneshot::Sender<()>,
+}
+
+/// What a connection lets be seen of it.
+#[derive(Debug)]
+struct Seen {
+    /// When it has asked for something the last time, in milliseconds of the crowd.
+    asked_at: AtomicU64,
+    /// Whether it has shown a key that is good.
+    shows_key: AtomicBool,
 }
 
 /// One of the connections, until this is dropped.
@@ -38,7 +47,7 @@ pub struct Member {
     crowd: Crowd,
     network: IpAddr,
     key: u64,
-    asked_at: Arc<AtomicU64>,
+    seen: Arc<Seen>,
     told: oneshot::Receiver<()>,
 }
 
@@ -50,29 +59,28 @@ impl Default for Crowd {
 
 impl Crowd {
     /// One is there from now on; what comes from nowhere is not counted.
-    #[must_use]
-    pub fn join(&self, peer: Option<SocketAddr>) -> Option<Member> {
+    pub(crate) fn join(&self, peer: Option<SocketAddr>) -> Option<Member> {
         peer.map(|peer| self.join_at(peer.ip(), Instant::now()))
     }
 
     fn join_at(&self, address: IpAddr, now: Instant) -> Member {
         let (tell, told) = oneshot::channel();
-        let asked_at = Arc::new(AtomicU64::new(self.ms(now)));
+        let asked_at = AtomicU64::new(self.ms(now));
+        let seen = Arc::new(Seen { asked_at, shows_key: AtomicBool::new(false) });
         let network = network(address);
         let mut members = self.lock();
         let key = members.next;
         members.next += 1;
-        let told_of = Told { asked_at: Arc::clone(&asked_at), tell };
+        let told_of = Told { seen: Arc::clone(&seen), tell };
         members.by_network.entry(network).or_default().insert(key, told_of);
         drop(members);
-        Member { crowd: self.clone(), network, key, asked_at, told }
+        Member { crowd: self.clone(), network, key, seen, told }
     }
 
     /// Has one of those make room that come from where most do, if there are fewer where this one comes from: the one
-    /// that has asked for nothing for longest. False if nobody has to. Who is not known yet, behind a proxy, comes from
-    /// where nobody else does.
-    #[must_use]
-    pub fn make_room(&self, newcomer: Option<SocketAddr>) -> bool {
+    /// that has asked for nothing for longest. False if nobody has to. Who comes from nowhere comes from where nobody else
+    /// does.
+    pub(crate) fn make_room(&self, newcomer: Option<SocketAddr>) -> bool {
         self.make_room_at(newcomer.map(|peer| peer.ip()), Instant::now())
     }
 
@@ -80,24 +88,38 @@ impl Crowd {
         let mut members = self.lock();
         let own = newcomer.and_then(|address| members.by_network.get(&network(address)));
         let own_count = own.map_or(0, BTreeMap::len);
-        let Some(most) = members.by_network.values_mut().max_by_key(|one| one.len()) else {
-            return false;
-        };
+        // Where all have shown a key nobody has to.
+        let networks = members.by_network.values_mut();
+        let some_may_go = networks.filter(|one| one.values().any(|told| !told.seen.shows_key()));
+        let Some(most) = some_may_go.max_by_key(|one| one.len()) else { return false };
         // With one more the newcomer's would be as many.
         if most.len() <= own_count + 1 {
             return false;
         }
-        let asked_at = |told: &Told| told.asked_at.load(Ordering::Relaxed);
-        let Some((key, at)) =
-            most.iter().map(|(key, told)| (*key, asked_at(told))).min_by_key(|(_, at)| *at)
-        else {
-            return false;
-        };
+        let those = most.iter().filter(|(_, told)| !told.seen.shows_key());
+        let silent_longest = those.map(|(key, told)| (*key, told.seen.asked_at()));
+        let Some((key, at)) = silent_longest.min_by_key(|(_, at)| *at) else { return false };
         let grace = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
         if self.ms(now).saturating_sub(at) < grace {
             return false;
         }
         most.remove(&key).is_some_and(|told| told.tell.send(()).is_ok())
+    }
+
+    /// Has one of those make room that have shown no key, from wherever it comes: the one that has asked for nothing for
+    /// longest, even if that is a moment, since by asking alone nobody keeps a place from a key. False if there is none.
+    pub(crate) fn make_room_for_key(&self) -> bool {
+        let mut members = self.lock();
+        let all = members.by_network.iter().flat_map(|(network, those)| {
+            those.iter().map(move |(key, told)| (*network, *key, &told.seen))
+        });
+        let without_key = all.filter(|(_, _, seen)| !seen.shows_key());
+        let silent_longest = without_key.min_by_key(|(_, _, seen)| seen.asked_at());
+        let Some((network, key)) = silent_longest.map(|(network, key, _)| (network, key)) else {
+            return false;
+        };
+        let told = members.by_network.get_mut(&network).and_then(|those| those.remove(&key));
+        told.is_some_and(|told| told.tell.send(()).is_ok())
     }
 
     fn ms(&self, now: Instant) -> u64 {
@@ -110,10 +132,26 @@ impl Crowd {
     }
 }
 
+impl Seen {
+    fn asked_at(&self) -> u64 {
+        self.asked_at.load(Ordering::Relaxed)
+    }
+
+    fn shows_key(&self) -> bool {
+        self.shows_key.load(Ordering::Relaxed)
+    }
+}
+
 impl Member {
     /// It asks for something: more than to say that it is there.
     pub fn asks(&self) {
-        self.asked_at.store(self.crowd.ms(Instant::now()), Ordering::Relaxed);
+        self.seen.asked_at.store(self.crowd.ms(Instant::now()), Ordering::Relaxed);
+    }
+
+    /// Whether it has shown a key, or anything else that not everybody has, that is good: then it gives up its place to
+    /// nobody.
+    pub fn shows_key(&self, is_good: bool) {
+        self.seen.shows_key.store(is_good, Ordering::Relaxed);
     }
 
     /// Ready when its place is needed.
@@ -150,7 +188,7 @@ mod tests {
         let [greedy, modest]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().unwrap());
         let mut many: Vec<Member> = (0..4).map(|ms| crowd.join_at(greedy, at(ms))).collect();
         assert!(!crowd.make_room_at(Some(modest), at(200)), "all have come a moment ago");
-        many[0].asked_at.store(400, Ordering::Relaxed);
+        many[0].seen.asked_at.store(400, Ordering::Relaxed);
         assert!(!crowd.make_room_at(Some(greedy), at(500)), "it has all of them itself");
         assert!(crowd.make_room_at(Some(modest), at(500)));
         assert!(many[1].poll_needed(&mut context).is_ready());
@@ -166,6 +204,37 @@ mod tests {
         drop((many, few));
         assert!(crowd.lock().by_network.is_empty());
         assert!(!crowd.make_room_at(None, at(9_000)));
+    }
+
+    /// QUO-01, SEC-16: who has shown a key gives up its place to nobody, and gets that of one who has not: the one that has
+    /// asked for nothing for longest, from wherever it comes and however much it asks.
+    #[test]
+    fn who_has_shown_a_key_keeps_its_place() {
+        let mut context = Context::from_waker(Waker::noop());
+        let crowd = Crowd::default();
+        let at = |ms| crowd.1 + Duration::from_millis(ms);
+        let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().unwrap());
+        let mut by_key: Vec<Member> = (0..4).map(|ms| crowd.join_at(one, at(ms))).collect();
+        for member in &by_key {
+            member.shows_key(true);
+        }
+        assert!(!crowd.make_room_at(Some(other), at(9_000)) && !crowd.make_room_for_key());
+        let mut without: Vec<Member> = (7..10).map(|ms| crowd.join_at(other, at(ms))).collect();
+        without[0].seen.asked_at.store(8_999, Ordering::Relaxed);
+        // The address with most connections has none that would have to go.
+        assert!(crowd.make_room_at(None, at(9_000)));
+        assert!(without[1].poll_needed(&mut context).is_ready());
+        assert!(crowd.make_room_for_key());
+        assert!(without[2].poll_needed(&mut context).is_ready());
+        assert!(without[0].poll_needed(&mut context).is_pending());
+        assert!(crowd.make_room_for_key(), "it is alone, and has asked a moment ago");
+        assert!(without[0].poll_needed(&mut context).is_ready());
+        assert!(!crowd.make_room_for_key());
+        by_key[2].shows_key(false);
+        assert!(crowd.make_room_for_key());
+        assert!(by_key[2].poll_needed(&mut context).is_ready());
+        drop((by_key, without));
+        assert!(crowd.lock().by_network.is_empty());
     }
 
     /// QUO-01: the many addresses of one subscriber are one.

@@ -100,11 +100,10 @@ impl<S: Serve> Attend for Shared<S> {
         let Self { site, places, waiting } = self.clone();
         Box::pin(async move {
             let waiting = waiting.enter();
-            let peer = stream.peer();
             let place = tokio::select! {
                 biased;
                 () = waiting.needed() => return None,
-                place = tokio::time::timeout(PLACE_TIMEOUT, place(&places, || site.make_room(peer))) => {
+                place = tokio::time::timeout(PLACE_TIMEOUT, place(&places, || site.make_room())) => {
                     place
                 }
             };

@@ -198,7 +198,7 @@ impl Transport for Gateway {
             let socket = TcpListener::from_std(socket).map_err(failed)?;
             let mut turn = 0;
             // The transports behind it have their connections make room.
-            let make_room = |_: SocketAddr| {};
+            let make_room = || {};
             first.spawn(accept(socket, places, stop, make_room, move |stream, place| {
                 turn = (turn + 1) % senders.len();
                 let sender = senders.get(turn).cloned();

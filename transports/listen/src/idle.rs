@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 /// The connections of a listener that are idle.
 #[derive(Clone, Debug, Default)]
-pub struct Idle(Arc<Mutex<Order>>);
+pub(crate) struct Idle(Arc<Mutex<Order>>);
 
 #[derive(Debug, Default)]
 struct Order {
@@ -31,8 +31,7 @@ pub struct Idling {
 
 impl Idle {
     /// One is idle from now on.
-    #[must_use]
-    pub fn enter(&self) -> Idling {
+    pub(crate) fn enter(&self) -> Idling {
         self.enter_at(Instant::now())
     }
 
@@ -47,8 +46,7 @@ impl Idle {
 
     /// Has the one that has been idle longest make room; false if there is none. One that was idle for a moment only
     /// stays: what it asks may be on its way.
-    #[must_use]
-    pub fn make_room(&self) -> bool {
+    pub(crate) fn make_room(&self) -> bool {
         self.make_room_at(Instant::now())
     }
 
@@ -72,6 +70,13 @@ impl Idle {
 }
 
 impl Idling {
+    /// It has something to do again. False if its place was given to somebody meanwhile, so that it has to go all the same.
+    #[must_use]
+    pub fn wake(self) -> bool {
+        let waiting = self.all.lock().by_age.remove(&self.key);
+        waiting.is_some()
+    }
+
     /// Ready when its place is needed.
     pub fn poll_needed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         Pin::new(&mut self.told).poll(context).map(drop)
@@ -99,9 +104,10 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         let [mut first, busy, mut third, mut late] = [0, 1, 2, 400].map(|ms| idle.enter_at(at(ms)));
         assert!(!idle.make_room_at(at(200)), "all have just become idle");
-        drop(busy);
+        assert!(busy.wake());
         assert!(idle.make_room_at(at(500)));
         assert!(first.poll_needed(&mut context).is_ready());
+        assert!(!first.wake(), "somebody has its place");
         assert!(third.poll_needed(&mut context).is_pending());
         assert!(idle.make_room_at(at(500)));
         assert!(third.poll_needed(&mut context).is_ready());

@@ -17,8 +17,9 @@
 //! | `gateway.rs`, `gateway/opening.rs` | the listener that serves everything on one port (LIS-01) |
 //! | `workers.rs` | the threads that connections live in |
 //! | `tracker.rs` | how many there are, and whether they are to end |
-//! | `idle.rs` | who makes room when all places are taken, for the transports that say who is idle |
-//! | `crowd.rs` | who makes room when nobody is idle: the address with most places |
+//! | `places.rs` | places beside sockets, for the transports whose clients say who they are only when they are served |
+//! | `idle.rs` | who makes room when all places are taken: who is idle |
+//! | `crowd.rs` | who makes room when nobody is idle: the address with most places, or who has shown no key |
 //! | `relayed.rs` | what tells that a request comes by a proxy (SEC-17) |
 //! | `strangers.rs` | who is refused for where it comes from, in the log (SEC-23) |
 //! | `upgrade.rs` | who may connect over WebSocket (SEC-23; feature `upgrade`) |
@@ -34,6 +35,7 @@ mod entrance;
 mod gateway;
 mod idle;
 mod listener;
+mod places;
 mod proxy;
 pub mod relayed;
 mod serve;
@@ -45,11 +47,12 @@ mod workers;
 
 pub use accept::{sockets, spare_sockets};
 pub use admission::Admission;
-pub use crowd::{Crowd, Member};
+pub use crowd::Member;
 pub use entrance::{Attend, Enter, Entrance, Upgrade};
 pub use gateway::{Entrances, Gateway, GatewayConfig};
-pub use idle::{Idle, Idling};
+pub use idle::Idling;
 pub use listener::Listener;
+pub use places::{Newcomer, Place, Places};
 pub use proxy::{NoSource, Proxies, Source};
 pub use serve::{Serve, Threads};
 pub use strangers::Strangers;

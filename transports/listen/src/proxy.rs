@@ -87,11 +87,6 @@ impl Proxies {
         Self(Some(Arc::new(Known { sources, header_timeout, waiting })))
     }
 
-    /// Whether one of them is at this address: for whom it speaks is not known before its header.
-    pub(crate) fn have(&self, address: IpAddr) -> bool {
-        self.0.as_ref().is_some_and(|known| known.sources.iter().any(|it| it.has(address)))
-    }
-
     /// Reads the header that this socket begins with, if it is a proxy's; nothing behind it is touched. Waits no longer
     /// than a header may take.
     ///

@@ -29,9 +29,9 @@ pub trait Serve: Send + Sync + 'static {
     /// Those that a stop waits for. Who is served counts itself as soon as it is one of them.
     fn connections(&self) -> &Tracker;
 
-    /// A connection from there waits for a place, and there is none: one may make room. Asked again every while as long
-    /// as it waits. Behind a proxy nobody knows yet where it comes from.
-    fn make_room(&self, _newcomer: Option<SocketAddr>) {}
+    /// A connection waits for a socket, and there are as many as there may be: one may make room. Asked again every while
+    /// as long as it waits.
+    fn make_room(&self) {}
 
     /// Whether an upgrade to WebSocket at this path is for it (LIS-01).
     fn takes_upgrade(&self, path: &str) -> bool;
@@ -85,10 +85,7 @@ impl Listener {
             let handles = workers.handles().to_vec();
             let (mut turn, site) = (0, Arc::clone(&site));
             let crowded = Arc::clone(&site);
-            let proxies = admission.proxies.clone();
-            let make_room = move |peer: SocketAddr| {
-                crowded.make_room(Some(peer).filter(|peer| !proxies.have(peer.ip())));
-            };
+            let make_room = move || crowded.make_room();
             first.spawn(accept(socket, places, stop, make_room, move |stream, place| {
                 turn = (turn + 1) % handles.len();
                 if let Some(worker) = handles.get(turn) {

@@ -48,6 +48,14 @@ impl Handshakes {
         Handshake { all: Arc::clone(self), key, told }
     }
 
+    /// Tells the oldest to make room, if there is one.
+    pub fn make_room(&self) {
+        let oldest = self.lock().by_age.pop_first();
+        if let Some((_, oldest)) = oldest {
+            oldest.notify_one();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, UnderWay> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -94,7 +94,7 @@ impl Transport for WebSocketTransport {
 impl Serve for Site {
     async fn serve(self: Arc<Self>, stream: Stream) {
         let _counted = telemetry::Connected::by("websocket");
-        let handshake = self.handshakes.enter();
+        let handshake = self.places.arrive();
         let agreed = Box::pin(async {
             tokio::select! {
                 biased;
@@ -109,6 +109,10 @@ impl Serve for Site {
 
     fn connections(&self) -> &Tracker {
         &self.tracker
+    }
+
+    fn make_room(&self) {
+        self.places.make_room_for_socket();
     }
 
     /// Every one that nobody else takes, so that one at another path is told where WebSocket is served.

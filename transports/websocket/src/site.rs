@@ -1,14 +1,12 @@
 //! What all connections of one listener share.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::Broker;
 use peeklock_core::permits::Pool;
-use peeklock_listen::{Crowd, Idle, Strangers, Tracked, Tracker, spare_sockets};
-use peeklock_tls::Handshakes;
+use peeklock_listen::{Newcomer, Place, Places, Strangers, Tracked, Tracker};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 
@@ -23,18 +21,14 @@ pub(crate) type Socket = WebSocketStream<Metered>;
 pub(crate) struct Site {
     pub(crate) broker: Broker,
     pub(crate) config: WebSocketConfig,
-    /// Sockets whose clients have not said hello.
-    pub(crate) handshakes: Arc<Handshakes>,
+    /// Places of conversations, and sockets whose clients have not said hello.
+    pub(crate) places: Places,
     /// Who was refused for where it comes from.
     pub(crate) strangers: Strangers,
     /// Frames that have not arrived whole.
     pub(crate) inbound: Arc<Pool>,
     /// Conversations, those that have lost their socket included.
     pub(crate) tracker: Tracker,
-    /// Conversations that have a socket and nothing else.
-    pub(crate) idle: Idle,
-    /// All conversations, by where their clients come from.
-    pub(crate) crowd: Crowd,
     conversations: Mutex<HashMap<u64, Entry>>,
     next: AtomicU64,
     lost: AtomicU64,
@@ -47,15 +41,8 @@ struct Entry {
     calls: mpsc::Sender<Call>,
     /// Its place among those that have lost their socket.
     lost: Option<u64>,
-}
-
-/// Who wants a place.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Newcomer {
-    /// Nobody that the authorizer knows, or has been asked about.
-    Stranger,
-    /// Somebody it knows, from there.
-    Known(Option<SocketAddr>),
+    /// Its place among all.
+    place: Place,
 }
 
 /// What others want of a conversation.
@@ -86,28 +73,19 @@ impl Site {
     pub(crate) fn new(broker: Broker, config: WebSocketConfig) -> Self {
         Self {
             broker,
-            // As many as there are sockets beyond the conversations: upgrades, and clients that come back.
-            handshakes: Handshakes::new(spare_sockets(config.connection_count_max)),
+            places: Places::new(config.connection_count_max),
             strangers: Strangers::default(),
             inbound: Pool::of_parts(config.inbound_bytes_max),
             config,
             tracker: Tracker::default(),
-            idle: Idle::default(),
-            crowd: Crowd::default(),
             conversations: Mutex::default(),
             next: AtomicU64::new(1),
             lost: AtomicU64::new(0),
         }
     }
 
-    /// Whether somebody would have to go for a further conversation.
-    pub(crate) fn is_full(&self) -> bool {
-        self.lock().len() >= self.config.connection_count_max
-    }
-
     /// A place for a new conversation; none if there are too many. One that waits for its client to
-    /// come back makes room for one that is there, then the one that has been idle longest, and then one of
-    /// those that come from where most do. For a stranger only the idle one does: whoever holds something keeps it.
+    /// come back makes room for one that is there and no stranger, before all others.
     pub(crate) fn enter(
         self: &Arc<Self>,
         resume_token: u128,
@@ -115,29 +93,21 @@ impl Site {
         newcomer: Newcomer,
         calls: mpsc::Sender<Call>,
     ) -> Option<ConversationPlace> {
-        let mut conversations = self.lock();
-        if conversations.len() >= self.config.connection_count_max {
-            let oldest = match newcomer {
-                Newcomer::Stranger => None,
-                Newcomer::Known(_) => conversations
-                    .iter()
-                    .filter_map(|(key, entry)| Some((entry.lost?, *key)))
-                    .min()
-                    .and_then(|(_, key)| conversations.remove(&key)),
-            };
-            match (oldest, newcomer) {
-                // Full only if it is being resumed at this very moment; then that socket is closed.
-                (Some(entry), _) => drop(entry.calls.try_send(Call::Leave)),
-                // It is counted until it has gone.
-                (None, _) if self.idle.make_room() => {}
-                (None, Newcomer::Known(peer)) if self.crowd.make_room(peer) => {}
-                (None, _) => return None,
-            }
-        }
+        let place = self.places.enter_or(newcomer, || self.place_of_lost())?;
         let key = self.next.fetch_add(1, Ordering::Relaxed);
-        conversations.insert(key, Entry { resume_token, encoding, calls, lost: None });
-        drop(conversations);
+        self.lock().insert(key, Entry { resume_token, encoding, calls, lost: None, place });
         Some(ConversationPlace { site: Arc::clone(self), key, _tracked: self.tracker.track() })
+    }
+
+    /// The place of the conversation that was lost first, which has to go.
+    fn place_of_lost(&self) -> Option<Place> {
+        let mut conversations = self.lock();
+        let lost = conversations.iter().filter_map(|(key, entry)| Some((entry.lost?, *key)));
+        let (_, key) = lost.min()?;
+        let entry = conversations.remove(&key)?;
+        // Full only if it is being resumed at this very moment; then that socket is closed.
+        drop(entry.calls.try_send(Call::Leave));
+        Some(entry.place)
     }
 
     /// Hands a socket to the conversation of this token; gives it back if there is none.

@@ -76,21 +76,15 @@ impl Conversation {
     }
 
     async fn try_attach(&mut self, link: LinkId, attach: &Attach) -> Result<(), AmqpError> {
-        let address = match attach.role {
-            Role::Sender => match &attach.target {
-                // The rights are those of what is sent and settled (AMQP-97).
-                Some(Target::Coordinator(_)) => {
-                    self.nodes.insert(link, Node::Coordinator(Assembly::default()));
-                    let answer = Answer::echo(attach).capable_of(attach.role, TRANSACTIONS);
-                    self.amqp.accept(link, answer);
-                    self.amqp.grant(link, REQUEST_CREDIT);
-                    return Ok(());
-                }
-                target => target.as_ref().and_then(Target::address),
-            },
-            Role::Receiver => attach.source.as_ref().and_then(|source| source.address()),
-        };
-        let address = self.named(address.unwrap_or_default())?;
+        if let (Role::Sender, Some(Target::Coordinator(_))) = (attach.role, &attach.target) {
+            // The rights are those of what is sent and settled (AMQP-97).
+            self.nodes.insert(link, Node::Coordinator(Assembly::default()));
+            let answer = Answer::echo(attach).capable_of(attach.role, TRANSACTIONS);
+            self.amqp.accept(link, answer);
+            self.amqp.grant(link, REQUEST_CREDIT);
+            return Ok(());
+        }
+        let address = self.named(address_of(attach))?;
         match (address, attach.role) {
             (Address::Tokens, Role::Sender) => {
                 let answer = Answer::echo(attach).capable_of(attach.role, &[]);
@@ -199,10 +193,9 @@ impl Conversation {
         Ok(())
     }
 
-    /// What an address names, however it is written: percent-encoded, too (AMQP-33). One that makes no text when it
-    /// is decoded stands for itself.
+    /// What an address names, however it is written (AMQP-33).
     fn named(&self, address: &str) -> Result<Address, AmqpError> {
-        let address = percent_decode_str(address).decode_utf8().unwrap_or(Cow::Borrowed(address));
+        let address = decoded(address);
         Address::parse(&address).map_err(|rejection| self.refuse(rejection, &address))
     }
 
@@ -426,6 +419,25 @@ impl Conversation {
         let end = peeklock_core::command::LinkEnd::Orderly;
         self.links.detach(number, peeklock_link::Closing { id, end });
     }
+}
+
+/// Whether a link is attached at which its client shows who it is.
+pub(super) fn is_for_tokens(attach: &Attach) -> bool {
+    matches!(Address::parse(&decoded(address_of(attach))), Ok(Address::Tokens))
+}
+
+/// The address that the client wrote; of the coordinator, and where it wrote none, that of nothing.
+fn address_of(attach: &Attach) -> &str {
+    let address = match attach.role {
+        Role::Sender => attach.target.as_ref().and_then(Target::address),
+        Role::Receiver => attach.source.as_ref().and_then(|source| source.address()),
+    };
+    address.unwrap_or_default()
+}
+
+/// An address may be percent-encoded, too. One that makes no text when it is decoded stands for itself.
+fn decoded(address: &str) -> Cow<'_, str> {
+    percent_decode_str(address).decode_utf8().unwrap_or(Cow::Borrowed(address))
 }
 
 /// What clients may want of the node of an entity. What clients of JMS read is of a subscription as of a topic.

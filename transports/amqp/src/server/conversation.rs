@@ -22,7 +22,7 @@ use peeklock_link::pending::place;
 use peeklock_link::{
     Account, Apart, Arrivals, ByToken, Collect, Event as LinkEvent, Links, Mailbox, Sources, Taking,
 };
-use peeklock_listen::{Idling, Member, Tracked};
+use peeklock_listen::{Idling, Member, Place, Tracked};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
@@ -30,6 +30,7 @@ use super::attach::Attaching;
 use super::gather::Each;
 use super::login::{LoggedIn, ShownToken};
 use super::node::{Asker, Managing, Node, ToAsk, Told};
+use super::place::Seeking;
 use super::site::Site;
 use super::transaction::{Book, Committed, Joining};
 use super::turn::TICK;
@@ -110,9 +111,15 @@ pub(super) struct Conversation {
     /// What counts where no token was put.
     pub(super) access: Access,
     pub(super) shown: Vec<ShownToken>,
-    /// As long as it has nothing to do and holds nothing.
+    /// Its place, as soon as it has one.
+    pub(super) place: Option<Place>,
+    /// Until then, once it is open.
+    pub(super) seeking: Option<Seeking>,
+    /// Whether it has stopped for want of it, before what is `behind`. While it has, nothing more is carried out.
+    pub(super) lacks_place: bool,
+    /// As long as it has nothing to do and holds nothing but its place.
     pub(super) idling: Option<Idling>,
-    /// One of those that come from where its client does, who may have to give up places.
+    /// One of those that come from where its client does, who may have to give up places: as long as it has one.
     pub(super) member: Option<Member>,
     /// Whether its client has opened it.
     pub(super) is_open: bool,
@@ -141,8 +148,8 @@ pub(super) struct Conversation {
     /// What is to be handed over, with what may come behind it: there only within `carry_out`, which ends with
     /// none, so that it never waits for a client to say more. It becomes `held` where there is no room.
     pub(super) gathered: Option<Work>,
-    /// What came behind what was gathered and did not go with it, at most one: the next to be carried out, before
-    /// anything else is taken from the machine. It may be the client's own `close`.
+    /// What came behind what was gathered and did not go with it, or needs a place, at most one: the next to be carried
+    /// out, before anything else is taken from the machine. It may be the client's own `close`.
     pub(super) behind: Option<Event>,
     /// The permit that `held` waits for: there exactly as long.
     pub(super) acquiring: Option<Acquiring>,
@@ -256,8 +263,11 @@ impl Conversation {
             _tracked: site.connections.track(),
             access: broker.access(who.clone()),
             shown: Vec::new(),
+            place: None,
+            seeking: None,
+            lacks_place: false,
             idling: None,
-            member: site.crowd.join(who.peer),
+            member: None,
             is_open: false,
             logged_in: LoggedIn::Not,
             known_at: Instant::now(),
@@ -351,6 +361,11 @@ impl Conversation {
             let next = self.behind.take();
             let next = next.or_else(|| self.amqp.next_event(&mut self.input, now));
             let Some(event) = next else { break };
+            if self.needs_place(&event) {
+                self.behind = Some(event);
+                (self.lacks_place, self.has_stopped) = (true, true);
+                break;
+            }
             if let Some(member) = &self.member {
                 member.asks();
             }
@@ -390,6 +405,7 @@ impl Conversation {
             Event::Opened(open) => {
                 tracing::debug!(client = &*open.container_id, "connection opened");
                 self.is_open = true;
+                self.seek_place().await;
             }
             Event::Begun(_) => {}
             Event::Attached { link, attach } => self.attach(link, &attach).await,
@@ -502,12 +518,13 @@ impl Conversation {
         }
     }
 
-    /// Whether something more may be carried out: what waits for a permit goes first, and there is room for
+    /// Whether something more may be carried out: what waits for a permit or a place goes first, and there is room for
     /// answers. What was delivered and waits for the client's windows is no reason to stop, for it is the
     /// client that opens them.
     pub(super) fn may_ask(&self) -> bool {
         self.held.is_none()
             && self.closed.is_none()
+            && !self.lacks_place
             && self.links.pending_count()
                 < self.broker.settings().limits.connection_inbound_count_max
             && self.may_answer()

@@ -18,6 +18,7 @@ impl Conversation {
     /// The listener is being stopped: deliveries stop, and what is in hand can be settled until the deadline.
     pub(super) fn begin_stop(&mut self, grace: Duration) {
         self.deadline = Some(Instant::now() + grace);
+        self.stop_seeking();
         self.links.return_deliveries();
         self.links.withdraw_all();
         self.links.limit_all();

@@ -1,13 +1,12 @@
 //! The transport: its listener, and what becomes of a connection.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
 use peeklock_core::telemetry;
-use peeklock_listen::{Admission, Listener, Serve, Threads, Tracker};
+use peeklock_listen::{Admission, Listener, Serve, Threads, Tracker, sockets};
 use peeklock_tls::Stream;
 
 use super::config::AmqpConfig;
@@ -71,7 +70,7 @@ impl Transport for AmqpTransport {
         let threads = Threads {
             name: "peeklock-amqp",
             count: config.workers,
-            socket_count_max: config.connection_count_max,
+            socket_count_max: sockets(config.connection_count_max),
             admission: Admission { proxies: config.proxies.clone(), tls: config.tls.clone() },
             entrance,
         };
@@ -90,10 +89,8 @@ impl Serve for Site {
         &self.connections
     }
 
-    fn make_room(&self, newcomer: Option<SocketAddr>) {
-        // If nobody has to, who waits goes on waiting. It has not said yet who it is.
-        let _made_room = self.idle.make_room()
-            || self.is_known_at_once(newcomer) && self.crowd.make_room(newcomer);
+    fn make_room(&self) {
+        self.places.make_room_for_socket();
     }
 
     fn takes_upgrade(&self, path: &str) -> bool {

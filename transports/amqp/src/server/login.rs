@@ -92,31 +92,37 @@ impl Conversation {
         self.who.clone().with_token(token)
     }
 
-    /// Closes a connection for which nothing good was shown for so long, unless everybody is let in (SEC-16).
+    /// Closes a connection for which nothing good was shown for so long, unless everybody is let in (SEC-16), and one that
+    /// has found no place.
     pub(super) fn close_unknown(&mut self) {
+        self.mark_key();
         if self.is_let_in() {
             self.known_at = Instant::now();
-            return;
+            return self.close_without_place();
         }
         let is_late = self.known_at.elapsed() > self.site.config.opening_timeout;
         if !is_late || self.closed.is_some() {
             return;
         }
+        self.stop_seeking();
         let text = "no token that is good was put at $cbs, and no key shown by SASL PLAIN, in time";
         let reason = Rejection::unauthorized(text).because("missing").of_peer(self.who.peer);
         let error = self.refuse(reason, "");
         self.amqp.close(Some(error), self.began.elapsed());
     }
 
-    /// Whether what was shown is good still.
+    /// Whether it may stay.
     fn is_let_in(&self) -> bool {
+        self.shows_key() || self.broker.allows_anonymous()
+    }
+
+    /// Whether anything that it has shown, by which not everybody is let in, is good still.
+    pub(super) fn shows_key(&self) -> bool {
         let by_login = match self.logged_in {
             LoggedIn::Not => false,
             LoggedIn::ByCertificate | LoggedIn::ByPassword => self.access.holds(),
         };
-        by_login
-            || self.shown.iter().any(|shown| shown.access.holds())
-            || self.broker.allows_anonymous()
+        by_login || self.shown.iter().any(|shown| shown.access.holds())
     }
 
     /// Takes a token for a path and what is under it. A newer one takes the place of the one before, under the
@@ -187,6 +193,7 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Waker};
 
     use async_trait::async_trait;
     use bytes::Bytes;
@@ -233,10 +240,8 @@ mod tests {
         Credentials::Plain(Plain { user: "team".into(), password: password.into() })
     }
 
-    /// SEC-16, SEC-09: who has logged in by a key is known by that as long as it is good, whatever certificate its connection has
-    /// besides; who has logged in by its certificate as long as the authorizer does not take back what that gave.
-    #[tokio::test]
-    async fn a_client_is_known_by_what_it_has_logged_in_with() {
+    /// A broker in which there is one key.
+    async fn start() -> (Arc<OneKey>, Broker) {
         let authorizer = Arc::new(OneKey {
             epoch: Epoch::new(),
             is_over: AtomicBool::new(false),
@@ -248,15 +253,34 @@ mod tests {
             .start()
             .await
             .unwrap();
-        let config = AmqpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let site = Arc::new(Site::new(broker.clone(), config));
-        let bare = Principal::anonymous();
+        (authorizer, broker)
+    }
+
+    fn config() -> AmqpConfig {
+        AmqpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// A client without a certificate, and one that has one.
+    fn clients() -> [Principal; 2] {
+        let bare = Principal::anonymous().from_peer(SocketAddr::from(([10, 0, 0, 1], 1)));
         let certified = bare.clone().with_tls(TlsIdentity::new("CN=machine", Bytes::new()));
-        let logged_in = async |who: &Principal, credentials| {
-            let mut client = Conversation::new(Arc::clone(&site), who.clone());
-            client.log_in(credentials).await;
-            client
-        };
+        [bare, certified]
+    }
+
+    async fn logged_in(site: &Arc<Site>, who: &Principal, said: Credentials) -> Conversation {
+        let mut client = Conversation::new(Arc::clone(site), who.clone());
+        client.log_in(said).await;
+        client
+    }
+
+    /// SEC-16, SEC-09: who has logged in by a key is known by that as long as it is good, whatever certificate its connection has
+    /// besides; who has logged in by its certificate as long as the authorizer does not take back what that gave.
+    #[tokio::test]
+    async fn a_client_is_known_by_what_it_has_logged_in_with() {
+        let (authorizer, broker) = start().await;
+        let site = Arc::new(Site::new(broker.clone(), config()));
+        let [bare, certified] = clients();
+        let logged_in = async |who: &Principal, said| logged_in(&site, who, said).await;
         let by_key = [logged_in(&bare, plain("k")).await, logged_in(&certified, plain("k")).await];
         let by_certificate = logged_in(&certified, Credentials::External).await;
         for client in &by_key {
@@ -279,6 +303,37 @@ mod tests {
         authorizer.certificates.raise();
         assert!(!by_certificate.is_let_in());
         drop((by_key, by_certificate));
+        broker.stop(std::time::Duration::ZERO).await.unwrap();
+    }
+
+    /// QUO-01, SEC-16: who has logged in by a key or by its certificate gets the place of who has not, and nobody gets its own;
+    /// a certificate that nothing was said of gives none.
+    #[tokio::test]
+    async fn who_has_logged_in_gets_a_place() {
+        let mut context = Context::from_waker(Waker::noop());
+        let (_, broker) = start().await;
+        let [bare, certified] = clients();
+        for (who, said) in [(&bare, plain("k")), (&certified, Credentials::External)] {
+            let config = AmqpConfig { connection_count_max: 1, ..config() };
+            let site = Arc::new(Site::new(broker.clone(), config));
+            let mut stranger = logged_in(&site, &certified, Credentials::Anonymous).await;
+            stranger.seek_place().await;
+            assert!(stranger.place.is_some(), "it was free");
+            let mut client = logged_in(&site, who, said).await;
+            client.seek_place().await;
+            assert!(client.place.is_some() && client.seeking.is_none());
+            let mut is_told = |it: &mut Conversation| {
+                it.member.as_mut().unwrap().poll_needed(&mut context).is_ready()
+            };
+            assert!(is_told(&mut stranger));
+            drop(stranger);
+            for said in [Credentials::Anonymous, plain("k")] {
+                let mut next = logged_in(&site, &certified, said).await;
+                next.seek_place().await;
+                assert!(next.place.is_none() && next.seeking.is_some());
+            }
+            assert!(!is_told(&mut client));
+        }
         broker.stop(std::time::Duration::ZERO).await.unwrap();
     }
 }

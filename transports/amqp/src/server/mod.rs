@@ -23,6 +23,7 @@ mod gather;
 mod listener;
 mod login;
 mod node;
+mod place;
 mod reception;
 mod session;
 mod settle;

@@ -14,7 +14,7 @@ use super::websocket;
 /// Serves a client to its end.
 pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Principal) {
     let patience = site.config.opening_timeout;
-    let handshake = site.handshakes.enter();
+    let handshake = site.places.arrive();
     let mut first = [0];
     let read = tokio::select! {
         biased;

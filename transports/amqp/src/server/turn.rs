@@ -11,6 +11,7 @@ use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
 use peeklock_core::permits::{Permit, RoomAnswer};
 use peeklock_link::LARGE_BYTES;
+use peeklock_listen::{Idling, Place};
 use peeklock_tls::Handshake;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
 
@@ -49,7 +50,9 @@ enum Turn {
     GiveUp,
     /// The client takes nothing, and others wait for what it holds.
     Yield,
-    /// It is idle, and another comes for which there is no place.
+    /// It has a place.
+    Placed(Place),
+    /// Another comes for which there is no place but its own.
     Leave,
     Tick,
     Stop(Duration),
@@ -83,8 +86,7 @@ impl Conversation {
                 break self.how_it_ends(is_stopping);
             }
             self.set_timer();
-            self.mark_idle();
-            if self.is_open {
+            if self.place.is_some() {
                 handshake = None;
             }
             let needed = async {
@@ -93,11 +95,14 @@ impl Conversation {
                     None => std::future::pending().await,
                 }
             };
-            let turn = tokio::select! {
-                biased;
-                grace = &mut stop, if !is_stopping => Turn::Stop(grace),
-                () = needed => break LinkEnd::Broken,
-                turn = poll_fn(|context| self.poll_turn(&mut stream, context)) => turn,
+            let turn = match self.mark_idle() {
+                false => Turn::Leave,
+                true => tokio::select! {
+                    biased;
+                    grace = &mut stop, if !is_stopping => Turn::Stop(grace),
+                    () = needed => break LinkEnd::Broken,
+                    turn = poll_fn(|context| self.poll_turn(&mut stream, context)) => turn,
+                },
             };
             match turn {
                 // Nothing is read behind what is not carried out.
@@ -116,6 +121,7 @@ impl Conversation {
                         self.work(work, permit).await;
                     }
                 }
+                Turn::Placed(place) => self.take_place(place),
                 Turn::GiveUp => self.give_up("messages arrive slowly, and others wait"),
                 // It cannot be told either.
                 Turn::Yield => break self.how_it_ends(is_stopping),
@@ -172,6 +178,20 @@ impl Conversation {
     }
 
     fn poll_turn<S: Socket>(&mut self, stream: &mut S, context: &mut Context<'_>) -> Poll<Turn> {
+        // Before anything is read: who says things without end keeps no place by that, which somebody has by now.
+        if let Some(idling) = &mut self.idling
+            && idling.poll_needed(context).is_ready()
+        {
+            return Poll::Ready(Turn::Leave);
+        }
+        if let Some(member) = &mut self.member
+            && member.poll_needed(context).is_ready()
+        {
+            return Poll::Ready(Turn::Leave);
+        }
+        if let Poll::Ready(place) = self.poll_place(context) {
+            return Poll::Ready(Turn::Placed(place));
+        }
         if let Poll::Ready(wrote) = self.poll_write(stream, context) {
             return Poll::Ready(Turn::Wrote(wrote));
         }
@@ -191,13 +211,15 @@ impl Conversation {
         {
             return Poll::Ready(Turn::Room(permit));
         }
-        if self.held.is_some() {
+        if self.held.is_some() || self.lacks_place {
             // It is not the client who is slow.
             self.seat.rest();
         }
-        // What is here and was not carried out goes first. Behind an end the client's own is waited for.
+        // What is here and was not carried out goes first. Behind an end the client's own is waited for; of who waits for a
+        // place as much is read as is free, since nobody else would see that it has gone.
         self.is_held_up = !self.may_ask();
-        if self.may_ask() || self.closed.is_some() {
+        let may_have_gone = self.lacks_place && (self.input.len() as u64) < FREE_BYTES;
+        if self.may_ask() || self.closed.is_some() || may_have_gone {
             match self.poll_room(stream.withheld_bytes(), context) {
                 Poll::Ready(true) => {
                     if let Poll::Ready(read) = self.poll_read(stream, context) {
@@ -208,24 +230,14 @@ impl Conversation {
                 Poll::Pending => self.is_held_up = true,
             }
         }
-        if let Some(idling) = &mut self.idling
-            && idling.poll_needed(context).is_ready()
-        {
-            return Poll::Ready(Turn::Leave);
-        }
-        if let Some(member) = &mut self.member
-            && member.poll_needed(context).is_ready()
-        {
-            return Poll::Ready(Turn::Leave);
-        }
         self.timer.as_mut().poll(context).map(|()| Turn::Tick)
     }
 
     /// Says whether it would be missed: it has links, but to ask for something or to put tokens, or something of it is
-    /// under way.
-    fn mark_idle(&mut self) {
+    /// under way. False if it would not have been a moment ago, and somebody has its place.
+    fn mark_idle(&mut self) -> bool {
         let only_asks = |node: &Node| matches!(node, Node::Requests(_) | Node::Replies(_));
-        let is_idle = self.is_open
+        let is_idle = self.place.is_some()
             && self.closed.is_none()
             && self.nodes.values().all(only_asks)
             && self.links.pending_count() == 0
@@ -236,11 +248,11 @@ impl Conversation {
             && self.waiting_requests == 0
             && !self.apart.is_busy()
             && self.book.transactions.open_count() == 0;
-        match is_idle {
-            false => self.idling = None,
-            true if self.idling.is_none() => self.idling = Some(self.site.idle.enter()),
-            true => {}
+        if is_idle {
+            self.idling.get_or_insert_with(|| self.site.places.idle());
+            return true;
         }
+        self.idling.take().is_none_or(Idling::wake)
     }
 
     /// Closes a connection whose place is needed, and does not wait for its client.
@@ -256,7 +268,7 @@ impl Conversation {
             }
             Poll::Ready(())
         });
-        // Little is written to one that was idle.
+        // Of one that was idle there is little.
         tokio::time::timeout(SHUTDOWN_TIMEOUT, writing).await.ok();
     }
 

@@ -12,6 +12,7 @@ use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_core::transaction::Transactions;
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
+use peeklock_listen::Newcomer;
 use peeklock_tls::Handshake;
 use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
@@ -27,7 +28,7 @@ use crate::error::{Close, code};
 use crate::frame::text::Guid;
 use crate::frame::{ClientFrame, Encoding, Item, Request, ServerFrame, announced};
 use crate::operation::{Hello, Notice, Operation, Welcome};
-use crate::site::{Call, Handover, Newcomer, Site, Socket};
+use crate::site::{Call, Handover, Site, Socket};
 
 /// Serves a socket after its upgrade, to its end.
 pub(crate) async fn converse(
@@ -135,7 +136,7 @@ impl Conversation {
         let resume_token = broker.random_bits();
         let (sender, calls) = mpsc::channel(CALLS_MAX);
         let peer = handover.socket.get_ref().principal().peer;
-        let newcomer = match site.is_full() && is_known(&broker, &handover).await {
+        let newcomer = match site.places.is_full() && is_known(&broker, &handover).await {
             true => Newcomer::Known(peer),
             false => Newcomer::Stranger,
         };
@@ -172,7 +173,7 @@ impl Conversation {
             broker,
             place,
             idling: None,
-            member: site.crowd.join(peer),
+            member: site.places.join(peer),
             encoding,
             calls,
             stop: Some(Box::pin(stop)),
@@ -305,8 +306,10 @@ impl Conversation {
         self.links.limit_all();
         self.links.hand_over();
         self.place.mark_lost(true);
-        // It makes room as one that is lost.
-        self.idling = None;
+        // It makes room as one that is lost, unless somebody has its place already.
+        if self.idling.take().is_some_and(|idling| !idling.wake()) {
+            return Err(LinkEnd::Broken);
+        }
         // What has begun to wait for room goes on with the next socket.
         let stop = self.stop.as_mut();
         let stopped = async {

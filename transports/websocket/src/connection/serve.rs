@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
 use peeklock_core::permits::{COMMAND_BYTES, Permit};
 use peeklock_link::FREE_BYTES;
+use peeklock_listen::Idling;
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
@@ -72,7 +73,9 @@ impl Conversation {
             if self.may_end() {
                 return Ended::Stopped;
             }
-            self.mark_idle();
+            if !self.mark_idle() {
+                return Ended::Leave;
+            }
             let step = match self.turn(socket, &mut ticks).await {
                 Turn::Frame(frame) => self.read(socket, frame).await,
                 Turn::Room(permit) => {
@@ -135,8 +138,9 @@ impl Conversation {
         Err(Ended::Refused(Close::new(code::UNAUTHORIZED, reason)))
     }
 
-    /// Says whether it would be missed: it has links, or something of it is under way.
-    fn mark_idle(&mut self) {
+    /// Says whether it would be missed: it has links, or something of it is under way. False if it was not a moment ago,
+    /// and somebody has its place.
+    fn mark_idle(&mut self) -> bool {
         let is_idle = self.links.is_empty()
             && self.links.pending_count() == 0
             && self.postponed.is_none()
@@ -144,11 +148,11 @@ impl Conversation {
             && !self.unflushed
             && !self.apart.is_busy()
             && self.transactions.open_count() == 0;
-        match is_idle {
-            false => self.idling = None,
-            true if self.idling.is_none() => self.idling = Some(self.site.idle.enter()),
-            true => {}
+        if is_idle {
+            self.idling.get_or_insert_with(|| self.site.places.idle());
+            return true;
         }
+        self.idling.take().is_none_or(Idling::wake)
     }
 
     async fn turn(&mut self, socket: &mut Socket, ticks: &mut Interval) -> Turn {
@@ -163,6 +167,17 @@ impl Conversation {
     ) -> Poll<Turn> {
         if let Poll::Ready(Some(call)) = self.calls.poll_recv(context) {
             return Poll::Ready(Turn::Call(call));
+        }
+        // Before anything is read: who says things without end keeps no place by that, which somebody has by now.
+        if let Some(idling) = &mut self.idling
+            && idling.poll_needed(context).is_ready()
+        {
+            return Poll::Ready(Turn::Leave);
+        }
+        if let Some(member) = &mut self.member
+            && member.poll_needed(context).is_ready()
+        {
+            return Poll::Ready(Turn::Leave);
         }
         if let Some(stop) = &mut self.stop
             && let Poll::Ready(grace) = stop.as_mut().poll(context)
@@ -201,16 +216,6 @@ impl Conversation {
             && let Poll::Ready(frame) = Pin::new(&mut *socket).poll_next(context)
         {
             return Poll::Ready(Turn::Frame(frame));
-        }
-        if let Some(idling) = &mut self.idling
-            && idling.poll_needed(context).is_ready()
-        {
-            return Poll::Ready(Turn::Leave);
-        }
-        if let Some(member) = &mut self.member
-            && member.poll_needed(context).is_ready()
-        {
-            return Poll::Ready(Turn::Leave);
         }
         ticks.poll_tick(context).map(|_| Turn::Tick)
     }

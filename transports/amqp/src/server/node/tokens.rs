@@ -42,7 +42,10 @@ impl Conversation {
             return (400, text);
         }
         match self.put_token(&path_of(&audience), token).await {
-            Ok(()) => (202, "Accepted".to_owned()),
+            Ok(()) => {
+                self.has_shown().await;
+                (202, "Accepted".to_owned())
+            }
             Err(Refused::Token(error)) => (401, error.to_string()),
             Err(Refused::Many) => {
                 (403, "connection has the most tokens that it may have: use another one".to_owned())

@@ -1,0 +1,105 @@
+//! The place of a connection among those that there may be (QUO-01). Until it has one it is on a spare socket.
+//!
+//! A client shows who it is by SASL, or only after it has opened its connection, at `$cbs`. So a connection without a place
+//! is opened and served there, and nowhere else, for as long as it has to show something in. It gets a place that is free, and
+//! who has shown a key, a token or a certificate that of somebody who has not; whoever finds none waits, for so long.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use peeklock_core::error::Rejection;
+use peeklock_listen::{Newcomer, Place};
+
+use super::attach::is_for_tokens;
+use super::conversation::Conversation;
+use crate::connection::Event;
+
+/// A place that is waited for.
+pub(super) type Seeking = Pin<Box<dyn Future<Output = Place> + Send>>;
+
+impl Conversation {
+    /// Takes a place for a connection that is open, or begins to wait for one.
+    pub(super) async fn seek_place(&mut self) {
+        if let Some(place) = self.site.places.free() {
+            return self.take_place(place);
+        }
+        let newcomer = self.newcomer().await;
+        if let Some(place) = self.site.places.enter(newcomer) {
+            return self.take_place(place);
+        }
+        self.seeking = Some(Box::pin(self.site.places.clone().wait(newcomer)));
+    }
+
+    /// Who wants a place, by what it has shown.
+    async fn newcomer(&mut self) -> Newcomer {
+        if self.shows_key() {
+            return Newcomer::ByKey;
+        }
+        // Where everybody is let in, it may be that this one is not (SEC-17).
+        match self.broker.allows_anonymous() && self.access.is_identified().await {
+            true => Newcomer::Known(self.who.peer),
+            false => Newcomer::Stranger,
+        }
+    }
+
+    /// It has shown something that is good.
+    pub(super) async fn has_shown(&mut self) {
+        self.mark_key();
+        if self.place.is_none() {
+            self.seek_place().await;
+        }
+    }
+
+    /// It has a place from now on.
+    pub(super) fn take_place(&mut self, place: Place) {
+        self.place = Some(place);
+        self.seeking = None;
+        self.lacks_place = false;
+        self.member = self.site.places.join(self.who.peer);
+        self.mark_key();
+    }
+
+    /// Ready with the place that is waited for.
+    pub(super) fn poll_place(&mut self, context: &mut Context<'_>) -> Poll<Place> {
+        match &mut self.seeking {
+            Some(seeking) => seeking.as_mut().poll(context),
+            None => Poll::Pending,
+        }
+    }
+
+    /// It is waited for no more: the connection ends, and with it what was not carried out without one.
+    pub(super) fn stop_seeking(&mut self) {
+        self.seeking = None;
+        if std::mem::take(&mut self.lacks_place) {
+            self.behind = None;
+        }
+    }
+
+    /// Whether something may not be carried out without a place: what holds anything, and is not for showing who it is.
+    pub(super) fn needs_place(&self, event: &Event) -> bool {
+        let is_for_place =
+            matches!(event, Event::Attached { attach, .. } if !is_for_tokens(attach));
+        is_for_place && self.place.is_none()
+    }
+
+    /// Says whether its place can be needed by who shows a key.
+    pub(super) fn mark_key(&self) {
+        if let Some(member) = &self.member {
+            member.shows_key(self.shows_key());
+        }
+    }
+
+    /// Closes a connection that was opened, and has found no place in the time in which it has to be.
+    pub(super) fn close_without_place(&mut self) {
+        let is_late = self.began.elapsed() > self.site.config.opening_timeout;
+        if !self.is_open || self.place.is_some() || !is_late || self.closed.is_some() {
+            return;
+        }
+        self.stop_seeking();
+        let count = self.site.config.connection_count_max;
+        let rejection = Rejection::quota_exceeded(format!("there are {count} connections already"));
+        let error = self.refuse(rejection, "");
+        self.amqp.close(Some(error), self.began.elapsed());
+    }
+}
