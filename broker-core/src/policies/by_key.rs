@@ -9,16 +9,24 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::policy::{Policy, WhichKey};
+use super::policy::{Life, Policy, WhichKey};
+use crate::contract::Grant;
 use crate::path::PathKey;
 
 /// Of the name of a policy, whatever its case, and the text of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct KeyDigest([u8; 32]);
 
-/// Those that are in force. Whoever gives the same key to policies of one name has it at several entities.
+/// Those that are in force.
 #[derive(Default)]
-pub(super) struct ByKey(HashMap<KeyDigest, HashMap<PathKey, Held>>);
+pub(super) struct ByKey(HashMap<KeyDigest, Known>);
+
+/// A name with a key. Whoever gives the same key to policies of one name has it at several entities.
+pub(super) struct Known {
+    by_owner: HashMap<PathKey, Held>,
+    /// Ends when none of them has it any more.
+    life: Life,
+}
 
 type Held = (Arc<Policy>, WhichKey);
 
@@ -33,28 +41,68 @@ impl KeyDigest {
     }
 }
 
-impl ByKey {
-    pub(super) fn insert(&mut self, owner: &PathKey, policy: &Arc<Policy>) {
-        // The primary key counts where both are the same.
-        for which in WhichKey::ALL.into_iter().rev() {
-            let owners = self.0.entry(KeyDigest::of_policy(policy, which)).or_default();
-            owners.insert(owner.clone(), (Arc::clone(policy), which));
-        }
+impl Known {
+    fn begin() -> Self {
+        Self { by_owner: HashMap::new(), life: Life::begin() }
     }
 
-    pub(super) fn remove(&mut self, owner: &PathKey, policy: &Policy) {
-        for which in WhichKey::ALL {
-            let digest = KeyDigest::of_policy(policy, which);
-            let Some(owners) = self.0.get_mut(&digest) else { continue };
-            owners.remove(owner);
-            if owners.is_empty() {
-                self.0.remove(&digest);
+    /// The policy of that entity, if it has one of that name and key.
+    pub(super) fn of(&self, owner: &PathKey) -> Option<&Held> {
+        self.by_owner.get(owner)
+    }
+
+    /// What it gives where none of them holds: nothing, and as long as any of them has it, he is known by it.
+    pub(super) fn recognize(&self) -> Grant {
+        let grant = Grant::nothing().within(self.life.mark());
+        match self.by_owner.values().next() {
+            Some((policy, _)) => grant.by(policy.name()),
+            None => grant,
+        }
+    }
+}
+
+impl ByKey {
+    /// Puts policies in the place of those that an entity had. Returns what ends with keys that nobody has any more.
+    pub(super) fn replace(
+        &mut self,
+        owner: &PathKey,
+        older: &[Arc<Policy>],
+        newer: &[Arc<Policy>],
+    ) -> Vec<Life> {
+        let mut left = Vec::new();
+        for policy in older {
+            for which in WhichKey::ALL {
+                let digest = KeyDigest::of_policy(policy, which);
+                if let Some(known) = self.0.get_mut(&digest) {
+                    known.by_owner.remove(owner);
+                }
+                left.push(digest);
             }
         }
+        for policy in newer {
+            self.insert(owner, policy);
+        }
+        // Not before: what stays as it was is known all the time.
+        let mut over = Vec::new();
+        for digest in left {
+            if self.0.get(&digest).is_some_and(|known| known.by_owner.is_empty()) {
+                over.extend(self.0.remove(&digest).map(|known| known.life));
+            }
+        }
+        over
     }
 
-    /// The policies of that name and key, by the entities that have them.
-    pub(super) fn get(&self, digest: &KeyDigest) -> Option<&HashMap<PathKey, Held>> {
+    fn insert(&mut self, owner: &PathKey, policy: &Arc<Policy>) {
+        // The primary key counts where both are the same.
+        for which in WhichKey::ALL.into_iter().rev() {
+            let digest = KeyDigest::of_policy(policy, which);
+            let known = self.0.entry(digest).or_insert_with(Known::begin);
+            known.by_owner.insert(owner.clone(), (Arc::clone(policy), which));
+        }
+    }
+
+    /// The policies of that name and key.
+    pub(super) fn get(&self, digest: &KeyDigest) -> Option<&Known> {
         self.0.get(digest)
     }
 }
@@ -78,10 +126,10 @@ mod tests {
         let (first, second) = (PathKey::fold("first"), PathKey::fold("second"));
         let (shared, own) = (policy("Send", ["a", "b"]), policy("send", ["a", "a"]));
         let mut all = ByKey::default();
-        all.insert(&first, &shared);
-        all.insert(&second, &own);
+        all.replace(&first, &[], &[Arc::clone(&shared)]);
+        all.replace(&second, &[], &[Arc::clone(&own)]);
         let found = |all: &ByKey, name: &str, key: &str, owner: &PathKey| {
-            Some(all.get(&KeyDigest::of(name, key))?.get(owner)?.1)
+            Some(all.get(&KeyDigest::of(name, key))?.of(owner)?.1)
         };
         let (primary, secondary) = (Some(WhichKey::Primary), Some(WhichKey::Secondary));
         assert_eq!(found(&all, "SEND", "a", &first), primary);
@@ -89,10 +137,32 @@ mod tests {
         assert_eq!(found(&all, "send", "b", &first), secondary);
         assert_eq!(found(&all, "send", "b", &second), None);
         assert_eq!(found(&all, "sen", "da", &first), None);
-        all.remove(&second, &own);
+        all.replace(&second, &[own], &[]);
         assert_eq!(found(&all, "send", "a", &second), None);
         assert_eq!(found(&all, "send", "a", &first), primary);
-        all.remove(&first, &shared);
+        all.replace(&first, &[shared], &[]);
         assert!(all.0.is_empty());
+    }
+
+    /// AMQP-08, SEC-09: what is known by a key of several entities ends with the last of them that has it, and goes on while
+    /// one of them gets other policies beside it.
+    #[test]
+    fn a_key_of_several_entities_ends_with_the_last() {
+        let [first, second] = ["first", "second"].map(PathKey::fold);
+        let team = || policy("team", ["a", "b"]);
+        let mut all = ByKey::default();
+        let (one, other) = (team(), team());
+        assert!(all.replace(&first, &[], &[Arc::clone(&one)]).is_empty());
+        assert!(all.replace(&second, &[], &[Arc::clone(&other)]).is_empty());
+        let mark = all.get(&KeyDigest::of("team", "a")).unwrap().recognize().epoch.unwrap();
+        let more = [Arc::clone(&one), policy("more", ["c", "d"])];
+        assert!(all.replace(&first, &[one], &more).is_empty());
+        assert!(all.replace(&second, &[other], &[]).is_empty(), "the first has it");
+        let again = all.get(&KeyDigest::of("team", "a")).unwrap().recognize().epoch;
+        assert_eq!(again, Some(mark.clone()));
+        let over = all.replace(&first, &more, &[policy("team", ["e", "b"])]);
+        assert_eq!(over.len(), 3, "one key of the team stays");
+        over.iter().for_each(Life::end);
+        assert!(!mark.is_current());
     }
 }

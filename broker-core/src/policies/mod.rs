@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use self::by_key::{ByKey, KeyDigest};
 use self::names::Names;
+use self::policy::Life;
 pub use self::policy::{
     KeyText, NAME_CHARS_MAX, Policy, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey,
 };
@@ -63,8 +64,9 @@ type OfOwner = Arc<[Arc<Policy>]>;
 pub enum KeyFound {
     /// At the resource: by which policy, and which of its keys it is.
     Here(Arc<Policy>, WhichKey),
-    /// For something else: by which policy that has it, and which of its keys it is.
-    Elsewhere(Arc<Policy>, WhichKey),
+    /// For something else: what it gives here, which is nothing. He is known by it as long as any policy of that name has
+    /// it, whosever that is.
+    Elsewhere(Grant),
     /// It is no key of a policy of that name.
     Nowhere,
 }
@@ -147,13 +149,12 @@ impl Policies {
         let owners = [owner_of(resource), Some(namespace_key())];
         let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
         let found = held.by_key.get(&digest);
-        let here = found.and_then(|found| owners.iter().flatten().find_map(|it| found.get(it)));
+        let here = found.and_then(|found| owners.iter().flatten().find_map(|it| found.of(it)));
         let development = self.0.development.get().filter(|(known, _)| *known == digest);
-        let elsewhere = found.and_then(|found| found.values().next());
-        match (here, development, elsewhere) {
+        match (here, development, found) {
             (Some((policy, which)), ..) => KeyFound::Here(Arc::clone(policy), *which),
             (None, Some((_, policy)), _) => KeyFound::Here(Arc::clone(policy), WhichKey::Primary),
-            (None, None, Some((policy, which))) => KeyFound::Elsewhere(Arc::clone(policy), *which),
+            (None, None, Some(found)) => KeyFound::Elsewhere(found.recognize()),
             (None, None, None) => KeyFound::Nowhere,
         }
     }
@@ -230,28 +231,29 @@ impl Policies {
     /// Puts policies in force. What was granted by those that are not among them ends.
     pub(crate) fn install(&self, owner: &PathKey, policies: Vec<Arc<Policy>>) {
         let newer: OfOwner = policies.into();
-        let older = {
+        let (older, over) = {
             let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
             let older = if newer.is_empty() {
                 held.by_owner.remove(owner)
             } else {
                 held.by_owner.insert(owner.clone(), Arc::clone(&newer))
             };
-            for policy in older.iter().flat_map(|older| older.iter()) {
-                held.by_key.remove(owner, policy);
+            let before = older.as_deref().unwrap_or_default();
+            let over = held.by_key.replace(owner, before, &newer);
+            for policy in before {
                 held.names.remove(policy);
             }
             for policy in newer.iter() {
-                held.by_key.insert(owner, policy);
                 held.names.insert(policy);
             }
-            older
+            (older, over)
         };
         // After they are gone: who asks now is answered by the newer ones.
         for policy in older.iter().flat_map(|older| older.iter()) {
             let heir = newer.iter().find(|newer| newer.is_named(policy.name()));
             policy.end(heir.map(|heir| &**heir));
         }
+        over.iter().for_each(Life::end);
         self.0.changed.send_modify(|count| *count += 1);
     }
 

@@ -49,7 +49,7 @@ struct Key {
 
 /// What grants rest on, as it was when it began.
 #[derive(Clone, Debug)]
-struct Life {
+pub(super) struct Life {
     epoch: Epoch,
     mark: Mark,
 }
@@ -172,10 +172,19 @@ impl WhichKey {
 }
 
 impl Life {
-    fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         let epoch = Epoch::new();
         let mark = epoch.mark();
         Self { epoch, mark }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        self.mark.clone()
+    }
+
+    /// What rests on it is over.
+    pub(super) fn end(&self) {
+        self.epoch.raise();
     }
 }
 
@@ -238,18 +247,19 @@ impl Policy {
     /// What it gives to who has signed with one of its keys, as long as that key lasts (SEC-09).
     #[must_use]
     pub fn grant_by(&self, which: WhichKey) -> Grant {
-        Grant::of(self.rights).within(self.held(which).life.mark.clone()).by(&self.name)
+        Grant::of(self.rights).within(self.held(which).life.mark()).by(&self.name)
     }
 
-    /// What it gives to who shows that key where it does not hold: nothing, and as long as the key is one he is known by it.
+    /// What it gives to who has signed with one of its keys what is for elsewhere: nothing, and as long as the key is one he
+    /// is known by it.
     #[must_use]
     pub fn recognize_by(&self, which: WhichKey) -> Grant {
-        Grant::nothing().within(self.held(which).life.mark.clone()).by(&self.name)
+        Grant::nothing().within(self.held(which).life.mark()).by(&self.name)
     }
 
     /// What it gives by itself.
     pub(super) fn grant(&self) -> Grant {
-        Grant::of(self.rights).within(self.life.mark.clone()).by(&self.name)
+        Grant::of(self.rights).within(self.life.mark()).by(&self.name)
     }
 
     /// Whether that is its name, whatever its case.
@@ -306,7 +316,7 @@ impl Policy {
         for (place, own) in lives(self).iter().enumerate() {
             let other = heirs.as_ref().and_then(|heirs| heirs.get(place));
             if other.is_none_or(|other| other.mark != own.mark) {
-                own.epoch.raise();
+                own.end();
             }
         }
     }

@@ -141,7 +141,7 @@ impl SasAuthorizer {
         match self.policies.find_key(resource, &shown.policy, &shown.key) {
             KeyFound::Here(policy, which) => Ok(policy.grant_by(which)),
             // It is good there, which is no attempt at a key.
-            KeyFound::Elsewhere(policy, which) => Ok(policy.recognize_by(which)),
+            KeyFound::Elsewhere(nothing) => Ok(nothing),
             KeyFound::Nowhere => Err(Refused::Key(self.named(&shown.policy))),
         }
     }
