@@ -39,6 +39,14 @@ fn defaults_are_valid_and_loopback() {
     assert!(loaded.rows().iter().all(|row| row.source.is_none()));
 }
 
+/// LIS-03, TLS-03: who opens a connection has five seconds for what comes first, unless it is set otherwise.
+#[test]
+fn beginnings_have_five_seconds() {
+    let config = load("beginnings", "").unwrap().config;
+    let times = [config.gateway.opening_timeout.0, config.tls.handshake_timeout.0];
+    assert_eq!(times, [TimeSpan::from_seconds(5); 2]);
+}
+
 #[test]
 fn listeners_are_where_clients_look() {
     let config = load("ports", "").unwrap().config;

@@ -115,3 +115,64 @@ impl<S: Serve> Attend for Shared<S> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Waker};
+
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::tracker::Tracker;
+
+    /// Counts whom it serves.
+    #[derive(Default)]
+    struct Counter {
+        connections: Tracker,
+        served: AtomicUsize,
+    }
+
+    impl Serve for Counter {
+        async fn serve(self: Arc<Self>, _: Stream) {
+            self.served.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn connections(&self) -> &Tracker {
+            &self.connections
+        }
+
+        fn takes_upgrade(&self, _: &str) -> bool {
+            false
+        }
+    }
+
+    /// LIS-02: who comes by another listener where there is no socket left waits for 5 s, and is served if there is one by
+    /// then, and not after that.
+    #[tokio::test(start_paused = true)]
+    async fn a_socket_is_waited_for_five_seconds() {
+        let mut context = Context::from_waker(Waker::noop());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        for is_left in [false, true] {
+            let site = Arc::new(Counter::default());
+            let sockets = Arc::new(Semaphore::new(0));
+            let entered = Shared::new(Arc::clone(&site), Arc::clone(&sockets));
+            let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (socket, _) = listener.accept().await.unwrap();
+            let mut attending = entered.attend(Stream::plain(socket));
+            assert!(attending.as_mut().poll(&mut context).is_pending());
+            advance(Duration::from_millis(4_999)).await;
+            assert!(attending.as_mut().poll(&mut context).is_pending());
+            if is_left {
+                sockets.add_permits(1);
+                assert!(attending.as_mut().poll(&mut context).is_ready());
+            } else {
+                advance(Duration::from_millis(2)).await;
+                assert!(matches!(attending.as_mut().poll(&mut context), Poll::Ready(None)));
+                sockets.add_permits(1);
+            }
+            assert_eq!(site.served.load(Ordering::Relaxed), usize::from(is_left));
+        }
+    }
+}

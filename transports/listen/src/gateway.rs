@@ -247,7 +247,7 @@ impl Thread {
         let opened = tokio::select! {
             biased;
             _ = self.site.connections.stop_begun() => return,
-            opened = Box::pin(self.opened(socket)) => opened,
+            opened = Box::pin(self.site.opened(socket)) => opened,
         };
         match opened {
             Ok((stream, Spoken::Amqp)) => {
@@ -274,9 +274,12 @@ impl Thread {
             taker.attend(stream).await;
         }
     }
+}
 
+impl Site {
+    /// A socket as a stream, and what its client speaks; it has so long to say it (LIS-03).
     async fn opened(&self, socket: std::net::TcpStream) -> io::Result<(Stream, Spoken)> {
-        let Site { config, openings, .. } = &*self.site;
+        let Self { config, openings, .. } = self;
         let mut stream = admitted(socket, &config.admission).await?;
         let place = openings.enter();
         let ended = |why| Err(io::Error::new(io::ErrorKind::TimedOut, why));
@@ -309,5 +312,52 @@ impl RunningTransport for Running {
         self.accepting.send_replace(false);
         let transport = self.listener.transport;
         end(transport, self.address, &self.site.connections, grace, self.workers).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpStream;
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// LIS-03: who has not said what it speaks has 5 s for it, whatever it has said of that, and no longer.
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_ended_after_five_seconds() {
+        let mut context = Context::from_waker(Waker::noop());
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let site = Site {
+            config: GatewayConfig {
+                address,
+                workers: 1,
+                connection_count_max: 1,
+                opening_timeout: Duration::from_secs(5),
+                admission: Admission::default(),
+                i_know: false,
+                entrances: Entrances::default(),
+            },
+            openings: Handshakes::new(OPENING_COUNT_MAX),
+            connections: Tracker::default(),
+        };
+        let listener = TcpListener::bind(address).await.unwrap();
+        for begun in ["", "A", "AMQ"] {
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            client.write_all(begun.as_bytes()).await.unwrap();
+            let (socket, _) = listener.accept().await.unwrap();
+            let mut opening = pin!(site.opened(socket.into_std().unwrap()));
+            assert!(opening.as_mut().poll(&mut context).is_pending());
+            advance(Duration::from_millis(4_999)).await;
+            assert!(opening.as_mut().poll(&mut context).is_pending(), "{begun}");
+            advance(Duration::from_millis(2)).await;
+            let Poll::Ready(Err(ended)) = opening.as_mut().poll(&mut context) else {
+                panic!("{begun} is waited for")
+            };
+            assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
+        }
     }
 }

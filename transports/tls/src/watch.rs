@@ -27,23 +27,27 @@ impl Watch {
     pub fn start(tls: &Arc<Tls>) -> io::Result<Self> {
         let tls = Arc::clone(tls);
         let (end, ended) = mpsc::channel();
-        let look = move || {
-            while ended.recv_timeout(LOOK_EACH) == Err(RecvTimeoutError::Timeout) {
-                match tls.reload() {
-                    Ok(Reloaded::Unchanged) => {}
-                    Ok(Reloaded::Changed) => {
-                        let fingerprint = tls.certificate().fingerprint;
-                        tracing::info!(fingerprint, "certificate replaced");
-                    }
-                    Err(error) => {
-                        tracing::error!(%error, "changed certificate cannot be used; the one before stays in use");
-                    }
-                }
-                tls.remind(now());
-            }
-        };
+        let waits = move |each| ended.recv_timeout(each) == Err(RecvTimeoutError::Timeout);
+        let look = move || look_again(&tls, waits);
         let thread = std::thread::Builder::new().name("peeklock-tls".to_owned()).spawn(look)?;
         Ok(Self { end: Some(end), thread: Some(thread) })
+    }
+}
+
+/// Looks, each time that it has waited, as long as there is something to wait for.
+fn look_again(tls: &Tls, mut waits: impl FnMut(Duration) -> bool) {
+    while waits(LOOK_EACH) {
+        match tls.reload() {
+            Ok(Reloaded::Unchanged) => {}
+            Ok(Reloaded::Changed) => {
+                let fingerprint = tls.certificate().fingerprint;
+                tracing::info!(fingerprint, "certificate replaced");
+            }
+            Err(error) => {
+                tracing::error!(%error, "changed certificate cannot be used; the one before stays in use");
+            }
+        }
+        tls.remind(now());
     }
 }
 
@@ -55,5 +59,48 @@ impl Drop for Watch {
         {
             tracing::error!("the thread that looks at certificates panicked");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+    use crate::config::TlsConfig;
+
+    fn write_pair(config: &TlsConfig) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        std::fs::write(&config.certificate_file, certificate.pem()).unwrap();
+        std::fs::write(&config.key_file, key.serialize_pem()).unwrap();
+    }
+
+    /// TLS-02: a pair that has changed is in use within 5 s, even if it changed just after it was looked at. No time passes
+    /// but the one that is waited for.
+    #[test]
+    fn a_changed_pair_is_in_use_within_five_seconds() {
+        let name = format!("peeklock-tls-watch-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let [certificate, key] = ["server.pem", "server.key"].map(|file| directory.join(file));
+        let config = TlsConfig::of_files(certificate, key);
+        write_pair(&config);
+        let tls = Tls::open(config.clone()).unwrap();
+        let before = tls.certificate().fingerprint;
+        let mut passed = Duration::ZERO;
+        look_again(&tls, |each| {
+            if passed.is_zero() {
+                write_pair(&config);
+            } else if tls.certificate().fingerprint != before {
+                return false;
+            }
+            passed += each;
+            assert!(passed <= Duration::from_secs(5), "it is not in use");
+            true
+        });
+        assert!(!passed.is_zero());
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }

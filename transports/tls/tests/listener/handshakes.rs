@@ -1,10 +1,13 @@
 //! Half handshakes.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use peeklock_tls::Refused;
+use peeklock_tls::{Acceptor, Protocol, Refused, Tls};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::advance;
 
 use super::pair::{Server, authority, config, directory, run, talk, trusting, write_pair};
 
@@ -33,6 +36,28 @@ fn half_a_handshake_ends_in_time() {
             assert!(is_closed(socket).await);
         }
     });
+}
+
+/// TLS-03: unless it is said otherwise, a handshake has 5 s, however much of it has come, and no longer.
+#[tokio::test(start_paused = true)]
+async fn half_a_handshake_ends_after_five_seconds() {
+    let directory = directory("five-seconds");
+    write_pair(&directory, &authority("ours"), |_| {});
+    let acceptor = Tls::open(config(&directory)).unwrap().acceptor(Protocol::Http);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    for bytes in [&[][..], &HALF[..1], &HALF] {
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        client.write_all(bytes).await.unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        let mut accepting = pin!(Acceptor::accept_on(Some(&acceptor), socket));
+        assert!(accepting.as_mut().poll(&mut context).is_pending());
+        advance(Duration::from_millis(4_999)).await;
+        assert!(accepting.as_mut().poll(&mut context).is_pending(), "{bytes:?}");
+        advance(Duration::from_millis(2)).await;
+        let accepted = accepting.as_mut().poll(&mut context);
+        assert!(matches!(accepted, Poll::Ready(Err(Refused::Late))), "{bytes:?}");
+    }
 }
 
 /// TLS-03: of more handshakes than there may be the oldest ends, and who comes with a whole one is served beside any number
