@@ -1,6 +1,10 @@
 //! Work beside the connection: what takes more than one command. Few at a time, the others in order.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+use peeklock_core::permits::{Pool, Room, HeldTurn};
+use tokio::sync::watch;
 
 /// Pieces of work that go on at once.
 pub const WORKING_MAX: usize = 32;
@@ -73,5 +77,90 @@ impl<W> Apart<W> {
             Size::Short => &mut self.short,
             Size::Long => &mut self.long,
         }
+    }
+}
+
+/// What something takes, and the room for it; none if it needs no room of others.
+pub type Paid = Option<(u64, Room)>;
+
+/// Does a piece of work and waits for room for what comes of it, where that is more than is free without; the turn at
+/// something large that it has taken is kept until then. None if its connection has ended, which `alive` tells when its
+/// sender is dropped: what is not with an entity by then ends with it.
+pub async fn do_apart<T>(
+    mut alive: watch::Receiver<()>,
+    work: impl Future<Output = (Option<HeldTurn>, T)>,
+    bytes_of: impl FnOnce(&T) -> u64,
+    free_bytes: u64,
+    outbound: &Arc<Pool>,
+) -> Option<(T, Paid)> {
+    let (_turn, made) = unless_ended(&mut alive, work).await?;
+    let bytes = bytes_of(&made);
+    if bytes <= free_bytes {
+        return Some((made, None));
+    }
+    // One alone that is larger than all of the room takes all of it.
+    let room = outbound.hold(None, bytes.min(outbound.bytes_max()));
+    let room = unless_ended(&mut alive, room).await?;
+    Some((made, Some((bytes, room))))
+}
+
+/// Waits for something as long as the connection is there.
+async fn unless_ended<T>(
+    alive: &mut watch::Receiver<()>,
+    wanted: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        // Nothing is ever sent: it ends with the connection.
+        _ = alive.changed() => None,
+        it = wanted => Some(it),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// What is made takes room beyond what is free, all of it where it is larger, and none if it is no more.
+    #[test]
+    fn what_is_made_apart_has_its_room() {
+        let mut context = Context::from_waker(Waker::noop());
+        let (_alive, receiver) = watch::channel(());
+        let pool = Pool::new(10);
+        for (bytes, room) in [(3, 0), (4, 4), (40, 10)] {
+            let work = std::future::ready((None, bytes));
+            let mut doing = pin!(do_apart(receiver.clone(), work, |it| *it, 3, &pool));
+            let Poll::Ready(Some((made, paid))) = doing.as_mut().poll(&mut context) else {
+                panic!("{bytes} bytes wait for room")
+            };
+            assert_eq!(
+                (made, paid.as_ref().map(|(bytes, _)| *bytes)),
+                (bytes, (room > 0).then_some(bytes))
+            );
+            assert!(
+                pool.try_hold(None, 10 - room + 1).is_none()
+                    && pool.try_hold(None, 10 - room).is_some()
+            );
+        }
+    }
+
+    /// Work ends with its connection, and so does the wait for room.
+    #[test]
+    fn what_is_done_apart_ends_with_its_connection() {
+        let mut context = Context::from_waker(Waker::noop());
+        let (alive, receiver) = watch::channel(());
+        let pool = Pool::new(10);
+        let _held = pool.try_hold(None, 10).unwrap();
+        let endless = std::future::pending::<(Option<HeldTurn>, u64)>();
+        let mut working = pin!(do_apart(receiver.clone(), endless, |it| *it, 0, &pool));
+        let made = std::future::ready((None, 7));
+        let mut paying = pin!(do_apart(receiver, made, |it| *it, 0, &pool));
+        assert!(working.as_mut().poll(&mut context).is_pending());
+        assert!(paying.as_mut().poll(&mut context).is_pending());
+        drop(alive);
+        assert!(matches!(working.as_mut().poll(&mut context), Poll::Ready(None)));
+        assert!(matches!(paying.as_mut().poll(&mut context), Poll::Ready(None)));
     }
 }

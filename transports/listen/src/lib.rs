@@ -13,6 +13,7 @@
 //! | `proxy.rs`, `proxy/header.rs` | proxies that say for whom they speak (LIS-04) |
 //! | `admission.rs` | from a socket to a stream |
 //! | `serve.rs` | from a socket to its connection, and the end of all of them |
+//! | `start.rs` | from the settings of a transport to its listener |
 //! | `entrance.rs` | ways into transports for connections that another listener has accepted |
 //! | `gateway.rs`, `gateway/opening.rs` | the listener that serves everything on one port (LIS-01) |
 //! | `workers.rs` | the threads that connections live in |
@@ -39,6 +40,7 @@ mod places;
 mod proxy;
 pub mod relayed;
 mod serve;
+mod start;
 mod strangers;
 mod tracker;
 #[cfg(feature = "upgrade")]
@@ -55,5 +57,6 @@ pub use listener::Listener;
 pub use places::{Newcomer, Place, Places};
 pub use proxy::{NoSource, Proxies, Source};
 pub use serve::{Serve, Threads};
+pub use start::Start;
 pub use strangers::Strangers;
 pub use tracker::{Tracked, Tracker};

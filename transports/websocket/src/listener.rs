@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
 use peeklock_core::telemetry;
-use peeklock_listen::{Admission, Listener, Serve, Threads, Tracker, sockets, upgrade};
+use peeklock_listen::{Serve, Start, Tracker, upgrade};
 use peeklock_tls::Stream;
 use tokio_tungstenite::accept_hdr_async_with_config;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
@@ -76,18 +76,18 @@ impl Transport for WebSocketTransport {
         broker: Broker,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
         let mut config = self.config;
-        // It leads to the site, which must not keep itself.
-        let entrance = std::mem::take(&mut config.entrance);
-        let listener = Listener { transport: NAME, address: config.address, i_know: config.i_know };
-        let socket = listener.bind(&broker)?;
-        let threads = Threads {
-            name: "peeklock-ws",
-            count: config.workers,
-            socket_count_max: sockets(config.connection_count_max),
-            admission: Admission { proxies: config.proxies.clone(), tls: config.tls.clone() },
-            entrance,
+        let start = Start {
+            transport: NAME,
+            threads: "peeklock-ws",
+            address: config.address,
+            i_know: config.i_know,
+            workers: config.workers,
+            connection_count_max: config.connection_count_max,
+            proxies: config.proxies.clone(),
+            tls: config.tls.clone(),
+            entrance: std::mem::take(&mut config.entrance),
         };
-        listener.serve(socket, threads, Arc::new(Site::new(broker, config)))
+        start.serve(broker, |broker| Site::new(broker, config))
     }
 }
 

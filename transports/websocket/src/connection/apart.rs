@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use peeklock_core::Access;
 use peeklock_core::error::BrokerError;
-use peeklock_core::permits::{HeldTurn, Permit, Room};
-use peeklock_link::{Mail, Pending, Size, WORKING_MAX};
-use tokio::sync::watch;
+use peeklock_core::permits::{HeldTurn, Permit};
+use peeklock_link::{Mail, Paid, Pending, Size, WORKING_MAX, do_apart};
 
 use super::{Asked, Conversation, Done};
 use crate::frame::WireError;
@@ -34,8 +33,7 @@ pub(crate) struct Own {
     slot: usize,
     size: Size,
     notice: Box<Notice>,
-    /// What it takes, and the room for it; none if it needs no room of others.
-    paid: Option<(u64, Room)>,
+    paid: Paid,
 }
 
 impl Conversation {
@@ -100,23 +98,13 @@ impl Conversation {
             let mailbox = Arc::clone(&self.mailbox);
             let outbound = self.broker.outbound_pool();
             let free_bytes = self.account.free_bytes() / WORKING_MAX as u64;
-            let mut alive = self.alive.subscribe();
+            let alive = self.alive.subscribe();
             tokio::spawn(async move {
                 let _permit = permit;
-                let Some((_turn, answer)) = unless_ended(&mut alive, work).await else { return };
-                let notice = match answer {
-                    Ok(notice) => notice,
-                    Err(error) => Notice::Error(WireError::from(&error)),
-                };
-                let bytes = notice.weight();
-                let mut paid = None;
-                if bytes > free_bytes {
-                    // One alone that is larger than all of the room takes all of it.
-                    let room = outbound.hold(None, bytes.min(outbound.bytes_max()));
-                    let Some(room) = unless_ended(&mut alive, room).await else { return };
-                    paid = Some((bytes, room));
+                let done = do_apart(alive, told(work), Notice::weight, free_bytes, &outbound).await;
+                if let Some((notice, paid)) = done {
+                    mailbox.put(Mail::Own(Own { slot, size, notice: Box::new(notice), paid }));
                 }
-                mailbox.put(Mail::Own(Own { slot, size, notice: Box::new(notice), paid }));
             });
         }
     }
@@ -134,16 +122,10 @@ impl Conversation {
     }
 }
 
-/// Waits for something as long as the conversation goes on.
-async fn unless_ended<T>(
-    alive: &mut watch::Receiver<()>,
-    wanted: impl Future<Output = T>,
-) -> Option<T> {
-    tokio::select! {
-        // Nothing is ever sent: it ends with the conversation.
-        _ = alive.changed() => None,
-        it = wanted => Some(it),
-    }
+/// What its client is told of a piece of work.
+async fn told(work: Working) -> (Option<HeldTurn>, Notice) {
+    let (turn, answer) = work.await;
+    (turn, answer.unwrap_or_else(|error| Notice::Error(WireError::from(&error))))
 }
 
 /// What takes no turn at anything.

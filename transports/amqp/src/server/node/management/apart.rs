@@ -6,9 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use peeklock_core::error::BrokerError;
-use peeklock_core::permits::{HeldTurn, Permit, Room};
-use peeklock_link::{LONG_MAX, Mail, Size};
-use tokio::sync::watch;
+use peeklock_core::permits::{HeldTurn, Permit};
+use peeklock_link::{LONG_MAX, Mail, Paid, Size, do_apart};
 
 use super::super::reply::Asker;
 use super::ManagementAnswer;
@@ -30,8 +29,7 @@ pub(in crate::server) struct ToAsk {
 pub(in crate::server) struct Told {
     slot: usize,
     answer: Result<ManagementAnswer, BrokerError>,
-    /// What it takes, and the room for it; none if it needs no room of others.
-    paid: Option<(u64, Room)>,
+    paid: Paid,
 }
 
 impl Conversation {
@@ -55,20 +53,13 @@ impl Conversation {
             let mailbox = Arc::clone(&self.mailbox);
             let outbound = self.broker.outbound_pool();
             let free_bytes = self.account.free_bytes() / LONG_MAX as u64;
-            let mut alive = self.alive.subscribe();
+            let alive = self.alive.subscribe();
             tokio::spawn(async move {
                 let _permit = permit;
-                let asked = unless_ended(&mut alive, asking).await;
-                let Some((_turn, answer)) = asked else { return };
-                let bytes = answer.as_ref().map_or(0, ManagementAnswer::len);
-                let mut paid = None;
-                if bytes > free_bytes {
-                    // One that is larger than all of the room takes all of it.
-                    let room = outbound.hold(None, bytes.min(outbound.bytes_max()));
-                    let Some(room) = unless_ended(&mut alive, room).await else { return };
-                    paid = Some((bytes, room));
+                let asked = do_apart(alive, asking, bytes_of, free_bytes, &outbound).await;
+                if let Some((answer, paid)) = asked {
+                    mailbox.put(Mail::Own(Told { slot, answer, paid }));
                 }
-                mailbox.put(Mail::Own(Told { slot, answer, paid }));
             });
         }
     }
@@ -93,14 +84,6 @@ impl Conversation {
     }
 }
 
-/// Waits for something as long as the connection is there.
-async fn unless_ended<T>(
-    alive: &mut watch::Receiver<()>,
-    wanted: impl Future<Output = T>,
-) -> Option<T> {
-    tokio::select! {
-        // Nothing is ever sent: it ends with the connection.
-        _ = alive.changed() => None,
-        it = wanted => Some(it),
-    }
+fn bytes_of(answer: &Result<ManagementAnswer, BrokerError>) -> u64 {
+    answer.as_ref().map_or(0, ManagementAnswer::len)
 }
