@@ -226,6 +226,29 @@ fn what_is_due_beyond_a_turn_waits_for_a_long_one() {
     assert!(!world.shell.wants_long_turn());
 }
 
+/// DESIGN D6, VIA-01: what leaves for other entities is work of its turn, by however many ways out; the rest leaves with
+/// the next turns, and who asks something meanwhile does not wait for it.
+#[test]
+fn what_is_handed_over_is_work_of_its_turn() {
+    let mut world = World::queue(|_| {});
+    let sends = (0..50).map(|number| Command::SendVia {
+        destination: format!("to-{number}").into(),
+        messages: (0..100).map(|_| message(1)).collect(),
+    });
+    world.ask(sends.collect());
+    let mut handed = 0;
+    for _ in 0..5 {
+        let (turns, left) = world.turns(Share::Turn, 1, vec![delete(1)]);
+        let lists = world.shell.take_outgoing();
+        let count = lists.iter().map(|list| list.messages.len()).sum::<usize>();
+        assert!(count > 0 && count as u64 <= turns[0].weight(), "{turns:?}");
+        assert!(turns[0].weight() <= 1_024 + 1, "{turns:?}");
+        assert!(left == 0 && !world.shell.wants_long_turn());
+        handed += lists.len();
+    }
+    assert_eq!(handed, 50, "a list for each destination");
+}
+
 /// A message that rules take long to judge is not judged in a turn among others, not even for a slice: a thousand topics
 /// with one each would be a thousand slices a round.
 #[test]

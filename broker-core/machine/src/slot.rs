@@ -239,14 +239,15 @@ impl SlotTable {
     }
 }
 
-/// How many slots this thread has looked at: what a step costs, without a clock.
+/// How many slots this thread has looked at, and exits to destinations that senders named: what a step costs, without a
+/// clock.
 #[cfg(test)]
 pub(crate) mod looks {
     use std::cell::Cell;
 
     thread_local!(static COUNT: Cell<u64> = const { Cell::new(0) });
 
-    pub(super) fn count() {
+    pub(crate) fn count() {
         COUNT.with(|count| count.set(count.get() + 1));
     }
 

@@ -135,6 +135,7 @@ impl Queue {
     /// LIF-05: what is transferring is on exactly one list, what waits at an exit is to leave by it.
     fn check_transfers(&self) -> Result<(), BrokenInvariant> {
         let broken = |what: String| Err(BrokenInvariant(what));
+        self.transfers.check().map_err(BrokenInvariant)?;
         let mut under_way = BTreeSet::new();
         for sequence in self.transfers.under_way() {
             if !under_way.insert(sequence) {

@@ -440,9 +440,10 @@ impl Machine for Queue {
     fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
         let mut moves = self.moves.max();
         self.expire(&mut moves, ctx, step);
-        step.moves += (self.moves.max() - moves) as u64;
         self.is_behind |= moves == 0;
-        self.hand_over(ctx, step);
+        // What is left for the next step does not hold up who asks something meanwhile.
+        self.hand_over(&mut moves, ctx, step);
+        step.moves += (self.moves.max() - moves) as u64;
         let mut left = SERVED_PER_STEP;
         self.match_accepts(&mut left, ctx, step);
         self.match_sessions(&mut left, ctx, step);

@@ -1,6 +1,7 @@
 //! What a step costs where there is much: counted in slots that are looked at, and in messages that are moved,
 //! without a clock.
 
+mod leaving;
 mod weighed;
 
 use std::collections::BTreeSet;
@@ -59,7 +60,11 @@ impl Stand {
     }
 
     /// One turn; what was asked before it is on its way still.
-    fn turn_before_that(&mut self, sub_queue: SubQueue, command: Option<Command>) {
+    fn turn_before_that(
+        &mut self,
+        sub_queue: SubQueue,
+        commands: impl IntoIterator<Item = Command>,
+    ) {
         self.stage += 1;
         let (mut step, mut tokens) = (Step::default(), self.stage << 32);
         let mut ctx = Ctx {
@@ -76,7 +81,7 @@ impl Stand {
         };
         let before = looks::all();
         self.queue.advance(&mut ctx, &mut step);
-        if let Some(command) = command {
+        for command in commands {
             self.queue.apply(Ticket(self.stage), sub_queue, command, &mut ctx, &mut step).unwrap();
         }
         self.queue.serve(&mut ctx, &mut step);

@@ -66,7 +66,7 @@ impl Queue {
                 Next::After(span) => wait = Some(wait.map_or(span, |other| other.max(span))),
             }
         }
-        if let Some(backlog) = self.transfers.backlog_mut(&exit) {
+        self.transfers.alter(&exit, |backlog| {
             if !has_failed {
                 backlog.failures = 0;
             }
@@ -74,7 +74,7 @@ impl Queue {
             if let Some(span) = wait {
                 backlog.not_before = ctx.now.plus(span);
             }
-        }
+        });
         if let Exit::Pending(destination) = &exit {
             self.transfers.forget_idle(destination);
             if wait.is_none() {
@@ -86,12 +86,8 @@ impl Queue {
     }
 
     fn take_list(&mut self, number: ListNumber) -> Option<(Exit, List)> {
-        let under_way = |exit: &Exit| {
-            let list = self.transfers.backlog(exit).and_then(|backlog| backlog.list.as_ref());
-            list.is_some_and(|list| list.number == number)
-        };
-        let exit = self.transfers.exits().find(under_way)?;
-        let list = self.transfers.backlog_mut(&exit)?.list.take()?;
+        let exit = self.transfers.lists.remove(&number)?;
+        let list = self.transfers.alter(&exit, |backlog| backlog.list.take())??;
         Some((exit, list))
     }
 
@@ -232,11 +228,11 @@ impl Queue {
         let change = Change::Counted { sequence, delivery_count, delayed_until: None };
         self.change(change, Durability::Lazy, ctx, step);
         self.transfers.settle_in(exit, ctx.stage);
-        let failures = self.transfers.backlog_mut(exit).map_or(0, |backlog| {
+        let failures = self.transfers.alter(exit, |backlog| {
             backlog.failures = backlog.failures.saturating_add(1);
             backlog.failures
         });
-        let doubled = 1i64 << failures.saturating_sub(1).min(6);
+        let doubled = 1i64 << failures.unwrap_or(0).saturating_sub(1).min(6);
         let back_off = TimeSpan::from_seconds(doubled).min(BACK_OFF_MAX);
         Next::After(retry_after.unwrap_or(back_off))
     }

@@ -1,4 +1,5 @@
-//! Handing messages over: in order, a list at a time for each exit (FWD-10, FWD-11).
+//! Handing messages over: in order, a list at a time for each exit (FWD-10, FWD-11), and in one step no more over all
+//! exits than a step moves.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use crate::change::{Change, Durability};
 use crate::effect::Effect;
 use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
-use crate::queue::{MOVES_PER_STEP, Queue, Shown};
+use crate::queue::{Queue, Shown};
 use crate::time::Timestamp;
 use crate::transfer::{HandOver, HandedOver, ListNumber, WhenFull};
 use crate::{Ctx, Step};
@@ -15,13 +16,10 @@ use crate::{Ctx, Step};
 /// A list has at most this many messages, and no further one once it has this many bytes.
 const LIST_COUNT_MAX: usize = 256;
 const LIST_BYTES_MAX: u64 = 4 << 20;
+/// So many destinations get their turn in a step because their instant has come; what is left of it is for lists.
+const CALLED_UP_PER_STEP: usize = 256;
 
 impl Backlog {
-    /// Whether there is a list to be handed over, as soon as it is time.
-    fn can_have_list(&self) -> bool {
-        self.list.is_none() && !self.waiting.is_empty() && self.settled_in.is_none()
-    }
-
     /// Whether a list can be handed over at `now`.
     fn is_ready(&self, now: Timestamp) -> bool {
         self.can_have_list() && self.not_before <= now
@@ -29,12 +27,29 @@ impl Backlog {
 }
 
 impl Queue {
-    /// Hands over what waits. Called once per list of commands, after everything that expires.
-    pub(in crate::queue) fn hand_over(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
-        let ready: Vec<Exit> =
-            self.transfers.exits().filter(|exit| self.is_ready(exit, ctx.now)).collect();
-        for exit in ready {
-            self.hand_over_at(&exit, ctx, step);
+    /// Hands over what waits, as much as this step may move still. Called once per list of commands, after everything
+    /// that expires.
+    pub(in crate::queue) fn hand_over(
+        &mut self,
+        moves: &mut usize,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        for exit in [Exit::Messages, Exit::DeadLetters] {
+            if self.is_ready(&exit, ctx.now) {
+                self.hand_over_at(&exit, moves, ctx, step);
+            }
+        }
+        let mut called_up = CALLED_UP_PER_STEP.min(*moves);
+        *moves -= called_up;
+        self.transfers.call_up(ctx.now, &mut called_up);
+        *moves += called_up;
+        while *moves > 0
+            && let Some(destination) = self.transfers.turns.first().cloned()
+        {
+            // To look at it is one too, so that this ends whatever is found.
+            *moves -= 1;
+            self.hand_over_at(&Exit::Pending(destination), moves, ctx, step);
         }
         self.prove_numbers(ctx, step);
     }
@@ -45,11 +60,9 @@ impl Queue {
         if self.subscription.is_none() || self.transfers.proving.is_some() {
             return;
         }
-        let mut backlogs = self.transfers.exits().filter_map(|exit| self.transfers.backlog(&exit));
         let waits =
             |backlog: &Backlog| backlog.waiting.first().is_some_and(|first| !self.may_leave(first));
-        if backlogs.any(waits) {
-            drop(backlogs);
+        if self.transfers.backlogs().any(waits) {
             let change = Change::Numbered { last: self.last_sequence };
             self.change(change, Durability::Sync, ctx, step);
         }
@@ -97,22 +110,23 @@ impl Queue {
 
     /// When something at an exit has to be done; at once if more waits than one step moves.
     pub(in crate::queue) fn transfer_deadline(&self) -> Option<Timestamp> {
-        self.transfers
-            .exits()
+        [Exit::Messages, Exit::DeadLetters]
+            .into_iter()
             .filter(|exit| self.is_open(exit))
-            .filter_map(|exit| self.transfers.backlog(&exit).map(|backlog| (exit, backlog)))
-            .filter(|(_, backlog)| backlog.can_have_list())
-            .map(|(_, backlog)| backlog.not_before)
+            .filter_map(|exit| self.transfers.backlog(&exit))
+            .filter(|backlog| backlog.can_have_list())
+            .map(|backlog| backlog.not_before)
+            .chain(self.transfers.turns.next_at())
             .min()
     }
 
-    fn hand_over_at(&mut self, exit: &Exit, ctx: &Ctx<'_>, step: &mut Step) {
+    fn hand_over_at(&mut self, exit: &Exit, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
         let Some(destination) = self.destination(exit) else { return };
         let halvings = self.transfers.backlog(exit).map_or(0, |backlog| backlog.halvings);
         let count_max = LIST_COUNT_MAX >> halvings;
         let mut messages = Vec::new();
         let mut bytes = 0u64;
-        for _ in 0..MOVES_PER_STEP {
+        while *moves > 0 {
             let first = self.transfers.backlog(exit).and_then(|backlog| backlog.waiting.first());
             let Some(sequence) = first.filter(|first| self.may_leave(*first)) else { break };
             let Some(slot) = self.slots.get(sequence).copied() else { break };
@@ -121,6 +135,7 @@ impl Queue {
                 break;
             }
             if slot.hops >= self.config.forwarding.hop_count_max {
+                *moves -= 1;
                 self.refuse_hop(sequence, &destination, ctx, step);
                 continue;
             }
@@ -129,10 +144,9 @@ impl Queue {
             {
                 break;
             }
+            *moves -= 1;
             bytes += u64::from(slot.size);
-            if let Some(backlog) = self.transfers.backlog_mut(exit) {
-                backlog.waiting.remove(sequence);
-            }
+            self.transfers.alter(exit, |backlog| backlog.waiting.remove(sequence));
             self.freeze(sequence);
             let facts = self.facts(sequence, &slot, Shown::Received);
             messages.push(HandedOver {
@@ -149,9 +163,8 @@ impl Queue {
         self.transfers.last_list = number;
         let sequences: Vec<SequenceNumber> =
             messages.iter().map(|message| message.facts.sequence).collect();
-        if let Some(backlog) = self.transfers.backlog_mut(exit) {
-            backlog.list = Some(List { number, sequences });
-        }
+        self.transfers.lists.insert(number, exit.clone());
+        self.transfers.alter(exit, |backlog| backlog.list = Some(List { number, sequences }));
         step.effects.push(Effect::HandOver(Box::new(HandOver {
             list: number,
             sub_queue: match exit {

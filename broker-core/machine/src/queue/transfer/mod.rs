@@ -10,7 +10,8 @@
 //! At each way out waits a backlog, with at most one list under way. So messages of one source arrive at one
 //! destination in their order (FWD-10), whatever becomes of a list; a list takes what has gathered
 //! meanwhile, up to 256 messages or 4 MiB, and costs one append. Behind one that was cut short by a refusal
-//! lists begin with 16 messages, and double.
+//! lists begin with 16 messages, and double. All that is handed over in one step is of one budget, whatever number of
+//! ways out there is; the next step goes on (`turns.rs`).
 
 mod arrive;
 mod depart;
@@ -19,16 +20,20 @@ mod peer;
 mod pending;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use self::turns::{Standing, Turns};
 use super::{MOVES_PER_STEP, Queue};
 use crate::StageNumber;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 use crate::sequence_set::SequenceSet;
+#[cfg(test)]
+use crate::slot::looks;
 use crate::slot::{Mark, Slot, SlotState};
 use crate::time::Timestamp;
 use crate::transfer::ListNumber;
@@ -67,9 +72,23 @@ struct Backlog {
     /// know it; and what has failed, or is given up, is there again, or for good, before later messages
     /// leave (FWD-10).
     settled_in: Option<StageNumber>,
+    /// Of a destination that a sender named: where it stands among those that something can leave for.
+    standing: Option<Standing>,
 }
 
 impl Backlog {
+    /// Whether there is a list to be handed over, as soon as it is time.
+    fn can_have_list(&self) -> bool {
+        self.list.is_none() && !self.waiting.is_empty() && self.settled_in.is_none()
+    }
+
+    /// Takes note that every stage up to this one is durable.
+    fn stored(&mut self, stage: StageNumber) {
+        if self.settled_in.is_some_and(|carried_by| carried_by <= stage) {
+            self.settled_in = None;
+        }
+    }
+
     /// Whether nothing would be forgotten with it.
     fn is_idle(&self) -> bool {
         self.list.is_none() && self.waiting.is_empty() && self.settled_in.is_none()
@@ -88,6 +107,12 @@ pub(super) struct Transfers {
     messages: Backlog,
     dead_letters: Backlog,
     pending: BTreeMap<Arc<str>, Backlog>,
+    /// Those of them that something can leave for.
+    turns: Turns,
+    /// Those of them that wait for a stage ([`Backlog::settled_in`]), in the order of stages.
+    settling: VecDeque<(StageNumber, Arc<str>)>,
+    /// The exits of all lists that are under way.
+    lists: BTreeMap<ListNumber, Exit>,
     /// Where each pending message wants to go.
     destinations: BTreeMap<SequenceNumber, Arc<str>>,
     last_list: ListNumber,
@@ -107,16 +132,34 @@ impl Transfers {
         match exit {
             Exit::Messages => Some(&self.messages),
             Exit::DeadLetters => Some(&self.dead_letters),
-            Exit::Pending(destination) => self.pending.get(destination),
+            Exit::Pending(destination) => {
+                #[cfg(test)]
+                looks::count();
+                self.pending.get(destination)
+            }
         }
     }
 
-    fn backlog_mut(&mut self, exit: &Exit) -> Option<&mut Backlog> {
+    /// Alters what waits at an exit, and sees to it that it has its turn if something can leave by it.
+    fn alter<T>(&mut self, exit: &Exit, alter: impl FnOnce(&mut Backlog) -> T) -> Option<T> {
         match exit {
-            Exit::Messages => Some(&mut self.messages),
-            Exit::DeadLetters => Some(&mut self.dead_letters),
-            Exit::Pending(destination) => self.pending.get_mut(destination),
+            Exit::Messages => Some(alter(&mut self.messages)),
+            Exit::DeadLetters => Some(alter(&mut self.dead_letters)),
+            Exit::Pending(destination) => self.alter_pending(destination, alter),
         }
+    }
+
+    fn alter_pending<T>(
+        &mut self,
+        destination: &Arc<str>,
+        alter: impl FnOnce(&mut Backlog) -> T,
+    ) -> Option<T> {
+        #[cfg(test)]
+        looks::count();
+        let backlog = self.pending.get_mut(destination)?;
+        let altered = alter(backlog);
+        self.turns.see_to(destination, backlog);
+        Some(altered)
     }
 
     fn backlog_of_mut(&mut self, which: SubQueue) -> Option<&mut Backlog> {
@@ -127,9 +170,21 @@ impl Transfers {
         }
     }
 
-    fn exits(&self) -> impl Iterator<Item = Exit> {
-        let pending = self.pending.keys().cloned().map(Exit::Pending);
-        [Exit::Messages, Exit::DeadLetters].into_iter().chain(pending)
+    fn backlogs(&self) -> impl Iterator<Item = &Backlog> {
+        let named = self.pending.values();
+        #[cfg(test)]
+        let named = named.inspect(|_| looks::count());
+        [&self.messages, &self.dead_letters].into_iter().chain(named)
+    }
+
+    /// Gives turns to destinations whose instant has come, each of which is a move.
+    fn call_up(&mut self, now: Timestamp, moves: &mut usize) {
+        while *moves > 0
+            && let Some(destination) = self.turns.first_due(now).cloned()
+        {
+            *moves -= 1;
+            self.alter_pending(&destination, |backlog| backlog.not_before = Timestamp::NONE);
+        }
     }
 
     /// Takes a message out of whatever waits; it is gone, locked, or somewhere else.
@@ -139,10 +194,8 @@ impl Transfers {
         for unsorted in &mut self.sorting {
             unsorted.remove(sequence);
         }
-        if let Some(destination) = self.destinations.remove(&sequence)
-            && let Some(backlog) = self.pending.get_mut(&destination)
-        {
-            backlog.waiting.remove(sequence);
+        if let Some(destination) = self.destinations.remove(&sequence) {
+            self.alter_pending(&destination, |backlog| backlog.waiting.remove(sequence));
             self.forget_idle(&destination);
         }
     }
@@ -157,20 +210,23 @@ impl Transfers {
 
     /// Lets nothing leave by an exit until a stage is durable.
     fn settle_in(&mut self, exit: &Exit, stage: StageNumber) {
-        let backlog = match exit {
-            Exit::Messages => &mut self.messages,
-            Exit::DeadLetters => &mut self.dead_letters,
-            Exit::Pending(destination) => self.pending.entry(Arc::clone(destination)).or_default(),
-        };
-        backlog.settled_in = Some(stage);
+        match exit {
+            Exit::Messages => self.messages.settled_in = Some(stage),
+            Exit::DeadLetters => self.dead_letters.settled_in = Some(stage),
+            Exit::Pending(destination) => {
+                let backlog = self.pending.entry(Arc::clone(destination)).or_default();
+                if backlog.settled_in.replace(stage) != Some(stage) {
+                    self.settling.push_back((stage, Arc::clone(destination)));
+                }
+                self.turns.see_to(destination, backlog);
+            }
+        }
     }
 
     /// Takes a pending message out of what waits; it stays pending.
     pub(super) fn recall(&mut self, sequence: SequenceNumber) {
-        if let Some(destination) = self.destinations.get(&sequence)
-            && let Some(backlog) = self.pending.get_mut(destination)
-        {
-            backlog.waiting.remove(sequence);
+        if let Some(destination) = self.destinations.get(&sequence).cloned() {
+            self.alter_pending(&destination, |backlog| backlog.waiting.remove(sequence));
         }
     }
 
@@ -224,7 +280,9 @@ impl Transfers {
     /// Puts a durable pending message where it waits.
     pub(super) fn offer_pending(&mut self, sequence: SequenceNumber) {
         if let Some(destination) = self.destinations.get(&sequence) {
-            self.pending.entry(Arc::clone(destination)).or_default().waiting.insert(sequence);
+            let backlog = self.pending.entry(Arc::clone(destination)).or_default();
+            backlog.waiting.insert(sequence);
+            self.turns.see_to(destination, backlog);
         }
     }
 
@@ -238,16 +296,13 @@ impl Transfers {
             self.proved = last;
             self.proving = None;
         }
-        let mut has_settled = false;
-        let both = [&mut self.messages, &mut self.dead_letters].into_iter();
-        for backlog in both.chain(self.pending.values_mut()) {
-            if backlog.settled_in.is_some_and(|carried_by| carried_by <= stage) {
-                backlog.settled_in = None;
-                has_settled = true;
-            }
-        }
-        if has_settled {
-            self.pending.retain(|_, backlog| !backlog.is_idle());
+        self.messages.stored(stage);
+        self.dead_letters.stored(stage);
+        while self.settling.front().is_some_and(|(carried_by, _)| *carried_by <= stage)
+            && let Some((_, destination)) = self.settling.pop_front()
+        {
+            self.alter_pending(&destination, |backlog| backlog.stored(stage));
+            self.forget_idle(&destination);
         }
     }
 
@@ -268,11 +323,34 @@ impl Transfers {
 
     /// The messages of all lists that are under way.
     pub(super) fn under_way(&self) -> impl Iterator<Item = SequenceNumber> {
-        let backlogs =
-            [&self.messages, &self.dead_letters].into_iter().chain(self.pending.values());
-        backlogs
+        self.backlogs()
             .filter_map(|backlog| backlog.list.as_ref())
             .flat_map(|list| list.sequences.iter().copied())
+    }
+
+    /// Whether what is found without looking at all exits is what is there.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let named =
+            self.pending.iter().map(|(to, backlog)| (Exit::Pending(Arc::clone(to)), backlog));
+        let own = [(Exit::Messages, &self.messages), (Exit::DeadLetters, &self.dead_letters)];
+        let mut list_count = 0;
+        for (exit, backlog) in own.into_iter().chain(named) {
+            let Some(list) = &backlog.list else { continue };
+            list_count += 1;
+            if self.lists.get(&list.number) != Some(&exit) {
+                return Err(format!("list {} of {exit:?} is not known", list.number.0));
+            }
+        }
+        if list_count != self.lists.len() {
+            return Err("a list is known that is over".to_owned());
+        }
+        for (destination, backlog) in &self.pending {
+            let Some(stage) = backlog.settled_in else { continue };
+            if !self.settling.iter().any(|(at, to)| *at == stage && to == destination) {
+                return Err(format!("`{destination}` waits for {stage:?} for ever"));
+            }
+        }
+        self.turns.check(&self.pending)
     }
 }
 

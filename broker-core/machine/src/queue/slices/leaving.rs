@@ -1,0 +1,152 @@
+//! What a step hands over, and looks at, where messages wait for many destinations that senders named.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::*;
+use crate::command::InboundMessage;
+use crate::transfer::{Departure, ListNumber};
+
+/// What a turn among those of others hands over at most.
+const FEW: usize = Moves::Few.max();
+/// What a turn looks at that has nothing to do.
+const LOOKS_IDLE: u64 = 16;
+
+/// A list that was handed over.
+struct Handed {
+    list: ListNumber,
+    destination: Arc<str>,
+    numbers: Vec<u64>,
+}
+
+impl Handed {
+    fn ended(&self, departure: &Departure) -> Command {
+        let departures = vec![departure.clone(); self.numbers.len()];
+        Command::TransferOut { list: self.list, departures }
+    }
+}
+
+fn destination(number: usize) -> Arc<str> {
+    format!("to-{number:05}").into()
+}
+
+impl Stand {
+    /// So many messages for each of so many destinations, all of which can leave with the next turn: as if the queue
+    /// had been opened again with them.
+    fn entrust(&mut self, destinations: usize, count: usize) {
+        let message = || {
+            let content = Message::new("").encode();
+            let envelope = content.envelope(&PropertyLimits::default(), &KEY);
+            InboundMessage { content, envelope }
+        };
+        for number in 0..destinations {
+            let messages = (0..count).map(|_| message()).collect();
+            let send = Command::SendVia { destination: destination(number), messages };
+            self.turn_before_that(SubQueue::Main, [send]);
+        }
+        self.queue.committed(StageNumber(self.stage));
+    }
+
+    /// What the last turn has handed over.
+    fn handed_over(&self) -> Vec<Handed> {
+        let lists = self.effects.iter().filter_map(|effect| match effect {
+            Effect::HandOver(list) => Some(list),
+            _ => None,
+        });
+        lists
+            .map(|list| Handed {
+                list: list.list,
+                destination: Arc::clone(&list.destination),
+                numbers: list.messages.iter().map(|one| one.facts.sequence.0).collect(),
+            })
+            .collect()
+    }
+
+    /// Takes turns until nothing is due any more; each hands over no more than so much, and says how much it was.
+    fn hand_all_over(&mut self, most: usize) -> (Vec<Handed>, usize) {
+        let (mut all, mut turns) = (Vec::new(), 0);
+        while self.is_due() {
+            self.wait();
+            let left = self.handed_over();
+            let count: usize = left.iter().map(|list| list.numbers.len()).sum();
+            assert!(0 < count && count <= most, "{count} messages in one turn");
+            assert!(self.moves >= count as u64 && self.moves <= most as u64, "{}", self.moves);
+            self.queue.check_invariants().unwrap();
+            all.extend(left);
+            turns += 1;
+        }
+        (all, turns)
+    }
+}
+
+/// DESIGN D6, VIA-01, FWD-10: whatever number of destinations messages wait for, a turn hands over no more than it moves,
+/// and the next goes on at once; from each destination's first message on, without a gap.
+#[test]
+fn what_leaves_for_many_destinations_leaves_in_slices() {
+    let mut stand = Stand::new(|_| {});
+    stand.queue.pace(Moves::Few);
+    stand.entrust(100, 300);
+    let (all, turns) = stand.hand_all_over(FEW);
+    assert!((25..=30).contains(&turns), "{turns} turns");
+    assert!(!stand.queue.is_behind(), "nobody who asks something waits for that");
+    let by_destination: BTreeMap<_, _> =
+        all.iter().map(|list| (Arc::clone(&list.destination), &list.numbers)).collect();
+    assert_eq!((all.len(), by_destination.len()), (100, 100), "one list each");
+    for (place, numbers) in by_destination.values().enumerate() {
+        let first = place as u64 * 300 + 1;
+        let expected: Vec<u64> = (first..).take(numbers.len()).collect();
+        assert_eq!(**numbers, expected);
+    }
+    // What was cut off by the end of a turn leaves when its list has arrived.
+    let shortest = all.iter().min_by_key(|list| list.numbers.len()).unwrap();
+    stand.ask(shortest.ended(&Departure::Taken));
+    let again = stand.handed_over();
+    assert_eq!(again.len(), 1);
+    assert_eq!(again[0].destination, shortest.destination);
+    assert_eq!(again[0].numbers[0], shortest.numbers.last().unwrap() + 1);
+}
+
+/// FWD-11, VIA-01: destinations have their turns in order: those whose lists arrive at once, however much they have left,
+/// keep none of the others waiting.
+#[test]
+fn each_destination_has_its_turn() {
+    let mut stand = Stand::new(|_| {});
+    stand.queue.pace(Moves::Few);
+    stand.entrust(12, 900);
+    let (mut seen, mut under_way) = (BTreeSet::new(), Vec::<Handed>::new());
+    for _ in 0..3 {
+        let ended = under_way.iter().map(|list| list.ended(&Departure::Taken)).collect::<Vec<_>>();
+        stand.queue.committed(StageNumber(stand.stage));
+        stand.turn_before_that(SubQueue::Main, ended);
+        under_way = stand.handed_over();
+        seen.extend(under_way.iter().map(|list| Arc::clone(&list.destination)));
+        stand.queue.check_invariants().unwrap();
+    }
+    assert_eq!(seen.len(), 12, "{seen:?}");
+}
+
+/// DESIGN D6, FWD-11: a turn looks at no destination that nothing can leave for, whatever their number; what is offered
+/// again after a while is when that is over, in slices too.
+#[test]
+fn a_turn_looks_at_no_destination_that_waits() {
+    let mut stand = Stand::new(|_| {});
+    stand.entrust(3_000, 1);
+    let (all, _) = stand.hand_all_over(MOVES_PER_STEP);
+    assert_eq!(all.len(), 3_000);
+    for list in &all {
+        stand.ask(list.ended(&Departure::Kept));
+        assert!(stand.looks <= 2 * LOOKS_IDLE, "{} for one list of many", stand.looks);
+    }
+    stand.queue.check_invariants().unwrap();
+    let before = looks::all();
+    assert!(!stand.is_due(), "they are offered again in a second");
+    stand.queue.committed(StageNumber(stand.stage));
+    assert!(looks::all() - before <= LOOKS_IDLE);
+    stand.wait();
+    assert!(stand.looks <= LOOKS_IDLE && stand.effects.is_empty(), "{}", stand.looks);
+    stand.now = stand.now.plus(TimeSpan::from_seconds(1));
+    let (again, turns) = stand.hand_all_over(MOVES_PER_STEP);
+    let destinations: BTreeSet<_> = again.iter().map(|list| &list.destination).collect();
+    assert_eq!((again.len(), destinations.len()), (3_000, 3_000));
+    assert!(turns > 1, "a turn looks at some of them");
+}
