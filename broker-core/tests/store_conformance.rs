@@ -3,8 +3,12 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
-use peeklock_core::store::{Journal, JournalConfig, MemoryStore, Store};
+use bytes::Bytes;
+use peeklock_core::store::{
+    Batch, Journal, JournalConfig, Key, MemoryStore, Shard, Store, Submission,
+};
 use peeklock_core::testing::{FaultStore, Lost, SimulatedDisk, store_conformance};
 
 /// The store in memory keeps the contract.
@@ -129,4 +133,24 @@ fn journal_that_is_killed_keeps_the_contract() {
         }),
     );
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+/// DESIGN D6: what is pinned apart holds nothing of what lies on the disk, also where it is at hand.
+#[test]
+fn what_is_pinned_apart_holds_nothing_of_the_journal() {
+    let config = JournalConfig { cache_bytes: 64 << 20, ..small(u64::MAX) };
+    let journal = Journal::open_on(Arc::new(SimulatedDisk::new(1)), config).unwrap();
+    let (fence, id) = journal.acquire(Shard(0)).unwrap();
+    let key = Key::of_space(7).then(b"a");
+    let mut batch = Batch::default();
+    batch.put_with_content(&key, Bytes::from_static(b"body"), |_| {});
+    let submission = Submission { id, fences: vec![fence], batch: Arc::new(batch) };
+    let (told, outcome) = channel();
+    journal.submit(submission, Box::new(move |stored| told.send(stored).unwrap()));
+    outcome.recv().unwrap().unwrap();
+    let mut contents = Vec::new();
+    journal.pin(&[key], &mut contents);
+    journal.pin_apart(&[key], &mut contents);
+    let loaded = contents.iter().map(|content| content.as_ref().map(|one| one.loaded().is_some()));
+    assert_eq!(loaded.collect::<Vec<_>>(), [Some(true), Some(false)]);
 }

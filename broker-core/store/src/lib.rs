@@ -158,6 +158,12 @@ pub trait Store: Send + Sync {
     /// A key without content gives `None`.
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>);
 
+    /// The same for who has to wait before he may load them: a reference to what is on a medium holds none of it in
+    /// memory, although it may be at hand. A store that has everything in memory pins as ever.
+    fn pin_apart(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+        self.pin(keys, contents);
+    }
+
     /// Shows every record whose key begins with `prefix`, which names at least a whole space, ascending
     /// by key, as of the last completed batch. May wait for the medium.
     ///

@@ -366,6 +366,15 @@ impl Store for Journal {
         }));
     }
 
+    fn pin_apart(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+        let mut pinned = Vec::with_capacity(keys.len());
+        self.index.pin(keys, &mut pinned);
+        contents.extend(pinned.into_iter().map(|pinned| {
+            let content = PinnedContent::of(pinned?);
+            Some(content::stored(content, &self.readers))
+        }));
+    }
+
     fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         // What a journal that has ended holds is not known.
         self.ended()?;

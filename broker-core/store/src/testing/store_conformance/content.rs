@@ -157,7 +157,8 @@ fn pinned_content(subject: &Subject<'_>) {
     owner.put_content(&key(1, b"replaced"), b"two");
     owner.put_content(&key(2, b"dropped with its space"), b"three");
     let keys = [key(1, b"deleted"), key(1, b"replaced"), key(2, b"dropped with its space")];
-    let pinned = contents_of(&*owner.store, &keys);
+    let mut pinned = contents_of(&*owner.store, &keys);
+    owner.store.pin_apart(&keys, &mut pinned);
     let mut batch = Batch::default();
     batch.delete(&keys[0]);
     batch.put_with_content(&keys[1], Bytes::from_static(b"other"), |_| {});
@@ -170,7 +171,8 @@ fn pinned_content(subject: &Subject<'_>) {
         owner.store(batch);
     }
     let loaded: Vec<_> = pinned.iter().flatten().map(load).collect();
-    assert_eq!(loaded, [b"one".to_vec(), b"two".to_vec(), b"three".to_vec()]);
+    let expected = [b"one".to_vec(), b"two".to_vec(), b"three".to_vec()];
+    assert_eq!(loaded, [expected.clone(), expected].concat(), "pinned at hand, and apart");
     assert_eq!(content(&*owner.store, &keys[0]), None);
     assert_eq!(content(&*owner.store, &keys[1]), Some(b"other".to_vec()));
 }
