@@ -474,16 +474,18 @@ impl Config {
     }
 
     /// What the process may hold in memory for what is under way, besides what its entities keep: all commands on
-    /// their way in, all requests and answers of the transports, the buffers of their connections, and
+    /// their way in, what it loads for itself, all requests and answers of the transports, the buffers of their connections, and
     /// the cache of the journal with what is on its way to the disk.
     pub fn budget_bytes(&self, limits: &Limits) -> u64 {
         /// Read and write buffer of one connection.
         const CONNECTION_BYTES: u64 = 64 << 10;
         let connections = u64::try_from(self.connection_count_max(limits)).unwrap_or(u64::MAX);
         let all = self.connections(limits).into_iter().fold(0, u64::saturating_add);
+        // What is larger passes alone.
+        let loaded = limits.broker_loaded_bytes_max.max(limits.message_bytes_max);
         let http = [self.http.inbound_bytes_max.0, self.http.outbound_bytes_max.0];
         http.into_iter()
-            .chain([limits.broker_outbound_bytes_max, limits.broker_judged_bytes_max])
+            .chain([limits.broker_outbound_bytes_max, limits.broker_judged_bytes_max, loaded])
             .chain(match self.server.ephemeral.0 {
                 true => [0; 2],
                 false => [self.journal.cache_bytes.0, JournalConfig::UNSTORED_BYTES_MAX],

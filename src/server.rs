@@ -272,8 +272,9 @@ fn warn_of_memory(budget_bytes: u64, kept_bytes: u64) {
             budget_bytes,
             available_bytes,
             "what is under way may take more memory than there is: lower limits.broker_inbound_bytes_max, \
-             limits.broker_outbound_bytes_max, http.inbound_bytes_max, http.outbound_bytes_max, \
-             websocket.inbound_bytes_max, amqp.inbound_bytes_max or limits.connection_count_max"
+             limits.broker_outbound_bytes_max, limits.broker_loaded_bytes_max, http.inbound_bytes_max, \
+             http.outbound_bytes_max, websocket.inbound_bytes_max, amqp.inbound_bytes_max or \
+             limits.connection_count_max"
         );
     }
     if available_bytes < budget_bytes.saturating_add(kept_bytes) {

@@ -40,7 +40,7 @@ use crate::ids::{ReceiverId, Ticket, TrackingId};
 use crate::limits::Tier;
 use crate::message::{Content, Message};
 use crate::path::{EntityAddress, Node, SubQueue};
-use crate::permits::{Budget, Permit, Pool, Turns};
+use crate::permits::{Budget, Loads, Permit, Pool, Turns};
 use crate::policies::Policies;
 use crate::refusals::Refusals;
 use crate::store::{Store, StoreError};
@@ -70,6 +70,8 @@ pub struct Shared {
     /// Turns at what is large when it is made.
     pub(crate) turns: Turns,
     pub(crate) outbound: Arc<Pool>,
+    /// Room for what the broker loads for itself.
+    pub(crate) loads: Loads,
     pub(crate) transactions: Purse,
     pub(crate) health: Health,
     pub(crate) pulses: Pulses,

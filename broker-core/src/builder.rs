@@ -18,7 +18,7 @@ use crate::description::Settings;
 use crate::edge::{Edge, Entropy};
 use crate::error::Rejection;
 use crate::forwarders::Forwarders;
-use crate::permits::{Budget, Pool, Turns};
+use crate::permits::{Budget, Loads, Pool, Turns};
 use crate::policies::Policies;
 use crate::refusals::Refusals;
 use crate::shell::writer::ShardWriter;
@@ -259,6 +259,7 @@ impl BrokerBuilder {
             management: budget.parking(),
             turns,
             outbound: Pool::new(limits.broker_outbound_bytes_max),
+            loads: Loads::new(limits.broker_loaded_bytes_max),
             transactions: Purse::new(budget.parking()),
             budget,
             health: Health::new(),

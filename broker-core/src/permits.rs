@@ -4,8 +4,10 @@
 //! is also one of 4,096 commands; one that is to take fewer than its bytes allow has a higher least cost.
 //! A command larger than the budget takes all of it and passes alone.
 //!
-//! What is shared is a [`Pool`]: who holds least of it goes first, and who is slow yields to who waits.
+//! What is shared is a [`Pool`]: who holds least of it goes first, and who is slow yields to who waits. What the broker
+//! loads for itself has room of another kind ([`Loads`]).
 
+mod loads;
 mod pace;
 mod pool;
 mod turns;
@@ -16,6 +18,7 @@ use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use loads::{LoadRoom, LoadedFor, Loads, loaded_bytes};
 pub use pace::{GRACE, Pace};
 pub use pool::{Place, Pool, Room, RoomAnswer, Seat};
 pub use turns::HeldTurn;

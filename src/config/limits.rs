@@ -130,6 +130,7 @@ limits! {
     broker_duplicate_id_count_max: usize,
     broker_delayed_count_max: usize,
     broker_judged_bytes_max: u64,
+    broker_loaded_bytes_max: u64,
     send_wait_max: TimeSpan,
     forwarder_time_max: TimeSpan,
     forwarder_thread_count_max: usize,

@@ -52,9 +52,13 @@ pub enum Effect {
     HandOver(Box<HandOver>),
     /// The entity has been idle for its whole AutoDeleteOnIdle (TMP-07).
     IdleElapsed,
-    /// The entity needs the contents of these messages, and gets them by
-    /// `Machine::loaded`, in this order.
-    Load(Vec<SequenceNumber>),
+    /// The entity needs the contents of messages, and gets them by `Machine::loaded`.
+    Load {
+        /// The messages, in the order in which it gets their contents.
+        sequences: Vec<SequenceNumber>,
+        /// How many bytes that is.
+        bytes: u64,
+    },
 }
 
 /// How a command is answered.

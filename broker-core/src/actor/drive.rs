@@ -22,7 +22,7 @@ use bytes::Bytes;
 use super::apart::drop_apart;
 use super::desk::Desk;
 use super::entity::EntityActor;
-use super::inlet::{Inlet, next};
+use super::inlet::{Inlet, Late, next};
 use super::look::{Counts, Look, Round};
 use super::namespace::{IdleElapsed, NamespaceActor};
 use super::session::{End, HeldSession, SessionActor};
@@ -34,8 +34,9 @@ use crate::entity::any::AnyMachine;
 use crate::entity::family::MemberNumber;
 use crate::error::Rejection;
 use crate::ids::{EntityId, ReceiverId, SequenceNumber};
-use crate::permits::Budget;
+use crate::permits::{Budget, LoadRoom, LoadedFor, Loads};
 use crate::request::{Asker, Release, Request, Way, release_all};
+use crate::shell::load::Wanted;
 use crate::shell::session::SessionHost;
 use crate::shell::tree::Tree;
 use crate::shell::{Failure, Share, Shell, Turn};
@@ -45,10 +46,13 @@ use crate::time::{TimeSpan, Timestamp};
 /// What a holder has asked before it let go is carried out in turns of so many commands.
 const LAST_COMMANDS: usize = 256;
 
-/// Contents that the machine has asked for are there.
+/// Contents that the machine has asked for are there, and hold room.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(super) struct ContentsLoaded(pub(super) Vec<(SequenceNumber, Option<Bytes>)>);
+pub(super) struct ContentsLoaded {
+    pub(super) contents: Vec<(SequenceNumber, Option<Bytes>)>,
+    pub(super) room: LoadRoom,
+}
 
 type SharedShell = Rc<RefCell<Shell<AnyMachine>>>;
 
@@ -100,16 +104,22 @@ pub(super) struct Parts {
     pub(super) patience: Patience,
 }
 
-/// How long what is sent waits for its turn, while others wait for the room that it holds.
+/// How long what is sent waits for its turn, and what other entities bring, while others wait for the room that it
+/// holds.
 pub(super) struct Patience {
     pub(super) room: Budget,
+    pub(super) loads: Loads,
     pub(super) wait_max: TimeSpan,
 }
 
 impl Patience {
-    /// What was sent until then waits in vain.
-    pub(super) fn late(&self, now: Timestamp) -> Option<Timestamp> {
-        self.room.is_short().then(|| now.minus(self.wait_max))
+    /// What came until then waits in vain, if it is of this kind.
+    pub(super) fn late(&self, what: Late, now: Timestamp) -> Option<Timestamp> {
+        let is_short = match what {
+            Late::Sends => self.room.is_short(),
+            Late::Lists => self.loads.is_short(),
+        };
+        is_short.then(|| now.minus(self.wait_max))
     }
 
     /// Refuses it: nothing of it was applied (ERR-06).
@@ -326,13 +336,17 @@ impl Drive {
         was_running
     }
 
-    /// Loads contents that the machine has asked for, away from this arbiter; it gets what could be
-    /// read.
+    /// Loads contents that the machine has asked for, when there is room for them and away from this arbiter; it gets
+    /// what could be read.
     fn load(&self, entity: Addr<EntityActor>) {
-        let contents = self.shell().and_then(|shell| shell.borrow_mut().take_load());
-        let Some(contents) = contents else { return };
-        let at_work = self.courier.at_work();
+        let wanted = self.shell().and_then(|shell| shell.borrow_mut().take_load());
+        let Some(Wanted { contents, bytes, room }) = wanted else { return };
+        let (at_work, loads) = (self.courier.at_work(), self.courier.loads());
         actix_rt::spawn(async move {
+            let room = match room {
+                Some(room) => room,
+                None => loads.take(bytes, LoadedFor::Entity).await,
+            };
             let mut loaded = Vec::with_capacity(contents.len());
             for (sequence, content) in contents {
                 let bytes = content.load().await;
@@ -341,7 +355,7 @@ impl Drive {
                 }
                 loaded.push((sequence, bytes.ok()));
             }
-            entity.do_send(ContentsLoaded(loaded));
+            entity.do_send(ContentsLoaded { contents: loaded, room });
             drop(at_work);
         });
     }

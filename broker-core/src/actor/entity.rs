@@ -11,7 +11,7 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message};
 
 use super::desk::Desk;
 use super::drive::{ContentsLoaded, Drive};
-use super::inlet::{self, Group};
+use super::inlet::{self, Group, Late};
 use super::long_turns::LongTurn;
 use super::look::{Counts, Round};
 use super::wakeups::{self, Knock, Wakeups, Woken};
@@ -224,11 +224,13 @@ impl EntityActor {
     /// have no room because of it.
     fn refuse_late(&mut self) {
         let drive = &self.drive;
-        let Some(at) = drive.patience.late(drive.clock.now()) else { return };
-        let mut late = inlet::take_late(&mut self.groups, at);
-        late.extend(drive.inlet.take_late(at));
-        if !late.is_empty() {
-            drive.patience.refuse(late);
+        for what in [Late::Sends, Late::Lists] {
+            let Some(at) = drive.patience.late(what, drive.clock.now()) else { continue };
+            let mut late = inlet::take_late(&mut self.groups, what, at);
+            late.extend(drive.inlet.take_late(what, at));
+            if !late.is_empty() {
+                drive.patience.refuse(late);
+            }
         }
     }
 
@@ -349,8 +351,9 @@ impl Handler<LongTurn> for EntityActor {
 impl Handler<ContentsLoaded> for EntityActor {
     type Result = ();
 
-    fn handle(&mut self, ContentsLoaded(loaded): ContentsLoaded, context: &mut Self::Context) {
-        self.turn(context, |shell, now, out| shell.loaded(loaded, now, out));
+    fn handle(&mut self, loaded: ContentsLoaded, context: &mut Self::Context) {
+        let ContentsLoaded { contents, room } = loaded;
+        self.turn(context, |shell, now, out| shell.loaded(contents, room, now, out));
     }
 }
 

@@ -26,6 +26,14 @@ pub(super) struct Group {
     at: Timestamp,
 }
 
+impl Group {
+    fn may_be(&self, what: Late) -> bool {
+        let first = self.requests.as_slice().first();
+        let is_list = first.is_some_and(|request| request.reply.passage().is_some());
+        is_list == (what == Late::Lists)
+    }
+}
+
 /// What comes next of several groups.
 pub(super) fn first(groups: &VecDeque<Group>) -> Option<&Request> {
     groups.iter().find_map(|group| group.requests.as_slice().first())
@@ -42,11 +50,24 @@ pub(super) fn next(groups: &mut VecDeque<Group>) -> Option<Request> {
     None
 }
 
-/// Takes out what was sent no later than that and is not begun; all else keeps its order.
-pub(super) fn take_late(groups: &mut VecDeque<Group>, at: Timestamp) -> Vec<Request> {
+/// What may wait in vain, each for want of room of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Late {
+    /// What clients send.
+    Sends,
+    /// What other entities bring, which is a group by itself.
+    Lists,
+}
+
+/// Takes out what came no later than that and is not begun; all else keeps its order.
+pub(super) fn take_late(groups: &mut VecDeque<Group>, what: Late, at: Timestamp) -> Vec<Request> {
     let mut late = Vec::new();
-    for group in groups.iter_mut().filter(|group| group.at <= at) {
+    for group in groups.iter_mut().filter(|group| group.at <= at && group.may_be(what)) {
         let requests = mem::take(&mut group.requests);
+        if what == Late::Lists {
+            late.extend(requests);
+            continue;
+        }
         let (sends, others): (Vec<_>, Vec<_>) =
             requests.partition(|request| request.command.cost().stored.is_some());
         late.extend(sends);
@@ -150,9 +171,9 @@ impl Inlet {
         Watch(Some((Arc::downgrade(self), receiver)))
     }
 
-    /// Takes out what was sent no later than that: it waits in vain.
-    pub(super) fn take_late(&self, at: Timestamp) -> Vec<Request> {
-        take_late(&mut self.lock().groups, at)
+    /// Takes out what came no later than that: it waits in vain.
+    pub(super) fn take_late(&self, what: Late, at: Timestamp) -> Vec<Request> {
+        take_late(&mut self.lock().groups, what, at)
     }
 
     /// Whether nothing waits.

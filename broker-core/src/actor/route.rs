@@ -41,6 +41,9 @@ struct Job {
     answer: oneshot::Sender<Called>,
 }
 
+/// Leave to make a call: a thread runs that can do it, or may be started.
+pub(super) struct Leave(Option<OwnedSemaphorePermit>);
+
 /// The way from one sub-queue to one destination. At most one call is under way.
 #[derive(Default)]
 pub(super) struct RouteSlot(Mutex<Option<Thread>>);
@@ -52,6 +55,21 @@ struct Thread {
 }
 
 impl RouteSlot {
+    /// Leave to make the next call; none if there is no thread to be had just now.
+    pub(super) fn leave(
+        &self,
+        destination: &Arc<str>,
+        thread: impl Fn() -> Option<OwnedSemaphorePermit>,
+    ) -> Option<Leave> {
+        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        running.take_if(|running| running.destination != *destination || running.jobs.is_closed());
+        if running.is_some() {
+            return Some(Leave(None));
+        }
+        drop(running);
+        Some(Leave(Some(thread()?)))
+    }
+
     /// Asks the forwarder; starts a thread if there is none. Dropping the future, as the time limit
     /// does, gives the call up: a forwarder that waits is cancelled, one that blocks is left alone.
     pub(super) async fn call(
@@ -59,7 +77,7 @@ impl RouteSlot {
         forwarder: &Arc<dyn Forwarder>,
         source: Source,
         destination: &Arc<str>,
-        thread: impl Fn() -> Option<OwnedSemaphorePermit>,
+        (leave, thread): (Leave, impl Fn() -> Option<OwnedSemaphorePermit>),
         messages: Arc<Vec<Outgoing>>,
     ) -> Called {
         let (answer, answered) = oneshot::channel();
@@ -73,7 +91,7 @@ impl RouteSlot {
                 Err(refused) => job = refused.into_inner(),
             }
         }
-        let Some(permit) = thread() else { return Err(Trouble::NoThread) };
+        let Some(permit) = leave.0.or_else(thread) else { return Err(Trouble::NoThread) };
         let fresh = start(forwarder, source, destination, permit)?;
         fresh.jobs.try_send(job).map_err(|_| Trouble::NoThread)?;
         running = Some(fresh);

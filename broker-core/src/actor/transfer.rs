@@ -1,6 +1,10 @@
 //! Brings messages from one entity to another, or to a forwarder: loads their contents, hands them in,
 //! and tells the source what became of them (DESIGN D9). (Data path, steps 2 to 4, once more.)
 //!
+//! Contents are loaded when there is room for them among all that the broker has loaded for itself, and hold it until
+//! the list has ended. To end it takes nothing of that room: a destination that has messages to bring on itself takes
+//! others in while those wait (decision 34).
+//!
 //! Nothing here decides: the machine of the source has frozen the list, that of the destination, or the
 //! forwarder, judges it. What is here is how both find out, whatever breaks between them.
 
@@ -15,16 +19,17 @@ use tokio::sync::oneshot;
 
 use super::entity::EntityActor;
 use super::inlet::Inlet;
-use super::route::{RouteSlot, Trouble};
+use super::route::{Leave, RouteSlot, Trouble};
 use crate::activity::AtWork;
 use crate::broker::Shared;
 use crate::command::Command;
-use crate::contract::{Outgoing, Source, Verdict};
+use crate::contract::{Forwarder, Outgoing, Source, Verdict};
 use crate::description::Destination;
 use crate::error::Rejection;
 use crate::ids::{EntityId, Ticket};
 use crate::message::Overlay;
 use crate::path::{PathKey, SubQueue};
+use crate::permits::{LoadRoom, LoadedFor, Loads};
 use crate::request::{Reply, Request, release_all};
 use crate::store::{Key, StoreError};
 use crate::time::TimeSpan;
@@ -58,6 +63,11 @@ impl Courier {
         self.shared.activity.begin()
     }
 
+    /// The room for what the broker loads for itself.
+    pub(super) fn loads(&self) -> Loads {
+        self.shared.loads.clone()
+    }
+
     /// Brings a list to its destination.
     pub(super) fn carry(&self, list: HandOver<PinnedMessage>, source: Addr<EntityActor>) {
         let route = Rc::clone(self.routes.borrow_mut().entry(list.sub_queue).or_default());
@@ -69,8 +79,9 @@ impl Courier {
         };
         let at_work = self.at_work();
         actix_rt::spawn(async move {
-            let departures = errand.run(&list).await;
-            source.do_send(ListEnded { list: list.list, departures });
+            let number = list.list;
+            let departures = errand.run(list).await;
+            source.do_send(ListEnded { list: number, departures });
             drop(at_work);
         });
     }
@@ -104,26 +115,53 @@ struct Errand {
 
 impl Errand {
     /// What became of the messages; empty if nothing did.
-    async fn run(&self, list: &HandOver<PinnedMessage>) -> Vec<Departure> {
+    async fn run(&self, list: HandOver<PinnedMessage>) -> Vec<Departure> {
         // At a start the destination may be opened after its source; it is not absent for that.
         let mut are_open = self.shared.are_open.subscribe();
         if are_open.wait_for(|open| *open).await.is_err() {
             return Vec::new();
         }
-        let keys: Vec<Key> = list.messages.iter().map(|message| message.origin.key).collect();
-        let arrivals = match errand::load(list, &self.shared.edge).await {
-            Ok(arrivals) => arrivals,
-            Err(error) => {
-                self.note_unreadable(list, &error);
-                return Vec::new();
+        match Destination::parse(&list.destination) {
+            Ok(Destination::Foreign(scheme)) => self.forward(&scheme, list).await,
+            Ok(Destination::Entity(_)) | Err(_) => self.hand_in(list).await,
+        }
+    }
+
+    /// Loads the contents of a list when there is room for them, which is held as long as they are; nothing if they
+    /// cannot be read.
+    async fn load(
+        &self,
+        list: &mut HandOver<PinnedMessage>,
+        wanted: LoadedFor,
+    ) -> Option<(Vec<Arrival>, LoadRoom)> {
+        let (loads, bytes) = (&self.shared.loads, errand::room_of(list));
+        let room = match loads.try_take(bytes, wanted) {
+            Some(room) => room,
+            None => {
+                errand::let_go(list, &*self.shared.store);
+                loads.take(bytes, wanted).await
             }
         };
-        match Destination::parse(&list.destination) {
-            Ok(Destination::Foreign(scheme)) => self.forward(&scheme, list, arrivals).await,
-            Ok(Destination::Entity(_)) | Err(_) => {
-                self.transfer(&list.destination, list.when_full, keys, arrivals).await
+        match errand::load(list, &self.shared.edge).await {
+            Ok(arrivals) => Some((arrivals, room)),
+            Err(error) => {
+                self.note_unreadable(list, &error);
+                None
             }
         }
+    }
+
+    /// Brings a list to an entity.
+    async fn hand_in(&self, mut list: HandOver<PinnedMessage>) -> Vec<Departure> {
+        // Nothing is loaded for one that is not there.
+        if let Err(refusal) = self.find(&list.destination) {
+            return vec![Departure::NotAdmitted(refusal); list.messages.len()];
+        }
+        let Some((arrivals, _room)) = self.load(&mut list, LoadedFor::Entity).await else {
+            return Vec::new();
+        };
+        let keys = list.messages.iter().map(|message| message.origin.key).collect();
+        self.transfer(&list.destination, list.when_full, keys, arrivals).await
     }
 
     fn note_unreadable(&self, list: &HandOver<PinnedMessage>, error: &StoreError) {
@@ -176,17 +214,33 @@ impl Errand {
     }
 
     /// Has a forwarder judge messages, and carries out what it says (FWD-31).
-    async fn forward(
-        &self,
-        scheme: &str,
-        list: &HandOver<PinnedMessage>,
-        arrivals: Vec<Arrival>,
-    ) -> Vec<Departure> {
+    async fn forward(&self, scheme: &str, mut list: HandOver<PinnedMessage>) -> Vec<Departure> {
         let Some(forwarder) = self.shared.forwarders.get(scheme) else {
             // It had one when the description was set; this broker was started without it.
             let why = format!("this broker has no forwarder for `{scheme}://`");
             return vec![failed(why)];
         };
+        let name = forwarder.name();
+        // Who finds no thread takes no room.
+        let threads = || self.shared.forwarders.thread();
+        let Some(leave) = self.route.leave(&list.destination, threads) else {
+            tracing::warn!(forwarder = name, source = %list.source, "no thread for a forwarder");
+            return Vec::new();
+        };
+        let Some((arrivals, _room)) = self.load(&mut list, LoadedFor::Forwarder).await else {
+            return Vec::new();
+        };
+        self.have_judged(forwarder, leave, &list, arrivals).await
+    }
+
+    /// Calls a forwarder, within its time.
+    async fn have_judged(
+        &self,
+        forwarder: &Arc<dyn Forwarder>,
+        leave: Leave,
+        list: &HandOver<PinnedMessage>,
+        arrivals: Vec<Arrival>,
+    ) -> Vec<Departure> {
         let source = Source {
             broker: self.shared.edge.broker_id(),
             entity: self.id,
@@ -203,9 +257,9 @@ impl Errand {
         let time_max = self.shared.settings.limits.forwarder_time_max;
         let deadline = clock.now().plus(time_max);
         let name = forwarder.name();
-        let thread = || self.shared.forwarders.thread();
-        let call =
-            self.route.call(forwarder, source, &list.destination, thread, Arc::new(outgoing));
+        let threads = || self.shared.forwarders.thread();
+        let (to, outgoing) = (&list.destination, Arc::new(outgoing));
+        let call = self.route.call(forwarder, source, to, (leave, threads), outgoing);
         let called = tokio::select! {
             called = call => called,
             () = clock.sleep_until(deadline) => {

@@ -1,5 +1,6 @@
 //! Contents that a machine has asked for: those at hand are given at once, others when the driver has
-//! loaded them, away from its arbiter.
+//! loaded them, away from its arbiter. They take of the room that the broker has for what it loads for itself, from
+//! before they are loaded until the machine has got all of them.
 
 use bytes::Bytes;
 
@@ -7,6 +8,7 @@ use super::{Failure, Shell, Turn};
 use crate::content_ref::ContentRef;
 use crate::entity::{Ahead, Machine};
 use crate::ids::SequenceNumber;
+use crate::permits::{LoadRoom, LoadedFor, loaded_bytes};
 use crate::request::Release;
 use crate::store::Reserved;
 use crate::time::Timestamp;
@@ -15,11 +17,21 @@ use crate::time::Timestamp;
 /// asks for no more before it got what it asked for.
 pub(super) enum Load {
     /// Somebody has to load them.
-    Wanted(Contents),
+    Wanted(Wanted),
     /// Somebody does.
     Loading,
     /// They are there.
-    Loaded(Vec<(SequenceNumber, Option<Bytes>)>),
+    Loaded(Vec<(SequenceNumber, Option<Bytes>)>, LoadRoom),
+}
+
+/// What the driver has to load.
+pub struct Wanted {
+    /// The contents. Without room they hold none of what is on a medium.
+    pub contents: Contents,
+    /// What they take of the room.
+    pub bytes: u64,
+    /// That room, if there was some at once; else it is to be waited for first.
+    pub room: Option<LoadRoom>,
 }
 
 /// References to the contents of messages, pinned.
@@ -33,11 +45,11 @@ impl Load {
 
 impl<M: Machine> Shell<M> {
     /// What the driver has to load; it gives it back by [`Shell::loaded`], also what could not be read.
-    pub fn take_load(&mut self) -> Option<Contents> {
+    pub fn take_load(&mut self) -> Option<Wanted> {
         match self.load.take() {
-            Some(Load::Wanted(contents)) => {
+            Some(Load::Wanted(wanted)) => {
                 self.load = Some(Load::Loading);
-                Some(contents)
+                Some(wanted)
             }
             other => {
                 self.load = other;
@@ -53,19 +65,25 @@ impl<M: Machine> Shell<M> {
     pub fn loaded(
         &mut self,
         contents: Vec<(SequenceNumber, Option<Bytes>)>,
+        room: LoadRoom,
         now: Timestamp,
         out: &mut Vec<Release>,
     ) -> Result<Turn, Failure> {
-        self.load = Some(Load::Loaded(contents));
+        self.load = Some(Load::Loaded(contents, room));
         self.run([], now, out)
     }
 
     /// Pins the contents that the machine asks for.
-    pub(super) fn load(&mut self, sequences: &[SequenceNumber]) -> Result<(), Failure> {
+    pub(super) fn load(&mut self, sequences: &[SequenceNumber], bytes: u64) -> Result<(), Failure> {
         self.keys.clear();
         self.keys.extend(sequences.iter().map(|sequence| self.machine.content_key(*sequence)));
         let mut found = Vec::with_capacity(sequences.len());
-        self.store.pin(&self.keys, &mut found);
+        let bytes = loaded_bytes(sequences.len(), bytes);
+        let room = self.loads.try_take(bytes, LoadedFor::Entity);
+        match room {
+            Some(_) => self.store.pin(&self.keys, &mut found),
+            None => self.store.pin_apart(&self.keys, &mut found),
+        }
         let mut contents = Vec::with_capacity(sequences.len());
         for (sequence, content) in sequences.iter().zip(found) {
             let content = content
@@ -76,9 +94,9 @@ impl<M: Machine> Shell<M> {
             .iter()
             .map(|(sequence, content)| Some((*sequence, Some(content.loaded()?.clone()))))
             .collect();
-        self.load = Some(match at_hand {
-            Some(loaded) => Load::Loaded(loaded),
-            None => Load::Wanted(contents),
+        self.load = Some(match (at_hand, room) {
+            (Some(loaded), Some(room)) => Load::Loaded(loaded, room),
+            (_, room) => Load::Wanted(Wanted { contents, bytes, room }),
         });
         Ok(())
     }
@@ -91,8 +109,8 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        let Some(Load::Loaded(contents)) =
-            self.load.take_if(|load| matches!(load, Load::Loaded(_)))
+        let Some(Load::Loaded(contents, room)) =
+            self.load.take_if(|load| matches!(load, Load::Loaded(..)))
         else {
             return Ok(());
         };
@@ -102,7 +120,7 @@ impl<M: Machine> Shell<M> {
             let ahead = content.as_ref().map(|content| Ahead::Loaded { sequence, content });
             if ahead.is_some_and(|ahead| !self.go_ahead(ahead, now)) {
                 let rest = std::iter::once((sequence, content)).chain(contents).collect();
-                self.load = Some(Load::Loaded(rest));
+                self.load = Some(Load::Loaded(rest, room));
                 return Ok(());
             }
             let one = vec![(sequence, content)];
@@ -112,6 +130,7 @@ impl<M: Machine> Shell<M> {
             })?
             .ok();
         }
+        drop(room);
         Ok(())
     }
 }

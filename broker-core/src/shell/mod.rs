@@ -27,7 +27,7 @@ use crate::entity::{Ahead, Ctx, Left, Machine, Moves, StageNumber, Step};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::limits::Limits;
-use crate::permits::Budget;
+use crate::permits::{Budget, Loads};
 use crate::request::{Asker, Link, Release, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;
@@ -76,8 +76,9 @@ pub struct Shell<M> {
     parked: Parked,
     /// Who drives the sessions that are held, if it is not who drives this.
     host: Option<Box<dyn SessionHost>>,
-    /// Contents that the machine has asked for.
+    /// Contents that the machine has asked for, and the room for such.
     load: Option<Load>,
+    loads: Loads,
     step: Step,
     keys: Vec<crate::store::Key>,
     /// Messages that leave, until the driver takes them.
@@ -119,6 +120,7 @@ impl<M: Machine> Shell<M> {
             parked: Parked::new(parking, waker),
             host: None,
             load: None,
+            loads: Loads::new(u64::MAX),
             step: Step::default(),
             keys: Vec::new(),
             outgoing: Vec::new(),
@@ -136,6 +138,13 @@ impl<M: Machine> Shell<M> {
         let mut counted = Counted::new(census);
         counted.note(self.machine.kept());
         self.counted = Some(counted);
+        self
+    }
+
+    /// Has contents that the machine asks for take of the room that the broker has for such.
+    #[must_use]
+    pub fn loading_within(mut self, loads: Loads) -> Self {
+        self.loads = loads;
         self
     }
 
@@ -567,7 +576,7 @@ impl<M: Machine> Shell<M> {
                 self.outgoing.push(list);
             }
             Effect::IdleElapsed => turn.idle_elapsed = true,
-            Effect::Load(sequences) => self.load(&sequences)?,
+            Effect::Load { sequences, bytes } => self.load(&sequences, bytes)?,
         }
         Ok(())
     }

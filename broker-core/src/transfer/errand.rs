@@ -1,5 +1,5 @@
 //! What whoever brings a list to its destination does on the way, whatever drives it: makes arrivals of
-//! what the source gave, and tells the source what became of it.
+//! what the source gave, once there is room for them, and tells the source what became of it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,35 @@ use crate::edge::Edge;
 use crate::ids::SequenceNumber;
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
+use crate::permits::loaded_bytes;
 use crate::store::{Key, Store, StoreError};
+
+/// What the messages of a list take while they are loaded.
+#[must_use]
+pub fn room_of(list: &HandOver<PinnedMessage>) -> u64 {
+    let sizes = list.messages.iter().map(|one| u64::from(one.message.facts.size));
+    loaded_bytes(list.messages.len(), sizes.sum())
+}
+
+/// Lets go of contents that are at hand and lie on a medium too: a list that waits for its room holds none.
+pub fn let_go(list: &mut HandOver<PinnedMessage>, store: &dyn Store) {
+    let (mut keys, mut contents) = (Vec::new(), Vec::new());
+    for PinnedMessage { message, origin, .. } in &mut list.messages {
+        keys.clear();
+        keys.push(origin.key);
+        keys.extend_from_slice(&origin.overlays);
+        store.pin_apart(&keys, &mut contents);
+        // One of which something is gone stays as it was pinned.
+        if contents.iter().all(Option::is_some) {
+            let mut again = contents.drain(..).flatten();
+            if let Some(content) = again.next() {
+                message.content = content;
+                message.overlays = again.collect();
+            }
+        }
+        contents.clear();
+    }
+}
 
 /// Loads the contents of a list.
 ///

@@ -200,7 +200,7 @@ impl Subject {
                 self.heard.push(Heard::Detached(receiver.0, reason));
             }
             Effect::SessionEnded { .. } => panic!("there are no sessions here"),
-            Effect::Load(_) => panic!("a queue asks for no contents"),
+            Effect::Load { .. } => panic!("a queue asks for no contents"),
             Effect::HandOver(list) => panic!("nothing is transferred here: {list:?}"),
             Effect::IdleElapsed => self.heard.push(Heard::IdleElapsed),
         }

@@ -166,7 +166,7 @@ impl Stand {
                 }
                 Effect::SessionEnded { .. }
                 | Effect::IdleElapsed
-                | Effect::Load(_)
+                | Effect::Load { .. }
                 | Effect::HandOver(_) => {}
             }
         }

@@ -208,6 +208,10 @@ pub struct Limits {
     /// Copies that the rules of all topics have made of messages that are not stored yet, because what else came with
     /// them is still to be judged: their records, and what rules set on them.
     pub broker_judged_bytes_max: u64,
+    /// Contents that the broker has loaded for itself: of messages on their way to another entity or to a forwarder, and
+    /// of scheduled ones that are due at topics. What is larger passes alone, others wait in their order; forwarders have
+    /// at most half of it.
+    pub broker_loaded_bytes_max: u64,
     /// Wait of a send before it is refused with `ServerBusy`: for room in the store (DESIGN D11), or for its turn at
     /// its entity while others wait for the room that it takes of `broker_inbound_bytes_max`.
     pub send_wait_max: TimeSpan,
@@ -356,6 +360,7 @@ impl Limits {
             broker_duplicate_id_count_max: 8_000_000,
             broker_delayed_count_max: 8_000_000,
             broker_judged_bytes_max: 256 * MIB,
+            broker_loaded_bytes_max: 128 * MIB,
             send_wait_max: TimeSpan::from_seconds(5),
             forwarder_time_max: TimeSpan::from_seconds(30),
             forwarder_thread_count_max: 256,
@@ -502,6 +507,7 @@ impl Limits {
             ("link_turn_bytes_max", self.link_turn_bytes_max, 1, 1 << 40),
             ("broker_description_bytes_max", self.broker_description_bytes_max, MIB, 1 << 40),
             ("broker_judged_bytes_max", self.broker_judged_bytes_max, MIB, 1 << 40),
+            ("broker_loaded_bytes_max", self.broker_loaded_bytes_max, MIB, 1 << 40),
         ];
         for (name, bytes, least, most) in sizes {
             within(name, bytes, (least, most))?;

@@ -70,7 +70,7 @@ impl Topic {
             self.loading.push(sequence);
         }
         if !self.loading.is_empty() {
-            step.effects.push(Effect::Load(self.loading.clone()));
+            step.effects.push(Effect::Load { sequences: self.loading.clone(), bytes });
         }
     }
 

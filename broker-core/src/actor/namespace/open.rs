@@ -423,7 +423,8 @@ impl Opening {
                 })
             }),
         )
-        .counted(Arc::clone(&shared.census));
+        .counted(Arc::clone(&shared.census))
+        .loading_within(shared.loads.clone());
         home.tree.borrow_mut().join_family(self.id, shell.number());
         let passages = Arc::clone(&self.passages);
         let actor = EntityActor::new(Drive::new(Parts {
@@ -438,6 +439,7 @@ impl Opening {
             namespace: self.namespace.clone(),
             patience: Patience {
                 room: shared.budget.clone(),
+                loads: shared.loads.clone(),
                 wait_max: shared.settings.limits.send_wait_max,
             },
         }))

@@ -93,4 +93,5 @@ fn a_limit_outside_its_range_is_refused_with_the_range() {
     check("`publish_copy_count_max`", |limits| limits.publish_copy_count_max = 0);
     check("`header_bytes_max`", |limits| limits.header_bytes_max = 0);
     check("`broker_judged_bytes_max` of 0", |limits| limits.broker_judged_bytes_max = 0);
+    check("`broker_loaded_bytes_max` of 0", |limits| limits.broker_loaded_bytes_max = 0);
 }

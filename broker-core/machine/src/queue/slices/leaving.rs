@@ -70,7 +70,7 @@ impl Stand {
             let left = self.handed_over();
             let count: usize = left.iter().map(|list| list.numbers.len()).sum();
             assert!(0 < count && count <= most, "{count} messages in one turn");
-            assert!(self.moves >= count as u64 && self.moves <= most as u64, "{}", self.moves);
+            assert!((count as u64..=most as u64).contains(&self.moves), "{}", self.moves);
             self.queue.check_invariants().unwrap();
             all.extend(left);
             turns += 1;
