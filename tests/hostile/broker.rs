@@ -14,7 +14,7 @@ use super::tunnel::{PROXIES, Tunnel, Way};
 const MIB: u64 = 1 << 20;
 
 /// What the process may hold by its settings below: `http` in and out, `websocket` and `amqp` in, commands in,
-/// answers out, and twice that for what the allocator does not give back at once; the cache of the store and
+/// answers out, what it loads for itself, and twice that for what the allocator does not give back at once; the cache of the store and
 /// 64 KiB for each of a thousand connections.
 pub const BUDGET_BYTES: u64 = 256 * MIB;
 
@@ -32,7 +32,7 @@ const COUNTS: [Count; 6] = [
     ("BROKER_DELAYED_COUNT_MAX", 50_000, |limits| &mut limits.broker_delayed_count_max),
 ];
 
-const SETTINGS: [(&str, &str); 20] = [
+const SETTINGS: [(&str, &str); 21] = [
     ("HTTP__INBOUND_BYTES_MAX", "16777216"),
     ("HTTP__OUTBOUND_BYTES_MAX", "16777216"),
     ("HTTP__WORKERS", "2"),
@@ -48,6 +48,7 @@ const SETTINGS: [(&str, &str); 20] = [
     ("AMQP__CONNECTION_COUNT_MAX", "256"),
     ("LIMITS__BROKER_INBOUND_BYTES_MAX", "33554432"),
     ("LIMITS__BROKER_OUTBOUND_BYTES_MAX", "33554432"),
+    ("LIMITS__BROKER_LOADED_BYTES_MAX", "16777216"),
     ("SERVER__ARBITERS", "2"),
     ("JOURNAL__CACHE_BYTES", "8388608"),
     // Who comes by a proxy is on no loopback address, and does what he likes all the same.
@@ -160,7 +161,8 @@ impl Broker {
         }
         let is_unbounded = std::env::var_os("PEEKLOCK_HOSTILE_UNBOUNDED").is_some();
         let settings = SETTINGS.map(|(key, value)| {
-            let is_budget = key.ends_with("BOUND_BYTES_MAX");
+            let is_budget =
+                ["BOUND_BYTES_MAX", "LOADED_BYTES_MAX"].iter().any(|end| key.ends_with(end));
             (format!("PEEKLOCK__{key}"), if is_unbounded && is_budget { UNBOUNDED } else { value })
         });
         let limit = |key: &str, value: String| (format!("PEEKLOCK__LIMITS__{key}"), value);

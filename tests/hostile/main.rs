@@ -37,6 +37,8 @@
 //! | sends behind a publish that takes long | `broker-core/tests/slices.rs` |
 //! | wrong tokens and passwords, as many as ten thousand a second if the machine can, and over connections that are kept | `scenarios/wrong_tokens.rs` |
 //! | all of that again by clients that come back as soon as they are closed | `scenarios/returning.rs` |
+//! | many queues full of large messages that all forward to one topic that is busy | `scenarios/forwards.rs`, `broker-core/tests/loads.rs` |
+//! | messages by way of one queue to thousands of destinations | `broker-core/machine/src/queue/slices/leaving.rs` |
 //! | rules created behind a topic that is busy, by clients that close and come again | `scenarios/apart.rs` |
 //! | frames that are kept for who may come back, confirms nothing, is cut and comes back | `scenarios/away.rs`, `transports/websocket/tests/bounded.rs` |
 //! | any command in any order over every transport, answers read or not, by the gateway, a proxy and within TLS | `scenarios/anything.rs` |
@@ -206,7 +208,7 @@ scenarios! {
     SLOWER_MAX,
     pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
     amqp_transfers amqp_openings amqp_deliveries amqp_renewals amqp_floods amqp_links amqp_websockets returning
-    anything waits presented apart away
+    anything waits presented apart away forwards
 }
 
 /// Everything again, of clients that all speak TLS.

@@ -17,6 +17,7 @@ pub mod away;
 pub mod empty_messages;
 pub mod explain;
 pub mod failures;
+pub mod forwards;
 pub mod half_bodies;
 pub mod half_frames;
 pub mod half_heads;

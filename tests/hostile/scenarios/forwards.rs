@@ -1,0 +1,42 @@
+//! Many queues full of large messages that are told to forward all of them to one topic, which is never done with what it
+//! has: as if the broker had been started again with such backlogs.
+
+use serde_json::json;
+
+use super::super::attacker::Attack;
+use super::super::broker::Broker;
+use super::super::wire::ask;
+use super::topic;
+
+/// Queues, and messages of each: as many as go as one list. All lists together are larger than what may be held.
+const QUEUES: usize = 90;
+const MESSAGES: usize = 4;
+
+pub fn attack(broker: &Broker, weight: usize) -> Attack {
+    topic(broker, 100, &format!("p LIKE '%{}b%'", "a".repeat(950)));
+    let mut attack = Attack::default();
+    let properties = json!({ "p": "a".repeat(30_000) });
+    let message = json!({ "body": "x", "applicationProperties": properties }).to_string();
+    for _ in 0..2 {
+        let (address, message) = (broker.http, message.clone());
+        attack.repeat(move || {
+            ask(address, "POST", "/$api/v1/topics/attacked/messages", &message).ok();
+        });
+    }
+    let asked = |method: &str, target: &str, body: &str, status: u16| {
+        assert_eq!(ask(broker.http, method, target, body).unwrap().status, status, "{target}");
+    };
+    let body = "x".repeat(900_000);
+    let queues = 0..QUEUES * weight.min(2);
+    for number in queues.clone() {
+        asked("PUT", &format!("/$api/v1/queues/from{number}"), "{}", 201);
+        for _ in 0..MESSAGES {
+            asked("POST", &format!("/from{number}/messages"), &body, 201);
+        }
+    }
+    let forward = json!({ "forwardTo": "attacked" }).to_string();
+    for number in queues {
+        asked("PATCH", &format!("/$api/v1/queues/from{number}"), &forward, 200);
+    }
+    attack
+}
