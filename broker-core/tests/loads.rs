@@ -288,7 +288,7 @@ fn large(bytes: usize) -> Message {
     Message::new("x".repeat(bytes))
 }
 
-/// DESIGN D6, FWD-10: however many queues forward, no more is loaded than there is room for, and that is held until the
+/// DESIGN D6: however many queues forward, no more is loaded than there is room for, and that is held until the
 /// destination has stored what it took; all arrive.
 #[tokio::test]
 async fn lists_of_many_sources_wait_for_room() {
@@ -368,7 +368,7 @@ async fn what_waits_for_room_keeps_nobody_from_ending() {
     stage.stop().await;
 }
 
-/// DESIGN D6, SCH-07: what is due at many topics is loaded when there is room for it, and published as it was to be.
+/// DESIGN D6: what is due at many topics is loaded when there is room for it, and published as it was to be.
 #[tokio::test]
 async fn what_is_due_at_many_topics_waits_for_room() {
     let stage = Stage::open(|_| {}).await;
@@ -397,7 +397,7 @@ async fn what_is_due_at_many_topics_waits_for_room() {
     stage.stop().await;
 }
 
-/// FWD-31, DESIGN D6: a source for whose forwarder there is no thread has nothing loaded; those that have one take half of
+/// DESIGN D6: a source for whose forwarder there is no thread has nothing loaded; those that have one take half of
 /// the room, so that what stays in the broker does not wait for forwarders that do not answer.
 #[tokio::test]
 async fn forwarders_that_hang_leave_room_to_others() {
@@ -431,7 +431,7 @@ async fn forwarders_that_hang_leave_room_to_others() {
     stage.stop().await;
 }
 
-/// DESIGN D6, FWD-10: a list that waits at a topic whose rules take long for somebody else goes back after a while if
+/// DESIGN D6: a list that waits at a topic whose rules take long for somebody else goes back after a while if
 /// others want its room: nothing of it is lost, and they go on.
 #[tokio::test]
 async fn a_list_that_waits_for_a_publish_does_not_keep_the_room_of_all() {

@@ -226,7 +226,7 @@ fn what_is_due_beyond_a_turn_waits_for_a_long_one() {
     assert!(!world.shell.wants_long_turn());
 }
 
-/// DESIGN D6, VIA-01: what leaves for other entities is work of its turn, by however many ways out; the rest leaves with
+/// DESIGN D6: what leaves for other entities is work of its turn, by however many ways out; the rest leaves with
 /// the next turns, and who asks something meanwhile does not wait for it.
 #[test]
 fn what_is_handed_over_is_work_of_its_turn() {

@@ -179,7 +179,7 @@ mod tests {
         assert!(Loads::new(u64::MAX).try_take(u64::MAX, LoadedFor::Forwarder).is_some());
     }
 
-    /// FWD-31: forwarders have half, so that none that hangs holds up messages that stay in the broker.
+    /// DESIGN D6: forwarders have half, so that none that hangs holds up messages that stay in the broker.
     #[tokio::test]
     async fn forwarders_have_half() {
         let loads = Loads::new(4 * MIB);

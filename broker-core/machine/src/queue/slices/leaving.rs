@@ -106,7 +106,7 @@ fn what_leaves_for_many_destinations_leaves_in_slices() {
     assert_eq!(again[0].numbers[0], shortest.numbers.last().unwrap() + 1);
 }
 
-/// FWD-11, VIA-01: destinations have their turns in order: those whose lists arrive at once, however much they have left,
+/// DESIGN D6: destinations have their turns in order: those whose lists arrive at once, however much they have left,
 /// keep none of the others waiting.
 #[test]
 fn each_destination_has_its_turn() {
@@ -125,7 +125,7 @@ fn each_destination_has_its_turn() {
     assert_eq!(seen.len(), 12, "{seen:?}");
 }
 
-/// DESIGN D6, FWD-11: a turn looks at no destination that nothing can leave for, whatever their number; what is offered
+/// DESIGN D6: a turn looks at no destination that nothing can leave for, whatever their number; what is offered
 /// again after a while is when that is over, in slices too.
 #[test]
 fn a_turn_looks_at_no_destination_that_waits() {
