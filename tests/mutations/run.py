@@ -398,17 +398,17 @@ CONSUMERS = [
     ("a dead-lettering that is refused becomes an abandon", "DLQ-07", "../transports/client/src/consumer/outcome.rs",
      "let settlement = instead.filter(|_| !is_gone && !error.retryable())?;", "let settlement = instead.filter(|_| !is_gone && !error.retryable() && false)?;"),
     ("locks are renewed", "SET-18", "../transports/client/src/consumer/renewal.rs",
-     "        self.held.insert(tag, Lock { token, until, due: Some(due), end, is_in_hand: !waits });\n", "        let _ = (tag, Lock { token, until, due: Some(due), end, is_in_hand: !waits });\n"),
+     "Some(Lock { token, until, due: Some(due), end, is_in_hand: !waits });", "Some(Lock { token, until, due: None, end, is_in_hand: !waits });"),
     ("locks are renewed up to a bound", "SET-18", "../transports/client/src/consumer/renewal.rs",
      "self.0.is_some_and(|end| end <= now)", "self.0.is_some_and(|end| end <= now) && false"),
     ("no more messages are handled at once than were asked for", "RCV-16", "../transports/client/src/consumer/queue.rs",
      "            while at_work.len() < concurrent_max\n", "            while at_work.len() <= concurrent_max\n"),
     ("what no handler has got goes back at the end", "RCV-14", "../transports/client/src/consumer/queue.rs",
-     "        for Waits { tag, token, .. } in std::mem::take(&mut self.waiting) {\n            self.give_back(tag, token);\n        }\n", "        self.waiting.clear();\n"),
+     "        for Waits { held, .. } in std::mem::take(&mut self.waiting) {\n            self.give_back(held);\n        }\n", "        self.waiting.clear();\n"),
     ("a consumer whose handler is gone ends", "SET-21", "../transports/client/src/consumer/queue.rs",
      "if !hand.is_closing && (handler.is_gone() || gone.as_mut().poll(context).is_ready()) {", "if !hand.is_closing\n                && (handler.is_gone() || gone.as_mut().poll(context).is_ready())\n                && false\n            {"),
     ("a message that waited for its handler is renewed for as long as others", "SET-18", "../transports/client/src/consumer/renewal.rs",
-     "(held.end, held.is_in_hand) = (End::after(self.max, now), true);", "held.is_in_hand = true;"),
+     "(held.end, held.is_in_hand) = (End::after(max, now.here), true);", "let _ = max;\n        held.is_in_hand = true;"),
 ]
 
 # Which tests look for a break, in this order.

@@ -56,7 +56,12 @@ impl Drop for LockKeeper {
 
 /// When half of the time of a lock is over it is renewed.
 pub(crate) fn half_of(link: &dyn Link, until: Timestamp) -> Duration {
-    (until.since(link.now()).to_std() / 2).max(PAUSE_MIN)
+    half_from(link.now(), until)
+}
+
+/// The same from an instant on.
+pub(crate) fn half_from(now: Timestamp, until: Timestamp) -> Duration {
+    (until.since(now).to_std() / 2).max(PAUSE_MIN)
 }
 
 async fn keep(link: Arc<dyn Link>, token: Option<LockToken>, mut until: Timestamp) {

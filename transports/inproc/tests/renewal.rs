@@ -12,6 +12,7 @@ use peeklock_core::message::Message;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_inproc::testing::{Simulation, World};
 use peeklock_inproc::{ConsumerOptions, Delivery, SessionConsumerOptions, SessionDelivery};
+use tokio::sync::Notify;
 
 use log::Log;
 
@@ -188,6 +189,43 @@ async fn hold_up(
     };
     let options = ConsumerOptions::at_once(1).with_prefetch(1).with_renewal_max(renewal_max);
     world.consume("orders", handler, options).await?;
+    world.come_to_rest().await;
+    Ok(())
+}
+
+/// SET-18, SET-28: with one lock kept that lasts long, those that come after LockDuration was lowered are renewed in their
+/// own time, and nobody else gets their messages.
+#[test]
+fn a_shorter_lock_does_not_wait_for_a_longer_one() {
+    let begun = Begun::default();
+    let seen = Arc::clone(&begun);
+    Simulation::new().seeds(0..1).mishaps_max(0).run(move |world| {
+        seen.lock().unwrap().clear();
+        lower(world, Arc::clone(&seen))
+    });
+    assert_eq!(begun.lock().unwrap().len(), 2, "each is delivered once");
+}
+
+/// Two messages, the second of which comes when the lock of the first is with the handler and LockDuration is less.
+async fn lower(world: World, begun: Begun) -> Result<(), Box<dyn Error>> {
+    let client = world.client();
+    let lasting = |span| QueueUpdate { lock_duration: Some(span), ..QueueUpdate::default() };
+    client.admin().create_queue_with("orders", lasting(TimeSpan::from_minutes(5))).await?;
+    let (clock, first) = (world.clone(), Arc::new(Notify::new()));
+    let is_begun = Arc::clone(&first);
+    let handler = move |_: Delivery| {
+        begun.lock().unwrap().push(clock.now());
+        is_begun.notify_one();
+        async {
+            tokio::time::sleep(LOCK.to_std()).await;
+            Ok(())
+        }
+    };
+    world.consume("orders", handler, ConsumerOptions::at_once(2)).await?;
+    client.sender("orders")?.send(Message::new("a")).await?;
+    first.notified().await;
+    client.admin().update_queue("orders", lasting(TimeSpan::from_seconds(5))).await?;
+    client.sender("orders")?.send(Message::new("b")).await?;
     world.come_to_rest().await;
     Ok(())
 }

@@ -15,7 +15,8 @@ use tracing::Instrument as _;
 
 use super::handler::{Delivery, Handler, Origin, Refusal};
 use super::outcome::{Tried, outcome_of};
-use super::{ConsumerOptions, handler_is_gone, renewal::Renewal, span};
+use super::renewal::{Place, Renewal};
+use super::{ConsumerOptions, handler_is_gone, span};
 use crate::port::{Arrival, Deliveries, Settlement, Verdict};
 use crate::trace::Tracing;
 use crate::{Client, Received, TraceContext};
@@ -38,6 +39,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
     let mut gone = std::pin::pin!(handler.gone());
     poll_fn(|context| {
         loop {
+            hand.renewal.begin_turn();
             if !hand.is_closing && stopped.poll_unpin(context).is_ready() {
                 hand.close();
             }
@@ -49,20 +51,19 @@ pub(super) async fn run<H: Handler<Delivery>>(
                 hand.take(arrival);
             }
             while at_work.len() < concurrent_max
-                && let Some(Waits { tag, token, message }) = hand.waiting.pop_front()
+                && let Some(waits) = hand.waiting.pop_front()
             {
+                let Waits { held, message } = &waits;
                 // Somebody else may have it by now.
-                if options.prefetch > 0 && !hand.renewal.begin(tag, &message) {
-                    hand.give_back(tag, token);
+                if hand.is_ahead && !hand.renewal.begin(held.place, held.token, message) {
+                    hand.give_back(*held);
                     continue;
                 }
                 let (handler, origin) = (Arc::clone(&handler), origin.clone());
-                at_work.push(work(handler, traces, &path, origin, Waits { tag, token, message }));
+                at_work.push(work(handler, traces, &path, origin, waits));
             }
-            while let Poll::Ready(Some(Done { tag, token, outcome })) =
-                at_work.poll_next_unpin(context)
-            {
-                hand.decide(tag, token, Tried::outcome(token, outcome));
+            while let Poll::Ready(Some(Done { held, outcome })) = at_work.poll_next_unpin(context) {
+                hand.decide(held, Tried::outcome(held.token, outcome));
             }
             if hand.settle() {
                 continue;
@@ -85,7 +86,7 @@ async fn work<H: Handler<Delivery>>(
     traces: &Tracing,
     path: &str,
     origin: Origin,
-    Waits { tag, token, message }: Waits,
+    Waits { held, message }: Waits,
 ) -> Done {
     let outcome = match Received::load(*message).await {
         Ok(message) => {
@@ -100,20 +101,26 @@ async fn work<H: Handler<Delivery>>(
             Err(Refusal::abandon())
         }
     };
-    Done { tag, token, outcome }
+    Done { held, outcome }
+}
+
+/// A message under lock, as its link and the renewal of locks know it.
+#[derive(Clone, Copy)]
+struct Held {
+    tag: u64,
+    token: LockToken,
+    place: Place,
 }
 
 /// A message that the handler is done with.
 struct Done {
-    tag: u64,
-    token: LockToken,
+    held: Held,
     outcome: Result<(), Refusal>,
 }
 
 /// A message that waits for the handler.
 struct Waits {
-    tag: u64,
-    token: LockToken,
+    held: Held,
     message: Box<ReceivedMessage>,
 }
 
@@ -160,18 +167,22 @@ impl Hand {
         if self.detached.is_none() {
             self.deliveries.stop();
         }
-        for Waits { tag, token, .. } in std::mem::take(&mut self.waiting) {
-            self.give_back(tag, token);
+        for Waits { held, .. } in std::mem::take(&mut self.waiting) {
+            self.give_back(held);
         }
     }
 
     /// Releases a message that no handler has got (RCV-14).
-    fn give_back(&mut self, tag: u64, token: LockToken) {
-        self.decide(tag, token, Tried::give_back(token));
+    fn give_back(&mut self, held: Held) {
+        self.decide(held, Tried::give_back(held.token));
     }
 
-    fn decide(&mut self, tag: u64, token: LockToken, (tried, settlement): (Tried, Settlement)) {
-        self.renewal.forget(tag);
+    fn decide(&mut self, held: Held, decided: (Tried, Settlement)) {
+        self.renewal.forget(held.place, held.token);
+        self.say(held.tag, held.token, decided);
+    }
+
+    fn say(&mut self, tag: u64, token: LockToken, (tried, settlement): (Tried, Settlement)) {
         self.unanswered.insert(tag, tried);
         self.verdicts.push(Verdict { tag, token, settlement });
     }
@@ -184,12 +195,13 @@ impl Hand {
         match arrival {
             Some(Arrival::Delivered { tag, message }) => {
                 let Some(lock) = message.facts.lock else { return };
+                let token = lock.token;
                 if self.is_closing {
-                    self.give_back(tag, lock.token);
+                    self.say(tag, token, Tried::give_back(token));
                     return;
                 }
-                self.renewal.keep(tag, lock.token, lock.until, self.is_ahead);
-                self.waiting.push_back(Waits { tag, token: lock.token, message });
+                let place = self.renewal.keep(token, lock.until, self.is_ahead);
+                self.waiting.push_back(Waits { held: Held { tag, token, place }, message });
             }
             Some(Arrival::Settled { tag, result }) => self.settled(tag, result),
             Some(Arrival::Anew) => {
@@ -213,7 +225,7 @@ impl Hand {
         let (Some(tried), Err(error)) = (self.unanswered.remove(&tag), result) else { return };
         let token = tried.token();
         if let Some(next) = tried.refused(self.deliveries.link().path(), &error) {
-            self.decide(tag, token, next);
+            self.say(tag, token, next);
         }
     }
 

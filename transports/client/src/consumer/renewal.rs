@@ -1,6 +1,5 @@
 //! Renews the locks of all messages that a consumer has, together (SET-17, SET-18).
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +10,7 @@ use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::time::{Instant, Sleep};
 
-use crate::keeper::half_of;
+use crate::keeper::{half_from, half_of};
 use crate::port::{Answer, Link, Request, Waiting};
 use crate::sender::each;
 
@@ -20,13 +19,29 @@ pub(super) struct Renewal {
     link: Arc<dyn Link>,
     /// For how long each is renewed.
     max: TimeSpan,
-    held: HashMap<u64, Lock>,
+    /// Each lock in its place: nearly every message is done with long before it is to be renewed, so to keep a lock
+    /// and to forget it must cost little.
+    held: Vec<Option<Lock>>,
+    free: Vec<usize>,
+    /// What the time is, once it was asked for in this turn.
+    now: Option<Now>,
     timer: Option<Pin<Box<Sleep>>>,
     asked: Option<Waiting<'static, Renewed>>,
 }
 
-/// What became of each, by its tag.
-type Renewed = Vec<(u64, Result<Timestamp, BrokerError>)>;
+/// Where a lock is kept. The place may be another's by now, whose token is another.
+#[derive(Clone, Copy)]
+pub(super) struct Place(usize);
+
+/// The time, by both clocks.
+#[derive(Clone, Copy)]
+struct Now {
+    here: Instant,
+    broker: Timestamp,
+}
+
+/// What became of each.
+type Renewed = Vec<((Place, LockToken), Result<Timestamp, BrokerError>)>;
 
 struct Lock {
     token: LockToken,
@@ -67,55 +82,94 @@ impl End {
     }
 }
 
+impl Place {
+    /// Of a lock that is not renewed.
+    const NONE: Self = Self(usize::MAX);
+}
+
 impl Renewal {
     pub(super) fn new(link: Arc<dyn Link>, max: TimeSpan) -> Self {
-        Self { link, max, held: HashMap::new(), timer: None, asked: None }
+        let (held, free) = (Vec::new(), Vec::new());
+        Self { link, max, held, free, now: None, timer: None, asked: None }
     }
 
     fn is_on(&self) -> bool {
         self.max > TimeSpan::ZERO
     }
 
+    /// What comes from now on, up to the next turn, has come at one instant: the clocks are read once for all of it.
+    pub(super) const fn begin_turn(&mut self) {
+        self.now = None;
+    }
+
+    fn now(&mut self) -> Now {
+        *self.now.get_or_insert_with(|| Now { here: Instant::now(), broker: self.link.now() })
+    }
+
     /// Keeps a lock from now on; whether its message waits for the handler or is with it.
-    pub(super) fn keep(&mut self, tag: u64, token: LockToken, until: Timestamp, waits: bool) {
+    pub(super) fn keep(&mut self, token: LockToken, until: Timestamp, waits: bool) -> Place {
         if !self.is_on() {
-            return;
+            return Place::NONE;
         }
-        let now = Instant::now();
-        let (due, end) = (now + half_of(&*self.link, until), End::after(self.max, now));
-        self.held.insert(tag, Lock { token, until, due: Some(due), end, is_in_hand: !waits });
-        if self.timer.is_none() {
+        let now = self.now();
+        let due = now.here + half_from(now.broker, until);
+        let end = End::after(self.max, now.here);
+        let lock = Some(Lock { token, until, due: Some(due), end, is_in_hand: !waits });
+        // Locks that come later may last shorter.
+        if self.timer.as_ref().is_none_or(|timer| due < timer.deadline()) {
             self.timer = Some(Box::pin(tokio::time::sleep_until(due)));
         }
+        let place = self.free.pop().unwrap_or(self.held.len());
+        match self.held.get_mut(place) {
+            Some(slot) => *slot = lock,
+            None => self.held.push(lock),
+        }
+        Place(place)
     }
 
     /// A message has waited, and is with its handler from now on, with the whole time for it. Not if its lock has run
     /// out meanwhile: then it is delivered again, and tells so.
-    pub(super) fn begin(&mut self, tag: u64, message: &ReceivedMessage) -> bool {
+    pub(super) fn begin(
+        &mut self,
+        place: Place,
+        token: LockToken,
+        message: &ReceivedMessage,
+    ) -> bool {
+        let (now, max) = (self.now(), self.max);
         let given_until = message.facts.lock.map(|lock| lock.until);
-        let until = self.held.get(&tag).map(|held| held.until).or(given_until);
-        if until.is_none_or(|until| until <= self.link.now()) {
-            self.held.remove(&tag);
+        let until = self.held(place, token).map(|held| held.until).or(given_until);
+        if until.is_none_or(|until| until <= now.broker) {
+            self.forget(place, token);
             return false;
         }
-        let Some(held) = self.held.get_mut(&tag) else { return true };
-        let now = Instant::now();
-        (held.end, held.is_in_hand) = (End::after(self.max, now), true);
+        let Some(held) = self.held(place, token) else { return true };
+        (held.end, held.is_in_hand) = (End::after(max, now.here), true);
         if held.due.is_none() {
-            held.due = Some(now);
+            held.due = Some(now.here);
             self.set_timer();
         }
         true
     }
 
-    pub(super) fn forget(&mut self, tag: u64) {
-        if self.is_on() {
-            self.held.remove(&tag);
+    /// A lock that is kept still.
+    fn held(&mut self, Place(place): Place, token: LockToken) -> Option<&mut Lock> {
+        self.held.get_mut(place)?.as_mut().filter(|held| held.token == token)
+    }
+
+    pub(super) fn forget(&mut self, place: Place, token: LockToken) {
+        if self.held(place, token).is_none() {
+            return;
+        }
+        let Place(place) = place;
+        if let Some(slot) = self.held.get_mut(place) {
+            *slot = None;
+            self.free.push(place);
         }
     }
 
     pub(super) fn clear(&mut self) {
         self.held.clear();
+        self.free.clear();
     }
 
     /// Goes on as far as it can.
@@ -139,8 +193,9 @@ impl Renewal {
     /// Asks for those that are due.
     fn ask(&mut self) {
         let now = Instant::now();
-        let (mut tags, mut tokens) = (Vec::new(), Vec::new());
-        for (tag, held) in &mut self.held {
+        let mut kept = Vec::new();
+        for (place, held) in self.held.iter_mut().enumerate() {
+            let Some(held) = held else { continue };
             if held.due.is_none_or(|due| due > now) {
                 continue;
             }
@@ -152,41 +207,42 @@ impl Renewal {
             }
             // Should the answer not come, it is asked for again.
             held.due = Some(now + half_of(&*self.link, held.until));
-            tags.push(*tag);
-            tokens.push(held.token);
+            kept.push((Place(place), held.token));
         }
-        if tags.is_empty() {
+        if kept.is_empty() {
             return;
         }
         let link = Arc::clone(&self.link);
         self.asked = Some(Box::pin(async move {
+            let tokens = kept.iter().map(|(_, token)| *token).collect();
             let answer = link.ask(Request::Renew(tokens)).await;
-            let results = each(&*link, tags.len(), answer, |answer| match answer {
+            let results = each(&*link, kept.len(), answer, |answer| match answer {
                 Answer::Renewed(renewed) => Ok(renewed),
                 other => Err(other),
             });
-            tags.into_iter().zip(results).collect()
+            kept.into_iter().zip(results).collect()
         }));
     }
 
     fn renewed(&mut self, renewed: Renewed) {
-        for (tag, result) in renewed {
-            let Some(held) = self.held.get_mut(&tag) else { continue };
+        for ((place, token), result) in renewed {
             match result {
                 Ok(until) => {
+                    let pause = half_of(&*self.link, until);
+                    let Some(held) = self.held(place, token) else { continue };
                     held.until = until;
-                    held.due = held.due.map(|_| Instant::now() + half_of(&*self.link, until));
+                    held.due = held.due.map(|_| Instant::now() + pause);
                 }
                 Err(error) if error.retryable() => {}
                 // The lock is lost; the handler is left to find out.
-                Err(_) => drop(self.held.remove(&tag)),
+                Err(_) => self.forget(place, token),
             }
         }
         self.set_timer();
     }
 
     fn set_timer(&mut self) {
-        let first = self.held.values().filter_map(|held| held.due).min();
+        let first = self.held.iter().flatten().filter_map(|held| held.due).min();
         self.timer = first.map(|due| Box::pin(tokio::time::sleep_until(due)));
     }
 }
