@@ -5,25 +5,33 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use peeklock_client::port::{
     Accepted, Answer, Answering, Deliveries, Link, Managed, Management, Port, Request, Settlement,
     Waiting,
 };
-use peeklock_client::{Client, Refusal};
-use peeklock_core::command::ReceiveMode;
+use peeklock_client::testing::TestDelivery;
+use peeklock_client::{Client, Refusal, SessionConsumerOptions, SessionDelivery};
+use peeklock_core::command::{ReceiveMode, ReceivedMessage};
 use peeklock_core::condition::Condition;
+use peeklock_core::content_ref::ContentRef;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{LockToken, SequenceNumber, TrackingId};
 use peeklock_core::message::Message;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
+use tokio::sync::{Notify, mpsc};
 
 /// Answers what it was given, in its order, and remembers what it was asked.
 #[derive(Clone, Default)]
 struct Double {
     asked: Arc<Mutex<Vec<String>>>,
     answers: Arc<Mutex<VecDeque<Result<Answer, Condition>>>>,
+    /// Whether a session can be accepted; no second one comes.
+    has_session: Arc<Mutex<bool>>,
+    /// Told when the lock of the session is to be renewed, which is never answered.
+    renewing: Arc<Notify>,
 }
 
 fn error(rejection: Rejection) -> BrokerError {
@@ -76,7 +84,12 @@ impl Port for Double {
         _: ReceiveMode,
         _: TimeSpan,
     ) -> Answering<'a, Accepted> {
-        self.unused()
+        if !std::mem::take(&mut *self.has_session.lock().unwrap()) {
+            return Box::pin(std::future::pending());
+        }
+        let link: Arc<dyn Link> = Arc::new(self.clone());
+        let locked_until = Timestamp::NONE.plus(TimeSpan::from_minutes(1));
+        Box::pin(async move { Ok(Accepted { link, session_id: "s".into(), locked_until }) })
     }
 
     fn deliveries<'a>(&'a self, _: &'a str, _: u32) -> Answering<'a, Box<dyn Deliveries>> {
@@ -129,6 +142,10 @@ impl Link for Double {
     }
 
     fn ask(&self, request: Request) -> Answering<'_, Answer> {
+        if matches!(request, Request::RenewSession) {
+            self.renewing.notify_one();
+            return Box::pin(std::future::pending());
+        }
         let what = match &request {
             Request::Settle(token, settlement) => format!("settle {} {settlement:?}", token.0),
             Request::SettleEach(tokens, Settlement::Release) => format!("release {}", tokens.len()),
@@ -196,4 +213,37 @@ async fn an_answer_amiss_is_an_error() {
     assert_eq!(nothing.unwrap_err().condition(), Condition::InternalError);
     let queue = client.admin().queue("q").await;
     assert_eq!(queue.unwrap_err().condition(), Condition::InternalError);
+}
+
+/// SES-12, SES-14: a handler goes on while the lock of its session is being renewed, however long that takes, as it does over
+/// a connection that is lost.
+#[tokio::test(start_paused = true)]
+async fn a_handler_goes_on_while_its_session_lock_is_renewed() {
+    let message = Message::new("a");
+    let content = ContentRef::Loaded(message.encode().as_bytes().clone());
+    let facts = *TestDelivery::of(message).received().facts();
+    let received = ReceivedMessage { facts, content, overlays: Vec::new() };
+    let (double, client) = Double::client([
+        Ok(Answer::Received(vec![received])),
+        Ok(Answer::Done),
+        Ok(Answer::Received(Vec::new())),
+    ]);
+    *double.has_session.lock().unwrap() = true;
+    let (done, mut is_done) = mpsc::unbounded_channel();
+    let renewing = Arc::clone(&double.renewing);
+    let handler = move |_: SessionDelivery| {
+        let (renewing, done) = (Arc::clone(&renewing), done.clone());
+        async move {
+            renewing.notified().await;
+            done.send(()).unwrap();
+            Ok(())
+        }
+    };
+    let options = SessionConsumerOptions::at_once(1);
+    let consumer = client.consume_sessions("q", handler, options).await.unwrap();
+    // The time of the runtime passes where nobody can go on.
+    let told = tokio::time::timeout(Duration::from_secs(600), is_done.recv()).await;
+    assert_eq!(told, Ok(Some(())), "the handler stands still");
+    consumer.stop().await;
+    assert!(double.asked().contains(&"settle 1 Complete".to_owned()));
 }

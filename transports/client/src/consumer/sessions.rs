@@ -281,11 +281,17 @@ async fn keeping<T>(
         tokio::select! {
             biased;
             done = &mut work => return done,
-            () = tokio::time::sleep(pause) => {
-                if !is_renewed(Instant::now()) {
-                    return work.await;
-                }
-                if let Err(error) = session.renew_lock().await {
+            () = tokio::time::sleep(pause) => {}
+        }
+        if !is_renewed(Instant::now()) {
+            return work.await;
+        }
+        // It is answered when the connection is there again, and meanwhile the work goes on.
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            renewed = session.renew_lock() => {
+                if let Err(error) = renewed {
                     // What it holds up is told the same.
                     tracing::debug!(%error, "session lock not renewed");
                 }
