@@ -12,7 +12,9 @@ mod sessions;
 mod span;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use peeklock_core::condition::Condition;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::time::TimeSpan;
 use tokio::sync::{oneshot, watch};
@@ -43,6 +45,8 @@ pub struct ConsumerOptions {
 
 /// For how long locks are renewed unless said otherwise.
 const RENEWAL_MAX: TimeSpan = TimeSpan::from_minutes(5);
+/// The pause after a refusal that can pass.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 impl Default for ConsumerOptions {
     fn default() -> Self {
@@ -75,6 +79,11 @@ impl ConsumerOptions {
     #[must_use]
     pub fn without_renewal(self) -> Self {
         self.with_renewal_max(TimeSpan::ZERO)
+    }
+
+    /// The credit of its link (RCV-16).
+    fn unsettled_max(&self) -> u32 {
+        self.concurrent_max.max(1).saturating_add(self.prefetch)
     }
 }
 
@@ -119,7 +128,8 @@ impl Client {
     /// Lets an actor or a function receive from a queue, a subscription or a sub-queue under peek-lock, as long
     /// as the consumer that is returned lives: `Ok` completes, `Err` says what else becomes of the message, a
     /// panic abandons it. To be called inside a tokio or actix runtime, whose task it uses; a function that computes or
-    /// blocks holds that up ([`Handler`]).
+    /// blocks holds that up ([`Handler`]). What can pass does not end it, such as an entity that has failed and is being
+    /// rebuilt: its link is made anew a second later.
     ///
     /// # Errors
     /// `EntityNotFound`, `EntityDisabled`, `QuotaExceeded`, `CommunicationProblem`; `InvalidOperation` for a handler that
@@ -131,8 +141,7 @@ impl Client {
         options: ConsumerOptions,
     ) -> Result<Consumer, BrokerError> {
         self.check(path, &handler)?;
-        let unsettled_max = options.concurrent_max.max(1).saturating_add(options.prefetch);
-        let deliveries = self.port().deliveries(path, unsettled_max).await?;
+        let deliveries = self.port().deliveries(path, options.unsettled_max()).await?;
         let (stop, stopped) = oneshot::channel();
         let work = queue::run(self.clone(), deliveries, handler, options, stopped);
         Ok(Consumer::start(path, stop, work))
@@ -167,6 +176,11 @@ impl Client {
     }
 }
 
+/// Whether it is worth asking again. A broker that is being stopped says that the call was cancelled.
+fn can_pass(error: &BrokerError) -> bool {
+    error.retryable() && error.condition() != Condition::OperationCancelled
+}
+
 /// Why a consumer ends whose handler takes no message any more.
 fn handler_is_gone() -> Rejection {
     Rejection::cancelled("the handler takes no message any more: its actor has stopped or panicked")
@@ -198,7 +212,7 @@ impl Consumer {
         self.ended().await;
     }
 
-    /// Waits until the consumer has ended: because the entity closed its link, with the reason; because its actor is
+    /// Waits until the consumer has ended: because the entity closed its link for good, with the reason; because its actor is
     /// gone, having stopped or panicked, with `OperationCancelled`, which says that, within a second also where
     /// no message comes; or because it was stopped, with none. Dropping the future changes nothing.
     pub async fn ended(&self) -> Option<Arc<BrokerError>> {

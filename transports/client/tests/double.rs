@@ -5,14 +5,17 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use peeklock_client::port::{
-    Accepted, Answer, Answering, Deliveries, Link, Managed, Management, Port, Request, Settlement,
-    Waiting,
+    Accepted, Answer, Answering, Arrival, Deliveries, Link, Managed, Management, Port, Request,
+    Settlement, Verdict, Waiting,
 };
 use peeklock_client::testing::TestDelivery;
-use peeklock_client::{Client, Refusal, SessionConsumerOptions, SessionDelivery};
+use peeklock_client::{
+    Client, ConsumerOptions, Delivery, Refusal, SessionConsumerOptions, SessionDelivery,
+};
 use peeklock_core::command::{ReceiveMode, ReceivedMessage};
 use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::ContentRef;
@@ -32,6 +35,14 @@ struct Double {
     has_session: Arc<Mutex<bool>>,
     /// Told when the lock of the session is to be renewed, which is never answered.
     renewing: Arc<Notify>,
+    /// What links with credit are closed for, one after the other, or what attaching them is refused for.
+    links: Arc<Mutex<VecDeque<Result<Condition, Condition>>>>,
+}
+
+/// A link that is closed at once.
+struct Closed {
+    link: Arc<dyn Link>,
+    reason: Option<Condition>,
 }
 
 fn error(rejection: Rejection) -> BrokerError {
@@ -93,7 +104,12 @@ impl Port for Double {
     }
 
     fn deliveries<'a>(&'a self, _: &'a str, _: u32) -> Answering<'a, Box<dyn Deliveries>> {
-        self.unused()
+        let link: Arc<dyn Link> = Arc::new(self.clone());
+        let attached = self.links.lock().unwrap().pop_front().unwrap();
+        let attached = attached.map_err(|condition| error(Rejection::new(condition, "as asked")));
+        Box::pin(async move {
+            Ok(Box::new(Closed { link, reason: Some(attached?) }) as Box<dyn Deliveries>)
+        })
     }
 
     fn manage<'a>(&'a self, path: &'a str, asked: Management) -> Answering<'a, Managed> {
@@ -174,6 +190,26 @@ impl Link for Double {
     }
 }
 
+impl Deliveries for Closed {
+    fn link(&self) -> &Arc<dyn Link> {
+        &self.link
+    }
+
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<Arrival>> {
+        let Some(reason) = self.reason.take() else { return Poll::Pending };
+        let reason = Rejection::new(reason, "as asked");
+        Poll::Ready(Some(Arrival::Detached(error(reason))))
+    }
+
+    fn settle(&mut self, _: Vec<Verdict>) {}
+
+    fn stop(&mut self) {}
+
+    fn finish(self: Box<Self>) -> Waiting<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
 /// A handle asks its port for what it promises.
 #[tokio::test]
 async fn handles_ask_their_port() {
@@ -246,4 +282,28 @@ async fn a_handler_goes_on_while_its_session_lock_is_renewed() {
     assert_eq!(told, Ok(Some(())), "the handler stands still");
     consumer.stop().await;
     assert!(double.asked().contains(&"settle 1 Complete".to_owned()));
+}
+
+/// RCV-16: a link that was closed for what can pass is made anew, also when that fails at first, and a consumer ends with the
+/// reason that cannot, or when its broker is stopped.
+#[tokio::test(start_paused = true)]
+async fn a_consumer_ends_with_what_cannot_pass() {
+    for last in [Condition::EntityNotFound, Condition::Unauthorized, Condition::OperationCancelled]
+    {
+        for last in [Ok(last), Err(last)] {
+            let (double, client) = Double::client([]);
+            let links = [
+                Ok(Condition::InternalError),
+                Err(Condition::ServerBusy),
+                Ok(Condition::ServerBusy),
+                last,
+            ];
+            double.links.lock().unwrap().extend(links);
+            let handler = |_: Delivery| std::future::ready(Ok(()));
+            let consumer = client.consume("q", handler, ConsumerOptions::default()).await.unwrap();
+            let why = consumer.ended().await.unwrap();
+            assert_eq!(Ok(why.condition()), last.or_else(Ok::<_, Condition>));
+            assert!(double.links.lock().unwrap().is_empty());
+        }
+    }
 }

@@ -16,8 +16,8 @@ use tracing::Instrument as _;
 use super::handler::{Delivery, Handler, Origin, Refusal};
 use super::outcome::{Tried, outcome_of};
 use super::renewal::{Place, Renewal};
-use super::{ConsumerOptions, handler_is_gone, span};
-use crate::port::{Arrival, Deliveries, Settlement, Verdict};
+use super::{ConsumerOptions, RETRY_PAUSE, can_pass, handler_is_gone, span};
+use crate::port::{Arrival, Deliveries, Link, Request, Settlement, Verdict, Waiting};
 use crate::trace::Tracing;
 use crate::{Client, Received, TraceContext};
 
@@ -33,8 +33,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
     let concurrent_max = usize::try_from(options.concurrent_max.max(1)).unwrap_or(usize::MAX);
     let path: Arc<str> = deliveries.link().path().into();
     let traces = client.tracing();
-    let origin = Origin::of(client.port(), deliveries.link());
-    let mut hand = Hand::new(deliveries, &options);
+    let mut hand = Hand::new(client.clone(), deliveries, options);
     let mut at_work = FuturesUnordered::new();
     let mut gone = std::pin::pin!(handler.gone());
     poll_fn(|context| {
@@ -50,6 +49,9 @@ pub(super) async fn run<H: Handler<Delivery>>(
             while let Poll::Ready(arrival) = hand.poll_arrival(context) {
                 hand.take(arrival);
             }
+            if hand.poll_again(context).is_ready() {
+                continue;
+            }
             while at_work.len() < concurrent_max
                 && let Some(waits) = hand.waiting.pop_front()
             {
@@ -59,7 +61,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
                     hand.give_back(*held);
                     continue;
                 }
-                let (handler, origin) = (Arc::clone(&handler), origin.clone());
+                let (handler, origin) = (Arc::clone(&handler), hand.origin.clone());
                 at_work.push(work(handler, traces, &path, origin, waits));
             }
             while let Poll::Ready(Some(Done { held, outcome })) = at_work.poll_next_unpin(context) {
@@ -68,6 +70,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
             if hand.settle() {
                 continue;
             }
+            while hand.late.poll_next_unpin(context) == Poll::Ready(Some(())) {}
             hand.renewal.poll(context);
             if hand.is_done() && at_work.is_empty() {
                 return Poll::Ready(());
@@ -107,9 +110,23 @@ async fn work<H: Handler<Delivery>>(
 /// A message under lock, as its link and the renewal of locks know it.
 #[derive(Clone, Copy)]
 struct Held {
+    /// Over which link it came, of those one after the other.
+    link: u32,
     tag: u64,
     token: LockToken,
     place: Place,
+}
+
+/// Settles a message that came over a link which is there no more; its token is good over any (SET-24).
+async fn settle_late(
+    link: Arc<dyn Link>,
+    token: LockToken,
+    (mut tried, mut settlement): (Tried, Settlement),
+) {
+    while let Err(error) = link.ask(Request::Settle(token, settlement)).await {
+        let Some(next) = tried.refused(link.path(), &error) else { return };
+        (tried, settlement) = next;
+    }
 }
 
 /// A message that the handler is done with.
@@ -124,9 +141,20 @@ struct Waits {
     message: Box<ReceivedMessage>,
 }
 
+/// A link that was made anew, or why it was not.
+type Attached = Result<Box<dyn Deliveries>, BrokerError>;
+
 /// What a consumer has of its link.
 struct Hand {
+    client: Client,
+    options: ConsumerOptions,
     deliveries: Box<dyn Deliveries>,
+    /// The way over this link, for what is handled.
+    origin: Origin,
+    /// How many there were before this one.
+    link: u32,
+    /// The next one, if the entity has closed this one for a reason that can pass.
+    again: Option<Waiting<'static, Attached>>,
     /// Whether messages may wait for the handler.
     is_ahead: bool,
     waiting: VecDeque<Waits>,
@@ -135,6 +163,8 @@ struct Hand {
     verdicts: Vec<Verdict>,
     /// Settled, and not answered yet; those that are to be settled next too.
     unanswered: HashMap<u64, Tried>,
+    /// Settlements of what came over a link before this one.
+    late: FuturesUnordered<Waiting<'static, ()>>,
     is_closing: bool,
     /// Nothing comes any more.
     is_over: bool,
@@ -144,15 +174,22 @@ struct Hand {
 }
 
 impl Hand {
-    fn new(deliveries: Box<dyn Deliveries>, options: &ConsumerOptions) -> Self {
+    fn new(client: Client, deliveries: Box<dyn Deliveries>, options: ConsumerOptions) -> Self {
         let renewal = Renewal::new(Arc::clone(deliveries.link()), options.renewal_max);
+        let origin = Origin::of(client.port(), deliveries.link());
         Self {
+            client,
+            options,
             deliveries,
+            origin,
+            link: 0,
+            again: None,
             is_ahead: options.prefetch > 0,
             waiting: VecDeque::new(),
             renewal,
             verdicts: Vec::new(),
             unanswered: HashMap::new(),
+            late: FuturesUnordered::new(),
             is_closing: false,
             is_over: false,
             detached: None,
@@ -164,12 +201,57 @@ impl Hand {
     fn close(&mut self) {
         self.is_closing = true;
         // A link that the entity has closed is left alone: told anything of credit, it would be opened again.
-        if self.detached.is_none() {
+        let is_closed = self.again.take().is_some() || self.detached.is_some();
+        if !is_closed {
             self.deliveries.stop();
         }
+        self.give_all_back();
+    }
+
+    /// Gives back what the handler does not have.
+    fn give_all_back(&mut self) {
         for Waits { held, .. } in std::mem::take(&mut self.waiting) {
             self.give_back(held);
         }
+    }
+
+    /// The entity delivers no more over this link. If why can pass, another is made after a pause; what is in hand goes on,
+    /// and is settled if its lock is there still (ENT-25).
+    fn left(&mut self, error: BrokerError) {
+        if self.is_closing || !can_pass(&error) {
+            self.detached = Some(error);
+            self.close();
+            return;
+        }
+        let path = self.deliveries.link().path().to_owned();
+        let condition = error.condition();
+        tracing::warn!(path = &*path, %condition, %error, "a link was closed for now");
+        let (client, unsettled_max) = (self.client.clone(), self.options.unsettled_max());
+        self.again = Some(Box::pin(async move {
+            tokio::time::sleep(RETRY_PAUSE).await;
+            client.port().deliveries(&path, unsettled_max).await
+        }));
+        self.give_all_back();
+    }
+
+    /// Goes over to the next link when it is there, and all that was decided over this one is answered.
+    fn poll_again(&mut self, context: &mut std::task::Context<'_>) -> Poll<()> {
+        let Some(again) = self.again.as_mut().filter(|_| self.unanswered.is_empty()) else {
+            return Poll::Pending;
+        };
+        let Poll::Ready(attached) = again.as_mut().poll(context) else { return Poll::Pending };
+        self.again = None;
+        match attached {
+            Ok(deliveries) => {
+                self.renewal.change_to(Arc::clone(deliveries.link()));
+                self.origin = Origin::of(self.client.port(), deliveries.link());
+                self.deliveries = deliveries;
+                self.link += 1;
+                self.is_over = false;
+            }
+            Err(error) => self.left(error),
+        }
+        Poll::Ready(())
     }
 
     /// Releases a message that no handler has got (RCV-14).
@@ -179,7 +261,12 @@ impl Hand {
 
     fn decide(&mut self, held: Held, decided: (Tried, Settlement)) {
         self.renewal.forget(held.place, held.token);
-        self.say(held.tag, held.token, decided);
+        if held.link == self.link {
+            self.say(held.tag, held.token, decided);
+            return;
+        }
+        let link = Arc::clone(self.deliveries.link());
+        self.late.push(Box::pin(settle_late(link, held.token, decided)));
     }
 
     fn say(&mut self, tag: u64, token: LockToken, (tried, settlement): (Tried, Settlement)) {
@@ -201,22 +288,27 @@ impl Hand {
                     return;
                 }
                 let place = self.renewal.keep(token, lock.until, self.is_ahead);
-                self.waiting.push_back(Waits { held: Held { tag, token, place }, message });
+                let held = Held { link: self.link, tag, token, place };
+                self.waiting.push_back(Waits { held, message });
             }
             Some(Arrival::Settled { tag, result }) => self.settled(tag, result),
             Some(Arrival::Anew) => {
                 // Their locks are gone, and they come again.
+                self.again = None;
                 self.waiting.clear();
                 self.renewal.clear();
             }
-            Some(Arrival::Detached(error)) => {
-                // What is in hand can still be settled (ENT-25).
-                self.detached = Some(error);
-                self.close();
-            }
+            Some(Arrival::Detached(error)) => self.left(error),
             None => {
                 self.is_over = true;
-                self.is_closing = true;
+                if self.again.is_none() {
+                    self.is_closing = true;
+                    return;
+                }
+                // Nothing is answered over it either.
+                self.link += 1;
+                self.verdicts.clear();
+                self.unanswered.clear();
             }
         }
     }
@@ -240,6 +332,7 @@ impl Hand {
 
     /// Whether nothing is to be waited for but the handler.
     fn is_done(&self) -> bool {
-        self.is_over || (self.is_closing && self.unanswered.is_empty())
+        let is_over = self.is_over || (self.is_closing && self.unanswered.is_empty());
+        is_over && self.again.is_none() && self.late.is_empty()
     }
 }

@@ -97,6 +97,11 @@ impl Renewal {
         self.max > TimeSpan::ZERO
     }
 
+    /// Asks over another link to the same entity from now on, of what it keeps already, too.
+    pub(super) fn change_to(&mut self, link: Arc<dyn Link>) {
+        self.link = link;
+    }
+
     /// What comes from now on, up to the next turn, has come at one instant: the clocks are read once for all of it.
     pub(super) const fn begin_turn(&mut self) {
         self.now = None;

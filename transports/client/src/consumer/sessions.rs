@@ -1,7 +1,6 @@
 //! Works off sessions: each in its order, several side by side.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -17,14 +16,12 @@ use tracing::Instrument as _;
 use super::handler::{Handler, Origin, Refusal, SessionDelivery};
 use super::outcome::{Tried, outcome_of};
 use super::renewal::{End, IN_HAND, tell_no_more};
-use super::{RENEWAL_MAX, handler_is_gone, span};
+use super::{RENEWAL_MAX, RETRY_PAUSE, can_pass, handler_is_gone, span};
 use crate::keeper::half_of;
 use crate::{Client, SessionReceiver, TraceContext};
 
 /// How long one accept waits; then it is made again.
 const ACCEPT_WAIT: TimeSpan = TimeSpan::from_seconds(60);
-/// The pause after a refusal that can pass.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// How a consumer takes sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,11 +80,6 @@ pub(super) async fn first(
         }
         Err(error) => Err(error),
     }
-}
-
-/// Whether it is worth asking again. A broker that is being stopped says that the call was cancelled.
-fn can_pass(error: &BrokerError) -> bool {
-    error.retryable() && error.condition() != Condition::OperationCancelled
 }
 
 /// Runs the workers to their end: the first that fails ends the others.

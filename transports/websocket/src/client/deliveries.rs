@@ -30,6 +30,8 @@ pub(super) struct PushedLink {
     settled: u32,
     granted: u32,
     is_stopped: bool,
+    /// The entity has closed it: told anything of credit, the broker would open it again.
+    is_closed: bool,
 }
 
 impl PushedLink {
@@ -57,6 +59,7 @@ impl PushedLink {
             settled: 0,
             granted: unsettled_max,
             is_stopped: false,
+            is_closed: false,
         })
     }
 
@@ -75,7 +78,7 @@ impl PushedLink {
         self.settled = self.settled.saturating_add(1);
         let up_to = self.settled.saturating_add(self.unsettled_max);
         let step = (self.unsettled_max / 4).max(1);
-        if !self.is_stopped && up_to.saturating_sub(self.granted) >= step {
+        if !self.is_stopped && !self.is_closed && up_to.saturating_sub(self.granted) >= step {
             self.granted = up_to;
             self.link.credit(up_to);
         }
@@ -93,9 +96,13 @@ impl PushedLink {
                 self.first += self.unsettled.len() as u64;
                 self.unsettled.clear();
                 (self.settled, self.granted) = (0, self.unsettled_max);
+                self.is_closed = false;
                 Arrival::Anew
             }
-            Pushed::Detached(error) => Arrival::Detached(error),
+            Pushed::Detached(error) => {
+                self.is_closed = true;
+                Arrival::Detached(error)
+            }
         }
     }
 }

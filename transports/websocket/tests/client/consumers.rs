@@ -5,10 +5,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use actix::{Actor, ActorContext as _, Context, Handler, Supervised, Supervisor};
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::AllowAll;
 use peeklock_core::declaration::{Declaration, DeclaredQueue};
 use peeklock_core::description::{QueueProperties, QueueUpdate};
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
+use peeklock_core::store::Shard;
+use peeklock_core::testing::{Fate, FaultStore};
 use peeklock_core::time::TimeSpan;
 use peeklock_websocket::client::{
     Client, ClientOptions, ConsumerOptions, Delivery, Received, Refusal, SessionConsumerOptions,
@@ -188,6 +192,51 @@ fn a_lock_is_not_renewed_for_ever() {
         consumer.stop().await;
         let line = log.line("a settlement was refused").unwrap();
         assert!(line.contains("WARN") && line.contains("MessageLockLost"), "{line}");
+        client.close().await;
+        server.stop().await;
+    });
+}
+
+/// SET-31: a link that the entity has closed because it failed is made anew; what was not settled comes again, uncounted.
+#[test]
+fn a_consumer_goes_on_when_its_entity_is_rebuilt() {
+    run(async {
+        let store = FaultStore::at_once(1, u64::MAX);
+        let server = Server::start_on(Arc::clone(&store) as _, 60, Arc::new(AllowAll)).await;
+        let client = server.client().await;
+        let (seen, mut arrivals) = mpsc::unbounded_channel();
+        let gate = Arc::new(Semaphore::new(0));
+        let opened = Arc::clone(&gate);
+        let handler = move |order: Delivery| {
+            seen.send((text(&order), order.delivery_count())).unwrap();
+            let gate = Arc::clone(&opened);
+            async move {
+                gate.acquire().await.unwrap().forget();
+                Ok(())
+            }
+        };
+        let consumer = client.consume("q", handler, ConsumerOptions::at_once(2)).await.unwrap();
+        put(&client, &["a"]).await;
+        assert_eq!(arrivals.recv().await, Some(("a".to_owned(), 1)));
+        store.complete_at_once(false);
+        let failing = async {
+            while !store.complete_next(Shard(0), Fate::Fail) {
+                tokio::task::yield_now().await;
+            }
+            store.complete_at_once(true);
+            while store.complete_next(Shard(0), Fate::Store) {}
+        };
+        let sender = client.sender("q").unwrap();
+        let (lost, ()) = tokio::join!(sender.send(Message::new("lost")), failing);
+        assert_eq!(lost.unwrap_err().condition(), Condition::InternalError);
+        assert_eq!(arrivals.recv().await, Some(("a".to_owned(), 1)), "it is with two handlers");
+        gate.add_permits(2);
+        put(&client, &["b"]).await;
+        assert_eq!(arrivals.recv().await, Some(("b".to_owned(), 1)));
+        gate.add_permits(1);
+        consumer.stop().await;
+        assert!(consumer.ended().await.is_none(), "it was stopped");
+        assert_eq!(server.delivery_counts().await, []);
         client.close().await;
         server.stop().await;
     });
