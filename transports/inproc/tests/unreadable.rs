@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod local;
+mod log;
 
 use std::sync::Arc;
 
@@ -12,15 +13,18 @@ use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::Message;
+use peeklock_core::path::dead_letter_path;
 use peeklock_core::store::{
     BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
     Visit, Waker,
 };
 use peeklock_core::time::TimeSpan;
+use peeklock_inproc::testing::TestBroker;
 use peeklock_inproc::{ConsumerOptions, Delivery, Received};
 use tokio::sync::mpsc;
 
 use local::Local;
+use log::Log;
 
 /// Cannot read contents with this text.
 const BAD: &str = "a bad block";
@@ -145,4 +149,31 @@ async fn a_consumer_goes_on_behind_an_unreadable_message() {
     let counts = client.admin().queue("orders").await.unwrap().counts;
     assert_eq!((counts.active, counts.dead_letter), (0, 1));
     client.stop().await;
+}
+
+/// SET-38, RTY-05: in a dead-letter queue, where nothing counts how often it comes, it rests meanwhile.
+#[tokio::test]
+async fn an_unreadable_dead_letter_rests() {
+    let store = Arc::new(Worn(MemoryStore::new(1, u64::MAX)));
+    let test = TestBroker::start_with(Broker::builder().store(store)).await.unwrap();
+    let client = test.client();
+    client.admin().create_queue("orders").await.unwrap();
+    client.sender("orders").unwrap().send(Message::new(BAD)).await.unwrap();
+    let once = |_: Delivery| std::future::ready(Ok(()));
+    let consumer = client.consume("orders", once, ConsumerOptions::default()).await.unwrap();
+    test.idle().await;
+    consumer.stop().await;
+    assert_eq!(client.admin().queue("orders").await.unwrap().counts.dead_letter, 1);
+
+    let (log, _guard) = Log::begin();
+    let abandoned = "a message is abandoned";
+    let path = dead_letter_path("orders");
+    let consumer = client.consume(&path, once, ConsumerOptions::default()).await.unwrap();
+    test.idle().await;
+    assert!(log.line(abandoned).contains("ERROR"));
+    test.advance(TimeSpan::from_seconds(59)).await;
+    assert!(log.line(abandoned).contains("ERROR"), "not at once");
+    test.advance(TimeSpan::from_seconds(1)).await;
+    assert_eq!(log.text().matches(abandoned).count(), 2);
+    consumer.stop().await;
 }

@@ -6,13 +6,14 @@ use futures_util::FutureExt as _;
 use peeklock_core::condition::Condition;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::LockToken;
+use peeklock_core::path::SubQueue;
 use peeklock_core::time::TimeSpan;
 
 use super::handler::Refusal;
 use crate::port::Settlement;
 
-/// For how long a message rests that is to be dead-lettered where it cannot be, in a dead-letter queue (DLQ-07):
-/// nothing bounds how often it comes there (SET-38), and at once it would come without end.
+/// For how long a message rests in a dead-letter queue that is to be dead-lettered, which it cannot be there (DLQ-07), or
+/// that cannot be read: nothing bounds how often it comes there (SET-38), and at once it would come without end.
 const NOT_AGAIN_FOR: TimeSpan = TimeSpan::from_minutes(1);
 
 /// What a handler has come to; a panic abandons its message.
@@ -24,6 +25,14 @@ pub(crate) async fn outcome_of(
         tracing::warn!("a handler panicked, its message is abandoned");
         Err(Refusal::abandon())
     })
+}
+
+/// What becomes of a message that cannot be read: it fails, until it is a dead letter (SET-35).
+pub(super) fn unread(sub_queue: SubQueue) -> Refusal {
+    match sub_queue {
+        SubQueue::Main => Refusal::abandon(),
+        SubQueue::DeadLetter | SubQueue::TransferDeadLetter => Refusal::retry_after(NOT_AGAIN_FOR),
+    }
 }
 
 /// A settlement that is not answered yet.

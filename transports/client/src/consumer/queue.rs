@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
 use super::handler::{Delivery, Handler, Origin, Refusal};
-use super::outcome::{Tried, outcome_of};
+use super::outcome::{Tried, outcome_of, unread};
 use super::renewal::{Place, Renewal};
 use super::{ConsumerOptions, RETRY_PAUSE, can_pass, handler_is_gone, span};
 use crate::port::{Arrival, Deliveries, Link, Request, Settlement, Verdict, Waiting};
@@ -91,6 +91,7 @@ async fn work<H: Handler<Delivery>>(
     origin: Origin,
     Waits { held, message }: Waits,
 ) -> Done {
+    let sub_queue = message.facts.sub_queue;
     let outcome = match Received::load(*message).await {
         Ok(message) => {
             let trace = TraceContext::of(message.message());
@@ -101,7 +102,7 @@ async fn work<H: Handler<Delivery>>(
         }
         Err(rejection) => {
             tracing::error!(detail = rejection.detail(), "a message is abandoned");
-            Err(Refusal::abandon())
+            Err(unread(sub_queue))
         }
     };
     Done { held, outcome }
