@@ -106,6 +106,7 @@ impl Conversation {
     pub(super) fn deliver(&mut self, number: u32, message: ReceivedMessage, held_bytes: u64) {
         let lock = message.facts.lock;
         let payload = encoded(&message, Shown::Whole);
+        let is_lost = payload.is_none();
         // As long as that of a lock, which some clients insist on (AMQP-55).
         let sequence = u128::from(message.facts.sequence.0).to_be_bytes();
         let tag = DeliveryTag::new(&lock.map_or(sequence, |lock| tag(lock.token)));
@@ -115,7 +116,10 @@ impl Conversation {
             self.account.release(held_bytes);
             let token = lock.map(|lock| lock.token);
             token.and_then(|token| self.links.settled(token));
-            self.links.give_back(number, token);
+            match is_lost {
+                true => self.links.lose(number, &message.facts),
+                false => self.links.give_back(number, token),
+            }
             self.lost_count += u64::from(lock.is_none());
             if link.is_some() {
                 self.links.break_flow(number);

@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use peeklock_core::command::{Command, LinkEnd, ReceivedMessage, Settlement};
+use peeklock_core::command::{Command, LinkEnd, MessageFacts, ReceivedMessage, Settlement};
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId};
+use peeklock_core::path::SubQueue;
+use peeklock_core::time::TimeSpan;
 
 use super::{Engine, Event, Expect, Links};
 use crate::pending::correlation;
 use crate::unsettled::Outstanding;
+
+/// For how long a message rests whose content is lost, where nothing counts how often it comes (SET-38).
+const NOT_AGAIN_FOR: TimeSpan = TimeSpan::from_minutes(1);
 
 impl<G: Engine, T> Links<G, T> {
     pub(super) fn deliver(&mut self, receiver: ReceiverId, message: Box<ReceivedMessage>) -> Event {
@@ -28,7 +33,7 @@ impl<G: Engine, T> Links<G, T> {
         let is_here = |content: &ContentRef| content.loaded().is_some();
         if !is_here(&message.content) || !message.overlays.iter().all(is_here) {
             let path = Arc::clone(&link.path);
-            self.give_back(number, lock.map(|lock| lock.token));
+            self.lose(number, &message.facts);
             self.break_flow(number);
             let reason = Rejection::internal("the content of a message cannot be read");
             return Event::Stopped { link: number, path, reason };
@@ -66,6 +71,19 @@ impl<G: Engine, T> Links<G, T> {
             let command = Command::Settle { token, settlement: Settlement::Release };
             self.submit(number, command, correlation(slot, 0));
         }
+    }
+
+    /// The content of a message is lost. That is a failed delivery, so that it ends as a dead letter (SET-35), and not as a
+    /// stone in the way of what is behind it.
+    pub fn lose(&mut self, number: u32, facts: &MessageFacts) {
+        // What has arrived for the link and is not delivered goes before it.
+        self.give_back(number, None);
+        let (Some(lock), true) = (facts.lock, self.links.contains_key(&number)) else { return };
+        let delay = (facts.sub_queue != SubQueue::Main).then_some(NOT_AGAIN_FOR);
+        let settlement = Settlement::Abandon { properties: None, delay };
+        let slot = self.expect(0, number, Expect::Unheard, None);
+        let abandon = Command::Settle { token: lock.token, settlement };
+        self.submit(number, abandon, correlation(slot, 0));
     }
 
     /// The store has lost content: the flow ends, and its client is to be told.

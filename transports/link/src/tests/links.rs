@@ -1,5 +1,13 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
 use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, Settlement};
+use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::error::Rejection;
+use peeklock_core::path::SubQueue;
+use peeklock_core::request::Released;
+use peeklock_core::store::StoreError;
 use peeklock_core::time::TimeSpan;
 
 use super::stand::{Stand, WINDOW_BYTES, at, message, token};
@@ -212,4 +220,40 @@ fn a_receive_that_waits_leaves_room_for_those_that_do_not() {
     // However little there is, one that waits may take something, so that it can be answered at all.
     stand.links.receive(1, 10, TimeSpan::from_minutes(1), room_bytes, 9, None);
     assert_eq!(promised(&stand.asked()), 4 << 10);
+}
+
+/// A content that the store has lost.
+struct Lost;
+
+#[async_trait]
+impl StoredContent for Lost {
+    async fn load(&self) -> Result<Bytes, StoreError> {
+        Err(StoreError::Failed("lost".into()))
+    }
+}
+
+/// SET-35, SET-38: a message whose content is lost has a failed delivery, so that it ends as a dead letter; where nothing counts
+/// it rests. The flow ends, and the client is told.
+#[test]
+fn a_message_whose_content_is_lost_fails() {
+    let a_minute = Some(TimeSpan::from_minutes(1));
+    for (sub_queue, expected) in [(SubQueue::Main, None), (SubQueue::DeadLetter, a_minute)] {
+        let mut stand = Stand::new();
+        let receiver = stand.receiver(1, 9);
+        let mut message = message(7, 50, 10);
+        message.facts.sub_queue = sub_queue;
+        message.content = ContentRef::Stored(Arc::new(Lost));
+        let event = stand.links.take(Released::Delivery { receiver, message: Box::new(message) });
+        assert!(matches!(event, Event::Stopped { link: 1, .. }), "{event:?}");
+        let asked = stand.asked();
+        let [Command::Settle { token: of, settlement }, Command::Detach { end, .. }] = &asked[..]
+        else {
+            panic!("{asked:?}");
+        };
+        assert_eq!((*of, *end), (token(7), LinkEnd::ByBroker));
+        let Settlement::Abandon { properties: None, delay } = settlement else {
+            panic!("{settlement:?}");
+        };
+        assert_eq!(*delay, expected);
+    }
 }

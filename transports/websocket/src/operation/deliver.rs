@@ -28,13 +28,14 @@ impl Conversation {
     /// Says a message that was delivered under this number; whether it could.
     pub(crate) fn deliver(&mut self, number: u32, delivery: u64, message: ReceivedMessage) -> bool {
         let delivery = on_the_wire(delivery);
-        let lock = message.facts.lock;
+        let facts = message.facts;
+        let lock = facts.lock;
         let bytes = u64::from(message.facts.size);
         let Some(delivered) = delivered(self.encoding, message) else {
             let path = self.links.get(number).map(|link| std::sync::Arc::clone(&link.path));
             let token = lock.map(|lock| lock.token);
             token.and_then(|token| self.links.settled(token));
-            self.links.give_back(number, token);
+            self.links.lose(number, &facts);
             self.links.break_flow(number);
             let reason = Rejection::internal("the content of a message cannot be read");
             let error = self.wire_error(reason, path.as_deref().unwrap_or_default());
