@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use futures_util::future::join_all;
 use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
-use peeklock_core::command::SessionFilter;
+use peeklock_core::command::{ReceiveMode, SessionFilter};
 use peeklock_core::condition::Condition;
+use peeklock_core::description::Settings;
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -329,5 +330,68 @@ async fn a_reply_queue_that_is_gone_is_made_again() {
         tokio::task::yield_now().await;
     }
     consumer.stop().await;
+    client.stop().await;
+}
+
+/// SET-03: a reply for which there is no room is tried again with its request, which is handled anew.
+#[tokio::test]
+async fn a_request_comes_again_while_there_is_no_room_for_its_reply() {
+    let mut settings = Settings::default();
+    settings.limits.broker_message_count_max = 2;
+    let broker = Broker::builder().settings(settings).arbiters(1).start().await.unwrap();
+    let client = Local::new(broker);
+    for queue in ["orders", "ballast"] {
+        client.admin().create_queue(queue).await.unwrap();
+    }
+    client.sender("ballast").unwrap().send(Message::new("heavy")).await.unwrap();
+    let ballast = client.receiver_in("ballast", ReceiveMode::ReceiveAndDelete).unwrap();
+    let ballast = Arc::new(ballast);
+    let handler = client.responder(move |order: Job<Order>| {
+        let ballast = Arc::clone(&ballast);
+        async move {
+            let attempt = order.message.delivery_count();
+            if attempt == 3 {
+                drop(ballast.receive(TimeSpan::ZERO).await?);
+            }
+            Ok::<_, ResponseError>(Total { cents: attempt })
+        }
+    });
+    let consumer = client.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
+    let requester = client.requester("replies", RequesterOptions::default()).await.unwrap();
+    let total: Total = requester.request("orders", &Order { cups: 1 }, WAIT).await.unwrap();
+    assert_eq!(total, Total { cents: 3 });
+    consumer.stop().await;
+    assert_eq!(left(&client, "orders").await, 0);
+    client.stop().await;
+}
+
+/// More than a queue takes.
+#[derive(Debug, Serialize, Deserialize)]
+struct Menu {
+    text: String,
+}
+
+impl JobType for Menu {
+    const NAME: &'static str = "menu";
+}
+
+/// SND-22: who asks is told that the reply is larger than its queue takes, and the request is done with.
+#[tokio::test]
+async fn a_reply_that_is_too_large_is_told() {
+    let (_, client) = client().await;
+    let handler = client.responder(|_: Job<Order>| async {
+        Ok::<_, ResponseError>(Menu { text: "x".repeat(2 << 20) })
+    });
+    let consumer = client.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
+    let requester = client.requester("replies", RequesterOptions::default()).await.unwrap();
+    match requester.request::<_, Menu>("orders", &Order { cups: 1 }, WAIT).await {
+        Err(RequestError::Failed(failure)) => {
+            assert_eq!(failure.reason, "ReplyTooLarge");
+            assert!(failure.description.contains("larger than"), "{failure}");
+        }
+        other => panic!("{other:?}"),
+    }
+    consumer.stop().await;
+    assert_eq!(left(&client, "orders").await, 0);
     client.stop().await;
 }

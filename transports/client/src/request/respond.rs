@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use peeklock_core::condition::Condition;
 use peeklock_core::error::BrokerError;
 use peeklock_core::message::{Message, MessageId};
 use peeklock_core::time::TimeSpan;
@@ -59,7 +60,8 @@ impl Client {
     /// A request without ReplyTo is handled and not replied to.
     ///
     /// A [`Failure`] is told to the requester, and so is a request that cannot be read, which is
-    /// dead-lettered besides. Whoever may send requests says where this client sends to: it should have the Send right
+    /// dead-lettered besides, and a reply that is larger than its queue takes (`ReplyTooLarge`). A reply for which its queue
+    /// has no room is a failed attempt: the request comes again. Whoever may send requests says where this client sends to: it should have the Send right
     /// on reply queues and nothing more.
     ///
     /// ```
@@ -199,20 +201,18 @@ impl Replier {
     /// Sends a reply, if somebody wants one. What may go well later has the request come again.
     async fn send(&self, address: Option<Address>, reply: Message) -> Result<(), Refusal> {
         let Some(address) = address else { return Ok(()) };
-        let reply = Message {
-            session_id: address.session,
-            correlation_id: address.correlation,
-            time_to_live: address
-                .expires_at
-                .map(|at| at.since(self.client.now()).max(TimeSpan::from_ms(1))),
-            ..reply
-        };
-        let sent = match self.senders.to(&self.client, &address.queue) {
-            Ok(sender) => sender.send(reply).await.map(drop),
-            Err(error) => Err(error),
+        let sent = match self.send_to(&address, reply).await {
+            Err(error) if error.condition() == Condition::MessageSizeExceeded => {
+                let failure = Failure::new("ReplyTooLarge", error.detail());
+                self.send_to(&address, job_message(&failure)?).await
+            }
+            sent => sent,
         };
         match sent {
-            Err(error) if error.retryable() => Err(error.into()),
+            // There may be room when somebody has taken replies (ERR-08).
+            Err(error) if error.retryable() || error.condition() == Condition::QuotaExceeded => {
+                Err(error.into())
+            }
             Err(error) => {
                 // The reply queue is gone, or closed to this client: no attempt will do better.
                 tracing::warn!(%error, "a reply is dropped");
@@ -220,5 +220,17 @@ impl Replier {
             }
             Ok(()) => Ok(()),
         }
+    }
+
+    async fn send_to(&self, address: &Address, reply: Message) -> Result<(), BrokerError> {
+        let expires_at = address.expires_at;
+        let reply = Message {
+            session_id: address.session.clone(),
+            correlation_id: address.correlation.clone(),
+            time_to_live: expires_at
+                .map(|at| at.since(self.client.now()).max(TimeSpan::from_ms(1))),
+            ..reply
+        };
+        self.senders.to(&self.client, &address.queue)?.send(reply).await.map(drop)
     }
 }
