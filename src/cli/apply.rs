@@ -1,12 +1,15 @@
 //! `peeklock apply`: what a file declares is made so, step by step (DEC-16).
 
+mod parts;
+
 use std::path::PathBuf;
 
 use clap::Args;
-use peeklock::declaration::{CarriedOut, Change, Declaration, Plan, Step, StepKind};
+use peeklock::declaration::{CarriedOut, Change, Plan, Step, StepKind};
 use peeklock::error::BrokerError;
 use peeklock_json::PlanView;
 
+use self::parts::{Part, parts};
 use super::connect::{Common, Output, Patience, Session, code, told};
 use super::terminal::{Bar, Cell, Out, Table, object};
 use super::{Failure, exit};
@@ -21,7 +24,8 @@ Examples:
 
 The file has [[queues]], [[topics]], [[topics.subscriptions]] and [[topics.subscriptions.rules]], as a configuration file \
 does and as `peeklock export` writes it. What is missing is created, what differs is updated, and what the file does not \
-name stays as it is. A subscription that lists rules has exactly these. Nothing is deleted but rules.
+name stays as it is. A subscription that lists rules has exactly these. Nothing is deleted but rules. With \
+unnamed_is_default = true above all, as in what was exported, what every new entity has alike is made so where it is not named.
 
 What fails leaves the steps before it done; the same command does the rest.
 
@@ -48,13 +52,22 @@ impl From<FileError> for Failure {
 }
 
 pub fn run(flags: &ApplyFlags) -> Result<(), Failure> {
-    let file = TopologyFile::read(&flags.file)?;
+    let mut file = TopologyFile::read(&flags.file)?;
+    let parts = parts(std::mem::take(&mut file.declaration))
+        .map_err(|refused| Failure::usage(format!("{}: {refused}", file.place_of(""))))?;
     flags.common.run(Patience::Limited, async |session| {
         let admin = session.client.admin();
-        let plan = admin.plan(&file.declaration).await.map_err(|error| {
-            let place = file.place_of(error.detail());
-            Failure::ended(code(error.condition()), format!("{place}: {}", told(&error)))
-        })?;
+        let mut plans = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let plan = admin.plan(&part.declaration).await.map_err(|error| {
+                let error = part.in_whole(error);
+                let place = file.place_of(error.detail());
+                Failure::ended(code(error.condition()), format!("{place}: {}", told(&error)))
+            })?;
+            plans.push((part, plan));
+        }
+        // There is one part at least.
+        let Some(plan) = whole(&plans) else { return Ok(()) };
         let output = flags.common.output;
         if output == Output::Table {
             session.out.say(&shown(&plan, &session.out))?;
@@ -62,10 +75,10 @@ pub fn run(flags: &ApplyFlags) -> Result<(), Failure> {
         let done = if flags.dry_run || plan.is_empty() {
             0
         } else {
-            carry_out(session, &file.declaration, &plan).await?
+            carry_out(session, &plans, plan.steps.len()).await?
         };
         if output != Output::Table {
-            return session.out.say(&as_object(&plan, done, output)?);
+            return session.out.say(&as_object(&plan, plans.len(), done, output)?);
         }
         if done > 0 {
             let steps = if done == 1 { "step" } else { "steps" };
@@ -75,35 +88,50 @@ pub fn run(flags: &ApplyFlags) -> Result<(), Failure> {
     })
 }
 
-/// Carries out the plan that was shown, and no other; returns how many steps were done.
+/// The plans of all parts as one, whose digest stands for nothing if there are several.
+fn whole(plans: &[(&Part, Plan)]) -> Option<Plan> {
+    plans.iter().map(|(_, plan)| plan.clone()).reduce(|mut whole, plan| {
+        whole.steps.extend(plan.steps);
+        whole.kept.extend(plan.kept);
+        whole.unchanged_count += plan.unchanged_count;
+        whole
+    })
+}
+
+/// Carries out the plans that were shown, and no others; returns how many steps were done, of this many.
 async fn carry_out(
     session: &Session,
-    declaration: &Declaration,
-    plan: &Plan,
+    plans: &[(&Part, Plan)],
+    total: usize,
 ) -> Result<usize, Failure> {
     let admin = session.client.admin();
-    let total = plan.steps.len();
     let bar = Bar::new("applying", Some(total as u64));
-    let (mut done, mut digest) = (0, plan.digest());
-    while done < total {
-        if session.interrupt.is_set() {
-            drop(bar);
-            return Err(in_part(exit::INTERRUPTED, done, total, "interrupted"));
-        }
-        let part = admin.carry_out(declaration, digest).await;
-        let CarriedOut { done: more, rest, failure } = match part {
-            Ok(part) => part,
-            Err(error) => return Err(failed(&error, done, total, "the next steps")),
-        };
-        bar.advance(more as u64);
-        done += more;
-        digest = rest.digest();
-        if let Some(error) = failure {
-            let step = rest.steps.first().map_or_else(String::new, Step::to_string);
-            return Err(failed(&error, done, total, &step));
-        }
-        if more == 0 {
-            return Err(in_part(1, done, total, "the broker does no more of them"));
+    let mut done = 0;
+    for (part, plan) in plans {
+        let (mut left, mut digest) = (plan.steps.len(), plan.digest());
+        while left > 0 {
+            if session.interrupt.is_set() {
+                drop(bar);
+                return Err(in_part(exit::INTERRUPTED, done, total, "interrupted"));
+            }
+            let carried_out = admin.carry_out(&part.declaration, digest).await;
+            let CarriedOut { done: more, rest, failure } = match carried_out {
+                Ok(carried_out) => carried_out,
+                Err(error) => {
+                    return Err(failed(&part.in_whole(error), done, total, "the next steps"));
+                }
+            };
+            bar.advance(more as u64);
+            done += more;
+            left = left.saturating_sub(more);
+            digest = rest.digest();
+            if let Some(error) = failure {
+                let step = rest.steps.first().map_or_else(String::new, Step::to_string);
+                return Err(failed(&error, done, total, &step));
+            }
+            if more == 0 {
+                return Err(in_part(1, done, total, "the broker does no more of them"));
+            }
         }
     }
     Ok(done)
@@ -157,12 +185,15 @@ fn value(kind: StepKind, change: &Change) -> String {
     }
 }
 
-/// The plan as the JSON API tells it, with how many of its steps were done.
-fn as_object(plan: &Plan, done: usize, output: Output) -> Result<String, Failure> {
+/// The plan as the JSON API tells it, with how many of its steps were done. That of several parts has no digest.
+fn as_object(plan: &Plan, parts: usize, done: usize, output: Output) -> Result<String, Failure> {
     let mut told = serde_json::to_value(PlanView::from(plan))
         .map_err(|error| Failure::Failed(error.to_string()))?;
     if let Some(members) = told.as_object_mut() {
         members.insert("done".to_owned(), done.into());
+        if parts > 1 {
+            members.remove("digest");
+        }
     }
     Ok(object(&told.to_string(), output))
 }

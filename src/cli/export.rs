@@ -17,7 +17,8 @@ Examples:
   peeklock export | peeklock apply --context other -f - --dry-run
 
 Written are queues, topics, subscriptions and rules with all their properties, for who may manage the namespace; not \
-messages, not policies. `peeklock apply -f` makes another broker so; on the same one it changes nothing.
+messages, not policies. What every new one has alike, such as no sessions, is left out, and a line says so. `peeklock \
+apply -f` makes another broker so; on the same one it changes nothing.
 
 ",
     exit_codes!()

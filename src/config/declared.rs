@@ -7,6 +7,24 @@ use super::queue::QueueDeclaration;
 use super::text::Scalar;
 use super::topic::TopicDeclaration;
 
+/// What becomes of a property that every new entity has alike, whatever the limits of its broker.
+#[derive(Clone, Copy)]
+pub(super) enum Usual {
+    /// It is not named.
+    IsLeftOut,
+    /// It is named if nothing else is.
+    IsNamed,
+}
+
+impl Usual {
+    pub(super) fn of<T: Copy + PartialEq>(self, property: &mut Option<Scalar<T>>, usual: T) {
+        match self {
+            Self::IsLeftOut => *property = property.filter(|value| *value != Scalar(usual)),
+            Self::IsNamed => *property = property.or(Some(Scalar(usual))),
+        }
+    }
+}
+
 pub(super) fn declaration(
     queues: &[QueueDeclaration],
     topics: &[TopicDeclaration],

@@ -5,7 +5,7 @@ use peeklock::description::{EntityStatus, QueueDescription, QueueUpdate, Session
 use peeklock::time::TimeSpan;
 use serde::{Deserialize, Serialize};
 
-use super::declared::{bare, cleared, some, some_text, text};
+use super::declared::{Usual, bare, cleared, some, some_text, text};
 use super::retry::RetryDeclaration;
 use super::text::Scalar;
 
@@ -71,6 +71,22 @@ impl QueueDeclaration {
         let forward_dead_letters_to = &self.forward_dead_lettered_messages_to;
         let cleared = cleared(&self.forward_to, forward_dead_letters_to, &self.user_metadata);
         DeclaredQueue { path: self.name.as_str().into(), properties, cleared }
+    }
+
+    /// Leaves out what every new queue has, or names it.
+    pub(super) fn with_usual(&mut self, usual: Usual) {
+        for flag in [
+            &mut self.requires_duplicate_detection,
+            &mut self.requires_session,
+            &mut self.dead_lettering_on_message_expiration,
+            &mut self.enable_partitioning,
+            &mut self.enable_express,
+        ] {
+            usual.of(flag, false);
+        }
+        usual.of(&mut self.enable_batched_operations, true);
+        usual.of(&mut self.status, EntityStatus::Active);
+        usual.of(&mut self.session_retry_order, SessionRetryOrder::Hold);
     }
 }
 

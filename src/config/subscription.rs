@@ -8,7 +8,7 @@ use peeklock::rule::RuleDescription;
 use peeklock::time::TimeSpan;
 use serde::{Deserialize, Serialize};
 
-use super::declared::{bare, cleared, some, some_text, text};
+use super::declared::{Usual, bare, cleared, some, some_text, text};
 use super::retry::RetryDeclaration;
 use super::rule::RuleDeclaration;
 use super::text::Scalar;
@@ -78,6 +78,21 @@ impl SubscriptionDeclaration {
             rules: rules.transpose()?,
             ..DeclaredSubscription::default()
         })
+    }
+
+    /// Leaves out what every new subscription has, or names it.
+    pub(super) fn with_usual(&mut self, usual: Usual) {
+        for flag in [
+            &mut self.requires_session,
+            &mut self.dead_lettering_on_message_expiration,
+            &mut self.catch_all,
+        ] {
+            usual.of(flag, false);
+        }
+        usual.of(&mut self.enable_dead_lettering_on_filter_evaluation_exceptions, true);
+        usual.of(&mut self.enable_batched_operations, true);
+        usual.of(&mut self.status, EntityStatus::Active);
+        usual.of(&mut self.session_retry_order, SessionRetryOrder::Hold);
     }
 
     /// A subscription as it is, with its rules.

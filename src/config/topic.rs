@@ -5,7 +5,7 @@ use peeklock::description::{EntityStatus, TopicDescription, TopicUpdate};
 use peeklock::time::TimeSpan;
 use serde::{Deserialize, Serialize};
 
-use super::declared::{bare, cleared, some, some_text, text};
+use super::declared::{Usual, bare, cleared, some, some_text, text};
 use super::subscription::SubscriptionDeclaration;
 use super::text::Scalar;
 
@@ -65,6 +65,23 @@ impl TopicDeclaration {
             cleared: cleared(&None, &None, &self.user_metadata),
             subscriptions: below.collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Leaves out what every new topic has, or names it, and of its subscriptions likewise.
+    pub(super) fn with_usual(&mut self, usual: Usual) {
+        for flag in [
+            &mut self.requires_duplicate_detection,
+            &mut self.enable_partitioning,
+            &mut self.enable_express,
+        ] {
+            usual.of(flag, false);
+        }
+        usual.of(&mut self.enable_batched_operations, true);
+        usual.of(&mut self.support_ordering, true);
+        usual.of(&mut self.status, EntityStatus::Active);
+        for subscription in &mut self.subscriptions {
+            subscription.with_usual(usual);
+        }
     }
 
     /// A topic as it is, with these subscriptions.

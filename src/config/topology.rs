@@ -9,23 +9,28 @@ use peeklock::declaration::Declaration;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::declared;
+use super::declared::{self, Usual};
 use super::queue::QueueDeclaration;
 use super::source::unknown_field;
 use super::topic::TopicDeclaration;
 
-/// Bytes of a file.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a file: room for all that one may declare (DEC-04), with every property and texts of the usual length.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 /// What stands above what was exported.
 const HEAD: &str = "\
 # Queues, topics, subscriptions and rules of a namespace, for `peeklock apply -f`. What is not named stays as it is; an empty
-# text takes a value away; a subscription has exactly the rules that are listed.
+# text takes a value away; a subscription has exactly the rules that are listed. Where unnamed_is_default is true, properties
+# that are the same for all that is new (no sessions, no duplicate detection, status Active and the like) are left out where
+# they are so, and are made so where they are not.
 ";
 
 /// The entities of a namespace, as a file declares them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, expecting = "a table with [[queues]] and [[topics]]")]
 pub struct Topology {
+    /// Whether a property that is not named, and that every new entity has alike, is to be as a new entity has it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    unnamed_is_default: bool,
     /// `[[queues]]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueDeclaration>,
@@ -87,14 +92,51 @@ struct Named {
     rules: Vec<Self>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it out so")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 impl Topology {
-    /// The text of a file that declares it.
+    /// The text of a file that declares it, without what is as usual.
     ///
     /// # Errors
     /// With the value that TOML cannot hold.
-    pub fn text(&self) -> Result<String, String> {
+    pub fn text(&mut self) -> Result<String, String> {
+        self.unnamed_is_default = true;
+        self.with_usual(Usual::IsLeftOut);
         let text = toml::to_string(self).map_err(|error| error.to_string())?;
         Ok(format!("{HEAD}\n{text}"))
+    }
+
+    fn with_usual(&mut self, usual: Usual) {
+        for queue in &mut self.queues {
+            queue.with_usual(usual);
+        }
+        for topic in &mut self.topics {
+            topic.with_usual(usual);
+        }
+    }
+}
+
+/// Where the lines of a text begin.
+struct Lines<'t> {
+    text: &'t str,
+    begins: Vec<usize>,
+}
+
+impl<'t> Lines<'t> {
+    fn of(text: &'t str) -> Self {
+        let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self { text, begins: std::iter::once(0).chain(ends).collect() }
+    }
+
+    /// Line and column of a byte, from 1.
+    fn place_of(&self, byte: usize) -> (usize, usize) {
+        let line = self.begins.partition_point(|begin| *begin <= byte);
+        let begin = self.begins.get(line.saturating_sub(1)).copied().unwrap_or_default();
+        let before = self.text.get(begin..byte).or_else(|| self.text.get(begin..));
+        (line, before.map_or(0, |before| before.chars().count()) + 1)
     }
 }
 
@@ -119,13 +161,16 @@ impl TopologyFile {
     }
 
     fn of_text(path: &Path, text: &str) -> Result<Self, FileError> {
-        let topology: Topology =
+        let mut topology: Topology =
             toml::from_str(text).map_err(|error| explain(path, text, &error))?;
+        if topology.unnamed_is_default {
+            topology.with_usual(Usual::IsNamed);
+        }
         // What was read once is read again.
         let names: Names = toml::from_str(text).map_err(|error| explain(path, text, &error))?;
-        let mut lines = BTreeMap::new();
-        add("queues", &names.queues, text, &mut lines);
-        add("topics", &names.topics, text, &mut lines);
+        let (mut lines, begins) = (BTreeMap::new(), Lines::of(text));
+        add("queues", &names.queues, &begins, &mut lines);
+        add("topics", &names.topics, &begins, &mut lines);
         let mut file = Self { declaration: Declaration::new(), path: path.to_owned(), lines };
         file.declaration = declared::declaration(&topology.queues, &topology.topics).map_err(
             |(key, detail)| {
@@ -148,27 +193,19 @@ impl TopologyFile {
 }
 
 /// Notes the lines of a list, and of what is below.
-fn add(list: &str, names: &[Named], text: &str, lines: &mut BTreeMap<String, usize>) {
+fn add(list: &str, names: &[Named], text: &Lines<'_>, lines: &mut BTreeMap<String, usize>) {
     for (index, named) in names.iter().enumerate() {
         let key = format!("{list}[{index}]");
-        let (line, _) = place_of(text, named.name.span().start);
+        let (line, _) = text.place_of(named.name.span().start);
         add(&format!("{key}.subscriptions"), &named.subscriptions, text, lines);
         add(&format!("{key}.rules"), &named.rules, text, lines);
         lines.insert(key, line);
     }
 }
 
-/// Line and column of a byte, from 1.
-fn place_of(text: &str, byte: usize) -> (usize, usize) {
-    let before = text.get(..byte).unwrap_or(text);
-    let line_begin = before.rfind('\n').map_or(0, |at| at + 1);
-    let column = before.get(line_begin..).map_or(0, |line| line.chars().count());
-    (before.matches('\n').count() + 1, column + 1)
-}
-
 /// Place, line and reason; the line has the key.
 fn explain(path: &Path, text: &str, error: &toml::de::Error) -> FileError {
-    let (line, column) = place_of(text, error.span().map_or(0, |span| span.start));
+    let (line, column) = Lines::of(text).place_of(error.span().map_or(0, |span| span.start));
     let said = error.message().trim_end();
     let said = match unknown_field(said) {
         Some((name, Some(meant))) => format!("unknown key `{name}`; did you mean `{meant}`?"),
@@ -183,7 +220,12 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> FileError {
 
 #[cfg(test)]
 mod tests {
+    use peeklock::description::{
+        EntityStatus, QueueDescription, QueueUpdate, SessionRetryOrder, Settings,
+    };
+
     use super::*;
+    use crate::config::SubscriptionDeclaration;
 
     fn refused(text: &str) -> String {
         TopologyFile::of_text(Path::new("t.toml"), text).unwrap_err().to_string()
@@ -214,6 +256,55 @@ mod tests {
             let text = refused(text);
             assert!(text.starts_with(said), "{text}");
         }
+    }
+
+    /// DEC-17: what every new entity has alike is left out, and named again when the file is read, so that it is made so
+    /// where it is not. Only where the file says that.
+    #[test]
+    fn what_is_left_out_is_as_usual() {
+        let settings = Settings::default();
+        let unusual = QueueDescription {
+            requires_duplicate_detection: true,
+            requires_session: true,
+            dead_lettering_on_message_expiration: true,
+            enable_batched_operations: false,
+            status: EntityStatus::Disabled,
+            session_retry_order: SessionRetryOrder::Pass,
+            ..settings.new_queue("b")
+        };
+        let queues = || [&settings.new_queue("a"), &unusual].map(QueueDeclaration::from);
+        let topic = || {
+            let below = SubscriptionDeclaration::of(&settings.new_subscription("t", "s"), &[]);
+            TopicDeclaration::of(&settings.new_topic("t"), vec![below])
+        };
+        let mut topology = Topology::default();
+        topology.queues.extend(queues());
+        topology.topics.push(topic());
+        let text = topology.text().unwrap();
+        for named_once in ["requires_session", "status =", "session_retry_order", "= false"] {
+            assert_eq!(text.matches(named_once).count(), 1, "{named_once} in {text}");
+        }
+        let file = TopologyFile::of_text(Path::new("t.toml"), &text).unwrap();
+        assert_eq!(file.declaration.queues, queues().map(|queue| queue.declared()));
+        assert_eq!(file.declaration.topics, [topic().declared().unwrap()]);
+        let other = "[[queues]]\nname = \"a\"\n";
+        let file = TopologyFile::of_text(Path::new("t.toml"), other).unwrap();
+        assert_eq!(file.declaration.queues[0].properties, QueueUpdate::default());
+    }
+
+    /// DEC-04, DEC-16: a file of as many queues as may be declared is read, and each has its line.
+    #[test]
+    fn a_file_of_all_that_may_be_declared_is_read() {
+        let settings = Settings::default();
+        let mut topology = Topology::default();
+        let queues = (0..10_000).map(|index| settings.new_queue(format!("q{index}")));
+        topology.queues.extend(queues.map(|queue| QueueDeclaration::from(&queue)));
+        let text = topology.text().unwrap();
+        assert!(((1 << 20)..FILE_BYTES_MAX).contains(&(text.len() as u64)), "{}", text.len());
+        let file = TopologyFile::of_text(Path::new("t.toml"), &text).unwrap();
+        assert_eq!(file.declaration.queues.len(), 10_000);
+        let above = text.lines().take_while(|line| *line != "name = \"q9999\"").count();
+        assert_eq!(file.place_of("queues[9999]: twice"), format!("t.toml:{}", above + 1));
     }
 
     /// DEC-16: what the broker says begins with a key, which has a line.

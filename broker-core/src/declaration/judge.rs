@@ -93,7 +93,11 @@ impl Declaration {
         Ok(())
     }
 
-    fn judge_counts(&self) -> Result<(), Misdeclared> {
+    /// Judges how much there is of everything, which whoever carries it out in parts has to do for the whole.
+    ///
+    /// # Errors
+    /// `QuotaExceeded` for more than [`ENTITY_COUNT_MAX`] entities or [`RULE_COUNT_MAX`] rules.
+    pub fn judge_counts(&self) -> Result<(), Misdeclared> {
         let subscriptions = || self.topics.iter().flat_map(|topic| &topic.subscriptions);
         let entities = self.queues.len() + self.topics.len() + subscriptions().count();
         let rules = subscriptions().filter_map(|it| it.rules.as_ref()).map(Vec::len).sum();

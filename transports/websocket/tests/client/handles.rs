@@ -5,6 +5,7 @@ use std::sync::Arc;
 use peeklock_core::clock::Clock as _;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::AllowAll;
+use peeklock_core::declaration::{Declaration, DeclaredQueue};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::store::{Journal, JournalConfig};
@@ -472,6 +473,28 @@ fn an_actor_receives_over_a_connection() {
         assert_eq!((told.recv().await, told.recv().await), (Some(1), Some(2)));
         consumer.stop().await;
         assert_eq!(server.delivery_counts().await, []);
+        client.close().await;
+        server.stop().await;
+    });
+}
+
+/// DEC-13: a declaration for which no frame is large enough is refused with the limit and the way out, and the connection
+/// goes on.
+#[test]
+fn a_declaration_that_no_frame_holds_is_refused() {
+    run(async {
+        let server = Server::start(60).await;
+        let client = server.client().await;
+        let large =
+            QueueUpdate { user_metadata: Some("m".repeat(1_000).into()), ..QueueUpdate::default() };
+        let queues =
+            (0..5_000).map(|index| DeclaredQueue::new(format!("q{index}")).with(large.clone()));
+        let declaration = Declaration { queues: queues.collect(), ..Declaration::default() };
+        let refused = client.admin().plan(&declaration).await.unwrap_err();
+        assert_eq!(refused.condition(), Condition::MessageSizeExceeded);
+        let detail = refused.detail();
+        assert!(detail.contains("websocket.frame_bytes_max); declare less at once"), "{detail}");
+        assert!(client.admin().queue("q").await.is_ok());
         client.close().await;
         server.stop().await;
     });

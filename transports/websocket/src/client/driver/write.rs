@@ -1,10 +1,12 @@
 //! What goes out: from what handles ask for to the requests of a frame.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::SinkExt;
+use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 
 use super::open::message;
@@ -12,7 +14,10 @@ use super::{Attached, Driver, Ended, FRAME_BYTES, Socket, Waiting, settle};
 use crate::client::core::{AnswerSender, Ask, Core};
 use crate::frame::message::Outgoing;
 use crate::frame::{Encoding, LIST_COUNT_MAX, Request, of_client};
-use crate::operation::{Decision, Detach, Operation, Send, SetSessionState, Withdraw};
+use crate::operation::{
+    CarryOutDeclaration, Decision, DeclarationForm, Detach, Operation, PlanDeclaration, Send,
+    SetSessionState, Withdraw,
+};
 
 /// Frames of the broker after which it is told that they were taken, if nothing else is sent.
 const CONFIRM_FRAMES: u64 = 16;
@@ -24,6 +29,47 @@ const REQUESTS_MAX: usize = 512;
 const FRAME_OVERHEAD: usize = 8 << 10;
 /// What surrounds a forwarded message, at most.
 const FORWARDED_OVERHEAD: usize = 256;
+
+/// Why something is not sent for which no frame is large enough.
+fn too_large(ask: &Ask, size: u64, most: u64) -> Rejection {
+    let what = match ask {
+        Ask::Send { .. } => "message for a frame (websocket.frame_bytes_max)",
+        Ask::Operation { operation, .. } if is_declaration(operation) => {
+            let detail = format!(
+                "the declaration has {size} bytes, more than the {most} of a frame (websocket.frame_bytes_max); declare \
+                 less at once, first what others are forwarded to"
+            );
+            return Rejection::new(Condition::MessageSizeExceeded, detail);
+        }
+        _ => "session state for a frame (websocket.frame_bytes_max)",
+    };
+    Rejection::message_size_exceeded(what, size, most)
+}
+
+const fn is_declaration(operation: &Operation) -> bool {
+    matches!(operation, Operation::PlanDeclaration(_) | Operation::CarryOutDeclaration(_))
+}
+
+/// How many bytes it has in a frame, whichever its form.
+fn size_of_json(declaration: &DeclarationForm) -> usize {
+    let mut count = Count(0);
+    // To count never fails.
+    serde_json::to_writer(&mut count, declaration).map_or(0, |()| count.0)
+}
+
+/// Counts what is written to it.
+struct Count(usize);
+
+impl io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 impl Driver {
     /// Whether more may be asked for; what is not confirmed is kept in memory.
@@ -76,12 +122,8 @@ impl Driver {
             let size = self.size(&ask);
             if size > 0 && size + FRAME_OVERHEAD > self.frame_bytes_max {
                 let most = self.frame_bytes_max.saturating_sub(FRAME_OVERHEAD);
-                let (size, most) = (size as u64, most as u64);
-                let what = match &ask {
-                    Ask::Send { .. } => "message for a frame (websocket.frame_bytes_max)",
-                    _ => "session state for a frame (websocket.frame_bytes_max)",
-                };
-                core.fail(ask, &Rejection::message_size_exceeded(what, size, most));
+                let refused = too_large(&ask, size as u64, most as u64);
+                core.fail(ask, &refused);
                 continue;
             }
             if !requests.is_empty() && bytes + size + FRAME_OVERHEAD > self.frame_bytes_max {
@@ -108,7 +150,7 @@ impl Driver {
         requests
     }
 
-    /// The bytes of messages or a state to be sent, at least; nothing else is large.
+    /// The bytes of messages, a state or a declaration to be sent, at least; nothing else is large.
     fn size(&self, ask: &Ask) -> usize {
         let content = |message: &Outgoing| match message {
             Outgoing::Content(bytes) => self.size_of(bytes),
@@ -127,6 +169,10 @@ impl Driver {
                             + FORWARDED_OVERHEAD
                     });
                     sizes.sum()
+                }
+                Operation::PlanDeclaration(PlanDeclaration { declaration })
+                | Operation::CarryOutDeclaration(CarryOutDeclaration { declaration, .. }) => {
+                    size_of_json(declaration)
                 }
                 _ => 0,
             },

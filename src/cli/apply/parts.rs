@@ -1,0 +1,306 @@
+//! A declaration in parts, each of which one request holds. What is forwarded to what else is declared stays together with
+//! that, so each part is planned and carried out by itself.
+
+use std::collections::BTreeMap;
+
+use peeklock::declaration::{Declaration, DeclaredQueue, DeclaredTopic, Existing};
+use peeklock::description::Destination;
+use peeklock::error::{BrokerError, Rejection};
+use peeklock::path::PathKey;
+use peeklock_json::DeclarationForm;
+
+/// Bytes of a part as it is sent, unless what stays together has more.
+const PART_BYTES: usize = 512 << 10;
+/// Queues, topics, subscriptions and rules of a part, likewise.
+const PART_COUNT: usize = 5_000;
+/// Bytes that a broker takes in one request: it sets aside sixteen times as many.
+const REQUEST_BYTES_MAX: usize = 1_000_000;
+/// Queues, topics, subscriptions and rules that it takes in one.
+const REQUEST_COUNT_MAX: usize = 10_000;
+
+/// A part of a declaration.
+pub(super) struct Part {
+    pub(super) declaration: Declaration,
+    /// Where its queues stand in the whole.
+    queues: Vec<usize>,
+    /// The same of its topics.
+    topics: Vec<usize>,
+}
+
+/// What is declared of one path.
+enum Declared {
+    Queue(usize, DeclaredQueue),
+    Topic(usize, DeclaredTopic),
+}
+
+/// What stays together.
+#[derive(Default)]
+struct Group {
+    declared: Vec<Declared>,
+    bytes: usize,
+    count: usize,
+}
+
+/// Parts of a declaration, at least one, each with its queues and topics in their order.
+///
+/// # Errors
+/// With what is more than may be declared at once, and with what stays together and is more than one request holds.
+pub(super) fn parts(mut whole: Declaration) -> Result<Vec<Part>, String> {
+    whole.judge_counts().map_err(|misdeclared| misdeclared.to_string())?;
+    let groups = groups(&mut whole);
+    let existing = whole.existing;
+    let mut packed = vec![Group::default()];
+    for group in groups {
+        if group.bytes > REQUEST_BYTES_MAX || group.count > REQUEST_COUNT_MAX {
+            let first = group.declared.first().map_or("", Declared::path);
+            return Err(format!(
+                "`{first}`, with what it has and what is forwarded to or from it, is {} entities and rules of {} bytes, and one \
+                 request holds {REQUEST_COUNT_MAX} and {REQUEST_BYTES_MAX}; split the file: first what others are forwarded \
+                 to, and of a topic some subscriptions in each",
+                group.count, group.bytes
+            ));
+        }
+        match packed.last_mut() {
+            Some(last) if last.holds(&group) => last.add(group),
+            _ => packed.push(group),
+        }
+    }
+    Ok(packed.into_iter().map(|group| group.part(existing)).collect())
+}
+
+/// Each queue and topic with those that it is forwarded to, in the order of the first of each.
+fn groups(whole: &mut Declaration) -> Vec<Group> {
+    let queues = std::mem::take(&mut whole.queues).into_iter().enumerate();
+    let topics = std::mem::take(&mut whole.topics).into_iter().enumerate();
+    let declared = queues.map(|(place, queue)| Declared::Queue(place, queue));
+    let topics = topics.map(|(place, topic)| Declared::Topic(place, topic));
+    let declared: Vec<Declared> = declared.chain(topics).collect();
+    let mut ties = Ties((0..declared.len()).collect());
+    let mut known = BTreeMap::new();
+    for (index, one) in declared.iter().enumerate() {
+        // What is declared twice is refused, for which the broker has to see both.
+        ties.tie(index, *known.entry(key_of(one.path())).or_insert(index));
+    }
+    for (index, one) in declared.iter().enumerate() {
+        for destination in one.destinations() {
+            if let Some(other) = known.get(&key_of(destination)) {
+                ties.tie(index, *other);
+            }
+        }
+    }
+    let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
+    for (index, one) in declared.into_iter().enumerate() {
+        groups.entry(ties.first(index)).or_default().put(one);
+    }
+    groups.into_values().collect()
+}
+
+/// By which a queue or topic is known; of what is none, which the broker refuses, the text.
+fn key_of(path: &str) -> PathKey {
+    match Destination::parse(path) {
+        Ok(Destination::Entity(key)) => key,
+        Ok(Destination::Foreign(_)) | Err(_) => PathKey::fold(path),
+    }
+}
+
+/// Which of them stay together: each refers to an earlier one, or is the first.
+struct Ties(Vec<usize>);
+
+impl Ties {
+    fn first(&mut self, mut index: usize) -> usize {
+        while let Some(earlier) = self.0.get(index).copied().filter(|earlier| *earlier != index) {
+            // The way is shorter the next time.
+            let further = self.0.get(earlier).copied().unwrap_or(earlier);
+            if let Some(place) = self.0.get_mut(index) {
+                *place = further;
+            }
+            index = earlier;
+        }
+        index
+    }
+
+    fn tie(&mut self, one: usize, other: usize) {
+        let (one, other) = (self.first(one), self.first(other));
+        if let Some(place) = self.0.get_mut(one.max(other)) {
+            *place = one.min(other);
+        }
+    }
+}
+
+impl Declared {
+    fn path(&self) -> &str {
+        match self {
+            Self::Queue(_, queue) => &queue.path,
+            Self::Topic(_, topic) => &topic.path,
+        }
+    }
+
+    /// What is forwarded to, of messages and of dead letters.
+    fn destinations(&self) -> Vec<&str> {
+        let all: Vec<[&Option<Box<str>>; 2]> = match self {
+            Self::Queue(_, queue) => {
+                let of = &queue.properties;
+                vec![[&of.forward_to, &of.forward_dead_lettered_messages_to]]
+            }
+            Self::Topic(_, topic) => {
+                let below = topic.subscriptions.iter().map(|below| &below.properties);
+                below.map(|of| [&of.forward_to, &of.forward_dead_lettered_messages_to]).collect()
+            }
+        };
+        all.into_iter().flatten().filter_map(Option::as_deref).collect()
+    }
+
+    /// Itself, subscriptions and rules.
+    fn count(&self) -> usize {
+        match self {
+            Self::Queue(..) => 1,
+            Self::Topic(_, topic) => {
+                let rules = topic.subscriptions.iter().filter_map(|below| below.rules.as_ref());
+                1 + topic.subscriptions.len() + rules.map(Vec::len).sum::<usize>()
+            }
+        }
+    }
+
+    /// The bytes of it as it is sent.
+    fn bytes(&self) -> usize {
+        let alone = match self {
+            Self::Queue(_, queue) => Declaration::new().with_queue(queue.clone()),
+            Self::Topic(_, topic) => Declaration::new().with_topic(topic.clone()),
+        };
+        // Numbers and texts can be written.
+        serde_json::to_vec(&DeclarationForm::from(&alone)).map_or(0, |json| json.len())
+    }
+}
+
+impl Group {
+    fn put(&mut self, one: Declared) {
+        self.bytes += one.bytes();
+        self.count += one.count();
+        self.declared.push(one);
+    }
+
+    fn holds(&self, more: &Self) -> bool {
+        let fits = self.bytes + more.bytes <= PART_BYTES && self.count + more.count <= PART_COUNT;
+        self.declared.is_empty() || fits
+    }
+
+    fn add(&mut self, more: Self) {
+        self.bytes += more.bytes;
+        self.count += more.count;
+        self.declared.extend(more.declared);
+    }
+
+    fn part(self, existing: Existing) -> Part {
+        let (mut queues, mut topics) = (BTreeMap::new(), BTreeMap::new());
+        for one in self.declared {
+            match one {
+                Declared::Queue(place, queue) => drop(queues.insert(place, queue)),
+                Declared::Topic(place, topic) => drop(topics.insert(place, topic)),
+            }
+        }
+        let (places_of_queues, queues) = queues.into_iter().unzip();
+        let (places_of_topics, topics) = topics.into_iter().unzip();
+        let declaration = Declaration { queues, topics, existing };
+        Part { declaration, queues: places_of_queues, topics: places_of_topics }
+    }
+}
+
+impl Part {
+    /// What a broker says of the part, with the place in the whole.
+    pub(super) fn in_whole(&self, error: BrokerError) -> BrokerError {
+        let Some(detail) = self.placed(error.detail()) else { return error };
+        let rejection = Rejection::new(error.condition(), detail);
+        BrokerError::new(rejection, error.tracking_id(), error.entity(), error.timestamp())
+    }
+
+    /// A text that begins with a place, with the place in the whole.
+    fn placed(&self, said: &str) -> Option<String> {
+        for (list, places) in [("queues", &self.queues), ("topics", &self.topics)] {
+            let behind = said.strip_prefix(list).and_then(|rest| rest.strip_prefix('['));
+            let Some((index, rest)) = behind.and_then(|rest| rest.split_once(']')) else {
+                continue;
+            };
+            let place = places.get(index.parse::<usize>().ok()?)?;
+            return Some(format!("{list}[{place}]{rest}"));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use peeklock::declaration::DeclaredSubscription;
+    use peeklock::description::{QueueProperties, SubscriptionProperties};
+
+    use super::*;
+
+    /// A queue that is sent with so many bytes at least.
+    fn queue(name: &str, bytes: usize) -> DeclaredQueue {
+        let properties =
+            QueueProperties { user_metadata: Some("m".repeat(bytes).into()), ..Default::default() };
+        DeclaredQueue::new(name).with(properties)
+    }
+
+    fn forwarded(name: &str, to: &str) -> DeclaredQueue {
+        let properties = QueueProperties { forward_to: Some(to.into()), ..Default::default() };
+        DeclaredQueue::new(name).with(properties)
+    }
+
+    fn names(part: &Part) -> Vec<&str> {
+        let queues = part.declaration.queues.iter().map(|queue| &*queue.path);
+        queues.chain(part.declaration.topics.iter().map(|topic| &*topic.path)).collect()
+    }
+
+    /// DEC-08, DEC-16: what is small is one part, in its order; what is large is several, and what is forwarded stays with what
+    /// it is forwarded to, by a subscription too.
+    #[test]
+    fn what_is_forwarded_stays_together() {
+        assert_eq!(names(&parts(Declaration::new()).unwrap()[0]), [""; 0]);
+        let small = ["b", "a", "c"].map(|name| queue(name, 9));
+        let small = Declaration { queues: small.into(), ..Declaration::default() };
+        let all = parts(small).unwrap();
+        assert_eq!(all.iter().map(names).collect::<Vec<_>>(), [["b", "a", "c"]]);
+
+        let to = SubscriptionProperties { forward_to: Some("B".into()), ..Default::default() };
+        let topic =
+            DeclaredTopic::new("t").with_subscription(DeclaredSubscription::new("s").with(to));
+        let large = Declaration {
+            queues: vec![
+                queue("a", 400_000),
+                queue("b", 300_000),
+                queue("c", 300_000),
+                forwarded("d", "A"),
+                forwarded("e", "elsewhere"),
+            ],
+            topics: vec![topic],
+            ..Declaration::default()
+        };
+        let all = parts(large).unwrap();
+        let expected = [vec!["a", "d"], vec!["b", "t"], vec!["c", "e"]];
+        assert_eq!(all.iter().map(names).collect::<Vec<_>>(), expected);
+        assert_eq!(all[2].placed("queues[1]: no"), Some("queues[4]: no".to_owned()));
+        let below = "topics[0].subscriptions[0]: no";
+        assert_eq!(all[1].placed(below).as_deref(), Some(below));
+        assert_eq!(all[1].placed("nobody may"), None);
+    }
+
+    /// DEC-04, DEC-16: what one request cannot hold is refused, with the limit and the way out; so are more entities than may
+    /// be declared.
+    #[test]
+    fn what_is_too_large_is_refused() {
+        let circle = (0..3).map(|index| DeclaredQueue {
+            properties: QueueProperties {
+                forward_dead_lettered_messages_to: Some(format!("q{}", (index + 1) % 3).into()),
+                ..queue("", 400_000).properties
+            },
+            ..DeclaredQueue::new(format!("q{index}"))
+        });
+        let circle = Declaration { queues: circle.collect(), ..Declaration::default() };
+        let refused = parts(circle).map(drop).unwrap_err();
+        assert!(refused.starts_with("`q0`, with what"), "{refused}");
+        assert!(refused.contains("request holds 10000 and 1000000; split the file"), "{refused}");
+        let many = (0..10_001).map(|index| DeclaredQueue::new(format!("q{index}"))).collect();
+        let refused = parts(Declaration { queues: many, ..Declaration::default() }).map(drop);
+        assert!(refused.unwrap_err().contains("more than 10000"));
+    }
+}
