@@ -25,7 +25,7 @@ use crate::socket::Socket;
 const NAME: &str = "http";
 /// After the grace of a stop, for answers that are being written.
 const WRITE_GRACE_SECONDS: u64 = 1;
-/// Nothing here blocks; the pool is for whatever the framework does.
+/// Nothing here blocks; the pool is for the metrics page, one at a time, and for whatever the framework does.
 const BLOCKING_THREADS: usize = 1;
 
 /// The HTTP transport. See the crate's documentation for what it serves.

@@ -1,5 +1,7 @@
 //! The probes: is the process alive, can it work, what is it doing.
 
+use std::sync::Arc;
+
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
 use peeklock_core::Stalled;
@@ -7,7 +9,9 @@ use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use serde::Serialize;
 
+use crate::config::MetricsHook;
 use crate::error::{Answer, Refusal};
+use crate::room::PATIENCE;
 use crate::route::Probe;
 use crate::serve::Exchange;
 
@@ -67,9 +71,29 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
             if !site.config.metrics_public {
                 exchange.allow(Action::ReadMetrics, "").await?;
             }
-            Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(metrics()))
+            metrics_page(exchange, Arc::clone(metrics)).await
         }
     }
+}
+
+/// The metrics page, in room as any answer. It is made on a thread on which no connection waits, because all entities are
+/// looked at for it and put in order.
+async fn metrics_page(exchange: &Exchange, metrics: MetricsHook) -> Answer {
+    let turn = Arc::clone(&exchange.site.metrics_turn).acquire_owned();
+    let Ok(Ok(turn)) = tokio::time::timeout(PATIENCE, turn).await else {
+        let detail =
+            "many ask for the metrics, of which one page is made at a time; ask again later";
+        return Err(Rejection::server_busy(detail).into());
+    };
+    let mut room = exchange.room().await?;
+    // The turn goes along: who leaves meanwhile does not have a second page made beside the first.
+    let making = tokio::task::spawn_blocking(move || (metrics(), turn));
+    let Ok((page, _turn)) = making.await else {
+        return Err(Rejection::internal("the metrics page was not made").into());
+    };
+    room.fit_messages(page.len() as u64).await?;
+    exchange.hand_over(room, page.len(), None);
+    Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(page))
 }
 
 /// Says that a turn takes too long; at which entity stands in the log, and here for whoever may know its name.

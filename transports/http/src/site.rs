@@ -6,6 +6,7 @@ use std::time::Duration;
 use peeklock_core::Broker;
 use peeklock_core::permits::Pool;
 use peeklock_listen::{Strangers, Tracker};
+use tokio::sync::Semaphore;
 
 use crate::config::HttpConfig;
 use crate::places::Places;
@@ -19,6 +20,8 @@ pub(crate) struct Site {
     pub(crate) inbound: Arc<Pool>,
     /// Answers until they were written.
     pub(crate) outbound: Arc<Pool>,
+    /// The turn at the metrics page: one is made at a time, and nobody knows before how large it is.
+    pub(crate) metrics_turn: Arc<Semaphore>,
     /// Who was refused for where it comes from.
     pub(crate) strangers: Strangers,
     /// The connections.
@@ -33,6 +36,7 @@ impl Site {
             broker,
             inbound: Pool::of_parts(config.inbound_bytes_max),
             outbound: Pool::new(config.outbound_bytes_max),
+            metrics_turn: Arc::new(Semaphore::new(1)),
             strangers: Strangers::default(),
             places: Places::new(config.connection_count_max.max(1)),
             config,

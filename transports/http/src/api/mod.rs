@@ -28,8 +28,9 @@ pub use openapi::openapi_json;
 
 use std::sync::LazyLock;
 
+use actix_web::HttpResponse;
 use actix_web::http::{Method, StatusCode, header};
-use actix_web::{HttpResponse, web};
+use actix_web::web::{self, Bytes};
 use peeklock_core::error::Rejection;
 use serde::Serialize;
 
@@ -89,10 +90,7 @@ pub(crate) async fn dispatch(
 ) -> Answer {
     refuse_unknown(exchange.query(), parameters(method, route))?;
     match route {
-        ApiRoute::Document => {
-            static DOCUMENT: LazyLock<String> = LazyLock::new(openapi_json);
-            Ok(HttpResponse::Ok().content_type("application/json").body(DOCUMENT.as_str()))
-        }
+        ApiRoute::Document => document(exchange).await,
         ApiRoute::Queues => queues::list::list(exchange).await,
         ApiRoute::Queue { queue } => queues::one(exchange, payload, method, queue).await,
         ApiRoute::Messages { queue } => messages::all(exchange, payload, method, queue).await,
@@ -123,6 +121,15 @@ pub(crate) async fn dispatch(
             policies::regenerate::regenerate(exchange, payload, owner, name).await
         }
     }
+}
+
+/// The OpenAPI document, in room as any answer: all requests share one, but each has it in what is written to its client.
+async fn document(exchange: &Exchange) -> Answer {
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(openapi_json()));
+    let mut room = exchange.room().await?;
+    room.fit_messages(DOCUMENT.len() as u64).await?;
+    exchange.hand_over(room, DOCUMENT.len(), None);
+    Ok(HttpResponse::Ok().content_type("application/json").body(DOCUMENT.clone()))
 }
 
 /// An answer of this API.

@@ -1,5 +1,7 @@
 //! What a client may hold, and for how long: heads, bodies, answers, connections.
 
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use peeklock_core::Entity;
@@ -461,6 +463,74 @@ async fn an_answer_that_is_not_read_gives_its_lock_back() {
     assert!(answer.starts_with("HTTP/1.1 201 "));
     assert!(answer.contains("\"DeliveryCount\":1,"), "its release is not counted");
     drop(stuck);
+    server.stop().await;
+}
+
+/// DESIGN D6: the metrics and the OpenAPI document are answers as others: who does not read them holds their room only as
+/// long as nobody else wants it.
+#[tokio::test]
+async fn pages_that_are_not_read_yield_their_room() {
+    let document = peeklock_http::openapi_json().len();
+    for (target, bytes) in [("/metrics", 2 * LARGE), ("/$api/v1/openapi.json", document)] {
+        let mut plan = patient();
+        // One of them has all of the room.
+        plan.config.outbound_bytes_max = bytes as u64;
+        plan.config.metrics = Some(Arc::new(move || "x".repeat(bytes)));
+        let server = plan.start().await;
+        // So many that the sockets do not take all.
+        let count = (2 * LARGE).div_ceil(bytes);
+        let last = server.request(&format!("GET {target}\nConnection: close"), "");
+        let others = server.request(&format!("GET {target}"), "").repeat(count - 1);
+        let mut stuck = server.connect().await;
+        stuck.write(&[others, last].concat()).await;
+        stuck.stream.read_u8().await.unwrap();
+        // With each of these everything goes on that can, on the one thread there is, until the sockets are full.
+        let mut look = server.connect().await;
+        for _ in 0..4 * count {
+            look.write(&server.request("GET /livez", "")).await;
+            assert_eq!(look.read().await.unwrap().status, 200);
+        }
+        let listed = loop {
+            let answer = server.ask("GET /$api/v1/queues", "").await;
+            if answer.status != 503 {
+                break answer.status;
+            }
+        };
+        assert_eq!(listed, 200, "{target}");
+        assert!(stuck.read_to_end().await.len() < count * bytes, "{target} did not yield");
+        server.stop().await;
+    }
+}
+
+/// DESIGN D6: the metrics page is made where no connection waits for it.
+#[tokio::test]
+async fn the_metrics_page_holds_up_nobody() {
+    let mut plan = patient();
+    let (begun, begins) = channel();
+    let (go, goes) = channel();
+    let goes = Mutex::new(goes);
+    plan.config.metrics = Some(Arc::new(move || {
+        begun.send(()).unwrap();
+        goes.lock().unwrap().recv().unwrap();
+        "the page".to_owned()
+    }));
+    let server = plan.start().await;
+    let mut scrapes = Vec::new();
+    for _ in 0..2 {
+        let mut client = server.connect().await;
+        client.write(&server.request("GET /metrics", "")).await;
+        scrapes.push(client);
+    }
+    // One is being made, and the one thread that serves connections answers.
+    begins.recv().unwrap();
+    server.in_progress(3).await;
+    for _ in 0..2 {
+        go.send(()).unwrap();
+    }
+    for mut client in scrapes {
+        let answer = client.read().await.unwrap();
+        assert_eq!((answer.status, answer.text()), (200, "the page"));
+    }
     server.stop().await;
 }
 
