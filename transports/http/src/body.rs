@@ -13,6 +13,7 @@ use futures_util::Stream as _;
 use peeklock_core::error::Rejection;
 use peeklock_core::permits::{Pace, Seat};
 use peeklock_json::{Marks, PART_BYTES};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Refusal;
@@ -104,6 +105,24 @@ pub(crate) async fn discard(
     }
     exchange.deadline.begin_anew(Duration::ZERO);
     Ok(())
+}
+
+/// Reads the body of a request whose operation takes none, and refuses one that says something: it would be taken for
+/// done (RTY-10). An empty one, or an empty object in JSON, says nothing.
+pub(crate) async fn read_nothing(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+) -> Result<(), Refusal> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+    let what = "body of a request that needs none";
+    let body = read(exchange, payload, what, DISCARDED_BYTES_MAX).await?;
+    if body.bytes.is_empty() {
+        return Ok(());
+    }
+    let nothing = serde_json::from_slice::<Nothing>(&body.bytes);
+    nothing.map(drop).map_err(|error| Refusal::parser("this operation takes no body", &error))
 }
 
 impl<'a> Arriving<'a> {

@@ -12,6 +12,8 @@ use crate::error::Refusal;
 
 /// The header with the properties of the broker (HTP-03).
 pub(crate) const BROKER_PROPERTIES: &str = "brokerproperties";
+/// For how many milliseconds nobody gets an abandoned message, where the body is empty by contract (RTY-26).
+pub(crate) const RETRY_DELAY: &str = "peeklock-delay-ms";
 
 /// Headers with a meaning of their own, which are never properties (HTP-05), beside the families of
 /// [`STANDARD_PREFIXES`].

@@ -15,11 +15,8 @@ use super::receive::settled;
 use crate::broker_properties;
 use crate::delivery::message_id;
 use crate::error::{Answer, Refusal};
-use crate::header_value::BROKER_PROPERTIES;
+use crate::header_value::{BROKER_PROPERTIES, RETRY_DELAY};
 use crate::serve::Exchange;
-
-/// For how many milliseconds nobody gets an abandoned message.
-const DELAY: &str = "peeklock-delay-ms";
 
 /// `DELETE`, `PUT`, `POST /{entity}/messages/{reference}/{token}`: completes, abandons, renews.
 pub(crate) async fn settle(
@@ -60,9 +57,11 @@ pub(crate) async fn settle(
 
 /// The delay of an abandon, whose body is empty by contract (RTY-26); nothing else has one (RTY-10).
 fn delay_of(exchange: &Exchange, method: &Method) -> Result<Option<TimeSpan>, Rejection> {
-    let Some(value) = exchange.request.headers().get(DELAY) else { return Ok(None) };
+    let Some(value) = exchange.request.headers().get(RETRY_DELAY) else { return Ok(None) };
     if method != Method::PUT {
-        return Err(Rejection::argument(format!("the header {DELAY} is for an abandon only")));
+        return Err(Rejection::argument(format!(
+            "the header {RETRY_DELAY} is for an abandon only"
+        )));
     }
     let text = value.to_str().unwrap_or_default().trim();
     retry_delay_of(&Value::from(text)).map(Some)

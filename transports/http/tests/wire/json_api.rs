@@ -181,6 +181,33 @@ async fn an_abandon_takes_a_delay() {
     server.stop().await;
 }
 
+/// RTY-10, RTY-26: nothing but the body of an abandon takes a delay. In the body of anything else, and in the header that is
+/// for where the body is empty by contract, it is refused, and the lock stays as it was.
+#[tokio::test]
+async fn only_the_body_of_an_abandon_takes_a_delay() {
+    let server = Server::start().await;
+    expect(&server, &format!("POST {Q}/messages"), json!({ "body": "1" }), 201).await;
+    let message = receive(&server).await;
+    for operation in ["complete", "release", "renew", "defer", "dead-letter"] {
+        let body = json!({ "delayMilliseconds": 5000 });
+        let refused = lock(&server, operation, &message, body, 400).await;
+        assert_eq!(refused["code"], "ArgumentError", "{operation}");
+        let body = json!({ "applicationProperties": { "peeklock-delay-ms": 5000 } });
+        let refused = lock(&server, operation, &message, body, 400).await;
+        assert_eq!(refused["code"], "ArgumentError", "{operation}");
+    }
+    for operation in ["complete", "release", "renew", "defer", "dead-letter", "abandon"] {
+        let operation = format!("{operation}\nPeeklock-Delay-Ms: 5000");
+        let refused = lock(&server, &operation, &message, Value::Null, 400).await;
+        assert_eq!(refused["code"], "ArgumentError", "{operation}");
+    }
+    assert_eq!(receive(&server).await, Value::Null, "it is locked");
+    // What says nothing is no delay.
+    lock(&server, "renew", &message, json!({}), 200).await;
+    lock(&server, "complete", &message, json!({}), 204).await;
+    server.stop().await;
+}
+
 /// HTP-10, SET-14: the life of locks.
 #[tokio::test]
 async fn locks_are_settled() {

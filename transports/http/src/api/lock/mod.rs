@@ -17,6 +17,7 @@ use peeklock_core::ids::LockToken;
 use crate::api::no_content;
 use crate::body;
 use crate::error::{Answer, Refusal};
+use crate::header_value::RETRY_DELAY;
 use crate::serve::Exchange;
 
 /// The operations of a lock.
@@ -57,15 +58,28 @@ pub(super) async fn named(
     token: &str,
     name: &str,
 ) -> Answer {
-    match Named::of(name) {
-        Some(Named::Complete) => complete::complete(exchange, payload, queue, token).await,
-        Some(Named::Abandon) => abandon::abandon(exchange, payload, queue, token).await,
-        Some(Named::Defer) => defer::defer(exchange, payload, queue, token).await,
-        Some(Named::DeadLetter) => dead_letter::dead_letter(exchange, payload, queue, token).await,
-        Some(Named::Release) => release::release(exchange, payload, queue, token).await,
-        Some(Named::Renew) => renew::renew(exchange, payload, queue, token).await,
-        None => Err(Refusal::no_resource()),
+    let Some(operation) = Named::of(name) else { return Err(Refusal::no_resource()) };
+    refuse_delay_header(exchange)?;
+    match operation {
+        Named::Complete => complete::complete(exchange, payload, queue, token).await,
+        Named::Abandon => abandon::abandon(exchange, payload, queue, token).await,
+        Named::Defer => defer::defer(exchange, payload, queue, token).await,
+        Named::DeadLetter => dead_letter::dead_letter(exchange, payload, queue, token).await,
+        Named::Release => release::release(exchange, payload, queue, token).await,
+        Named::Renew => renew::renew(exchange, payload, queue, token).await,
     }
+}
+
+/// Refuses the header that is for an abandon without a body: here an abandon says its delay in its body, and nothing else
+/// has one (RTY-10, RTY-26).
+fn refuse_delay_header(exchange: &Exchange) -> Result<(), Refusal> {
+    if !exchange.request.headers().contains_key(RETRY_DELAY) {
+        return Ok(());
+    }
+    Err(Refusal::argument(format!(
+        "the header {RETRY_DELAY} is none of this API: an abandon says delayMilliseconds in its body, and nothing else \
+         takes a delay"
+    )))
 }
 
 async fn settle_plainly(
@@ -76,7 +90,7 @@ async fn settle_plainly(
     settlement: Settlement,
 ) -> Answer {
     let entity = exchange.entity(Action::Settle, queue).await?;
-    body::discard(exchange, payload).await?;
+    body::read_nothing(exchange, payload).await?;
     settle(exchange, &entity, token, settlement).await
 }
 

@@ -31,7 +31,7 @@ pub(in crate::api) async fn renew(
     token: &str,
 ) -> Answer {
     let entity = exchange.entity(Action::RenewLock, queue).await?;
-    body::discard(exchange, payload).await?;
+    body::read_nothing(exchange, payload).await?;
     match exchange.call(&entity, Command::RenewLock { token: parse(token)? }).await? {
         Outcome::Renewed(until) => {
             Ok(json(StatusCode::OK, &Renewed { locked_until_utc: until.to_string() }))
