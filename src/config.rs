@@ -494,6 +494,7 @@ impl Config {
             .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
             .saturating_add(self.websocket.budget_bytes(limits))
             .saturating_add(self.amqp.budget_bytes(limits))
+            .saturating_add(self.otlp.budget_bytes())
             .saturating_add(self.tls.budget_bytes(all))
     }
 

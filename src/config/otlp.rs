@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use peeklock::otlp::{Endpoint, Headers, OtlpConfig, certificates};
+use peeklock::otlp::{Endpoint, Headers, OtlpConfig, TRACES_BYTES_MAX, certificates};
 use peeklock::time::TimeSpan;
 use serde::Deserialize;
 
@@ -36,6 +36,14 @@ pub struct OtlpSection {
 }
 
 impl OtlpSection {
+    /// What the exporter may hold in memory, if there is a collector that gets spans.
+    pub fn budget_bytes(&self) -> u64 {
+        if self.endpoint.0.is_empty() || !self.traces.0 {
+            return 0;
+        }
+        TRACES_BYTES_MAX
+    }
+
     /// The same in the words of the exporter, if there is a collector; reads the files that are named.
     ///
     /// # Errors

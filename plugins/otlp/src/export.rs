@@ -24,17 +24,22 @@ use crate::client::Client;
 use crate::collector::Collector;
 use crate::config::OtlpConfig;
 use crate::entities;
+use crate::received::{REMEMBERED_BYTES, REMEMBERED_MAX};
 use crate::recorder::OtlpRecorder;
-use crate::spans::Spans;
+use crate::spans::{SPAN_BYTES, Spans};
 
 /// Who says it.
 const SCOPE: &str = "peeklock";
-/// Spans that wait for the collector, some ten megabytes; further ones are dropped.
+/// Spans that wait for the collector; further ones are dropped.
 const SPANS_MAX: usize = 8_192;
 /// Spans of one request.
 const BATCH_MAX: usize = 1_024;
 /// How long a span waits for others.
 const BATCH_EVERY: Duration = Duration::from_secs(5);
+/// What spans take at most until the collector has them, and what was received under them: those that wait, those of one
+/// request, of which the exporter makes another form and then the bytes that are sent, and all that is remembered.
+pub const TRACES_BYTES_MAX: u64 =
+    ((SPANS_MAX + 3 * BATCH_MAX) * SPAN_BYTES + REMEMBERED_MAX * REMEMBERED_BYTES) as u64;
 /// Time for a batch, with what is tried again; each try has less.
 const EXPORT_TIME: Duration = Duration::from_secs(10);
 /// Series of one gauge of entities: all of 10,000, which are the most that a namespace has, and their states.

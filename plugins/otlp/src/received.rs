@@ -4,20 +4,30 @@ use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher as _;
 
-use opentelemetry::trace::SpanContext;
+use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 use peeklock_core::ids::SequenceNumber;
 
 /// So many are remembered, the latest; the settlement of an earlier one begins a trace of its own.
-const REMEMBERED_MAX: usize = 16_384;
+pub(crate) const REMEMBERED_MAX: usize = 16_384;
+/// What each takes, with what the tables have free, and have twice while they grow.
+pub(crate) const REMEMBERED_BYTES: usize = 500;
 
 /// The entity, by a hash of its path, and the number.
 type Place = (u64, SequenceNumber);
+
+/// A span that something goes on from. What tracing systems say besides is not part of it: senders choose how much that is.
+#[derive(Clone, Copy)]
+struct Known {
+    trace: TraceId,
+    span: SpanId,
+    flags: TraceFlags,
+}
 
 /// By which span a message was last received.
 #[derive(Default)]
 pub(crate) struct Received {
     hasher: RandomState,
-    spans: HashMap<Place, (u64, SpanContext)>,
+    spans: HashMap<Place, (u64, Known)>,
     /// In the order in which they came, with the number of their coming; one that was settled stands here still.
     order: VecDeque<(u64, Place)>,
     count: u64,
@@ -27,7 +37,9 @@ impl Received {
     pub(crate) fn note(&mut self, path: &str, sequence: SequenceNumber, span: &SpanContext) {
         let place = self.place(path, sequence);
         self.count += 1;
-        self.spans.insert(place, (self.count, span.clone()));
+        let known =
+            Known { trace: span.trace_id(), span: span.span_id(), flags: span.trace_flags() };
+        self.spans.insert(place, (self.count, known));
         self.order.push_back((self.count, place));
         if self.order.len() <= REMEMBERED_MAX {
             return;
@@ -41,7 +53,8 @@ impl Received {
 
     /// Takes it out: who settles once does not settle again.
     pub(crate) fn take(&mut self, path: &str, sequence: SequenceNumber) -> Option<SpanContext> {
-        self.spans.remove(&self.place(path, sequence)).map(|(_, span)| span)
+        let (_, Known { trace, span, flags }) = self.spans.remove(&self.place(path, sequence))?;
+        Some(SpanContext::new(trace, span, flags, false, TraceState::NONE))
     }
 
     fn place(&self, path: &str, sequence: SequenceNumber) -> Place {
@@ -72,5 +85,27 @@ mod tests {
             assert!(received.take("orders", SequenceNumber(11)).is_some());
         }
         assert!(received.order.len() <= REMEMBERED_MAX);
+    }
+
+    /// DESIGN D6: what is remembered takes no more than docs/security.md says, whatever senders say, and while it grows too.
+    #[test]
+    fn what_is_remembered_has_its_size() {
+        let members = (0..32).map(|number| (format!("k{number}"), String::new()));
+        let state = TraceState::from_key_value(members).unwrap();
+        let (trace, span) = (TraceId::from(1_u128), SpanId::from(1_u64));
+        let span = SpanContext::new(trace, span, TraceFlags::SAMPLED, false, state);
+        let counted = allocation_counter::measure(|| {
+            let mut received = Received::default();
+            let count = REMEMBERED_MAX as u64;
+            for number in 0..4 * count {
+                received.note("orders", SequenceNumber(number), &span);
+                // When there are as many as there may be, the settlement of some comes.
+                if number > 2 * count && number.is_multiple_of(3) {
+                    received.take("orders", SequenceNumber(number));
+                }
+            }
+        });
+        let most = (REMEMBERED_MAX * REMEMBERED_BYTES) as u64;
+        assert!(counted.bytes_max <= most, "{} of {most} bytes", counted.bytes_max);
     }
 }

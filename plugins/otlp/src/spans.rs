@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
 use opentelemetry::trace::{
-    Link, Span as _, SpanContext, SpanKind, Status, TraceContextExt as _, Tracer as _,
+    Link, Span as _, SpanContext, SpanKind, Status, TraceContextExt as _, TraceState, Tracer as _,
 };
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
@@ -17,6 +17,16 @@ use crate::received::Received;
 
 /// What the conventions call every broker with the semantics of Azure Service Bus.
 const SYSTEM: &str = "servicebus";
+/// Links of a span. Clients choose how many traces the messages of one batch belong to; how many messages there are is told
+/// besides.
+const LINKS_MAX: usize = 8;
+/// Of what tracing systems say beside a parent so many members are kept, those in front (W3C Trace Context): each has memory
+/// of its own, however short it is.
+const STATE_MEMBERS_MAX: usize = 8;
+/// The longest text of a span, as long as any name of an operation and path in ASCII: clients choose how long an id is.
+const TEXT_BYTES_MAX: usize = 320;
+/// What a span takes at most until the collector has it.
+pub(crate) const SPAN_BYTES: usize = 6 << 10;
 
 /// Makes a span of each operation.
 pub(crate) struct Spans {
@@ -44,7 +54,7 @@ impl Spans {
         Arc::clone(&self.collector)
     }
 
-    /// What a message belongs to, if its sender says so and it is well-formed.
+    /// What a message belongs to, if its sender says so and it is well-formed; without what tracing systems say besides.
     fn context_of(&self, message: &TracedMessage) -> Option<SpanContext> {
         message.traceparent.as_ref()?;
         let context = self.propagator.extract_with_context(&Context::new(), &Carrier(message));
@@ -58,29 +68,50 @@ impl Spans {
             let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
             return (number.and_then(|number| received.take(operation.path, number)), Vec::new());
         }
-        let mut contexts: Vec<SpanContext> = Vec::new();
-        for context in operation.messages.iter().filter_map(|message| self.context_of(message)) {
-            // The messages of a batch mostly say the same.
-            if contexts.last() != Some(&context) {
-                contexts.push(context);
-            }
-        }
         // Who sends is what the operation goes on from. Of several messages that are received each has its own trace, and the
         // operation belongs to none of them more than to the others.
-        let parent = match is_receive(operation.kind) && operation.message_count > 1 {
-            true => None,
-            false if contexts.is_empty() => None,
-            false => Some(contexts.remove(0)),
-        };
-        (parent, contexts.into_iter().map(Link::with_context).collect())
+        let goes_on = !is_receive(operation.kind) || operation.message_count <= 1;
+        let (mut parent, mut links) = (None, Vec::new());
+        let mut latest: Option<SpanContext> = None;
+        for message in operation.messages {
+            let Some(context) = self.context_of(message) else { continue };
+            // The messages of a batch mostly say the same.
+            if latest.as_ref() == Some(&context) {
+                continue;
+            }
+            if goes_on && parent.is_none() {
+                parent = Some(with_state(&context, message));
+            } else if links.len() < LINKS_MAX {
+                links.push(Link::with_context(context.clone()));
+            } else {
+                break;
+            }
+            latest = Some(context);
+        }
+        (parent, links)
     }
+}
+
+/// A parent with what tracing systems say besides.
+fn with_state(parent: &SpanContext, message: &TracedMessage) -> SpanContext {
+    let said = message.tracestate.as_deref().unwrap_or_default();
+    let mut commas = said.match_indices(',');
+    let end = commas.nth(STATE_MEMBERS_MAX - 1).map_or(said.len(), |(at, _)| at);
+    let state: TraceState = said.get(..end).unwrap_or_default().parse().unwrap_or_default();
+    let (trace, span) = (parent.trace_id(), parent.span_id());
+    SpanContext::new(trace, span, parent.trace_flags(), parent.is_remote(), state)
+}
+
+/// As much of a text as a span has of one.
+fn cut(text: &str) -> String {
+    text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default().to_owned()
 }
 
 impl Tracer for Spans {
     fn record(&self, operation: &Operation<'_>) {
         let (parent, links) = self.relations(operation);
         let destination = Destination::of(operation.path);
-        let name = format!("{} {}", operation.kind.name(), destination.name);
+        let name = cut(&format!("{} {}", operation.kind.name(), destination.name));
         let parent = match parent {
             Some(parent) => Context::new().with_remote_span_context(parent),
             None => Context::new(),
@@ -102,27 +133,27 @@ impl Tracer for Spans {
         if !span.is_recording() {
             return;
         }
-        describe(&mut span, operation, destination);
+        describe(&mut span, operation, &destination);
         if let Err(rejection) = operation.result {
             span.set_attribute(KeyValue::new("error.type", rejection.condition().name()));
-            span.set_status(Status::error(rejection.detail().to_owned()));
+            span.set_status(Status::error(cut(rejection.detail())));
         }
         self.collector.made_span(self.waiting_max);
         span.end_with_timestamp(operation.ended_at);
     }
 }
 
-fn describe(span: &mut Span, operation: &Operation<'_>, destination: Destination) {
+fn describe(span: &mut Span, operation: &Operation<'_>, destination: &Destination) {
     let kind = operation.kind;
     span.set_attribute(KeyValue::new("messaging.system", SYSTEM));
     span.set_attribute(KeyValue::new("messaging.operation.name", kind.name()));
     if let Some(type_name) = type_of(kind) {
         span.set_attribute(KeyValue::new("messaging.operation.type", type_name));
     }
-    span.set_attribute(KeyValue::new("messaging.destination.name", destination.name));
-    if let Some(subscription) = destination.subscription {
+    span.set_attribute(KeyValue::new("messaging.destination.name", cut(&destination.name)));
+    if let Some(subscription) = &destination.subscription {
         let key = "messaging.destination.subscription.name";
-        span.set_attribute(KeyValue::new(key, subscription));
+        span.set_attribute(KeyValue::new(key, cut(subscription)));
     }
     if let Some(status) = disposition_of(kind).filter(|status| !status.is_empty()) {
         span.set_attribute(KeyValue::new("messaging.servicebus.disposition_status", status));
@@ -146,7 +177,7 @@ fn describe_message(span: &mut Span, message: &TracedMessage) {
     ];
     for (key, text) in texts {
         if let Some(text) = text {
-            span.set_attribute(KeyValue::new(key, text.to_string()));
+            span.set_attribute(KeyValue::new(key, cut(text)));
         }
     }
     let enqueued_at = message.enqueued_at.map(|instant| instant.unix_ms().div_euclid(1_000));
@@ -188,20 +219,16 @@ impl Destination {
     }
 }
 
-/// The properties of a message as the headers of a request.
+/// What a message says it belongs to, as the header of a request.
 struct Carrier<'a>(&'a TracedMessage);
 
 impl Extractor for Carrier<'_> {
     fn get(&self, key: &str) -> Option<&str> {
-        match key {
-            "traceparent" => self.0.traceparent.as_deref(),
-            "tracestate" => self.0.tracestate.as_deref(),
-            _ => None,
-        }
+        if key == "traceparent" { self.0.traceparent.as_deref() } else { None }
     }
 
     fn keys(&self) -> Vec<&str> {
-        vec!["traceparent", "tracestate"]
+        vec!["traceparent"]
     }
 }
 
@@ -246,3 +273,6 @@ const fn disposition_of(kind: OperationKind) -> Option<&'static str> {
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

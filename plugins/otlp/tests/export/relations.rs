@@ -95,6 +95,35 @@ async fn messages_of_a_list_are_links() {
     assert_eq!(links("receive orders"), [TRACE.to_owned(), other]);
 }
 
+/// DESIGN D6: a batch of many traces has few links; what tracing systems say besides goes on from the parent alone, as its
+/// members in front, and a settlement says nothing of it.
+#[tokio::test]
+async fn links_are_few_and_states_short() {
+    let world = World::start().await;
+    let members = |count: usize| {
+        let members: Vec<String> = (0..count).map(|number| format!("{number}=a")).collect();
+        members.join(",")
+    };
+    let messages = (1..=100_u32).map(|number| {
+        let message = message(&format!("{number:032x}"), SENDER, true);
+        message.with_application_property("tracestate", members(32).as_str())
+    });
+    let messages = messages.map(|message| world.broker.inbound(message)).collect();
+    world.orders.call(Command::SendBatch { messages }).await.unwrap();
+    let tokens = world.receive(1).await;
+    world.complete(tokens[0]).await;
+    let spans = world.stop().await;
+    let send = named(&spans, "send orders");
+    let linked: Vec<String> = send.links.iter().map(|link| hex(&link.trace_id)).collect();
+    let expected: Vec<String> = (2..10).map(|number| format!("{number:032x}")).collect();
+    assert_eq!(linked, expected);
+    assert!(send.links.iter().all(|link| link.trace_state.is_empty()), "{:?}", send.links);
+    for name in ["send orders", "receive orders"] {
+        assert_eq!(named(&spans, name).trace_state, members(8), "{name}");
+    }
+    assert_eq!(named(&spans, "complete orders").trace_state, "");
+}
+
 #[tokio::test]
 async fn what_is_refused_says_why() {
     let world = World::start().await;
