@@ -342,7 +342,8 @@ impl Loaded {
 
     /// Where traces and metrics are sent, if anywhere; likewise.
     pub fn otlp(&self) -> Result<Option<OtlpConfig>, ConfigError> {
-        self.config.otlp.config().map_err(|wrong| self.invalid(wrong))
+        let entities = self.config.gauged_entities(&self.settings.limits);
+        self.config.otlp.config(entities).map_err(|wrong| self.invalid(wrong))
     }
 
     /// The certificate in use, if TLS is spoken; makes the development authority where it is missing.
@@ -415,7 +416,8 @@ impl Config {
         self.webhook.config().map_err(|(key, detail)| invalid(&key, detail))?;
         self.peers.config().map_err(|(key, detail)| invalid(&key, detail))?;
         self.security.jwt.config().map_err(|(key, detail)| invalid(&key, detail))?;
-        self.otlp.config().map_err(|(key, detail)| invalid(&key, detail))?;
+        let entities = self.gauged_entities(&settings.limits);
+        self.otlp.config(entities).map_err(|(key, detail)| invalid(&key, detail))?;
         self.tls.judge().map_err(|(key, detail)| invalid(&key, detail))?;
         for (key, address) in self.addresses() {
             self.judge_access(address).map_err(|detail| invalid(key, detail))?;
@@ -494,7 +496,7 @@ impl Config {
             .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
             .saturating_add(self.websocket.budget_bytes(limits))
             .saturating_add(self.amqp.budget_bytes(limits))
-            .saturating_add(self.otlp.budget_bytes())
+            .saturating_add(self.otlp.budget_bytes(self.gauged_entities(limits)))
             .saturating_add(self.tls.budget_bytes(all))
     }
 
@@ -503,6 +505,12 @@ impl Config {
     pub fn kept_bytes(&self, limits: &Limits) -> u64 {
         let messages = if self.server.ephemeral.0 { self.server.memory_bytes() } else { 0 };
         limits.kept_bytes().saturating_add(messages)
+    }
+
+    /// How many entities have gauges of their own, of all that there may be.
+    fn gauged_entities(&self, limits: &Limits) -> usize {
+        let all = limits.entity_count_max.saturating_add(limits.broker_subscription_count_max);
+        self.metrics.entities.0.count_max().min(all)
     }
 
     /// Connections of all transports together.

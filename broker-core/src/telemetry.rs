@@ -215,6 +215,9 @@ pub struct Gauges {
 }
 
 impl Gauges {
+    /// How many states there are.
+    pub const STATE_COUNT: usize = 6;
+
     /// Of entities that were observed, that is, of [`crate::Broker::observed`].
     #[must_use]
     pub fn of(observed: Vec<(Arc<str>, Arc<Observed>)>) -> Vec<Self> {
@@ -243,7 +246,7 @@ impl Gauges {
 
     /// Its messages by their state; what is delayed is active.
     #[must_use]
-    pub const fn states(&self) -> [(&'static str, u64); 6] {
+    pub const fn states(&self) -> [(&'static str, u64); Self::STATE_COUNT] {
         let counts = &self.counts;
         [
             ("active", counts.active),

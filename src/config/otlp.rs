@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use peeklock::otlp::{Endpoint, Headers, OtlpConfig, TRACES_BYTES_MAX, certificates};
+use peeklock::otlp::{
+    ENTITY_GAUGES_BYTES, Endpoint, Headers, OtlpConfig, TRACES_BYTES_MAX, certificates,
+};
 use peeklock::time::TimeSpan;
 use serde::Deserialize;
 
@@ -36,19 +38,23 @@ pub struct OtlpSection {
 }
 
 impl OtlpSection {
-    /// What the exporter may hold in memory, if there is a collector that gets spans.
-    pub fn budget_bytes(&self) -> u64 {
-        if self.endpoint.0.is_empty() || !self.traces.0 {
+    /// What the exporter may hold in memory, if there is a collector: spans, and gauges of so many entities.
+    pub fn budget_bytes(&self, entity_count_max: usize) -> u64 {
+        if self.endpoint.0.is_empty() {
             return 0;
         }
-        TRACES_BYTES_MAX
+        let entities = u64::try_from(entity_count_max).unwrap_or(u64::MAX);
+        let traces = if self.traces.0 { TRACES_BYTES_MAX } else { 0 };
+        let metrics = if self.metrics.0 { ENTITY_GAUGES_BYTES } else { 0 };
+        entities.saturating_mul(metrics).saturating_add(traces)
     }
 
-    /// The same in the words of the exporter, if there is a collector; reads the files that are named.
+    /// The same in the words of the exporter, if there is a collector, which gets gauges of so many entities at most; reads the
+    /// files that are named.
     ///
     /// # Errors
     /// The key, and what is wrong with it.
-    pub fn config(&self) -> Result<Option<OtlpConfig>, (String, String)> {
+    pub fn config(&self, entity_count_max: usize) -> Result<Option<OtlpConfig>, (String, String)> {
         let wrong = |key: &str, detail: String| (format!("otlp.{key}"), detail);
         if !INTERVALS.contains(&self.interval.0) {
             let [value, least, most] =
@@ -81,6 +87,7 @@ impl OtlpSection {
             metrics: self.metrics.0,
             sample_ratio: self.sample_ratio.0.0,
             interval,
+            entity_count_max,
             service_name: self.service_name.0.clone(),
         }))
     }

@@ -512,6 +512,18 @@ fn the_memory_of_either_store_is_in_the_sum() {
     assert_eq!([sums[1] - sums[0], sums[2] - sums[1]], [0, 100]);
 }
 
+/// QUO-02: gauges for a collector are of all entities that there may be by the limits, subscriptions among them, or of as many
+/// as are shown.
+#[test]
+fn a_collector_gets_gauges_of_all_entities_that_there_may_be() {
+    let text = "[otlp]\nendpoint = \"http://127.0.0.1:4318\"\n[limits]\nentity_count_max = 7\n\
+                broker_subscription_count_max = 5\n[metrics]\nentities = ";
+    for (shown, expected) in [("all", 12), ("top:3", 3), ("none", 0)] {
+        let loaded = load("gauges", &format!("{text}\"{shown}\"\n")).unwrap();
+        assert_eq!(loaded.otlp().unwrap().unwrap().entity_count_max, expected, "{shown}");
+    }
+}
+
 /// What the store needs is kept from clients: where few files may be open, fewer connections are taken and fewer threads
 /// forward, each with all that goes with it.
 #[test]

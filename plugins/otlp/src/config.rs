@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use peeklock_core::limits::Limits;
 use peeklock_reach::{CertificateDer, HostPattern, Place, Reach};
 use url::{Position, Url};
 
@@ -31,14 +32,19 @@ pub struct OtlpConfig {
     pub sample_ratio: f64,
     /// How often metrics are sent.
     pub interval: Duration,
+    /// Of how many entities there may be gauges, at most; those of further ones are told as one.
+    pub entity_count_max: usize,
     /// What the broker is called there: `service.name`.
     pub service_name: String,
 }
 
 impl OtlpConfig {
-    /// Everything, to this collector, as the defaults of the configuration have it.
+    /// Everything, to this collector, as the defaults of the configuration have it, and gauges of as many entities as a
+    /// broker has by its default limits.
     #[must_use]
     pub fn new(endpoint: Endpoint) -> Self {
+        let limits = Limits::default();
+        let subscriptions = limits.broker_subscription_count_max;
         Self {
             endpoint,
             headers: Headers::default(),
@@ -46,6 +52,7 @@ impl OtlpConfig {
             metrics: true,
             sample_ratio: 1.0,
             interval: Duration::from_secs(60),
+            entity_count_max: limits.entity_count_max.saturating_add(subscriptions),
             service_name: "peeklock".to_owned(),
         }
     }

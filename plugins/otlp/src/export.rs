@@ -18,6 +18,7 @@ use opentelemetry_sdk::trace::{
 };
 use peeklock_core::Broker;
 use peeklock_core::contract::Tracer;
+use peeklock_core::telemetry::{ENTITY_MESSAGES, Gauges};
 use tokio::sync::oneshot;
 
 use crate::client::Client;
@@ -42,8 +43,10 @@ pub const TRACES_BYTES_MAX: u64 =
     ((SPANS_MAX + 3 * BATCH_MAX) * SPAN_BYTES + REMEMBERED_MAX * REMEMBERED_BYTES) as u64;
 /// Time for a batch, with what is tried again; each try has less.
 const EXPORT_TIME: Duration = Duration::from_secs(10);
-/// Series of one gauge of entities: all of 10,000, which are the most that a namespace has, and their states.
-const ENTITY_SERIES_MAX: usize = 100_000;
+/// Entities that have gauges, whatever is asked for: the tables of the SDK are made for as many as there may be.
+const ENTITIES_MAX: usize = 2_000_000;
+/// What the gauges of one entity take, in the SDK and twice more while they are sent.
+pub const ENTITY_GAUGES_BYTES: u64 = 12_000;
 
 /// Why nothing can be sent.
 #[derive(Debug, thiserror::Error)]
@@ -203,10 +206,12 @@ fn metrics(
         .with_timeout(EXPORT_TIME)
         .build()?;
     let reader = PeriodicReader::builder(exporter).with_interval(config.interval).build();
-    // How many entities are shown is decided before.
-    let of_entities = |instrument: &Instrument| {
+    // How many entities are shown is decided before; each has a series in a gauge, or one for each of its states.
+    let entities = config.entity_count_max.clamp(1, ENTITIES_MAX);
+    let of_entities = move |instrument: &Instrument| {
         let is_of_entity = instrument.name().starts_with("peeklock_entity_");
-        let stream = Stream::builder().with_cardinality_limit(ENTITY_SERIES_MAX);
+        let each = if instrument.name() == ENTITY_MESSAGES { Gauges::STATE_COUNT } else { 1 };
+        let stream = Stream::builder().with_cardinality_limit(entities.saturating_mul(each));
         is_of_entity.then(|| stream.build().ok()).flatten()
     };
     let provider = SdkMeterProvider::builder()

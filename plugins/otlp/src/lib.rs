@@ -24,7 +24,7 @@ mod spans;
 mod traces;
 
 pub use config::{Endpoint, EndpointError, Headers, HeadersError, OtlpConfig};
-pub use export::{Otlp, StartError, TRACES_BYTES_MAX};
+pub use export::{ENTITY_GAUGES_BYTES, Otlp, StartError, TRACES_BYTES_MAX};
 #[doc(no_inline)]
 pub use peeklock_reach::{AuthoritiesError, CertificateDer, certificates};
 pub use recorder::OtlpRecorder;

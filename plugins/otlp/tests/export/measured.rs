@@ -65,3 +65,35 @@ async fn so_many_entities_are_observed() {
         assert!(sizes.eq(expected.iter().take(count)), "{numbers:#?}");
     }
 }
+
+/// QUO-02: of as many entities as there may be by the limits, each has its series in each gauge, one for each state too, and
+/// none is told as one of those beyond a bound.
+#[tokio::test]
+async fn each_entity_that_there_may_be_has_its_series() {
+    let collector = Collector::start();
+    let mut config = config(&collector);
+    let limits = peeklock_core::limits::Limits::default();
+    let all = limits.entity_count_max + limits.broker_subscription_count_max;
+    assert_eq!(config.entity_count_max, all);
+    config.entity_count_max = 3;
+    let otlp = Otlp::start(&config).unwrap();
+    let broker = Broker::builder().arbiters(1).start().await.unwrap();
+    for name in ["a", "b", "c"] {
+        broker.create_queue(name, QueueUpdate::default()).await.unwrap();
+    }
+    otlp.observe(&broker, usize::MAX);
+    broker.stop(Duration::ZERO).await.unwrap();
+    otlp.stop(PATIENCE).await;
+    let numbers = numbers(&collector.all());
+    for (gauge, each) in [
+        ("peeklock_entity_messages", 6),
+        ("peeklock_entity_messages_delayed", 1),
+        ("peeklock_entity_size_bytes", 1),
+        ("peeklock_entity_oldest_available_age_seconds", 1),
+    ] {
+        let series = numbers.keys().filter(|series| series.starts_with(&format!("{gauge}{{")));
+        let of: Vec<_> = series.filter(|series| series.contains("entity=")).collect();
+        assert_eq!(of.len(), 3 * each, "{gauge}");
+    }
+    assert!(numbers.keys().all(|series| !series.contains("overflow")), "{numbers:#?}");
+}
