@@ -16,7 +16,7 @@ use peeklock_core::description::{
     SubscriptionDescription, SubscriptionUpdate, TopicDescription, TopicUpdate,
 };
 use peeklock_core::policies::PolicyUpdate;
-use peeklock_core::rule::{Filter, RuleDescription};
+use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 /// Numbers that follow from a seed.
@@ -498,5 +498,36 @@ async fn existing_entities_are_kept_where_that_is_wanted() {
     let orders = broker.describe_queue("orders").await.unwrap().description;
     assert_eq!(orders.max_delivery_count, 10);
     broker.describe_queue("new").await.unwrap();
+    stop(broker).await;
+}
+
+/// DEC-03, DEC-06, DESIGN D6: of a subscription that declares no rules none is looked at, however many it has. Of one that
+/// declares some those that change or go are told up to a bound, beyond which nothing is planned.
+#[tokio::test]
+async fn a_plan_tells_of_rules_up_to_a_bound() {
+    let mut settings = peeklock_core::description::Settings::default();
+    settings.limits.rule_bytes_max = 1 << 20;
+    let broker = Broker::builder().settings(settings).arbiters(1).start().await.unwrap();
+    broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    broker.create_subscription("t", "s", SubscriptionUpdate::default(), Vec::new()).await.unwrap();
+    let rule = |number: usize| {
+        let subject = Some("x".repeat(1_000_000).into());
+        let filter = CorrelationFilter { subject, ..CorrelationFilter::default() };
+        RuleDescription::new(format!("r{number}"), Filter::Correlation(filter), Timestamp::NONE)
+    };
+    for number in 0..17 {
+        broker.create_rule("t/Subscriptions/s", rule(number)).await.unwrap();
+    }
+    let declared = |subscription: DeclaredSubscription| {
+        Declaration::new().with_topic(DeclaredTopic::new("t").with_subscription(subscription))
+    };
+    let silent = declared(DeclaredSubscription::new("s"));
+    assert!(broker.plan(&silent).await.unwrap().is_empty());
+    let none = declared(DeclaredSubscription::new("s").with_rules([]));
+    let refused = broker.plan(&none).await.unwrap_err();
+    assert_eq!(refused.condition(), Condition::QuotaExceeded, "{}", refused.detail());
+    // Those that stay as they are take nothing.
+    let most = declared(DeclaredSubscription::new("s").with_rules((1..17).map(rule)));
+    assert_eq!(broker.plan(&most).await.unwrap().steps[0].changes.len(), 2);
     stop(broker).await;
 }

@@ -364,10 +364,10 @@ RETRY_AGAIN = [
 DECLARATIONS = [
     ("a property that is not named keeps its value", "DEC-02", "src/declaration/planner.rs",
      "        properties.keep(cleared, current);\n", "        let _ = cleared;\n"),
-    ("a subscription that declares rules has exactly these", "DEC-03", "src/declaration/planner.rs",
-     "if !declared.contains(&key) && !is_kept {", "if !declared.contains(&key) && !is_kept && key.starts_with('$') {"),
-    ("a rule that differs is updated", "DEC-03", "src/declaration/planner.rs",
-     "        if known == wanted {\n            continue;", "        if known.is_some() {\n            continue;"),
+    ("a subscription that declares rules has exactly these", "DEC-03", "src/declaration/rules.rs",
+     "if !is_kept && !self.gone.contains_key(&key) {", "if !is_kept && !self.gone.contains_key(&key) && key.starts_with('$') {"),
+    ("a rule that differs is updated", "DEC-03", "src/declaration/rules.rs",
+     "*known = if told == told::rule(wanted) {", "*known = if told == told::rule(wanted) || true {"),
     ("an empty list of rules is none at all", "DEC-03", "src/access/declare.rs",
      "        self.delete_rule(path, DEFAULT_RULE).await\n", "        let _ = path;\n        Ok(())\n"),
     ("what is declared twice is refused", "DEC-04", "src/declaration/judge.rs",
@@ -387,7 +387,7 @@ DECLARATIONS = [
     ("no more steps are done than were asked for", "DEC-10", "src/access/declare.rs",
      "in plan.steps.iter().zip(work).take(steps_max) {", "in plan.steps.iter().zip(work).take(steps_max.saturating_add(1)) {"),
     ("what failed is left to be done", "DEC-11", "src/access/declare.rs",
-     "                return CarriedOut { done, rest: plan.after(done), failure: Some(failure) };", "                return CarriedOut { done, rest: plan.after(done + 1), failure: Some(failure) };"),
+     "rest: plan.after(done).await, failure }", "rest: plan.after(done + usize::from(failure.is_some())).await, failure }"),
     ("who plans needs Manage on what is named", "DEC-12", "src/access/declare.rs",
      "            let path = self.allow(Action::Plan, &path).await?;\n", "            let path: std::sync::Arc<str> = std::sync::Arc::from(&*path);\n"),
 ]

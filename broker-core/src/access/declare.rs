@@ -2,16 +2,15 @@
 //! DEC-12). Each step is an operation like any other, by the same door.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use super::Access;
 use crate::broker::{Broker, Update};
 use crate::condition::Condition;
 use crate::contract::action::Action;
-use crate::declaration::planner::{
-    Found, NewSubscription, Planned, RuleWork, Snapshot, Work, plan,
-};
-use crate::declaration::{CarriedOut, Declaration, Digest, Plan, Step};
+use crate::declaration::breather::Breather;
+use crate::declaration::planner::{Found, NewSubscription, Planned, Snapshot, Work, plan};
+use crate::declaration::rules::{RuleChanges, RuleDifference, RuleWork, Telling};
+use crate::declaration::{CarriedOut, Declaration, Digest, OtherRules, Plan, Step};
 use crate::description::{
     Cleared, Destination, EntityKind, Patch, QueueUpdate, SubscriptionUpdate,
 };
@@ -79,34 +78,37 @@ impl Access {
         &self,
         declaration: &Declaration,
     ) -> Result<(), BrokerError> {
+        let mut breather = Breather::default();
         let named = named(&self.broker, declaration)?;
         // Who is nobody is refused before more is made of what he says; further nothing is asked for what cannot be.
-        if let Some((first, _)) = named.first() {
-            self.allow(Action::Plan, first).await?;
+        if let Some(Named { path, .. }) = named.first() {
+            self.allow(Action::Plan, path).await?;
         }
-        let judged = declaration.judge(self.broker.settings());
+        let judged = declaration.judge_in_parts(self.broker.settings(), &mut breather).await;
         judged.map_err(|refused| self.broker.refuse(refused.into_rejection(), ""))?;
-        for (path, destinations) in named {
+        for Named { path, destinations, .. } in named {
             let path = self.allow(Action::Plan, &path).await?;
             self.allow_forwarding_to(destinations).await?;
             if self.broker.find(&path).is_err() {
                 self.allow(Action::Create, &path).await?;
             }
+            breather.part().await;
         }
         Ok(())
     }
 
     async fn carry_out_planned(&self, planned: Planned, steps_max: usize) -> CarriedOut {
         let Planned { plan, work } = planned;
-        let mut done = 0;
+        let (mut done, mut failure) = (0, None);
         for (step, work) in plan.steps.iter().zip(work).take(steps_max) {
-            if let Err(failure) = self.carry_out_step(&step.path, work).await {
-                return CarriedOut { done, rest: plan.after(done), failure: Some(failure) };
+            if let Err(error) = self.carry_out_step(&step.path, work).await {
+                failure = Some(error);
+                break;
             }
             done += 1;
             tracing::info!(entity = &*step.path, kind = step.kind.name(), "made as declared");
         }
-        CarriedOut { done, rest: plan.after(done), failure: None }
+        CarriedOut { done, rest: plan.after(done).await, failure }
     }
 
     async fn carry_out_step(&self, path: &str, work: Work) -> Result<(), BrokerError> {
@@ -163,42 +165,59 @@ pub(super) async fn planned(
     broker: &Broker,
     declaration: &Declaration,
 ) -> Result<Planned, BrokerError> {
-    let snapshot = snapshot(broker, declaration).await?;
-    let planned = plan(declaration, &snapshot, broker.settings());
+    let mut breather = Breather::default();
+    let snapshot = snapshot(broker, declaration, &mut breather).await?;
+    let planned = plan(declaration, snapshot, broker.settings(), &mut breather).await;
     planned.map_err(|refused| broker.refuse(refused.into_rejection(), ""))
 }
 
-/// The path of something declared, and the destinations that it shall have.
-type Named<'a> = (Cow<'a, str>, [Option<&'a str>; 2]);
+/// Something declared.
+struct Named<'a> {
+    path: Cow<'a, str>,
+    /// The destinations that it shall have.
+    destinations: [Option<&'a str>; 2],
+    /// Exactly the rules that it shall have, and what becomes of others; none if it declares none.
+    rules: Option<(&'a [RuleDescription], OtherRules)>,
+}
 
-/// The paths of what is declared, each with the destinations that it shall have.
+/// All that is declared.
 fn named<'a>(broker: &Broker, declaration: &'a Declaration) -> Result<Vec<Named<'a>>, BrokerError> {
     let mut named = Vec::new();
     for queue in &declaration.queues {
         let QueueUpdate { forward_to, forward_dead_lettered_messages_to, .. } = &queue.properties;
-        let to = [forward_to.as_deref(), forward_dead_lettered_messages_to.as_deref()];
-        named.push((Cow::from(&*queue.path), to));
+        let destinations = [forward_to.as_deref(), forward_dead_lettered_messages_to.as_deref()];
+        named.push(Named { path: Cow::from(&*queue.path), destinations, rules: None });
     }
     for topic in &declaration.topics {
-        named.push((Cow::from(&*topic.path), [None, None]));
+        let path = Cow::from(&*topic.path);
+        named.push(Named { path, destinations: [None, None], rules: None });
         let limits = &broker.settings().limits;
         let name = validate_entity_path(&topic.path, limits);
         let name = name.map_err(|rejection| broker.refuse(rejection, &topic.path))?;
         for subscription in &topic.subscriptions {
             let SubscriptionUpdate { forward_to, forward_dead_lettered_messages_to, .. } =
                 &subscription.properties;
-            let to = [forward_to.as_deref(), forward_dead_lettered_messages_to.as_deref()];
-            named.push((subscription_path(&name.path(), &subscription.name).into(), to));
+            let destinations =
+                [forward_to.as_deref(), forward_dead_lettered_messages_to.as_deref()];
+            let path = subscription_path(&name.path(), &subscription.name).into();
+            let rules =
+                subscription.rules.as_deref().map(|rules| (rules, subscription.other_rules));
+            named.push(Named { path, destinations, rules });
         }
     }
     Ok(named)
 }
 
 /// What is there of what is declared.
-async fn snapshot(broker: &Broker, declaration: &Declaration) -> Result<Snapshot, BrokerError> {
-    let mut snapshot = Snapshot::default();
-    for (path, wanted) in named(broker, declaration)? {
-        find(broker, &mut snapshot, &super::canonical(&path), wanted).await?;
+async fn snapshot(
+    broker: &Broker,
+    declaration: &Declaration,
+    breather: &mut Breather,
+) -> Result<Snapshot, BrokerError> {
+    let (mut snapshot, mut telling) = (Snapshot::default(), Telling::default());
+    for one in named(broker, declaration)? {
+        find(broker, &mut snapshot, &one, &mut telling, breather).await?;
+        breather.part().await;
     }
     Ok(snapshot)
 }
@@ -207,14 +226,19 @@ async fn snapshot(broker: &Broker, declaration: &Declaration) -> Result<Snapshot
 async fn find(
     broker: &Broker,
     snapshot: &mut Snapshot,
-    path: &str,
-    wanted: [Option<&str>; 2],
+    Named { path, destinations, rules }: &Named<'_>,
+    telling: &mut Telling,
+    breather: &mut Breather,
 ) -> Result<(), BrokerError> {
-    for text in wanted.into_iter().flatten() {
+    let path = super::canonical(path);
+    let path = path.as_str();
+    for text in destinations.iter().flatten() {
         find_destination_of(broker, snapshot, text)
             .map_err(|rejection| broker.refuse(rejection, path))?;
     }
-    let Some(found) = found(broker, path).await? else { return Ok(()) };
+    let Some(found) = found(broker, path, *rules, telling, breather).await? else {
+        return Ok(());
+    };
     let kept = match &found {
         Found::Queue(queue) => {
             [&queue.forward_to, &queue.forward_dead_lettered_messages_to].map(Option::as_deref)
@@ -251,7 +275,13 @@ fn find_destination_of(
 }
 
 /// An entity as it is now; none if there is none.
-async fn found(broker: &Broker, path: &str) -> Result<Option<Found>, BrokerError> {
+async fn found(
+    broker: &Broker,
+    path: &str,
+    rules: Option<(&[RuleDescription], OtherRules)>,
+    telling: &mut Telling,
+    breather: &mut Breather,
+) -> Result<Option<Found>, BrokerError> {
     let Ok(entity) = broker.find(path) else { return Ok(None) };
     let found = match entity.kind() {
         EntityKind::Queue => {
@@ -260,7 +290,9 @@ async fn found(broker: &Broker, path: &str) -> Result<Option<Found>, BrokerError
         EntityKind::Topic => {
             broker.describe_topic(path).await.map(|described| Found::Topic(described.description))
         }
-        EntityKind::Subscription => found_subscription(broker, path).await,
+        EntityKind::Subscription => {
+            found_subscription(broker, path, rules, telling, breather).await
+        }
     };
     match found {
         Ok(found) => Ok(Some(found)),
@@ -270,23 +302,31 @@ async fn found(broker: &Broker, path: &str) -> Result<Option<Found>, BrokerError
     }
 }
 
-async fn found_subscription(broker: &Broker, path: &str) -> Result<Found, BrokerError> {
-    let described = broker.describe_subscription(path).await?;
-    let rules = all_rules(broker, path).await?;
-    Ok(Found::Subscription(described.description, rules))
-}
-
-/// All rules of a subscription, a page at a time; each once, if they change meanwhile.
-async fn all_rules(broker: &Broker, path: &str) -> Result<Vec<RuleDescription>, BrokerError> {
-    let mut rules = Vec::new();
-    let mut names = BTreeSet::new();
-    let mut listed = 0;
+async fn found_subscription(
+    broker: &Broker,
+    path: &str,
+    rules: Option<(&[RuleDescription], OtherRules)>,
+    telling: &mut Telling,
+    breather: &mut Breather,
+) -> Result<Found, BrokerError> {
+    let description = broker.describe_subscription(path).await?.description;
+    let Some((declared, others)) = rules else {
+        // Its rules are nobody's business then, and not read.
+        return Ok(Found::Subscription(description, RuleChanges::default()));
+    };
+    let mut difference = RuleDifference::new(declared, others, breather).await;
+    let mut met = 0;
     loop {
-        let page = broker.page_of_rules(path, listed, usize::MAX).await?;
+        let page = broker.page_of_rules(path, met, usize::MAX).await?;
         if page.is_empty() {
-            return Ok(rules);
+            let changes = difference.into_changes(breather).await;
+            return Ok(Found::Subscription(description, changes));
         }
-        listed += page.len();
-        rules.extend(page.into_iter().filter(|rule| names.insert(rule.name.to_ascii_lowercase())));
+        met += page.len();
+        for rule in &page {
+            let told = difference.meet(rule, telling);
+            told.map_err(|rejection| broker.refuse(rejection, path))?;
+            breather.part().await;
+        }
     }
 }

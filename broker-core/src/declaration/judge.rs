@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::iter::Enumerate;
+use std::slice::Iter;
 
-use super::{Declaration, DeclaredSubscription, DeclaredTopic};
+use super::breather::Breather;
+use super::{Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic};
 use crate::description::Settings;
 use crate::error::{Quoted, Rejection};
 use crate::path::{PathKey, validate_entity_path, validate_subscription_name};
-use crate::rule::Rule;
+use crate::rule::{Rule, RuleDescription};
 
 /// Queues, topics and subscriptions of one declaration.
 pub const ENTITY_COUNT_MAX: usize = 10_000;
@@ -66,29 +69,21 @@ impl Declaration {
     /// # Errors
     /// With what is refused first, as the operation that creates it would refuse it.
     pub fn judge(&self, settings: &Settings) -> Result<(), Misdeclared> {
-        self.judge_counts()?;
-        let (roots, most) =
-            (self.queues.len() + self.topics.len(), settings.limits.entity_count_max);
-        if roots > most {
-            let detail =
-                format!("{roots} queues and topics are more than limits.entity_count_max = {most}");
-            return Err(Misdeclared::at("queues")(Rejection::quota_exceeded(detail)));
-        }
-        let mut paths = BTreeSet::new();
-        for (index, queue) in self.queues.iter().enumerate() {
-            let judged = validate_entity_path(&queue.path, &settings.limits).and_then(|name| {
-                queue.properties.clone().create(name.path(), settings)?;
-                only_once(&mut paths, name.key(), "path", &queue.path)
-            });
-            judged.map_err(Misdeclared::at(place_of_queue(index)))?;
-        }
-        for (index, topic) in self.topics.iter().enumerate() {
-            let judged = validate_entity_path(&topic.path, &settings.limits).and_then(|name| {
-                topic.properties.clone().create(name.path(), settings)?;
-                only_once(&mut paths, name.key(), "path", &topic.path)
-            });
-            judged.map_err(Misdeclared::at(place_of_topic(index)))?;
-            judge_subscriptions(index, topic, settings)?;
+        Judge::begin(self, settings)?.collect()
+    }
+
+    /// The same, where others wait for the thread.
+    ///
+    /// # Errors
+    /// As for [`Declaration::judge`].
+    pub(crate) async fn judge_in_parts(
+        &self,
+        settings: &Settings,
+        breather: &mut Breather,
+    ) -> Result<(), Misdeclared> {
+        for judged in Judge::begin(self, settings)? {
+            judged?;
+            breather.part().await;
         }
         Ok(())
     }
@@ -117,29 +112,111 @@ impl Declaration {
     }
 }
 
-fn judge_subscriptions(
-    index: usize,
-    topic: &DeclaredTopic,
-    settings: &Settings,
-) -> Result<(), Misdeclared> {
-    let mut names = BTreeSet::new();
-    for (below, subscription) in topic.subscriptions.iter().enumerate() {
-        let place = place_of_subscription(index, below);
-        let DeclaredSubscription { name, properties, rules, .. } = subscription;
-        let judged = validate_subscription_name(name, &settings.limits).and_then(|()| {
-            properties.clone().create(&*topic.path, &**name, settings)?;
-            only_once(&mut names, PathKey::fold(name), "subscription", name)
-        });
-        judged.map_err(Misdeclared::at(&*place))?;
-        let mut rule_names = BTreeSet::new();
-        for (at, rule) in rules.iter().flatten().enumerate() {
-            let judged = Rule::create(rule.clone(), &settings.limits).and_then(|_| {
-                only_once(&mut rule_names, PathKey::fold(&rule.name), "rule", &rule.name)
-            });
-            judged.map_err(Misdeclared::at(format!("{place}.rules[{at}]")))?;
+/// Judges one thing after the other: queues, then each topic, each of its subscriptions, and each of its rules.
+struct Judge<'a> {
+    settings: &'a Settings,
+    queues: Enumerate<Iter<'a, DeclaredQueue>>,
+    topics: Enumerate<Iter<'a, DeclaredTopic>>,
+    /// The topic whose subscriptions are judged: its place, and its path.
+    topic: (usize, &'a str),
+    subscriptions: Enumerate<Iter<'a, DeclaredSubscription>>,
+    /// The place of the subscription whose rules are judged.
+    subscription: usize,
+    rules: Enumerate<Iter<'a, RuleDescription>>,
+    /// What is declared already: queues and topics, subscriptions of the topic, rules of the subscription.
+    paths: BTreeSet<PathKey>,
+    names: BTreeSet<PathKey>,
+    rule_names: BTreeSet<PathKey>,
+}
+
+impl<'a> Judge<'a> {
+    /// Refuses at once what is more than there may be.
+    fn begin(declaration: &'a Declaration, settings: &'a Settings) -> Result<Self, Misdeclared> {
+        declaration.judge_counts()?;
+        let (roots, most) =
+            (declaration.queues.len() + declaration.topics.len(), settings.limits.entity_count_max);
+        if roots > most {
+            let detail =
+                format!("{roots} queues and topics are more than limits.entity_count_max = {most}");
+            return Err(Misdeclared::at("queues")(Rejection::quota_exceeded(detail)));
         }
+        Ok(Self {
+            settings,
+            queues: declaration.queues.iter().enumerate(),
+            topics: declaration.topics.iter().enumerate(),
+            topic: (0, ""),
+            subscriptions: Enumerate::default(),
+            subscription: 0,
+            rules: Enumerate::default(),
+            paths: BTreeSet::new(),
+            names: BTreeSet::new(),
+            rule_names: BTreeSet::new(),
+        })
     }
-    Ok(())
+
+    fn queue(&mut self, index: usize, queue: &DeclaredQueue) -> Result<(), Misdeclared> {
+        let judged = validate_entity_path(&queue.path, &self.settings.limits).and_then(|name| {
+            queue.properties.clone().create(name.path(), self.settings)?;
+            only_once(&mut self.paths, name.key(), "path", &queue.path)
+        });
+        judged.map_err(Misdeclared::at(place_of_queue(index)))
+    }
+
+    fn topic(&mut self, index: usize, topic: &'a DeclaredTopic) -> Result<(), Misdeclared> {
+        self.topic = (index, &topic.path);
+        self.subscriptions = topic.subscriptions.iter().enumerate();
+        self.names.clear();
+        let judged = validate_entity_path(&topic.path, &self.settings.limits).and_then(|name| {
+            topic.properties.clone().create(name.path(), self.settings)?;
+            only_once(&mut self.paths, name.key(), "path", &topic.path)
+        });
+        judged.map_err(Misdeclared::at(place_of_topic(index)))
+    }
+
+    fn subscription(
+        &mut self,
+        index: usize,
+        subscription: &'a DeclaredSubscription,
+    ) -> Result<(), Misdeclared> {
+        let DeclaredSubscription { name, properties, rules, .. } = subscription;
+        self.subscription = index;
+        self.rules = rules.as_deref().unwrap_or_default().iter().enumerate();
+        self.rule_names.clear();
+        let (place, topic) = self.topic;
+        let judged = validate_subscription_name(name, &self.settings.limits).and_then(|()| {
+            properties.clone().create(topic, &**name, self.settings)?;
+            only_once(&mut self.names, PathKey::fold(name), "subscription", name)
+        });
+        judged.map_err(Misdeclared::at(place_of_subscription(place, index)))
+    }
+
+    fn rule(&mut self, index: usize, rule: &RuleDescription) -> Result<(), Misdeclared> {
+        let judged = Rule::create(rule.clone(), &self.settings.limits).and_then(|_| {
+            only_once(&mut self.rule_names, PathKey::fold(&rule.name), "rule", &rule.name)
+        });
+        judged.map_err(|rejection| {
+            let place = place_of_subscription(self.topic.0, self.subscription);
+            Misdeclared { place: format!("{place}.rules[{index}]"), rejection }
+        })
+    }
+}
+
+impl Iterator for Judge<'_> {
+    type Item = Result<(), Misdeclared>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some((index, rule)) = self.rules.next() {
+            return Some(self.rule(index, rule));
+        }
+        if let Some((index, subscription)) = self.subscriptions.next() {
+            return Some(self.subscription(index, subscription));
+        }
+        if let Some((index, queue)) = self.queues.next() {
+            return Some(self.queue(index, queue));
+        }
+        let (index, topic) = self.topics.next()?;
+        Some(self.topic(index, topic))
+    }
 }
 
 fn only_once(

@@ -7,14 +7,17 @@
 //!  Snapshot ─────┘                                            as every management operation
 //! ```
 //!
-//! `judge` says what no namespace could make so, `planner` what one has to do, `order` in which order. What is asked of
+//! `judge` says what no namespace could make so, `planner` what one has to do, `rules` what of the rules of a subscription,
+//! `order` in which order; all of them by way of `breather`, for connections live on the same thread. What is asked of
 //! the broker, and what is done, is in `access/declare.rs`. Absent on purpose: deletion of entities. What is not named
 //! stays as it is.
 
+pub(crate) mod breather;
 mod judge;
 mod order;
 mod plan;
 pub(crate) mod planner;
+pub(crate) mod rules;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -29,6 +32,10 @@ use crate::rule::RuleDescription;
 /// The steps that a remote caller has done at once, at most: it hears of progress, and a broken connection leaves little
 /// unsaid (DEC-10).
 pub const STEP_COUNT_MAX: usize = 100;
+
+/// What a plan tells at most of rules that are there, and change or go: they are as many as somebody has created, and the
+/// declaration need not say anything of them.
+pub const TOLD_BYTES_MAX: usize = 16 << 20;
 
 /// Queues, topics, subscriptions and rules as they shall be (DEC-01).
 #[derive(Clone, PartialEq, Debug, Default)]

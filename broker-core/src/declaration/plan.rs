@@ -1,11 +1,12 @@
 //! What is to be done, as it is shown and told: plain values, in process and on the wire alike.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher13;
 
+use super::breather::Breather;
 use crate::description::EntityKind;
 use crate::error::Quoted;
 
@@ -59,8 +60,13 @@ pub struct Change {
 pub struct Digest(u64);
 
 impl Plan {
-    pub(super) fn new(steps: Vec<Step>, kept: Vec<Step>, unchanged_count: usize) -> Self {
-        let digest = Digest::of(&steps);
+    pub(super) async fn new(
+        steps: Vec<Step>,
+        kept: Vec<Step>,
+        unchanged_count: usize,
+        breather: &mut Breather,
+    ) -> Self {
+        let digest = Digest::of(&steps, breather).await;
         Self { steps, kept, unchanged_count, digest }
     }
 
@@ -94,13 +100,26 @@ impl Plan {
     }
 
     /// What is left when the first steps are done.
-    pub(crate) fn after(self, done: usize) -> Self {
+    pub(crate) async fn after(self, done: usize) -> Self {
         let Self { mut steps, kept, unchanged_count, .. } = self;
         let left = steps.split_off(done.min(steps.len()));
-        let still: BTreeSet<&str> = left.iter().map(|step| &*step.path).collect();
-        // What is on a circle has one step more.
-        let finished = steps.iter().filter(|step| !still.contains(&*step.path)).count();
-        Self::new(left, kept, unchanged_count + finished)
+        let finished = {
+            let still: BTreeSet<&str> = left.iter().map(|step| &*step.path).collect();
+            // What is on a circle has one step more.
+            steps.iter().filter(|step| !still.contains(&*step.path)).count()
+        };
+        let unchanged_count = unchanged_count + finished;
+        Self::new(left, kept, unchanged_count, &mut Breather::default()).await
+    }
+}
+
+/// Text that is hashed as it comes, and kept nowhere: a step may tell of all rules of a subscription.
+struct Hashed(SipHasher13);
+
+impl fmt::Write for Hashed {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
     }
 }
 
@@ -125,13 +144,18 @@ impl StepKind {
 }
 
 impl Digest {
-    fn of(steps: &[Step]) -> Self {
-        let mut hasher = SipHasher13::new();
-        for step in steps {
-            // All of it is names of variants, and text between quotes.
-            hasher.write(format!("{step:?}").as_bytes());
+    async fn of(steps: &[Step], breather: &mut Breather) -> Self {
+        let mut text = Hashed(SipHasher13::new());
+        for Step { kind, entity, path, changes } in steps {
+            // All of it is names of variants, and text between quotes. Hashing it cannot fail.
+            write!(text, "{kind:?} {entity:?} {path:?}: ").unwrap_or_default();
+            breather.part().await;
+            for change in changes {
+                write!(text, "{change:?}, ").unwrap_or_default();
+                breather.part().await;
+            }
         }
-        Self(hasher.finish())
+        Self(text.0.finish())
     }
 
     /// The digest of that text: 16 hexadecimal digits.

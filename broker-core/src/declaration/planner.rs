@@ -1,13 +1,15 @@
 //! What has to be done so that a namespace is as declared (DEC-06 to DEC-08). Pure: what is there comes as a
-//! [`Snapshot`], what is to be done leaves as a [`Planned`].
+//! [`Snapshot`], what is to be done leaves as a [`Planned`]; it waits for nothing, but lets others have the thread meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::breather::Breather;
 use super::judge::{place_of_queue, place_of_subscription, place_of_topic};
 use super::order::{Placed, order};
 use super::plan::{Change, Plan, Step, StepKind};
+use super::rules::{RuleChanges, RuleWork, property};
 use super::told::{self, Told, change, changes};
-use super::{Declaration, DeclaredSubscription, Existing, Misdeclared, OtherRules};
+use super::{Declaration, DeclaredSubscription, Existing, Misdeclared};
 use crate::broker::Update;
 use crate::description::{
     Cleared, Destination, EntityKind, QueueDescription, QueueUpdate, Settings,
@@ -15,7 +17,7 @@ use crate::description::{
 };
 use crate::error::{Quoted, Rejection};
 use crate::path::{PathKey, subscription_path, validate_entity_path};
-use crate::rule::{DEFAULT_RULE, RuleDescription};
+use crate::rule::RuleDescription;
 
 /// Properties that cannot change (ENT-16).
 const FIXED: [&str; 3] =
@@ -32,12 +34,12 @@ pub(crate) struct Snapshot {
     pub(crate) destinations: BTreeSet<PathKey>,
 }
 
-/// An entity that is there.
+/// An entity that is there; of a subscription with what its rules lack of those declared.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Found {
     Queue(QueueDescription),
     Topic(TopicDescription),
-    Subscription(SubscriptionDescription, Vec<RuleDescription>),
+    Subscription(SubscriptionDescription, RuleChanges),
 }
 
 /// A plan, and what each of its steps asks of the broker.
@@ -67,14 +69,6 @@ pub(crate) struct NewSubscription {
     pub(crate) rules: Option<Vec<RuleDescription>>,
 }
 
-/// What an update of a subscription asks for its rules.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum RuleWork {
-    Create(RuleDescription),
-    Update(RuleDescription),
-    Delete(Box<str>),
-}
-
 /// A step, and what it asks for.
 type Task = (Step, Work);
 
@@ -94,7 +88,8 @@ enum New {
 }
 
 struct Planner<'a> {
-    snapshot: &'a Snapshot,
+    /// Each entity is taken out when it is looked at: nothing is declared twice.
+    snapshot: Snapshot,
     settings: &'a Settings,
     existing: Existing,
     /// What is declared that can be forwarded to.
@@ -109,26 +104,21 @@ struct Planner<'a> {
     unchanged_count: usize,
 }
 
-/// The steps that make it so.
+/// The steps that make it so, of a declaration that was judged.
 ///
 /// # Errors
-/// With what the declaration cannot have, by itself or of what is there.
-pub(crate) fn plan(
+/// With what the declaration cannot have of what is there.
+pub(crate) async fn plan(
     declaration: &Declaration,
-    snapshot: &Snapshot,
+    snapshot: Snapshot,
     settings: &Settings,
+    breather: &mut Breather,
 ) -> Result<Planned, Misdeclared> {
-    declaration.judge(settings)?;
-    let limits = &settings.limits;
-    let roots = declaration.queues.iter().map(|queue| &queue.path);
-    let roots = roots.chain(declaration.topics.iter().map(|topic| &topic.path));
-    // What is no path was refused.
-    let declared = roots.filter_map(|path| Some(validate_entity_path(path, limits).ok()?.key()));
     let mut planner = Planner {
         snapshot,
         settings,
         existing: declaration.existing,
-        declared: declared.collect(),
+        declared: declared(declaration, settings),
         place: 0,
         topics: Vec::new(),
         missing: Vec::new(),
@@ -139,18 +129,31 @@ pub(crate) fn plan(
     for (index, topic) in declaration.topics.iter().enumerate() {
         let planned = planner.topic(&topic.path, &topic.properties, topic.cleared);
         planned.map_err(Misdeclared::at(place_of_topic(index)))?;
+        breather.part().await;
     }
     for (index, queue) in declaration.queues.iter().enumerate() {
         let planned = planner.queue(&queue.path, &queue.properties, queue.cleared);
         planned.map_err(Misdeclared::at(place_of_queue(index)))?;
+        breather.part().await;
     }
     for (index, topic) in declaration.topics.iter().enumerate() {
         for (below, subscription) in topic.subscriptions.iter().enumerate() {
-            let planned = planner.subscription(&topic.path, subscription);
+            let planned = planner.subscription(&topic.path, subscription, breather).await;
             planned.map_err(Misdeclared::at(place_of_subscription(index, below)))?;
+            breather.part().await;
         }
     }
-    planner.finish().map_err(Misdeclared::at(""))
+    planner.finish(breather).await.map_err(Misdeclared::at(""))
+}
+
+/// What is declared that can be forwarded to.
+fn declared(declaration: &Declaration, settings: &Settings) -> BTreeSet<PathKey> {
+    let roots = declaration.queues.iter().map(|queue| &queue.path);
+    let roots = roots.chain(declaration.topics.iter().map(|topic| &topic.path));
+    // What is no path was refused.
+    roots
+        .filter_map(|path| Some(validate_entity_path(path, &settings.limits).ok()?.key()))
+        .collect()
 }
 
 impl Planner<'_> {
@@ -162,7 +165,8 @@ impl Planner<'_> {
     ) -> Result<(), Rejection> {
         self.place += 1;
         let name = validate_entity_path(path, &self.settings.limits)?;
-        match self.snapshot.entities.get(&name.key()) {
+        let found = self.snapshot.entities.remove(&name.key());
+        match found {
             None => {
                 let created = properties.clone().create(name.path(), self.settings)?;
                 let changes = changes(&self.settings.new_topic(name.path()), &created);
@@ -171,12 +175,12 @@ impl Planner<'_> {
                 Ok(())
             }
             Some(Found::Topic(current)) => {
-                let changes = self.update(&current.path, properties, cleared, current)?;
+                let changes = self.update(&current.path, properties, cleared, &current)?;
                 let work = || Work::UpdateTopic(properties.clone(), cleared);
                 self.updated(EntityKind::Topic, &current.path, changes, work);
                 Ok(())
             }
-            Some(found) => Err(another_kind(EntityKind::Topic, path, found)),
+            Some(found) => Err(another_kind(EntityKind::Topic, path, &found)),
         }
     }
 
@@ -188,7 +192,8 @@ impl Planner<'_> {
     ) -> Result<(), Rejection> {
         self.place += 1;
         let name = validate_entity_path(path, &self.settings.limits)?;
-        match self.snapshot.entities.get(&name.key()) {
+        let found = self.snapshot.entities.remove(&name.key());
+        match found {
             None => {
                 let path = name.path();
                 let created = properties.clone().create(&*path, self.settings)?;
@@ -198,29 +203,31 @@ impl Planner<'_> {
                 Ok(())
             }
             Some(Found::Queue(current)) => {
-                let changes = self.update(&current.path, properties, cleared, current)?;
+                let changes = self.update(&current.path, properties, cleared, &current)?;
                 let work = || Work::UpdateQueue(properties.clone(), cleared);
                 self.updated(EntityKind::Queue, &current.path, changes, work);
                 Ok(())
             }
-            Some(found) => Err(another_kind(EntityKind::Queue, path, found)),
+            Some(found) => Err(another_kind(EntityKind::Queue, path, &found)),
         }
     }
 
-    fn subscription(
+    async fn subscription(
         &mut self,
         topic: &str,
         declared: &DeclaredSubscription,
+        breather: &mut Breather,
     ) -> Result<(), Rejection> {
         self.place += 1;
-        let topic = validate_entity_path(topic, &self.settings.limits)?;
-        let DeclaredSubscription { name, properties, cleared, rules, other_rules } = declared;
-        let path = subscription_path(&topic.path(), name);
-        match self.snapshot.entities.get(&PathKey::fold(&path)) {
+        let topic = validate_entity_path(topic, &self.settings.limits)?.path().to_string();
+        let DeclaredSubscription { name, properties, cleared, rules, .. } = declared;
+        let path = subscription_path(&topic, name);
+        let found = self.snapshot.entities.remove(&PathKey::fold(&path));
+        match found {
             None => {
-                let (topic, name, properties) =
-                    (topic.path().into(), name.clone(), properties.clone());
-                let new = NewSubscription { topic, name, properties, rules: rules.clone() };
+                let rules = copied(rules.as_deref(), breather).await;
+                let (topic, name, properties) = (topic.into(), name.clone(), properties.clone());
+                let new = NewSubscription { topic, name, properties, rules };
                 let created = new.described(self.settings)?;
                 let to = [&created.forward_to, &created.forward_dead_lettered_messages_to];
                 let needs =
@@ -229,18 +236,16 @@ impl Planner<'_> {
                 self.missing.push(Missing { place: self.place, path: path.into(), new, needs });
                 Ok(())
             }
-            Some(Found::Subscription(current, current_rules)) => {
+            Some(Found::Subscription(current, of_rules)) => {
                 let path = current.path();
-                let mut changes = self.update(&path, properties, *cleared, current)?;
-                let rules = match rules {
-                    Some(rules) => rule_work(rules, current_rules, *other_rules, &mut changes),
-                    None => Vec::new(),
-                };
+                let mut changes = self.update(&path, properties, *cleared, &current)?;
+                changes.extend(of_rules.changes);
+                let rules = of_rules.work;
                 let work = || Work::UpdateSubscription(properties.clone(), *cleared, rules);
                 self.updated(EntityKind::Subscription, &path, changes, work);
                 Ok(())
             }
-            Some(found) => Err(another_kind(EntityKind::Subscription, &path, found)),
+            Some(found) => Err(another_kind(EntityKind::Subscription, &path, &found)),
         }
     }
 
@@ -319,17 +324,16 @@ impl Planner<'_> {
     }
 
     /// All steps in their order.
-    fn finish(self) -> Result<Planned, Rejection> {
+    async fn finish(self, breather: &mut Breather) -> Result<Planned, Rejection> {
         let Self { settings, topics, missing, mut updates, kept, unchanged_count, .. } = self;
         let mut steps = topics;
         // A topic comes before all of them, and needs nothing.
-        let queues = missing.iter().enumerate();
-        let places: BTreeMap<PathKey, usize> =
-            queues.map(|(index, one)| (PathKey::fold(&one.path), index)).collect();
-        let needs = |one: &Missing| {
-            one.needs.iter().flatten().filter_map(|key| places.get(key).copied()).collect()
-        };
-        let ordered = order(&missing.iter().map(needs).collect::<Vec<Vec<usize>>>());
+        let places: BTreeMap<PathKey, usize> = missing
+            .iter()
+            .enumerate()
+            .map(|(index, one)| (PathKey::fold(&one.path), index))
+            .collect();
+        let ordered = order(&needs_of(&missing, &places), breather).await;
         let mut missing: Vec<Option<Missing>> = missing.into_iter().map(Some).collect();
         for Placed { index, later } in ordered {
             let Some(one) = missing.get_mut(index).and_then(Option::take) else { continue };
@@ -337,22 +341,46 @@ impl Planner<'_> {
                 need.and_then(|key| places.get(&key)).is_some_and(|place| later.contains(place))
             });
             let place = one.place;
-            let (now, then) = one.in_two(comes_later, settings)?;
+            let (now, then) = one.in_two(comes_later, settings, breather).await?;
             steps.push(now);
             updates.extend(then.map(|update| (place, update)));
+            breather.part().await;
         }
         steps.extend(updates.into_values());
         let (steps, work) = steps.into_iter().unzip();
-        Ok(Planned { plan: Plan::new(steps, kept, unchanged_count), work })
+        Ok(Planned { plan: Plan::new(steps, kept, unchanged_count, breather).await, work })
     }
+}
+
+/// Of each that is missing the places of those that it needs.
+fn needs_of(missing: &[Missing], places: &BTreeMap<PathKey, usize>) -> Vec<Vec<usize>> {
+    let needs = |one: &Missing| {
+        one.needs.iter().flatten().filter_map(|key| places.get(key).copied()).collect()
+    };
+    missing.iter().map(needs).collect()
+}
+
+/// Rules as they are declared, for the work that creates them.
+async fn copied(
+    rules: Option<&[RuleDescription]>,
+    breather: &mut Breather,
+) -> Option<Vec<RuleDescription>> {
+    let rules = rules?;
+    let mut copies = Vec::with_capacity(rules.len());
+    for rule in rules {
+        copies.push(rule.clone());
+        breather.part().await;
+    }
+    Some(copies)
 }
 
 impl Missing {
     /// The step that creates it, and the one that sets the destinations that come later, if there are some.
-    fn in_two(
+    async fn in_two(
         self,
         comes_later: [bool; 2],
         settings: &Settings,
+        breather: &mut Breather,
     ) -> Result<(Task, Option<Task>), Rejection> {
         let Self { path, new, .. } = self;
         match new {
@@ -368,19 +396,21 @@ impl Missing {
                 let update = Work::UpdateQueue(then, Cleared::default());
                 Ok((create, later(EntityKind::Queue, &path, updated, update)))
             }
-            New::Subscription(whole) => {
-                let (mut now, mut then) = (whole.clone(), SubscriptionUpdate::default());
+            New::Subscription(mut now) => {
+                let (finished, mut then) =
+                    (now.described(settings)?, SubscriptionUpdate::default());
                 put_off(&mut now.properties, &mut then, comes_later);
-                let (begun, finished) = (now.described(settings)?, whole.described(settings)?);
-                let default = settings.new_subscription(&*whole.topic, &*whole.name);
+                let begun = now.described(settings)?;
+                let default = settings.new_subscription(&*now.topic, &*now.name);
                 let mut created = changes(&default, &begun);
                 match now.rules.as_deref() {
                     Some([]) => created.push(change("rules", None, Some(NONE.into()))),
                     rules => {
-                        let rules = rules.into_iter().flatten();
-                        created.extend(rules.map(|rule| {
-                            change(property(&rule.name), None, Some(told::rule(rule)))
-                        }));
+                        for rule in rules.unwrap_or_default() {
+                            let told = Some(told::rule(rule));
+                            created.push(change(property(&rule.name), None, told));
+                            breather.part().await;
+                        }
                     }
                 }
                 let updated = changes(&begun, &finished);
@@ -424,45 +454,6 @@ fn later(entity: EntityKind, path: &str, changes: Vec<Change>, work: Work) -> Op
 
 fn destinations(description: &QueueDescription) -> [Option<&str>; 2] {
     QueueUpdate::destinations(description)
-}
-
-/// What makes the rules of a subscription exactly these (DEC-03). New ones come before others go, so that no message
-/// is missed that both select.
-fn rule_work(
-    declared: &[RuleDescription],
-    current: &[RuleDescription],
-    others: OtherRules,
-    changes: &mut Vec<Change>,
-) -> Vec<RuleWork> {
-    let current: BTreeMap<Box<str>, &RuleDescription> =
-        current.iter().map(|rule| (rule.key(), rule)).collect();
-    let mut work = Vec::new();
-    for rule in declared {
-        let known = current.get(&rule.key()).map(|known| told::rule(known));
-        let wanted = Some(told::rule(rule));
-        if known == wanted {
-            continue;
-        }
-        work.push(match known {
-            Some(_) => RuleWork::Update(rule.clone()),
-            None => RuleWork::Create(rule.clone()),
-        });
-        changes.push(change(property(&rule.name), known, wanted));
-    }
-    let declared: BTreeSet<Box<str>> = declared.iter().map(RuleDescription::key).collect();
-    for (key, rule) in current {
-        let is_kept = others == OtherRules::AreKept
-            && (declared.is_empty() || !rule.name.eq_ignore_ascii_case(DEFAULT_RULE));
-        if !declared.contains(&key) && !is_kept {
-            work.push(RuleWork::Delete(rule.name.clone()));
-            changes.push(change(property(&rule.name), Some(told::rule(rule)), None));
-        }
-    }
-    work
-}
-
-fn property(rule: &str) -> String {
-    format!("rule {rule}")
 }
 
 /// DEC-05

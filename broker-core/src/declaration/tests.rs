@@ -1,6 +1,8 @@
 //! What plans say, case by case. That carrying one out makes it so is in `tests/declarations.rs`.
 
+use super::breather::{Breather, alone};
 use super::planner::{Found, Planned, Snapshot, Work, plan};
+use super::rules::{RuleChanges, RuleDifference, Telling};
 use super::*;
 use crate::condition::Condition;
 use crate::description::Settings;
@@ -57,13 +59,48 @@ fn told(plan: &Plan) -> Vec<String> {
     plan.steps.iter().map(step).collect()
 }
 
+/// Judges and plans, and tells how often others could have gone first meanwhile.
+fn made(
+    declaration: &Declaration,
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> (Result<Planned, Misdeclared>, usize) {
+    alone(async {
+        let mut breather = Breather::default();
+        declaration.judge_in_parts(settings, &mut breather).await?;
+        plan(declaration, snapshot.clone(), settings, &mut breather).await
+    })
+}
+
 fn planned(declaration: &Declaration, snapshot: &Snapshot) -> Planned {
-    plan(declaration, snapshot, &settings()).unwrap()
+    made(declaration, snapshot, &settings()).0.unwrap()
 }
 
 fn refused(declaration: &Declaration, snapshot: &Snapshot) -> (Condition, String) {
-    let refused = plan(declaration, snapshot, &settings()).unwrap_err().into_rejection();
+    let refused = made(declaration, snapshot, &settings()).0.unwrap_err();
+    // Whoever has no others to wait for him is told the same, if nothing of the namespace is asked for.
+    if let Err(wrong) = declaration.judge(&settings()) {
+        assert_eq!(wrong, refused);
+    }
+    let refused = refused.into_rejection();
     (refused.condition(), refused.detail().to_owned())
+}
+
+/// What makes these rules those that are declared, and how often others could have gone first meanwhile.
+fn difference(
+    there: &[RuleDescription],
+    declared: &[RuleDescription],
+) -> (Result<RuleChanges, crate::error::Rejection>, usize) {
+    alone(async {
+        let (mut breather, mut telling) = (Breather::default(), Telling::default());
+        let others = OtherRules::AreRemoved;
+        let mut difference = RuleDifference::new(declared, others, &mut breather).await;
+        for rule in there {
+            difference.meet(rule, &mut telling)?;
+            breather.part().await;
+        }
+        Ok(difference.into_changes(&mut breather).await)
+    })
 }
 
 /// DEC-01, DEC-02, DEC-06: what is missing is created, what differs updated with both values, what is as declared is
@@ -105,34 +142,36 @@ fn a_plan_names_what_differs_and_nothing_else() {
 /// before an old one goes.
 #[test]
 fn a_subscription_has_exactly_the_rules_that_it_declares() {
-    let there = || {
+    let there = |declared: Option<&[RuleDescription]>| {
         let topic = settings().new_topic("events");
         let subscription = settings().new_subscription("events", "eu");
-        let rules = vec![
+        let rules = [
             RuleDescription::default_rule(Timestamp::NONE),
             rule("Same", Filter::sql("a = 1")),
             rule("other", Filter::sql("b = 1")),
         ];
-        having(vec![Found::Topic(topic), Found::Subscription(subscription, rules)])
+        let changes = declared.map(|declared| difference(&rules, declared).0.unwrap());
+        let subscription = Found::Subscription(subscription, changes.unwrap_or_default());
+        having(vec![Found::Topic(topic), subscription])
     };
     let declared = |subscription: DeclaredSubscription| {
         let topic = DeclaredTopic::new("events").with_subscription(subscription);
         Declaration::new().with_topic(topic)
     };
     let silent = declared(DeclaredSubscription::new("eu"));
-    assert!(planned(&silent, &there()).plan.is_empty());
+    assert!(planned(&silent, &there(None)).plan.is_empty());
     let rules =
         [rule("same", Filter::sql("a = 1")), rule("OTHER", Filter::True), rule("x", Filter::False)];
-    let exact = declared(DeclaredSubscription::new("eu").with_rules(rules));
+    let exact = declared(DeclaredSubscription::new("eu").with_rules(rules.clone()));
     assert_eq!(
-        told(&planned(&exact, &there()).plan),
+        told(&planned(&exact, &there(Some(&rules))).plan),
         [
             "update subscription `events/Subscriptions/eu` rule OTHER: sql: b = 1 > true, rule x: - > false, \
           rule $Default: true > -"
         ]
     );
     let none = declared(DeclaredSubscription::new("eu").with_rules([]));
-    let plan = planned(&none, &there()).plan;
+    let plan = planned(&none, &there(Some(&[]))).plan;
     assert_eq!(plan.steps[0].changes.len(), 3);
     let created = planned(&none, &Snapshot::default()).plan;
     assert_eq!(
@@ -291,10 +330,77 @@ fn plans_of_other_steps_have_other_digests() {
         "a",
         QueueUpdate { max_delivery_count: Some(5), ..QueueUpdate::default() },
     )]);
-    assert_eq!(plan(5, &empty).after(1).digest(), plan(5, &begun).digest());
-    assert_eq!(plan(5, &empty).after(1).unchanged_count, plan(5, &begun).unchanged_count);
+    let (rest, _) = alone(plan(5, &empty).after(1));
+    assert_eq!(rest.digest(), plan(5, &begun).digest());
+    assert_eq!(rest.unchanged_count, plan(5, &begun).unchanged_count);
     assert_eq!(Digest::parse(&digest.to_string()), Some(digest));
     for wrong in ["", "0", "+123456789abcdef", "0123456789abcdefg"] {
         assert_eq!(Digest::parse(wrong), None, "{wrong}");
     }
+}
+
+/// DESIGN D6: whatever is declared is judged, planned and told in parts of at most 64 entities or rules, and others go first
+/// between them: queues, subscriptions, rules that are new, that change and that go.
+#[test]
+fn others_go_first_between_the_parts_of_a_plan() {
+    const MANY: usize = 1_000;
+    const PART: usize = 64;
+    let settings = settings();
+    let queues = (0..MANY).map(|index| DeclaredQueue::new(format!("q{index}")));
+    let queues = Declaration { queues: queues.collect(), ..Declaration::new() };
+    let rules = |text: &str| -> Vec<RuleDescription> {
+        (0..MANY).map(|index| rule(&format!("r{index}"), Filter::sql(text))).collect()
+    };
+    let topic = |subscription: DeclaredSubscription| {
+        Declaration::new().with_topic(DeclaredTopic::new("t").with_subscription(subscription))
+    };
+    let new = topic(DeclaredSubscription::new("s").with_rules(rules("a = 1")));
+    for declaration in [&queues, &new] {
+        let (judged, breaths) =
+            alone(async { declaration.judge_in_parts(&settings, &mut Breather::default()).await });
+        judged.unwrap();
+        assert!(breaths >= MANY / PART, "judged with {breaths}");
+        let (planned, breaths) = alone(async {
+            plan(declaration, Snapshot::default(), &settings, &mut Breather::default()).await
+        });
+        // Each is looked at, told, and hashed.
+        assert!(breaths >= 3 * (MANY / PART), "planned with {breaths}");
+        let (_, breaths) = alone(planned.unwrap().plan.after(0));
+        assert!(breaths >= MANY / PART, "what is left told with {breaths}");
+    }
+    for declared in [rules("a = 2"), Vec::new()] {
+        let (changes, breaths) = difference(&rules("a = 1"), &declared);
+        assert!(breaths >= MANY / PART, "compared with {breaths}");
+        let found = having(vec![
+            Found::Topic(settings.new_topic("t")),
+            Found::Subscription(settings.new_subscription("t", "s"), changes.unwrap()),
+        ]);
+        let declaration = topic(DeclaredSubscription::new("s").with_rules(declared));
+        let (planned, breaths) =
+            alone(async { plan(&declaration, found, &settings, &mut Breather::default()).await });
+        assert_eq!(planned.unwrap().plan.steps[0].changes.len(), MANY);
+        assert!(breaths >= MANY / PART, "planned with {breaths}");
+    }
+}
+
+/// DEC-06, DESIGN D6: rules that are there, and change or go, are told up to a bound; those that stay as they are do not
+/// count, and one that is met again, because others came or went meanwhile, counts once.
+#[test]
+fn rules_that_are_there_are_told_up_to_a_bound() {
+    let text = "x".repeat(1 << 20);
+    let large =
+        |name: &str, value: &str| rule(name, Filter::sql(format!("a = '{value}{text}'").as_str()));
+    let there: Vec<RuleDescription> =
+        (0..18).map(|index| large(&format!("r{index}"), "one")).collect();
+    let other: Vec<RuleDescription> =
+        (0..18).map(|index| large(&format!("r{index}"), "two")).collect();
+    for declared in [&other[..], &[]] {
+        let refused = difference(&there, declared).0.unwrap_err();
+        assert_eq!(refused.condition(), Condition::QuotaExceeded);
+        assert!(refused.detail().contains("delete rules first"), "{}", refused.detail());
+        let again = [&there[..15], &there[..15]].concat();
+        let changes = difference(&again, declared).0.unwrap();
+        assert_eq!(changes.changes.len(), if declared.is_empty() { 15 } else { 18 });
+    }
+    assert_eq!(difference(&there, &there).0.unwrap(), RuleChanges::default());
 }
