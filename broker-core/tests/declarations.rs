@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_core::Broker;
+use peeklock_core::clock::ManualClock;
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Right, Rights};
+use peeklock_core::contract::{Principal, Right, Rights};
 use peeklock_core::declaration::{
     Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, Existing, StepKind,
 };
@@ -498,6 +501,43 @@ async fn existing_entities_are_kept_where_that_is_wanted() {
     let orders = broker.describe_queue("orders").await.unwrap().description;
     assert_eq!(orders.max_delivery_count, 10);
     broker.describe_queue("new").await.unwrap();
+    stop(broker).await;
+}
+
+/// DEC-10, DESIGN D6: what is carried out is planned anew before, in a turn as any plan. Who finds none is told to come back,
+/// and nothing was done.
+#[tokio::test]
+async fn carrying_out_waits_for_its_turn_at_a_plan() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+    let builder = Broker::builder().clock(Arc::clone(&clock) as Arc<_>).arbiters(1);
+    let broker = builder.start().await.unwrap();
+    let access = broker.access(Principal::default());
+    let declaration = Declaration::new().with_queue(DeclaredQueue::new("a"));
+    let digest = access.plan(&declaration).await.unwrap().digest();
+    let mut turns = Vec::new();
+    for _ in 0..8 {
+        turns.push(access.turn_at_plan(&declaration).await.unwrap());
+    }
+    {
+        let mut carrying = pin!(access.carry_out(&declaration, digest, 1));
+        let refused = loop {
+            tokio::select! {
+                biased;
+                done = carrying.as_mut() => break done.unwrap_err(),
+                () = tokio::task::yield_now() => clock.advance(TimeSpan::from_seconds(1)),
+            }
+        };
+        assert_eq!(refused.condition(), Condition::ServerBusy);
+    }
+    assert!(broker.describe_queue("a").await.is_err());
+    turns.pop();
+    // It gives its turn back when it was planned: two after each other, and one more.
+    for done in [1, 0] {
+        let plan = access.plan(&declaration).await.unwrap();
+        let carried_out = access.carry_out(&declaration, plan.digest(), 1).await.unwrap();
+        assert_eq!(carried_out.done, done);
+    }
+    access.turn_at_plan(&declaration).await.unwrap();
     stop(broker).await;
 }
 

@@ -34,14 +34,24 @@ impl Access {
     ///
     /// # Errors
     /// `UpdateConflict`, with nothing done, if the steps are no longer those of the digest (DEC-09); as for
-    /// [`Access::plan`]. The failure of a step is told in the answer.
+    /// [`Access::plan`]; `ServerBusy`, with nothing done, if many wait or an entity is busy for long. The failure of a step
+    /// is told in the answer.
     pub async fn carry_out(
         &self,
         declaration: &Declaration,
         digest: Digest,
         steps_max: usize,
     ) -> Result<CarriedOut, BrokerError> {
-        let planned = self.planned(declaration).await?;
+        self.turn_at_carrying_out(declaration).await?.carry_out(digest, steps_max).await
+    }
+
+    /// Carries out what was planned, if that is the plan of the digest.
+    pub(super) async fn carry_out_if(
+        &self,
+        planned: Planned,
+        digest: Digest,
+        steps_max: usize,
+    ) -> Result<CarriedOut, BrokerError> {
         if planned.plan.digest() != digest {
             let detail = "the namespace has changed since this was planned, and the steps would be others; plan it anew";
             return Err(self.broker.refuse(Rejection::new(Condition::UpdateConflict, detail), ""));

@@ -42,7 +42,7 @@ pub use self::list::Listing;
 use self::onward::Onward;
 pub use self::policies::KeysIn;
 use self::remembered::Remembered;
-pub use self::turn::{Explaining, InTurn, Planning, RuleListing};
+pub use self::turn::{CarryingOut, Explaining, InTurn, Planning, RuleListing};
 use crate::broker::{Broker, Entity};
 use crate::contract::action::{Action, Actions};
 use crate::contract::authorizer::Principal;

@@ -8,7 +8,8 @@ use super::{Access, declare};
 use crate::broker::{Broker, Update};
 use crate::command::InboundMessage;
 use crate::contract::action::Action;
-use crate::declaration::{Declaration, Plan};
+use crate::declaration::planner::Planned;
+use crate::declaration::{CarriedOut, Declaration, Digest, Plan};
 use crate::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::BrokerError;
 use crate::permits::{HeldTurn, Large};
@@ -44,6 +45,12 @@ pub struct Explaining {
 /// A declaration, to be planned.
 #[derive(Debug)]
 pub struct Planning<'a> {
+    declaration: &'a Declaration,
+}
+
+/// A declaration, to be carried out.
+pub struct CarryingOut<'a> {
+    access: &'a Access,
     declaration: &'a Declaration,
 }
 
@@ -114,6 +121,18 @@ impl Access {
         self.turn(Large::List, Planning { declaration }).await
     }
 
+    /// Waits for a turn at carrying out a declaration, for who may plan all that is named in it.
+    ///
+    /// # Errors
+    /// As for [`Access::turn_at_plan`].
+    pub async fn turn_at_carrying_out<'a>(
+        &'a self,
+        declaration: &'a Declaration,
+    ) -> Result<InTurn<CarryingOut<'a>>, BrokerError> {
+        self.judge_declaration(declaration).await?;
+        self.turn(Large::CarryingOut, CarryingOut { access: self, declaration }).await
+    }
+
     async fn turn<T>(&self, large: Large, of: T) -> Result<InTurn<T>, BrokerError> {
         let broker = self.broker.clone();
         let peer = self.principal().and_then(|principal| principal.peer);
@@ -182,13 +201,41 @@ impl InTurn<Planning<'_>> {
     /// # Errors
     /// As for [`Access::plan`]; `ServerBusy` if an entity is busy for long.
     pub async fn plan(&self) -> Result<Plan, BrokerError> {
-        let planning = declare::planned(&self.broker, self.of.declaration);
-        self.make(async { Ok(planning.await?.plan) }).await
+        self.planned().await.map(|planned| planned.plan)
+    }
+
+    async fn planned(&self) -> Result<Planned, BrokerError> {
+        self.make(declare::planned(&self.broker, self.of.declaration)).await
+    }
+}
+
+impl InTurn<CarryingOut<'_>> {
+    /// Carries out the first steps of a plan, as [`Access::carry_out`] does. It is planned first, in a turn at that.
+    ///
+    /// # Errors
+    /// As for [`Access::carry_out`].
+    pub async fn carry_out(
+        &self,
+        digest: Digest,
+        steps_max: usize,
+    ) -> Result<CarriedOut, BrokerError> {
+        let CarryingOut { access, declaration } = self.of;
+        let turn = access.turn(Large::List, Planning { declaration }).await?;
+        let planned = turn.planned().await?;
+        // Others plan while this is carried out, which may take long.
+        drop(turn);
+        access.carry_out_if(planned, digest, steps_max).await
     }
 }
 
 impl<T: fmt::Debug> fmt::Debug for InTurn<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InTurn").field("of", &self.of).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for CarryingOut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CarryingOut").finish_non_exhaustive()
     }
 }

@@ -17,6 +17,8 @@ const PATIENCE: TimeSpan = TimeSpan::from_seconds(5);
 const LISTS_MAX: u64 = 8;
 /// Explanations of rules that are made at once: each is as large as all rules of a subscription, and takes as long.
 const EXPLANATIONS_MAX: u64 = 2;
+/// Declarations that are carried out at once: each has its plan until what is left of that was answered.
+const CARRYING_OUT_MAX: u64 = 8;
 /// How long entities may take to say what a list is made of, and what an explanation is: others wait for the turn.
 const LIST_TIME: TimeSpan = TimeSpan::from_seconds(10);
 const EXPLANATION_TIME: TimeSpan = TimeSpan::from_seconds(30);
@@ -30,12 +32,14 @@ pub(crate) enum Large {
     List,
     /// What each rule of a subscription makes of a message.
     Explanation,
+    /// What is done of a declaration. Its plan is made in a turn at lists, which is over before it is carried out.
+    CarryingOut,
 }
 
 impl Large {
     const fn time(self) -> TimeSpan {
         match self {
-            Self::List => LIST_TIME,
+            Self::List | Self::CarryingOut => LIST_TIME,
             Self::Explanation => EXPLANATION_TIME,
         }
     }
@@ -45,6 +49,7 @@ impl Large {
 pub(crate) struct Turns {
     lists: Arc<Pool>,
     explanations: Arc<Pool>,
+    carrying_out: Arc<Pool>,
     /// Who asks, by where he comes from: connections are as many as somebody likes.
     askers: Mutex<HashMap<IpAddr, Weak<Asker>>>,
     clock: Arc<dyn Clock>,
@@ -55,6 +60,7 @@ pub(crate) struct Turns {
 struct Asker {
     lists: Arc<Place>,
     explanations: Arc<Place>,
+    carrying_out: Arc<Place>,
 }
 
 /// A turn, until this is dropped.
@@ -69,6 +75,7 @@ impl Turns {
         Self {
             lists: Pool::new(LISTS_MAX),
             explanations: Pool::new(EXPLANATIONS_MAX),
+            carrying_out: Pool::new(CARRYING_OUT_MAX),
             askers: Mutex::default(),
             clock: Arc::clone(clock),
         }
@@ -86,6 +93,7 @@ impl Turns {
         let asker = Arc::new(Asker {
             lists: Arc::new(self.lists.place()),
             explanations: Arc::new(self.explanations.place()),
+            carrying_out: Arc::new(self.carrying_out.place()),
         });
         askers.insert(address, Arc::downgrade(&asker));
         asker
@@ -104,6 +112,11 @@ impl Turns {
             Large::Explanation => {
                 (&self.explanations, by.map(|by| &by.explanations), "explanations of rules")
             }
+            Large::CarryingOut => (
+                &self.carrying_out,
+                by.map(|by| &by.carrying_out),
+                "declarations to be carried out",
+            ),
         };
         if let Some(room) = pool.try_hold(place, 1) {
             return Ok(HeldTurn { _room: room, _asker: asker });
@@ -114,7 +127,7 @@ impl Turns {
             room = pool.hold(place, 1) => room,
             () = self.clock.sleep_until(until) => {
                 return Err(Rejection::server_busy(format!(
-                    "many ask for {what}, of which {} are made at once; ask again later",
+                    "many ask for {what}, of which {} are under way at once; ask again later",
                     pool.bytes_max()
                 )));
             }
@@ -137,6 +150,7 @@ impl Turns {
         let what = match large {
             Large::List => "a list",
             Large::Explanation => "an explanation of rules",
+            Large::CarryingOut => "a plan",
         };
         tokio::select! {
             biased;

@@ -46,8 +46,9 @@ pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> 
             large(exchange, room, &PlanView::from(&plan)).await
         }
         Asked::CarryOut(digest) => {
+            let turn = exchange.access.turn_at_carrying_out(&declaration).await?;
             let room = exchange.room().await?;
-            let done = exchange.access.carry_out(&declaration, digest, steps_max).await?;
+            let done = turn.carry_out(digest, steps_max).await?;
             large(exchange, room, &CarriedOutView::from(&done)).await
         }
     }

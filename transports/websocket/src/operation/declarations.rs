@@ -41,10 +41,11 @@ impl Conversation {
         let steps_max = it.steps_max.map_or(STEP_COUNT_MAX, |count| {
             usize::try_from(count).unwrap_or(STEP_COUNT_MAX).min(STEP_COUNT_MAX)
         });
-        let access = self.access.clone();
-        self.apart(asked, move || async move {
-            let carried_out = access.carry_out(&declaration, it.digest.0, steps_max).await?;
-            Ok(Notice::CarriedOut(Box::new(CarriedOutView::from(&carried_out))))
+        self.manage_in_turn(asked, move |access| async move {
+            let turn = access.turn_at_carrying_out(&declaration).await?;
+            let carried_out = turn.carry_out(it.digest.0, steps_max).await?;
+            let notice = Notice::CarriedOut(Box::new(CarriedOutView::from(&carried_out)));
+            Ok((notice, turn.into_turn()))
         })
     }
 }
