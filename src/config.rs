@@ -4,6 +4,7 @@
 //! `peeklock config default` prints, so that the two cannot differ.
 
 mod amqp;
+pub mod budget;
 mod declared;
 mod error;
 mod gateway;
@@ -42,7 +43,6 @@ use peeklock::forward_webhook::WebhookConfig;
 use peeklock::limits::{Limits, Tier};
 use peeklock::metrics_prometheus::EntityGauges;
 use peeklock::otlp::OtlpConfig;
-use peeklock::store::JournalConfig;
 use peeklock::time::TimeSpan;
 use peeklock::tls::Tls;
 use serde::Deserialize;
@@ -473,31 +473,6 @@ impl Config {
     /// With what is wrong, and its key.
     pub fn declaration(&self) -> Result<Declaration, (String, String)> {
         declared::declaration(&self.queues, &self.topics)
-    }
-
-    /// What the process may hold in memory for what is under way, besides what its entities keep: all commands on
-    /// their way in, what it loads for itself, all requests and answers of the transports, the buffers of their connections, and
-    /// the cache of the journal with what is on its way to the disk.
-    pub fn budget_bytes(&self, limits: &Limits) -> u64 {
-        /// Read and write buffer of one connection.
-        const CONNECTION_BYTES: u64 = 64 << 10;
-        let connections = u64::try_from(self.connection_count_max(limits)).unwrap_or(u64::MAX);
-        let all = self.connections(limits).into_iter().fold(0, u64::saturating_add);
-        // What is larger passes alone.
-        let loaded = limits.broker_loaded_bytes_max.max(limits.message_bytes_max);
-        let http = [self.http.inbound_bytes_max.0, self.http.outbound_bytes_max.0];
-        http.into_iter()
-            .chain([limits.broker_outbound_bytes_max, limits.broker_judged_bytes_max, loaded])
-            .chain(match self.server.ephemeral.0 {
-                true => [0; 2],
-                false => [self.journal.cache_bytes.0, JournalConfig::UNSTORED_BYTES_MAX],
-            })
-            .fold(limits.broker_inbound_bytes_max, u64::saturating_add)
-            .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
-            .saturating_add(self.websocket.budget_bytes(limits))
-            .saturating_add(self.amqp.budget_bytes(limits))
-            .saturating_add(self.otlp.budget_bytes(self.gauged_entities(limits)))
-            .saturating_add(self.tls.budget_bytes(all))
     }
 
     /// What its entities may keep in memory besides, when there is as much of everything as there may be: with the

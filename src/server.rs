@@ -26,7 +26,7 @@ use peeklock::store::{Store, StoreError};
 use peeklock::tls::{Tls, Watch};
 use peeklock::{Broker, StartError};
 
-use crate::config::{ConfigError, InPlace, Loaded, TlsSection};
+use crate::config::{ConfigError, InPlace, Loaded, TlsSection, budget};
 use crate::{Host, emulator};
 use crate::{files, memory, registry};
 use banner::{Banner, BannerTls, Listener};
@@ -40,6 +40,8 @@ pub use whereabouts::{HTTP_URL as HTTP_URL_FILE, PUBLIC_URL as PUBLIC_URL_FILE};
 const GRACE: Duration = Duration::from_secs(5);
 /// The same after a failure of the broker, where little can succeed any more.
 const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// Of what may take more memory than there is so much is told, the largest first.
+const ROWS_TOLD: usize = 4;
 
 /// Why serving ended with an error.
 #[derive(Debug, thiserror::Error)]
@@ -244,7 +246,7 @@ fn warn(loaded: &Loaded, has_authorizer: bool) {
         );
     }
     let limits = &loaded.settings.limits;
-    warn_of_memory(config.budget_bytes(limits), config.kept_bytes(limits));
+    warn_of_memory(&config.budget(limits), config.kept_bytes(limits));
 }
 
 /// In the emulator's place everybody knows a key (SEC-24).
@@ -263,18 +265,27 @@ fn warn_of_emulator(emulator: &InPlace) {
     }
 }
 
-/// What clients may fill by being slow or many should fit from the first day. What entities may keep is reached by
-/// those who make as many as there may be, and is worth a word.
-fn warn_of_memory(budget_bytes: u64, kept_bytes: u64) {
+/// What a few clients may fill by being slow should fit from the first day. What all connections may have that there may be,
+/// and what entities may keep, is reached by those who make as many as there may be, and is worth a word.
+fn warn_of_memory(budget: &[budget::Row], kept_bytes: u64) {
     let Some(available_bytes) = memory::available_bytes() else { return };
-    if available_bytes < budget_bytes {
+    let shared_bytes = budget::sum(budget, |row| row.shared_bytes);
+    let budget_bytes = budget::sum(budget, budget::Row::bytes);
+    if available_bytes < shared_bytes {
         tracing::warn!(
+            shared_bytes,
+            available_bytes,
+            largest = %budget::largest(budget, ROWS_TOLD, |row| row.shared_bytes),
+            "what clients may have under way in room that they share may take more memory than there is, and a few of \
+             them fill it: lower the settings named"
+        );
+    } else if available_bytes < budget_bytes {
+        tracing::info!(
             budget_bytes,
             available_bytes,
-            "what is under way may take more memory than there is: lower limits.broker_inbound_bytes_max, \
-             limits.broker_outbound_bytes_max, limits.broker_loaded_bytes_max, http.inbound_bytes_max, \
-             http.outbound_bytes_max, websocket.inbound_bytes_max, amqp.inbound_bytes_max or \
-             limits.connection_count_max"
+            largest = %budget::largest(budget, ROWS_TOLD, budget::Row::bytes),
+            "what is under way may take more memory than there is, if as many connect as may and each does its worst: \
+             lower the settings named, or how many may connect"
         );
     }
     if available_bytes < budget_bytes.saturating_add(kept_bytes) {

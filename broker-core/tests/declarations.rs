@@ -555,7 +555,7 @@ async fn a_plan_tells_of_rules_up_to_a_bound() {
         let filter = CorrelationFilter { subject, ..CorrelationFilter::default() };
         RuleDescription::new(format!("r{number}"), Filter::Correlation(filter), Timestamp::NONE)
     };
-    for number in 0..17 {
+    for number in 0..9 {
         broker.create_rule("t/Subscriptions/s", rule(number)).await.unwrap();
     }
     let declared = |subscription: DeclaredSubscription| {
@@ -567,7 +567,7 @@ async fn a_plan_tells_of_rules_up_to_a_bound() {
     let refused = broker.plan(&none).await.unwrap_err();
     assert_eq!(refused.condition(), Condition::QuotaExceeded, "{}", refused.detail());
     // Those that stay as they are take nothing.
-    let most = declared(DeclaredSubscription::new("s").with_rules((1..17).map(rule)));
+    let most = declared(DeclaredSubscription::new("s").with_rules((1..9).map(rule)));
     assert_eq!(broker.plan(&most).await.unwrap().steps[0].changes.len(), 2);
     stop(broker).await;
 }

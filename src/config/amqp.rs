@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use peeklock::limits::Limits;
-use peeklock::listen::sockets;
 use peeklock::time::TimeSpan;
 use serde::Deserialize;
 
@@ -49,21 +48,5 @@ impl AmqpSection {
             0 => limits.connection_count_max,
             count => count,
         }
-    }
-
-    /// What the transport may hold in memory: messages that have not arrived whole, and what each
-    /// connection has under way, on a spare socket too.
-    pub fn budget_bytes(&self, limits: &Limits) -> u64 {
-        /// What is read at once, and what may have arrived without room that is shared.
-        const CONNECTION_BYTES: u64 = 48 << 10;
-        /// What the one large message each way may have beside the budget.
-        const LARGE_BYTES: u64 = 2 * (84 << 20);
-        // Those that have no place have as much.
-        let connections = sockets(self.connection_count_max(limits));
-        let connections = u64::try_from(connections).unwrap_or(u64::MAX);
-        self.inbound_bytes_max
-            .0
-            .saturating_add(LARGE_BYTES)
-            .saturating_add(connections.saturating_mul(CONNECTION_BYTES))
     }
 }

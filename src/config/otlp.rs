@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use peeklock::otlp::{
-    ENTITY_GAUGES_BYTES, Endpoint, Headers, OtlpConfig, TRACES_BYTES_MAX, certificates,
-};
+use peeklock::otlp::{Endpoint, Headers, OtlpConfig, certificates};
 use peeklock::time::TimeSpan;
 use serde::Deserialize;
 
@@ -38,17 +36,6 @@ pub struct OtlpSection {
 }
 
 impl OtlpSection {
-    /// What the exporter may hold in memory, if there is a collector: spans, and gauges of so many entities.
-    pub fn budget_bytes(&self, entity_count_max: usize) -> u64 {
-        if self.endpoint.0.is_empty() {
-            return 0;
-        }
-        let entities = u64::try_from(entity_count_max).unwrap_or(u64::MAX);
-        let traces = if self.traces.0 { TRACES_BYTES_MAX } else { 0 };
-        let metrics = if self.metrics.0 { ENTITY_GAUGES_BYTES } else { 0 };
-        entities.saturating_mul(metrics).saturating_add(traces)
-    }
-
     /// The same in the words of the exporter, if there is a collector, which gets gauges of so many entities at most; reads the
     /// files that are named.
     ///

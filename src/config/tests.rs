@@ -23,7 +23,7 @@ fn load_with(
     loaded
 }
 
-fn load(name: &str, text: &str) -> Result<Loaded, ConfigError> {
+pub(super) fn load(name: &str, text: &str) -> Result<Loaded, ConfigError> {
     load_with(name, text, |_| {})
 }
 
@@ -489,27 +489,6 @@ fn every_limit_has_a_range() {
             }
         }
     }
-}
-
-/// The memory for messages is in what may be kept, if they are in memory only; what is on its way to the disk in what
-/// is under way, if they are not.
-#[test]
-fn the_memory_of_either_store_is_in_the_sum() {
-    let of = |ephemeral: bool| {
-        let text = format!("[server]\nephemeral = {ephemeral}\nephemeral_bytes_max = 1048576\n");
-        let Loaded { config, settings, .. } = load(&format!("sum-{ephemeral}"), &text).unwrap();
-        (config.budget_bytes(&settings.limits), config.kept_bytes(&settings.limits))
-    };
-    let (on_disk, in_memory) = (of(false), of(true));
-    assert_eq!(in_memory.1, on_disk.1 + (1 << 20));
-    assert_eq!(on_disk.0, in_memory.0 + (64 << 20) + JournalConfig::UNSTORED_BYTES_MAX);
-    // What the broker loads for itself is, too: its room, or one message, which passes alone if it is larger.
-    let Loaded { config, mut settings, .. } = load("sum-loaded", "").unwrap();
-    let sums = [1, 100, 200].map(|mib: u64| {
-        settings.limits.broker_loaded_bytes_max = mib << 20;
-        config.budget_bytes(&settings.limits) >> 20
-    });
-    assert_eq!([sums[1] - sums[0], sums[2] - sums[1]], [0, 100]);
 }
 
 /// QUO-02: gauges for a collector are of all entities that there may be by the limits, subscriptions among them, or of as many

@@ -55,19 +55,6 @@ impl TlsSection {
         !self.enabled.0 && !self.certificate_file.0.is_empty()
     }
 
-    /// What so many connections may hold in memory more than without, by the bounds of the library: records that were
-    /// read and written in part, and handshakes.
-    pub fn budget_bytes(&self, connections: u64) -> u64 {
-        const CONNECTION_BYTES: u64 = 100 << 10;
-        const HANDSHAKE_BYTES: u64 = 64 << 10;
-        if !self.enabled.0 {
-            return 0;
-        }
-        let handshakes = u64::try_from(self.handshake_count_max.0).unwrap_or(u64::MAX);
-        let of_handshakes = handshakes.saturating_mul(HANDSHAKE_BYTES);
-        connections.saturating_mul(CONNECTION_BYTES).saturating_add(of_handshakes)
-    }
-
     /// Reads the files that are named, as the broker would.
     ///
     /// # Errors

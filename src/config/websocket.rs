@@ -53,14 +53,4 @@ impl WebSocketSection {
             count => count,
         }
     }
-
-    /// What the transport may hold in memory: frames that have not arrived whole, and what each
-    /// connection has under way.
-    pub fn budget_bytes(&self, limits: &Limits) -> u64 {
-        /// Of one connection: the free part of a frame, and what is kept of the pieces of frames that were read and
-        /// written last.
-        const CONNECTION_BYTES: u64 = (24 + 128) << 10;
-        let connections = u64::try_from(self.connection_count_max(limits)).unwrap_or(u64::MAX);
-        self.inbound_bytes_max.0.saturating_add(connections.saturating_mul(CONNECTION_BYTES))
-    }
 }

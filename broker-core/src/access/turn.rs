@@ -12,7 +12,7 @@ use crate::declaration::planner::Planned;
 use crate::declaration::{CarriedOut, Declaration, Digest, Plan};
 use crate::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::BrokerError;
-use crate::permits::{HeldTurn, Large};
+use crate::permits::{CARRYING_OUT_MAX, EXPLANATIONS_MAX, LISTS_MAX, HeldTurn, Large};
 use crate::rule::{Explanation, RuleDescription};
 use crate::time::Timestamp;
 
@@ -55,6 +55,12 @@ pub struct CarryingOut<'a> {
 }
 
 impl Access {
+    /// Plans of declarations that are there at once, over all connections: those that are made, in turns at lists, and
+    /// those that are carried out.
+    pub const PLANS_MAX: u64 = LISTS_MAX + CARRYING_OUT_MAX;
+    /// Explanations of rules that are there at once, likewise.
+    pub const EXPLANATIONS_MAX: u64 = EXPLANATIONS_MAX;
+
     /// Waits for a turn at a list of queues.
     ///
     /// # Errors

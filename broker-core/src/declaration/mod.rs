@@ -35,7 +35,7 @@ pub const STEP_COUNT_MAX: usize = 100;
 
 /// What a plan tells at most of rules that are there, and change or go: they are as many as somebody has created, and the
 /// declaration need not say anything of them.
-pub const TOLD_BYTES_MAX: usize = 16 << 20;
+pub const TOLD_BYTES_MAX: usize = 8 << 20;
 
 /// Queues, topics, subscriptions and rules as they shall be (DEC-01).
 #[derive(Clone, PartialEq, Debug, Default)]

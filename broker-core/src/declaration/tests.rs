@@ -391,16 +391,16 @@ fn rules_that_are_there_are_told_up_to_a_bound() {
     let large =
         |name: &str, value: &str| rule(name, Filter::sql(format!("a = '{value}{text}'").as_str()));
     let there: Vec<RuleDescription> =
-        (0..18).map(|index| large(&format!("r{index}"), "one")).collect();
+        (0..9).map(|index| large(&format!("r{index}"), "one")).collect();
     let other: Vec<RuleDescription> =
-        (0..18).map(|index| large(&format!("r{index}"), "two")).collect();
+        (0..9).map(|index| large(&format!("r{index}"), "two")).collect();
     for declared in [&other[..], &[]] {
         let refused = difference(&there, declared).0.unwrap_err();
         assert_eq!(refused.condition(), Condition::QuotaExceeded);
         assert!(refused.detail().contains("delete rules first"), "{}", refused.detail());
-        let again = [&there[..15], &there[..15]].concat();
+        let again = [&there[..7], &there[..7]].concat();
         let changes = difference(&again, declared).0.unwrap();
-        assert_eq!(changes.changes.len(), if declared.is_empty() { 15 } else { 18 });
+        assert_eq!(changes.changes.len(), if declared.is_empty() { 7 } else { 9 });
     }
     assert_eq!(difference(&there, &there).0.unwrap(), RuleChanges::default());
 }

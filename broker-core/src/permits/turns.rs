@@ -14,11 +14,11 @@ use crate::time::{TimeSpan, Timestamp};
 /// How long a turn is waited for.
 const PATIENCE: TimeSpan = TimeSpan::from_seconds(5);
 /// Lists that are made at once.
-const LISTS_MAX: u64 = 8;
+pub(crate) const LISTS_MAX: u64 = 8;
 /// Explanations of rules that are made at once: each is as large as all rules of a subscription, and takes as long.
-const EXPLANATIONS_MAX: u64 = 2;
+pub(crate) const EXPLANATIONS_MAX: u64 = 2;
 /// Declarations that are carried out at once: each has its plan until what is left of that was answered.
-const CARRYING_OUT_MAX: u64 = 8;
+pub(crate) const CARRYING_OUT_MAX: u64 = 4;
 /// How long entities may take to say what a list is made of, and what an explanation is: others wait for the turn.
 const LIST_TIME: TimeSpan = TimeSpan::from_seconds(10);
 const EXPLANATION_TIME: TimeSpan = TimeSpan::from_seconds(30);

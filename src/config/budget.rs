@@ -1,0 +1,276 @@
+//! What clients may have the process hold for what is under way, a row for each of those in docs/security.md, so that none
+//! is left out of the sum.
+//!
+//! Room that clients share is full with a few of them already, and is what a machine should have from the first day. The
+//! rest is of each connection: it comes to its sum only when there are as many connections as there may be, and each of
+//! them does its worst.
+
+use std::cmp::Reverse;
+
+use peeklock::Access;
+use peeklock::declaration::TOLD_BYTES_MAX;
+use peeklock::limits::Limits;
+use peeklock::listen::sockets;
+use peeklock::otlp::{ENTITY_GAUGES_BYTES, TRACES_BYTES_MAX};
+use peeklock::store::JournalConfig;
+
+use super::Config;
+
+/// The one message over AMQP that is larger than others may be together, each way.
+const LARGE_BYTES: u64 = 2 * (84 << 20);
+/// A plan, and the form in which it is answered, of which each has what is told of rules that are there.
+const PLAN_BYTES: u64 = 2 * TOLD_BYTES_MAX as u64;
+/// What an entity takes on the metrics page.
+const PAGE_ENTITY_BYTES: u64 = 1_000;
+/// The keys of an issuer.
+const ISSUER_BYTES: u64 = 256 << 10;
+/// Headers of proxies that have begun, of one listener.
+const PROXY_BYTES: u64 = 256 * (4 << 10);
+/// Connections that have not said what they speak.
+const UNSPOKEN_BYTES: u64 = 256 * (16 << 10);
+/// A TLS handshake.
+const HANDSHAKE_BYTES: u64 = 64 << 10;
+
+/// Of a connection over HTTP: what is read and written at once.
+const HTTP_BYTES: u64 = 64 << 10;
+/// What its request needs no room for, and what of a body nobody has looked at yet.
+const HTTP_REQUEST_BYTES: u64 = (16 + 80) << 10;
+/// What its answer needs no room for.
+const HTTP_ANSWER_BYTES: u64 = 16 << 10;
+/// Of a connection over WebSocket: what is kept of the pieces of frames that were read and written last.
+const WEBSOCKET_BYTES: u64 = 128 << 10;
+/// What its frame needs no room for, and what is read at once.
+const FRAME_BYTES: u64 = (16 + 8) << 10;
+/// Of a connection over AMQP: what is read at once, and what of its messages needs no room.
+const AMQP_BYTES: u64 = 48 << 10;
+/// What a connection over AMQP or WebSocket has not taken, without room for it.
+const UNTAKEN_BYTES: u64 = 64 << 10;
+/// A link over AMQP or WebSocket: itself, its names, what its entity and the rights of its client know of it.
+const LINK_BYTES: u64 = 2 << 10;
+/// What is asked of links over AMQP that are not attached yet.
+const ATTACH_BYTES: u64 = 64 << 10;
+/// The token of a connection, and those of a connection over AMQP.
+const TOKEN_BYTES: u64 = 16 << 10;
+const AMQP_TOKENS_BYTES: u64 = 128 << 10;
+/// What is remembered of what a client may do.
+const RIGHTS_BYTES: u64 = 16 << 10;
+/// What TLS takes more of a connection, by the bounds of the library: records that were read and written in part.
+const TLS_BYTES: u64 = 100 << 10;
+
+/// What clients may have under way of one kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// What it is, in the words of docs/security.md.
+    pub what: &'static str,
+    /// The setting that lowers it; none of what is fixed.
+    pub setting: Option<&'static str>,
+    /// In room that all of them share.
+    pub shared_bytes: u64,
+    /// Of all connections beside that, when each has all that it may have.
+    pub connection_bytes: u64,
+}
+
+impl Row {
+    /// What is shared, and nobody can change.
+    const fn fixed(what: &'static str, bytes: u64) -> Self {
+        Self { what, setting: None, shared_bytes: bytes, connection_bytes: 0 }
+    }
+
+    /// What is shared.
+    const fn shared(what: &'static str, setting: &'static str, bytes: u64) -> Self {
+        Self { what, setting: Some(setting), shared_bytes: bytes, connection_bytes: 0 }
+    }
+
+    /// What each of so many has.
+    fn each(what: &'static str, setting: &'static str, (count, bytes): (u64, u64)) -> Self {
+        let setting = Some(setting);
+        Self { what, setting, shared_bytes: 0, connection_bytes: count.saturating_mul(bytes) }
+    }
+
+    /// This, and what each of so many has beside what is shared.
+    fn and_each(self, (count, bytes): (u64, u64)) -> Self {
+        Self { connection_bytes: count.saturating_mul(bytes), ..self }
+    }
+
+    /// All of it.
+    pub const fn bytes(&self) -> u64 {
+        self.shared_bytes.saturating_add(self.connection_bytes)
+    }
+}
+
+/// The largest of these rows, with the settings that lower them, such as `limits.broker_inbound_bytes_max: 256 MiB for
+/// commands on their way in`.
+pub fn largest(rows: &[Row], count: usize, bytes: impl Fn(&Row) -> u64) -> String {
+    let lowered = rows.iter().filter_map(|row| Some((bytes(row), row.setting?, row.what)));
+    let mut sized: Vec<(u64, &str, &str)> = lowered.collect();
+    sized.sort_by_key(|(bytes, ..)| Reverse(*bytes));
+    let told = sized
+        .into_iter()
+        .take(count)
+        .map(|(bytes, setting, what)| format!("{setting}: {} MiB for {what}", bytes >> 20));
+    told.collect::<Vec<_>>().join("; ")
+}
+
+/// What rows come to.
+pub fn sum(rows: &[Row], bytes: impl Fn(&Row) -> u64) -> u64 {
+    rows.iter().map(bytes).fold(0, u64::saturating_add)
+}
+
+impl Config {
+    /// What the process may hold in memory for what is under way at most, besides what its entities keep.
+    pub fn budget(&self, limits: &Limits) -> Vec<Row> {
+        let mut rows = self.budget_of_broker(limits);
+        rows.extend(self.budget_of_transports(limits));
+        rows.extend(self.budget_of_connections(limits));
+        rows
+    }
+
+    /// What is asked of the broker, what it makes of that, and what it tells.
+    fn budget_of_broker(&self, limits: &Limits) -> Vec<Row> {
+        let inbound = "limits.broker_inbound_bytes_max";
+        let inbound_bytes = limits.broker_inbound_bytes_max;
+        let described = "limits.broker_description_bytes_max";
+        let explained_bytes = limits.broker_description_bytes_max;
+        let on_disk = !self.server.ephemeral.0;
+        let if_on_disk = |bytes: u64| if on_disk { bytes } else { 0 };
+        let gauged = self.gauged_entities(limits) as u64;
+        let collector = !self.otlp.endpoint.0.is_empty();
+        let traces = if collector && self.otlp.traces.0 { TRACES_BYTES_MAX } else { 0 };
+        let gauges = if collector && self.otlp.metrics.0 { ENTITY_GAUGES_BYTES } else { 0 };
+        vec![
+            Row::shared("commands on their way in", inbound, inbound_bytes),
+            Row::shared("what is asked about entities", inbound, inbound_bytes / 2),
+            Row::shared("open transactions", inbound, inbound_bytes / 2),
+            Row::shared(
+                "copies of messages that are being judged",
+                "limits.broker_judged_bytes_max",
+                limits.broker_judged_bytes_max,
+            ),
+            // What is larger passes alone.
+            Row::shared(
+                "messages on their way to another entity or to a forwarder",
+                "limits.broker_loaded_bytes_max",
+                limits.broker_loaded_bytes_max.max(limits.message_bytes_max),
+            ),
+            Row::fixed(
+                "lists and plans of declarations, as they are made",
+                Access::PLANS_MAX.saturating_mul(PLAN_BYTES),
+            ),
+            Row::shared(
+                "explanations of rules, as they are made",
+                described,
+                Access::EXPLANATIONS_MAX.saturating_mul(explained_bytes),
+            ),
+            Row::fixed(
+                "what is on its way to the disk",
+                if_on_disk(JournalConfig::UNSTORED_BYTES_MAX),
+            ),
+            Row::shared(
+                "contents of messages that were read last",
+                "journal.cache_bytes",
+                if_on_disk(self.journal.cache_bytes.0),
+            ),
+            Row::shared("spans that a collector does not have yet", "otlp.traces", traces),
+            Row::shared(
+                "gauges of entities for a collector",
+                "metrics.entities",
+                gauged.saturating_mul(gauges),
+            ),
+            Row::shared(
+                "the metrics page, until it is known how large it is",
+                "metrics.entities",
+                gauged.saturating_mul(PAGE_ENTITY_BYTES),
+            ),
+        ]
+    }
+
+    /// What comes in and goes out over each transport.
+    fn budget_of_transports(&self, limits: &Limits) -> Vec<Row> {
+        let [http, websocket, amqp] = self.connections(limits);
+        let untaken = websocket.saturating_add(amqp);
+        let tls = self.tls.enabled.0;
+        let handshakes = if tls { self.tls.handshake_count_max.0 as u64 } else { 0 };
+        let gateway = self.gateway.address.0.0.is_some();
+        let listeners = self.addresses().len() as u64;
+        vec![
+            Row::shared(
+                "HTTP requests on their way in",
+                "http.inbound_bytes_max",
+                self.http.inbound_bytes_max.0,
+            )
+            .and_each((http, HTTP_REQUEST_BYTES)),
+            Row::shared(
+                "HTTP answers that were not read",
+                "http.outbound_bytes_max",
+                self.http.outbound_bytes_max.0,
+            )
+            .and_each((http, HTTP_ANSWER_BYTES)),
+            Row::shared(
+                "WebSocket frames on their way in",
+                "websocket.inbound_bytes_max",
+                self.websocket.inbound_bytes_max.0,
+            )
+            .and_each((websocket, FRAME_BYTES)),
+            Row::shared(
+                "AMQP messages on their way in",
+                "amqp.inbound_bytes_max",
+                self.amqp.inbound_bytes_max.0,
+            ),
+            Row::fixed("one message over AMQP of more than 16 MiB", LARGE_BYTES),
+            Row::shared(
+                "what AMQP and WebSocket clients have not taken",
+                "limits.broker_outbound_bytes_max",
+                limits.broker_outbound_bytes_max,
+            )
+            .and_each((untaken, UNTAKEN_BYTES)),
+            Row::fixed("headers of the PROXY protocol", listeners.saturating_mul(PROXY_BYTES)),
+            Row::fixed(
+                "connections at the gateway that have not said what they speak",
+                if gateway { UNSPOKEN_BYTES } else { 0 },
+            ),
+            Row::shared(
+                "TLS handshakes",
+                "tls.handshake_count_max",
+                handshakes.saturating_mul(HANDSHAKE_BYTES),
+            ),
+        ]
+    }
+
+    /// What connections have by being there.
+    fn budget_of_connections(&self, limits: &Limits) -> Vec<Row> {
+        let [http, websocket, amqp] = self.connections(limits);
+        let all = http.saturating_add(websocket).saturating_add(amqp);
+        let single = http.saturating_add(websocket);
+        let amqp_sockets = sockets(self.amqp.connection_count_max(limits)) as u64;
+        let links = |count: usize| (count as u64).saturating_mul(LINK_BYTES);
+        let amqp_links = links(self.amqp.link_count_max.0).saturating_add(ATTACH_BYTES);
+        let issuer = if self.security.jwt.issuer.0.is_empty() { 0 } else { ISSUER_BYTES };
+        let tokens = single
+            .saturating_mul(TOKEN_BYTES)
+            .saturating_add(amqp.saturating_mul(AMQP_TOKENS_BYTES));
+        let tls = if self.tls.enabled.0 { TLS_BYTES } else { 0 };
+        let count_max = "limits.connection_count_max";
+        vec![
+            Row::each("HTTP connections", "http.connection_count_max", (http, HTTP_BYTES)),
+            Row::each(
+                "WebSocket connections",
+                "websocket.connection_count_max",
+                (websocket, WEBSOCKET_BYTES),
+            ),
+            // Those that have no place have as much.
+            Row::each("AMQP connections", "amqp.connection_count_max", (amqp_sockets, AMQP_BYTES)),
+            Row::each(
+                "links over WebSocket",
+                "websocket.link_count_max",
+                (websocket, links(self.websocket.link_count_max.0)),
+            ),
+            Row::each("links over AMQP", "amqp.link_count_max", (amqp, amqp_links)),
+            Row::shared("tokens", count_max, issuer).and_each((1, tokens)),
+            Row::each("what is remembered of what somebody may do", count_max, (all, RIGHTS_BYTES)),
+            Row::each("TLS connections", count_max, (all, tls)),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Has the sum all that docs/security.md has?
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::config::Loaded;
+use crate::config::tests::load;
+
+/// What entities keep, which is another sum.
+const KEPT: [&str; 11] = [
+    "queues and topics",
+    "subscriptions",
+    "rules",
+    "rules and the texts of descriptions, together",
+    "policies",
+    "sessions",
+    "message ids of duplicate detection",
+    "scheduled, deferred and delayed messages",
+    "stored messages, each copy being one",
+    "locks on messages",
+    "messages that are in memory only (`--ephemeral`)",
+];
+
+/// Of a broker with all that may be on; the name is that of its file.
+fn budget_of_all(name: &str) -> Vec<Row> {
+    let text = "[gateway]\naddress = \"127.0.0.1:0\"\n[tls]\nenabled = true\n\
+                [otlp]\nendpoint = \"http://127.0.0.1:4318\"\n";
+    let Loaded { config, settings, .. } = load(name, text).unwrap();
+    config.budget(&settings.limits)
+}
+
+/// DESIGN D6: each row of the table in docs/security.md is in one of the two sums, and each of those that are under way is a
+/// row there.
+#[test]
+fn each_row_of_the_table_is_in_a_sum() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/security.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let table = page.split("### In memory").nth(1).unwrap().split("\nAt start").next().unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let rows: BTreeSet<&str> = rows.map(|row| row.split('|').nth(1).unwrap().trim()).collect();
+    let budget = budget_of_all("budget-table");
+    let summed: BTreeSet<&str> = budget.iter().map(|row| row.what).chain(KEPT).collect();
+    assert_eq!(rows, summed);
+}
+
+/// DESIGN D6: each row of the sum, by its name, with what it comes to: of what clients share, and of all connections beside
+/// that, in KiB.
+#[test]
+fn each_row_of_the_sum_has_its_size() {
+    let budget = budget_of_all("budget-size");
+    let kibibytes = |row: &Row| (row.what, row.shared_bytes >> 10, row.connection_bytes >> 10);
+    let found: Vec<_> = budget.iter().map(kibibytes).collect();
+    let expected = [
+        ("commands on their way in", 262_144, 0),
+        ("what is asked about entities", 131_072, 0),
+        ("open transactions", 131_072, 0),
+        ("copies of messages that are being judged", 262_144, 0),
+        ("messages on their way to another entity or to a forwarder", 131_072, 0),
+        ("lists and plans of declarations, as they are made", 196_608, 0),
+        ("explanations of rules, as they are made", 524_288, 0),
+        ("what is on its way to the disk", 262_144, 0),
+        ("contents of messages that were read last", 65_536, 0),
+        ("spans that a collector does not have yet", 75_584, 0),
+        ("gauges of entities for a collector", 1_171, 0),
+        ("the metrics page, until it is known how large it is", 97, 0),
+        ("HTTP requests on their way in", 65_536, 480_000),
+        ("HTTP answers that were not read", 131_072, 80_000),
+        ("WebSocket frames on their way in", 65_536, 120_000),
+        ("AMQP messages on their way in", 65_536, 0),
+        ("one message over AMQP of more than 16 MiB", 172_032, 0),
+        ("what AMQP and WebSocket clients have not taken", 262_144, 640_000),
+        ("headers of the PROXY protocol", 4_096, 0),
+        ("connections at the gateway that have not said what they speak", 4_096, 0),
+        ("TLS handshakes", 16_384, 0),
+        ("HTTP connections", 0, 320_000),
+        ("WebSocket connections", 0, 640_000),
+        ("AMQP connections", 0, 252_288),
+        ("links over WebSocket", 0, 2_560_000),
+        ("links over AMQP", 0, 2_880_000),
+        ("tokens", 0, 800_000),
+        ("what is remembered of what somebody may do", 0, 240_000),
+        ("TLS connections", 0, 1_500_000),
+    ];
+    assert_eq!(found, expected);
+    let off = load("budget-off", "").unwrap();
+    let off = off.config.budget(&off.settings.limits);
+    let without = [
+        "spans that a collector does not have yet",
+        "gauges of entities for a collector",
+        "connections at the gateway that have not said what they speak",
+        "TLS handshakes",
+        "TLS connections",
+    ];
+    let nothing = off.iter().filter(|row| row.bytes() == 0).map(|row| row.what);
+    assert_eq!(nothing.collect::<Vec<_>>(), without, "what is off takes nothing");
+}
+
+/// DESIGN D6: the largest rows are told with the settings that lower them.
+#[test]
+fn the_largest_rows_are_told_with_their_settings() {
+    let budget = budget_of_all("budget-largest");
+    assert_eq!(
+        largest(&budget, 2, |row| row.shared_bytes),
+        "limits.broker_description_bytes_max: 512 MiB for explanations of rules, as they are made; \
+         limits.broker_inbound_bytes_max: 256 MiB for commands on their way in"
+    );
+    assert_eq!(
+        largest(&budget, 2, Row::bytes),
+        "amqp.link_count_max: 2812 MiB for links over AMQP; websocket.link_count_max: 2500 MiB for links over WebSocket"
+    );
+    assert_eq!(sum(&budget, |row| row.shared_bytes) >> 20, 2_763);
+    assert_eq!(sum(&budget, Row::bytes) >> 20, 13_028);
+}
+
+/// The memory for messages is in what may be kept, if they are in memory only; what is on its way to the disk in what
+/// is under way, if they are not.
+#[test]
+fn the_memory_of_either_store_is_in_the_sum() {
+    let of = |ephemeral: bool| {
+        let text = format!("[server]\nephemeral = {ephemeral}\nephemeral_bytes_max = 1048576\n");
+        let Loaded { config, settings, .. } = load(&format!("sum-{ephemeral}"), &text).unwrap();
+        (sum(&config.budget(&settings.limits), Row::bytes), config.kept_bytes(&settings.limits))
+    };
+    let (on_disk, in_memory) = (of(false), of(true));
+    assert_eq!(in_memory.1, on_disk.1 + (1 << 20));
+    assert_eq!(on_disk.0, in_memory.0 + (64 << 20) + JournalConfig::UNSTORED_BYTES_MAX);
+}
+
+/// DESIGN D6: what the broker loads for itself is in the sum: its room, or one message, which passes alone if it is larger.
+#[test]
+fn what_the_broker_loads_is_in_the_sum() {
+    let Loaded { config, mut settings, .. } = load("sum-loaded", "").unwrap();
+    let sums = [1, 100, 200].map(|mib: u64| {
+        settings.limits.broker_loaded_bytes_max = mib << 20;
+        sum(&config.budget(&settings.limits), Row::bytes) >> 20
+    });
+    assert_eq!([sums[1] - sums[0], sums[2] - sums[1]], [0, 100]);
+}
+
+/// DESIGN D6: the example of docs/operating.md for a small machine is taken, and comes to what it says there.
+#[test]
+fn the_example_for_a_small_machine_fits() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operating.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let section = page.split("\n## Memory\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    assert!(section.contains("1.7 GiB for all clients together and 0.5 GiB for their connections"));
+    let example = section.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let Loaded { config, settings, .. } = load("budget-example", example).unwrap();
+    let budget = config.budget(&settings.limits);
+    assert_eq!(sum(&budget, |row| row.shared_bytes) >> 20, 1_771);
+    assert_eq!(sum(&budget, |row| row.connection_bytes) >> 20, 503);
+}
