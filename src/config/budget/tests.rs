@@ -148,5 +148,5 @@ fn the_example_for_a_small_machine_fits() {
     let Loaded { config, settings, .. } = load("budget-example", example).unwrap();
     let budget = config.budget(&settings.limits);
     assert_eq!(sum(&budget, |row| row.shared_bytes) >> 20, 1_771);
-    assert_eq!(sum(&budget, |row| row.connection_bytes) >> 20, 503);
+    assert_eq!(sum(&budget, |row| row.connection_bytes) >> 20, 515);
 }
