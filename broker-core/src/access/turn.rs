@@ -12,7 +12,7 @@ use crate::declaration::planner::Planned;
 use crate::declaration::{CarriedOut, Declaration, Digest, Plan};
 use crate::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::BrokerError;
-use crate::permits::{CARRYING_OUT_MAX, EXPLANATIONS_MAX, LISTS_MAX, HeldTurn, Large};
+use crate::permits::{CARRYING_OUT_MAX, EXPLANATIONS_MAX, HeldTurn, LISTS_MAX, Large};
 use crate::rule::{Explanation, RuleDescription};
 use crate::time::Timestamp;
 

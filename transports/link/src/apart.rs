@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use peeklock_core::permits::{Pool, Room, HeldTurn};
+use peeklock_core::permits::{HeldTurn, Pool, Room};
 use tokio::sync::watch;
 
 /// Pieces of work that go on at once.

@@ -258,9 +258,13 @@ impl Queue {
     }
 
     /// Carries a change out and puts it into the step.
+    #[inline]
     fn change(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {
-        self.enact(&change, ctx.stage);
+        // Made where it stays: a change is large, and this is most of what the machine copies.
         step.changes.push(change);
+        if let Some(change) = step.changes.last() {
+            self.enact(change, ctx.stage);
+        }
         step.require(durability);
     }
 
