@@ -4,6 +4,7 @@
 
 mod rights {
     pub mod commands;
+    mod destinations;
     mod ends;
     mod lists;
     mod matrix;

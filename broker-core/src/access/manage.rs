@@ -252,13 +252,13 @@ impl Access {
     }
 
     /// Asks whether an entity may be forwarded to: by what its principal has shown for all, or else by what was shown for it.
-    /// Whoever has the right already does not wait because what he shows besides is stale (SEC-26).
+    /// Whoever has the right by the one does not wait because the other does not give it (SEC-26).
     async fn allow_destination(&self, place: usize, path: &str) -> Result<(), BrokerError> {
         let shown = self.door.as_ref().and_then(|door| door.shown_for.get(place)?.as_ref());
         let Some(shown) = shown else {
             return self.allow(Action::BeForwardedTo, path).await.map(|_| ());
         };
-        if self.is_allowed(Action::BeForwardedTo, path).await {
+        if self.is_allowed_at_once(Action::BeForwardedTo, path).await {
             return Ok(());
         }
         shown.allow(Action::BeForwardedTo, path).await.map(|_| ())

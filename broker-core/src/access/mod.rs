@@ -217,6 +217,23 @@ impl Access {
         self.ask_for(action, &canonical(path)).await.is_ok()
     }
 
+    /// The same for who has shown something else besides, which is asked next: that he has not got it by this is no attempt of
+    /// his, whose answer would wait (SEC-26). Nothing is remembered of it.
+    async fn is_allowed_at_once(&self, action: Action, path: &str) -> bool {
+        let Some(door) = &self.door else { return true };
+        let resource: Arc<str> = canonical(path).into();
+        if resource.len() > PATH_BYTES_MAX {
+            return false;
+        }
+        let principal = Arc::clone(&door.lock().principal);
+        let asked = std::slice::from_ref(&resource);
+        let grants = question::ask_all(&self.broker, &principal, asked).await;
+        grants.iter().any(|grant| {
+            let lasts = grant.until.is_none_or(|until| self.broker.now() < until);
+            lasts && door.actions(grant).contains(action)
+        })
+    }
+
     /// Refuses a principal that is not who it says, whatever it may do and wherever: for transports whose clients show
     /// something before they name an entity (AMQP-08).
     ///

@@ -251,7 +251,8 @@ pub trait Authorizer: Send + Sync {
     /// The same of many resources at once, for lists: one grant for each, in their order;
     /// what is refused is granted nothing. Asks one after the other unless an authorizer knows better. It is
     /// not asked about entities if the right is granted on the namespace, for that covers all of
-    /// them (SEC-12).
+    /// them (SEC-12). An authorizer that has who fails wait does not do so here: it is asked about what somebody need not
+    /// have, such as a destination for which he shows something else (SEC-26).
     async fn authorize_all(&self, principal: &Principal, resources: &[Arc<str>]) -> Vec<Grant> {
         let mut grants = Vec::with_capacity(resources.len());
         for resource in resources {

@@ -2,24 +2,28 @@
 //!
 //! They are found by a digest of name and key together, in one look-up. What an attempt costs does not grow with the
 //! policies that there are, and how long it takes does not tell which names there are, or how much of a key was right
-//! (SEC-08, SEC-14).
+//! (SEC-08, SEC-14). The names that they have are kept with them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::policy::{Life, Policy, WhichKey};
+use super::names::Names;
+use super::policy::{KeyText, Life, Policy, WhichKey};
 use crate::contract::Grant;
 use crate::path::PathKey;
 
 /// Of the name of a policy, whatever its case, and the text of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct KeyDigest([u8; 32]);
 
 /// Those that are in force.
 #[derive(Default)]
-pub(super) struct ByKey(HashMap<KeyDigest, Known>);
+pub(super) struct ByKey {
+    known: HashMap<KeyDigest, Known>,
+    names: Names,
+}
 
 /// A name with a key. Whoever gives the same key to policies of one name has it at several entities.
 pub(super) struct Known {
@@ -31,6 +35,9 @@ pub(super) struct Known {
 type Held = (Arc<Policy>, WhichKey);
 
 impl KeyDigest {
+    /// No other comes before it.
+    pub(super) const LEAST: Self = Self([0; 32]);
+
     pub(super) fn of(name: &str, key: &str) -> Self {
         let digest = Sha256::new().chain_update(name.to_ascii_lowercase()).chain_update([0]);
         Self(digest.chain_update(key).finalize().into())
@@ -73,10 +80,10 @@ impl ByKey {
         for policy in older {
             for which in WhichKey::ALL {
                 let digest = KeyDigest::of_policy(policy, which);
-                if let Some(known) = self.0.get_mut(&digest) {
+                if let Some(known) = self.known.get_mut(&digest) {
                     known.by_owner.remove(owner);
                 }
-                left.push(digest);
+                left.push((policy, digest));
             }
         }
         for policy in newer {
@@ -84,9 +91,10 @@ impl ByKey {
         }
         // Not before: what stays as it was is known all the time.
         let mut over = Vec::new();
-        for digest in left {
-            if self.0.get(&digest).is_some_and(|known| known.by_owner.is_empty()) {
-                over.extend(self.0.remove(&digest).map(|known| known.life));
+        for (policy, digest) in left {
+            if self.known.get(&digest).is_some_and(|known| known.by_owner.is_empty()) {
+                over.extend(self.known.remove(&digest).map(|known| known.life));
+                self.names.remove(policy, digest);
             }
         }
         over
@@ -96,14 +104,25 @@ impl ByKey {
         // The primary key counts where both are the same.
         for which in WhichKey::ALL.into_iter().rev() {
             let digest = KeyDigest::of_policy(policy, which);
-            let known = self.0.entry(digest).or_insert_with(Known::begin);
+            let known = self.known.entry(digest).or_insert_with(Known::begin);
             known.by_owner.insert(owner.clone(), (Arc::clone(policy), which));
+            self.names.insert(policy, which, digest);
         }
     }
 
     /// The policies of that name and key.
     pub(super) fn get(&self, digest: &KeyDigest) -> Option<&Known> {
-        self.0.get(digest)
+        self.known.get(digest)
+    }
+
+    /// Whether a policy has that name.
+    pub(super) fn have_name(&self, name: &str) -> bool {
+        self.names.have(name)
+    }
+
+    /// So many keys of policies of that name at most, each once.
+    pub(super) fn keys_named(&self, name: &str, count_max: usize) -> Vec<KeyText> {
+        self.names.keys(name, count_max)
     }
 }
 
@@ -140,8 +159,9 @@ mod tests {
         all.replace(&second, &[own], &[]);
         assert_eq!(found(&all, "send", "a", &second), None);
         assert_eq!(found(&all, "send", "a", &first), primary);
+        assert_eq!(all.keys_named("send", 9).len(), 2, "those of the first");
         all.replace(&first, &[shared], &[]);
-        assert!(all.0.is_empty());
+        assert!(all.known.is_empty() && !all.have_name("send"));
     }
 
     /// AMQP-08, SEC-09: what is known by a key of several entities ends with the last of them that has it, and goes on while
@@ -162,6 +182,7 @@ mod tests {
         assert_eq!(again, Some(mark.clone()));
         let over = all.replace(&first, &more, &[policy("team", ["e", "b"])]);
         assert_eq!(over.len(), 3, "one key of the team stays");
+        assert!(all.have_name("team") && !all.have_name("more"));
         over.iter().for_each(Life::end);
         assert!(!mark.is_current());
     }

@@ -20,7 +20,6 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use tokio::sync::watch;
 
 use self::by_key::{ByKey, KeyDigest};
-use self::names::Names;
 use self::policy::Life;
 pub use self::policy::{
     KeyText, NAME_CHARS_MAX, Policy, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey,
@@ -54,12 +53,11 @@ struct Held {
     /// By entity; those of the namespace under no name.
     by_owner: HashMap<PathKey, OfOwner>,
     by_key: ByKey,
-    names: Names,
 }
 
 type OfOwner = Arc<[Arc<Policy>]>;
 
-/// Where a key that somebody presents is good.
+/// Where a key that somebody presents, or has signed with, is good.
 #[derive(Clone, Debug)]
 pub enum KeyFound {
     /// At the resource: by which policy, and which of its keys it is.
@@ -127,7 +125,7 @@ impl Policies {
     pub fn have_name(&self, name: &str) -> bool {
         let development = self.0.development.get();
         let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
-        held.names.have(name) || development.is_some_and(|(_, policy)| policy.is_named(name))
+        held.by_key.have_name(name) || development.is_some_and(|(_, policy)| policy.is_named(name))
     }
 
     /// Lets in who has signed with this key, too, for the policy that every namespace has, with all rights (SEC-24). It is
@@ -140,9 +138,17 @@ impl Policies {
         self.0.development.set((digest, Arc::new(policy))).ok();
     }
 
-    /// What a key is worth at a resource for who presents it itself, with the name of a policy (AMQP-08): of the policies
-    /// that [hold](Self::at) there the nearest one counts. It takes as long whatever policies there are, and whether one
-    /// has that name (SEC-08).
+    /// Keys of policies of that name, whosever they are, each once and so many at most: for who has signed with one where its
+    /// policy does not hold (SEC-26). Of more keys the same ones are left out, as long as none is changed.
+    #[must_use]
+    pub fn keys_named(&self, name: &str, count_max: usize) -> Vec<KeyText> {
+        let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
+        held.by_key.keys_named(name, count_max)
+    }
+
+    /// What a key is worth at a resource for who presents it itself (AMQP-08) or has signed with it, with the name of a policy:
+    /// of the policies that [hold](Self::at) there the nearest one counts. It takes as long whatever policies there are, and
+    /// whether one has that name (SEC-08).
     #[must_use]
     pub fn find_key(&self, resource: &str, name: &str, key: &str) -> KeyFound {
         let digest = KeyDigest::of(name, key);
@@ -240,12 +246,6 @@ impl Policies {
             };
             let before = older.as_deref().unwrap_or_default();
             let over = held.by_key.replace(owner, before, &newer);
-            for policy in before {
-                held.names.remove(policy);
-            }
-            for policy in newer.iter() {
-                held.names.insert(policy);
-            }
             (older, over)
         };
         // After they are gone: who asks now is answered by the newer ones.

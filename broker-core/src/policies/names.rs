@@ -1,56 +1,104 @@
-//! The names that policies have, whosever they are: what somebody says to be one is repeated only if it is (SEC-22).
-//! Otherwise it may be anything, a key that was put into the wrong place among it.
+//! The names that policies have, whosever they are, with the keys of each. What somebody says to be one is repeated only if it
+//! is (SEC-22): otherwise it may be anything, a key that was put into the wrong place among it. And who has signed with a key
+//! where its policy does not hold is known by it, without a look at each policy that there is (SEC-26).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use super::policy::Policy;
+use super::by_key::KeyDigest;
+use super::policy::{KeyText, Policy, WhichKey};
 
-/// How many policies have each name, whatever its case. Looked up at once, however many there are.
+/// Each key once, by the name of its policies in folded case, and in no other order than that of its digest.
 #[derive(Default)]
-pub(super) struct Names(HashMap<String, usize>);
+pub(super) struct Names(BTreeMap<(Box<str>, KeyDigest), KeyText>);
 
 impl Names {
-    pub(super) fn insert(&mut self, policy: &Policy) {
-        *self.0.entry(policy.name().to_ascii_lowercase()).or_default() += 1;
+    pub(super) fn insert(&mut self, policy: &Policy, which: WhichKey, digest: KeyDigest) {
+        self.0.insert((folded(policy.name()), digest), policy.key(which).clone());
     }
 
-    pub(super) fn remove(&mut self, policy: &Policy) {
-        let name = policy.name().to_ascii_lowercase();
-        let Some(count) = self.0.get_mut(&name) else { return };
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            self.0.remove(&name);
-        }
+    /// No policy of that name has that key any more.
+    pub(super) fn remove(&mut self, policy: &Policy, digest: KeyDigest) {
+        self.0.remove(&(folded(policy.name()), digest));
     }
 
     pub(super) fn have(&self, name: &str) -> bool {
-        self.0.contains_key(&name.to_ascii_lowercase())
+        self.of(name).next().is_some()
     }
+
+    /// So many keys of policies of that name at most.
+    pub(super) fn keys(&self, name: &str, count_max: usize) -> Vec<KeyText> {
+        self.of(name).take(count_max).cloned().collect()
+    }
+
+    fn of(&self, name: &str) -> impl Iterator<Item = &KeyText> {
+        let name = folded(name);
+        let keys = self.0.range((name.clone(), KeyDigest::LEAST)..);
+        keys.take_while(move |((known, _), _)| *known == name).map(|(_, key)| key)
+    }
+}
+
+fn folded(name: &str) -> Box<str> {
+    name.to_ascii_lowercase().into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::contract::Rights;
-    use crate::policies::KeyText;
     use crate::time::Timestamp;
+
+    fn insert(names: &mut Names, policy: &Policy) {
+        for which in WhichKey::ALL {
+            names.insert(policy, which, KeyDigest::of_policy(policy, which));
+        }
+    }
+
+    fn remove(names: &mut Names, policy: &Policy, which: WhichKey) {
+        names.remove(policy, KeyDigest::of_policy(policy, which));
+    }
+
+    fn policy(name: &str, keys: [&str; 2]) -> Policy {
+        let keys = keys.map(KeyText::stored);
+        Policy::new(name, Rights::ALL, keys, Timestamp::NONE, Timestamp::NONE)
+    }
 
     /// SEC-22: a name is one as long as a policy has it, and leaves nothing when the last one goes.
     #[test]
     fn a_name_is_known_as_long_as_a_policy_has_it() {
-        let policy = |name: &str| {
-            let keys = ["a", "b"].map(KeyText::stored);
-            Policy::new(name, Rights::ALL, keys, Timestamp::NONE, Timestamp::NONE)
-        };
-        let (one, other) = (policy("Team"), policy("team"));
+        let (one, other) = (policy("Team", ["a", "b"]), policy("team", ["a", "c"]));
         let mut names = Names::default();
         assert!(!names.have("team"));
-        names.insert(&one);
-        names.insert(&other);
-        names.remove(&one);
-        assert!(names.have("TEAM") && !names.have("tea") && !names.have(""));
-        names.remove(&other);
-        names.remove(&other);
+        insert(&mut names, &one);
+        insert(&mut names, &other);
+        remove(&mut names, &one, WhichKey::Secondary);
+        assert!(names.have("TEAM") && !names.have("tea") && !names.have("teams"));
+        assert!(!names.have(""));
+        for which in WhichKey::ALL {
+            remove(&mut names, &other, which);
+            remove(&mut names, &other, which);
+        }
         assert!(names.0.is_empty());
+    }
+
+    /// SEC-26: of a name each key is found once, as many as are asked for, and none of another name.
+    #[test]
+    fn keys_are_found_by_their_name() {
+        let mut names = Names::default();
+        for (name, keys) in
+            [("Team", ["a", "b"]), ("team", ["a", "c"]), ("tea", ["d", "e"]), ("teams", ["f", "g"])]
+        {
+            insert(&mut names, &policy(name, keys));
+        }
+        let found = |name: &str, count_max: usize| {
+            let keys = names.keys(name, count_max);
+            let mut keys: Vec<String> = keys.iter().map(|key| key.reveal().to_owned()).collect();
+            keys.sort();
+            keys
+        };
+        assert_eq!(found("TEAM", 9), ["a", "b", "c"]);
+        assert_eq!(found("tea", 9), ["d", "e"]);
+        assert!(found("absent", 9).is_empty() && found("team", 0).is_empty());
+        assert_eq!(found("team", 2).len(), 2);
+        assert_eq!(found("team", 2), found("team", 2));
     }
 }

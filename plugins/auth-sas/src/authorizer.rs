@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use peeklock_core::contract::{Authorizer, Failures, Grant, PresentedKey, Principal};
 use peeklock_core::error::Rejection;
-use peeklock_core::policies::{KeyFound, Policies, Policy, WhichKey};
+use peeklock_core::policies::{KeyFound, KeyText, Policies, Policy, WhichKey};
 use peeklock_core::time::Timestamp;
 
 use crate::audience::Audience;
@@ -19,20 +19,27 @@ pub struct SasAuthorizer {
     failures: Failures,
 }
 
-/// A token with what it is for, and the policy that was found last to have signed it: many resources are asked about
-/// for one list.
+/// A token with what it is for, and the key that it was signed with, once that is known: many resources are asked about for
+/// one list.
 struct Shown<'a> {
     token: Token<'a>,
     audience: Audience,
-    verified: Option<(Arc<Policy>, Option<WhichKey>)>,
-    /// How many policies it was compared with.
+    key: Option<KeyText>,
+    /// Whether its key was looked for beyond what holds at a resource.
+    was_sought: bool,
+    /// How many keys it was compared with.
     compared: usize,
 }
 
-/// With so many policies a token is compared before it is told that its signature is wrong, whatever policies there are: of the entity, of
-/// the namespace and for development, at the resource and where the token is for. How long a refusal takes does not tell whether a
-/// policy has that name (SEC-08).
-const COMPARED_MAX: usize = 6;
+/// With so many keys a token is compared that holds at the resource or where it is for: the two of the policies of the entity, of
+/// the namespace and for development, at each.
+const HELD_MAX: usize = 12;
+/// With so many others of policies of its name, wherever they hold. How long it takes to be told that a signature is wrong does not
+/// tell whether a policy has that name, so that each wrong one is compared as often as any can be (SEC-08).
+const ELSEWHERE_MAX: usize = 32;
+/// With none of those if what it is for takes more bytes than this in the token, all of which go into each comparison. The URL of a
+/// namespace, or of anything else that entities are in, takes fewer.
+const ELSEWHERE_BYTES_MAX: usize = 1 << 10;
 
 impl SasAuthorizer {
     /// An authorizer over the policies of a broker.
@@ -55,7 +62,7 @@ impl SasAuthorizer {
         if hosts.is_some_and(|hosts| !audience.is_of_host(hosts)) {
             return Err(Refused::Host(self.named(token.policy())));
         }
-        Ok(Shown { token, audience, verified: None, compared: 0 })
+        Ok(Shown { token, audience, key: None, was_sought: false, compared: 0 })
     }
 
     /// A name that was shown, if a policy has it (SEC-22).
@@ -76,47 +83,77 @@ impl SasAuthorizer {
         resource: &str,
     ) -> Result<Grant, Refused> {
         let signer = Box::<str>::from(shown.token.policy());
-        let name = || signer.clone();
-        let at_resource = self.policies.at(resource, &signer);
-        let Some((policy, which)) = at_resource.iter().find_map(|it| shown.signed_by(it)) else {
-            // It may be good elsewhere, which is no attempt at a key.
-            let elsewhere = self.policies.at(shown.audience.path(), &signer);
-            return match elsewhere.iter().find_map(|it| shown.signed_by(it)) {
-                Some(_) if self.now() >= shown.token.until() => {
-                    Err(Refused::Expired(name(), shown.token.until()))
-                }
-                Some((policy, which)) if shown.audience.is_below(resource) => {
-                    Ok(policy.recognize_by(which).until(shown.token.until()))
-                }
-                Some(_) => Err(Refused::Audience(name())),
-                None => {
-                    shown.compare_with_nobody();
-                    Err(Refused::Signature(self.named(&signer)))
-                }
-            };
+        let found = match self.key_of(shown, &signer, resource) {
+            Some(key) => self.policies.find_key(resource, &signer, key.reveal()),
+            None => KeyFound::Nowhere,
         };
-        if self.now() >= shown.token.until() {
-            return Err(Refused::Expired(name(), shown.token.until()));
-        }
-        if !shown.audience.covers(resource) && !self.is_for_address(principal, shown, resource) {
+        let until = shown.token.until();
+        match found {
+            KeyFound::Nowhere => {
+                shown.compare_with_nobody();
+                Err(Refused::Signature(self.named(&signer)))
+            }
+            KeyFound::Here(..) | KeyFound::Elsewhere(_) if self.now() >= until => {
+                Err(Refused::Expired(signer, until))
+            }
+            KeyFound::Here(policy, which) if self.is_for(principal, shown, resource) => {
+                Ok(policy.grant_by(which).until(until))
+            }
             // Of what it is in, somebody may ask what of it is his (CON-73).
-            return match shown.audience.is_below(resource) {
-                true => Ok(policy.recognize_by(which).until(shown.token.until())),
-                false => Err(Refused::Audience(name())),
-            };
+            KeyFound::Here(policy, which) if shown.audience.is_below(resource) => {
+                Ok(policy.recognize_by(which).until(until))
+            }
+            // It is good there, which is no attempt at a key.
+            KeyFound::Elsewhere(nothing)
+                if shown.audience.covers(resource) || shown.audience.is_below(resource) =>
+            {
+                Ok(nothing.until(until))
+            }
+            KeyFound::Here(..) | KeyFound::Elsewhere(_) => Err(Refused::Audience(signer)),
         }
-        Ok(policy.grant_by(which).until(shown.token.until()))
+    }
+
+    /// The key of a policy of that name that a token was signed with: of one that holds at the resource, or else of one that
+    /// holds elsewhere, as far as it is looked for there.
+    fn key_of(&self, shown: &mut Shown<'_>, signer: &str, resource: &str) -> Option<KeyText> {
+        if shown.key.is_none() {
+            let here = shown.signed_by(&self.policies.at(resource, signer));
+            shown.key = here.or_else(|| self.key_elsewhere(shown, signer));
+        }
+        shown.key.clone()
+    }
+
+    /// Once for all that is asked about one token: a wrong one is compared with so many keys, whatever policies there are.
+    fn key_elsewhere(&self, shown: &mut Shown<'_>, signer: &str) -> Option<KeyText> {
+        if std::mem::replace(&mut shown.was_sought, true) {
+            return None;
+        }
+        let there = self.policies.at(shown.audience.path(), signer);
+        shown.signed_by(&there).or_else(|| {
+            let keys = self.policies.keys_named(signer, shown.elsewhere_max());
+            shown.signed_with(keys)
+        })
+    }
+
+    /// Whether a token that was signed with a key that holds at a resource is for it.
+    fn is_for(&self, principal: &Principal, shown: &Shown<'_>, resource: &str) -> bool {
+        shown.audience.covers(resource) || self.is_for_address(principal, shown, resource)
     }
 
     /// Whether a token is for the address at which its client asks for a resource, and not for an entity of that path. A
     /// policy that does not hold there has signed none for that entity: its holder is not told whether there is one.
-    fn is_for_address(&self, principal: &Principal, shown: &mut Shown<'_>, resource: &str) -> bool {
+    fn is_for_address(&self, principal: &Principal, shown: &Shown<'_>, resource: &str) -> bool {
         let asked = principal.address_of(resource);
         let Some(asked) = asked.filter(|asked| shown.audience.covers(&asked.address)) else {
             return false;
         };
-        let there = self.policies.at(shown.audience.path(), shown.token.policy());
-        !asked.is_path || !there.iter().any(|policy| shown.signed_by(policy).is_some())
+        let holds_there = || {
+            let (there, signer) = (shown.audience.path(), shown.token.policy());
+            shown.key.as_ref().is_some_and(|key| {
+                matches!(self.policies.find_key(there, signer, key.reveal()), KeyFound::Here(..))
+            })
+        };
+        !asked.is_path || !holds_there()
     }
 
     /// Lets who may be guessing wait (SEC-26).
@@ -156,23 +193,31 @@ impl SasAuthorizer {
 }
 
 impl Shown<'_> {
-    /// The policy and its key, if it was signed by it.
-    fn signed_by(&mut self, policy: &Arc<Policy>) -> Option<(Arc<Policy>, WhichKey)> {
-        let which = match &self.verified {
-            Some((known, which)) if Arc::ptr_eq(known, policy) => *which,
-            Some(_) | None => {
-                let which = self.token.signed_by(policy);
-                self.compared += 1;
-                self.verified = Some((Arc::clone(policy), which));
-                which
-            }
-        };
-        which.map(|which| (Arc::clone(policy), which))
+    /// The key of one of these policies that it was signed with.
+    fn signed_by(&mut self, policies: &[Arc<Policy>]) -> Option<KeyText> {
+        policies.iter().find_map(|policy| {
+            self.compared += WhichKey::ALL.len();
+            let which = self.token.signed_by(policy)?;
+            Some(policy.key(which).clone())
+        })
+    }
+
+    /// The one of these keys that it was signed with.
+    fn signed_with(&mut self, keys: Vec<KeyText>) -> Option<KeyText> {
+        keys.into_iter().find(|key| {
+            self.compared += 1;
+            self.token.is_signed_with(key)
+        })
+    }
+
+    /// With how many keys that hold elsewhere it is compared.
+    const fn elsewhere_max(&self) -> usize {
+        if self.token.resource_bytes() > ELSEWHERE_BYTES_MAX { 0 } else { ELSEWHERE_MAX }
     }
 
     /// Compares it as often as it would be if there were policies of that name everywhere.
     fn compare_with_nobody(&mut self) {
-        while self.compared < COMPARED_MAX {
+        while self.compared < HELD_MAX + self.elsewhere_max() {
             std::hint::black_box(self.token.is_signed_with_nothing());
             self.compared += 1;
         }
@@ -217,9 +262,10 @@ mod tests {
     use peeklock_core::Broker;
     use peeklock_core::contract::{Right, Rights};
     use peeklock_core::description::QueueUpdate;
-    use peeklock_core::policies::{KeyText, PolicyUpdate};
+    use peeklock_core::policies::PolicyUpdate;
 
-    /// SEC-08, SEC-14: a token with a wrong signature costs the same comparisons whether a policy has the name that it says, and where.
+    /// SEC-08, SEC-14, SEC-26: a token with a wrong signature costs the same comparisons whether a policy has the name that it says, and
+    /// where, and how many have it; one that is for what has a long URL costs fewer.
     #[tokio::test]
     async fn a_wrong_signature_costs_the_same_whatever_policies_there_are() {
         let policies = Policies::new();
@@ -246,17 +292,38 @@ mod tests {
             };
             broker.create_policy(owner, name, properties).await.unwrap();
         }
+        // Each with two keys of its own, more in all than anything is compared with.
+        for number in 0..ELSEWHERE_MAX {
+            let owner = format!("one-of-many-{number}");
+            broker.create_queue(&owner, QueueUpdate::default()).await.unwrap();
+            let properties =
+                PolicyUpdate { rights: Some(Rights::of(Right::Send)), ..PolicyUpdate::default() };
+            broker.create_policy(&owner, "many", properties).await.unwrap();
+        }
+        assert_eq!(policies.keys_named("many", usize::MAX).len(), 2 * ELSEWHERE_MAX);
         let authorizer = SasAuthorizer::new(&policies, SasConfig::closed());
         let principal = Principal::anonymous();
-        let names =
-            ["nobody", "here", "everywhere", "elsewhere", "all", "RootManageSharedAccessKey"];
-        for name in names {
-            for audience in ["sb://x", "sb://x/orders", "sb://x/other", "sb://x/absent"] {
+        let root = "RootManageSharedAccessKey";
+        let long = format!("sb://x/orders?{}", "x".repeat(ELSEWHERE_BYTES_MAX));
+        for name in ["nobody", "here", "everywhere", "elsewhere", "all", "many", root] {
+            for (audience, count) in [
+                ("sb://x", HELD_MAX + ELSEWHERE_MAX),
+                ("sb://x/orders", HELD_MAX + ELSEWHERE_MAX),
+                ("sb://x/other", HELD_MAX + ELSEWHERE_MAX),
+                ("sb://x/one-of-many-1", HELD_MAX + ELSEWHERE_MAX),
+                ("sb://x/absent", HELD_MAX + ELSEWHERE_MAX),
+                (long.as_str(), HELD_MAX),
+            ] {
                 let text = sign(name, "wrong", audience, Timestamp::NEVER);
                 let mut shown = authorizer.show(&text).ok().unwrap();
                 let refused = authorizer.grant(&principal, &mut shown, "orders");
                 assert!(matches!(refused, Err(Refused::Signature(_))), "{name} {audience}");
-                assert_eq!(shown.compared, COMPARED_MAX, "{name} {audience}");
+                assert_eq!(shown.compared, count, "{name} {audience}");
+                // Of a further resource it is compared with what holds there, and with nothing else once more.
+                let refused = authorizer.grant(&principal, &mut shown, "absent");
+                assert!(matches!(refused, Err(Refused::Signature(_))), "{name} {audience}");
+                let at_namespace = policies.at("absent", name).len() * WhichKey::ALL.len();
+                assert_eq!(shown.compared, count + at_namespace, "{name} {audience}");
             }
         }
         broker.stop(std::time::Duration::ZERO).await.unwrap();

@@ -540,6 +540,8 @@ async fn a_list_holds_what_a_token_covers() {
     for (owner, name, audience, expected) in [
         ("", "all", "sb://x", Some(2)),
         ("orders", "Manage", "sb://x/orders", Some(1)),
+        ("orders", "Manage", "sb://x", Some(1)),
+        ("orders", "Send", "sb://x", None),
         ("", "all", "sb://x/orders", Some(1)),
         ("", "all", "sb://x/absent", None),
         ("orders", "Send", "sb://x/orders", None),

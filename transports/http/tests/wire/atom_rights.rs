@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
+use peeklock_core::clock::Clock as _;
 use peeklock_core::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::Rejection;
@@ -207,6 +208,31 @@ async fn a_destination_takes_a_token() {
     assert_eq!(ask(&server, &head, &body).await.status, 401);
     let head = head.replace(&main, &token("all", "sb://x"));
     assert_eq!(ask(&server, &head, &body).await.status, 400);
+    server.stop().await;
+}
+
+/// ADM-10, ADM-12, SEC-26, CON-73: who signs once for the whole namespace with the key of an entity, as the SDK for Python does, waits for no
+/// answer: not when that entity is to forward to another, with a token for that one or without, and not for a list, which has what is his.
+#[tokio::test]
+async fn a_token_of_an_entity_for_the_namespace_does_not_wait() {
+    let server = signed().await;
+    let main = token("allo", "https://bus.example:443");
+    let begun_at = server.clock.now();
+    let body = entry("QueueDescription", "<ForwardTo>q</ForwardTo>");
+    let put = format!("PUT /o?{VERSION}\nIf-Match: *\nAuthorization: {main}");
+    assert_eq!(ask(&server, &put, &body).await.status, 401);
+    let besides = token("allq", "https://bus.example:443");
+    let put = format!("{put}\nServiceBusSupplementaryAuthorization: {besides}");
+    assert_eq!(ask(&server, &put, &body).await.status, 200);
+    let list = format!("GET /$Resources/queues?{VERSION}\nAuthorization: {main}");
+    let listed = ask(&server, &list, "").await;
+    assert_eq!((listed.status, listed.text().matches("<entry>").count()), (200, 1));
+    let other = format!("GET /q?{VERSION}\nAuthorization: {main}");
+    assert_eq!(ask(&server, &other, "").await.status, 401);
+    assert_eq!(server.clock.now(), begun_at);
+    let wrong = format!("GET /q?{VERSION}\nAuthorization: {}", main.replace("sig=", "sig=A"));
+    assert_eq!(ask(&server, &wrong, "").await.status, 401);
+    assert!(server.clock.now() > begun_at);
     server.stop().await;
 }
 

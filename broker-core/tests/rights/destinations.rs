@@ -1,0 +1,70 @@
+//! What is shown for the destinations of forwarding, beside what somebody shows for all.
+
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use async_trait::async_trait;
+use peeklock_core::Broker;
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::{Authorizer, Grant, Principal};
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::error::{BrokerError, Rejection};
+
+use super::world::condition;
+
+/// Grants `all` everything, and has everybody else wait for his answer, as who may be guessing does.
+struct Slow;
+
+fn has_all(principal: &Principal) -> bool {
+    principal.token.as_deref() == Some("all")
+}
+
+#[async_trait]
+impl Authorizer for Slow {
+    async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
+        if has_all(principal) { Ok(Grant::everything()) } else { pending().await }
+    }
+
+    async fn authorize_all(&self, principal: &Principal, resources: &[Arc<str>]) -> Vec<Grant> {
+        let grant = if has_all(principal) { Grant::everything() } else { Grant::nothing() };
+        vec![grant; resources.len()]
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+/// What is known without waiting.
+async fn at_once(
+    asked: impl Future<Output = Result<(), BrokerError>>,
+) -> Poll<Result<(), BrokerError>> {
+    let mut asked = pin!(asked);
+    poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await
+}
+
+/// ADM-12, SEC-26: who shows something good for a destination is not kept waiting because what he shows for all is not good there, nor
+/// the other way round; who shows nothing that is good waits.
+#[tokio::test]
+async fn what_is_good_for_a_destination_counts_at_once() {
+    let broker = Broker::builder().arbiters(1).authorizer(Arc::new(Slow)).start().await.unwrap();
+    broker.create_queue("q", QueueUpdate::default()).await.unwrap();
+    let access = |token: &str| broker.access(Principal::anonymous().with_token(token));
+    for (own, besides, is_good) in
+        [("own", "all", true), ("all", "stale", true), ("own", "stale", false)]
+    {
+        for place in 0..2 {
+            let mut shown = [None, None];
+            shown[place] = Some(access(besides));
+            let access = access(own).showing_for_destinations(shown);
+            let found = at_once(access.find_destination(place, "q")).await;
+            assert_eq!(matches!(found, Poll::Ready(Ok(()))), is_good, "{own} {besides}");
+            assert_eq!(found.is_pending(), !is_good, "{own} {besides}");
+            if let Poll::Ready(absent) = at_once(access.find_destination(place, "absent")).await {
+                assert_eq!(condition(&absent), Some(Condition::EntityNotFound));
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Tokens where their policy does not hold: of an entity's policy, for the whole namespace, as SDKs sign them for administration.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
+use peeklock_core::Broker;
+use peeklock_core::clock::{Clock, ManualClock};
+use peeklock_core::contract::{Authorizer, Grant, Principal, Right, Rights};
+use peeklock_core::description::QueueUpdate;
+use peeklock_core::error::Rejection;
+use peeklock_core::policies::{Policies, PolicyUpdate, WhichKey};
+use peeklock_core::time::{TimeSpan, Timestamp};
+
+struct World {
+    broker: Broker,
+    clock: Arc<ManualClock>,
+    authorizer: Arc<SasAuthorizer>,
+}
+
+impl World {
+    /// A broker with the queues `orders` and `other`, which have a policy `all` as the namespace has, each with keys of its own;
+    /// `orders` has a policy `sender` besides.
+    async fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-05-01T12:00:00Z").unwrap()));
+        let policies = Policies::new();
+        let authorizer = Arc::new(SasAuthorizer::new(&policies, SasConfig::closed()));
+        let builder = Broker::builder().arbiters(1).clock(Arc::clone(&clock) as Arc<dyn Clock>);
+        let builder = builder.authorizer(Arc::clone(&authorizer) as Arc<dyn Authorizer>);
+        let broker = builder.policies(&policies).start().await.unwrap();
+        for queue in ["orders", "other"] {
+            broker.create_queue(queue, QueueUpdate::default()).await.unwrap();
+        }
+        for (owner, name, rights) in [
+            ("", "all", Rights::ALL),
+            ("orders", "all", Rights::ALL),
+            ("other", "all", Rights::ALL),
+            ("orders", "sender", Rights::of(Right::Send)),
+        ] {
+            let properties = PolicyUpdate { rights: Some(rights), ..PolicyUpdate::default() };
+            broker.create_policy(owner, name, properties).await.unwrap();
+        }
+        Self { broker, clock, authorizer }
+    }
+
+    /// When its tokens end.
+    fn end() -> Timestamp {
+        Timestamp::parse("2026-05-01T13:00:00Z").unwrap()
+    }
+
+    /// A token of the primary key of a policy of `orders`.
+    async fn token(&self, name: &str, audience: &str) -> String {
+        let keys = self.broker.policy_keys("orders", name).await.unwrap();
+        sign(name, keys.primary.reveal(), audience, Self::end())
+    }
+
+    /// What is answered at once to who shows this, from an address from which all come.
+    async fn at_once(&self, token: &str, resource: &str) -> Poll<Result<Grant, Rejection>> {
+        let shown = Principal::anonymous().with_token(token).from_peer(peer());
+        let mut asked = pin!(self.authorizer.authorize(&shown, resource));
+        poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await
+    }
+}
+
+fn peer() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 1))
+}
+
+/// SEC-26, SEC-14: a token that is asked about where its policy does not hold gives nothing there, and is no attempt at a key,
+/// whether nobody else has a policy of that name or each has one with keys of its own. One that is signed wrongly is.
+#[tokio::test]
+async fn a_token_whose_policy_holds_elsewhere_does_not_wait() {
+    let world = World::new().await;
+    for name in ["sender", "all"] {
+        let good = world.token(name, "https://x:5300").await;
+        for resource in ["", "other", "absent", "orders"] {
+            let answer = world.at_once(&good, resource).await;
+            let Poll::Ready(Ok(grant)) = answer else { panic!("{name} at {resource:?}") };
+            assert_eq!(grant.rights.is_none(), resource != "orders", "{name} at {resource:?}");
+            assert_eq!(grant.until, Some(World::end()));
+        }
+        // Nor does one that is for something else besides.
+        let narrow = world.token(name, "sb://x/other").await;
+        let answer = world.at_once(&narrow, "absent").await;
+        let Poll::Ready(Err(refused)) = answer else { panic!("{name}") };
+        assert_eq!(refused.denial().unwrap().cause, "audience");
+    }
+    // So nobody from there has failed: the first who does waits no longer than that.
+    let wrong = world.token("sender", "https://x:5300").await.replace("sig=", "sig=A");
+    let shown = Principal::anonymous().with_token(wrong).from_peer(peer());
+    let mut asked = pin!(world.authorizer.authorize(&shown, "other"));
+    let mut answer = async || poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
+    assert!(answer().await.is_pending());
+    world.clock.advance(TimeSpan::from_ms(49));
+    assert!(answer().await.is_pending());
+    world.clock.advance(TimeSpan::from_ms(1));
+    let Poll::Ready(Err(refused)) = answer().await else { panic!("it waits for 50 ms") };
+    assert_eq!(refused.denial().unwrap().cause, "signature");
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// SEC-26, SEC-14: one that has expired is told so where its policy does not hold, too.
+#[tokio::test]
+async fn an_expired_token_is_told_so_elsewhere() {
+    let world = World::new().await;
+    let token = world.token("sender", "sb://x").await;
+    let access = world.broker.access(Principal::anonymous().with_token(token));
+    world.clock.advance(TimeSpan::from_minutes(60));
+    let refused = access.identify().await.unwrap_err();
+    assert_eq!(refused.rejection().denial().unwrap().cause, "expired");
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// SEC-09, SEC-15: who is known by a token where its policy does not hold is so as long as its key lasts, and no longer.
+#[tokio::test]
+async fn a_token_is_known_elsewhere_as_long_as_its_key_lasts() {
+    let world = World::new().await;
+    let token = world.token("sender", "sb://x").await;
+    let access = || world.broker.access(Principal::anonymous().with_token(&*token));
+    let known = access();
+    assert!(known.identify().await.is_ok() && known.holds());
+    world.broker.regenerate_key("orders", "sender", WhichKey::Secondary, None).await.unwrap();
+    assert!(known.holds());
+    world.broker.regenerate_key("orders", "sender", WhichKey::Primary, None).await.unwrap();
+    assert!(!known.holds());
+    assert!(access().identify().await.is_err());
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
