@@ -488,12 +488,7 @@ impl Config {
         self.metrics.entities.0.count_max().min(all)
     }
 
-    /// Connections of all transports together.
-    pub fn gateway_connection_count_max(&self, limits: &Limits) -> usize {
-        let all = self.connections(limits).into_iter().fold(0, u64::saturating_add);
-        usize::try_from(all).unwrap_or(usize::MAX)
-    }
-
+    /// Connections of each transport at the same time.
     fn connections(&self, limits: &Limits) -> [u64; 3] {
         [
             self.connection_count_max(limits),

@@ -191,7 +191,6 @@ fn gateway(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     Some(Box::new(Gateway::new(GatewayConfig {
         address: section.address.0.0?,
         workers: workers(section.workers.0),
-        connection_count_max: loaded.config.gateway_connection_count_max(&loaded.settings.limits),
         opening_timeout: section.opening_timeout.0.to_std(),
         admission: Admission {
             proxies: section.proxy_protocol.0.clone(),

@@ -8,6 +8,7 @@ mod links;
 
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use peeklock::Broker;
@@ -30,6 +31,8 @@ use links::Amqp;
 const TEST_TIME_MAX: Duration = Duration::from_secs(30);
 const HEADER: &[u8; 8] = b"AMQP\0\x01\0\0";
 const SASL: &[u8; 8] = b"AMQP\x03\x01\0\0";
+/// For tests that need more sockets at once than a process may have twice.
+static MANY_SOCKETS: Mutex<()> = Mutex::new(());
 
 /// A broker with all its listeners.
 struct World {
@@ -68,7 +71,6 @@ impl World {
         let gateway = GatewayConfig {
             address: at,
             workers: 2,
-            connection_count_max: 1_000,
             opening_timeout,
             admission: Admission { tls, ..Admission::default() },
             i_know: false,
@@ -281,6 +283,7 @@ fn what_is_spoken_has_the_bounds_of_its_listener() {
 /// LIS-03: who does not say what it speaks is closed in time, and the oldest such when there are many.
 #[test]
 fn silence_is_ended() {
+    let _alone = MANY_SOCKETS.lock().unwrap_or_else(PoisonError::into_inner);
     run(async {
         let world = World::start(|settings| {
             settings.opening_timeout = Duration::from_millis(50);
@@ -309,6 +312,54 @@ fn silence_is_ended() {
     });
 }
 
+/// LIS-02: whatever has come by the gateway, a further one is heard there and has the rules of what it speaks. Here all sockets of AMQP are
+/// taken, of which that makes room which has waited longest to say who it is; with those that are silent there are 256 more than
+/// there may be connections.
+#[test]
+fn a_transport_decides_who_makes_room_behind_the_gateway() {
+    let _alone = MANY_SOCKETS.lock().unwrap_or_else(PoisonError::into_inner);
+    run(async {
+        let world = World::start(|settings| {
+            settings.http.connection_count_max = 1;
+            settings.websocket.connection_count_max = 1;
+            settings.amqp.connection_count_max = 1;
+            // What is silent stays for as long as the test lasts.
+            settings.opening_timeout = 2 * TEST_TIME_MAX;
+            settings.amqp.opening_timeout = 2 * TEST_TIME_MAX;
+        })
+        .await;
+        world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
+        let mut holder = Amqp::open(StdStream::connect(world.gateway).unwrap(), 100).unwrap();
+        holder.attach(&link::receiver("holder", 0, "q")).unwrap();
+        let open = async || {
+            let mut stream = world.connect().await;
+            say(&mut stream, HEADER).await;
+            let mut heard = [0; 8];
+            stream.read_exact(&mut heard).await.unwrap();
+            assert_eq!(&heard, HEADER);
+            stream
+        };
+        // One place, and 16 sockets beside it.
+        let mut strangers = Vec::new();
+        for _ in 0..16 {
+            strangers.push(open().await);
+        }
+        let mut silent = Vec::new();
+        for _ in 0..242 {
+            silent.push(world.connect().await);
+        }
+        let _next = open().await;
+        assert!(is_closed(&mut strangers[0]).await);
+        let mut stream = world.connect().await;
+        for stream in [&mut stream, &mut silent[0]] {
+            say(stream, get("/livez", "localhost")).await;
+            assert_eq!(answer(stream).await.0, 200);
+        }
+        drop(holder);
+        world.stop().await;
+    });
+}
+
 /// LIS-01: a gateway is a way into transports that are there.
 #[test]
 fn a_gateway_without_transports_does_not_start() {
@@ -317,7 +368,6 @@ fn a_gateway_without_transports_does_not_start() {
         let gateway = GatewayConfig {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             workers: 1,
-            connection_count_max: 1,
             opening_timeout: Duration::from_secs(1),
             admission: Admission::default(),
             i_know: false,

@@ -4,7 +4,7 @@
 //! | What | Bounded by |
 //! |---|---|
 //! | connections, and sockets beside them | `connection_count_max` of each transport, [`sockets`] |
-//! | sockets on their way through the gateway | [`GatewayConfig::SOCKETS_ON_THEIR_WAY`], `tls.handshake_count_max` |
+//! | sockets on their way through the gateway | [`GatewayConfig::sockets_on_their_way`], `tls.handshake_count_max` |
 //! | threads of forwarders | `limits.forwarder_thread_count_max` |
 //! | segments and what else the journal has | `journal.capacity_bytes`, [`JournalConfig::FILES_BESIDE_SEGMENTS`] |
 //! | runtimes | `workers` of each listener, `server.arbiters` |
@@ -111,10 +111,12 @@ impl Config {
         let [http, websocket, amqp] = [http, websocket, amqp].map(|it| sockets(count(it)) as u64);
         let gateway = match self.gateway.address.0.0 {
             // HTTP has its sockets there beside those of its own port; the others share theirs.
-            Some(_) => http
-                .saturating_add(GatewayConfig::SOCKETS_ON_THEIR_WAY as u64)
-                .saturating_add(self.handshakes())
-                .min(GatewayConfig::sockets(count(openers.connections())) as u64),
+            Some(_) => {
+                let behind = http.saturating_add(websocket).saturating_add(amqp);
+                let on_their_way =
+                    GatewayConfig::sockets_on_their_way(count(behind), self.handshakes());
+                http.saturating_add(on_their_way as u64)
+            }
             None => 0,
         };
         [http, websocket, amqp, gateway, forwarders.saturating_mul(CLIENT_FILES)]
@@ -123,8 +125,8 @@ impl Config {
     }
 
     /// TLS handshakes at the same time: at the port of a transport they have a place there.
-    const fn handshakes(&self) -> u64 {
-        if self.tls.enabled.0 { self.tls.handshake_count_max.0 as u64 } else { 0 }
+    const fn handshakes(&self) -> usize {
+        if self.tls.enabled.0 { self.tls.handshake_count_max.0 } else { 0 }
     }
 
     /// What is open however many clients there are.

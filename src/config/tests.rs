@@ -525,13 +525,17 @@ fn connections_leave_files_to_the_store() {
     assert_eq!(fitted(all - 1), (Some(6_997), [4_999, 999, 999], 255));
     assert_eq!(fitted(1_024), (Some(186), [134, 26, 26], 6));
     assert_eq!(fitted(10), (Some(3), [1, 1, 1], 1));
+    let of = |loaded: Loaded| loaded.config.open_files(&loaded.settings.limits);
     // A gateway has its threads, its listener, sockets of HTTP of its own and others that count nowhere yet.
     let text = format!("{text}[gateway]\naddress = \"127.0.0.1:0\"\n{threads}");
-    let gateway = load("files-gateway", &text).unwrap();
-    let more = gateway.config.open_files(&gateway.settings.limits) - all;
-    assert_eq!(more, 5_256 + 1_024 + 8 + 2);
+    let with_gateway = all + 5_256 + 1_024 + 8 + 2;
+    assert_eq!(of(load("files-gateway", &text).unwrap()), with_gateway);
     let secure = load("files-secure", &format!("{text}[tls]\nenabled = true\n")).unwrap();
-    assert_eq!(secure.config.open_files(&secure.settings.limits), all + more + 256);
+    assert_eq!(of(secure), with_gateway + 256);
+    // One connection of each has 17 sockets, and no more than 256 are on their way to so few.
+    let few = text.replace("1000", "1").replace("[http]", "[http]\nconnection_count_max = 1");
+    let others = all - 5_256 - 1_256 - 1_256;
+    assert_eq!(of(load("files-few", &few).unwrap()), others + 4 * 17 + 256 + 8 + 2);
 }
 
 /// TLS-01, TLS-02, TLS-03, TLS-04: what cannot be meant is refused with the key, and files that cannot be used before the

@@ -53,6 +53,10 @@ impl Enter for HttpEntrance {
     fn takes_upgrade(&self, _: &str) -> bool {
         false
     }
+
+    fn sockets(&self) -> usize {
+        sockets(self.site.config.connection_count_max)
+    }
 }
 
 impl<S> Attend for Attendant<S>

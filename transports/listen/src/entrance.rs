@@ -30,6 +30,9 @@ pub trait Enter: Send + Sync {
 
     /// Whether an upgrade to WebSocket at this path is for it.
     fn takes_upgrade(&self, path: &str) -> bool;
+
+    /// How many sockets it has at the same time for connections that come this way.
+    fn sockets(&self) -> usize;
 }
 
 /// What serves connections in one thread.
@@ -68,19 +71,22 @@ impl fmt::Debug for Entrance {
 pub(crate) struct Shared<S> {
     site: Arc<S>,
     places: Arc<Semaphore>,
+    /// So many of those there are.
+    place_count: usize,
     waiting: Arc<Handshakes>,
 }
 
 impl<S> Shared<S> {
-    pub(crate) fn new(site: Arc<S>, places: Arc<Semaphore>) -> Self {
-        Self { site, places, waiting: Handshakes::new(WAITING_COUNT_MAX) }
+    pub(crate) fn new(site: Arc<S>, places: Arc<Semaphore>, place_count: usize) -> Self {
+        Self { site, places, place_count, waiting: Handshakes::new(WAITING_COUNT_MAX) }
     }
 }
 
 impl<S> Clone for Shared<S> {
     fn clone(&self) -> Self {
-        let Self { site, places, waiting } = self;
-        Self { site: Arc::clone(site), places: Arc::clone(places), waiting: Arc::clone(waiting) }
+        let Self { site, places, place_count, waiting } = self;
+        let (site, places, waiting) = (Arc::clone(site), Arc::clone(places), Arc::clone(waiting));
+        Self { site, places, place_count: *place_count, waiting }
     }
 }
 
@@ -93,11 +99,15 @@ impl<S: Serve> Enter for Shared<S> {
     fn takes_upgrade(&self, path: &str) -> bool {
         self.site.takes_upgrade(path)
     }
+
+    fn sockets(&self) -> usize {
+        self.place_count
+    }
 }
 
 impl<S: Serve> Attend for Shared<S> {
     fn attend(&self, stream: Stream) -> LocalBoxFuture<'static, Option<Upgrade>> {
-        let Self { site, places, waiting } = self.clone();
+        let Self { site, places, waiting, .. } = self.clone();
         Box::pin(async move {
             let waiting = waiting.enter();
             let place = tokio::select! {
@@ -157,7 +167,7 @@ mod tests {
         for is_left in [false, true] {
             let site = Arc::new(Counter::default());
             let sockets = Arc::new(Semaphore::new(0));
-            let entered = Shared::new(Arc::clone(&site), Arc::clone(&sockets));
+            let entered = Shared::new(Arc::clone(&site), Arc::clone(&sockets), 0);
             let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let (socket, _) = listener.accept().await.unwrap();
             let mut attending = entered.attend(Stream::plain(socket));

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A connection stays with the thread that has accepted it, whoever serves it: what TLS has begun cannot be moved. Its
-//! bounds are those of its transport, beside the connections that came there by themselves (LIS-02). What is bounded here
-//! is the time until it has said what it speaks (LIS-03).
+//! bounds are those of its transport, beside the connections that came there by themselves (LIS-02): there are sockets for
+//! as many as the transports have, so that those decide who gets one. What is bounded here is the way there: the time until a
+//! connection has said what it speaks, and how many are at that (LIS-03).
 //!
 //! Absent on purpose: what is said on a connection. A gateway parses nothing, and transports do not know that there is one.
 
@@ -23,7 +24,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
-use peeklock_tls::{Handshakes, Stream};
+use peeklock_tls::{Acceptor, Handshakes, Stream};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::spawn_local;
@@ -39,7 +40,7 @@ use crate::workers::Workers;
 use opening::{Spoken, tell};
 
 const NAME: &str = "gateway";
-/// Connections that have not said what they speak. For a further one the oldest ends.
+/// Connections that have not said what they speak. For a further one the oldest ends, and for one that waits for a socket.
 const OPENING_COUNT_MAX: usize = 256;
 /// Sockets that a thread has not looked at yet.
 const SOCKETS_AHEAD: usize = 16;
@@ -51,9 +52,6 @@ pub struct GatewayConfig {
     pub address: SocketAddr,
     /// `gateway.workers`: threads that serve connections.
     pub workers: usize,
-    /// As many as all transports together have room for; beyond, and beyond those that have said nothing, sockets wait
-    /// in the system.
-    pub connection_count_max: usize,
     /// `gateway.opening_timeout`: time until a connection has said what it speaks.
     pub opening_timeout: Duration,
     /// How a socket becomes a stream.
@@ -94,7 +92,6 @@ pub struct Entrances {
 /// let gateway = Gateway::new(GatewayConfig {
 ///     address: SocketAddr::from(([127, 0, 0, 1], 0)),
 ///     workers: 2,
-///     connection_count_max: 1_000,
 ///     opening_timeout: Duration::from_secs(5),
 ///     admission: Admission::default(),
 ///     i_know: false,
@@ -112,16 +109,26 @@ pub struct Gateway {
 }
 
 impl GatewayConfig {
-    /// Sockets at the same time, where all transports together take so many connections.
+    /// Sockets at the same time that are none of the transports yet, where those have so many and so many TLS handshakes go on:
+    /// of proxies that have not said for whom they speak, of handshakes, of those that have not said what they speak, and of those
+    /// that wait for a socket of AMQP or WebSocket. As many as there may be of each, but no more than the transports have, or
+    /// 256: where few connections are taken, few files may be open.
     #[must_use]
-    pub const fn sockets(connection_count_max: usize) -> usize {
-        connection_count_max.saturating_add(OPENING_COUNT_MAX)
+    pub fn sockets_on_their_way(socket_count_max: usize, handshake_count_max: usize) -> usize {
+        let all = proxy::WAITING_COUNT_MAX + OPENING_COUNT_MAX + 2 * entrance::WAITING_COUNT_MAX;
+        all.saturating_add(handshake_count_max).min(socket_count_max.max(OPENING_COUNT_MAX))
     }
 
-    /// Of them those that count among the connections of no transport yet, beside TLS handshakes: proxies that have not said
-    /// for whom they speak, those that have not said what they speak, and those that wait for a place of AMQP or WebSocket.
-    pub const SOCKETS_ON_THEIR_WAY: usize =
-        proxy::WAITING_COUNT_MAX + OPENING_COUNT_MAX + 2 * entrance::WAITING_COUNT_MAX;
+    /// Sockets at the same time, once the transports have started. For a further one that goes which has been silent for longest;
+    /// if all have said what they speak, it waits until one that is on its way has arrived, or has had its time.
+    fn sockets(&self) -> usize {
+        let Entrances { amqp, http, websocket } = &self.entrances;
+        let of = |entrance: &Entrance| entrance.get().map_or(0, |transport| transport.sockets());
+        let behind = [amqp, http, websocket].into_iter().map(of).fold(0, usize::saturating_add);
+        let tls = self.admission.tls.as_ref();
+        let handshakes = tls.map_or(0, Acceptor::handshake_count_max);
+        behind.saturating_add(Self::sockets_on_their_way(behind, handshakes))
+    }
 }
 
 impl Gateway {
@@ -177,8 +184,7 @@ impl Transport for Gateway {
         let socket = listener.bind(&broker)?;
         socket.set_nonblocking(true).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        let (count, places) =
-            (config.workers.max(1), places(GatewayConfig::sockets(config.connection_count_max)));
+        let (count, places) = (config.workers.max(1), places(config.sockets()));
         let site = Arc::new(Site {
             openings: Handshakes::new(OPENING_COUNT_MAX),
             connections: Tracker::default(),
@@ -197,8 +203,9 @@ impl Transport for Gateway {
             let _runtime = first.enter();
             let socket = TcpListener::from_std(socket).map_err(failed)?;
             let mut turn = 0;
-            // The transports behind it have their connections make room.
-            let make_room = || {};
+            // Of those on their way: the transports behind it have their own make room.
+            let openings = Arc::clone(&site.openings);
+            let make_room = move || openings.make_room();
             first.spawn(accept(socket, places, stop, make_room, move |stream, place| {
                 turn = (turn + 1) % senders.len();
                 let sender = senders.get(turn).cloned();
@@ -335,7 +342,6 @@ mod tests {
             config: GatewayConfig {
                 address,
                 workers: 1,
-                connection_count_max: 1,
                 opening_timeout: Duration::from_secs(5),
                 admission: Admission::default(),
                 i_know: false,

@@ -77,7 +77,7 @@ impl Listener {
         let address = socket.local_addr().map_err(failed)?;
         let workers = Workers::start(name, count.max(1)).map_err(failed)?;
         let places = places(socket_count_max);
-        entrance.open(Shared::new(Arc::clone(&site), Arc::clone(&places)));
+        entrance.open(Shared::new(Arc::clone(&site), Arc::clone(&places), socket_count_max));
         let (accepting, stop) = watch::channel(true);
         if let Some(first) = workers.handles().first() {
             let _runtime = first.enter();

@@ -85,6 +85,12 @@ impl Acceptor {
         Self { tls, protocol }
     }
 
+    /// Handshakes at the same time, over all listeners (TLS-03).
+    #[must_use]
+    pub fn handshake_count_max(&self) -> usize {
+        self.tls.config.handshake_count_max
+    }
+
     /// A stream over a socket: the socket itself where no acceptor is configured, and else TLS on it. What comes to
     /// nothing is counted and logged here, and closed.
     ///
