@@ -51,7 +51,18 @@ fn now() -> Timestamp {
 }
 
 fn message(property_bytes: usize) -> InboundMessage {
-    let message = Message::new("x").with_application_property("p", "a".repeat(property_bytes));
+    inbound(with_property(property_bytes))
+}
+
+fn scheduled(property_bytes: usize, at: Timestamp) -> InboundMessage {
+    inbound(with_property(property_bytes).with_scheduled_enqueue_time(at))
+}
+
+fn with_property(property_bytes: usize) -> Message {
+    Message::new("x").with_application_property("p", "a".repeat(property_bytes))
+}
+
+fn inbound(message: Message) -> InboundMessage {
     let content = message.encode();
     let envelope = content.envelope(&PropertyLimits::default(), &KEY);
     InboundMessage { content, envelope }
@@ -73,6 +84,25 @@ impl World<Topic> {
         let topic = Topic::new(EntityId(1), description, config(), now());
         let family = Family::new(Arc::clone(topic.description()));
         Self::new(topic, |writer| Tree::of_family(writer, 0, family))
+    }
+
+    /// One whose rules take several slices for a message with 32,000 bytes in `p`.
+    fn topic_with_heavy_rules() -> Self {
+        let mut world = Self::topic();
+        let text = format!("p LIKE '%{}_b%'", "a".repeat(950));
+        let rules = (0..8).map(|number| {
+            RuleDescription::new(format!("r{number}"), Filter::sql(&*text), Timestamp::NONE)
+        });
+        let description = SubscriptionDescription::new("events", "all", &Limits::default());
+        world.ask(vec![
+            TopicCommand::CreateSubscription {
+                id: EntityId(2),
+                description: Box::new(description),
+                rules: rules.collect(),
+            }
+            .into(),
+        ]);
+        world
     }
 }
 
@@ -253,20 +283,7 @@ fn what_is_handed_over_is_work_of_its_turn() {
 /// with one each would be a thousand slices a round.
 #[test]
 fn what_rules_take_long_for_is_judged_in_long_turns_only() {
-    let mut world = World::topic();
-    let limits = Limits::default();
-    let text = format!("p LIKE '%{}_b%'", "a".repeat(950));
-    let rules = (0..8).map(|number| {
-        RuleDescription::new(format!("r{number}"), Filter::sql(&*text), Timestamp::NONE)
-    });
-    world.ask(vec![
-        TopicCommand::CreateSubscription {
-            id: EntityId(2),
-            description: Box::new(SubscriptionDescription::new("events", "all", &limits)),
-            rules: rules.collect(),
-        }
-        .into(),
-    ]);
+    let mut world = World::topic_with_heavy_rules();
     let send = || Command::Send { message: message(32_000) };
     let (turns, left) = world.turns(Share::Turn, 20, vec![send(), send()]);
     let done: u64 = turns.iter().map(Turn::weight).sum();
@@ -280,4 +297,26 @@ fn what_rules_take_long_for_is_judged_in_long_turns_only() {
     }
     assert!(long > 1 && weight > 1_024, "{long} long turns of {weight} steps");
     assert_eq!(world.shell.machine().subscription_ids().count(), 1);
+}
+
+/// SCH-03, SCH-07: of what is due at one instant, more is there than is loaded at once, and the rules take several slices
+/// for one of them. All are published, those that wait behind it too, and each once.
+#[test]
+fn what_is_due_behind_a_message_that_is_judged_for_long_is_published() {
+    let mut world = World::topic_with_heavy_rules();
+    let at = world.now.plus(TimeSpan::from_seconds(60));
+    let bytes = |place| if place == 1 { 32_000 } else { 1 };
+    let messages = (0..300).map(|place| scheduled(bytes(place), at)).collect();
+    world.ask(vec![Command::SendBatch { messages }]);
+    world.ask(Vec::new());
+    assert_eq!(world.shell.machine().counts().scheduled, 300);
+    world.now = at;
+    let (mut published, mut turns_with_some) = (0, 0);
+    for _ in 0..2_000 {
+        let (turns, _) = world.turns(Share::LongTurn, 1, Vec::new());
+        published += turns[0].materialised;
+        turns_with_some += u64::from(turns[0].materialised > 0);
+    }
+    assert_eq!((published, world.shell.machine().counts().scheduled), (300, 0));
+    assert!(turns_with_some > 2, "one before the slices, the rest in two loads behind");
 }

@@ -86,8 +86,8 @@ pub struct Topic {
     last_sequence: SequenceNumber,
     stored_sequence: SequenceNumber,
     schedule: DueIndex,
-    /// Messages that are due and whose contents are being loaded.
-    loading: Vec<SequenceNumber>,
+    /// Messages that are due, and whose contents were asked for and have not come.
+    loading: VecDeque<SequenceNumber>,
     duplicates: Option<Box<DuplicateHistory>>,
     /// What other brokers have forwarded here of late.
     peers: Peers,
@@ -157,7 +157,7 @@ impl Topic {
             last_sequence: SequenceNumber(0),
             stored_sequence: SequenceNumber(0),
             schedule: DueIndex::default(),
-            loading: Vec::new(),
+            loading: VecDeque::new(),
             duplicates,
             peers: Peers::default(),
             outbox: None,

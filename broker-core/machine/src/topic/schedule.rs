@@ -67,10 +67,11 @@ impl Topic {
                 continue;
             }
             bytes += self.slots.get(sequence).map_or(0, |slot| u64::from(slot.size));
-            self.loading.push(sequence);
+            self.loading.push_back(sequence);
         }
         if !self.loading.is_empty() {
-            step.effects.push(Effect::Load { sequences: self.loading.clone(), bytes });
+            let sequences = self.loading.iter().copied().collect();
+            step.effects.push(Effect::Load { sequences, bytes });
         }
     }
 
@@ -94,8 +95,11 @@ impl Topic {
         ctx: &mut Ctx<'_>,
         step: &mut Step,
     ) {
-        self.loading.clear();
         for (from, bytes) in contents {
+            // The others are still on their way: until they have come, no more is asked for.
+            if let Some(place) = self.loading.iter().position(|one| *one == from) {
+                self.loading.remove(place);
+            }
             // It may have been cancelled meanwhile.
             let Some(slot) = self.slots.get(from).copied() else { continue };
             let Some(content) = bytes.and_then(|bytes| Content::parse(bytes).ok()) else {
