@@ -320,3 +320,39 @@ fn what_is_due_behind_a_message_that_is_judged_for_long_is_published() {
     assert_eq!((published, world.shell.machine().counts().scheduled), (300, 0));
     assert!(turns_with_some > 2, "one before the slices, the rest in two loads behind");
 }
+
+/// Sends one that is judged in slices, and has a second pass before each of the long turns that it takes; returns how
+/// many those are, and how many scheduled messages were published in them.
+fn send_heavy(world: &mut World<Topic>) -> (u64, u64) {
+    let send = vec![Command::Send { message: message(32_000) }];
+    let (turns, _) = world.turns(Share::LongTurn, 1, send);
+    assert!(world.shell.wants_long_turn(), "it is more than one slice");
+    let (mut count, mut published) = (1, turns[0].materialised);
+    while world.shell.wants_long_turn() {
+        assert!(count < 1_000, "it never ends");
+        world.now = world.now.plus(TimeSpan::from_seconds(1));
+        let (turns, _) = world.turns(Share::LongTurn, 1, Vec::new());
+        count += 1;
+        published += turns[0].materialised;
+    }
+    (count, published)
+}
+
+/// SCH-03: a message that becomes due while a publish is judged waits for that, and does not have it judged from its
+/// beginning again; what has become due meanwhile is published as soon as that is over.
+#[test]
+fn what_becomes_due_does_not_have_a_publish_judged_anew() {
+    let mut world = World::topic_with_heavy_rules();
+    let (alone, _) = send_heavy(&mut world);
+    let begin = world.now;
+    let due = |place| scheduled(1, begin.plus(TimeSpan::from_seconds(place)));
+    // The first become due with the very turns of the publish.
+    world.ask(vec![Command::SendBatch { messages: (1..=200).map(due).collect() }]);
+    world.ask(Vec::new());
+    let (count, published) = send_heavy(&mut world);
+    assert_eq!(count, alone);
+    assert!(published > 0, "what was loaded has no other turn to wait for");
+    world.now = world.now.max(begin.plus(TimeSpan::from_seconds(200)));
+    let (turns, _) = world.turns(Share::LongTurn, 3, Vec::new());
+    assert_eq!(published + turns.iter().map(|turn| turn.materialised).sum::<u64>(), 200);
+}

@@ -45,9 +45,6 @@ pub use self::turn::Turn;
 #[error("{0}")]
 pub struct Failure(pub String);
 
-/// A turn among those of others ends behind the command with which it has become so many steps.
-const TURN_STEPS_MAX: u64 = 1_024;
-
 /// How much of its arbiter a turn may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Share {
@@ -87,6 +84,8 @@ pub struct Shell<M> {
     is_judging: bool,
     /// The command that it is judged for, unless that is parked.
     judged: Option<Request>,
+    /// Whether it was judging the first of those that are parked when that was last asked about.
+    judges_parked: bool,
     /// What it has told of what the broker keeps, if somebody counts.
     counted: Option<Counted>,
     share: Share,
@@ -126,6 +125,7 @@ impl<M: Machine> Shell<M> {
             outgoing: Vec::new(),
             is_judging: false,
             judged: None,
+            judges_parked: false,
             counted: None,
             share: Share::default(),
             judged_steps: 0,
@@ -195,6 +195,10 @@ impl<M: Machine> Shell<M> {
         if let Some(request) = self.judged.take_if(|_| !self.is_judging) {
             self.take(request, now, out, &mut turn)?;
         }
+        // It waited behind what was judged, and nothing else would bring it up again.
+        if !self.is_judging {
+            self.hand_over_loaded(now, out, &mut turn)?;
+        }
         let mut requests = requests.into_iter();
         // What is not taken stays with the driver, in its order.
         while !self.is_judging
@@ -224,16 +228,6 @@ impl<M: Machine> Shell<M> {
             return None;
         }
         self.judged.as_ref()?.reply.asker()
-    }
-
-    /// Whether a turn that has come to this may take another command, whatever is judged.
-    fn is_turn_open(&self, turn: &Turn) -> bool {
-        let steps = turn.weight() + turn::judged_steps(self.judged_steps);
-        match self.share {
-            Share::All => true,
-            Share::Turn => steps < TURN_STEPS_MAX && !self.machine.is_behind(),
-            Share::LongTurn => steps < TURN_STEPS_MAX,
-        }
     }
 
     /// Whether the machine is judging what a command is to do, in slices: then it wants another turn, after
@@ -362,8 +356,13 @@ impl<M: Machine> Shell<M> {
             Ok(())
         })?
         .ok();
+        // The machine keeps what it has found for one at a time: what is due would have a command that is begun be
+        // judged from its beginning again, each time that something is.
+        let is_command_begun = self.judged.is_some() || (self.is_judging && self.judges_parked);
         self.is_judging = false;
-        self.hand_over_loaded(now, out, turn)?;
+        if !is_command_begun {
+            self.hand_over_loaded(now, out, turn)?;
+        }
         if self.is_judging {
             return Ok(());
         }

@@ -252,6 +252,7 @@ impl<M: Machine> Shell<M> {
         let request = &first.request;
         let ahead = Ahead::Command { ticket: request.ticket, command: &request.command };
         let can_go_on = self.go_ahead(ahead, now);
+        self.judges_parked = !can_go_on;
         self.parked.sends.push_front(first);
         can_go_on
     }

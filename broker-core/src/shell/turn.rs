@@ -1,7 +1,12 @@
 //! What a turn of a shell comes to, for its driver and the metrics.
 
+use super::{Share, Shell};
 use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
 use crate::command::MessageFacts;
+use crate::entity::Machine;
+
+/// A turn among those of others ends behind the command with which it has become so many steps.
+const TURN_STEPS_MAX: u64 = 1_024;
 
 /// So many of the steps in which rules are judged are one: a slice of those is a turn.
 const JUDGED_SHIFT: u32 = 10;
@@ -120,6 +125,18 @@ impl Turn {
         }
         for cause in copies.iter().filter_map(|copy| copy.refused) {
             self.dead_lettered[cause.place()] += 1;
+        }
+    }
+}
+
+impl<M: Machine> Shell<M> {
+    /// Whether a turn that has come to this may take another command, whatever is judged.
+    pub(super) fn is_turn_open(&self, turn: &Turn) -> bool {
+        let steps = turn.weight() + judged_steps(self.judged_steps);
+        match self.share {
+            Share::All => true,
+            Share::Turn => steps < TURN_STEPS_MAX && !self.machine.is_behind(),
+            Share::LongTurn => steps < TURN_STEPS_MAX,
         }
     }
 }
