@@ -32,7 +32,8 @@ pub struct OtlpConfig {
     pub sample_ratio: f64,
     /// How often metrics are sent.
     pub interval: Duration,
-    /// Of how many entities there may be gauges, at most; those of further ones are told as one.
+    /// Of how many entities there may be gauges at a time. Those of twice as many are kept apart, since others may come in
+    /// their place; further ones are told as one.
     pub entity_count_max: usize,
     /// What the broker is called there: `service.name`.
     pub service_name: String,

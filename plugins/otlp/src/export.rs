@@ -45,8 +45,12 @@ pub const TRACES_BYTES_MAX: u64 =
 const EXPORT_TIME: Duration = Duration::from_secs(10);
 /// Entities that have gauges, whatever is asked for: the tables of the SDK are made for as many as there may be.
 const ENTITIES_MAX: usize = 2_000_000;
-/// What the gauges of one entity take, in the SDK and twice more while they are sent.
-pub const ENTITY_GAUGES_BYTES: u64 = 12_000;
+/// The SDK forgets the series of an entity that is shown no more only when the next are there: so many sets of them it has
+/// at the same time.
+const SETS: usize = 2;
+/// What the gauges of one entity take: in the SDK, with those of another in whose place it is shown, and twice more while
+/// they are sent.
+pub const ENTITY_GAUGES_BYTES: u64 = 16_000;
 
 /// Why nothing can be sent.
 #[derive(Debug, thiserror::Error)]
@@ -211,7 +215,8 @@ fn metrics(
     let of_entities = move |instrument: &Instrument| {
         let is_of_entity = instrument.name().starts_with("peeklock_entity_");
         let each = if instrument.name() == ENTITY_MESSAGES { Gauges::STATE_COUNT } else { 1 };
-        let stream = Stream::builder().with_cardinality_limit(entities.saturating_mul(each));
+        let series_max = entities.saturating_mul(each * SETS);
+        let stream = Stream::builder().with_cardinality_limit(series_max);
         is_of_entity.then(|| stream.build().ok()).flatten()
     };
     let provider = SdkMeterProvider::builder()

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use metrics::{Key, Label, Level, Metadata, Recorder as _, Unit};
 use peeklock_core::Broker;
+use peeklock_core::command::Command;
 use peeklock_core::description::QueueUpdate;
+use peeklock_core::message::Message;
 use peeklock_otlp::Otlp;
 
-use crate::collector::{Collector, numbers};
+use crate::collector::{Collector, Request, numbers};
 use crate::world::{PATIENCE, config};
 
 #[tokio::test]
@@ -95,5 +97,47 @@ async fn each_entity_that_there_may_be_has_its_series() {
         let of: Vec<_> = series.filter(|series| series.contains("entity=")).collect();
         assert_eq!(of.len(), 3 * each, "{gauge}");
     }
+    assert!(numbers.keys().all(|series| !series.contains("overflow")), "{numbers:#?}");
+}
+
+/// DESIGN section 5: where another entity has the most messages than before, its gauges come under its own name with the first
+/// metrics that have it, and not as those of one beyond a bound.
+#[tokio::test]
+async fn an_entity_that_comes_in_the_place_of_another_has_its_series() {
+    let collector = Collector::start();
+    let mut config = config(&collector);
+    config.entity_count_max = 1;
+    config.interval = Duration::from_millis(10);
+    let otlp = Otlp::start(&config).unwrap();
+    let broker = Broker::builder().arbiters(1).start().await.unwrap();
+    let mut requests = Vec::new();
+    for (name, count) in [("a", 1), ("b", 2)] {
+        broker.create_queue(name, QueueUpdate::default()).await.unwrap();
+        let queue = broker.entity(name).unwrap();
+        for _ in 0..count {
+            let message = broker.inbound(Message::new("x"));
+            queue.call(Command::Send { message }).await.unwrap();
+        }
+        if requests.is_empty() {
+            otlp.observe(&broker, 1);
+        }
+        // All of its gauges have come with one request.
+        let gauges_of = |request: &Request| {
+            let numbers = numbers(std::slice::from_ref(request));
+            numbers.keys().filter(|series| series.contains(&format!("entity={name}"))).count()
+        };
+        loop {
+            let request = collector.next();
+            let found = gauges_of(&request);
+            requests.push(request);
+            if found == 9 {
+                break;
+            }
+        }
+    }
+    broker.stop(Duration::ZERO).await.unwrap();
+    otlp.stop(PATIENCE).await;
+    requests.extend(collector.all());
+    let numbers = numbers(&requests);
     assert!(numbers.keys().all(|series| !series.contains("overflow")), "{numbers:#?}");
 }
