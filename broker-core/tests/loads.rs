@@ -219,6 +219,36 @@ impl Route for HangingRoute {
     }
 }
 
+/// A forwarder that has everything go to the entity `events`.
+struct Sorts;
+
+struct SortingRoute;
+
+impl Forwarder for Sorts {
+    fn name(&self) -> &'static str {
+        "sorts"
+    }
+
+    fn schemes(&self) -> &'static [&'static str] {
+        &["sort"]
+    }
+
+    fn check(&self, _: &str) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn route(&self, _: &str, _: Source) -> Result<Box<dyn Route>, Rejection> {
+        Ok(Box::new(SortingRoute))
+    }
+}
+
+#[async_trait]
+impl Route for SortingRoute {
+    async fn forward(&mut self, messages: &[Outgoing]) -> Vec<Verdict> {
+        messages.iter().map(|_| Verdict::To("events".into())).collect()
+    }
+}
+
 /// A broker with room for 1 MiB of what it loads.
 struct Stage {
     broker: Broker,
@@ -238,6 +268,7 @@ impl Stage {
             .clock(Arc::clone(&clock) as Arc<dyn Clock>)
             .store(Arc::clone(&store) as _)
             .forwarder(Arc::new(Hangs))
+            .forwarder(Arc::new(Sorts))
             .arbiters(1)
             .start()
             .await
@@ -257,6 +288,20 @@ impl Stage {
     async fn send(&self, path: &str, message: Message) {
         let message = self.broker.inbound(message);
         self.entity(path).call(Command::Send { message }).await.unwrap();
+    }
+
+    /// A topic, and what takes it very long to publish.
+    async fn create_slow_topic(&self) -> (Entity, Command) {
+        self.broker.create_topic("events", TopicUpdate::default()).await.unwrap();
+        let rules = (0..2_000).map(|number| {
+            let text = format!("p LIKE '%{}_b%'", "a".repeat(950));
+            RuleDescription::new(format!("r{number}"), Filter::sql(&*text), Timestamp::NONE)
+        });
+        let (all, rules) = (SubscriptionUpdate::default(), rules.collect());
+        self.broker.create_subscription("events", "all", all, rules).await.unwrap();
+        let heavy = Message::new("x").with_application_property("p", "a".repeat(32_000));
+        let message = self.broker.inbound(heavy);
+        (self.entity("events"), Command::Send { message })
     }
 
     fn entity(&self, path: &str) -> Entity {
@@ -437,20 +482,11 @@ async fn forwarders_that_hang_leave_room_to_others() {
 async fn a_list_that_waits_for_a_publish_does_not_keep_the_room_of_all() {
     let stage = Stage::open(|limits| limits.publish_step_count_max = u64::MAX).await;
     stage.store.give_all();
-    stage.broker.create_topic("events", TopicUpdate::default()).await.unwrap();
-    let rules = (0..2_000).map(|number| {
-        let text = format!("p LIKE '%{}_b%'", "a".repeat(950));
-        RuleDescription::new(format!("r{number}"), Filter::sql(&*text), Timestamp::NONE)
-    });
-    let (all, rules) = (SubscriptionUpdate::default(), rules.collect());
-    stage.broker.create_subscription("events", "all", all, rules).await.unwrap();
+    let (topic, heavy) = stage.create_slow_topic().await;
     for (path, to) in [("to", None), ("slow", Some("events")), ("from", Some("to"))] {
         stage.create(path, to).await;
     }
-    let heavy = Message::new("x").with_application_property("p", "a".repeat(32_000));
-    let message = stage.broker.inbound(heavy);
-    let topic = stage.entity("events");
-    let mut heavy = pin!(topic.call(Command::Send { message }));
+    let mut heavy = pin!(topic.call(heavy));
     assert!(goes_on(heavy.as_mut()).await);
     // It has the room, behind the publish; the other wants it.
     stage.send("slow", large(900_000)).await;
@@ -467,5 +503,31 @@ async fn a_list_that_waits_for_a_publish_does_not_keep_the_room_of_all() {
     }
     assert!(goes_on(heavy.as_mut()).await, "and keeps nobody waiting");
     assert_eq!(stage.broker.describe_queue("slow").await.unwrap().counts.total(), 1);
+    stage.stop().await;
+}
+
+/// DESIGN D6: a forwarder that has answered has nothing of what others may have: its list goes on to an entity, and what
+/// takes long there keeps no other forwarder waiting.
+#[tokio::test]
+async fn a_forwarder_that_has_answered_holds_nothing_of_others() {
+    let stage = Stage::open(|limits| limits.publish_step_count_max = u64::MAX).await;
+    stage.store.give_all();
+    let (topic, heavy) = stage.create_slow_topic().await;
+    stage.create("sorted", Some("sort://anything")).await;
+    stage.create("other", Some("hang://somewhere")).await;
+    let mut heavy = pin!(topic.call(heavy));
+    assert!(goes_on(heavy.as_mut()).await);
+    // Its list waits behind the publish.
+    stage.send("sorted", large(400_000)).await;
+    while stage.store.book().count < 1 {
+        tokio::task::yield_now().await;
+    }
+    // Both together are more than half of the room.
+    stage.send("other", large(400_000)).await;
+    while stage.store.book().count < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert!(goes_on(heavy.as_mut()).await, "and it waits still");
+    assert_eq!(stage.broker.describe_queue("sorted").await.unwrap().counts.total(), 1);
     stage.stop().await;
 }

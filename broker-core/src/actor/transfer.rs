@@ -227,10 +227,10 @@ impl Errand {
             tracing::warn!(forwarder = name, source = %list.source, "no thread for a forwarder");
             return Vec::new();
         };
-        let Some((arrivals, _room)) = self.load(&mut list, LoadedFor::Forwarder).await else {
+        let Some((arrivals, room)) = self.load(&mut list, LoadedFor::Forwarder).await else {
             return Vec::new();
         };
-        self.have_judged(forwarder, leave, &list, arrivals).await
+        self.have_judged(forwarder, leave, &list, (arrivals, room)).await
     }
 
     /// Calls a forwarder, within its time.
@@ -239,7 +239,7 @@ impl Errand {
         forwarder: &Arc<dyn Forwarder>,
         leave: Leave,
         list: &HandOver<PinnedMessage>,
-        arrivals: Vec<Arrival>,
+        (arrivals, mut room): (Vec<Arrival>, LoadRoom),
     ) -> Vec<Departure> {
         let source = Source {
             broker: self.shared.edge.broker_id(),
@@ -272,7 +272,11 @@ impl Errand {
             Ok(verdicts) if verdicts.is_empty() => {
                 vec![failed("the forwarder gave no verdict".to_owned())]
             }
-            Ok(verdicts) => self.carry_out(list, arrivals, verdicts).await,
+            Ok(verdicts) => {
+                // Where they go may take long, and other forwarders do not wait for that.
+                room.has_answered();
+                self.carry_out(list, arrivals, verdicts).await
+            }
             Err(Trouble::NoRoute(rejection)) => {
                 let why = rejection.detail();
                 tracing::warn!(forwarder = name, source = %list.source, why, "forwarder has no way");

@@ -36,7 +36,14 @@ pub enum LoadedFor {
 #[derive(Debug)]
 pub struct LoadRoom {
     _all: OwnedSemaphorePermit,
-    _of_forwarders: Option<OwnedSemaphorePermit>,
+    of_forwarders: Option<OwnedSemaphorePermit>,
+}
+
+impl LoadRoom {
+    /// Gives back the part of forwarders: theirs has answered, and what is held is for an entity of this broker.
+    pub fn has_answered(&mut self) {
+        drop(self.of_forwarders.take());
+    }
 }
 
 /// What so many messages take while they are loaded, whose contents are of so many bytes.
@@ -65,7 +72,7 @@ impl Loads {
             LoadedFor::Entity => None,
             LoadedFor::Forwarder => Some(self.of_forwarders.try_take(bytes)?),
         };
-        Some(LoadRoom { _all: self.all.try_take(bytes)?, _of_forwarders: of_forwarders })
+        Some(LoadRoom { _all: self.all.try_take(bytes)?, of_forwarders })
     }
 
     /// Waits for room, behind all who have asked before. Dropping the future gives up the place.
@@ -74,7 +81,7 @@ impl Loads {
             LoadedFor::Entity => None,
             LoadedFor::Forwarder => Some(self.of_forwarders.take(bytes).await),
         };
-        LoadRoom { _all: self.all.take(bytes).await, _of_forwarders: of_forwarders }
+        LoadRoom { _all: self.all.take(bytes).await, of_forwarders }
     }
 }
 
