@@ -126,10 +126,12 @@ impl Calls {
         self.deadlines.first().copied()
     }
 
-    /// Whether each has its deadline, and is found by its holder.
+    /// Whether each has its own deadline and no other, and is found by its holder and by nobody else.
     pub(super) fn is_whole(&self) -> bool {
-        let held = self.waiting.values().filter(|call| call.holder.is_some());
-        self.waiting.len() == self.deadlines.len() && held.count() == self.by_holder.len()
+        let deadlines = self.iter().map(|(ticket, call)| (call.deadline, ticket));
+        let held = self.iter().filter_map(|(ticket, call)| Some((call.holder?, ticket)));
+        deadlines.collect::<BTreeSet<_>>() == self.deadlines
+            && held.collect::<BTreeSet<_>>() == self.by_holder
     }
 }
 

@@ -1,6 +1,6 @@
 //! What must hold after every step. Checked by the model test.
 
-use super::Topic;
+use super::{Topic, sessions_of};
 use crate::path::SubQueue;
 use crate::queue::BrokenInvariant;
 use crate::slot::SlotState;
@@ -59,6 +59,14 @@ impl Topic {
         }
         if self.matcher.subscription_count() != self.subscriptions.len() {
             return broken("the rules know other subscriptions than the topic".to_owned());
+        }
+        let with_sessions: usize =
+            self.subscriptions.values().map(|subscription| sessions_of(Some(subscription))).sum();
+        if self.session_subscription_count != with_sessions {
+            return broken(format!(
+                "{} subscriptions with sessions are counted, {with_sessions} are there",
+                self.session_subscription_count
+            ));
         }
         Ok(())
     }
