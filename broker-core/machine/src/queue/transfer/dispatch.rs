@@ -164,7 +164,7 @@ impl Queue {
         let sequences: Vec<SequenceNumber> =
             messages.iter().map(|message| message.facts.sequence).collect();
         self.transfers.lists.insert(number, exit.clone());
-        self.transfers.alter(exit, |backlog| backlog.list = Some(List { number, sequences }));
+        self.transfers.begin_list(exit, List { number, sequences });
         step.effects.push(Effect::HandOver(Box::new(HandOver {
             list: number,
             sub_queue: match exit {

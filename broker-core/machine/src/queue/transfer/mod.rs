@@ -149,6 +149,15 @@ impl Transfers {
         }
     }
 
+    /// Has a list be under way. What came behind its messages may have been given up since they were taken out, and with
+    /// the last of that the backlog is gone ([`Self::forget_idle`]): without it the list would be frozen for good.
+    fn begin_list(&mut self, exit: &Exit, list: List) {
+        if let Exit::Pending(destination) = exit {
+            self.pending.entry(Arc::clone(destination)).or_default();
+        }
+        self.alter(exit, |backlog| backlog.list = Some(list));
+    }
+
     fn alter_pending<T>(
         &mut self,
         destination: &Arc<str>,

@@ -186,3 +186,16 @@ fn lists_are_short_behind_one_that_was_cut() {
         assert_eq!(stand.ended(vec![Departure::Taken; taken]).len(), next);
     }
 }
+
+/// FWD-10: a list is under way, and keeps its way out, also if that was forgotten when the last that waited there was given up.
+#[test]
+fn a_list_is_under_way_whatever_was_forgotten_of_its_destination() {
+    let mut transfers = Transfers::default();
+    let exit = Exit::Pending("b".into());
+    let list = List { number: ListNumber(1), sequences: vec![SequenceNumber(7)] };
+    assert!(transfers.backlog(&exit).is_none());
+    transfers.begin_list(&exit, list);
+    assert_eq!(transfers.under_way().collect::<Vec<_>>(), [SequenceNumber(7)]);
+    transfers.forget_idle("b");
+    assert!(transfers.backlog(&exit).is_some_and(|backlog| backlog.list.is_some()));
+}
