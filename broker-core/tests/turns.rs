@@ -305,7 +305,7 @@ fn what_rules_take_long_for_is_judged_in_long_turns_only() {
 fn what_is_due_behind_a_message_that_is_judged_for_long_is_published() {
     let mut world = World::topic_with_heavy_rules();
     let at = world.now.plus(TimeSpan::from_seconds(60));
-    let bytes = |place| if place == 1 { 32_000 } else { 1 };
+    let bytes = |place: usize| if place == 1 { 32_000 } else { 1 };
     let messages = (0..300).map(|place| scheduled(bytes(place), at)).collect();
     world.ask(vec![Command::SendBatch { messages }]);
     world.ask(Vec::new());
