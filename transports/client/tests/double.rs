@@ -37,16 +37,33 @@ struct Double {
     renewing: Arc<Notify>,
     /// What links with credit are closed for, one after the other, or what attaching them is refused for.
     links: Arc<Mutex<VecDeque<Result<Condition, Condition>>>>,
+    /// What these links bring, one message each; such a link is closed when that is asked for, others at once.
+    brings: Arc<Mutex<VecDeque<ReceivedMessage>>>,
+    closing: Arc<Notify>,
+    /// Told when a link has brought its message.
+    brought: Arc<Notify>,
 }
 
-/// A link that is closed at once.
+/// A link with credit, which is closed at once or when it is asked for. What is settled over it is done.
 struct Closed {
+    double: Double,
     link: Arc<dyn Link>,
+    brings: Option<ReceivedMessage>,
+    closing: Waiting<'static, ()>,
+    settled: VecDeque<u64>,
     reason: Option<Condition>,
 }
 
 fn error(rejection: Rejection) -> BrokerError {
     BrokerError::new(rejection, TrackingId(7), "q", Timestamp::NONE)
+}
+
+/// A message under lock.
+fn received(body: &str) -> ReceivedMessage {
+    let message = Message::new(body.to_owned());
+    let content = ContentRef::Loaded(message.encode().as_bytes().clone());
+    let facts = *TestDelivery::of(message).received().facts();
+    ReceivedMessage { facts, content, overlays: Vec::new() }
 }
 
 impl Double {
@@ -107,8 +124,19 @@ impl Port for Double {
         let link: Arc<dyn Link> = Arc::new(self.clone());
         let attached = self.links.lock().unwrap().pop_front().unwrap();
         let attached = attached.map_err(|condition| error(Rejection::new(condition, "as asked")));
+        let double = self.clone();
         Box::pin(async move {
-            Ok(Box::new(Closed { link, reason: Some(attached?) }) as Box<dyn Deliveries>)
+            let reason = Some(attached?);
+            let brings = double.brings.lock().unwrap().pop_front();
+            let (asked_for, waits) = (Arc::clone(&double.closing), brings.is_some());
+            let closing: Waiting<'static, ()> = Box::pin(async move {
+                if waits {
+                    asked_for.notified().await;
+                }
+            });
+            let settled = VecDeque::new();
+            Ok(Box::new(Closed { double, link, brings, closing, settled, reason })
+                as Box<dyn Deliveries>)
         })
     }
 
@@ -195,13 +223,28 @@ impl Deliveries for Closed {
         &self.link
     }
 
-    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<Arrival>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Arrival>> {
+        if let Some(tag) = self.settled.pop_front() {
+            return Poll::Ready(Some(Arrival::Settled { tag, result: Ok(()) }));
+        }
+        if let Some(message) = self.brings.take() {
+            self.double.brought.notify_one();
+            return Poll::Ready(Some(Arrival::Delivered { tag: 0, message: Box::new(message) }));
+        }
+        if self.reason.is_none() || self.closing.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
         let Some(reason) = self.reason.take() else { return Poll::Pending };
         let reason = Rejection::new(reason, "as asked");
         Poll::Ready(Some(Arrival::Detached(error(reason))))
     }
 
-    fn settle(&mut self, _: Vec<Verdict>) {}
+    fn settle(&mut self, group: Vec<Verdict>) {
+        for Verdict { tag, settlement, .. } in group {
+            self.double.note(format!("verdict {settlement:?}"));
+            self.settled.push_back(tag);
+        }
+    }
 
     fn stop(&mut self) {}
 
@@ -255,12 +298,8 @@ async fn an_answer_amiss_is_an_error() {
 /// a connection that is lost.
 #[tokio::test(start_paused = true)]
 async fn a_handler_goes_on_while_its_session_lock_is_renewed() {
-    let message = Message::new("a");
-    let content = ContentRef::Loaded(message.encode().as_bytes().clone());
-    let facts = *TestDelivery::of(message).received().facts();
-    let received = ReceivedMessage { facts, content, overlays: Vec::new() };
     let (double, client) = Double::client([
-        Ok(Answer::Received(vec![received])),
+        Ok(Answer::Received(vec![received("a")])),
         Ok(Answer::Done),
         Ok(Answer::Received(Vec::new())),
     ]);
@@ -306,4 +345,38 @@ async fn a_consumer_ends_with_what_cannot_pass() {
             assert!(double.links.lock().unwrap().is_empty());
         }
     }
+}
+
+/// SET-28, RCV-16: also without prefetch a message waits, where a handler still has one of the link before. If its lock has run
+/// out meanwhile, no handler gets it: it is delivered again.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_waits_behind_the_link_before_is_not_begun_without_its_lock() {
+    let mut late = received("b");
+    late.facts.lock.as_mut().unwrap().until = Timestamp::NONE;
+    let (double, client) = Double::client([Ok(Answer::Done)]);
+    double.links.lock().unwrap().extend([Ok(Condition::ServerBusy), Ok(Condition::ServerBusy)]);
+    double.brings.lock().unwrap().extend([received("a"), late]);
+    let (begun, mut bodies) = mpsc::unbounded_channel();
+    let gate = Arc::new(Notify::new());
+    let handler = {
+        let gate = Arc::clone(&gate);
+        move |order: Delivery| {
+            begun.send(order.body().clone()).unwrap();
+            let gate = Arc::clone(&gate);
+            async move {
+                gate.notified().await;
+                Ok(())
+            }
+        }
+    };
+    let options = ConsumerOptions::at_once(1).without_renewal();
+    let consumer = client.consume("q", handler, options).await.unwrap();
+    double.brought.notified().await;
+    assert_eq!(bodies.recv().await.unwrap(), "a");
+    double.closing.notify_one();
+    double.brought.notified().await;
+    gate.notify_one();
+    consumer.stop().await;
+    assert!(bodies.try_recv().is_err(), "nobody may work on what somebody else has");
+    assert!(double.asked().contains(&"verdict Release".to_owned()));
 }

@@ -56,8 +56,9 @@ pub(super) async fn run<H: Handler<Delivery>>(
                 && let Some(waits) = hand.waiting.pop_front()
             {
                 let Waits { held, message } = &waits;
-                // Somebody else may have it by now.
-                if hand.is_ahead && !hand.renewal.begin(held.place, held.token, message) {
+                // Somebody else may have it by now: also without prefetch one waits for its handler where those of the link
+                // before still have others.
+                if !hand.renewal.begin(held.place, held.token, message) {
                     hand.give_back(*held);
                     continue;
                 }
@@ -156,8 +157,6 @@ struct Hand {
     link: u32,
     /// The next one, if the entity has closed this one for a reason that can pass.
     again: Option<Waiting<'static, Attached>>,
-    /// Whether messages may wait for the handler.
-    is_ahead: bool,
     waiting: VecDeque<Waits>,
     renewal: Renewal,
     /// To be settled next, together.
@@ -185,7 +184,6 @@ impl Hand {
             origin,
             link: 0,
             again: None,
-            is_ahead: options.prefetch > 0,
             waiting: VecDeque::new(),
             renewal,
             verdicts: Vec::new(),
@@ -288,7 +286,7 @@ impl Hand {
                     self.say(tag, token, Tried::give_back(token));
                     return;
                 }
-                let place = self.renewal.keep(token, lock.until, self.is_ahead);
+                let place = self.renewal.keep(token, lock.until);
                 let held = Held { link: self.link, tag, token, place };
                 self.waiting.push_back(Waits { held, message });
             }

@@ -111,15 +111,15 @@ impl Renewal {
         *self.now.get_or_insert_with(|| Now { here: Instant::now(), broker: self.link.now() })
     }
 
-    /// Keeps a lock from now on; whether its message waits for the handler or is with it.
-    pub(super) fn keep(&mut self, token: LockToken, until: Timestamp, waits: bool) -> Place {
+    /// Keeps a lock from now on, whose message waits for the handler.
+    pub(super) fn keep(&mut self, token: LockToken, until: Timestamp) -> Place {
         if !self.is_on() {
             return Place::NONE;
         }
         let now = self.now();
         let due = now.here + half_from(now.broker, until);
         let end = End::after(self.max, now.here);
-        let lock = Some(Lock { token, until, due: Some(due), end, is_in_hand: !waits });
+        let lock = Some(Lock { token, until, due: Some(due), end, is_in_hand: false });
         // Locks that come later may last shorter.
         if self.timer.as_ref().is_none_or(|timer| due < timer.deadline()) {
             self.timer = Some(Box::pin(tokio::time::sleep_until(due)));
