@@ -228,7 +228,7 @@ async fn a_queue_that_fails_three_times_is_closed() {
         world.receive(TimeSpan::ZERO).await.unwrap_err();
     }
     let closed = world.send("b").await.unwrap_err();
-    assert_eq!(closed.condition(), Condition::InternalError);
+    assert_eq!(closed.condition(), Condition::OperationCancelled);
     assert!(closed.detail().contains("closed"), "{closed}");
     let other = world.broker.entity("other").unwrap();
     let message = world.broker.inbound(Message::new("a"));

@@ -176,9 +176,12 @@ impl Client {
     }
 }
 
-/// Whether it is worth asking again. A broker that is being stopped says that the call was cancelled.
-fn can_pass(error: &BrokerError) -> bool {
-    error.retryable() && error.condition() != Condition::OperationCancelled
+/// Whether it is worth asking again. A broker that is being stopped, and an entity that is closed until then, say that the
+/// call was cancelled; a client that is closed refuses whatever it is asked.
+fn can_pass(client: &Client, error: &BrokerError) -> bool {
+    error.retryable()
+        && error.condition() != Condition::OperationCancelled
+        && !client.port().is_closed()
 }
 
 /// Why a consumer ends whose handler takes no message any more.

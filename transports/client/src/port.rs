@@ -95,6 +95,11 @@ pub trait Port: Send + Sync {
     /// and the other never.
     fn reached(&self, is_reached: bool) -> Waiting<'_, ()>;
 
+    /// Whether nothing is carried out any more, so that it makes no sense to ask again: it was closed, or has given up.
+    fn is_closed(&self) -> bool {
+        false
+    }
+
     /// Says that somebody has something to do, as long as what is returned is there; for a broker of this process that
     /// is waited for until it is idle.
     fn at_work(&self) -> Option<AtWork> {

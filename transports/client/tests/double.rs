@@ -37,6 +37,8 @@ struct Double {
     renewing: Arc<Notify>,
     /// What links with credit are closed for, one after the other, or what attaching them is refused for.
     links: Arc<Mutex<VecDeque<Result<Condition, Condition>>>>,
+    /// Whether it says that it is closed.
+    is_closed: Arc<Mutex<bool>>,
     /// What these links bring, one message each; such a link is closed when that is asked for, others at once.
     brings: Arc<Mutex<VecDeque<ReceivedMessage>>>,
     closing: Arc<Notify>,
@@ -161,6 +163,10 @@ impl Port for Double {
 
     fn reached(&self, _: bool) -> Waiting<'_, ()> {
         Box::pin(async {})
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.is_closed.lock().unwrap()
     }
 
     fn close(&self) -> Waiting<'_, ()> {
@@ -379,4 +385,21 @@ async fn a_message_that_waits_behind_the_link_before_is_not_begun_without_its_lo
     consumer.stop().await;
     assert!(bodies.try_recv().is_err(), "nobody may work on what somebody else has");
     assert!(double.asked().contains(&"verdict Release".to_owned()));
+}
+
+/// RCV-16: a consumer whose client is closed ends with what it is told last, although that could pass elsewhere.
+#[tokio::test(start_paused = true)]
+async fn a_consumer_ends_with_its_client() {
+    let (double, client) = Double::client([]);
+    let lost = Condition::CommunicationProblem;
+    double.links.lock().unwrap().extend([Ok(Condition::ServerBusy), Err(lost)]);
+    double.brings.lock().unwrap().push_back(received("a"));
+    let handler = |_: Delivery| std::future::ready(Err(Refusal::abandon()));
+    let consumer = client.consume("q", handler, ConsumerOptions::default()).await.unwrap();
+    double.brought.notified().await;
+    *double.is_closed.lock().unwrap() = true;
+    double.closing.notify_one();
+    let why = consumer.ended().await.unwrap();
+    assert_eq!(why.condition(), Condition::ServerBusy);
+    assert_eq!(double.links.lock().unwrap().len(), 1, "it has not asked again");
 }

@@ -80,3 +80,24 @@ async fn a_consumer_goes_on_when_its_entity_is_rebuilt() {
     assert!(late.contains("MessageLockLost") && late.contains("sequence_number=1 "), "{late}");
     client.stop().await;
 }
+
+/// RCV-16: an entity that has failed too often is closed until the broker is restarted, and a consumer ends with that rather
+/// than try for ever.
+#[tokio::test(start_paused = true)]
+async fn a_consumer_ends_when_its_entity_is_closed_for_good() {
+    let store = FaultStore::at_once(1, u64::MAX);
+    let broker = Broker::builder().store(Arc::clone(&store) as _).arbiters(1).start().await;
+    let client = Local::new(broker.unwrap());
+    client.admin().create_queue("orders").await.unwrap();
+    let handler = |_: Delivery| std::future::ready(Ok(()));
+    let consumer = client.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
+    for _ in 0..3 {
+        // It is there again.
+        client.admin().queue("orders").await.unwrap();
+        fail(&store, &client).await;
+    }
+    let why = consumer.ended().await.unwrap();
+    assert_eq!(why.condition(), Condition::OperationCancelled);
+    assert!(why.detail().contains("until the broker is restarted"), "{why}");
+    client.stop().await;
+}

@@ -49,8 +49,11 @@ impl NamespaceActor {
         tracing::error!(entity = %entity.path, why, "entity is closed until the broker is restarted");
         entity.state = State::Closed;
         entity.actor = None;
-        let reason =
-            Rejection::internal(format!("`{}` failed too often and is closed", entity.path));
+        // Not as the failure itself, which passes: who asks again and again would do so until then.
+        let reason = Rejection::cancelled(format!(
+            "`{}` failed too often and is closed until the broker is restarted",
+            entity.path
+        ));
         entity.inlet.close(&reason);
         refuse(entity.answer.take(), reason);
         // Its path answers with the reason, rather than that there is nothing.

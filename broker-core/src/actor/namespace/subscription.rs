@@ -150,6 +150,8 @@ impl Handler<Answered> for NamespaceActor {
     type Result = ();
 
     fn handle(&mut self, Answered { id, result }: Answered, context: &mut Self::Context) {
+        let topic = self.entities.get(&self.root_of(id));
+        let is_of_closed = topic.is_some_and(|topic| topic.state == State::Closed);
         let Some(entity) = self.entities.get_mut(&id) else { return };
         match (entity.state, result) {
             (State::Creating, Ok(())) => self.adopt(id, context.address()),
@@ -160,7 +162,7 @@ impl Handler<Answered> for NamespaceActor {
             }
             // Whether it took effect is not known before the tree is rebuilt.
             (State::Creating | State::Deleting, Err(reason))
-                if reason.condition() == Condition::InternalError =>
+                if is_of_closed || reason.condition() == Condition::InternalError =>
             {
                 entity.is_unsure = true;
                 if self.is_closed(self.root_of(id)) {

@@ -217,7 +217,7 @@ impl Hand {
     /// The entity delivers no more over this link. If why can pass, another is made after a pause; what is in hand goes on,
     /// and is settled if its lock is there still (ENT-25).
     fn left(&mut self, error: BrokerError) {
-        if self.is_closing || !can_pass(&error) {
+        if self.is_closing || !can_pass(&self.client, &error) {
             self.detached = Some(error);
             self.close();
             return;

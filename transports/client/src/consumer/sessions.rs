@@ -75,7 +75,9 @@ pub(super) async fn first(
 ) -> Result<Option<SessionReceiver>, BrokerError> {
     match client.accept_next_session(path, TimeSpan::ZERO).await {
         Ok(session) => Ok(Some(session)),
-        Err(error) if error.condition() == Condition::ServiceTimeout || can_pass(&error) => {
+        Err(error)
+            if error.condition() == Condition::ServiceTimeout || can_pass(client, &error) =>
+        {
             Ok(None)
         }
         Err(error) => Err(error),
@@ -159,7 +161,7 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
             let session = match accepted {
                 Ok(session) => Arc::new(session),
                 Err(error) if error.condition() == Condition::ServiceTimeout => continue,
-                Err(error) if can_pass(&error) => {
+                Err(error) if can_pass(&self.client, &error) => {
                     tracing::warn!(%error, "no session can be accepted for now");
                     tokio::select! {
                         biased;

@@ -131,6 +131,10 @@ impl Port for Connection {
         Box::pin(self.core.until(is_reached))
     }
 
+    fn is_closed(&self) -> bool {
+        self.core.is_closed()
+    }
+
     fn close(&self) -> Waiting<'_, ()> {
         Box::pin(self.core.close())
     }

@@ -232,6 +232,11 @@ impl Core {
         self.lock().closing
     }
 
+    /// Whether nothing is carried out any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed.is_some()
+    }
+
     pub(super) fn links<R>(&self, look: impl FnOnce(&mut BTreeMap<u32, LinkState>) -> R) -> R {
         look(&mut self.lock().links)
     }
