@@ -113,7 +113,9 @@ pub(super) struct Conversation {
     pub(super) shown: Vec<ShownToken>,
     /// Its place, as soon as it has one.
     pub(super) place: Option<Place>,
-    /// Until then, once it is open.
+    /// Until when one that has shown a key may come to its first link, as long as it has had none.
+    pub(super) first_link_until: Option<Instant>,
+    /// Until it has a place, once it is open.
     pub(super) seeking: Option<Seeking>,
     /// Whether it has stopped for want of it, before what is `behind`. While it has, nothing more is carried out.
     pub(super) lacks_place: bool,
@@ -264,6 +266,7 @@ impl Conversation {
             access: broker.access(who.clone()),
             shown: Vec::new(),
             place: None,
+            first_link_until: None,
             seeking: None,
             lacks_place: false,
             idling: None,

@@ -194,6 +194,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::{Context, Waker};
+    use std::time::Duration;
 
     use async_trait::async_trait;
     use bytes::Bytes;
@@ -303,7 +304,28 @@ mod tests {
         authorizer.certificates.raise();
         assert!(!by_certificate.is_let_in());
         drop((by_key, by_certificate));
-        broker.stop(std::time::Duration::ZERO).await.unwrap();
+        broker.stop(Duration::ZERO).await.unwrap();
+    }
+
+    /// QUO-01, SEC-16: who has logged in by a key is not idle as long as its first link may be on its way, so that no stranger
+    /// gets its place for that; who has shown nothing is, and so is who has taken too long.
+    #[tokio::test]
+    async fn who_has_logged_in_has_time_for_its_first_link() {
+        let (_, broker) = start().await;
+        let [bare, _] = clients();
+        for (said, opening_timeout, is_idle) in [
+            (plain("k"), Duration::from_secs(600), false),
+            (plain("k"), Duration::ZERO, true),
+            (Credentials::Anonymous, Duration::from_secs(600), true),
+        ] {
+            let site =
+                Arc::new(Site::new(broker.clone(), AmqpConfig { opening_timeout, ..config() }));
+            let mut client = logged_in(&site, &bare, said).await;
+            client.seek_place().await;
+            assert!(client.mark_idle() && client.place.is_some());
+            assert_eq!(client.idling.is_some(), is_idle);
+        }
+        broker.stop(Duration::ZERO).await.unwrap();
     }
 
     /// QUO-01, SEC-16: who has logged in by a key or by its certificate gets the place of who has not, and nobody gets its own;
@@ -334,6 +356,6 @@ mod tests {
             }
             assert!(!is_told(&mut client));
         }
-        broker.stop(std::time::Duration::ZERO).await.unwrap();
+        broker.stop(Duration::ZERO).await.unwrap();
     }
 }

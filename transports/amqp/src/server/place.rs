@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use peeklock_core::error::Rejection;
 use peeklock_listen::{Newcomer, Place};
@@ -54,6 +55,7 @@ impl Conversation {
     /// It has a place from now on.
     pub(super) fn take_place(&mut self, place: Place) {
         self.place = Some(place);
+        self.first_link_until = Instant::now().checked_add(self.site.config.opening_timeout);
         self.seeking = None;
         self.lacks_place = false;
         self.member = self.site.places.join(self.who.peer);
@@ -81,6 +83,12 @@ impl Conversation {
         let is_for_place =
             matches!(event, Event::Attached { attach, .. } if !is_for_tokens(attach));
         is_for_place && self.place.is_none()
+    }
+
+    /// Whether it has shown a key and may be on its way to its first link: a slow client is not idle meanwhile, or others
+    /// that come all the time would have its place before it has anything.
+    pub(super) fn is_beginning(&self) -> bool {
+        self.first_link_until.is_some_and(|until| Instant::now() < until) && self.shows_key()
     }
 
     /// Says whether its place can be needed by who shows a key.

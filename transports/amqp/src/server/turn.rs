@@ -235,11 +235,16 @@ impl Conversation {
 
     /// Says whether it would be missed: it has links, but to ask for something or to put tokens, or something of it is
     /// under way. False if it would not have been a moment ago, and somebody has its place.
-    fn mark_idle(&mut self) -> bool {
+    pub(super) fn mark_idle(&mut self) -> bool {
         let only_asks = |node: &Node| matches!(node, Node::Requests(_) | Node::Replies(_));
+        let has_link = !self.nodes.values().all(only_asks);
+        if has_link {
+            self.first_link_until = None;
+        }
         let is_idle = self.place.is_some()
             && self.closed.is_none()
-            && self.nodes.values().all(only_asks)
+            && !has_link
+            && !self.is_beginning()
             && self.links.pending_count() == 0
             && self.asked.is_empty()
             && self.sent.is_empty()

@@ -184,7 +184,7 @@ async fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
         client.receiver(0, "q", SETTLED).await.unwrap();
         silent.push(client);
     }
-    let mut last = from_saying([127, 0, 0, 2], &server, PLAIN).await;
+    let mut last = from([127, 0, 0, 2], &server).await;
     // Each gets the place of the one before as soon as that has been idle for a while; those with links are silent for longer.
     for _ in 0..3 {
         let next = from([127, 0, 0, 3], &server).await;
