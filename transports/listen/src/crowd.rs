@@ -33,13 +33,19 @@ struct Told {
 }
 
 /// What a connection lets be seen of it.
-#[derive(Debug)]
-struct Seen {
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
     /// When it has asked for something the last time, in milliseconds of the crowd.
     asked_at: AtomicU64,
     /// Whether it has shown a key that is good.
     shows_key: AtomicBool,
+    /// Whether it was told to go, by whomever: it gives its place up once.
+    is_told: AtomicBool,
 }
+
+/// By this the place of a connection is given to another by whoever has it.
+#[derive(Clone, Debug)]
+pub struct Leaving(Arc<Seen>);
 
 /// One of the connections, until this is dropped.
 #[derive(Debug)]
@@ -66,7 +72,7 @@ impl Crowd {
     fn join_at(&self, address: IpAddr, now: Instant) -> Member {
         let (tell, told) = oneshot::channel();
         let asked_at = AtomicU64::new(self.ms(now));
-        let seen = Arc::new(Seen { asked_at, shows_key: AtomicBool::new(false) });
+        let seen = Arc::new(Seen { asked_at, ..Seen::default() });
         let network = network(address);
         let mut members = self.lock();
         let key = members.next;
@@ -87,23 +93,23 @@ impl Crowd {
     fn make_room_at(&self, newcomer: Option<IpAddr>, now: Instant) -> bool {
         let mut members = self.lock();
         let own = newcomer.and_then(|address| members.by_network.get(&network(address)));
-        let own_count = own.map_or(0, BTreeMap::len);
+        let own_count = own.map_or(0, staying);
         // Where all have shown a key nobody has to.
         let networks = members.by_network.values_mut();
-        let some_may_go = networks.filter(|one| one.values().any(|told| !told.seen.shows_key()));
-        let Some(most) = some_may_go.max_by_key(|one| one.len()) else { return false };
+        let some_may_go = networks.filter(|one| one.values().any(|told| told.seen.may_go()));
+        let Some(most) = some_may_go.max_by_key(|one| staying(one)) else { return false };
         // With one more the newcomer's would be as many.
-        if most.len() <= own_count + 1 {
+        if staying(most) <= own_count + 1 {
             return false;
         }
-        let those = most.iter().filter(|(_, told)| !told.seen.shows_key());
+        let those = most.iter().filter(|(_, told)| told.seen.may_go());
         let silent_longest = those.map(|(key, told)| (*key, told.seen.asked_at()));
         let Some((key, at)) = silent_longest.min_by_key(|(_, at)| *at) else { return false };
         let grace = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
         if self.ms(now).saturating_sub(at) < grace {
             return false;
         }
-        most.remove(&key).is_some_and(|told| told.tell.send(()).is_ok())
+        most.remove(&key).is_some_and(Told::tell)
     }
 
     /// Has one of those make room that have shown no key, from wherever it comes: the one that has asked for nothing for
@@ -113,13 +119,13 @@ impl Crowd {
         let all = members.by_network.iter().flat_map(|(network, those)| {
             those.iter().map(move |(key, told)| (*network, *key, &told.seen))
         });
-        let without_key = all.filter(|(_, _, seen)| !seen.shows_key());
+        let without_key = all.filter(|(_, _, seen)| seen.may_go());
         let silent_longest = without_key.min_by_key(|(_, _, seen)| seen.asked_at());
         let Some((network, key)) = silent_longest.map(|(network, key, _)| (network, key)) else {
             return false;
         };
         let told = members.by_network.get_mut(&network).and_then(|those| those.remove(&key));
-        told.is_some_and(|told| told.tell.send(()).is_ok())
+        told.is_some_and(Told::tell)
     }
 
     fn ms(&self, now: Instant) -> u64 {
@@ -132,7 +138,32 @@ impl Crowd {
     }
 }
 
+/// How many there are of those that were not told to go.
+fn staying(network: &BTreeMap<u64, Told>) -> usize {
+    network.values().filter(|told| !told.seen.is_told()).count()
+}
+
+impl Told {
+    fn tell(self) -> bool {
+        self.seen.tell() && self.tell.send(()).is_ok()
+    }
+}
+
 impl Seen {
+    /// It has to go, so that somebody gets its place. False if somebody has it already.
+    pub(crate) fn tell(&self) -> bool {
+        !self.is_told.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_told(&self) -> bool {
+        self.is_told.load(Ordering::Relaxed)
+    }
+
+    /// Whether it can be told to go, having shown no key.
+    fn may_go(&self) -> bool {
+        !self.shows_key() && !self.is_told()
+    }
+
     fn asked_at(&self) -> u64 {
         self.asked_at.load(Ordering::Relaxed)
     }
@@ -142,7 +173,31 @@ impl Seen {
     }
 }
 
+impl Leaving {
+    /// Its place is given to another. False if another has it already, who was told so otherwise.
+    #[must_use]
+    pub fn tell(&self) -> bool {
+        self.0.tell()
+    }
+}
+
 impl Member {
+    /// By which its place can be given to another by who has it.
+    #[must_use]
+    pub fn leaving(&self) -> Leaving {
+        Leaving(self.seen())
+    }
+
+    pub(crate) fn seen(&self) -> Arc<Seen> {
+        Arc::clone(&self.seen)
+    }
+
+    /// Whether somebody has its place, so that it has to go.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        self.seen.is_told()
+    }
+
     /// It asks for something: more than to say that it is there.
     pub fn asks(&self) {
         self.seen.asked_at.store(self.crowd.ms(Instant::now()), Ordering::Relaxed);

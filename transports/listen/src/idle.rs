@@ -10,6 +10,8 @@ use std::time::Instant;
 use peeklock_core::permits::GRACE;
 use tokio::sync::oneshot;
 
+use crate::crowd::Seen;
+
 /// The connections of a listener that are idle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Idle(Arc<Mutex<Order>>);
@@ -18,7 +20,14 @@ pub(crate) struct Idle(Arc<Mutex<Order>>);
 struct Order {
     next: u64,
     /// In the order in which they became idle.
-    by_age: BTreeMap<u64, (Instant, oneshot::Sender<()>)>,
+    by_age: BTreeMap<u64, One>,
+}
+
+#[derive(Debug)]
+struct One {
+    since: Instant,
+    seen: Arc<Seen>,
+    tell: oneshot::Sender<()>,
 }
 
 /// One that is idle, until this is dropped.
@@ -26,22 +35,23 @@ struct Order {
 pub struct Idling {
     all: Idle,
     key: u64,
+    seen: Arc<Seen>,
     told: oneshot::Receiver<()>,
 }
 
 impl Idle {
     /// One is idle from now on.
-    pub(crate) fn enter(&self) -> Idling {
-        self.enter_at(Instant::now())
+    pub(crate) fn enter(&self, seen: Arc<Seen>) -> Idling {
+        self.enter_at(seen, Instant::now())
     }
 
-    fn enter_at(&self, now: Instant) -> Idling {
+    pub(crate) fn enter_at(&self, seen: Arc<Seen>, since: Instant) -> Idling {
         let (tell, told) = oneshot::channel();
         let mut order = self.lock();
         let key = order.next;
         order.next += 1;
-        order.by_age.insert(key, (now, tell));
-        Idling { all: self.clone(), key, told }
+        order.by_age.insert(key, One { since, seen: Arc::clone(&seen), tell });
+        Idling { all: self.clone(), key, seen, told }
     }
 
     /// Has the one that has been idle longest make room; false if there is none. One that was idle for a moment only
@@ -53,11 +63,13 @@ impl Idle {
     fn make_room_at(&self, now: Instant) -> bool {
         let mut order = self.lock();
         while let Some(first) = order.by_age.first_entry() {
-            if now.saturating_duration_since(first.get().0) < GRACE {
+            let is_new = now.saturating_duration_since(first.get().since) < GRACE;
+            // One that was told otherwise goes already, and somebody has its place.
+            if is_new && !first.get().seen.is_told() {
                 return false;
             }
-            let (_, tell) = first.remove();
-            if tell.send(()).is_ok() {
+            let One { seen, tell, .. } = first.remove();
+            if seen.tell() && tell.send(()).is_ok() {
                 return true;
             }
         }
@@ -74,7 +86,7 @@ impl Idling {
     #[must_use]
     pub fn wake(self) -> bool {
         let waiting = self.all.lock().by_age.remove(&self.key);
-        waiting.is_some()
+        waiting.is_some() && !self.seen.is_told()
     }
 
     /// Ready when its place is needed.
@@ -102,7 +114,8 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let (idle, start) = (Idle::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        let [mut first, busy, mut third, mut late] = [0, 1, 2, 400].map(|ms| idle.enter_at(at(ms)));
+        let [mut first, busy, mut third, mut late] =
+            [0, 1, 2, 400].map(|ms| idle.enter_at(Arc::default(), at(ms)));
         assert!(!idle.make_room_at(at(200)), "all have just become idle");
         assert!(busy.wake());
         assert!(idle.make_room_at(at(500)));

@@ -49,7 +49,7 @@ mod workers;
 
 pub use accept::{sockets, spare_sockets};
 pub use admission::Admission;
-pub use crowd::Member;
+pub use crowd::{Leaving, Member};
 pub use entrance::{Attend, Enter, Entrance, Upgrade};
 pub use gateway::{Entrances, Gateway, GatewayConfig};
 pub use idle::Idling;

@@ -143,10 +143,11 @@ impl Places {
         }
     }
 
-    /// One that has a place is idle from now on: nobody would miss it.
+    /// One that has a place is idle from now on: nobody would miss it. As the member that it is too it gives its place up
+    /// once.
     #[must_use]
-    pub fn idle(&self) -> Idling {
-        self.0.idle.enter()
+    pub fn idle(&self, member: Option<&Member>) -> Idling {
+        self.0.idle.enter(member.map(Member::seen).unwrap_or_default())
     }
 
     /// One that has a place is one of those that come from there; what comes from nowhere is not counted.
@@ -176,6 +177,7 @@ mod tests {
     use std::future::Future as _;
     use std::pin::pin;
     use std::task::{Context, Waker};
+    use std::time::Instant;
 
     use super::*;
 
@@ -200,6 +202,25 @@ mod tests {
         by_key.shows_key(false);
         assert!(places.enter(Newcomer::ByKey).is_some(), "its key is good no more");
         assert!(by_key.poll_needed(&mut context).is_ready());
+    }
+
+    /// QUO-01: who was told to go as one that is idle, or as one that shows no key, gives its place up to nobody else.
+    #[test]
+    fn a_place_is_given_up_once() {
+        let mut context = Context::from_waker(Waker::noop());
+        let places = Places::new(2);
+        let peer = "10.0.0.1:1".parse().ok();
+        let (_first, _second) = (places.free().unwrap(), places.free().unwrap());
+        let (silent, mut busy) = (places.join(peer).unwrap(), places.join(peer).unwrap());
+        let since = Instant::now().checked_sub(2 * GRACE).unwrap();
+        let mut idling = places.0.idle.enter_at(silent.seen(), since);
+        assert!(places.enter(Newcomer::ByKey).is_some());
+        assert!(idling.poll_needed(&mut context).is_ready() && silent.is_told());
+        assert!(places.enter(Newcomer::ByKey).is_some());
+        assert!(busy.poll_needed(&mut context).is_ready(), "it is the only one that can go");
+        let _idling = places.0.idle.enter_at(busy.seen(), since);
+        assert!(places.enter(Newcomer::ByKey).is_none(), "both were told");
+        assert!(!busy.leaving().tell());
     }
 
     /// QUO-01: what somebody gives up goes to who is known, and to no stranger; who goes counts until it has gone.

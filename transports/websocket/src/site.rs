@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::Broker;
 use peeklock_core::permits::Pool;
-use peeklock_listen::{Newcomer, Place, Places, Strangers, Tracked, Tracker};
+use peeklock_listen::{Leaving, Member, Newcomer, Place, Places, Strangers, Tracked, Tracker};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 
@@ -40,9 +40,17 @@ struct Entry {
     encoding: Encoding,
     calls: mpsc::Sender<Call>,
     /// Its place among those that have lost their socket.
-    lost: Option<u64>,
+    lost: Option<Lost>,
     /// Its place among all.
     place: Place,
+}
+
+/// A conversation that has lost its socket.
+struct Lost {
+    /// In the order in which they have.
+    at: u64,
+    /// By which its place is given to another, where it is counted by its address.
+    leaving: Option<Leaving>,
 }
 
 /// What others want of a conversation.
@@ -99,11 +107,15 @@ impl Site {
         Some(ConversationPlace { site: Arc::clone(self), key, _tracked: self.tracker.track() })
     }
 
-    /// The place of the conversation that was lost first, which has to go.
+    /// The place of the conversation that was lost first, which has to go, of those that were not told so otherwise.
     fn place_of_lost(&self) -> Option<Place> {
         let mut conversations = self.lock();
-        let lost = conversations.iter().filter_map(|(key, entry)| Some((entry.lost?, *key)));
-        let (_, key) = lost.min()?;
+        let lost =
+            conversations.iter().filter_map(|(key, entry)| Some((entry.lost.as_ref()?, *key)));
+        let mut in_order: Vec<(&Lost, u64)> = lost.collect();
+        in_order.sort_unstable_by_key(|(lost, _)| lost.at);
+        let goes = |lost: &Lost| lost.leaving.as_ref().is_none_or(Leaving::tell);
+        let (_, key) = in_order.into_iter().find(|&(lost, _)| goes(lost))?;
         let entry = conversations.remove(&key)?;
         // Full only if it is being resumed at this very moment; then that socket is closed.
         drop(entry.calls.try_send(Call::Leave));
@@ -137,10 +149,20 @@ impl Site {
 }
 
 impl ConversationPlace {
-    /// The conversation has lost its socket, or has one again.
-    pub(crate) fn mark_lost(&self, is_lost: bool) {
+    /// The conversation, which is this member, has lost its socket.
+    pub(crate) fn lose(&self, member: Option<&Member>) {
+        let at = self.site.lost.fetch_add(1, Ordering::Relaxed);
+        self.mark(Some(Lost { at, leaving: member.map(Member::leaving) }));
+    }
+
+    /// It has one again.
+    pub(crate) fn regain(&self) {
+        self.mark(None);
+    }
+
+    fn mark(&self, lost: Option<Lost>) {
         if let Some(entry) = self.site.lock().get_mut(&self.key) {
-            entry.lost = is_lost.then(|| self.site.lost.fetch_add(1, Ordering::Relaxed));
+            entry.lost = lost;
         }
     }
 }

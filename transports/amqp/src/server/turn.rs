@@ -254,7 +254,7 @@ impl Conversation {
             && !self.apart.is_busy()
             && self.book.transactions.open_count() == 0;
         if is_idle {
-            self.idling.get_or_insert_with(|| self.site.places.idle());
+            self.idling.get_or_insert_with(|| self.site.places.idle(self.member.as_ref()));
             return true;
         }
         self.idling.take().is_none_or(Idling::wake)

@@ -12,7 +12,7 @@ use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_core::transaction::Transactions;
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
-use peeklock_listen::Newcomer;
+use peeklock_listen::{Member, Newcomer};
 use peeklock_tls::Handshake;
 use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
@@ -287,7 +287,7 @@ impl Conversation {
         self.outgoing = Unwritten::default();
         (self.read_since_tick, self.written_since_tick) = (true, true);
         (self.silent_ticks, self.stalled, self.written_bytes) = (0, Duration::ZERO, 0);
-        self.place.mark_lost(false);
+        self.place.regain();
         if self.deadline.is_none() {
             self.links.pause(false);
             self.links.limit_all();
@@ -305,11 +305,20 @@ impl Conversation {
         self.links.pause(true);
         self.links.limit_all();
         self.links.hand_over();
-        self.place.mark_lost(true);
+        self.place.lose(self.member.as_ref());
         // It makes room as one that is lost, unless somebody has its place already.
-        if self.idling.take().is_some_and(|idling| !idling.wake()) {
+        if self.idling.take().is_some_and(|idling| !idling.wake())
+            || self.member.as_ref().is_some_and(Member::is_told)
+        {
             return Err(LinkEnd::Broken);
         }
+        let member = self.member.as_mut();
+        let needed = async {
+            match member {
+                Some(member) => poll_fn(|context| member.poll_needed(context)).await,
+                None => std::future::pending().await,
+            }
+        };
         // What has begun to wait for room goes on with the next socket.
         let stop = self.stop.as_mut();
         let stopped = async {
@@ -329,6 +338,7 @@ impl Conversation {
             },
             () = tokio::time::sleep(grace) => Err(LinkEnd::Broken),
             () = yields => Err(LinkEnd::Broken),
+            () = needed => Err(LinkEnd::Broken),
             () = stopped => {
                 self.stop = None;
                 Err(LinkEnd::ByBroker)
