@@ -333,23 +333,28 @@ async fn a_reply_queue_that_is_gone_is_made_again() {
     client.stop().await;
 }
 
-/// SET-03: a reply for which there is no room is tried again with its request, which is handled anew.
+/// RTY-01: a reply for which there is no room is tried again with its request, which is handled anew, after a while: at once its
+/// attempts would be over before anybody has made room.
 #[tokio::test]
 async fn a_request_comes_again_while_there_is_no_room_for_its_reply() {
     let mut settings = Settings::default();
     settings.limits.broker_message_count_max = 2;
-    let broker = Broker::builder().settings(settings).arbiters(1).start().await.unwrap();
-    let client = Local::new(broker);
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+    let broker =
+        Broker::builder().settings(settings).arbiters(1).clock(Arc::clone(&clock) as Arc<_>);
+    let client = Local::new(broker.start().await.unwrap());
     for queue in ["orders", "ballast"] {
         client.admin().create_queue(queue).await.unwrap();
     }
     client.sender("ballast").unwrap().send(Message::new("heavy")).await.unwrap();
     let ballast = client.receiver_in("ballast", ReceiveMode::ReceiveAndDelete).unwrap();
     let ballast = Arc::new(ballast);
+    let (begun, mut attempts) = tokio::sync::mpsc::unbounded_channel();
     let handler = client.responder(move |order: Job<Order>| {
-        let ballast = Arc::clone(&ballast);
+        let (ballast, begun) = (Arc::clone(&ballast), begun.clone());
         async move {
             let attempt = order.message.delivery_count();
+            begun.send(attempt).unwrap();
             if attempt == 3 {
                 drop(ballast.receive(TimeSpan::ZERO).await?);
             }
@@ -358,8 +363,19 @@ async fn a_request_comes_again_while_there_is_no_room_for_its_reply() {
     });
     let consumer = client.consume("orders", handler, ConsumerOptions::default()).await.unwrap();
     let requester = client.requester("replies", RequesterOptions::default()).await.unwrap();
-    let total: Total = requester.request("orders", &Order { cups: 1 }, WAIT).await.unwrap();
-    assert_eq!(total, Total { cents: 3 });
+    let waiting = async {
+        for attempt in 1..3 {
+            assert_eq!(attempts.recv().await, Some(attempt));
+            while client.admin().queue("orders").await.unwrap().counts.delayed == 0 {
+                assert!(attempts.try_recv().is_err(), "it has come again at once");
+                tokio::task::yield_now().await;
+            }
+            clock.advance(TimeSpan::from_seconds(5));
+        }
+    };
+    let order = Order { cups: 1 };
+    let (total, ()) = tokio::join!(requester.request::<_, Total>("orders", &order, WAIT), waiting);
+    assert_eq!(total.unwrap(), Total { cents: 3 });
     consumer.stop().await;
     assert_eq!(left(&client, "orders").await, 0);
     client.stop().await;

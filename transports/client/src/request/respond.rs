@@ -17,6 +17,10 @@ use crate::{
     job_message,
 };
 
+/// For how long a request rests for whose reply its queue has no room. At once it would come again as often as it may within a
+/// moment, each time with all that its handler does, and be a dead letter before anybody has taken a reply.
+const NO_ROOM_PAUSE: TimeSpan = TimeSpan::from_seconds(5);
+
 /// Why a handler has no reply to a request.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -61,7 +65,7 @@ impl Client {
     ///
     /// A [`Failure`] is told to the requester, and so is a request that cannot be read, which is
     /// dead-lettered besides, and a reply that is larger than its queue takes (`ReplyTooLarge`). A reply for which its queue
-    /// has no room is a failed attempt: the request comes again. Whoever may send requests says where this client sends to: it should have the Send right
+    /// has no room is a failed attempt: the request comes again some seconds later. Whoever may send requests says where this client sends to: it should have the Send right
     /// on reply queues and nothing more.
     ///
     /// ```
@@ -210,9 +214,11 @@ impl Replier {
         };
         match sent {
             // There may be room when somebody has taken replies (ERR-08).
-            Err(error) if error.retryable() || error.condition() == Condition::QuotaExceeded => {
-                Err(error.into())
+            Err(error) if error.condition() == Condition::QuotaExceeded => {
+                tracing::warn!(%error, "a request rests, there is no room for its reply");
+                Err(Refusal::retry_after(NO_ROOM_PAUSE))
             }
+            Err(error) if error.retryable() => Err(error.into()),
             Err(error) => {
                 // The reply queue is gone, or closed to this client: no attempt will do better.
                 tracing::warn!(%error, "a reply is dropped");
