@@ -26,7 +26,9 @@ impl<G: Engine, T> Links<G, T> {
             link.undelivered.extend(lock.map(|lock| lock.token));
             return Event::Nothing;
         }
-        if self.returning {
+        // Behind a flow that was broken its client expects nothing.
+        let is_behind = link.flow.is_none() && lock.is_some();
+        if self.returning || is_behind {
             self.give_back(number, lock.map(|lock| lock.token));
             return Event::Nothing;
         }
@@ -86,13 +88,14 @@ impl<G: Engine, T> Links<G, T> {
         self.submit(number, abandon, correlation(slot, 0));
     }
 
-    /// The store has lost content: the flow ends, and its client is to be told.
+    /// The store has lost content: the flow ends, and its client is to be told. What that has in hand it keeps, as when it
+    /// detaches by itself (SET-21): other messages have nothing to do with it.
     pub fn break_flow(&mut self, number: u32) {
         let Some(link) = self.links.get_mut(&number) else { return };
         link.flow = None;
         let receiver = link.receiver;
         let slot = self.expect(0, number, Expect::Unheard, None);
-        let detach = Command::Detach { receiver, end: LinkEnd::ByBroker };
+        let detach = Command::Detach { receiver, end: LinkEnd::Orderly };
         self.submit(number, detach, correlation(slot, 0));
     }
 }

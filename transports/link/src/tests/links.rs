@@ -233,7 +233,8 @@ impl StoredContent for Lost {
 }
 
 /// SET-35, SET-38: a message whose content is lost has a failed delivery, so that it ends as a dead letter; where nothing counts
-/// it rests. The flow ends, and the client is told.
+/// it rests. The flow ends, and the client is told, which keeps what it has in hand (SET-21); what was on its way goes back
+/// (RCV-14).
 #[test]
 fn a_message_whose_content_is_lost_fails() {
     let a_minute = Some(TimeSpan::from_minutes(1));
@@ -250,10 +251,16 @@ fn a_message_whose_content_is_lost_fails() {
         else {
             panic!("{asked:?}");
         };
-        assert_eq!((*of, *end), (token(7), LinkEnd::ByBroker));
+        assert_eq!((*of, *end), (token(7), LinkEnd::Orderly));
         let Settlement::Abandon { properties: None, delay } = settlement else {
             panic!("{settlement:?}");
         };
         assert_eq!(*delay, expected);
+        assert!(matches!(stand.deliver(receiver, 8, 50), Event::Nothing));
+        let asked = stand.asked();
+        assert!(
+            matches!(asked[..], [Command::Settle { token: of, settlement: Settlement::Release }] if of == token(8)),
+            "{asked:?}"
+        );
     }
 }
