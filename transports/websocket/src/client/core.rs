@@ -54,6 +54,25 @@ pub(super) struct LinkState {
     pub(super) pushed: Option<mpsc::UnboundedSender<Pushed>>,
 }
 
+impl LinkState {
+    /// Whether somebody takes what is pushed over it.
+    pub(super) fn is_pushed(&self) -> bool {
+        self.pushed.as_ref().is_some_and(|pushed| !pushed.is_closed())
+    }
+
+    /// How it is attached on a new connection: without credit where nobody takes what is pushed any more, and something else
+    /// is asked over it.
+    pub(super) fn attach_again(&self) -> Option<Operation> {
+        let mut attach = self.attach.clone()?;
+        if let Operation::Attach(attach) = &mut attach
+            && !self.is_pushed()
+        {
+            attach.credit = None;
+        }
+        Some(attach)
+    }
+}
+
 /// What a consumer gets pushed.
 pub(super) enum Pushed {
     /// A message.

@@ -139,7 +139,7 @@ impl Driver {
             let wanted = |(number, _): &(&u32, _)| !self.attached.contains_key(number);
             links
                 .iter()
-                .filter(|(_, link)| link.pushed.is_some())
+                .filter(|(_, link)| link.is_pushed())
                 .filter(wanted)
                 .map(|(number, _)| *number)
                 .collect()
@@ -230,7 +230,7 @@ impl Driver {
     }
 
     fn attach(&mut self, core: &Core, number: u32, requests: &mut Vec<Request>) {
-        let attach = core.links(|links| links.get(&number)?.attach.clone());
+        let attach = core.links(|links| links.get(&number)?.attach_again());
         let Some(attach) = attach else { return };
         self.attached.insert(number, Attached::Asked { held: VecDeque::new() });
         let id = self.wait(Waiting::Attach(number));
