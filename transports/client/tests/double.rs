@@ -54,6 +54,7 @@ struct Closed {
     closing: Waiting<'static, ()>,
     settled: VecDeque<u64>,
     reason: Option<Condition>,
+    is_finished: bool,
 }
 
 fn error(rejection: Rejection) -> BrokerError {
@@ -137,8 +138,9 @@ impl Port for Double {
                 }
             });
             let settled = VecDeque::new();
-            Ok(Box::new(Closed { double, link, brings, closing, settled, reason })
-                as Box<dyn Deliveries>)
+            let is_finished = false;
+            let closed = Closed { double, link, brings, closing, settled, reason, is_finished };
+            Ok(Box::new(closed) as Box<dyn Deliveries>)
         })
     }
 
@@ -254,8 +256,18 @@ impl Deliveries for Closed {
 
     fn stop(&mut self) {}
 
-    fn finish(self: Box<Self>) -> Waiting<'static, ()> {
+    fn finish(mut self: Box<Self>) -> Waiting<'static, ()> {
+        self.is_finished = true;
+        self.double.note("finish".to_owned());
         Box::pin(async {})
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.double.note("drop".to_owned());
+        }
     }
 }
 
@@ -402,4 +414,39 @@ async fn a_consumer_ends_with_its_client() {
     let why = consumer.ended().await.unwrap();
     assert_eq!(why.condition(), Condition::ServerBusy);
     assert_eq!(double.links.lock().unwrap().len(), 1, "it has not asked again");
+}
+
+/// SET-21, SET-23: a link that was closed is kept beside the next one as long as a handler has a message of it, whose lock would
+/// go with it, and is ended in order then.
+#[tokio::test(start_paused = true)]
+async fn a_link_stays_as_long_as_something_of_it_is_in_hand() {
+    let (double, client) = Double::client([Ok(Answer::Done)]);
+    double.links.lock().unwrap().extend([Ok(Condition::ServerBusy), Ok(Condition::ServerBusy)]);
+    double.brings.lock().unwrap().extend([received("a"), received("b")]);
+    let (begun, mut bodies) = mpsc::unbounded_channel();
+    let gate = Arc::new(Notify::new());
+    let handler = {
+        let gate = Arc::clone(&gate);
+        move |order: Delivery| {
+            begun.send(order.body().clone()).unwrap();
+            let gate = Arc::clone(&gate);
+            async move {
+                gate.notified().await;
+                Ok(())
+            }
+        }
+    };
+    let options = ConsumerOptions::at_once(1).without_renewal();
+    let consumer = client.consume("q", handler, options).await.unwrap();
+    double.brought.notified().await;
+    assert_eq!(bodies.recv().await.unwrap(), "a");
+    double.closing.notify_one();
+    double.brought.notified().await;
+    assert!(double.asked().is_empty(), "a handler has something of the first link");
+    gate.notify_one();
+    assert_eq!(bodies.recv().await.unwrap(), "b");
+    gate.notify_one();
+    consumer.stop().await;
+    let asked = double.asked();
+    assert_eq!(asked, ["settle 1 Complete", "finish", "verdict Complete", "finish"]);
 }

@@ -1,7 +1,8 @@
 //! Works off what is pushed: as many messages at once as the options say, settled in groups.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -65,13 +66,16 @@ pub(super) async fn run<H: Handler<Delivery>>(
                 let (handler, origin) = (Arc::clone(&handler), hand.origin.clone());
                 at_work.push(work(handler, traces, &path, origin, waits));
             }
+            let mut has_room = false;
             while let Poll::Ready(Some(Done { held, outcome })) = at_work.poll_next_unpin(context) {
                 hand.decide(held, Tried::outcome(held.token, outcome));
+                has_room = true;
             }
-            if hand.settle() {
+            // Also where that is settled over another link, and no answer comes to go on with.
+            if hand.settle() || (has_room && !hand.waiting.is_empty()) {
                 continue;
             }
-            while hand.late.poll_next_unpin(context) == Poll::Ready(Some(())) {}
+            hand.poll_late(context);
             hand.renewal.poll(context);
             if hand.is_done() && at_work.is_empty() {
                 return Poll::Ready(());
@@ -119,16 +123,23 @@ struct Held {
     place: Place,
 }
 
-/// Settles a message that came over a link which is there no more; its token is good over any (SET-24).
+/// Settles a message that came over a link before this one; its token is good over any (SET-24). Over which it came.
 async fn settle_late(
     link: Arc<dyn Link>,
-    token: LockToken,
+    held: Held,
     (mut tried, mut settlement): (Tried, Settlement),
-) {
-    while let Err(error) = link.ask(Request::Settle(token, settlement)).await {
-        let Some(next) = tried.refused(link.path(), &error) else { return };
+) -> Option<u32> {
+    while let Err(error) = link.ask(Request::Settle(held.token, settlement)).await {
+        let Some(next) = tried.refused(link.path(), &error) else { break };
         (tried, settlement) = next;
     }
+    Some(held.link)
+}
+
+/// A link before this one, kept until nothing of it is in hand: with it the locks would go of what handlers have.
+struct Before {
+    numbers: RangeInclusive<u32>,
+    deliveries: Box<dyn Deliveries>,
 }
 
 /// A message that the handler is done with.
@@ -155,6 +166,11 @@ struct Hand {
     origin: Origin,
     /// How many there were before this one.
     link: u32,
+    /// The same when it began.
+    first: u32,
+    /// How many messages are in hand of each link.
+    in_hand: BTreeMap<u32, usize>,
+    before: Vec<Before>,
     /// The next one, if the entity has closed this one for a reason that can pass.
     again: Option<Waiting<'static, Attached>>,
     waiting: VecDeque<Waits>,
@@ -163,8 +179,8 @@ struct Hand {
     verdicts: Vec<Verdict>,
     /// Settled, and not answered yet; those that are to be settled next too.
     unanswered: HashMap<u64, Tried>,
-    /// Settlements of what came over a link before this one.
-    late: FuturesUnordered<Waiting<'static, ()>>,
+    /// Settlements of what came over a link before this one, which say over which, and the ends of such links.
+    late: FuturesUnordered<Waiting<'static, Option<u32>>>,
     is_closing: bool,
     /// Nothing comes any more.
     is_over: bool,
@@ -183,6 +199,9 @@ impl Hand {
             deliveries,
             origin,
             link: 0,
+            first: 0,
+            in_hand: BTreeMap::new(),
+            before: Vec::new(),
             again: None,
             waiting: VecDeque::new(),
             renewal,
@@ -244,8 +263,11 @@ impl Hand {
             Ok(deliveries) => {
                 self.renewal.change_to(Arc::clone(deliveries.link()));
                 self.origin = Origin::of(self.client.port(), deliveries.link());
-                self.deliveries = deliveries;
+                let mut deliveries = std::mem::replace(&mut self.deliveries, deliveries);
+                deliveries.retire();
+                self.before.push(Before { numbers: self.first..=self.link, deliveries });
                 self.link += 1;
+                self.first = self.link;
                 self.is_over = false;
             }
             Err(error) => self.left(error),
@@ -261,11 +283,41 @@ impl Hand {
     fn decide(&mut self, held: Held, decided: (Tried, Settlement)) {
         self.renewal.forget(held.place, held.token);
         if held.link == self.link {
+            self.put_down(held.link);
             self.say(held.tag, held.token, decided);
             return;
         }
         let link = Arc::clone(self.deliveries.link());
-        self.late.push(Box::pin(settle_late(link, held.token, decided)));
+        self.late.push(Box::pin(settle_late(link, held, decided)));
+    }
+
+    /// A message of this link is in hand no more.
+    fn put_down(&mut self, link: u32) {
+        if let Some(count) = self.in_hand.get_mut(&link) {
+            *count -= 1;
+            if *count == 0 {
+                self.in_hand.remove(&link);
+            }
+        }
+    }
+
+    /// Goes on with what is to be done over links before this one, and ends those of which nothing is in hand.
+    fn poll_late(&mut self, context: &mut std::task::Context<'_>) {
+        loop {
+            while let Poll::Ready(Some(link)) = self.late.poll_next_unpin(context) {
+                let Some(link) = link else { continue };
+                self.put_down(link);
+            }
+            let in_hand = &self.in_hand;
+            let is_done = |one: &mut Before| in_hand.range(one.numbers.clone()).next().is_none();
+            let done: Vec<Before> = self.before.extract_if(.., is_done).collect();
+            if done.is_empty() {
+                return;
+            }
+            for Before { deliveries, .. } in done {
+                self.late.push(Box::pin(deliveries.finish().map(|()| None)));
+            }
+        }
     }
 
     fn say(&mut self, tag: u64, token: LockToken, (tried, settlement): (Tried, Settlement)) {
@@ -288,13 +340,16 @@ impl Hand {
                 }
                 let place = self.renewal.keep(token, lock.until);
                 let held = Held { link: self.link, tag, token, place };
+                *self.in_hand.entry(self.link).or_default() += 1;
                 self.waiting.push_back(Waits { held, message });
             }
             Some(Arrival::Settled { tag, result }) => self.settled(tag, result),
             Some(Arrival::Anew) => {
                 // Their locks are gone, and they come again.
                 self.again = None;
-                self.waiting.clear();
+                for Waits { held, .. } in std::mem::take(&mut self.waiting) {
+                    self.put_down(held.link);
+                }
                 self.renewal.clear();
             }
             Some(Arrival::Detached(error)) => self.left(error),
@@ -332,6 +387,6 @@ impl Hand {
     /// Whether nothing is to be waited for but the handler.
     fn is_done(&self) -> bool {
         let is_over = self.is_over || (self.is_closing && self.unanswered.is_empty());
-        is_over && self.again.is_none() && self.late.is_empty()
+        is_over && self.again.is_none() && self.late.is_empty() && self.before.is_empty()
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct PushedLink {
     settled: Settled,
     granted: Settled,
     is_stopped: bool,
+    /// The entity delivers no more.
+    is_closed: bool,
 }
 
 /// How much was settled in all.
@@ -109,6 +111,7 @@ impl PushedLink {
             settled: Settled::default(),
             granted: Settled::default(),
             is_stopped: false,
+            is_closed: false,
         };
         // If this is dropped before the answer, so is the link, which detaches it.
         let receiver = this.link.holder.unwrap_or(peeklock_core::ids::ReceiverId(0));
@@ -196,6 +199,7 @@ impl PushedLink {
                 Some(Arrival::Settled { tag, result })
             }
             Released::Detached { reason, .. } | Released::Closed { reason, .. } => {
+                self.is_closed = true;
                 Some(Arrival::Detached(self.link.refuse(reason)))
             }
         }
@@ -253,7 +257,8 @@ impl Deliveries for PushedLink {
     }
 
     fn finish(self: Box<Self>) -> Waiting<'static, ()> {
-        self.link.end(LinkEnd::ByBroker);
+        // Of one that the entity has closed nothing can be on its way.
+        self.link.end(if self.is_closed { LinkEnd::Orderly } else { LinkEnd::ByBroker });
         Box::pin(std::future::ready(()))
     }
 }

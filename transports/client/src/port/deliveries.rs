@@ -24,6 +24,12 @@ pub trait Deliveries: Send {
     /// Makes no more room. What is on its way still comes.
     fn stop(&mut self);
 
+    /// Another link takes its place: nothing is taken of this one any more, which the entity has closed. What came over it is
+    /// in hand until it is ended.
+    fn retire(&mut self) {
+        self.stop();
+    }
+
     /// Ends the link in order. What came since and was not taken goes back uncounted (RCV-14).
     fn finish(self: Box<Self>) -> Waiting<'static, ()>;
 }

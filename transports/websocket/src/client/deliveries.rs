@@ -142,6 +142,12 @@ impl Deliveries for PushedLink {
         }
     }
 
+    fn retire(&mut self) {
+        // Over a new connection it is not attached again to deliver, and it is told nothing of credit.
+        self.is_stopped = true;
+        self.arrivals.close();
+    }
+
     fn finish(mut self: Box<Self>) -> Waiting<'static, ()> {
         Box::pin(async move {
             let mut back = Vec::new();
