@@ -398,7 +398,7 @@ CONSUMERS = [
     ("a dead-lettering that is refused becomes an abandon", "DLQ-07", "../transports/client/src/consumer/outcome.rs",
      "let settlement = instead.filter(|_| !is_gone && !error.retryable())?;", "let settlement = instead.filter(|_| !is_gone && !error.retryable() && false)?;"),
     ("locks are renewed", "SET-18", "../transports/client/src/consumer/renewal.rs",
-     "Some(Lock { token, until, due: Some(due), end, is_in_hand: !waits });", "Some(Lock { token, until, due: None, end, is_in_hand: !waits });"),
+     "Some(Lock { token, until, due: Some(due), end, is_in_hand: false });", "Some(Lock { token, until, due: None, end, is_in_hand: false });"),
     ("locks are renewed up to a bound", "SET-18", "../transports/client/src/consumer/renewal.rs",
      "self.0.is_some_and(|end| end <= now)", "self.0.is_some_and(|end| end <= now) && false"),
     ("no more messages are handled at once than were asked for", "RCV-16", "../transports/client/src/consumer/queue.rs",
