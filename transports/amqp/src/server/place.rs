@@ -15,6 +15,7 @@ use peeklock_listen::{Newcomer, Place};
 use super::attach::is_for_tokens;
 use super::conversation::Conversation;
 use crate::connection::Event;
+use crate::error::{AmqpError, condition};
 
 /// A place that is waited for.
 pub(super) type Seeking = Pin<Box<dyn Future<Output = Place> + Send>>;
@@ -106,8 +107,14 @@ impl Conversation {
         }
         self.stop_seeking();
         let count = self.site.config.connection_count_max;
-        let rejection = Rejection::quota_exceeded(format!("there are {count} connections already"));
-        let error = self.refuse(rejection, "");
+        let rejection = Rejection::quota_exceeded(format!(
+            "there are {count} connections already, the limit `amqp.connection_count_max`"
+        ));
+        let refused = self.broker.refuse(rejection, "");
+        // Its own condition is final for the SDKs, which would give up what they only connect to again; with this they go on
+        // trying (AMQP-94).
+        let text = format!("{}: {refused}", refused.condition());
+        let error = AmqpError::new(condition::CONNECTION_FORCED, text);
         self.amqp.close(Some(error), self.began.elapsed());
     }
 }

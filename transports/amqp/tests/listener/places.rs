@@ -312,7 +312,8 @@ async fn the_oldest_without_a_place_is_closed() {
     server.stop().await;
 }
 
-/// QUO-01: who finds no place in the time in which a connection has to be opened is told so.
+/// QUO-01, SEC-16, AMQP-94: who finds no place in the time in which a connection has to be opened is told so, with a condition
+/// upon which SDKs connect again.
 #[tokio::test]
 async fn who_finds_no_place_in_time_is_told_so() {
     let server = Server::start_with(Arc::new(AnyKey { allows_anonymous: false }), |config| {
@@ -323,7 +324,12 @@ async fn who_finds_no_place_in_time_is_told_so() {
     let mut known = consumer([127, 0, 0, 2], &server).await;
     let mut next = from_saying([127, 0, 0, 3], &server, PLAIN).await;
     next.say(&Performative::Attach(Box::new(Client::sender_of(0, "q")))).await;
-    assert_eq!(closed(&mut next).await, "amqp:resource-limit-exceeded");
+    let (Performative::Close(close), _) = next.hear().await else { panic!("it is not closed") };
+    let error = close.error.unwrap();
+    assert_eq!(error.condition(), "amqp:connection:forced");
+    let text = error.to_string();
+    assert!(text.contains("QuotaExceeded: there are 1 connections already"), "{text}");
+    assert!(text.contains("`amqp.connection_count_max`"), "{text}");
     known.credit(0, 0, 5, false).await;
     messages(&server, &mut known).await;
     drop((known, next));
