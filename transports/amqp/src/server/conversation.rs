@@ -402,7 +402,7 @@ impl Conversation {
         }
     }
 
-    async fn happened(&mut self, event: Event) {
+    pub(super) async fn happened(&mut self, event: Event) {
         match event {
             Event::Login(credentials) => self.log_in(credentials).await,
             Event::Opened(open) => {
@@ -423,6 +423,8 @@ impl Conversation {
                 if let (Some(error), true) = (&error, by_client) {
                     tracing::debug!(%error, "closed by its client");
                 }
+                // Nobody has to go for one that goes itself.
+                self.stop_seeking();
                 // Whatever a client closes for, it closes in order (SET-21).
                 self.closed = Some(error.filter(|_| !by_client));
             }

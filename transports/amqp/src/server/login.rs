@@ -204,6 +204,7 @@ mod tests {
     use super::super::config::AmqpConfig;
     use super::super::site::Site;
     use super::*;
+    use crate::connection::Event;
 
     /// A key as long as it is not regenerated; whoever shows nothing but a certificate is known by it, as long as that is not
     /// withdrawn.
@@ -353,6 +354,8 @@ mod tests {
                 let mut next = logged_in(&site, &certified, said).await;
                 next.seek_place().await;
                 assert!(next.place.is_none() && next.seeking.is_some());
+                next.happened(Event::Closed { error: None, by_client: true }).await;
+                assert!(next.seeking.is_none(), "somebody would go for one that is closed");
             }
             assert!(!is_told(&mut client));
         }
