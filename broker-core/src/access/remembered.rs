@@ -32,8 +32,18 @@ impl Remembered {
         }
     }
 
+    /// Forgets what no handle is on, but for the namespace, which none ever is: by that its principal is known.
     pub(super) fn forget_unused(&mut self) {
-        self.held.retain(|_, held| Arc::strong_count(held) > 1);
+        self.forget(str::is_empty);
+    }
+
+    /// The same for a principal that shows something else, of whom that is not said yet.
+    pub(super) fn forget_unused_of_before(&mut self) {
+        self.forget(|_| false);
+    }
+
+    fn forget(&mut self, stays: impl Fn(&str) -> bool) {
+        self.held.retain(|resource, held| stays(resource) || Arc::strong_count(held) > 1);
         self.bytes = self.held.keys().map(|resource| cost(resource)).sum();
         if self.held.capacity() > 2 * (self.held.len() + BYTES_MAX / ENTRY_BYTES) {
             self.held.shrink_to_fit();

@@ -27,7 +27,7 @@ impl Access {
             state.principal = Arc::new(principal);
             state.version += 1;
             // What no handle rests on is asked for when it is needed.
-            state.held.forget_unused();
+            state.held.forget_unused_of_before();
             state
                 .held
                 .iter()
