@@ -233,10 +233,12 @@ impl Conversation {
         self.timer.as_mut().poll(context).map(|()| Turn::Tick)
     }
 
-    /// Says whether it would be missed: it has links, but to ask for something or to put tokens, or something of it is
-    /// under way. False if it would not have been a moment ago, and somebody has its place.
+    /// Says whether it would be missed: it has links, but to ask for something, to put tokens or to declare transactions, which
+    /// take no right, or something of it is under way, such as a transaction. False if it would not have been a moment ago, and somebody has its place.
     pub(super) fn mark_idle(&mut self) -> bool {
-        let only_asks = |node: &Node| matches!(node, Node::Requests(_) | Node::Replies(_));
+        let only_asks = |node: &Node| {
+            matches!(node, Node::Requests(_) | Node::Replies(_) | Node::Coordinator(_))
+        };
         let has_link = !self.nodes.values().all(only_asks);
         if has_link {
             self.first_link_until = None;

@@ -34,9 +34,9 @@ async fn who_is_idle_longest_makes_room() {
     kept.receiver(0, "q", SenderSettleMode::Settled).await.unwrap();
     kept.credit(0, 0, 10, false).await;
     let (mut first, mut second) = (server.client().await, server.client().await);
-    // Links to put tokens are no reason to stay.
+    // Links to put tokens or to declare transactions are no reason to stay.
     first.sender(7, "$cbs").await.unwrap();
-    second.sender(7, "$cbs").await.unwrap();
+    second.coordinator().await;
     let mut all = Vec::new();
     for idle in [&mut first, &mut second] {
         let mut next = server.client().await;
@@ -168,6 +168,7 @@ async fn strangers(count: usize, server: &Server) -> Vec<Client> {
     for _ in 0..count {
         let mut stranger = from([127, 0, 0, 4], server).await;
         stranger.coordinator().await;
+        stranger.declare().await;
         strangers.push(stranger);
     }
     strangers
