@@ -309,10 +309,10 @@ async fn subscriptions_that_are_gone_make_room() {
         create("t", "s", Filter::True).await.unwrap();
         refused(create("t", "more", Filter::True).await, "broker_subscription_count_max");
         broker.delete_entity("t/Subscriptions/s").await.unwrap();
-        broker.create_topic("other", TopicUpdate::default()).await.unwrap();
-        create("other", "s", Filter::True).await.unwrap();
+        broker.create_topic("t2", TopicUpdate::default()).await.unwrap();
+        create("t2", "s", Filter::True).await.unwrap();
         refused(create("t", "more", Filter::True).await, "broker_subscription_count_max");
-        broker.delete_entity("other").await.unwrap();
+        broker.delete_entity("t2").await.unwrap();
     }
     broker.stop(Duration::ZERO).await.unwrap();
 }

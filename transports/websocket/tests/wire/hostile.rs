@@ -433,7 +433,7 @@ fn who_asks_for_much_that_takes_long_yields() {
         let made = json!({ "topic": "t", "name": "s", "rules": rules });
         let made = client.ask("createSubscription", made).await;
         assert!(made.get("subscription").is_some(), "{made}");
-        let message = json!({ "body": "x", "applicationProperties": { "p": "a".repeat(30_000) } });
+        let message = json!({ "body": "x", "applicationProperties": { "p": "a".repeat(20_000) } });
         let explain = json!({ "path": "t/subscriptions/s", "message": message });
         let mut greedy = Vec::new();
         for _ in 0..2 {
