@@ -269,7 +269,7 @@ RETRY = [
     ("a message that is abandoned with a delay waits", "RTY-01", "machine/src/queue/retry.rs",
      "(delay > TimeSpan::ZERO).then(|| ctx.now.plus(delay))", "(delay > TimeSpan::ZERO).then(|| ctx.now)"),
     ("a delay has a limit", "RTY-02", "machine/src/queue/retry.rs",
-     "|| delay > ctx.limits.retry_delay_max {", "|| delay > ctx.limits.retry_delay_max && false {"),
+     "if delay > ctx.limits.retry_delay_max {", "if delay > ctx.limits.retry_delay_max && false {"),
     ("a deferred message takes no delay", "RTY-08", "machine/src/queue/retry.rs",
      "if slot.state == SlotState::Deferred {", "if slot.state == SlotState::Deferred && false {"),
     ("the policy does not hold in a sub-queue", "RTY-19", "machine/src/queue/retry.rs",

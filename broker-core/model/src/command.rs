@@ -32,9 +32,7 @@ pub use self::opens::Opens;
 pub use self::outcome::{
     LockGrant, MachineOutcome, MessageFacts, MessageState, Outcome, StateFacts,
 };
-pub use self::retry::{
-    RETRY_DELAY_PROPERTY, refuse_negative_delay, refuse_retry_delay, retry_delay_of,
-};
+pub use self::retry::{RETRY_DELAY_PROPERTY, refuse_retry_delay, retry_delay_of};
 pub use self::session::{SessionCommand, SessionFilter};
 pub use self::topic::{RuleCommand, TopicCommand};
 

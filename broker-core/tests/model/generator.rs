@@ -397,18 +397,17 @@ impl Generator {
         }
     }
 
-    /// Mostly none, now and then one that is too long or less than none (RTY-02).
+    /// Mostly none, now and then one that is too long (RTY-02).
     fn delay(&mut self) -> Option<TimeSpan> {
         if self.random.percent(55) {
             return None;
         }
         let most = self.profile.limits.retry_delay_max;
         let milliseconds =
-            self.random.pick(&[0, 0, 1, 100, 1_000, -3, 2_000, 5_000, 5_000, 12_000, -1, -2]);
+            self.random.pick(&[0, 0, 1, 100, 1_000, 1_000, 2_000, 5_000, 5_000, 12_000, -1, -2]);
         Some(match milliseconds {
             -1 => most,
             -2 => most.plus(TimeSpan::from_ms(1)),
-            -3 => TimeSpan::from_ticks(-1),
             some => TimeSpan::from_ms(some),
         })
     }

@@ -211,8 +211,8 @@ impl Receiver {
     /// allows dead-letters it without a delay (RTY-05).
     ///
     /// # Errors
-    /// Those of [`Receiver::abandon`], `ArgumentOutOfRange` for less than nothing and for more than 7 days (RTY-02),
-    /// `InvalidOperation` for a deferred message (RTY-08).
+    /// Those of [`Receiver::abandon`], `ArgumentOutOfRange` for more than 7 days (RTY-02), `InvalidOperation`
+    /// for a deferred message (RTY-08).
     pub async fn abandon_with_delay(
         &self,
         message: &Received,

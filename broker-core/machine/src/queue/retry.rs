@@ -88,7 +88,7 @@ impl Queue {
         delay: TimeSpan,
         ctx: &Ctx<'_>,
     ) -> Result<(), Rejection> {
-        if delay < TimeSpan::ZERO || delay > ctx.limits.retry_delay_max {
+        if delay > ctx.limits.retry_delay_max {
             return Err(Rejection::out_of_range(format!(
                 "the delay of an abandon is {delay}, not PT0S to {}",
                 ctx.limits.retry_delay_max

@@ -60,7 +60,7 @@ impl Queue {
             return Err(intake::too_many_delayed(ctx));
         }
         if let Settlement::Abandon { delay, .. } = settlement {
-            let asked = delay.filter(|delay| *delay != TimeSpan::ZERO);
+            let asked = delay.filter(|delay| *delay > TimeSpan::ZERO);
             if let Some(delay) = asked {
                 self.refuse_delay(&held.slot, delay, ctx)?;
             }

@@ -12,16 +12,15 @@ pub const RETRY_DELAY_PROPERTY: &str = "peeklock-delay-ms";
 
 impl Settlement {
     /// An abandon that sets these properties and, if one is given, has a delay. Without, that of the property
-    /// [`RETRY_DELAY_PROPERTY`] is taken if it is among them. Whether it is too long is for the entity to say.
+    /// [`RETRY_DELAY_PROPERTY`] is taken if it is among them. Whether it is within its bounds is for the entity
+    /// to say.
     ///
     /// # Errors
-    /// Those of [`refuse_negative_delay`] and of [`Overlay::encode`], and `ArgumentOutOfRange` for a property that is no
-    /// delay.
+    /// `ArgumentOutOfRange` for a property that is no delay, and those of [`Overlay::encode`].
     pub fn abandon(
         properties: &[(String, Value)],
         delay: Option<TimeSpan>,
     ) -> Result<Self, Rejection> {
-        refuse_negative_delay(delay)?;
         let is_delay = |(key, _): &&(String, Value)| key == RETRY_DELAY_PROPERTY;
         let Some((_, said)) = properties.iter().find(is_delay) else {
             let overlay = (!properties.is_empty()).then(|| Overlay::encode(properties));
@@ -41,20 +40,6 @@ impl Settlement {
         refuse_retry_delay("defer", properties)?;
         let overlay = (!properties.is_empty()).then(|| Overlay::encode(properties));
         Ok(Self::Defer { properties: overlay.transpose()? })
-    }
-}
-
-/// Refuses a delay below zero (RTY-02), which not every form of an abandon can say.
-///
-/// # Errors
-/// `ArgumentOutOfRange` if it is one.
-pub fn refuse_negative_delay(delay: Option<TimeSpan>) -> Result<(), Rejection> {
-    match delay {
-        Some(delay) if delay < TimeSpan::ZERO => {
-            let detail = format!("the delay of an abandon is {delay}, less than PT0S");
-            Err(Rejection::out_of_range(detail))
-        }
-        Some(_) | None => Ok(()),
     }
 }
 
@@ -184,17 +169,6 @@ mod tests {
         assert_eq!(properties, Some(rest));
         assert!(matches!(Settlement::defer(&[]), Ok(Settlement::Defer { properties: None })));
         dead_letter(&others).unwrap();
-    }
-
-    /// RTY-02: so is a delay below zero, beside that property too.
-    #[test]
-    fn a_delay_below_zero_is_refused() {
-        let below = Some(TimeSpan::from_ticks(-1));
-        let alone = Settlement::abandon(&[], below).unwrap_err();
-        for refused in [alone, abandon(Value::U8(100), below).unwrap_err()] {
-            assert_eq!(refused.condition(), Condition::ArgumentOutOfRange);
-            assert!(refused.detail().contains("less than PT0S"), "{refused:?}");
-        }
     }
 
     /// RTY-27: another type or text is refused, beside an explicit delay too; too long a delay is left to the

@@ -112,7 +112,7 @@ impl Oracle {
     /// RTY-02, RTY-08: what an abandon may not ask for; the lock is as it was.
     fn judge_delay(&mut self, index: usize, delay: TimeSpan) -> Result<(), super::Conditions> {
         let mut conditions = Vec::new();
-        if delay < TimeSpan::ZERO || delay > self.limits.retry_delay_max {
+        if delay > self.limits.retry_delay_max {
             self.reach("RTY-02");
             conditions.push(Condition::ArgumentOutOfRange);
         }

@@ -1,9 +1,7 @@
 //! A link of the protocol as handles know links: requests become operations, notices answers.
 
 use peeklock_client::port::{self, Answer, Answering, Request, Settlement, Waiting};
-use peeklock_core::command::{
-    RETRY_DELAY_PROPERTY, ReceiveMode, ReceivedMessage, refuse_negative_delay,
-};
+use peeklock_core::command::{RETRY_DELAY_PROPERTY, ReceiveMode, ReceivedMessage};
 use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::error::{BrokerError, Rejection};
@@ -44,9 +42,6 @@ impl port::Link for Link {
     }
 
     fn ask(&self, request: Request) -> Answering<'_, Answer> {
-        if let Err(error) = self.check(&request) {
-            return Box::pin(std::future::ready(Err(error)));
-        }
         match request {
             // Sends that are under way at once share a frame, and completions do.
             Request::Send(message) => {
@@ -132,7 +127,6 @@ impl port::Link for Link {
 
     fn ask_in(&self, transaction: TransactionId, request: Request) -> Answering<'_, ()> {
         Box::pin(async move {
-            self.check(&request)?;
             let TransactionId(transaction) = transaction;
             let operation = match self.operation(request) {
                 Operation::Send(send) | Operation::SendBatch(send) => {
@@ -165,15 +159,6 @@ impl port::Link for Link {
 }
 
 impl Link {
-    /// Refuses what the protocol has no binary form for (RTY-02).
-    fn check(&self, request: &Request) -> Result<(), BrokerError> {
-        let (Request::Settle(_, settlement) | Request::SettleEach(_, settlement)) = request else {
-            return Ok(());
-        };
-        let Settlement::Abandon { delay, .. } = settlement else { return Ok(()) };
-        refuse_negative_delay(*delay).map_err(|rejection| port::Link::refuse(self, rejection))
-    }
-
     pub(super) fn begin_send(
         &self,
         message: Message,
