@@ -4,7 +4,7 @@
 use clap::Args;
 use peeklock::condition::Condition;
 use peeklock::ids::{LockToken, SequenceNumber};
-use peeklock::message::{DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Message, MessageId};
+use peeklock::message::{Message, MessageId};
 use peeklock::path::dead_letter_path;
 use peeklock::time::{TimeSpan, Timestamp};
 use peeklock::websocket::client::{Received, Receiver, Sender};
@@ -136,19 +136,13 @@ impl ResubmitFlags {
 
     /// What is sent in place of a dead letter.
     fn copy(&self, message: &Received) -> Result<Message, Failure> {
-        let mut copy = message.message().clone();
-        copy.time_to_live = self.ttl.or(message.own_time_to_live());
-        // It is over, or else the message would not be here.
-        copy.scheduled_enqueue_time = None;
-        copy.application_properties.retain(|(key, _)| {
-            key != DEAD_LETTER_REASON
-                && key != DEAD_LETTER_ERROR_DESCRIPTION
-                && !self.remove.contains(key)
-        });
+        let mut copy = message.to_resubmit();
+        copy.time_to_live = self.ttl.or(copy.time_to_live);
+        copy.application_properties.retain(|(key, _)| !self.remove.contains(key));
         set_properties(&mut copy, &self.set);
-        if self.new_id {
-            copy.message_id = Some(new_id()?);
-        }
+        // With its own id a copy that is sent a second time is dropped. One that is dropped is seen, and its original kept.
+        copy.message_id =
+            if self.new_id { Some(new_id()?) } else { message.message().message_id.clone() };
         Ok(copy)
     }
 }

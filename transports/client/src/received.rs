@@ -81,10 +81,49 @@ impl Received {
         &self.message
     }
 
-    /// The message, to be sent again elsewhere.
+    /// The message, to be sent again elsewhere. It has its MessageId still: an entity with duplicate detection that has
+    /// seen this within its window drops it, and the send answers with `Ok` and a number that
+    /// [is none](SequenceNumber::is_duplicate) (DUP-02). What was dead-lettered goes back to its queue by
+    /// [`Received::to_resubmit`].
     #[must_use]
     pub fn into_message(self) -> Message {
         self.message
+    }
+
+    /// A copy of a dead letter, to be sent to its queue again: without what the dead-lettering has set, DeadLetterReason
+    /// and DeadLetterErrorDescription (DLQ-14), and without its MessageId, for which duplicate detection would drop the
+    /// copy (DUP-02). It has the time to live that its sender set, which begins anew, and is not scheduled. Everything
+    /// else is as it was.
+    ///
+    /// So that it is neither lost nor there twice, the letter is completed in the transaction in which the copy is sent:
+    ///
+    /// ```
+    /// use peeklock_client::Client;
+    /// use peeklock_core::path::dead_letter_path;
+    /// use peeklock_core::time::TimeSpan;
+    ///
+    /// async fn resubmit(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let letters = client.receiver(&dead_letter_path("orders"))?;
+    ///     let orders = client.sender("orders")?;
+    ///     if let Some(letter) = letters.receive(TimeSpan::ZERO).await? {
+    ///         let transaction = client.begin_transaction().await?;
+    ///         transaction.complete(&letters, &letter).await?;
+    ///         transaction.send(&orders, letter.to_resubmit()).await?;
+    ///         transaction.commit().await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn to_resubmit(&self) -> Message {
+        let mut copy = self.message.clone();
+        copy.message_id = None;
+        copy.time_to_live = self.own_time_to_live;
+        // It is over, or else the message would not be there.
+        copy.scheduled_enqueue_time = None;
+        copy.application_properties
+            .retain(|(key, _)| key != DEAD_LETTER_REASON && key != DEAD_LETTER_ERROR_DESCRIPTION);
+        copy
     }
 
     /// The bytes of the body (MSG-01).

@@ -52,6 +52,41 @@ async fn stop(client: Local) {
     client.stop().await;
 }
 
+/// DLQ-14, DUP-02, TXN-08: sent as it is, a dead letter is dropped as the duplicate of itself. Its copy is taken in one
+/// transaction with it, and has what the sender has set and nothing of the dead-lettering.
+#[tokio::test]
+async fn a_dead_letter_goes_back_to_its_queue_as_a_copy() {
+    let (_, client) = client().await;
+    let once = QueueUpdate::new().with_duplicate_detection(TimeSpan::from_minutes(10));
+    client.admin().create_queue_with("once", once).await.unwrap();
+    let (orders, sender) = (client.receiver("once").unwrap(), client.sender("once").unwrap());
+    let hour = TimeSpan::from_minutes(60);
+    let order = Message::new("two coffees")
+        .with_message_id("order-7")
+        .with_time_to_live(hour)
+        .with_application_property("table", "seven");
+    sender.send(order).await.unwrap();
+    let order = orders.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    orders.dead_letter(&order, Some("SoldOut"), Some("no cup is left"), &[]).await.unwrap();
+
+    let letters = client.receiver(&dead_letter_path("once")).unwrap();
+    let letter = letters.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    assert_eq!(letter.dead_letter_reason(), Some("SoldOut"));
+    assert!(sender.send(letter.clone().into_message()).await.unwrap().is_duplicate());
+    let transaction = client.begin_transaction().await.unwrap();
+    transaction.complete(&letters, &letter).await.unwrap();
+    transaction.send(&sender, letter.to_resubmit()).await.unwrap();
+    transaction.commit().await.unwrap();
+
+    let again = orders.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    assert_eq!((&again.body()[..], again.own_time_to_live()), (&b"two coffees"[..], Some(hour)));
+    assert_ne!(again.message().message_id, letter.message().message_id);
+    assert_eq!(again.message().application_properties, order.message().application_properties);
+    let counts = client.admin().queue("once").await.unwrap().counts;
+    assert_eq!((counts.active, counts.dead_letter), (1, 0));
+    stop(client).await;
+}
+
 /// SET-23: dropping a receiver handle releases its locks, counted as failed deliveries (SET-31).
 #[tokio::test]
 async fn dropping_a_receiver_releases_its_locks_and_counts() {
