@@ -28,7 +28,7 @@ const WORDS: [&str; 18] = [
 /// A broker, and who may do what with it.
 const BROKER: [&str; 5] = ["Access", "Broker", "BrokerBuilder", "KeysIn", "StartError"];
 /// What a client opens.
-const HANDLES: [&str; 13] = [
+const HANDLES: [&str; 14] = [
     "Admin",
     "BodyError",
     "Client",
@@ -42,6 +42,7 @@ const HANDLES: [&str; 13] = [
     "TraceContext",
     "Traces",
     "Transaction",
+    "WriteError",
 ];
 /// Workers, jobs and requests.
 const WORK: [&str; 26] = [

@@ -23,7 +23,7 @@ pub use self::session::SessionJob;
 use crate::consumer::Origin;
 use crate::{
     Delivery, Handler, Received, Refusal, Sender, SessionDelivery, SessionReceiver, Transaction,
-    json_message,
+    WriteError, json_message,
 };
 
 /// The media type of every job.
@@ -47,7 +47,7 @@ const JSON: &str = "application/json";
 /// let message = job_message(&Invoice { number: 7 })?;
 /// assert_eq!(message.subject.as_deref(), Some("invoice"));
 /// assert_eq!(message.body.as_bytes(), r#"{"number":7}"#);
-/// # Ok::<(), serde_json::Error>(())
+/// # Ok::<(), peeklock_client::WriteError>(())
 /// ```
 pub trait JobType {
     /// The Subject of its messages.
@@ -206,7 +206,7 @@ fn is_json(content_type: &str) -> bool {
 /// available.
 ///
 /// # Errors
-/// When the value cannot be written as JSON.
+/// As for [`json_message`].
 ///
 /// ```
 /// # use peeklock_client::{Client, JobType, job_message};
@@ -223,7 +223,7 @@ fn is_json(content_type: &str) -> bool {
 /// # Ok(())
 /// # }
 /// ```
-pub fn job_message<T: JobType + Serialize>(job: &T) -> Result<Message, serde_json::Error> {
+pub fn job_message<T: JobType + Serialize>(job: &T) -> Result<Message, WriteError> {
     Ok(json_message(job)?.with_subject(T::NAME))
 }
 
@@ -291,8 +291,8 @@ impl Transaction {
 
 /// The message of a job that is sent over a link.
 fn written<T: JobType + Serialize>(job: &T, sender: &Sender) -> Result<Message, BrokerError> {
-    job_message(job).map_err(|error| {
-        let detail = format!("a job {} cannot be written: {error}", Quoted(T::NAME));
+    job_message(job).map_err(|WriteError { source }| {
+        let detail = format!("a job {} cannot be written: {source}", Quoted(T::NAME));
         sender.link().refuse(Rejection::argument(detail))
     })
 }

@@ -41,7 +41,7 @@ pub use consumer::{
 pub use job::{FromDelivery, Job, JobError, JobType, Jobs, SessionJob, job_message, jobs};
 pub use keeper::LockKeeper;
 pub use peeklock_core::description::Cleared;
-pub use received::{BodyError, Received, json_message};
+pub use received::{BodyError, Received, WriteError, json_message};
 pub use receiver::Receiver;
 pub use request::{Failure, RequestError, Requester, RequesterOptions, Responder, ResponseError};
 pub use sender::Sender;

@@ -20,6 +20,15 @@ pub struct BodyError {
     pub source: serde_json::Error,
 }
 
+/// Why a value is no body: it cannot be written as JSON.
+#[derive(Debug, thiserror::Error)]
+#[error("the value cannot be written as JSON: {source}")]
+pub struct WriteError {
+    /// What is wrong with it.
+    #[source]
+    pub source: serde_json::Error,
+}
+
 /// A message that was received or peeked.
 ///
 /// Its body may share memory with messages that were received with it, of up to four times the bytes of
@@ -237,7 +246,9 @@ impl Received {
 /// A message whose body is the JSON of a value, with the content type that says so.
 ///
 /// # Errors
-/// When the value cannot be written as JSON.
-pub fn json_message<T: Serialize>(value: &T) -> Result<Message, serde_json::Error> {
-    Ok(Message::new(serde_json::to_vec(value)?).with_content_type("application/json"))
+/// When the value cannot be written as JSON. By `?` in a handler that dead-letters the message that the handler has, for
+/// the reason `BodyNotWritable`.
+pub fn json_message<T: Serialize>(value: &T) -> Result<Message, WriteError> {
+    let body = serde_json::to_vec(value).map_err(|source| WriteError { source })?;
+    Ok(Message::new(body).with_content_type("application/json"))
 }

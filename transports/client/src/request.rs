@@ -241,7 +241,7 @@ impl Requester {
         let timeout = timeout.into().max(TimeSpan::from_ms(1));
         let Shared { reply_to, session, .. } = &*self.shared;
         let message = job_message(job)
-            .map_err(RequestError::Body)?
+            .map_err(|error| RequestError::Body(error.source))?
             .with_reply_to(&**reply_to)
             .with_reply_to_session_id(&**session)
             .with_time_to_live(timeout);

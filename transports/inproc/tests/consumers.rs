@@ -377,7 +377,7 @@ async fn what_a_handler_writes_waits_for_and_remembers_decides_too() {
     let of = |body: &'static str| TestDelivery::of(Message::new(body));
     let written = of("write").given_to(&handler).await;
     let Settlement::DeadLetter { reason, .. } = written else { panic!("{written:?}") };
-    assert_eq!(reason.as_deref(), Some("BodyNotReadable"));
+    assert_eq!(reason.as_deref(), Some("BodyNotWritable"));
     let abandoned = Settlement::Abandon { properties: Vec::new(), delay: None };
     assert_eq!(of("wait").given_to(&handler).await, abandoned);
 

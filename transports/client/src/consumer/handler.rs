@@ -13,7 +13,9 @@ use peeklock_core::transaction::Reach;
 use tokio::time::error::Elapsed;
 
 use crate::port::{Link, Port, Request, Settlement};
-use crate::{BodyError, Received, RequestError, SessionReceiver, StateError, Transaction};
+use crate::{
+    BodyError, Received, RequestError, SessionReceiver, StateError, Transaction, WriteError,
+};
 
 /// Who is given messages. Functions that return a future are handlers, and so are the recipients of actors, and those
 /// that [`actors`](crate::actors) makes (the feature `actix`).
@@ -330,14 +332,14 @@ impl From<BodyError> for Refusal {
 }
 
 /// The same, for who reads the body by himself. The error does not tell whether something was read or written, nor of what:
-/// a `?` behind any other JSON, such as a reply that cannot be written, dead-letters the message for `BodyNotReadable`
-/// too. There it is [`Sender::send_job`](crate::Sender::send_job), which fails with an error of the broker, or
-/// `map_err`:
+/// a `?` behind other JSON of yours, such as `serde_json::to_vec`, dead-letters the message for `BodyNotReadable` too. What
+/// is sent is written by [`json_message`](crate::json_message) or [`job_message`](crate::job_message), whose error is a
+/// [`WriteError`], or goes through `map_err`:
 ///
 /// ```
-/// # use peeklock_client::{Delivery, Refusal, json_message};
+/// # use peeklock_client::{Delivery, Refusal};
 /// # async fn work(_: Delivery) -> Result<(), Refusal> {
-/// let receipt = json_message(&["two coffees"])
+/// let receipt = serde_json::to_vec(&["two coffees"])
 ///     .map_err(|error| Refusal::dead_letter("ReceiptNotWritable", error.to_string()))?;
 /// # drop(receipt);
 /// # Ok(())
@@ -346,6 +348,14 @@ impl From<BodyError> for Refusal {
 impl From<serde_json::Error> for Refusal {
     fn from(error: serde_json::Error) -> Self {
         Self::dead_letter(BODY_NOT_READABLE, error.to_string())
+    }
+}
+
+/// What a handler wants to send and cannot write it cannot write the next time either: the message that it has is
+/// dead-lettered for the reason `BodyNotWritable`.
+impl From<WriteError> for Refusal {
+    fn from(error: WriteError) -> Self {
+        Self::dead_letter(BODY_NOT_WRITABLE, error.to_string())
     }
 }
 
@@ -391,6 +401,8 @@ impl From<Elapsed> for Refusal {
 
 /// Why a message is dead-lettered whose body its handler cannot read.
 const BODY_NOT_READABLE: &str = "BodyNotReadable";
+/// Why one is whose handler cannot write what it sends for it.
+const BODY_NOT_WRITABLE: &str = "BodyNotWritable";
 
 impl From<Result<(), Refusal>> for Settlement {
     fn from(outcome: Result<(), Refusal>) -> Self {

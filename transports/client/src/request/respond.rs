@@ -167,7 +167,7 @@ fn reply_of<R: JobType + Serialize>(
 ) -> Result<Message, Refusal> {
     match response {
         Ok(reply) => job_message(&reply).or_else(|error| {
-            Ok(job_message(&Failure::new("ReplyNotWritable", error.to_string()))?)
+            Ok(job_message(&Failure::new("ReplyNotWritable", error.source.to_string()))?)
         }),
         Err(ResponseError::Failed(failure)) => Ok(job_message(&failure)?),
         Err(ResponseError::Refused(refusal)) => Err(refusal),

@@ -15,7 +15,8 @@ use super::{FIRST_INSTANT, TestClient, TestSession};
 use crate::consumer::{Origin, outcome_of};
 use crate::port::Settlement;
 use crate::{
-    Delivery, Handler, Job, JobError, JobType, Received, SessionDelivery, SessionJob, job_message,
+    Delivery, Handler, Job, JobError, JobType, Received, SessionDelivery, SessionJob, WriteError,
+    job_message,
 };
 
 /// How long its lock seems to last.
@@ -81,7 +82,7 @@ impl TestDelivery {
     ///
     /// # Errors
     /// When the value cannot be written as JSON.
-    pub fn of_job<T: JobType + Serialize>(value: &T) -> Result<Self, serde_json::Error> {
+    pub fn of_job<T: JobType + Serialize>(value: &T) -> Result<Self, WriteError> {
         Ok(Self::of(job_message(value)?))
     }
 
