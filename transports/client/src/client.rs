@@ -164,7 +164,8 @@ impl Client {
     }
 
     /// Begins a transaction: sends and settlements that take effect together or not at all (TXN-01).
-    /// All clones of a client together may have 1,000 of them open (TXN-17).
+    /// All clones of a client together may have 1,000 of them open (TXN-17). A queue and its dead-letter queue are one
+    /// entity (TXN-08): a dead letter is completed and [its copy](crate::Received::to_resubmit) sent in one.
     ///
     /// # Errors
     /// `QuotaExceeded` if that many are open; `ArgumentError` in the Basic tier (ENT-02).

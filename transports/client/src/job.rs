@@ -61,7 +61,7 @@ pub trait JobType {
 pub struct Job<T> {
     /// What was sent.
     pub value: T,
-    /// The message that it came in.
+    /// The message that it came in. A job does not deref to it: `job.message.delivery_count()`.
     pub message: Received,
     /// Its session, if the consumer works off sessions; see [`SessionDelivery::session`]. A handler of sessions alone
     /// takes a [`SessionJob`], which always has one.

@@ -137,7 +137,8 @@ impl Receiver {
         self.messages(Request::ReceiveDeferred(sequences)).await
     }
 
-    /// Looks at up to `count_max` messages from a number on, without locking them (PEK-01).
+    /// Looks at up to `count_max` messages from a number on, without locking them (PEK-01); from the beginning with
+    /// `SequenceNumber::default()`.
     ///
     /// # Errors
     /// `EntityNotFound`.

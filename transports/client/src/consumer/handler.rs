@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Who is given messages. Functions that return a future are handlers, and so are the recipients of actors, and those
-/// that [`actors`](crate::actors) makes (the feature `actix`).
+/// that [`actors`](crate::actors) makes (the feature `actix` of `peeklock-client`, always there in `peeklock`).
 ///
 /// What a function returns is driven by the task of its consumer, with all messages that are at work, and with the
 /// renewal of their locks: while it computes or blocks, none of that goes on. Such work is given to
@@ -66,7 +66,9 @@ where
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// The message.
+    /// The message. A delivery derefs to it, so its methods are those of the delivery too: `delivery.body()` is
+    /// `delivery.message.body()`, and `delivery.message()` what [`Received::message`] gives, a
+    /// [`Message`](peeklock_core::message::Message).
     pub message: Received,
     pub(crate) origin: Origin,
 }
@@ -77,7 +79,7 @@ pub struct Delivery {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SessionDelivery {
-    /// The message.
+    /// The message, to which this derefs as a [`Delivery`] does.
     pub message: Received,
     /// Its session, which the consumer holds: for the state of it (SES-24). What is received or settled
     /// over it is no more the consumer's.
@@ -305,7 +307,8 @@ impl Refusal {
         Self::Release
     }
 
-    /// Nothing more: the handler has settled it itself, alone or in a transaction.
+    /// Nothing more: the handler has settled it itself, alone or in a transaction. That this is answered by `Err` means no
+    /// failure, only that it is not the outcome that settles.
     #[must_use]
     pub const fn already_settled() -> Self {
         Self::AlreadySettled

@@ -50,7 +50,7 @@ use crate::{Received, Refusal, SessionDelivery, SessionReceiver, Transaction};
 pub struct SessionJob<T> {
     /// What was sent.
     pub value: T,
-    /// The message that it came in.
+    /// The message that it came in. A job does not deref to it: `job.message.delivery_count()`.
     pub message: Received,
     /// Its session, which the consumer holds; see [`SessionDelivery::session`].
     pub session: Arc<SessionReceiver>,

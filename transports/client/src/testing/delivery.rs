@@ -25,7 +25,8 @@ const LOCK: TimeSpan = TimeSpan::from_minutes(1);
 /// A delivery made by hand, to be given to a handler. Unless said otherwise it is the first of message 1, enqueued at
 /// the instant at which a [`super::TestBroker`] starts.
 ///
-/// A function, [`crate::jobs`], a responder or the recipient of an actor is given it as a consumer does:
+/// A function, [`crate::jobs`], a responder, the recipient of an actor or, in an actix system, `actors` is given it as a
+/// consumer does:
 ///
 /// ```
 /// use peeklock_client::port::Settlement;

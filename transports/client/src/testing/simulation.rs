@@ -99,7 +99,7 @@ const SEEDS: Range<u64> = 0..100;
 /// in memory. Nor may they have threads, random numbers or another clock. The broker is the real one, in memory; one
 /// thing is asked of it at a time.
 ///
-/// With the feature `actix` that runtime is an actix system, so actors can be started in the scenario and by
+/// With the feature `actix` of `peeklock-client`, which is always there in `peeklock`, that runtime is an actix system, so actors can be started in the scenario and by
 /// [`actors`](crate::actors). An actor lives outside of its worker: when that crashes, a message that the actor has is
 /// worked off to its end, and delivered again.
 ///

@@ -24,6 +24,12 @@ impl World {
 
     /// A client of the broker. It outlives restarts of the broker as one over a network does: what was asked and not
     /// answered then fails with `CommunicationProblem`, and nobody knows whether it was done.
+    ///
+    /// Mishaps happen while the world [comes to rest](World::come_to_rest) and at no other time: what the scenario asks before
+    /// and after that is answered, in any order with what else is under way.
+    ///
+    /// A handler that consumes by [`Client::consume`] of this client gets messages too, but is no worker: it does not
+    /// crash and is not cut off, and whether its entity has messages still is not asked when the world comes to rest.
     #[must_use]
     pub fn client(&self) -> Client {
         let (shared, owner) = (Arc::clone(&self.shared), Owner::SCENARIO);
@@ -104,7 +110,9 @@ impl World {
 
     /// Lets everything happen: mishaps first, until there were as many as there are to be, and then whatever is left
     /// to do, until the entities that are consumed have no message but deferred ones, no handler has one, and no
-    /// worker is down. A world that does not come to rest within 30 days of its time has failed.
+    /// worker is down. What goes on to another entity, by forwarding or as a transfer of a transaction, has arrived then or is in
+    /// a transfer dead-letter queue, unless it is to be tried again later. A world that does not come to rest within 30 days
+    /// of its time has failed.
     pub async fn come_to_rest(&self) {
         let rest = Arc::new(Notify::new());
         self.shared.state().rest = Some(Arc::clone(&rest));
