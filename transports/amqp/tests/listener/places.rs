@@ -313,7 +313,7 @@ async fn the_oldest_without_a_place_is_closed() {
     server.stop().await;
 }
 
-/// QUO-01, SEC-16, AMQP-94: who finds no place in the time in which a connection has to be opened is told so, with a condition
+/// QUO-01, SEC-16: who finds no place in the time in which a connection has to be opened is told so, with a condition
 /// upon which SDKs connect again.
 #[tokio::test]
 async fn who_finds_no_place_in_time_is_told_so() {
