@@ -259,7 +259,7 @@ mod tests {
         let lock = |number: u64, until: u64| Lock {
             token: LockToken::new(SequenceNumber(number), 1),
             until: Timestamp::from_ticks(i64::try_from(until).expect("small")),
-            holder: (number % 4 > 0).then(|| ReceiverId(number % 4)),
+            holder: (!number.is_multiple_of(4)).then_some(ReceiverId(number % 4)),
         };
         let looked = |table: &LockTable, what: &str| {
             let looks = table.looks.take();

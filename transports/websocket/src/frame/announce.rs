@@ -226,7 +226,7 @@ mod tests {
     fn brackets_are_told_apart_as_deep_as_the_parser_goes() {
         let mut open = Brackets::default();
         for turn in [0_usize, 1] {
-            let is_list = |depth: usize| (depth + turn) % 3 == 0;
+            let is_list = |depth: usize| (depth + turn).is_multiple_of(3);
             for depth in 1..=200 {
                 open.open(is_list(depth));
                 assert_eq!(open.is_list(depth), depth < 128 && is_list(depth), "{depth}");
