@@ -4,7 +4,6 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use peeklock::limits::Limits;
 use peeklock::tls::authority::Authority;
@@ -145,10 +144,7 @@ impl Broker {
     }
 
     fn start_by(settings: &str) -> Self {
-        // Another may still run.
-        static STARTED: AtomicUsize = AtomicUsize::new(0);
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let name = format!("hostile-{}-{number}", std::process::id());
+        let name = format!("hostile-{}", std::process::id());
         let directory = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::remove_dir_all(&directory).ok();
         std::fs::create_dir_all(&directory).unwrap();

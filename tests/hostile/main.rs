@@ -124,12 +124,11 @@ const SLOWER_BY_TOKENS_MAX: f64 = 2.0;
 
 /// `slower_max` is that of the long round.
 fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
-    let mut alone_now = Some(alone());
+    let _alone = alone();
     let weight = weight();
-    let is_short = weight <= 1;
-    let (wants, aims) = match is_short {
-        true => (Wants::USUAL, Aims::USUAL),
-        false => (Wants::STRICT, Aims { slower_max, ..Aims::STRICT }),
+    let (wants, aims) = match weight {
+        0 | 1 => (Wants::USUAL, Aims::USUAL),
+        _ => (Wants::STRICT, Aims { slower_max, ..Aims::STRICT }),
     };
     let broker = start();
     witness::prepare(&broker);
@@ -151,10 +150,6 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     let (keeps, grace) = (attack.keeps(), attack.grace());
     judge.memory_was_bounded(keeps);
     attack.end();
-    // In the short round the next begins while this one waits for the end of the grace: each has a process of its own.
-    if is_short {
-        drop(alone_now.take());
-    }
     judge.nothing_is_left(keeps, grace);
     witness::all(&broker, Wants::USUAL);
     judge.memory_was_bounded(keeps);
@@ -163,7 +158,6 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     eprintln!("slowest of a hundred: {beside:?}");
     assert!(beside <= aims.slow_max, "{beside:?} beside the attack, of {:?}", aims.slow_max);
     if beside > aims.never_slow {
-        let _alone = alone_now.unwrap_or_else(alone);
         let burdened = beside_a_load(start, (wants, rounds), (cpu, elapsed));
         let slower_max = aims.slower_max;
         assert!(
