@@ -1,20 +1,38 @@
-//! What is logged in a test, by the thread of that test.
+//! What is logged in a test, by the thread of that test, from INFO on.
+//!
+//! All threads have one subscriber. With one for each test, a thread without any that comes first to a place that logs may
+//! settle for all of them that nobody wants to know of it: `tracing` asks the thread that comes first.
 
-use std::sync::{Arc, Mutex};
+use std::cell::RefCell;
+use std::io;
+use std::sync::{Arc, Mutex, Once};
 
-use tracing::subscriber::DefaultGuard;
+thread_local! {
+    static OF_THIS_THREAD: RefCell<Option<Log>> = const { RefCell::new(None) };
+}
 
 /// What is written to it.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
+/// Until it is dropped, what its thread logs is kept.
+pub struct Guard;
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        OF_THIS_THREAD.set(None);
+    }
+}
+
 impl Log {
-    /// Takes what this thread logs, from INFO on, until the guard is dropped.
-    pub fn begin() -> (Self, DefaultGuard) {
+    /// Takes what this thread logs until the guard is dropped.
+    pub fn begin() -> (Self, Guard) {
+        static SUBSCRIBER: Once = Once::new();
+        SUBSCRIBER
+            .call_once(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| Writer).init());
         let log = Self::default();
-        let subscriber =
-            tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
-        (log, tracing::subscriber::set_default(subscriber))
+        OF_THIS_THREAD.set(Some(log.clone()));
+        (log, Guard)
     }
 
     pub fn text(&self) -> String {
@@ -31,20 +49,19 @@ impl Log {
     }
 }
 
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+/// Writes to the log of its thread, if that has one.
+struct Writer;
+
+impl io::Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let log = OF_THIS_THREAD.try_with(|log| log.borrow().clone());
+        if let Ok(Some(Log(written))) = log {
+            written.lock().unwrap().extend_from_slice(bytes);
+        }
+        Ok(bytes.len())
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
     }
 }
