@@ -18,7 +18,7 @@ pub(crate) const LISTS_MAX: u64 = 8;
 /// Explanations of rules that are made at once: each is as large as all rules of a subscription, and takes as long.
 pub(crate) const EXPLANATIONS_MAX: u64 = 2;
 /// Declarations that are carried out at once: each has its plan until what is left of that was answered. That waits for
-/// entities and for the disk, and those behind it meanwhile, also those whose clients are gone and have sent ahead: so not few.
+/// entities and for the disk, and those behind it meanwhile, for seconds also those whose clients are gone: so not few.
 pub(crate) const CARRYING_OUT_MAX: u64 = 32;
 /// How long entities may take to say what a list is made of, and what an explanation is: others wait for the turn.
 const LIST_TIME: TimeSpan = TimeSpan::from_seconds(10);

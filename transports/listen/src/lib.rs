@@ -21,6 +21,7 @@
 //! | `places.rs` | places beside sockets, for the transports whose clients say who they are only when they are served |
 //! | `idle.rs` | who makes room when all places are taken: who is idle |
 //! | `crowd.rs` | who makes room when nobody is idle: the address with most places, or who has shown no key |
+//! | `lookout.rs` | who has gone while nothing is read of it |
 //! | `relayed.rs` | what tells that a request comes by a proxy (SEC-17) |
 //! | `strangers.rs` | who is refused for where it comes from, in the log (SEC-23) |
 //! | `upgrade.rs` | who may connect over WebSocket (SEC-23; feature `upgrade`) |
@@ -36,6 +37,7 @@ mod entrance;
 mod gateway;
 mod idle;
 mod listener;
+mod lookout;
 mod places;
 mod proxy;
 pub mod relayed;
@@ -54,6 +56,7 @@ pub use entrance::{Attend, Enter, Entrance, Upgrade};
 pub use gateway::{Entrances, Gateway, GatewayConfig};
 pub use idle::Idling;
 pub use listener::Listener;
+pub use lookout::Lookout;
 pub use places::{Newcomer, Place, Places};
 pub use proxy::{NoSource, Proxies, Source};
 pub use serve::{Serve, Threads};

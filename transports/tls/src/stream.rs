@@ -2,12 +2,12 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf as _, Bytes};
 use peeklock_core::contract::{Principal, TlsIdentity};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -93,6 +93,16 @@ impl Stream {
             Inner::Secure(secure) => secure.stream.get_ref().0,
         }
     }
+
+    /// Whether the end of what its client sends has arrived, also while what was sent before it is unread, as far as
+    /// the system tells: Linux does.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        // What the system has told last is here: nobody is waited for.
+        let told = pin!(self.socket().ready(Interest::READABLE));
+        let mut context = Context::from_waker(Waker::noop());
+        matches!(told.poll(&mut context), Poll::Ready(Ok(told)) if told.is_read_closed())
+    }
 }
 
 impl From<TcpStream> for Stream {
@@ -164,6 +174,38 @@ impl AsyncWrite for Stream {
         match &mut self.0 {
             Inner::Plain(socket) => Pin::new(socket).poll_shutdown(context),
             Inner::Secure(secure) => Pin::new(&mut secure.stream).poll_shutdown(context),
+        }
+    }
+}
+
+#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// HTP-11: the end of a client is seen behind what it has sent and nobody has read, also where it breaks off.
+    #[tokio::test]
+    async fn an_end_is_seen_behind_what_is_unread() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        for is_reset in [false, true] {
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let mut stream = Stream::plain(listener.accept().await.unwrap().0);
+            client.write_all(&[7; 20_000]).await.unwrap();
+            stream.socket().readable().await.unwrap();
+            assert!(!stream.has_ended());
+            assert_eq!(stream.read(&mut [0; 10]).await.unwrap(), 10);
+            if is_reset {
+                client.set_zero_linger().unwrap();
+            }
+            drop(client);
+            while !stream.has_ended() {
+                tokio::task::yield_now().await;
+            }
+            // It does not take away what was sent before it.
+            let read = stream.read(&mut [0; 10]).await;
+            assert!(is_reset || read.unwrap() == 10);
         }
     }
 }

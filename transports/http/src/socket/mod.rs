@@ -17,6 +17,7 @@
 //! - What was written must be read at a pace; what goes with the answer (locks, room) lives until then.
 //! - A request for WebSocket is not the framework's: on a connection that another listener has accepted it goes back
 //!   there with it, whichever request it is, and for the framework the connection ends.
+//! - A client that has gone is seen also behind what it has sent ahead, while its request waits ([`Lookout`]).
 //! - A body is not read farther ahead of its reader than a bound, in bytes and in pieces, and however small the
 //!   chunks are in which it comes, they are passed on as large ones ([`chunks`]).
 
@@ -40,7 +41,7 @@ use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_core::permits::{RoomAnswer, Seat};
 use peeklock_core::telemetry::Connected;
-use peeklock_listen::Upgrade;
+use peeklock_listen::{Lookout, Upgrade};
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::oneshot;
@@ -88,6 +89,8 @@ pub(crate) struct Socket {
     /// Since when it is in its phase.
     since: Instant,
     timer: Timer,
+    /// As long as it is left unread for what was read before.
+    lookout: Lookout,
     writing: Option<Writing>,
     _counted: Connected,
 }
@@ -135,6 +138,7 @@ impl Socket {
             is_first: true,
             since: Instant::now(),
             timer: Timer::default(),
+            lookout: Lookout::default(),
             writing: None,
             _counted: Connected::by("http"),
         };
@@ -279,6 +283,13 @@ impl Socket {
         Poll::Ready(())
     }
 
+    /// Leaves the socket unread until [`Connection::wake`]. Ready if its client has gone meanwhile.
+    fn poll_paused(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.connection.pause(context);
+        let Some(stream) = &self.stream else { return Poll::Pending };
+        self.lookout.poll(|| stream.has_ended(), context)
+    }
+
     /// Reads more into the input; none if the peer has ended.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let before = self.input.len();
@@ -358,6 +369,7 @@ impl Socket {
     /// The answer was written: the next request may come.
     fn answered(&mut self) {
         self.since = Instant::now();
+        self.lookout.rest();
         self.phase = match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Answer => self.next(),
             Phase::Body(body) => Phase::Rest(body),
@@ -464,9 +476,11 @@ impl AsyncRead for Socket {
                 Phase::Body(mut body) => {
                     if this.connection.is_behind() && body != Body::Length(0) {
                         this.phase = Phase::Body(body);
-                        this.connection.pause(context);
-                        return Poll::Pending;
+                        ready!(this.poll_paused(context));
+                        this.phase = Phase::Ended;
+                        continue;
                     }
+                    this.lookout.rest();
                     let polled = this.poll_body(&mut body, context, buffer);
                     match polled? {
                         Poll::Pending => {
@@ -499,8 +513,10 @@ impl AsyncRead for Socket {
                 Phase::Answer => {
                     this.phase = Phase::Answer;
                     if this.input.len() >= EARLY_BYTES_MAX {
-                        this.connection.pause(context);
-                        return Poll::Pending;
+                        ready!(this.poll_paused(context));
+                        // As where its end is read (HTP-11).
+                        this.phase = Phase::Ended;
+                        continue;
                     }
                     match this.poll_fill(context)? {
                         Poll::Pending => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use peeklock_core::command::Command;
 use peeklock_core::request::{Outlet, Released, Reply, Request};
 use peeklock_core::time::TimeSpan;
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::server::{Plan, Server};
@@ -56,6 +57,49 @@ async fn a_client_whose_connection_is_reset_takes_no_message() {
     server.in_progress(1).await;
     server.send("kept").await;
     assert_eq!(server.receive().await.properties()["DeliveryCount"], 1);
+    server.stop().await;
+}
+
+/// HTP-11, RCV-14: the same of a client that has sent more ahead than is read of it while its request waits.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[tokio::test]
+async fn a_client_that_leaves_behind_much_takes_no_message() {
+    let server = with_one_receiver().await;
+    let ahead = server.request("GET /livez", "").repeat(500);
+    assert!(ahead.len() > 20_000, "it would be read with its end");
+    for head in ["POST /q/messages/head", "POST /$api/v1/queues/q/messages/receive"] {
+        let body = if head.contains("$api") { "{\"waitSeconds\":60}" } else { "" };
+        let mut waiting = server.connect().await;
+        waiting.write(&[server.request(head, body), ahead.clone()].concat()).await;
+        until_refused(&server).await;
+        drop(waiting);
+        server.in_progress(1).await;
+        assert_eq!(server.receive().await.status, 204);
+    }
+    server.send("kept").await;
+    let answer = server.receive().await;
+    assert_eq!((answer.status, answer.text()), (201, "kept"));
+    assert_eq!(answer.properties()["DeliveryCount"], 1);
+    server.stop().await;
+}
+
+/// HTP-11: a client that ends its side behind requests that do not wait is answered, up to the last 8 KiB: their end is
+/// read with them.
+#[tokio::test]
+async fn what_does_not_wait_is_answered_before_an_end() {
+    const REQUEST_COUNT: usize = 1_000;
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    let request = server.request("GET /livez", "");
+    client.write(&request.repeat(REQUEST_COUNT)).await;
+    client.stream.shutdown().await.unwrap();
+    let mut answered_count = 0;
+    while let Some(answer) = client.read().await {
+        assert_eq!(answer.status, 200);
+        answered_count += 1;
+    }
+    let last_count = (8 << 10) / request.len() + 1;
+    assert!(answered_count >= REQUEST_COUNT - last_count, "{answered_count}");
     server.stop().await;
 }
 

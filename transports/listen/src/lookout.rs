@@ -1,0 +1,80 @@
+//! Sees that a client has gone of which nothing is read, because what it has asked for waits. Its end stands behind
+//! what it has sent ahead, where nobody comes meanwhile.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+/// After so long that is looked at, and then as often. What is carried out sooner is carried out for those too that
+/// send all that they have and wait for no answer.
+const LOOK_EACH: Duration = Duration::from_secs(1);
+
+/// Looks whether the client of a connection has gone, only while nothing is read of it.
+#[derive(Debug, Default)]
+pub struct Lookout {
+    /// When it looks next; none while the connection is read.
+    at: Option<Instant>,
+    /// Set anew only when it would be late: most connections are read again long before.
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Lookout {
+    /// Nothing is read. Ready as soon as it was seen that the end of what its client sends has arrived, as
+    /// [`has_ended`](peeklock_tls::Stream::has_ended) tells.
+    pub fn poll(&mut self, has_ended: impl Fn() -> bool, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let at = *self.at.get_or_insert_with(|| Instant::now() + LOOK_EACH);
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+            ready!(sleep.as_mut().poll(context));
+            if sleep.deadline() < at {
+                sleep.as_mut().reset(at);
+            } else if has_ended() {
+                return Poll::Ready(());
+            } else {
+                self.at = None;
+            }
+        }
+    }
+
+    /// The connection is read: its end is seen where it stands.
+    pub const fn rest(&mut self) {
+        self.at = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// HTP-11: it looks only after a while in which nothing is read, then again and again; who is read meanwhile has
+    /// that time once more.
+    #[tokio::test(start_paused = true)]
+    async fn it_looks_after_a_while_in_which_nothing_is_read() {
+        let looks = &Cell::new(0_u32);
+        let ends_at_look = |count: u32| {
+            move || {
+                looks.set(looks.get() + 1);
+                looks.get() == count
+            }
+        };
+        let mut lookout = Lookout::default();
+        let begun = Instant::now();
+        let almost = LOOK_EACH - Duration::from_millis(100);
+        for _ in 0..3 {
+            tokio::select! {
+                () = poll_fn(|context| lookout.poll(ends_at_look(1), context)) => {}
+                () = tokio::time::sleep(almost) => {}
+            }
+            lookout.rest();
+        }
+        assert_eq!(looks.get(), 0);
+        poll_fn(|context| lookout.poll(ends_at_look(2), context)).await;
+        assert_eq!(looks.get(), 2);
+        assert!(begun.elapsed() >= 3 * almost + 2 * LOOK_EACH);
+    }
+}
