@@ -27,7 +27,7 @@ use peeklock_core::permits::{Budget, Permit};
 use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker};
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
-use peeklock_listen::{Idling, Member};
+use peeklock_listen::{Idling, Lookout, Member};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::Message as SocketMessage;
@@ -120,6 +120,8 @@ pub(crate) struct Conversation {
     budget: Budget,
     postponed: Option<Postponed>,
     acquiring: Option<Acquiring>,
+    /// As long as nothing is read.
+    lookout: Lookout,
     /// Frames of the client that were taken.
     seen: u64,
     pub(crate) links: Links<Broker, Expect>,

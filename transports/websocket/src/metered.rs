@@ -109,6 +109,11 @@ impl Metered {
         Pace::begin(Instant::now(), self.unfinished_bytes, self.patience).at_least(PACE_BYTES)
     }
 
+    /// Whether its client has sent its last, whatever of it is unread.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.stream.has_ended()
+    }
+
     /// Bytes that the system has taken, in all.
     pub(crate) const fn written_bytes(&self) -> u64 {
         self.written_bytes

@@ -12,7 +12,7 @@ use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_core::transaction::Transactions;
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
-use peeklock_listen::{Member, Newcomer};
+use peeklock_listen::{Lookout, Member, Newcomer};
 use peeklock_tls::Handshake;
 use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
@@ -181,6 +181,7 @@ impl Conversation {
             grace,
             postponed: None,
             acquiring: None,
+            lookout: Lookout::default(),
             seen: 0,
             commits: Vec::new(),
             mailbox,

@@ -212,10 +212,14 @@ impl Conversation {
         {
             return Poll::Ready(Turn::Room(permit));
         }
-        if self.may_read()
-            && let Poll::Ready(frame) = Pin::new(&mut *socket).poll_next(context)
-        {
-            return Poll::Ready(Turn::Frame(frame));
+        if self.may_read() {
+            self.lookout.rest();
+            if let Poll::Ready(frame) = Pin::new(&mut *socket).poll_next(context) {
+                return Poll::Ready(Turn::Frame(frame));
+            }
+        } else if self.lookout.poll(|| socket.get_ref().has_ended(), context).is_ready() {
+            // As where its end is read: what stands before it is not.
+            return Poll::Ready(Turn::Frame(None));
         }
         ticks.poll_tick(context).map(|_| Turn::Tick)
     }

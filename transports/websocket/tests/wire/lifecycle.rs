@@ -55,6 +55,40 @@ fn a_broken_connection_releases_its_locks_and_counts() {
     });
 }
 
+/// SET-21, SET-31, RCV-14: the same of a connection of which nothing is read while what it has sent waits for room:
+/// its end is seen behind that, and a receive that waits takes nothing any more.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[test]
+fn a_connection_that_breaks_behind_what_is_unread_releases_its_locks() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(1)).await;
+        client.deliveries(1).await;
+        let receive = json!({ "link": 1, "maxCount": 1, "waitSeconds": 60 });
+        client.begin("receive", receive).await;
+        // The receive waits by now.
+        client.ask("heartbeat", json!({})).await;
+        let mut held = Vec::new();
+        for bytes in [16 << 20, 1] {
+            while let Some(permit) = server.broker.connection_budget().try_acquire(bytes) {
+                held.push(permit);
+            }
+        }
+        for _ in 0..500 {
+            client.begin("listQueues", json!({})).await;
+        }
+        drop(client);
+        until(&server, |counts| counts == [(1, 1)]).await;
+        drop(held);
+        server.put(&["b"]).await;
+        assert_eq!(available(&server).await, 2);
+        assert_eq!(server.delivery_counts().await, [(1, 1), (2, 0)]);
+        server.stop().await;
+    });
+}
+
 /// RCV-03: what was received and deleted is lost with the connection that it was sent to, and does not come again. What
 /// was under lock does.
 #[test]
