@@ -22,7 +22,7 @@ use peeklock_link::pending::place;
 use peeklock_link::{
     Account, Apart, Arrivals, ByToken, Collect, Event as LinkEvent, Links, Mailbox, Sources, Taking,
 };
-use peeklock_listen::{Idling, Member, Place, Tracked};
+use peeklock_listen::{Idling, Lookout, Member, Place, Tracked};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
@@ -191,6 +191,9 @@ pub(super) struct Conversation {
     pub(super) stalled_since: Option<Instant>,
     /// Whether nothing can be written any more: what was read is carried out all the same.
     pub(super) is_mute: bool,
+    /// Whether it was seen that its client has gone while nothing was read: what it has sent stands before its end.
+    pub(super) has_gone: bool,
+    pub(super) lookout: Lookout,
     /// Until when what was said before the end may wait for room, once it has come.
     pub(super) over_until: Option<Instant>,
     pub(super) timer: Pin<Box<Sleep>>,
@@ -313,6 +316,8 @@ impl Conversation {
             is_unflushed: false,
             stalled_since: None,
             is_mute: false,
+            has_gone: false,
+            lookout: Lookout::default(),
             over_until: None,
             timer: Box::pin(tokio::time::sleep(config.opening_timeout)),
             next_tick: Instant::now() + TICK,

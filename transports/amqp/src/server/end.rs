@@ -39,7 +39,8 @@ impl Conversation {
         if is_over && !self.has_ahead() {
             return self.is_mute || !self.amqp.output(self.began.elapsed()).has_remaining();
         }
-        if !is_over && !self.is_mute {
+        if !is_over && !self.is_mute && !self.has_gone {
+            self.over_until = None;
             return false;
         }
         let now = Instant::now();

@@ -15,6 +15,16 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
     fn was_closed(&self) -> bool {
         false
     }
+
+    /// Whether the end of what its client sends has arrived, whatever of it is unread.
+    fn has_ended(&self) -> bool {
+        false
+    }
 }
 
-impl Socket for Stream {}
+impl Socket for Stream {
+    fn has_ended(&self) -> bool {
+        // As the stream tells itself.
+        Self::has_ended(self)
+    }
+}

@@ -45,6 +45,8 @@ enum Turn {
     Read(io::Result<usize>),
     Wrote(io::Result<()>),
     Mail,
+    /// Its client has gone, behind what is not read.
+    Gone,
     Room(Permit),
     /// What has arrived is to be given up: others wait for its room.
     GiveUp,
@@ -113,7 +115,9 @@ impl Conversation {
                     self.stalled_since = None;
                     self.discard_output();
                 }
-                Turn::Read(Ok(_)) => self.has_read = true,
+                Turn::Read(Ok(_)) => (self.has_read, self.has_gone) = (true, false),
+                // What it has said has its time all the same.
+                Turn::Gone => self.has_gone = true,
                 Turn::Wrote(Ok(())) | Turn::Mail => {}
                 Turn::Room(permit) => {
                     self.acquiring = None;
@@ -218,10 +222,13 @@ impl Conversation {
         // What is here and was not carried out goes first. Behind an end the client's own is waited for; of who waits for a
         // place as much is read as is free, since nobody else would see that it has gone.
         self.is_held_up = !self.may_ask();
+        let mut is_read = false;
         let may_have_gone = self.lacks_place && (self.input.len() as u64) < FREE_BYTES;
         if self.may_ask() || self.closed.is_some() || may_have_gone {
             match self.poll_room(stream.withheld_bytes(), context) {
                 Poll::Ready(true) => {
+                    is_read = true;
+                    self.lookout.rest();
                     if let Poll::Ready(read) = self.poll_read(stream, context) {
                         return Poll::Ready(Turn::Read(read));
                     }
@@ -229,6 +236,12 @@ impl Conversation {
                 Poll::Ready(false) => return Poll::Ready(Turn::GiveUp),
                 Poll::Pending => self.is_held_up = true,
             }
+        }
+        if !is_read
+            && !self.has_gone
+            && self.lookout.poll(|| stream.has_ended(), context).is_ready()
+        {
+            return Poll::Ready(Turn::Gone);
         }
         self.timer.as_mut().poll(context).map(|()| Turn::Tick)
     }

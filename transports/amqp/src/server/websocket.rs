@@ -155,6 +155,10 @@ impl<S: Socket> Socket for WebSocket<S> {
     fn was_closed(&self) -> bool {
         self.was_closed
     }
+
+    fn has_ended(&self) -> bool {
+        self.stream.get_ref().stream.has_ended()
+    }
 }
 
 fn failed(error: Error) -> io::Error {

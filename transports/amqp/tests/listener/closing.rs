@@ -146,6 +146,26 @@ async fn a_close_does_not_wait_for_room_without_end() {
     server.stop().await;
 }
 
+/// AMQP-69: nor does a client that has gone without a `close`, whose end stands behind what waits: what has no room
+/// within that time is not carried out, and its locks are released and counted.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[tokio::test]
+async fn who_has_gone_does_not_wait_for_room_without_end() {
+    let short = |config: &mut AmqpConfig| config.write_timeout = Duration::from_millis(200);
+    let server = Server::start_with(Arc::new(AllowAll), short).await;
+    server.put(&["a"]).await;
+    let mut client = holding(&server, 1).await;
+    let held = all_room(&server);
+    client.settle_for_good(0, DeliveryState::accepted()).await;
+    drop(client);
+    while server.delivery_counts().await != [1] {
+        tokio::task::yield_now().await;
+    }
+    drop(held);
+    assert_eq!(server.total().await, 1);
+    server.stop().await;
+}
+
 /// AMQP-62: a settlement for which there is no room waits, and is answered with what becomes of it: clients take an answer
 /// that the broker is busy for a failure.
 #[tokio::test]
