@@ -29,9 +29,6 @@ use super::{any_operations, any_requests};
 /// How long it goes on, at least.
 const SHORT: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(120);
-/// So long a connection stays of which the broker does not see that its client is gone: it has sent ahead of what it
-/// waits for, such as its turn at a list or a plan, each for 5 s at most, and nothing more is read of it meanwhile.
-const UNSEEN: Duration = Duration::from_secs(20);
 /// Connections that each attacker leaves open behind it.
 const HELD_MAX: usize = 48;
 /// Of each message to be looked at.
@@ -69,7 +66,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     let mut attack = Attack::default();
     attack.makes_it_keep();
     attack.hold(tunnels);
-    attack.is_kept_for(Duration::from_secs(GRACE_SECONDS as u64) + UNSEEN);
+    attack.is_kept_for(Duration::from_secs(GRACE_SECONDS as u64));
     attack.last(if weight > 1 { LONG } else { SHORT });
     // Each speaks every transport in turn, by any of the ways.
     let kinds: [Kind; 4] = [Attacker::web, Attacker::http, Attacker::amqp, Attacker::web_amqp];
