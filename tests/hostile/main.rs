@@ -116,7 +116,7 @@ impl Aims {
 }
 
 /// An attack goes on for so long at least, that clients may feel it.
-const LASTING: Duration = Duration::from_secs(2);
+const LASTING: Duration = Duration::from_secs(1);
 /// So many times as long as beside a load of the same CPU an operation may take.
 const SLOWER_MAX: f64 = 3.0;
 /// The same beside wrong tokens, which cost nothing to make up.

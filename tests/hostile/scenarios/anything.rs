@@ -27,7 +27,7 @@ use super::any_values::{FULL, FULL_MESSAGES, TOPIC, Values, WRITE_BYTES};
 use super::{any_operations, any_requests};
 
 /// How long it goes on, at least.
-const SHORT: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_secs(8);
 const LONG: Duration = Duration::from_secs(120);
 /// Connections that each attacker leaves open behind it.
 const HELD_MAX: usize = 48;

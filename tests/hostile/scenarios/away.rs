@@ -39,7 +39,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
 
 fn live(address: SocketAddr) -> io::Result<()> {
     let mut hello = json!({ "graceSeconds": GRACE.as_secs() });
-    let mut socket = WebSocket::open_with(address, &hello)?;
+    let mut socket = open(address, &hello)?;
     hello["resume"] = json!({ "resumeToken": socket.welcome["resumeToken"], "received": 0 });
     let attach = json!({ "link": 1, "path": "attacked", "role": "receiver" });
     say(&mut socket, json!([{ "id": 2, "attach": attach }]))?;
@@ -54,9 +54,16 @@ fn live(address: SocketAddr) -> io::Result<()> {
         });
         say(&mut socket, peeks.collect())?;
         socket.stream.shutdown(Shutdown::Both)?;
-        socket = WebSocket::open_with(address, &hello)?;
+        socket = open(address, &hello)?;
     }
     Ok(())
+}
+
+/// A connection of which too much is kept is told nothing more: its client does not wait for that.
+fn open(address: SocketAddr, hello: &Json) -> io::Result<WebSocket> {
+    let socket = WebSocket::open_with(address, hello)?;
+    socket.stream.set_read_timeout(Some(GRACE / 3))?;
+    Ok(socket)
 }
 
 /// A frame that confirms nothing.

@@ -12,6 +12,8 @@ use super::{attached, fill};
 /// Less than a frame may have.
 const LONG: usize = 3 << 20;
 const PATHS: u64 = 12;
+/// Twice each, all of them several times what the broker may hold.
+const TOKENS: usize = 50;
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
     fill(broker, 1);
@@ -24,7 +26,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
         attack.hold(socket);
     }
     let token = "t".repeat(LONG);
-    for _ in 0..100 {
+    for _ in 0..TOKENS * weight.min(4) {
         let Ok(mut socket) = WebSocket::open_with(broker.websocket, &json!({ "token": token }))
         else {
             continue;
