@@ -25,7 +25,7 @@ use super::publish::Journey;
 use super::steps::Asked;
 use super::transaction::is_published;
 use super::transfer::journey_of;
-use crate::command::{Command, InboundMessage, RuleCommand, TopicCommand};
+use crate::command::{Command, InboundMessage, PeerArrival, RuleCommand, TopicCommand};
 use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber, Ticket};
 use crate::intake::Intake as _;
@@ -33,6 +33,7 @@ use crate::message::Content;
 use crate::rule::{Explanation, Judged, Judging, Rule, RuleDescription, Selection};
 use crate::time::Timestamp;
 use crate::transaction::{Operation, Part};
+use crate::transfer::Arrival;
 use crate::{Ahead, Ctx, intake};
 
 /// A slice takes about a millisecond.
@@ -76,6 +77,17 @@ enum CutShort {
     Step(Beyond),
     /// All topics together have found as much as they may.
     Broker,
+}
+
+/// A message of a command that rules may see.
+#[derive(Clone, Copy)]
+enum Coming<'c> {
+    /// From a client.
+    Sent(&'c InboundMessage),
+    /// From another entity.
+    Arrived(&'c Arrival),
+    /// From another broker.
+    FromPeer(&'c PeerArrival),
 }
 
 /// A message of what is judged, with what it has behind it.
@@ -238,8 +250,9 @@ impl Topic {
         if ahead.cut_short.is_some() {
             return true;
         }
-        while let Some(next) = self.message(command, ahead.count, ahead.now) {
-            let Some(next) = next else {
+        // Those of before are passed over, which is nothing beside a slice.
+        for coming in messages_of(command).skip(ahead.count) {
+            let Some(next) = self.next(coming, ahead.now) else {
                 ahead.count += 1;
                 continue;
             };
@@ -284,36 +297,19 @@ impl Topic {
         is_over
     }
 
-    /// The message of a command at that place, if there is one; with none inside, one that no rule sees.
-    fn message<'c>(
-        &self,
-        command: &'c Command,
-        at: usize,
-        now: Timestamp,
-    ) -> Option<Option<Next<'c>>> {
-        let judged = |message: &'c InboundMessage, journey: Journey| {
-            let is_new = self.find_duplicate(message.envelope.message_id_hash, now).is_none();
-            (!is_for_later(message, now)).then_some(Next {
-                content: &message.content,
-                journey,
-                is_new,
-            })
+    /// A message that is to be judged; none if no rule sees it.
+    fn next<'c>(&self, coming: Coming<'c>, now: Timestamp) -> Option<Next<'c>> {
+        let message = coming.message();
+        if is_for_later(message, now) {
+            return None;
+        }
+        let journey = match coming {
+            Coming::Sent(_) => Journey::default(),
+            Coming::Arrived(arrival) => journey_of(arrival),
+            Coming::FromPeer(arrival) => journey_of_peer(arrival),
         };
-        let sent = |message| judged(message, Journey::default());
-        Some(match Asked::of(command) {
-            Asked::Publish(messages) => sent(messages.get(at)?),
-            Asked::Check(operation) => sent(published_by(operation).get(at)?),
-            Asked::Commit(parts) => sent(messages_of(parts).nth(at)?),
-            Asked::TakeIn(messages) => {
-                let arrival = messages.get(at)?;
-                judged(&arrival.message, journey_of(arrival))
-            }
-            Asked::TakeFromPeer(messages) => {
-                let arrival = messages.get(at)?;
-                judged(&arrival.message, journey_of_peer(arrival))
-            }
-            Asked::Cancel(_) | Asked::SendOn(_) | Asked::Plain | Asked::OfOutbox => return None,
-        })
+        let is_new = self.find_duplicate(message.envelope.message_id_hash, now).is_none();
+        Some(Next { content: &message.content, journey, is_new })
     }
 
     fn judge_loaded(&mut self, from: SequenceNumber, content: &Bytes, ctx: &mut Ctx<'_>) -> bool {
@@ -418,6 +414,16 @@ impl Topic {
     }
 }
 
+impl<'c> Coming<'c> {
+    const fn message(self) -> &'c InboundMessage {
+        match self {
+            Self::Sent(message) => message,
+            Self::Arrived(arrival) => &arrival.message,
+            Self::FromPeer(arrival) => &arrival.message,
+        }
+    }
+}
+
 /// Bytes of properties that the rules may have to look at.
 fn property_bytes(command: &Command, now: Timestamp) -> u64 {
     let bytes = |message: &InboundMessage| match is_for_later(message, now) {
@@ -425,21 +431,32 @@ fn property_bytes(command: &Command, now: Timestamp) -> u64 {
         // Each begins anew with all rules.
         false => u64::from(message.envelope.header_size) + 1_024,
     };
-    match Asked::of(command) {
-        Asked::Publish(messages) => messages.iter().map(bytes).sum(),
-        Asked::Check(operation) => published_by(operation).iter().map(bytes).sum(),
-        Asked::Commit(parts) => messages_of(parts).map(bytes).sum(),
-        Asked::TakeIn(messages) => messages.iter().map(|arrival| bytes(&arrival.message)).sum(),
-        Asked::TakeFromPeer(messages) => {
-            messages.iter().map(|arrival| bytes(&arrival.message)).sum()
-        }
-        Asked::Cancel(_) | Asked::SendOn(_) | Asked::Plain | Asked::OfOutbox => 0,
-    }
+    messages_of(command).map(|coming| bytes(coming.message())).sum()
 }
 
-/// The messages of a transaction that are published.
-fn messages_of(parts: &[Part]) -> impl Iterator<Item = &InboundMessage> {
-    parts.iter().filter(|part| is_published(part)).flat_map(|part| part.operation.messages())
+/// The messages of a command that are published, in their order.
+fn messages_of(command: &Command) -> impl Iterator<Item = Coming<'_>> {
+    let mut sent: &[InboundMessage] = &[];
+    let mut parts: &[Part] = &[];
+    let mut arrived: &[Arrival] = &[];
+    let mut of_peers: &[PeerArrival] = &[];
+    match Asked::of(command) {
+        Asked::Publish(messages) => sent = messages,
+        Asked::Check(operation) => sent = published_by(operation),
+        Asked::Commit(all) => parts = all,
+        Asked::TakeIn(messages) => arrived = messages,
+        Asked::TakeFromPeer(messages) => of_peers = messages,
+        Asked::Cancel(_)
+        | Asked::SendOn(_)
+        | Asked::Rules { .. }
+        | Asked::Plain
+        | Asked::OfOutbox => {}
+    }
+    let of_parts = parts.iter().filter(|part| is_published(part));
+    let of_parts = of_parts.flat_map(|part| part.operation.messages());
+    let sent = sent.iter().chain(of_parts).map(Coming::Sent);
+    let arrived = arrived.iter().map(Coming::Arrived);
+    sent.chain(arrived).chain(of_peers.iter().map(Coming::FromPeer))
 }
 
 /// The messages of an operation that are published.

@@ -3,11 +3,17 @@
 
 use super::Topic;
 use crate::Machine as _;
-use crate::command::{Command, InboundMessage, PeerArrival};
+use crate::command::{Command, InboundMessage, PeerArrival, RuleCommand, TopicCommand};
+use crate::ids::EntityId;
 use crate::limits::Limits;
 use crate::time::Timestamp;
 use crate::transaction::{Operation, Part};
 use crate::transfer::Arrival;
+
+/// So many rules that are only passed over on the way to a page of them are a step.
+const PASSED_PER_STEP: usize = 16;
+/// So many rules that are shown are one: each is copied, and meets no message.
+const SHOWN_PER_STEP: usize = 4;
 
 /// What a command asks of a topic, as far as it tells what that costs. [`Asked::of`] alone names every command, so that
 /// a new one has to say it.
@@ -27,6 +33,8 @@ pub(super) enum Asked<'c> {
     Cancel(usize),
     /// To send so many messages on, which meet no rule.
     SendOn(usize),
+    /// To show a page of the rules of a subscription.
+    Rules { subscription: EntityId, skip: usize, top: usize },
     /// What is one step whatever there is.
     Plain,
     /// Something of the outbox.
@@ -44,6 +52,10 @@ impl<'c> Asked<'c> {
             Command::TransferFromPeer { messages, .. } => Self::TakeFromPeer(messages.as_slice()),
             Command::CancelScheduled { sequences } => Self::Cancel(sequences.len()),
             Command::SendVia { messages, .. } => Self::SendOn(messages.len()),
+            Command::OfTopic(TopicCommand::InSubscription {
+                subscription,
+                command: RuleCommand::List { skip, top },
+            }) => Self::Rules { subscription: *subscription, skip: *skip, top: *top },
             Command::OfTopic(_) | Command::Describe => Self::Plain,
             Command::TransferOut { .. }
             | Command::Receive { .. }
@@ -87,6 +99,12 @@ impl Topic {
             }
             Asked::Cancel(count) => count as u64,
             Asked::SendOn(count) => 2 * count as u64,
+            Asked::Rules { subscription, skip, top } => {
+                let count = self.matcher.rule_count_of(subscription);
+                let passed = skip.min(count);
+                let shown = top.min(RuleCommand::LISTED_MAX).min(count - passed);
+                (1 + passed / PASSED_PER_STEP + shown / SHOWN_PER_STEP) as u64
+            }
             Asked::Check(_) | Asked::Plain => 1,
             Asked::OfOutbox => {
                 self.outbox.as_ref().map_or(1, |outbox| outbox.steps_of(command, now, limits))

@@ -373,6 +373,12 @@ impl Matcher {
         self.rules.len() - self.free.len()
     }
 
+    /// How many rules a subscription has.
+    #[must_use]
+    pub fn rule_count_of(&self, subscription: EntityId) -> usize {
+        self.subscriptions.get(&subscription).map_or(0, |known| known.rules.len())
+    }
+
     /// What they take in memory, about, on the high side.
     #[must_use]
     pub const fn memory_bytes(&self) -> u64 {

@@ -44,3 +44,30 @@ fn a_list_of_rules_ends_with_its_bytes() {
     // `$Default` is before them.
     assert_eq!(pages, [6, 5, 1, 1, 0]);
 }
+
+/// DESIGN D6: a page of rules takes what lies before it and what it shows, so that a far one is for a long turn; one that
+/// is asked for beyond the last rule takes no more than there are.
+#[test]
+fn a_page_of_rules_counts_what_is_passed_over() {
+    let mut stand = Stand::new(1);
+    let subscription = EntityId(2);
+    let of_rules =
+        |command| Command::OfTopic(TopicCommand::InSubscription { subscription, command });
+    // And `$Default`.
+    for number in 1..800 {
+        let filter = CorrelationFilter { subject: Some("x".into()), ..Default::default() };
+        let filter = Filter::Correlation(filter);
+        let rule = RuleDescription::new(format!("r{number}"), filter, Timestamp::NONE);
+        stand.apply(of_rules(RuleCommand::Create(Box::new(rule)))).unwrap();
+    }
+    let steps = |skip, top| {
+        stand.topic.steps_of(&of_rules(RuleCommand::List { skip, top }), stand.now, &stand.limits)
+    };
+    assert_eq!(steps(0, 100), 26);
+    assert_eq!(steps(320, 100), 46);
+    assert_eq!(steps(780, 100), 54);
+    for (skip, top) in [(800, 1), (usize::MAX, usize::MAX)] {
+        assert_eq!(steps(skip, top), 51);
+    }
+    assert_eq!(steps(0, usize::MAX), 201);
+}
