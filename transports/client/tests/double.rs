@@ -14,7 +14,8 @@ use peeklock_client::port::{
 };
 use peeklock_client::testing::TestDelivery;
 use peeklock_client::{
-    Client, ConsumerOptions, Delivery, Refusal, SessionConsumerOptions, SessionDelivery,
+    Client, ConsumerOptions, Delivery, JobType, Refusal, RequestError, RequesterOptions,
+    SessionConsumerOptions, SessionDelivery,
 };
 use peeklock_core::command::{ReceiveMode, ReceivedMessage};
 use peeklock_core::condition::Condition;
@@ -24,6 +25,7 @@ use peeklock_core::ids::{LockToken, SequenceNumber, TrackingId};
 use peeklock_core::message::Message;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc};
 
 /// Answers what it was given, in its order, and remembers what it was asked.
@@ -115,6 +117,10 @@ impl Port for Double {
         _: ReceiveMode,
         _: TimeSpan,
     ) -> Answering<'a, Accepted> {
+        if *self.is_closed.lock().unwrap() {
+            let lost = Rejection::new(Condition::CommunicationProblem, "it is closed");
+            return Box::pin(async { Err(error(lost)) });
+        }
         if !std::mem::take(&mut *self.has_session.lock().unwrap()) {
             return Box::pin(std::future::pending());
         }
@@ -414,6 +420,35 @@ async fn a_consumer_ends_with_its_client() {
     let why = consumer.ended().await.unwrap();
     assert_eq!(why.condition(), Condition::ServerBusy);
     assert_eq!(double.links.lock().unwrap().len(), 1, "it has not asked again");
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    cups: u32,
+}
+
+impl JobType for Order {
+    const NAME: &'static str = "order";
+}
+
+/// SES-34: a requester whose client is closed ends with what it is told last, although that could pass elsewhere: who waits
+/// is told, and nobody asks for the session for good.
+#[tokio::test(start_paused = true)]
+async fn a_requester_ends_with_its_client() {
+    let lost = Condition::CommunicationProblem;
+    // The request is sent, and the receive of replies fails.
+    let (double, client) = Double::client([Ok(Answer::Accepted(SequenceNumber(1))), Err(lost)]);
+    *double.has_session.lock().unwrap() = true;
+    let requester = client.requester("replies", RequesterOptions::default()).await.unwrap();
+    *double.is_closed.lock().unwrap() = true;
+    let order = Order { cups: 2 };
+    let reply = requester.request::<_, Order>("q", &order, TimeSpan::from_minutes(5)).await;
+    assert!(
+        matches!(&reply, Err(RequestError::Closed(why)) if why.condition() == lost),
+        "{reply:?}"
+    );
+    // Its task is over.
+    requester.close().await;
 }
 
 /// SET-21, SET-23: a link that was closed is kept beside the next one as long as a handler has a message of it, whose lock would

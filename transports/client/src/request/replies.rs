@@ -84,7 +84,7 @@ impl Replies {
             };
             match again {
                 Ok(session) => opened = Some(session),
-                Err(error) if passes(&error) => {
+                Err(error) if self.passes(&error) => {
                     tracing::debug!(%error, "the session of replies cannot be locked for now");
                     tokio::select! {
                         biased;
@@ -95,6 +95,17 @@ impl Replies {
                 Err(error) => return Some(error),
             }
         }
+    }
+
+    /// Whether the session may be had later. One that a lost connection held is locked until its grace is over; a queue that
+    /// is being deleted is neither there nor can it be made; a broker that is being stopped says that the call was
+    /// cancelled; a client that is closed refuses whatever it is asked.
+    fn passes(&self, error: &BrokerError) -> bool {
+        let condition = error.condition();
+        let can_pass =
+            matches!(condition, Condition::SessionCannotBeLocked | Condition::EntityNotFound)
+                || (error.retryable() && condition != Condition::OperationCancelled);
+        can_pass && !self.client.port().is_closed()
     }
 
     /// Takes replies until the session is lost.
@@ -117,15 +128,6 @@ impl Replies {
 
 /// What those are told who wait when the requester is closed.
 const CLOSED: &str = "the requester is closed";
-
-/// Whether a session may be had later. One that a lost connection held is locked until its grace is over; a queue that
-/// is being deleted is neither there nor can it be made; a broker that is being stopped says that the call was
-/// cancelled.
-fn passes(error: &BrokerError) -> bool {
-    let condition = error.condition();
-    matches!(condition, Condition::SessionCannotBeLocked | Condition::EntityNotFound)
-        || (error.retryable() && condition != Condition::OperationCancelled)
-}
 
 /// A reply, or why there is none.
 type Told = Result<Received, Arc<BrokerError>>;
