@@ -194,7 +194,7 @@ impl<'a> Arriving<'a> {
 }
 
 impl RequestBody {
-    /// Has room for what is made of a JSON text, before it is made.
+    /// Has room for what is made of a JSON text, before it is made: its values, and what it says once more.
     pub(crate) async fn have_room_for_parts(&mut self, site: &Site) -> Result<(), Refusal> {
         let made_bytes = made_bytes(&self.bytes);
         if made_bytes > MADE_BYTES_MAX {
@@ -204,7 +204,7 @@ impl RequestBody {
             );
             return Err(Rejection::quota_exceeded(detail).into());
         }
-        self.have_room_for(site, made_bytes).await
+        self.have_room_for(site, made_bytes.saturating_add(self.bytes.len() as u64)).await
     }
 
     /// Has room for what is made of the body beside its own bytes, before it is made.
@@ -227,7 +227,7 @@ impl RequestBody {
     }
 }
 
-/// What the values of a JSON text take when they are made. What is no JSON is counted somehow, and refused later.
+/// What the values of a JSON text take when they are made, beside what they say. What is no JSON is counted somehow, and refused later.
 fn made_bytes(text: &[u8]) -> u64 {
     let (mut parts, mut objects) = (0_u64, 0_u64);
     for mark in Marks::of(text) {
@@ -240,7 +240,7 @@ fn made_bytes(text: &[u8]) -> u64 {
     parts * PART_BYTES + objects * ELEMENT_BYTES
 }
 
-/// Reads a body as JSON; an empty one reads as an empty object.
+/// Reads a body as JSON; an empty one reads as an empty object. What is left of the body is its room.
 pub(crate) async fn read_json<T: DeserializeOwned>(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -263,6 +263,8 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
     let text: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
     let value = serde_json::from_slice(text)
         .map_err(|error| Refusal::parser("the request body is not the JSON expected", &error))?;
+    // What the value becomes, such as a rule, has the room of its text.
+    body.bytes = Bytes::new();
     Ok((value, body))
 }
 

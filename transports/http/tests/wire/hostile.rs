@@ -3,8 +3,11 @@
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use super::server::Server;
+use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
+
+use super::server::{Plan, Server};
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
@@ -171,5 +174,41 @@ async fn hostile_values_are_refused_or_harmless() {
     assert_eq!(answer.header("k"), Some("\"a\\r\\nInjected: yes\""));
     assert_eq!(answer.properties()["Subject"], "a\r\nInjected: yes");
     assert_eq!(PANICS.load(Ordering::SeqCst), 0);
+    server.stop().await;
+}
+
+/// DESIGN D6: what a JSON text says has room beside the text before it is made: a rule that is larger than any may be waits
+/// for that, and is refused then.
+#[tokio::test]
+async fn what_a_json_text_says_has_its_room() {
+    let mut plan = Plan::new();
+    plan.config.inbound_bytes_max = 256 << 10;
+    let server = plan.start().await;
+    let broker = &server.broker;
+    broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    broker.create_subscription("t", "s", SubscriptionUpdate::default(), Vec::new()).await.unwrap();
+    let mut held = Vec::new();
+    for bytes in [16 << 20, 1] {
+        while let Some(permit) = broker.connection_budget().try_acquire(bytes) {
+            held.push(permit);
+        }
+    }
+    // It has half of the room while it waits for the broker.
+    let mut message = server.connect().await;
+    message.write(&server.request("POST /q/messages", "x".repeat(120_000))).await;
+    while !broker.connection_budget().is_short() {
+        tokio::task::yield_now().await;
+    }
+    let subject = "x".repeat(90_000);
+    let rule = format!(r#"{{"filter":{{"type":"correlation","subject":"{subject}"}}}}"#);
+    let mut large = server.connect().await;
+    let put = "PUT /$api/v1/topics/t/subscriptions/s/rules/r";
+    large.write(&server.request(put, rule)).await;
+    let told = tokio::time::timeout(Duration::from_millis(900), large.read()).await;
+    assert!(told.is_err(), "{:?}", told.map(|answer| answer.map(|answer| answer.status)));
+    drop(held);
+    assert_eq!(message.read().await.unwrap().status, 201);
+    let refused = large.read().await.unwrap().error();
+    assert_eq!(refused, (400, "ArgumentOutOfRange".to_owned()));
     server.stop().await;
 }
