@@ -188,3 +188,14 @@ fn declarations_come_back_as_they_were_sent() {
         assert!(refused.detail().starts_with(place), "{refused}");
     }
 }
+
+/// DESIGN D6: how long a value is in JSON is known before it is written, whatever is escaped in it.
+#[test]
+fn a_value_has_its_size_before_it_is_written() {
+    let filter = Filter::sql("p LIKE 'a\"\\\u{1}\u{e9}%'");
+    let rules = [RuleDescription::default_rule(AT), RuleDescription::new("r", filter, AT)];
+    for form in rules.iter().map(RuleForm::from) {
+        assert_eq!(size_in_json(&form), serde_json::to_vec(&form).unwrap().len());
+    }
+    assert_eq!(size_in_json(&"\u{1}"), 8);
+}

@@ -38,6 +38,7 @@ use bytes::Bytes;
 use peeklock_core::command::Outcome;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
+use peeklock_json::size_in_json;
 use peeklock_link::Pending;
 
 pub(crate) use self::{
@@ -529,13 +530,14 @@ impl Notice {
             | Self::Policy(_)
             | Self::Policies(_)
             | Self::PolicyKeys(_)
-            | Self::Plan(_)
-            | Self::CarriedOut(_)
             | Self::Explained(_) => {
                 let mut written = Vec::new();
                 self.write_body(&mut written);
                 2 * written.len() as u64
             }
+            // Likewise, and counted without being written: they may be the largest of all.
+            Self::Plan(it) => 2 * size_in_json(it) as u64,
+            Self::CarriedOut(it) => 2 * size_in_json(it) as u64,
         }
     }
 }

@@ -32,6 +32,7 @@ use actix_web::HttpResponse;
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::{self, Bytes};
 use peeklock_core::error::Rejection;
+use peeklock_json::size_in_json;
 use serde::Serialize;
 
 use crate::error::{Answer, Refusal};
@@ -137,12 +138,16 @@ fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
     HttpResponse::build(status).insert_header((header::CACHE_CONTROL, "no-store")).json(value)
 }
 
-/// An answer that may be large, in room that was taken before it was made.
+/// An answer that may be large, in room that was taken before it was made. It is counted in one go of its thread, and written
+/// in the next: a plan may take long.
 async fn large(exchange: &Exchange, mut room: AnswerRoom, value: &impl Serialize) -> Answer {
-    let Ok(bytes) = serde_json::to_vec(value) else {
+    let size = size_in_json(value);
+    room.fit_messages(size as u64).await?;
+    tokio::task::yield_now().await;
+    let mut bytes = Vec::with_capacity(size);
+    if serde_json::to_writer(&mut bytes, value).is_err() {
         return Err(Rejection::internal("the answer cannot be written as JSON").into());
-    };
-    room.fit_messages(bytes.len() as u64).await?;
+    }
     exchange.hand_over(room, bytes.len(), None);
     Ok(of_json(bytes))
 }

@@ -1,13 +1,13 @@
 //! What goes out: from what handles ask for to the requests of a frame.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::SinkExt;
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
+use peeklock_json::size_in_json;
 
 use super::open::message;
 use super::{Attached, Driver, Ended, FRAME_BYTES, Socket, Waiting, settle};
@@ -15,8 +15,8 @@ use crate::client::core::{AnswerSender, Ask, Core};
 use crate::frame::message::Outgoing;
 use crate::frame::{Encoding, LIST_COUNT_MAX, Request, of_client};
 use crate::operation::{
-    CarryOutDeclaration, Decision, DeclarationForm, Detach, Operation, PlanDeclaration, Send,
-    SetSessionState, Withdraw,
+    CarryOutDeclaration, Decision, Detach, Operation, PlanDeclaration, Send, SetSessionState,
+    Withdraw,
 };
 
 /// Frames of the broker after which it is told that they were taken, if nothing else is sent.
@@ -48,27 +48,6 @@ fn too_large(ask: &Ask, size: u64, most: u64) -> Rejection {
 
 const fn is_declaration(operation: &Operation) -> bool {
     matches!(operation, Operation::PlanDeclaration(_) | Operation::CarryOutDeclaration(_))
-}
-
-/// How many bytes it has in a frame, whichever its form.
-fn size_of_json(declaration: &DeclarationForm) -> usize {
-    let mut count = Count(0);
-    // To count never fails.
-    serde_json::to_writer(&mut count, declaration).map_or(0, |()| count.0)
-}
-
-/// Counts what is written to it.
-struct Count(usize);
-
-impl io::Write for Count {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Driver {
@@ -172,7 +151,7 @@ impl Driver {
                 }
                 Operation::PlanDeclaration(PlanDeclaration { declaration })
                 | Operation::CarryOutDeclaration(CarryOutDeclaration { declaration, .. }) => {
-                    size_of_json(declaration)
+                    size_in_json(declaration)
                 }
                 _ => 0,
             },
