@@ -22,7 +22,7 @@ pub use loads::{LoadRoom, LoadedFor, Loads, loaded_bytes};
 pub use pace::{GRACE, Pace};
 pub use pool::{Place, Pool, Room, RoomAnswer, Seat};
 pub use turns::HeldTurn;
-pub(crate) use turns::{CARRYING_OUT_MAX, EXPLANATIONS_MAX, LISTS_MAX, Large, Turns};
+pub(crate) use turns::{CARRIED_OUT_BYTES_MAX, EXPLANATIONS_MAX, LISTS_MAX, Large, Turns};
 
 /// What the smallest command costs.
 pub const COMMAND_BYTES: u64 = 4_096;

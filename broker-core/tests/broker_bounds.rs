@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +13,8 @@ use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
 use peeklock_core::command::{Command, Outcome, PeerArrival, ReceiveMode, Settlement};
 use peeklock_core::condition::Condition;
+use peeklock_core::contract::Principal;
+use peeklock_core::declaration::{Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic};
 use peeklock_core::description::{
     Jitter, QueueUpdate, RetryKind, RetryPolicy, Settings, SubscriptionUpdate, TopicUpdate,
 };
@@ -469,5 +472,47 @@ async fn all_rules_can_be_read() {
         assert_eq!(names, expected, "{skip} {top}");
     }
     assert!(broker.rules("t/Subscriptions/none", 0, 0).await.is_err());
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// DEC-10, DESIGN D6: declarations that are carried out at once have room together: many small ones, or few that may tell of
+/// many rules. Who finds none is told to come back, and one that is planned keeps only what there is.
+#[tokio::test]
+async fn declarations_that_are_carried_out_have_a_bound_in_bytes() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+    let builder = Broker::builder().clock(Arc::clone(&clock) as Arc<_>).arbiters(1);
+    let broker = builder.start().await.unwrap();
+    broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    broker.create_subscription("t", "s", SubscriptionUpdate::default(), vec![]).await.unwrap();
+    let access = broker.access(Principal::default());
+    let small = Declaration::new().with_queue(DeclaredQueue::new("a"));
+    let subscription = DeclaredSubscription::new("s").with_rules([]);
+    let topic = DeclaredTopic::new("t").with_subscription(subscription);
+    let large = Declaration::new().with_topic(topic);
+    let mut held = Vec::new();
+    for _ in 0..1_000 {
+        held.push(access.turn_at_carrying_out(&small).await.unwrap());
+    }
+    held.clear();
+    for _ in 0..31 {
+        held.push(access.turn_at_carrying_out(&large).await.unwrap());
+    }
+    {
+        let mut waiting = pin!(access.turn_at_carrying_out(&large));
+        let refused = loop {
+            tokio::select! {
+                biased;
+                turn = waiting.as_mut() => break turn.unwrap_err(),
+                () = tokio::task::yield_now() => clock.advance(TimeSpan::from_seconds(1)),
+            }
+        };
+        assert_eq!(refused.condition(), Condition::ServerBusy);
+        assert!(refused.detail().contains("536870912 bytes"), "{refused}");
+    }
+    // The rule that each subscription has is removed, which is all that there is to tell.
+    let digest = access.plan(&large).await.unwrap().digest();
+    assert_eq!(held[0].carry_out(digest, 1).await.unwrap().done, 1);
+    held.push(access.turn_at_carrying_out(&large).await.unwrap());
+    drop(held);
     broker.stop(Duration::ZERO).await.unwrap();
 }

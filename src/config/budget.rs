@@ -154,7 +154,9 @@ impl Config {
             ),
             Row::fixed(
                 "lists and plans of declarations, as they are made",
-                Access::PLANS_MAX.saturating_mul(PLAN_BYTES),
+                Access::LISTS_MAX
+                    .saturating_mul(PLAN_BYTES)
+                    .saturating_add(Access::CARRIED_OUT_BYTES_MAX),
             ),
             Row::shared(
                 "explanations of rules, as they are made",

@@ -8,11 +8,12 @@ use super::{Access, declare};
 use crate::broker::{Broker, Update};
 use crate::command::InboundMessage;
 use crate::contract::action::Action;
+use crate::declaration::breather::Breather;
 use crate::declaration::planner::Planned;
 use crate::declaration::{CarriedOut, Declaration, Digest, Plan};
 use crate::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::BrokerError;
-use crate::permits::{CARRYING_OUT_MAX, EXPLANATIONS_MAX, HeldTurn, LISTS_MAX, Large};
+use crate::permits::{CARRIED_OUT_BYTES_MAX, EXPLANATIONS_MAX, HeldTurn, LISTS_MAX, Large};
 use crate::rule::{Explanation, RuleDescription};
 use crate::time::Timestamp;
 
@@ -55,9 +56,10 @@ pub struct CarryingOut<'a> {
 }
 
 impl Access {
-    /// Plans of declarations that are there at once, over all connections: those that are made, in turns at lists, and
-    /// those that are carried out.
-    pub const PLANS_MAX: u64 = LISTS_MAX + CARRYING_OUT_MAX;
+    /// Lists and plans of declarations that are made at once, over all connections.
+    pub const LISTS_MAX: u64 = LISTS_MAX;
+    /// What declarations take in memory that are carried out at once, likewise.
+    pub const CARRIED_OUT_BYTES_MAX: u64 = CARRIED_OUT_BYTES_MAX;
     /// Explanations of rules that are there at once, likewise.
     pub const EXPLANATIONS_MAX: u64 = EXPLANATIONS_MAX;
 
@@ -127,7 +129,8 @@ impl Access {
         self.turn(Large::List, Planning { declaration }).await
     }
 
-    /// Waits for a turn at carrying out a declaration, for who may plan all that is named in it.
+    /// Waits for a turn at carrying out a declaration, for who may plan all that is named in it: for room for the most that
+    /// this may take.
     ///
     /// # Errors
     /// As for [`Access::turn_at_plan`].
@@ -136,7 +139,8 @@ impl Access {
         declaration: &'a Declaration,
     ) -> Result<InTurn<CarryingOut<'a>>, BrokerError> {
         self.judge_declaration(declaration).await?;
-        self.turn(Large::CarryingOut, CarryingOut { access: self, declaration }).await
+        let bytes = declaration.carried_out_bytes_max(&mut Breather::default()).await;
+        self.turn(Large::CarryingOut { bytes }, CarryingOut { access: self, declaration }).await
     }
 
     async fn turn<T>(&self, large: Large, of: T) -> Result<InTurn<T>, BrokerError> {
@@ -216,18 +220,20 @@ impl InTurn<Planning<'_>> {
 }
 
 impl InTurn<CarryingOut<'_>> {
-    /// Carries out the first steps of a plan, as [`Access::carry_out`] does. It is planned first, in a turn at that.
+    /// Carries out the first steps of a plan, as [`Access::carry_out`] does. It is planned first, in a turn at that, and has
+    /// room only for what there is from then on.
     ///
     /// # Errors
     /// As for [`Access::carry_out`].
     pub async fn carry_out(
-        &self,
+        &mut self,
         digest: Digest,
         steps_max: usize,
     ) -> Result<CarriedOut, BrokerError> {
         let CarryingOut { access, declaration } = self.of;
         let turn = access.turn(Large::List, Planning { declaration }).await?;
         let planned = turn.planned().await?;
+        self.turn.shrink(planned.bytes(&mut Breather::default()).await);
         // Others plan while this is carried out, which may take long.
         drop(turn);
         access.carry_out_if(planned, digest, steps_max).await

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! `judge` says what no namespace could make so, `planner` what one has to do, `rules` what of the rules of a subscription,
-//! `order` in which order; all of them by way of `breather`, for connections live on the same thread. What is asked of
-//! the broker, and what is done, is in `access/declare.rs`. Absent on purpose: deletion of entities. What is not named
-//! stays as it is.
+//! `order` in which order, `weight` what that takes in memory; all of them by way of `breather`, for connections live on the
+//! same thread. What is asked of the broker, and what is done, is in `access/declare.rs`. Absent on purpose: deletion of
+//! entities. What is not named stays as it is.
 
 pub(crate) mod breather;
 mod judge;
@@ -21,6 +21,7 @@ pub(crate) mod rules;
 #[cfg(test)]
 mod tests;
 mod told;
+mod weight;
 
 pub use judge::{ENTITY_COUNT_MAX, Misdeclared, RULE_COUNT_MAX};
 pub use plan::{Change, Digest, Plan, Step, StepKind};
@@ -33,8 +34,8 @@ use crate::rule::RuleDescription;
 /// unsaid (DEC-10).
 pub const STEP_COUNT_MAX: usize = 100;
 
-/// What a plan tells at most of rules that are there, and change or go: they are as many as somebody has created, and the
-/// declaration need not say anything of them.
+/// What a plan has at most of rules that are there, and change or go: they are as many as somebody has created, and the
+/// declaration need not say anything of them. Each counts with what it takes beside its text.
 pub const TOLD_BYTES_MAX: usize = 8 << 20;
 
 /// Queues, topics, subscriptions and rules as they shall be (DEC-01).

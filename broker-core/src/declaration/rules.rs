@@ -10,6 +10,10 @@ use super::{OtherRules, TOLD_BYTES_MAX};
 use crate::error::Rejection;
 use crate::rule::{DEFAULT_RULE, RuleDescription};
 
+/// What a rule that changes or goes takes beside its name and text, in the plan and again in what is answered. As many as may
+/// be declared at once can go at once.
+const TOLD_RULE_BYTES: usize = 320;
+
 /// What an update of a subscription asks for its rules.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum RuleWork {
@@ -57,11 +61,12 @@ impl Default for Telling {
 }
 
 impl Telling {
-    fn take(&mut self, told: &str) -> Result<(), Rejection> {
-        let Some(left_bytes) = self.left_bytes.checked_sub(told.len()) else {
+    fn take(&mut self, name: &str, told: &str) -> Result<(), Rejection> {
+        let bytes = told.len().saturating_add(name.len() + TOLD_RULE_BYTES);
+        let Some(left_bytes) = self.left_bytes.checked_sub(bytes) else {
             return Err(Rejection::quota_exceeded(format!(
-                "rules that would change or go say more than the {TOLD_BYTES_MAX} bytes that a plan tells of such; declare \
-                 fewer subscriptions at once, or delete rules first"
+                "rules that would change or go say more than the {TOLD_BYTES_MAX} bytes that a plan tells of such, of which \
+                 each takes {TOLD_RULE_BYTES} beside its name and text; declare fewer subscriptions at once, or delete rules first"
             )));
         };
         self.left_bytes = left_bytes;
@@ -100,7 +105,7 @@ impl<'a> RuleDifference<'a> {
                 && (self.declared.is_empty() || !rule.name.eq_ignore_ascii_case(DEFAULT_RULE));
             if !is_kept && !self.gone.contains_key(&key) {
                 let told = told::rule(rule);
-                telling.take(&told)?;
+                telling.take(&rule.name, &told)?;
                 self.gone.insert(key, (rule.name.clone(), told));
             }
             return Ok(());
@@ -114,7 +119,7 @@ impl<'a> RuleDifference<'a> {
             *known = if told == told::rule(wanted) {
                 Known::Same
             } else {
-                telling.take(&told)?;
+                telling.take(&rule.name, &told)?;
                 Known::Other(told)
             };
         }

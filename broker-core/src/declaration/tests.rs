@@ -7,7 +7,7 @@ use super::*;
 use crate::condition::Condition;
 use crate::description::Settings;
 use crate::path::PathKey;
-use crate::rule::Filter;
+use crate::rule::{CorrelationFilter, Filter};
 use crate::time::{TimeSpan, Timestamp};
 
 fn settings() -> Settings {
@@ -403,4 +403,56 @@ fn rules_that_are_there_are_told_up_to_a_bound() {
         assert_eq!(changes.changes.len(), if declared.is_empty() { 7 } else { 9 });
     }
     assert_eq!(difference(&there, &there).0.unwrap(), RuleChanges::default());
+    // However short they are, each takes something. As many as may be declared can go.
+    let short: Vec<_> = (0..26_000).map(|index| rule(&format!("r{index}"), Filter::True)).collect();
+    assert_eq!(difference(&short, &[]).0.unwrap_err().condition(), Condition::QuotaExceeded);
+    let most = difference(&short[..RULE_COUNT_MAX], &[]).0.unwrap();
+    assert_eq!(most.changes.len(), RULE_COUNT_MAX);
+}
+
+/// DESIGN D6: what a plan takes is no more than was counted on before it was made: with entities that are new and that change,
+/// with rules that are new, change and go, and whatever is escaped in them.
+#[test]
+fn a_plan_takes_no_more_than_was_counted_on() {
+    let weighed = |declaration: &Declaration, snapshot: &Snapshot| {
+        let most =
+            alone(async { declaration.carried_out_bytes_max(&mut Breather::default()).await }).0;
+        let planned = planned(declaration, snapshot);
+        let bytes = alone(async { planned.bytes(&mut Breather::default()).await }).0;
+        assert!(bytes <= most, "{bytes} of {most}");
+        bytes
+    };
+    let with = |text: &str| {
+        let user_metadata = Some(text.repeat(1_000).into());
+        QueueUpdate { user_metadata, ..QueueUpdate::default() }
+    };
+    let small = Declaration::new().with_queue(DeclaredQueue::new("q"));
+    assert!(weighed(&small, &Snapshot::default()) < 16 << 10);
+    let updated = Declaration::new().with_queue(queue("q", with("a")));
+    weighed(&updated, &having(vec![existing_queue("q", with("b"))]));
+    let rules = |count: usize, text: &str| -> Vec<RuleDescription> {
+        let filter = Filter::Correlation(CorrelationFilter {
+            subject: Some(text.repeat(100).into()),
+            ..CorrelationFilter::default()
+        });
+        (0..count).map(|index| rule(&format!("r{index}"), filter.clone())).collect()
+    };
+    let shall_have = |declared: Vec<RuleDescription>| {
+        let subscription = DeclaredSubscription::new("s").with_rules(declared);
+        Declaration::new().with_topic(DeclaredTopic::new("t").with_subscription(subscription))
+    };
+    weighed(&shall_have(rules(500, "\u{1}")), &Snapshot::default());
+    for (there, declared) in [
+        (rules(500, "\u{1}"), rules(500, "\"")),
+        (rules(10_000, "x"), Vec::new()),
+        ((0..RULE_COUNT_MAX).map(|at| rule(&format!("r{at}"), Filter::True)).collect(), Vec::new()),
+    ] {
+        let changes = difference(&there, &declared).0.unwrap();
+        let found = having(vec![
+            Found::Topic(settings().new_topic("t")),
+            Found::Subscription(settings().new_subscription("t", "s"), changes),
+        ]);
+        let bytes = weighed(&shall_have(declared), &found);
+        assert!(bytes > 100 << 10, "{bytes}");
+    }
 }

@@ -174,14 +174,27 @@ impl Room {
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// Gives back what is beyond so much.
+    pub fn shrink(&mut self, bytes: u64) {
+        let spare = self.bytes.saturating_sub(bytes);
+        self.bytes -= spare;
+        if spare > 0 {
+            self.give(spare);
+        }
+    }
+
+    fn give(&self, bytes: u64) {
+        match &self.holder {
+            Holder::Nobody(pool) => pool.give(None, bytes),
+            Holder::Place(place) => place.give(bytes),
+        }
+    }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        match &self.holder {
-            Holder::Nobody(pool) => pool.give(None, self.bytes),
-            Holder::Place(place) => place.give(self.bytes),
-        }
+        self.give(self.bytes);
     }
 }
 

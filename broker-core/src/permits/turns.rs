@@ -1,5 +1,5 @@
-//! Turns at what is made in memory before anybody knows how large it is: few of all connections at once, and no
-//! longer waited for than a client waits.
+//! Turns at what is made in memory before anybody knows how large it is: few of all connections at once, or as many as
+//! have room together, and no longer waited for than a client waits.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -17,9 +17,10 @@ const PATIENCE: TimeSpan = TimeSpan::from_seconds(5);
 pub(crate) const LISTS_MAX: u64 = 8;
 /// Explanations of rules that are made at once: each is as large as all rules of a subscription, and takes as long.
 pub(crate) const EXPLANATIONS_MAX: u64 = 2;
-/// Declarations that are carried out at once: each has its plan until what is left of that was answered. That waits for
-/// entities and for the disk, and those behind it meanwhile, for seconds also those whose clients are gone: so not few.
-pub(crate) const CARRYING_OUT_MAX: u64 = 32;
+/// What declarations have that are carried out at once: each its plan until what is left of that was answered, which waits
+/// for entities and for the disk. It is room and no number, so that those that are small do not wait for each other; until a
+/// declaration is planned it has room for the most that its plan may be.
+pub(crate) const CARRIED_OUT_BYTES_MAX: u64 = 512 << 20;
 /// How long entities may take to say what a list is made of, and what an explanation is: others wait for the turn.
 const LIST_TIME: TimeSpan = TimeSpan::from_seconds(10);
 const EXPLANATION_TIME: TimeSpan = TimeSpan::from_seconds(30);
@@ -33,14 +34,15 @@ pub(crate) enum Large {
     List,
     /// What each rule of a subscription makes of a message.
     Explanation,
-    /// What is done of a declaration. Its plan is made in a turn at lists, which is over before it is carried out.
-    CarryingOut,
+    /// What is done of a declaration, which takes so many bytes at most. Its plan is made in a turn at lists, which is over
+    /// before it is carried out.
+    CarryingOut { bytes: u64 },
 }
 
 impl Large {
     const fn time(self) -> TimeSpan {
         match self {
-            Self::List | Self::CarryingOut => LIST_TIME,
+            Self::List | Self::CarryingOut { .. } => LIST_TIME,
             Self::Explanation => EXPLANATION_TIME,
         }
     }
@@ -67,8 +69,15 @@ struct Asker {
 /// A turn, until this is dropped.
 #[derive(Debug)]
 pub struct HeldTurn {
-    _room: Room,
+    room: Room,
     _asker: Option<Arc<Asker>>,
+}
+
+impl HeldTurn {
+    /// Gives back room beyond so much, now that it is known how large it is.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        self.room.shrink(bytes);
+    }
 }
 
 impl Turns {
@@ -76,7 +85,7 @@ impl Turns {
         Self {
             lists: Pool::new(LISTS_MAX),
             explanations: Pool::new(EXPLANATIONS_MAX),
-            carrying_out: Pool::new(CARRYING_OUT_MAX),
+            carrying_out: Pool::new(CARRIED_OUT_BYTES_MAX),
             askers: Mutex::default(),
             clock: Arc::clone(clock),
         }
@@ -108,32 +117,26 @@ impl Turns {
     ) -> Result<HeldTurn, Rejection> {
         let asker = peer.map(|peer| self.asker(peer));
         let by = asker.as_ref();
-        let (pool, place, what) = match large {
-            Large::List => (&self.lists, by.map(|by| &by.lists), "lists"),
-            Large::Explanation => {
-                (&self.explanations, by.map(|by| &by.explanations), "explanations of rules")
-            }
-            Large::CarryingOut => (
+        let (pool, place, wanted) = match large {
+            Large::List => (&self.lists, by.map(|by| &by.lists), 1),
+            Large::Explanation => (&self.explanations, by.map(|by| &by.explanations), 1),
+            // One alone that is larger than all of the room takes all of it.
+            Large::CarryingOut { bytes } => (
                 &self.carrying_out,
                 by.map(|by| &by.carrying_out),
-                "declarations to be carried out",
+                bytes.min(self.carrying_out.bytes_max()),
             ),
         };
-        if let Some(room) = pool.try_hold(place, 1) {
-            return Ok(HeldTurn { _room: room, _asker: asker });
+        if let Some(room) = pool.try_hold(place, wanted) {
+            return Ok(HeldTurn { room, _asker: asker });
         }
         let until = self.clock.now().plus(PATIENCE);
         let room = tokio::select! {
             biased;
-            room = pool.hold(place, 1) => room,
-            () = self.clock.sleep_until(until) => {
-                return Err(Rejection::server_busy(format!(
-                    "many ask for {what}, of which {} are under way at once; ask again later",
-                    pool.bytes_max()
-                )));
-            }
+            room = pool.hold(place, wanted) => room,
+            () = self.clock.sleep_until(until) => return Err(too_many(large)),
         };
-        Ok(HeldTurn { _room: room, _asker: asker })
+        Ok(HeldTurn { room, _asker: asker })
     }
 
     /// How long others may be let wait for what is begun now.
@@ -151,7 +154,7 @@ impl Turns {
         let what = match large {
             Large::List => "a list",
             Large::Explanation => "an explanation of rules",
-            Large::CarryingOut => "a plan",
+            Large::CarryingOut { .. } => "a plan",
         };
         tokio::select! {
             biased;
@@ -162,6 +165,17 @@ impl Turns {
             ))),
         }
     }
+}
+
+fn too_many(large: Large) -> Rejection {
+    let what = match large {
+        Large::List => format!("lists, of which {LISTS_MAX} are"),
+        Large::Explanation => format!("explanations of rules, of which {EXPLANATIONS_MAX} are"),
+        Large::CarryingOut { .. } => {
+            format!("declarations to be carried out, of which {CARRIED_OUT_BYTES_MAX} bytes are")
+        }
+    };
+    Rejection::server_busy(format!("many ask for {what} under way at once; ask again later"))
 }
 
 #[cfg(test)]

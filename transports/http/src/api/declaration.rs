@@ -46,7 +46,7 @@ pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> 
             large(exchange, room, &PlanView::from(&plan)).await
         }
         Asked::CarryOut(digest) => {
-            let turn = exchange.access.turn_at_carrying_out(&declaration).await?;
+            let mut turn = exchange.access.turn_at_carrying_out(&declaration).await?;
             let room = exchange.room().await?;
             let done = turn.carry_out(digest, steps_max).await?;
             large(exchange, room, &CarriedOutView::from(&done)).await

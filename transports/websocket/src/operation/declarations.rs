@@ -42,7 +42,7 @@ impl Conversation {
             usize::try_from(count).unwrap_or(STEP_COUNT_MAX).min(STEP_COUNT_MAX)
         });
         self.manage_in_turn(asked, move |access| async move {
-            let turn = access.turn_at_carrying_out(&declaration).await?;
+            let mut turn = access.turn_at_carrying_out(&declaration).await?;
             let carried_out = turn.carry_out(it.digest.0, steps_max).await?;
             let notice = Notice::CarriedOut(Box::new(CarriedOutView::from(&carried_out)));
             Ok((notice, turn.into_turn()))

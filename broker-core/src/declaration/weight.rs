@@ -1,0 +1,103 @@
+//! What carrying out a declaration takes in memory (DESIGN D6): at most, before it is planned, and of that what there is
+//! when it is.
+
+use super::breather::Breather;
+use super::plan::{Change, Step};
+use super::planner::{NewSubscription, Planned, Work};
+use super::rules::RuleWork;
+use super::{Declaration, TOLD_BYTES_MAX};
+use crate::rule::RuleDescription;
+
+/// What an entity takes in the steps, in what they ask for, and in the form in which they are answered: all of its
+/// properties, with long texts before and after.
+const ENTITY_BYTES: u64 = 16 << 10;
+/// What there is whatever is declared.
+const LEAST_BYTES: u64 = 8 << 10;
+/// What a rule that is declared takes, as often as it is there: to be done, and told twice, where a byte may be five when it
+/// is escaped.
+const RULE_COPIES: u64 = 1 + 2 * 5;
+/// What a text takes beside its bytes.
+const TEXT_BYTES: usize = 32;
+
+impl Declaration {
+    /// What carrying it out takes at most.
+    pub(crate) async fn carried_out_bytes_max(&self, breather: &mut Breather) -> u64 {
+        let roots = self.queues.len() + self.topics.len();
+        let mut bytes = LEAST_BYTES + ENTITY_BYTES * roots as u64;
+        let mut tells_of_rules = false;
+        for topic in &self.topics {
+            for subscription in &topic.subscriptions {
+                bytes += ENTITY_BYTES;
+                breather.step().await;
+                for rule in subscription.rules.iter().flatten() {
+                    bytes += RULE_COPIES * rule_bytes(rule);
+                    breather.step().await;
+                }
+                tells_of_rules |= subscription.rules.is_some();
+            }
+        }
+        if tells_of_rules {
+            bytes += 2 * TOLD_BYTES_MAX as u64;
+        }
+        bytes
+    }
+}
+
+impl Planned {
+    /// What carrying it out takes, with the form in which it is answered.
+    pub(crate) async fn bytes(&self, breather: &mut Breather) -> u64 {
+        let mut bytes = LEAST_BYTES;
+        for Step { path, changes, .. } in self.plan.steps.iter().chain(&self.plan.kept) {
+            bytes += 2 * (size_of::<Step>() + text_bytes(path)) as u64;
+            breather.step().await;
+            for change in changes {
+                bytes += 2 * change_bytes(change) as u64;
+                breather.step().await;
+            }
+        }
+        for work in &self.work {
+            bytes += size_of::<Work>() as u64;
+            breather.step().await;
+            match work {
+                Work::CreateSubscription(NewSubscription { rules, .. }) => {
+                    for rule in rules.iter().flatten() {
+                        bytes += rule_bytes(rule);
+                        breather.step().await;
+                    }
+                }
+                Work::UpdateSubscription(_, _, rules) => {
+                    for rule in rules {
+                        bytes += work_bytes(rule);
+                        breather.step().await;
+                    }
+                }
+                Work::CreateQueue(_)
+                | Work::UpdateQueue(..)
+                | Work::CreateTopic(_)
+                | Work::UpdateTopic(..) => {}
+            }
+        }
+        bytes
+    }
+}
+
+const fn text_bytes(text: &str) -> usize {
+    text.len() + TEXT_BYTES
+}
+
+fn change_bytes(Change { property, before, after }: &Change) -> usize {
+    let texts = [before, after].into_iter().flatten().map(|text| text_bytes(text));
+    size_of::<Change>() + text_bytes(property) + texts.sum::<usize>()
+}
+
+fn rule_bytes(rule: &RuleDescription) -> u64 {
+    (size_of::<RuleDescription>() + rule.memory_bytes()) as u64
+}
+
+fn work_bytes(work: &RuleWork) -> u64 {
+    let beside = match work {
+        RuleWork::Create(rule) | RuleWork::Update(rule) => rule.memory_bytes(),
+        RuleWork::Delete(name) => text_bytes(name),
+    };
+    (size_of::<RuleWork>() + beside) as u64
+}
