@@ -12,7 +12,9 @@
 //! order. What was found is forgotten with the next command that is judged.
 //!
 //! What is found stays in memory until then. So it ends where it is more than one step may store, or where all topics
-//! together have found as much as they may: what is sent is refused then, of a list from elsewhere the rest comes again.
+//! together have found as much as they may: what is sent is refused then, of a list from elsewhere the rest comes again. So it
+//! does where a list from another entity takes longer than a publish may: the broker has its contents in memory meanwhile, in
+//! room that others want (decision 34).
 
 use std::collections::BTreeMap;
 
@@ -29,6 +31,7 @@ use crate::command::{Command, InboundMessage, PeerArrival, RuleCommand, TopicCom
 use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber, Ticket};
 use crate::intake::Intake as _;
+use crate::limits::Limits;
 use crate::message::Content;
 use crate::rule::{Explanation, Judged, Judging, Rule, RuleDescription, Selection};
 use crate::time::Timestamp;
@@ -53,8 +56,9 @@ pub(super) struct JudgedAhead {
     /// What was found so far.
     staged: Staged,
     cut_short: Option<CutShort>,
-    /// Steps that were taken since this was asked.
+    /// Steps that were taken since this was asked, and all of them.
     taken: u64,
+    steps: u64,
     explained: Vec<Explanation>,
     /// The rules of a subscription that is to be created, or what is wrong with one of them.
     rules: Result<Vec<Rule>, Rejection>,
@@ -77,6 +81,8 @@ enum CutShort {
     Step(Beyond),
     /// All topics together have found as much as they may.
     Broker,
+    /// It is a list from another entity, and has taken as long as a publish may.
+    List,
 }
 
 /// A message of a command that rules may see.
@@ -111,6 +117,11 @@ impl JudgedAhead {
     /// What it takes in memory.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.staged.bytes().saturating_add(self.judging.changed_bytes())
+    }
+
+    /// Whether it is a list from another entity that has taken more than a publish may.
+    const fn is_long_list(&self, command: &Command, limits: &Limits) -> bool {
+        matches!(command, Command::TransferIn { .. }) && self.steps > limits.publish_step_count_max
     }
 
     /// Whether it may take no more, since all topics together have found as much as they may.
@@ -170,7 +181,8 @@ impl Topic {
     /// Refuses what was not judged to its end.
     pub(super) fn refuse_cut_short(&self, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         match self.ahead.as_ref().and_then(|ahead| ahead.cut_short) {
-            None => Ok(()),
+            // What somebody sends is no list from another entity.
+            None | Some(CutShort::List) => Ok(()),
             Some(CutShort::Step(beyond)) => Err(beyond.refusal(ctx.limits)),
             Some(CutShort::Broker) => Err(Rejection::too_much_judged(ctx.limits)),
         }
@@ -237,6 +249,7 @@ impl Topic {
                 staged: Staged::default(),
                 cut_short: None,
                 taken: 0,
+                steps: 0,
                 explained: Vec::new(),
                 rules: Ok(Vec::new()),
                 now,
@@ -267,7 +280,10 @@ impl Topic {
             if next.is_new {
                 ahead.sequence = ahead.sequence.next();
             }
-            ahead.cut_short = ahead.staged.beyond(ctx.limits).map(CutShort::Step);
+            ahead.cut_short = match ahead.staged.beyond(ctx.limits) {
+                Some(beyond) => Some(CutShort::Step(beyond)),
+                None => ahead.is_long_list(command, ctx.limits).then_some(CutShort::List),
+            };
             if ahead.cut_short.is_some() {
                 return true;
             }
@@ -288,6 +304,7 @@ impl Topic {
         let is_over = self.matcher.go_on(&mut ahead.judging, &message, *steps, &mut *ctx.tokens);
         let taken = ahead.judging.steps() - before;
         ahead.taken += taken;
+        ahead.steps = ahead.steps.saturating_add(taken);
         *steps = steps.saturating_sub(taken);
         if is_over {
             let selection = std::mem::take(&mut ahead.judging).into_selection();

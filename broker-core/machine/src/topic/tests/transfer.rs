@@ -14,9 +14,21 @@ fn list(count: u64) -> Command {
     let content = Message::new("x").encode();
     let mut envelope = content.envelope(&PropertyLimits::default(), &KEY);
     envelope.size += overlay.size_bytes();
-    let arrival = |number| Arrival {
-        message: InboundMessage { content: content.clone(), envelope: envelope.clone() },
-        overlays: vec![overlay.clone()],
+    let arrival = |number| {
+        let message = InboundMessage { content: content.clone(), envelope: envelope.clone() };
+        Arrival { overlays: vec![overlay.clone()], ..arrival(number, message) }
+    };
+    Command::TransferIn {
+        messages: (1..=count).map(arrival).collect(),
+        when_full: WhenFull::Refuse,
+    }
+}
+
+/// A message of another entity, that has this number there.
+fn arrival(number: u64, message: InboundMessage) -> Arrival {
+    Arrival {
+        message,
+        overlays: Vec::new(),
         enqueued_sequence: SequenceNumber(number),
         hops: 1,
         copies_spent: 0,
@@ -25,10 +37,6 @@ fn list(count: u64) -> Command {
             key: crate::change::codec::slot_key(EntityId(99), SequenceNumber(number)),
             overlays: Vec::new(),
         },
-    };
-    Command::TransferIn {
-        messages: (1..=count).map(arrival).collect(),
-        when_full: WhenFull::Refuse,
     }
 }
 
@@ -69,4 +77,30 @@ fn of_a_list_as_much_is_taken_as_one_step_may_store() {
     assert_eq!(stand.admitted(list(4)), ("+++.".to_owned(), String::new()));
     stand.limits = limits;
     assert_eq!(stand.admitted(list(4)), ("++++".to_owned(), String::new()));
+}
+
+/// QUO-09, DESIGN D6: a list is judged until it has taken as long as a publish may, and no message of it is begun then: the
+/// rest comes again, so that no topic keeps its contents for long. A batch of a client is judged to its end.
+#[test]
+fn a_list_is_not_judged_for_longer_than_a_publish() {
+    let mut stand = Stand::with_heavy_rules(4);
+    let heavy = |stand: &Stand, count: u64| Command::TransferIn {
+        messages: (1..=count).map(|number| arrival(number, stand.heavy())).collect(),
+        when_full: WhenFull::Refuse,
+    };
+    let one = heavy(&stand, 1);
+    assert!(stand.slices(&one) > 1);
+    let steps = stand.topic.take_judged();
+    assert_eq!(stand.admitted(one).0, "+");
+    for (most, said) in [(2 * steps - 1, "++.."), (2 * steps, "+++."), (4 * steps, "++++")] {
+        stand.limits.publish_step_count_max = most;
+        let list = heavy(&stand, 4);
+        stand.slices(&list);
+        assert_eq!(stand.admitted(list).0, said);
+    }
+    stand.limits.publish_step_count_max = 2 * steps - 1;
+    let messages = vec![stand.heavy(), stand.heavy(), stand.heavy()];
+    let batch = Command::SendBatch { messages };
+    stand.slices(&batch);
+    stand.apply(batch).unwrap();
 }
