@@ -86,7 +86,7 @@ async fn a_failed_append_of_a_session_ends_the_tree() {
 async fn a_state_that_waits_does_not_outlive_its_session() {
     let stand = Stand::new().await;
     let held = stand.accept("a").await.unwrap();
-    stand.store.is_busy.store(true, Ordering::SeqCst);
+    stand.store.busy.store(u32::MAX, Ordering::SeqCst);
     let log = Arc::new(Log::default());
     let state = SessionCommand::SetState { state: Some("late".into()) };
     let behind = (held.command(SessionCommand::GetState), log.reply(1));

@@ -9,4 +9,6 @@ mod many;
 mod order;
 mod stand;
 mod subscription;
+#[path = "../common/switched.rs"]
+mod switched;
 mod time;

@@ -47,7 +47,7 @@ async fn a_state_that_waits_for_room_is_not_overtaken() {
     let stand = Stand::new().await;
     let (slow, other) = (stand.accept("a").await.unwrap(), stand.accept("b").await.unwrap());
     let log = Arc::new(Log::default());
-    stand.store.is_busy.store(true, Ordering::SeqCst);
+    stand.store.busy.store(u32::MAX, Ordering::SeqCst);
     let state = |state: Option<&'static str>| SessionCommand::SetState {
         state: state.map(|state| state.into()),
     };
@@ -164,7 +164,7 @@ async fn a_state_that_waits_holds_up_no_end() {
     let stand = Stand::new().await;
     for end in [LinkEnd::Orderly, LinkEnd::Broken] {
         let held = stand.accept("a").await.unwrap();
-        stand.store.is_busy.store(true, Ordering::SeqCst);
+        stand.store.busy.store(u32::MAX, Ordering::SeqCst);
         let log = Arc::new(Log::default());
         let state = held.command(SessionCommand::SetState { state: Some("late".into()) });
         let behind = held.command(SessionCommand::Renew);

@@ -1,7 +1,6 @@
 //! A broker with one queue that requires sessions, an arbiter that can be held up, and outlets that
 //! remember what came in which order.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +10,6 @@ use peeklock_core::command::{
     Command, LinkEnd, Outcome, ReceiveMode, ReceivedMessage, SessionCommand, Settlement,
 };
 use peeklock_core::condition::Condition;
-use peeklock_core::content_ref::ContentRef;
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{LockToken, ReceiverId};
@@ -19,97 +17,13 @@ use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::permits::Permit;
 use peeklock_core::request::{Outlet, Released, Reply, Request};
-use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
-    Visit, Waker,
-};
 use peeklock_core::telemetry::Observed;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity};
 
+use crate::switched::Switched;
+
 pub const LOCK: TimeSpan = TimeSpan::from_seconds(60);
-
-/// A memory store that panics, fails or is busy as often as it is told.
-pub struct Switched {
-    inner: MemoryStore,
-    pub panics: AtomicU32,
-    pub failures: AtomicU32,
-    pub is_busy: AtomicBool,
-    wakers: Mutex<Vec<Waker>>,
-}
-
-fn takes(switch: &AtomicU32) -> bool {
-    switch.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
-}
-
-impl Switched {
-    /// Waits until a send waits for room.
-    pub async fn refused(&self) {
-        while self.wakers.lock().unwrap().is_empty() {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// Has room again.
-    pub fn make_room(&self) {
-        self.is_busy.store(false, Ordering::SeqCst);
-        for wake in std::mem::take(&mut *self.wakers.lock().unwrap()) {
-            wake();
-        }
-    }
-}
-
-impl Store for Switched {
-    fn name(&self) -> &'static str {
-        "switched"
-    }
-
-    fn is_durable(&self) -> bool {
-        false
-    }
-
-    fn shard_count(&self) -> u16 {
-        self.inner.shard_count()
-    }
-
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        self.inner.acquire(shard)
-    }
-
-    fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
-        if self.is_busy.load(Ordering::SeqCst) {
-            self.wakers.lock().unwrap().push(waker());
-            return Reserved::Busy;
-        }
-        self.inner.reserve(shard, bytes, waker)
-    }
-
-    fn unreserve(&self, shard: Shard, bytes: u64) {
-        self.inner.unreserve(shard, bytes);
-    }
-
-    fn submit(&self, submission: Submission, completion: Completion) {
-        if takes(&self.failures) {
-            self.inner.unreserve(submission.fences[0].shard, submission.batch.reserved());
-            completion(Err(StoreError::Failed("injected".into())));
-            return;
-        }
-        self.inner.submit(submission, completion);
-    }
-
-    fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
-        assert!(!takes(&self.panics), "injected");
-        self.inner.pin(keys, contents);
-    }
-
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.inner.scan(prefix, visit)
-    }
-
-    fn close(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-}
 
 pub struct Stand {
     pub store: Arc<Switched>,
@@ -139,13 +53,7 @@ impl Stand {
     }
 
     async fn with(manual: Arc<ManualClock>, clock: Arc<dyn Clock>) -> Self {
-        let store = Arc::new(Switched {
-            inner: MemoryStore::new(1, u64::MAX),
-            panics: AtomicU32::new(0),
-            failures: AtomicU32::new(0),
-            is_busy: AtomicBool::new(false),
-            wakers: Mutex::default(),
-        });
+        let store = Switched::new(1);
         let mut settings = Settings::default();
         settings.limits.receiver_count_max = 20_000;
         let broker = Broker::builder()

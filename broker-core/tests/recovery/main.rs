@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod sessions;
-mod store;
+#[path = "../common/switched.rs"]
+mod switched;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +21,7 @@ use peeklock_core::store::MemoryStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity, StartError};
 
-use self::store::Switched;
+use self::switched::Switched;
 
 struct World {
     store: Arc<Switched>,
@@ -31,7 +32,7 @@ struct World {
 
 impl World {
     async fn new(properties: QueueUpdate) -> Self {
-        let store = Switched::new();
+        let store = Switched::new(2);
         let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
         let broker = start(&store, &clock).await;
         broker.create_queue("orders", properties).await.unwrap();
@@ -99,7 +100,7 @@ fn numbers(messages: &[ReceivedMessage]) -> Vec<u64> {
 #[tokio::test]
 async fn the_year_10000_comes() {
     let before = Timestamp::parse("9989-12-31T23:59:59Z").unwrap();
-    let (store, clock) = (Switched::new(), Arc::new(ManualClock::at(before)));
+    let (store, clock) = (Switched::new(2), Arc::new(ManualClock::at(before)));
     let broker = start(&store, &clock).await;
     broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
     let queue = broker.entity("orders").unwrap();
@@ -273,10 +274,7 @@ async fn sends_wait_for_room_and_everything_else_goes_on() {
         _ = &mut parked => panic!("the send did not wait"),
         counts = world.counts() => assert_eq!(counts.total(), 0),
     }
-    let wakers = std::mem::take(&mut *world.store.wakers.lock().unwrap());
-    for waker in wakers {
-        waker();
-    }
+    world.store.make_room();
     assert_eq!(parked.await.unwrap(), 2);
     // A store that has enough wakers takes none; it is asked again after a while. Every turn before asks
     // too, and how many there are is not known: so it is busy until the test says otherwise.

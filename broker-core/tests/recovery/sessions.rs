@@ -103,13 +103,8 @@ async fn a_state_waits_for_room_in_the_store() {
     world.store.busy.store(1, Ordering::SeqCst);
     let set = world.set_state(holder, "late");
     let room = async {
-        while world.store.wakers.lock().unwrap().is_empty() {
-            tokio::task::yield_now().await;
-        }
-        let wakers = std::mem::take(&mut *world.store.wakers.lock().unwrap());
-        for wake in wakers {
-            wake();
-        }
+        world.store.refused().await;
+        world.store.make_room();
     };
     let (set, ()) = tokio::join!(set, room);
     set.unwrap();

@@ -7,25 +7,16 @@ use serde_json::json;
 
 use super::super::attacker::Attack;
 use super::super::broker::Broker;
-use super::super::wire::{WebSocket, ask, masked};
-use super::topic;
+use super::super::wire::{WebSocket, masked};
+use super::busy_topic;
 
 /// Rules in a frame: as many as are asked beside a connection at once.
 const RULES: usize = 32;
 /// What each says, in one property.
 const RULE_BYTES: usize = 15 << 10;
+
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
-    topic(broker, 100, &format!("p LIKE '%{}b%'", "a".repeat(950)));
-    let mut attack = Attack::default();
-    // The topic is never done.
-    let properties = json!({ "p": "a".repeat(30_000) });
-    let message = json!({ "body": "x", "applicationProperties": properties }).to_string();
-    for _ in 0..2 {
-        let (address, message) = (broker.http, message.clone());
-        attack.repeat(move || {
-            ask(address, "POST", "/$api/v1/topics/attacked/messages", &message).ok();
-        });
-    }
+    let mut attack = busy_topic(broker, 100, 2);
     let rule = |number: usize| {
         let properties = json!({ "p": "v".repeat(RULE_BYTES) });
         let filter = json!({ "type": "correlation", "properties": properties });

@@ -6,23 +6,14 @@ use serde_json::json;
 use super::super::attacker::Attack;
 use super::super::broker::Broker;
 use super::super::wire::ask;
-use super::topic;
+use super::busy_topic;
 
 /// Queues, and messages of each: as many as go as one list. All lists together are larger than what may be held.
 const QUEUES: usize = 90;
 const MESSAGES: usize = 4;
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
-    topic(broker, 100, &format!("p LIKE '%{}b%'", "a".repeat(950)));
-    let mut attack = Attack::default();
-    let properties = json!({ "p": "a".repeat(30_000) });
-    let message = json!({ "body": "x", "applicationProperties": properties }).to_string();
-    for _ in 0..2 {
-        let (address, message) = (broker.http, message.clone());
-        attack.repeat(move || {
-            ask(address, "POST", "/$api/v1/topics/attacked/messages", &message).ok();
-        });
-    }
+    let attack = busy_topic(broker, 100, 2);
     let asked = |method: &str, target: &str, body: &str, status: u16| {
         assert_eq!(ask(broker.http, method, target, body).unwrap().status, status, "{target}");
     };

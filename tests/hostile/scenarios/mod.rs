@@ -69,6 +69,22 @@ fn topic(broker: &Broker, rules: usize, filter: &str) {
     }
 }
 
+/// A topic with so many rules that take long to judge, and so many clients that send it what all of them are judged for: it
+/// is never done.
+fn busy_topic(broker: &Broker, rules: usize, clients: usize) -> Attack {
+    topic(broker, rules, &format!("p LIKE '%{}b%'", "a".repeat(950)));
+    let properties = json!({ "p": "a".repeat(30_000) });
+    let message = json!({ "body": "x", "applicationProperties": properties }).to_string();
+    let mut attack = Attack::default();
+    for _ in 0..clients {
+        let (address, message) = (broker.http, message.clone());
+        attack.repeat(move || {
+            ask(address, "POST", "/$api/v1/topics/attacked/messages", &message).ok();
+        });
+    }
+    attack
+}
+
 /// A connection with a link to the attacker's queue.
 fn attached(broker: &Broker, role: &str) -> WebSocket {
     let mut socket = WebSocket::open(broker.websocket).unwrap();

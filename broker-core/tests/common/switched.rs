@@ -1,4 +1,4 @@
-//! The store of these tests: the memory store behind a switch.
+//! The memory store behind a switch, for tests of what becomes of a broker whose store fails.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,13 +20,13 @@ pub struct Switched {
     pub takes_no_waker: AtomicU32,
     pub refuses_ownership: AtomicU32,
     broken: Mutex<Vec<Shard>>,
-    pub wakers: Mutex<Vec<Waker>>,
+    wakers: Mutex<Vec<Waker>>,
 }
 
 impl Switched {
-    pub fn new() -> Arc<Self> {
+    pub fn new(shard_count: u16) -> Arc<Self> {
         Arc::new(Self {
-            inner: MemoryStore::new(2, u64::MAX),
+            inner: MemoryStore::new(shard_count, u64::MAX),
             panics: AtomicU32::new(0),
             failures: AtomicU32::new(0),
             unknown_landed: AtomicU32::new(0),
@@ -37,6 +37,21 @@ impl Switched {
             broken: Mutex::default(),
             wakers: Mutex::default(),
         })
+    }
+
+    /// Waits until somebody waits for room.
+    pub async fn refused(&self) {
+        while self.wakers.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Has room again, and says so.
+    pub fn make_room(&self) {
+        self.busy.store(0, Ordering::SeqCst);
+        for wake in std::mem::take(&mut *self.wakers.lock().unwrap()) {
+            wake();
+        }
     }
 }
 
