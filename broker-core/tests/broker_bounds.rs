@@ -475,8 +475,8 @@ async fn all_rules_can_be_read() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// DEC-10, DESIGN D6: declarations that are carried out at once have room together: many small ones, or few that may tell of
-/// many rules. Who finds none is told to come back, and one that is planned keeps only what there is.
+/// DEC-10, DESIGN D6: declarations that are carried out at once have room together: many small ones, or few that may
+/// tell of many rules. Who finds none is told to come back, and one that is planned keeps only what there is.
 #[tokio::test]
 async fn declarations_that_are_carried_out_have_a_bound_in_bytes() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));

@@ -129,8 +129,8 @@ impl Access {
         self.turn(Large::List, Planning { declaration }).await
     }
 
-    /// Waits for a turn at carrying out a declaration, for who may plan all that is named in it: for room for the most that
-    /// this may take.
+    /// Waits for a turn at carrying out a declaration, for who may plan all that is named in it: for room for the most
+    /// that this may take.
     ///
     /// # Errors
     /// As for [`Access::turn_at_plan`].
@@ -220,8 +220,8 @@ impl InTurn<Planning<'_>> {
 }
 
 impl InTurn<CarryingOut<'_>> {
-    /// Carries out the first steps of a plan, as [`Access::carry_out`] does. It is planned first, in a turn at that, and has
-    /// room only for what there is from then on.
+    /// Carries out the first steps of a plan, as [`Access::carry_out`] does. It is planned first, in a turn at that,
+    /// and has room only for what there is from then on.
     ///
     /// # Errors
     /// As for [`Access::carry_out`].

@@ -7,10 +7,10 @@
 //!  Snapshot ─────┘                                            as every management operation
 //! ```
 //!
-//! `judge` says what no namespace could make so, `planner` what one has to do, `rules` what of the rules of a subscription,
-//! `order` in which order, `weight` what that takes in memory; all of them by way of `breather`, for connections live on the
-//! same thread. What is asked of the broker, and what is done, is in `access/declare.rs`. Absent on purpose: deletion of
-//! entities. What is not named stays as it is.
+//! `judge` says what no namespace could make so, `planner` what one has to do, `rules` what of the rules of a
+//! subscription, `order` in which order, `weight` what that takes in memory; all of them by way of `breather`, for
+//! connections live on the same thread. What is asked of the broker, and what is done, is in `access/declare.rs`.
+//! Absent on purpose: deletion of entities. What is not named stays as it is.
 
 pub(crate) mod breather;
 mod judge;

@@ -10,8 +10,8 @@ use super::{OtherRules, TOLD_BYTES_MAX};
 use crate::error::Rejection;
 use crate::rule::{DEFAULT_RULE, RuleDescription};
 
-/// What a rule that changes or goes takes beside its name and text, in the plan and again in what is answered. As many as may
-/// be declared at once can go at once.
+/// What a rule that changes or goes takes beside its name and text, in the plan and again in what is answered. As many
+/// as may be declared at once can go at once.
 const TOLD_RULE_BYTES: usize = 320;
 
 /// What an update of a subscription asks for its rules.

@@ -410,8 +410,8 @@ fn rules_that_are_there_are_told_up_to_a_bound() {
     assert_eq!(most.changes.len(), RULE_COUNT_MAX);
 }
 
-/// DESIGN D6: what a plan takes is no more than was counted on before it was made: with entities that are new and that change,
-/// with rules that are new, change and go, and whatever is escaped in them.
+/// DESIGN D6: what a plan takes is no more than was counted on before it was made: with entities that are new and that
+/// change, with rules that are new, change and go, and whatever is escaped in them.
 #[test]
 fn a_plan_takes_no_more_than_was_counted_on() {
     let weighed = |declaration: &Declaration, snapshot: &Snapshot| {

@@ -1,5 +1,5 @@
-//! What carrying out a declaration takes in memory (DESIGN D6): at most, before it is planned, and of that what there is
-//! when it is.
+//! What carrying out a declaration takes in memory (DESIGN D6): at most, before it is planned, and of that what there
+//! is when it is.
 
 use super::breather::Breather;
 use super::plan::{Change, Step};
@@ -13,8 +13,8 @@ use crate::rule::RuleDescription;
 const ENTITY_BYTES: u64 = 16 << 10;
 /// What there is whatever is declared.
 const LEAST_BYTES: u64 = 8 << 10;
-/// What a rule that is declared takes, as often as it is there: to be done, and told twice, where a byte may be five when it
-/// is escaped.
+/// What a rule that is declared takes, as often as it is there: to be done, and told twice, where a byte may be five
+/// when it is escaped.
 const RULE_COPIES: u64 = 1 + 2 * 5;
 /// What a text takes beside its bytes.
 const TEXT_BYTES: usize = 32;

@@ -17,9 +17,9 @@ const PATIENCE: TimeSpan = TimeSpan::from_seconds(5);
 pub(crate) const LISTS_MAX: u64 = 8;
 /// Explanations of rules that are made at once: each is as large as all rules of a subscription, and takes as long.
 pub(crate) const EXPLANATIONS_MAX: u64 = 2;
-/// What declarations have that are carried out at once: each its plan until what is left of that was answered, which waits
-/// for entities and for the disk. It is room and no number, so that those that are small do not wait for each other; until a
-/// declaration is planned it has room for the most that its plan may be.
+/// What declarations have that are carried out at once: each its plan until what is left of that was answered, which
+/// waits for entities and for the disk. It is room and no number, so that those that are small do not wait for each
+/// other; until a declaration is planned it has room for the most that its plan may be.
 pub(crate) const CARRIED_OUT_BYTES_MAX: u64 = 512 << 20;
 /// How long entities may take to say what a list is made of, and what an explanation is: others wait for the turn.
 const LIST_TIME: TimeSpan = TimeSpan::from_seconds(10);
@@ -34,8 +34,8 @@ pub(crate) enum Large {
     List,
     /// What each rule of a subscription makes of a message.
     Explanation,
-    /// What is done of a declaration, which takes so many bytes at most. Its plan is made in a turn at lists, which is over
-    /// before it is carried out.
+    /// What is done of a declaration, which takes so many bytes at most. Its plan is made in a turn at lists, which is
+    /// over before it is carried out.
     CarryingOut { bytes: u64 },
 }
 

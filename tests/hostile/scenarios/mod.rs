@@ -69,8 +69,8 @@ fn topic(broker: &Broker, rules: usize, filter: &str) {
     }
 }
 
-/// A topic with so many rules that take long to judge, and so many clients that send it what all of them are judged for: it
-/// is never done.
+/// A topic with so many rules that take long to judge, and so many clients that send it what all of them are judged
+/// for: it is never done.
 fn busy_topic(broker: &Broker, rules: usize, clients: usize) -> Attack {
     topic(broker, rules, &format!("p LIKE '%{}b%'", "a".repeat(950)));
     let properties = json!({ "p": "a".repeat(30_000) });

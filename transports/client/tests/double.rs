@@ -431,8 +431,8 @@ impl JobType for Order {
     const NAME: &'static str = "order";
 }
 
-/// SES-34: a requester whose client is closed ends with what it is told last, although that could pass elsewhere: who waits
-/// is told, and nobody asks for the session for good.
+/// SES-34: a requester whose client is closed ends with what it is told last, although that could pass elsewhere: who
+/// waits is told, and nobody asks for the session for good.
 #[tokio::test(start_paused = true)]
 async fn a_requester_ends_with_its_client() {
     let lost = Condition::CommunicationProblem;

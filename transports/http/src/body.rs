@@ -227,7 +227,8 @@ impl RequestBody {
     }
 }
 
-/// What the values of a JSON text take when they are made, beside what they say. What is no JSON is counted somehow, and refused later.
+/// What the values of a JSON text take when they are made, beside what they say. What is no JSON is counted somehow,
+/// and refused later.
 fn made_bytes(text: &[u8]) -> u64 {
     let (mut parts, mut objects) = (0_u64, 0_u64);
     for mark in Marks::of(text) {

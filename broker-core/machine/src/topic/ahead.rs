@@ -12,9 +12,9 @@
 //! order. What was found is forgotten with the next command that is judged.
 //!
 //! What is found stays in memory until then. So it ends where it is more than one step may store, or where all topics
-//! together have found as much as they may: what is sent is refused then, of a list from elsewhere the rest comes again. So it
-//! does where a list from another entity takes longer than a publish may: the broker has its contents in memory meanwhile, in
-//! room that others want (decision 34).
+//! together have found as much as they may: what is sent is refused then, of a list from elsewhere the rest comes
+//! again. So it does where a list from another entity takes longer than a publish may: the broker has its contents in
+//! memory meanwhile, in room that others want (decision 34).
 
 use std::collections::BTreeMap;
 

@@ -97,8 +97,8 @@ impl Replies {
         }
     }
 
-    /// Whether the session may be had later. One that a lost connection held is locked until its grace is over; a queue that
-    /// is being deleted is neither there nor can it be made; a broker that is being stopped says that the call was
+    /// Whether the session may be had later. One that a lost connection held is locked until its grace is over; a queue
+    /// that is being deleted is neither there nor can it be made; a broker that is being stopped says that the call was
     /// cancelled; a client that is closed refuses whatever it is asked.
     fn passes(&self, error: &BrokerError) -> bool {
         let condition = error.condition();

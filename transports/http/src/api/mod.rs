@@ -138,8 +138,8 @@ fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
     HttpResponse::build(status).insert_header((header::CACHE_CONTROL, "no-store")).json(value)
 }
 
-/// An answer that may be large, in room that was taken before it was made. It is counted in one go of its thread, and written
-/// in the next: a plan may take long.
+/// An answer that may be large, in room that was taken before it was made. It is counted in one go of its thread, and
+/// written in the next: a plan may take long.
 async fn large(exchange: &Exchange, mut room: AnswerRoom, value: &impl Serialize) -> Answer {
     let size = size_in_json(value);
     room.fit_messages(size as u64).await?;

@@ -177,8 +177,8 @@ async fn hostile_values_are_refused_or_harmless() {
     server.stop().await;
 }
 
-/// DESIGN D6: what a JSON text says has room beside the text before it is made: a rule that is larger than any may be waits
-/// for that, and is refused then.
+/// DESIGN D6: what a JSON text says has room beside the text before it is made: a rule that is larger than any may be
+/// waits for that, and is refused then.
 #[tokio::test]
 async fn what_a_json_text_says_has_its_room() {
     let mut plan = Plan::new();

@@ -45,8 +45,8 @@ fn a_list_of_rules_ends_with_its_bytes() {
     assert_eq!(pages, [6, 5, 1, 1, 0]);
 }
 
-/// DESIGN D6: a page of rules takes what lies before it and what it shows, so that a far one is for a long turn; one that
-/// is asked for beyond the last rule takes no more than there are.
+/// DESIGN D6: a page of rules takes what lies before it and what it shows, so that a far one is for a long turn; one
+/// that is asked for beyond the last rule takes no more than there are.
 #[test]
 fn a_page_of_rules_counts_what_is_passed_over() {
     let mut stand = Stand::new(1);

@@ -79,8 +79,8 @@ fn of_a_list_as_much_is_taken_as_one_step_may_store() {
     assert_eq!(stand.admitted(list(4)), ("++++".to_owned(), String::new()));
 }
 
-/// QUO-09, DESIGN D6: a list is judged until it has taken as long as a publish may, and no message of it is begun then: the
-/// rest comes again, so that no topic keeps its contents for long. A batch of a client is judged to its end.
+/// QUO-09, DESIGN D6: a list is judged until it has taken as long as a publish may, and no message of it is begun then:
+/// the rest comes again, so that no topic keeps its contents for long. A batch of a client is judged to its end.
 #[test]
 fn a_list_is_not_judged_for_longer_than_a_publish() {
     let mut stand = Stand::with_heavy_rules(4);
