@@ -10,6 +10,7 @@ mod end;
 mod inbound;
 mod open;
 mod outbound;
+mod place;
 mod serve;
 mod yielding;
 
@@ -17,7 +18,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
@@ -107,6 +108,10 @@ pub(crate) struct Conversation {
     idling: Option<Idling>,
     /// One of those that come from where its client does, who may have to give up places.
     member: Option<Member>,
+    /// Whether it has shown a token that is good, as of the last look.
+    shows_key: bool,
+    /// Until then who has shown one is not idle for want of a link; none once it has had one.
+    first_link_until: Option<Instant>,
     pub(crate) encoding: Encoding,
     /// What its client may do.
     pub(crate) access: Access,

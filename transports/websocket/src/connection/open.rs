@@ -3,16 +3,15 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use peeklock_core::Broker;
 use peeklock_core::command::LinkEnd;
-use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_core::transaction::Transactions;
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
-use peeklock_listen::{Lookout, Member, Newcomer};
+use peeklock_listen::{Lookout, Member};
 use peeklock_tls::Handshake;
 use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
@@ -21,6 +20,7 @@ use bytes::Bytes;
 
 use super::close;
 use super::outbound::Unwritten;
+use super::place;
 use super::serve::payload;
 use super::yielding::Yielding;
 use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Postponed};
@@ -39,38 +39,41 @@ pub(crate) async fn converse(
 ) {
     // In memory of its own, which is given back when it is over: a task is as large as the largest thing that it
     // awaits, and most of what an idle connection costs is its task.
-    if let Some(handover) = Box::pin(greet(&site, socket, encoding, handshake)).await {
-        Conversation::open(site, handover, encoding).await;
+    let greeted = Box::pin(greet(&site, socket, encoding, handshake));
+    if let Some((handover, handshake)) = greeted.await {
+        Conversation::open(site, handover, encoding, handshake).await;
     }
 }
 
-/// Waits for the hello; none if there is no conversation to begin, because it goes on elsewhere or came to nothing.
+/// Waits for the hello; none if there is no conversation to begin, because it goes on elsewhere or came to nothing. Whoever
+/// begins one has no place yet.
 async fn greet(
     site: &Arc<Site>,
     mut socket: Box<Socket>,
     encoding: Encoding,
     handshake: Handshake,
-) -> Option<Box<Handover>> {
+) -> Option<(Box<Handover>, Handshake)> {
     let timeout = site.config.handshake_timeout;
     let hello = tokio::select! {
         biased;
         () = handshake.needed() => return None,
         hello = tokio::time::timeout(timeout, hello(&site.broker, &mut socket, encoding)) => hello,
     };
-    drop(handshake);
     let refusal = match hello {
         Ok(Ok((hello_id, hello))) => {
             let resume = hello.resume;
             let received = resume.map_or(0, |it| it.received);
             let handover = Box::new(Handover { socket, hello_id, received, hello });
-            return match resume {
+            let begins = match resume {
                 Some(resume) => site.resume(resume.resume_token.0, encoding, handover).err(),
                 None => Some(handover),
             };
+            return begins.map(|handover| (handover, handshake));
         }
         Ok(Err(refusal)) => refusal?,
         Err(_) => Close::new(code::NO_HELLO, "no hello has come in time"),
     };
+    drop(handshake);
     close(&mut socket, &refusal).await;
     None
 }
@@ -114,19 +117,19 @@ async fn hello(
     }
 }
 
-/// Whether what a hello shows is good, whatever it gives. Asked only where somebody would have to go for it.
-async fn is_known(broker: &Broker, handover: &Handover) -> bool {
-    let principal = handover.socket.get_ref().principal();
-    let token = handover.hello.token.clone();
-    broker.access(principal.with_token_if_any(token)).is_identified().await
-}
-
 impl Conversation {
     /// Begins a conversation and stays with it to its end.
-    pub(super) async fn open(site: Arc<Site>, mut handover: Box<Handover>, encoding: Encoding) {
+    pub(super) async fn open(
+        site: Arc<Site>,
+        mut handover: Box<Handover>,
+        encoding: Encoding,
+        handshake: Handshake,
+    ) {
         let broker = site.broker.placed();
+        let principal = handover.socket.get_ref().principal();
+        let peer = principal.peer;
         if !broker.allows_anonymous() && handover.hello.token.is_none() {
-            let peer = handover.socket.get_ref().principal().peer;
+            drop(handshake);
             let reason = Rejection::unauthorized("the hello has no token");
             // Counted, and told in the log.
             drop(broker.refuse(reason.because("missing").of_peer(peer), ""));
@@ -135,11 +138,17 @@ impl Conversation {
         }
         let resume_token = broker.random_bits();
         let (sender, calls) = mpsc::channel(CALLS_MAX);
-        let peer = handover.socket.get_ref().principal().peer;
-        let newcomer = match site.places.is_full() && is_known(&broker, &handover).await {
-            true => Newcomer::Known(peer),
-            false => Newcomer::Stranger,
-        };
+        let access = broker.access(principal.with_token_if_any(handover.hello.token.clone()));
+        // Who guesses waits for the answer (SEC-26), and for nobody else's place meanwhile.
+        let asking = Box::pin(async {
+            tokio::select! {
+                biased;
+                () = handshake.needed() => None,
+                newcomer = place::newcomer(&site.places, &access, peer) => Some(newcomer),
+            }
+        });
+        let Some(newcomer) = asking.await else { return };
+        drop(handshake);
         let Some(place) = site.enter(resume_token, encoding, newcomer, sender) else {
             let count = site.config.connection_count_max;
             let detail = format!("there are {count} connections already");
@@ -169,11 +178,13 @@ impl Conversation {
             budget: broker.connection_budget(),
             heartbeat: site.config.heartbeat,
             transactions: Transactions::new(&broker),
-            access: broker.access(Principal::anonymous()),
+            access,
             broker,
             place,
             idling: None,
             member: site.places.join(peer),
+            shows_key: false,
+            first_link_until: Instant::now().checked_add(config.handshake_timeout),
             encoding,
             calls,
             stop: Some(Box::pin(stop)),
@@ -230,6 +241,7 @@ impl Conversation {
         // What it said of itself is not kept beside that.
         let (token, _) = (hello.token.take(), hello.client.take());
         self.access.renew(principal.with_token_if_any(token)).await;
+        self.mark_key();
         let config = &self.site.config;
         if let Some(seconds) = hello.heartbeat_seconds {
             let asked = Duration::from_secs(seconds.max(HEARTBEAT_SECONDS_MIN).into());

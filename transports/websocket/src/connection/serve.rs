@@ -10,7 +10,6 @@ use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
 use peeklock_core::permits::{COMMAND_BYTES, Permit};
 use peeklock_link::FREE_BYTES;
-use peeklock_listen::Idling;
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
@@ -106,6 +105,7 @@ impl Conversation {
                 Turn::Call(Call::Leave) | Turn::Leave => return Ended::Leave,
                 Turn::Tick => {
                     self.transactions.expire();
+                    self.mark_key();
                     self.welcome().and_then(|()| self.tick(socket, beat))
                 }
                 Turn::Stop(grace) => {
@@ -136,23 +136,6 @@ impl Conversation {
         }
         let reason = "nobody is let in without a token any more";
         Err(Ended::Refused(Close::new(code::UNAUTHORIZED, reason)))
-    }
-
-    /// Says whether it would be missed: it has links, or something of it is under way. False if it was not a moment ago,
-    /// and somebody has its place.
-    fn mark_idle(&mut self) -> bool {
-        let is_idle = self.links.is_empty()
-            && self.links.pending_count() == 0
-            && self.postponed.is_none()
-            && self.ready.is_empty()
-            && !self.unflushed
-            && !self.apart.is_busy()
-            && self.transactions.open_count() == 0;
-        if is_idle {
-            self.idling.get_or_insert_with(|| self.site.places.idle(self.member.as_ref()));
-            return true;
-        }
-        self.idling.take().is_none_or(Idling::wake)
     }
 
     async fn turn(&mut self, socket: &mut Socket, ticks: &mut Interval) -> Turn {

@@ -90,6 +90,7 @@ impl Conversation {
     pub(super) async fn authenticate(&mut self, asked: &Asked, shown: Authenticate) -> Done {
         let principal = self.access.principal().map(|known| (*known).clone());
         self.access.renew(principal.unwrap_or_default().with_token(shown.token)).await;
+        self.mark_key();
         self.done(asked)
     }
 }

@@ -4,15 +4,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::StreamExt as _;
 use peeklock_core::contract::{Authorizer, Grant, Principal};
 use peeklock_core::error::Rejection;
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
+use tokio::sync::Semaphore;
 use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use super::client::{Client, Socket};
-use super::server::{Plan, run};
+use super::server::{Plan, Server, run};
+
+/// Sockets beside one place or two, which are as few as there can be.
+const SPARE: u32 = 16;
 
 /// Upgrades from an address of this machine.
 async fn upgrade_from(from: [u8; 4], to: SocketAddr) -> Socket {
@@ -31,14 +36,18 @@ async fn hello(socket: Socket) -> Option<Client> {
 }
 
 async fn hello_saying(mut socket: Socket, hello: Value) -> Option<Client> {
-    use futures_util::SinkExt as _;
-    let frame = json!({ "requests": [{ "id": 1, "hello": hello }] });
-    let message = tokio_tungstenite::tungstenite::Message::text(frame.to_string());
-    socket.send(message).await.unwrap();
+    say_hello(&mut socket, &hello).await;
     let mut client = Client::over(socket);
     client.frame().await?;
     client.seen = 0;
     Some(client)
+}
+
+async fn say_hello(socket: &mut Socket, hello: &Value) {
+    use futures_util::SinkExt as _;
+    let frame = json!({ "requests": [{ "id": 1, "hello": hello }] });
+    let message = tokio_tungstenite::tungstenite::Message::text(frame.to_string());
+    socket.send(message).await.unwrap();
 }
 
 /// QUO-01: whoever has all places by connections with links, and says that they are there, gives some up to who comes
@@ -76,21 +85,89 @@ fn the_address_with_most_places_gives_one_up() {
     });
 }
 
-/// Whose token is good may do everything; nobody else is known.
-struct OneToken;
+/// Whose token is good may do everything, who shows none may too, or is not known, and nobody else is. About a slow one
+/// nothing is ever said.
+struct OneToken {
+    allows_anonymous: bool,
+    /// As many as slow ones were shown.
+    slow: Semaphore,
+}
+
+impl OneToken {
+    /// Who shows none is not known.
+    fn needed() -> Arc<Self> {
+        Arc::new(Self { allows_anonymous: false, slow: Semaphore::new(0) })
+    }
+
+    /// Who shows none is let in.
+    fn or_none() -> Arc<Self> {
+        Arc::new(Self { allows_anonymous: true, slow: Semaphore::new(0) })
+    }
+}
 
 #[async_trait]
 impl Authorizer for OneToken {
     async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
         match principal.token.as_deref() {
             Some("good") => Ok(Grant::everything()),
+            Some("slow") => {
+                self.slow.add_permits(1);
+                std::future::pending().await
+            }
+            None if self.allows_anonymous => Ok(Grant::everything()),
             _ => Err(Rejection::unauthorized("not known")),
         }
     }
 
     fn allows_anonymous(&self) -> bool {
-        false
+        self.allows_anonymous
     }
+}
+
+/// A listener with so many places.
+async fn listener(authorizer: Arc<OneToken>, places: usize) -> Server {
+    let mut plan = Plan::new();
+    plan.config.connection_count_max = places;
+    plan.authorizer = authorizer;
+    plan.start().await
+}
+
+/// Says hello from an address of this machine; none if it is refused for want of a place.
+async fn enter(from: [u8; 4], hello: &Value, server: &Server) -> Option<Client> {
+    hello_saying(upgrade_from(from, server.address).await, hello.clone()).await
+}
+
+/// The same with a link; as soon as there is a place.
+async fn consumer(from: [u8; 4], hello: &Value, server: &Server) -> Client {
+    let mut client = entered(from, hello, server).await;
+    attach(&mut client).await;
+    client
+}
+
+/// As soon as somebody has to go for it.
+async fn entered(from: [u8; 4], hello: &Value, server: &Server) -> Client {
+    loop {
+        if let Some(client) = enter(from, hello, server).await {
+            break client;
+        }
+    }
+}
+
+async fn attach(client: &mut Client) {
+    let receiver = json!({ "link": 1, "path": "q", "role": "receiver" });
+    let answer = client.ask("attach", receiver).await;
+    assert!(answer.get("done").is_some(), "{answer}");
+}
+
+/// It has its place, and what it holds.
+async fn assert_served(client: &mut Client) {
+    let answer = client.ask("getQueue", json!({ "path": "q" })).await;
+    assert!(answer.get("error").is_none(), "{answer}");
+}
+
+async fn assert_place_was_needed(client: &mut Client) {
+    let closed = client.closed().await;
+    assert_eq!(closed, Some((1_013, "the place is needed".to_owned())));
 }
 
 /// QUO-01, SEC-16: where all places are taken, a stranger, who says hello with a token that is not good, gets that of nobody who holds
@@ -99,57 +176,129 @@ impl Authorizer for OneToken {
 #[test]
 fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
     run(async {
-        let mut plan = Plan::new();
-        plan.config.connection_count_max = 5;
-        plan.authorizer = Arc::new(OneToken);
-        let server = plan.start().await;
+        let server = listener(OneToken::needed(), 5).await;
         let (many, known, strange) = ([127, 0, 0, 2], [127, 0, 0, 3], [127, 0, 0, 4]);
-        let enter = async |from, hello: &Value| {
-            hello_saying(upgrade_from(from, server.address).await, hello.clone()).await
-        };
         let [good, bad] = ["good", "bad"].map(|token| json!({ "token": token }));
         let mut silent = Vec::new();
         for _ in 0..5 {
-            let mut client = enter(many, &good).await.unwrap();
-            client.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
-            silent.push(client);
+            silent.push(consumer(many, &good, &server).await);
         }
-        // Somebody who is known gets the place of the one that has been silent for longest, and nobody else before or after.
-        let mut other = loop {
-            assert!(enter(strange, &bad).await.is_none());
-            if let Some(client) = enter(known, &good).await {
-                break client;
-            }
-        };
-        assert_eq!(silent.remove(0).closed().await.unwrap().0, 1_013);
-        other.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
+        // Nor does who has a key get that of another who has one and a link, though more of those come from one address.
         for _ in 0..3 {
-            assert!(enter(strange, &bad).await.is_none());
+            assert!(enter(strange, &bad, &server).await.is_none());
+            assert!(enter(known, &good, &server).await.is_none());
         }
         for client in &mut silent {
-            assert!(client.ask("getQueue", json!({ "path": "q" })).await.get("error").is_none());
+            assert_served(client).await;
         }
         // One that has lost its socket, with its links, for a while.
         drop(silent.pop());
         let lasting = json!({ "token": "good", "graceSeconds": 60 });
-        let mut lost = loop {
-            match enter(known, &lasting).await {
-                Some(client) => break client,
-                None => tokio::task::yield_now().await,
-            }
-        };
-        lost.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
-        drop(lost);
+        drop(consumer(known, &lasting, &server).await);
         for _ in 0..3 {
-            assert!(enter(strange, &bad).await.is_none());
+            assert!(enter(strange, &bad, &server).await.is_none());
         }
         silent[0].ask("detach", json!({ "link": 1 })).await;
-        let stranger = loop {
-            if let Some(client) = enter(strange, &bad).await {
-                break client;
-            }
-        };
-        drop(stranger);
+        drop(entered(strange, &bad, &server).await);
+        server.stop().await;
+    });
+}
+
+/// QUO-01, SEC-16, SEC-17: who shows a token that is good gets the place of one who has shown none, whatever that one holds and
+/// asks for, from the same address too, and keeps it when others come, from wherever there are fewer.
+#[test]
+fn who_shows_a_key_gets_and_keeps_the_place_of_one_who_shows_none() {
+    run(async {
+        let server = listener(OneToken::or_none(), 2).await;
+        let here = [127, 0, 0, 2];
+        let (good, nothing) = (json!({ "token": "good" }), json!({}));
+        let mut without = Vec::new();
+        for _ in 0..2 {
+            without.push(consumer(here, &nothing, &server).await);
+        }
+        let mut known = Vec::new();
+        for client in &mut without {
+            assert_served(client).await;
+        }
+        for client in &mut without {
+            let mut next = enter(here, &good, &server).await.unwrap();
+            attach(&mut next).await;
+            known.push(next);
+            assert_place_was_needed(client).await;
+        }
+        for address in [3, 4, 5] {
+            assert!(enter([127, 0, 0, address], &nothing, &server).await.is_none());
+            assert!(enter([127, 0, 0, address], &good, &server).await.is_none());
+        }
+        for client in &mut known {
+            assert_served(client).await;
+        }
+        server.stop().await;
+    });
+}
+
+/// SEC-15, SEC-16: a token keeps a place for as long as it is good: who shows a newer one that is not gives it up to who shows
+/// one that is.
+#[test]
+fn a_place_is_kept_as_long_as_the_token_is_good() {
+    run(async {
+        let server = listener(OneToken::needed(), 1).await;
+        let (one, other) = ([127, 0, 0, 2], [127, 0, 0, 3]);
+        let good = json!({ "token": "good" });
+        let mut first = consumer(one, &good, &server).await;
+        assert!(enter(other, &good, &server).await.is_none());
+        first.ask("authenticate", json!({ "token": "bad" })).await;
+        let mut next = enter(other, &good, &server).await.unwrap();
+        assert_place_was_needed(&mut first).await;
+        attach(&mut next).await;
+        assert!(enter(one, &good, &server).await.is_none());
+        server.stop().await;
+    });
+}
+
+/// QUO-01, SEC-16: who has got its place by a token has time for its first link: of those that have none, others that come give
+/// theirs up to each other.
+#[test]
+fn who_has_shown_a_key_has_time_for_its_first_link() {
+    run(async {
+        let server = listener(OneToken::needed(), 2).await;
+        let (here, strange) = ([127, 0, 0, 2], [127, 0, 0, 4]);
+        let [good, bad] = ["good", "bad"].map(|token| json!({ "token": token }));
+        let mut first = enter(strange, &bad, &server).await.unwrap();
+        let mut second = enter(strange, &bad, &server).await.unwrap();
+        let mut slow = enter(here, &good, &server).await.unwrap();
+        assert_place_was_needed(&mut first).await;
+        let mut third = entered(strange, &bad, &server).await;
+        assert_place_was_needed(&mut second).await;
+        // It has come before this one, and has asked for nothing either.
+        let _fourth = entered(strange, &bad, &server).await;
+        assert_place_was_needed(&mut third).await;
+        attach(&mut slow).await;
+        server.stop().await;
+    });
+}
+
+/// QUO-01, SEC-26: who is judged for long, such as one who guesses and waits for the answer, has no place and keeps nobody out:
+/// when all sockets beside the places are taken by such, the oldest goes.
+#[test]
+fn who_is_judged_for_long_keeps_nobody_out() {
+    run(async {
+        let authorizer = OneToken::needed();
+        let server = listener(Arc::clone(&authorizer), 1).await;
+        let (here, strange) = ([127, 0, 0, 2], [127, 0, 0, 4]);
+        let [good, bad, slow] = ["good", "bad", "slow"].map(|token| json!({ "token": token }));
+        let mut stranger = enter(strange, &bad, &server).await.unwrap();
+        let mut judged = Vec::new();
+        for _ in 0..SPARE {
+            let mut socket = upgrade_from(strange, server.address).await;
+            say_hello(&mut socket, &slow).await;
+            judged.push(socket);
+        }
+        authorizer.slow.acquire_many(SPARE).await.unwrap().forget();
+        let mut client = enter(here, &good, &server).await.unwrap();
+        assert!(!matches!(judged[0].next().await, Some(Ok(_))), "the oldest has gone");
+        assert_place_was_needed(&mut stranger).await;
+        attach(&mut client).await;
         server.stop().await;
     });
 }

@@ -1,0 +1,74 @@
+//! The place of a conversation among those that there may be (QUO-01), and who has that of another.
+//!
+//! A client says by its hello who it is: until then, and while that is judged, it is on a spare socket and holds nothing. So
+//! whoever has a key is heard, whoever holds the places, and gets one of who has shown none (SEC-16).
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use peeklock_core::Access;
+use peeklock_listen::{Idling, Newcomer, Places};
+
+use super::Conversation;
+
+/// Who wants a place, by what its hello shows. Judged only where somebody would have to go for it; otherwise not before
+/// something is asked for.
+pub(super) async fn newcomer(
+    places: &Places,
+    access: &Access,
+    peer: Option<SocketAddr>,
+) -> Newcomer {
+    if !places.is_full() || !access.is_identified().await {
+        return Newcomer::Stranger;
+    }
+    match shows_token(access) {
+        true => Newcomer::ByKey,
+        false => Newcomer::Known(peer),
+    }
+}
+
+/// Whether it has shown what not everybody has, good or not.
+fn shows_token(access: &Access) -> bool {
+    access.principal().is_some_and(|principal| principal.token.is_some())
+}
+
+impl Conversation {
+    /// Looks whether its token has been found good and is so still, and says whether its place can be needed by who shows one.
+    pub(crate) fn mark_key(&mut self) {
+        self.shows_key = shows_token(&self.access) && self.access.holds();
+        if let Some(member) = &self.member {
+            member.shows_key(self.shows_key);
+        }
+    }
+
+    /// Says whether it would be missed: it has links, or something of it is under way. False if it was not a moment ago,
+    /// and somebody has its place.
+    pub(super) fn mark_idle(&mut self) -> bool {
+        if !self.links.is_empty() {
+            self.first_link_until = None;
+        }
+        if !self.shows_key {
+            // What was asked for may have shown that it is good.
+            self.mark_key();
+        }
+        let is_idle = self.links.is_empty()
+            && !self.is_beginning()
+            && self.links.pending_count() == 0
+            && self.postponed.is_none()
+            && self.ready.is_empty()
+            && !self.unflushed
+            && !self.apart.is_busy()
+            && self.transactions.open_count() == 0;
+        if is_idle {
+            self.idling.get_or_insert_with(|| self.site.places.idle(self.member.as_ref()));
+            return true;
+        }
+        self.idling.take().is_none_or(Idling::wake)
+    }
+
+    /// Whether it has shown a key and may be on its way to its first link: a slow client is not idle meanwhile, or others
+    /// that come all the time would have its place before it has anything.
+    fn is_beginning(&self) -> bool {
+        self.shows_key && self.first_link_until.is_some_and(|until| Instant::now() < until)
+    }
+}
