@@ -18,6 +18,8 @@ const SCHEME: &str = "SharedAccessSignature";
 const TOKEN_BYTES_MAX: usize = 8 << 10;
 /// 9999-12-31T23:59:59Z: who writes a later end means none.
 const LATEST_SECONDS: i64 = 253_402_300_799;
+/// What HMAC-SHA256 gives.
+const SIGNATURE_BYTES: usize = 32;
 /// Signatures, with or without the `=` at their end, which some clients leave out.
 const SIGNATURE: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
@@ -143,11 +145,12 @@ impl<'a> Token<'a> {
     /// is wrong (SEC-14).
     #[must_use]
     pub fn signed_by(&self, policy: &Policy) -> Option<WhichKey> {
-        let [primary, secondary] = WhichKey::ALL.map(|which| {
-            let matches = self.is_signed_with(policy.key(which));
-            matches.then_some(which)
-        });
-        primary.or(secondary)
+        WhichKey::ALL.into_iter().find(|which| self.is_signed_with(policy.key(*which)))
+    }
+
+    /// Whether its signature can be one: another length matches no key, whichever there are.
+    pub(crate) fn can_be_signed(&self) -> bool {
+        self.signature.len() == SIGNATURE_BYTES
     }
 
     /// Whether it was signed with this key. Takes the same time whatever key that is (SEC-14).
