@@ -33,8 +33,8 @@ struct Shown<'a> {
     compared: usize,
 }
 
-/// With so many keys a token is compared that hold at the resource or where it is for: the two of the policies of the one
-/// entity, of the other, of the namespace and for development.
+/// With so many keys a token is compared that hold at the resource or where it is for: the two of the policies of the
+/// one entity, of the other, of the namespace and for development.
 const HELD_MAX: usize = 8;
 /// With so many others of policies of its name, wherever they hold. How long it takes to be told that a signature is wrong does not
 /// tell whether a policy has that name, so that each wrong one is compared as often as any can be (SEC-08).
@@ -131,8 +131,8 @@ impl SasAuthorizer {
         shown.key.clone()
     }
 
-    /// Once for all that is asked about one token, which was compared with those that hold here: a wrong one is compared with so
-    /// many keys, whatever policies there are.
+    /// Once for all that is asked about one token, which was compared with those that hold here: a wrong one is
+    /// compared with so many keys, whatever policies there are.
     fn key_elsewhere(
         &self,
         shown: &mut Shown<'_>,
@@ -147,7 +147,8 @@ impl SasAuthorizer {
         shown.signed_by(&there).or_else(|| {
             let count_max = shown.elsewhere_max();
             let keys = self.policies.keys_named(signer, count_max);
-            // One that takes long to compare is compared no more, or who asks about many entities would have as much done for each.
+            // One that takes long to compare is compared no more, or who asks about many entities would have as much
+            // done for each.
             shown.has_met_all = keys.len() < count_max || count_max == 0;
             shown.signed_with(keys)
         })
@@ -337,7 +338,8 @@ mod tests {
                 let refused = authorizer.grant(&principal, &mut shown, "orders");
                 assert!(matches!(refused, Err(Refused::Signature(_))), "{name} {audience}");
                 assert_eq!(shown.compared, count, "{name} {audience}");
-                // Of further resources it is compared only with what holds there, where there were too many to meet all.
+                // Of further resources it is compared only with what holds there, where there were too many to meet
+                // all.
                 let further = if name == "many" && audience != long { 2 } else { 0 };
                 for (resource, more) in [("absent", 0), ("one-of-many-7", further)] {
                     let refused = authorizer.grant(&principal, &mut shown, resource);

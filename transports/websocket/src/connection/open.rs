@@ -45,8 +45,8 @@ pub(crate) async fn converse(
     }
 }
 
-/// Waits for the hello; none if there is no conversation to begin, because it goes on elsewhere or came to nothing. Whoever
-/// begins one has no place yet.
+/// Waits for the hello; none if there is no conversation to begin, because it goes on elsewhere or came to nothing.
+/// Whoever begins one has no place yet.
 async fn greet(
     site: &Arc<Site>,
     mut socket: Box<Socket>,

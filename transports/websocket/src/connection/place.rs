@@ -1,7 +1,7 @@
 //! The place of a conversation among those that there may be (QUO-01), and who has that of another.
 //!
-//! A client says by its hello who it is: until then, and while that is judged, it is on a spare socket and holds nothing. So
-//! whoever has a key is heard, whoever holds the places, and gets one of who has shown none (SEC-16).
+//! A client says by its hello who it is: until then, and while that is judged, it is on a spare socket and holds
+//! nothing. So whoever has a key is heard, whoever holds the places, and gets one of who has shown none (SEC-16).
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -33,7 +33,8 @@ fn shows_token(access: &Access) -> bool {
 }
 
 impl Conversation {
-    /// Looks whether its token has been found good and is so still, and says whether its place can be needed by who shows one.
+    /// Looks whether its token has been found good and is so still, and says whether its place can be needed by who
+    /// shows one.
     pub(crate) fn mark_key(&mut self) {
         self.shows_key = shows_token(&self.access) && self.access.holds();
         if let Some(member) = &self.member {
@@ -41,8 +42,8 @@ impl Conversation {
         }
     }
 
-    /// Says whether it would be missed: it has links, or something of it is under way. False if it was not a moment ago,
-    /// and somebody has its place.
+    /// Says whether it would be missed: it has links, or something of it is under way. False if it was not a moment
+    /// ago, and somebody has its place.
     pub(super) fn mark_idle(&mut self) -> bool {
         if !self.links.is_empty() {
             self.first_link_until = None;
@@ -66,8 +67,8 @@ impl Conversation {
         self.idling.take().is_none_or(Idling::wake)
     }
 
-    /// Whether it has shown a key and may be on its way to its first link: a slow client is not idle meanwhile, or others
-    /// that come all the time would have its place before it has anything.
+    /// Whether it has shown a key and may be on its way to its first link: a slow client is not idle meanwhile, or
+    /// others that come all the time would have its place before it has anything.
     fn is_beginning(&self) -> bool {
         self.shows_key && self.first_link_until.is_some_and(|until| Instant::now() < until)
     }

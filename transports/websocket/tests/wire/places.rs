@@ -183,7 +183,8 @@ fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
         for _ in 0..5 {
             silent.push(consumer(many, &good, &server).await);
         }
-        // Nor does who has a key get that of another who has one and a link, though more of those come from one address.
+        // Nor does who has a key get that of another who has one and a link, though more of those come from one
+        // address.
         for _ in 0..3 {
             assert!(enter(strange, &bad, &server).await.is_none());
             assert!(enter(known, &good, &server).await.is_none());
@@ -204,8 +205,8 @@ fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
     });
 }
 
-/// QUO-01, SEC-16, SEC-17: who shows a token that is good gets the place of one who has shown none, whatever that one holds and
-/// asks for, from the same address too, and keeps it when others come, from wherever there are fewer.
+/// QUO-01, SEC-16, SEC-17: who shows a token that is good gets the place of one who has shown none, whatever that one
+/// holds and asks for, from the same address too, and keeps it when others come, from wherever there are fewer.
 #[test]
 fn who_shows_a_key_gets_and_keeps_the_place_of_one_who_shows_none() {
     run(async {
@@ -237,8 +238,8 @@ fn who_shows_a_key_gets_and_keeps_the_place_of_one_who_shows_none() {
     });
 }
 
-/// SEC-15, SEC-16: a token keeps a place for as long as it is good: who shows a newer one that is not gives it up to who shows
-/// one that is.
+/// SEC-15, SEC-16: a token keeps a place for as long as it is good: who shows a newer one that is not gives it up to
+/// who shows one that is.
 #[test]
 fn a_place_is_kept_as_long_as_the_token_is_good() {
     run(async {
@@ -256,8 +257,8 @@ fn a_place_is_kept_as_long_as_the_token_is_good() {
     });
 }
 
-/// QUO-01, SEC-16: who has got its place by a token has time for its first link: of those that have none, others that come give
-/// theirs up to each other.
+/// QUO-01, SEC-16: who has got its place by a token has time for its first link: of those that have none, others that
+/// come give theirs up to each other.
 #[test]
 fn who_has_shown_a_key_has_time_for_its_first_link() {
     run(async {
@@ -278,8 +279,8 @@ fn who_has_shown_a_key_has_time_for_its_first_link() {
     });
 }
 
-/// QUO-01, SEC-26: who is judged for long, such as one who guesses and waits for the answer, has no place and keeps nobody out:
-/// when all sockets beside the places are taken by such, the oldest goes.
+/// QUO-01, SEC-26: who is judged for long, such as one who guesses and waits for the answer, has no place and keeps
+/// nobody out: when all sockets beside the places are taken by such, the oldest goes.
 #[test]
 fn who_is_judged_for_long_keeps_nobody_out() {
     run(async {
