@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use peeklock_core::time::Timestamp;
 use ring::digest::{Context, SHA256};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto};
 
 use crate::acceptor::{Acceptor, Protocol};
@@ -214,9 +214,15 @@ impl InUse {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let other = builder.with_single_cert(chain, key).map_err(|error| {
+        let mut other = builder.with_single_cert(chain, key).map_err(|error| {
             unusable(format!("and `{}` are no pair: {error}", config.key_file.display()))
         })?;
+        if config.client_certificates != ClientCertificates::Ignored {
+            // A session that is resumed has the certificate of its client in it, which nobody verifies again: it would
+            // let in whose certificate has expired meanwhile (TLS-04).
+            other.session_storage = Arc::new(NoServerSessionStorage {});
+            other.send_tls13_tickets = 0;
+        }
         let mut http = other.clone();
         http.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {

@@ -1,9 +1,16 @@
 //! Certificates of clients.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use peeklock_tls::{ClientCertificates, ClientTls, Refused, TlsConfig};
+use peeklock_tls::{ClientCertificates, ClientTls, Protocol, Refused, Tls, TlsConfig};
 use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::{
+    ClientConfig, HandshakeKind, RootCertStore, SupportedProtocolVersion, crypto, version,
+};
 
 use super::pair::{
     Issuer, Server, authority, config, directory, issued, run, talk, trusting, write_pair,
@@ -131,5 +138,63 @@ fn a_required_certificate_is_asked_for() {
             assert!(talk(&mut stream).await.is_err());
         }
         assert!(matches!(server.next().await, Err(Refused::Failed(_))));
+    });
+}
+
+/// A client that has a certificate by an authority, speaks one version, and keeps the sessions that it is offered.
+fn keeping_sessions(
+    directory: &Path,
+    (server, clients): (&Issuer, &Issuer),
+    version: &'static SupportedProtocolVersion,
+) -> TlsConnector {
+    client(directory, server, clients, named(&[(DnType::CommonName, "shop")]));
+    let chain = peeklock_tls::certificates(&directory.join("client.pem")).unwrap();
+    let key = std::fs::read(directory.join("client.key")).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(&key).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(server.der().clone()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .unwrap();
+    TlsConnector::from(Arc::new(config))
+}
+
+/// TLS-04: the certificate of a client is verified by each handshake, or one that has expired would go on by the session
+/// in which it was good. Where none is asked for, a session is taken up again.
+#[test]
+fn a_certificate_is_verified_by_each_handshake() {
+    run(async {
+        let directory = directory("sessions");
+        let (ours, theirs) = (authority("ours"), authority("theirs"));
+        write_pair(&directory, &ours, |_| {});
+        let optional = asking(&directory, &theirs, false);
+        let required = asking(&directory, &theirs, true);
+        for (config, second) in [
+            (optional, HandshakeKind::Full),
+            (required, HandshakeKind::Full),
+            (config(&directory), HandshakeKind::Resumed),
+        ] {
+            let is_asked = second == HandshakeKind::Full;
+            let tls = Tls::open(config).unwrap();
+            for protocol in [Protocol::Http, Protocol::Other] {
+                let mut server = Server::of(Arc::clone(&tls), protocol).await;
+                for version in [&version::TLS12, &version::TLS13] {
+                    let client = keeping_sessions(&directory, (&ours, &theirs), version);
+                    for expected in [HandshakeKind::Full, second] {
+                        let (name, socket) = ("localhost", server.socket().await);
+                        let mut stream =
+                            client.connect(name.try_into().unwrap(), socket).await.unwrap();
+                        // What is offered for a session comes before the first answer.
+                        talk(&mut stream).await.unwrap();
+                        assert_eq!(stream.get_ref().1.handshake_kind(), Some(expected));
+                        let identity = server.next().await.unwrap();
+                        assert_eq!(identity.is_some(), is_asked, "{version:?}");
+                    }
+                }
+            }
+        }
     });
 }
