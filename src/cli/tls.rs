@@ -21,8 +21,8 @@ Examples:
   peeklock queue list --data-dir ./data      on the machine of the broker
 
 The authority is in the directory `tls` of the data directory. `peeklock serve --tls` makes it when it is not there, \
-for localhost, 127.0.0.1 and ::1. It can vouch for the names it was made for, and for no other: who trusts it \
-risks no more. Where certificates come from elsewhere, name them in `tls.certificate_file` and `tls.key_file`.";
+for localhost, 127.0.0.1 and ::1. It can vouch for the names it was made for and names below them, and for no other: \
+who trusts it risks no more. Where certificates come from elsewhere, name them in `tls.certificate_file` and `tls.key_file`.";
 
 #[derive(Subcommand)]
 pub enum TlsCommand {

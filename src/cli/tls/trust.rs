@@ -81,7 +81,7 @@ fn advice(file: &Path, kept: &Kept) -> String {
     let (file, name) = (file.display(), name(kept));
     format!(
         "\
-The authority vouches for its own names alone ({subject}).
+The authority vouches for its own names and names below them alone ({subject}).
 
 This program          peeklock --ca '{file}' …, or PEEKLOCK_CA='{file}'
 curl                  curl --cacert '{file}' https://localhost:5300/health

@@ -1,8 +1,8 @@
 //! An authority for development: makes the certificate of a broker where nobody else does.
 //!
-//! Who trusts it trusts it for the names it was made for, and for no other: it is constrained to them
-//! (RFC 5280 4.2.1.10), so that a key that gets into wrong hands cannot stand in for the rest of the internet. For
-//! another name there is another authority.
+//! Who trusts it trusts it for the names it was made for and names below them, and for no other: it is constrained to
+//! them (RFC 5280 4.2.1.10, where `bus.lan` permits `eu.bus.lan`, too), so that a key that gets into wrong hands cannot
+//! stand in for the rest of the internet. For another name there is another authority.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};

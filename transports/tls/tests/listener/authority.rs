@@ -49,7 +49,7 @@ fn an_authority_is_made_on_first_use() {
     });
 }
 
-/// TLS-05: who has the authority's key can make certificates for its own names, and for no others.
+/// TLS-05: who has the authority's key can make certificates for its own names and names below them, and for no others.
 #[test]
 fn an_authority_vouches_for_its_own_names_alone() {
     run(async {
@@ -61,6 +61,8 @@ fn an_authority_vouches_for_its_own_names_alone() {
         let client = trusting_file(&authority.authority_file());
         for (name, is_trusted) in [
             ("bus.test", true),
+            ("eu.bus.test", true),
+            ("minibus.test", false),
             ("bank.test", false),
             ("bus.test.evil", false),
             ("10.0.0.7", false),
