@@ -19,6 +19,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Requests of one page, at once.
 const REQUESTS: usize = 20;
 const LISTENERS: [&str; 4] = ["http", "websocket", "amqp", "gateway"];
+/// Where AMQP is spoken over WebSocket.
+const AMQP_PATH: &str = "/$servicebus/websocket";
 const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
 
@@ -106,7 +108,7 @@ impl Drop for Broker {
 fn a_refused_origin_is_in_the_log() {
     let broker = Broker::start(None, &["--ephemeral"], &[]);
     let addresses = broker.addresses.clone();
-    let asked = [("/health", ""), ("/", UPGRADE), ("/$servicebus/websocket", UPGRADE)];
+    let asked = [("/health", ""), ("/", UPGRADE), (AMQP_PATH, UPGRADE)];
     for (address, (path, more)) in addresses.iter().zip(asked) {
         for _ in 0..REQUESTS {
             let mut stream = TcpStream::connect(address).unwrap();
@@ -137,6 +139,36 @@ fn a_refused_origin_is_in_the_log() {
                 "{line}"
             );
         }
+    }
+}
+
+/// SEC-22: whoever is refused for his Origin is told in the log with where he comes from, over each way in: by what he
+/// asks HTTP, and by each upgrade, at its own port and by way of the gateway.
+#[test]
+fn who_is_refused_for_his_origin_is_in_the_log_with_his_address() {
+    let broker = Broker::start(None, &["--ephemeral"], &[]);
+    let [http, websocket, amqp, gateway] = &broker.addresses;
+    // Fewer than there are lines of one cause in a while.
+    let asked = [(http, "/health", ""), (websocket, "/", UPGRADE), (amqp, AMQP_PATH, UPGRADE)];
+    let by_gateway = asked.map(|(_, path, more)| (gateway, path, more));
+    let mut told = Vec::new();
+    for (address, path, more) in asked.into_iter().chain(by_gateway) {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let origin = "Origin: http://page.example\r\n";
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n{origin}{more}\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403"), "{address}{path}: {answer}");
+        let id = answer.split("TrackingId:").nth(1).and_then(|rest| rest.split(',').next());
+        told.push((id.unwrap().to_owned(), format!("peer={} ", stream.local_addr().unwrap())));
+    }
+    let log = broker.stop();
+    for (id, peer) in &told {
+        let line = log.lines().find(|line| line.contains(id.as_str()));
+        let line = line.unwrap_or_else(|| panic!("{id}: {log}"));
+        assert!(line.contains("WARN") && line.contains("cause=\"origin\""), "{line}");
+        assert!(line.contains(peer.as_str()), "{peer}: {line}");
     }
 }
 

@@ -49,7 +49,8 @@ pub fn check(
             Foreign::Origin(_) => StatusCode::FORBIDDEN,
         };
         // Counted, and told in the log.
-        refuse(broker, status, Rejection::unauthorized(foreign.to_string()).because("origin"))
+        let reason = Rejection::unauthorized(foreign.to_string());
+        refuse(broker, status, reason.because("origin").of_peer(peer))
     })
 }
 
