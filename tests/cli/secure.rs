@@ -378,6 +378,69 @@ fn refusals_are_in_the_log_and_no_secret_is() {
     }
 }
 
+/// SEC-22, ADM-05: who shows the health a token that is not good gets what strangers get, and is counted and told in
+/// the log as anywhere else, or keys could be tried there without a line. A good one that gives too little is no
+/// attempt, nor is none.
+#[test]
+fn a_bad_token_at_the_health_is_told_as_anywhere_else() {
+    const KEYS: [&str; 2] = [
+        "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+        "BQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+    ];
+    const WRONG: &str = "CAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+    let [primary, secondary] = KEYS;
+    let config = "[security]\nallow_anonymous = false\n";
+    let flags = ["--data-dir", "kept", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+    let command = peeklock("health", config, &flags);
+    let directory = command.get_current_dir().unwrap().to_owned();
+    let server = Server::start(command);
+    let strings = std::fs::read_to_string(directory.join("kept/root.connection-string")).unwrap();
+    let root = strings.split("SharedAccessKey=").nth(1).unwrap().split([';', '\n']).next().unwrap();
+    let root_name = "RootManageSharedAccessKey";
+    let never = Timestamp::NEVER;
+    let ask = |token: &str, method: &str, path: &str, body: &str| {
+        let (code, answer) =
+            server.ask_with(&format!("Authorization: {token}\r\n"), method, path, body);
+        let body = answer.split_once("\r\n\r\n").unwrap().1.to_owned();
+        (code, body)
+    };
+    let of_root = sign(root_name, root, "sb://x", never);
+    let made = format!(
+        r#"{{"rights": ["Send"], "primaryKey": "{primary}", "secondaryKey": "{secondary}"}}"#
+    );
+    assert_eq!(ask(&of_root, "PUT", "/$api/v1/policies/sender", &made).0, 201);
+    let health = |token: &str| ask(token, "GET", "/health", "");
+    assert!(health(&of_root).1.contains("\"version\""));
+    let told_to_strangers = (200, r#"{"status":"ok"}"#.to_owned());
+    let (code, answer) = server.get("/health");
+    assert_eq!(code, 200);
+    assert!(answer.ends_with(&told_to_strangers.1), "{answer}");
+    // What is not told.
+    assert_eq!(health(&sign("sender", primary, "sb://x", never)), told_to_strangers);
+    let bad = [
+        ("signature", sign(root_name, WRONG, "sb://x", never)),
+        ("expired", sign(root_name, root, "sb://x", Timestamp::from_unix_ms(1_000))),
+        ("malformed", "Basic c2VjcmV0LWJhc2lj".to_owned()),
+        ("too_long", format!("SharedAccessSignature {}", "secret-long".repeat(2_000))),
+    ];
+    for (cause, token) in &bad {
+        assert_eq!(health(token), told_to_strangers, "{cause}");
+    }
+    let (_, metrics) = ask(&of_root, "GET", "/metrics", "");
+    let (_, _, log) = server.stop("-TERM");
+    let count = |text: &str, part: &str| text.lines().filter(|line| line.contains(part)).count();
+    for (cause, _) in &bad {
+        let counted = format!("peeklock_tokens_refused_total{{cause=\"{cause}\"}} 1");
+        assert_eq!(count(&metrics, &counted), 1, "{cause}: {metrics}");
+        let line = log.lines().find(|line| line.contains(&format!("cause=\"{cause}\"")));
+        let line = line.unwrap_or_else(|| panic!("{cause}: {log}"));
+        assert!(line.contains("WARN") && line.contains("peer=127.0.0.1:"), "{line}");
+    }
+    assert_eq!(count(&metrics, "peeklock_tokens_refused_total{"), bad.len(), "{metrics}");
+    assert_eq!(count(&log, " refused "), bad.len(), "{log}");
+}
+
 /// SEC-27, SEC-28, SEC-30, HTP-02: the program takes tokens of the issuer that its configuration names, over HTTP and WebSocket,
 /// beside those that are signed with keys of policies.
 #[test]

@@ -44,10 +44,11 @@ pub use self::policies::KeysIn;
 use self::remembered::Remembered;
 pub use self::turn::{CarryingOut, Explaining, InTurn, Planning, RuleListing};
 use crate::broker::{Broker, Entity};
+use crate::condition::Condition;
 use crate::contract::action::{Action, Actions};
 use crate::contract::authorizer::Principal;
 use crate::contract::rights::Grant;
-use crate::error::{BrokerError, Rejection};
+use crate::error::{BrokerError, Denial, Rejection};
 use crate::path::EntityAddress;
 
 /// The longest path that anything is asked of the authorizer for: any that an entity can have is shorter, with all that
@@ -211,10 +212,19 @@ impl Access {
         Ok(resource)
     }
 
-    /// Whether something is granted, for answers that tell more to who may see more. Nobody is refused anything, which is
-    /// neither counted nor told in the log.
+    /// Whether something is granted, for answers that tell more to who may see more, and the rest to everybody. A token
+    /// that is not good is an attempt although nobody is refused anything, and is counted and told in the log as any
+    /// other (SEC-22). That a good one gives too little, or that there is none, is neither.
     pub async fn is_allowed(&self, action: Action, path: &str) -> bool {
-        self.ask_for(action, &canonical(path)).await.is_ok()
+        let resource = canonical(path);
+        let Err(rejection) = self.ask_for(action, &resource).await else { return true };
+        let cause = rejection.denial().map_or(Denial::OTHER, |denial| denial.cause);
+        let is_bad = rejection.condition() == Condition::Unauthorized && cause != Denial::RIGHT;
+        if is_bad && self.principal().is_some_and(|principal| principal.shows_something()) {
+            // Counted, and told in the log.
+            drop(self.broker.refuse(rejection, &resource));
+        }
+        false
     }
 
     /// The same for who has shown something else besides, which is asked next: that he has not got it by this is no attempt of

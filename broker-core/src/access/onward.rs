@@ -8,7 +8,7 @@ use super::entitlement::Entitlement;
 use crate::command::{Command, RuleCommand, SessionCommand, TopicCommand};
 use crate::contract::action::Action;
 use crate::contract::rights;
-use crate::error::Rejection;
+use crate::error::{Denial, Rejection};
 use crate::ids::ReceiverId;
 use crate::request::Outlet;
 use crate::time::Timestamp;
@@ -119,7 +119,7 @@ impl Onward {
         let Some(way) = way.filter(|way| &*way.destination == destination) else {
             // Nobody has asked for it there.
             let missing = rights::missing(Action::BeSentTo, None);
-            return Err(Rejection::unauthorized(missing).because("right"));
+            return Err(Rejection::unauthorized(missing).because(Denial::RIGHT));
         };
         way.held.as_ref().map_or(Ok(()), |held| held.check(Action::BeSentTo, now))
     }

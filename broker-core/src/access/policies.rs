@@ -42,8 +42,8 @@ impl Access {
     /// not is told none, and refused nothing.
     pub async fn keys_in(&self, container: &str) -> Option<KeysIn> {
         let container = super::canonical(container);
-        let may_read = self.is_allowed(Action::ReadKeys, &container).await;
-        may_read.then(|| KeysIn { broker: self.broker.clone(), container })
+        let asked = self.ask_for(Action::ReadKeys, &container).await;
+        asked.is_ok().then(|| KeysIn { broker: self.broker.clone(), container })
     }
 
     /// The policies of the namespace, a queue or a topic.

@@ -102,6 +102,11 @@ impl Principal {
         self
     }
 
+    /// Whether it has presented a token or a key, however long.
+    pub(crate) const fn shows_something(&self) -> bool {
+        self.token.is_some() || self.key.is_some() || self.shows_too_much
+    }
+
     /// The same, asking at an address that stands for a resource. Transports whose principal is for one request say
     /// it; those with a principal for a connection have no such address.
     #[must_use]

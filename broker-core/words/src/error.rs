@@ -327,6 +327,8 @@ impl Rejection {
 impl Denial {
     /// The cause of which nobody has said another.
     pub const OTHER: &'static str = "other";
+    /// The cause of who is who he says, and has not got the right.
+    pub const RIGHT: &'static str = "right";
 }
 
 impl BrokerError {
