@@ -38,7 +38,7 @@ struct Known {
 pub enum Source {
     /// Everywhere: whoever connects is one.
     Everywhere,
-    /// At addresses whose first bits are those of this one.
+    /// At addresses whose first bits are those of this one; those of IPv4 are named as such.
     Network(IpAddr, u8),
 }
 
@@ -161,7 +161,13 @@ impl FromStr for Source {
             Some(bits) => bits.parse().ok().filter(|bits| *bits <= width).ok_or_else(refused)?,
             None => width,
         };
-        Ok(Self::Network(address, bits))
+        // Who comes is looked up by his address of IPv4 if he has one. What is wider than those is no network of them.
+        let canonical = address.to_canonical();
+        let bits = match canonical.is_ipv4() {
+            true => bits.checked_sub(width - 32).ok_or_else(refused)?,
+            false => bits,
+        };
+        Ok(Self::Network(canonical, bits))
     }
 }
 
@@ -197,6 +203,11 @@ mod tests {
             ("10.0.0.7", "::ffff:10.0.0.7"),
             ("10.0.0.0/8", "10.255.0.1"),
             ("10.1.2.3/0", "192.0.2.1"),
+            // IPv4 as an IPv6 socket names it.
+            ("::ffff:10.0.0.7", "10.0.0.7"),
+            ("::ffff:10.0.0.7", "::ffff:10.0.0.7"),
+            ("::ffff:10.0.0.0/104", "10.255.0.1"),
+            ("::ffff:0:0/96", "192.0.2.1"),
             ("fd00::/8", "fd12::1"),
             ("::1", "::1"),
             ("::/0", "2001:db8::1"),
@@ -206,15 +217,25 @@ mod tests {
         for (source, address) in [
             ("10.0.0.7", "10.0.0.6"),
             ("10.0.0.0/8", "11.0.0.1"),
+            ("::ffff:10.0.0.0/104", "11.0.0.1"),
+            ("::ffff:0:0/96", "::1"),
             ("fd00::/8", "fe00::1"),
             ("::/0", "10.0.0.1"),
             ("0.0.0.0/0", "::1"),
         ] {
             assert!(!has(source, address), "{source} {address}");
         }
-        for text in
-            ["", "proxy", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/", "fd00::/129", "10.0.0.7:80"]
-        {
+        for text in [
+            "",
+            "proxy",
+            "10.0.0.0/33",
+            "10.0.0.0/-1",
+            "10.0.0.0/",
+            "fd00::/129",
+            "10.0.0.7:80",
+            "::ffff:10.0.0.0/8",
+            "::ffff:10.0.0.0/95",
+        ] {
             assert_eq!(text.parse::<Source>(), Err(NoSource(text.to_owned())));
         }
     }
