@@ -1,4 +1,4 @@
-//! Is everything served on one port as it is on the ports of its own?
+//! Is everything served on one port as it is on the ports of its own? Do all of them tell the authorizer who asks?
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -7,23 +7,30 @@
 mod links;
 
 use std::net::{SocketAddr, TcpStream as StdStream};
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use peeklock::Broker;
 use peeklock::amqp::{AmqpConfig, AmqpTransport};
-use peeklock::contract::{RunningTransport, Transport};
+use peeklock::contract::{AllowAll, Authorizer, Grant, Principal, RunningTransport, Transport};
 use peeklock::description::QueueProperties;
+use peeklock::error::Rejection;
 use peeklock::http::{HttpConfig, HttpTransport};
 use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig};
 use peeklock::tls::authority::Authority;
-use peeklock::tls::{Acceptor, ClientTls, Protocol, Tls, certificates};
+use peeklock::tls::{Acceptor, ClientCertificates, ClientTls, Protocol, Tls, certificates};
 use peeklock::websocket::{WebSocketConfig, WebSocketTransport};
-use peeklock_amqp::client::link;
+use peeklock_amqp::client::{Frames, Session, link};
 use peeklock_amqp::performative::Performative;
+use peeklock_amqp::sasl::{Init, mechanism};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
+};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 
 use links::Amqp;
 
@@ -38,12 +45,15 @@ static MANY_SOCKETS: Mutex<()> = Mutex::new(());
 struct World {
     broker: Broker,
     gateway: SocketAddr,
+    http: SocketAddr,
+    websocket: SocketAddr,
     amqp: SocketAddr,
     running: Vec<Box<dyn RunningTransport>>,
 }
 
 /// What a test changes.
 struct Settings {
+    authorizer: Arc<dyn Authorizer>,
     http: HttpConfig,
     websocket: WebSocketConfig,
     amqp: AmqpConfig,
@@ -53,10 +63,10 @@ struct Settings {
 
 impl World {
     async fn start(adjust: impl FnOnce(&mut Settings)) -> Self {
-        let broker = Broker::builder().arbiters(1).start().await.unwrap();
         let entrances = Entrances::default();
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut settings = Settings {
+            authorizer: Arc::new(AllowAll),
             http: HttpConfig::at(at),
             websocket: WebSocketConfig::at(at),
             amqp: AmqpConfig::at(at),
@@ -64,7 +74,9 @@ impl World {
             opening_timeout: Duration::from_secs(20),
         };
         adjust(&mut settings);
-        let Settings { mut http, mut websocket, mut amqp, tls, opening_timeout } = settings;
+        let Settings { authorizer, mut http, mut websocket, mut amqp, tls, opening_timeout } =
+            settings;
+        let broker = Broker::builder().arbiters(1).authorizer(authorizer).start().await.unwrap();
         http.entrance = entrances.http.clone();
         websocket.entrance = entrances.websocket.clone();
         amqp.entrance = entrances.amqp.clone();
@@ -86,8 +98,9 @@ impl World {
         for transport in transports {
             running.push(transport.start(broker.clone()).await.unwrap());
         }
-        let [amqp, gateway] = [2, 3].map(|place: usize| running[place].local_address());
-        Self { broker, gateway, amqp, running }
+        let [http, websocket, amqp, gateway] =
+            [0, 1, 2, 3].map(|place: usize| running[place].local_address());
+        Self { broker, gateway, http, websocket, amqp, running }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -146,6 +159,13 @@ fn upgrade(path: &str, host: &str, subprotocol: &str) -> String {
 fn frame(payload: &[u8]) -> Vec<u8> {
     let bytes = u8::try_from(payload.len()).unwrap();
     [&[0x82, 0x80 | bytes, 0, 0, 0, 0], payload].concat()
+}
+
+/// The same of text.
+fn text(content: &str) -> Vec<u8> {
+    let mut frame = frame(content.as_bytes());
+    frame[0] = 0x81;
+    frame
 }
 
 async fn is_closed(stream: &mut (impl AsyncRead + Unpin)) -> bool {
@@ -226,6 +246,118 @@ fn everything_is_spoken_within_tls() {
         let mut plain = world.connect().await;
         say(&mut plain, HEADER).await;
         assert!(is_closed(&mut plain).await);
+        world.stop().await;
+    });
+}
+
+/// Lets everybody do everything, and tells who asks where.
+struct Telling(mpsc::UnboundedSender<(Principal, String)>);
+
+#[async_trait]
+impl Authorizer for Telling {
+    async fn authorize(&self, principal: &Principal, resource: &str) -> Result<Grant, Rejection> {
+        self.0.send((principal.clone(), resource.to_owned())).unwrap();
+        Ok(Grant::everything())
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+/// Writes the certificate of a client `shop`, its key, and the certificate of its authority.
+fn write_client([certificate, key, authority]: &[PathBuf; 3]) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "shop");
+    let of_client = KeyPair::generate().unwrap();
+    std::fs::write(certificate, params.signed_by(&of_client, &issuer).unwrap().pem()).unwrap();
+    std::fs::write(key, of_client.serialize_pem()).unwrap();
+    std::fs::write(authority, issuer.pem()).unwrap();
+}
+
+/// Logs in over AMQP by a certificate, and attaches a sender to `q`; all of that ahead.
+fn attach_by_certificate() -> Vec<u8> {
+    let mut frames = Frames::default();
+    frames.output.extend_from_slice(SASL);
+    frames.say_sasl(&Init { mechanism: mechanism::EXTERNAL.into(), ..Init::default() });
+    frames.output.extend_from_slice(HEADER);
+    frames.say(0, &Session::open("shop"), &[]);
+    frames.say(0, &Session::begin(), &[]);
+    frames.say(0, &link::sender("a", 0, "q"), &[]);
+    frames.output.to_vec()
+}
+
+/// TLS-04, AMQ-02, LIS-02: who a client is by its certificate is told to the authorizer by every way in, at the ports of
+/// the transports and by the gateway, over AMQP when it logs in, too; who shows none is nobody in particular.
+#[test]
+fn a_certificate_is_told_to_the_authorizer_by_every_way_in() {
+    run(async {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gateway-certificates");
+        let authority = Authority::at(&directory);
+        authority.prepare(&[]).unwrap();
+        let files = ["client.pem", "client.key", "clients.pem"].map(|file| directory.join(file));
+        write_client(&files);
+        let [certificate, key, clients] = files;
+        let mut config = authority.config();
+        config.client_certificates = ClientCertificates::Optional(clients);
+        let tls = Tls::open(config).unwrap();
+        let (sender, mut told) = mpsc::unbounded_channel();
+        let world = World::start(|settings| {
+            settings.authorizer = Arc::new(Telling(sender));
+            settings.http.tls = Some(tls.acceptor(Protocol::Http));
+            settings.websocket.tls = Some(tls.acceptor(Protocol::Http));
+            settings.amqp.tls = Some(tls.acceptor(Protocol::Other));
+            settings.tls = Some(tls.acceptor(Protocol::HttpOrAmqp));
+        })
+        .await;
+        world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
+        let trusted = certificates(&authority.authority_file()).unwrap();
+        let nobody = ClientTls::of_system().trusting(trusted);
+        let shop = nobody.clone().with_identity(&certificate, &key).unwrap();
+
+        let sent = b"POST /q/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\na";
+        let hello = text(r#"{"requests":[{"id":1,"hello":{"token":"a"}}]}"#);
+        let attach = r#"{"requests":[{"id":2,"attach":{"link":1,"path":"q","role":"sender"}}]}"#;
+        let by_amqp = attach_by_certificate();
+        let wrapped: Vec<u8> = by_amqp.chunks(125).flat_map(frame).collect();
+        let websocket = upgrade("/", "localhost", "peeklock.v1.json");
+        let tunnel = upgrade("/$servicebus/websocket", "localhost", "AMQPWSB10");
+        let ways = [
+            (world.http, None, sent.to_vec()),
+            (world.websocket, Some(websocket), [hello, text(attach)].concat()),
+            (world.amqp, None, by_amqp),
+            (world.amqp, Some(tunnel), wrapped),
+        ];
+        for (client, expected) in [(&shop, Some("CN=shop")), (&nobody, None)] {
+            for (own, upgraded, said) in &ways {
+                for address in [*own, world.gateway] {
+                    let socket = TcpStream::connect(address).await.unwrap();
+                    let peer = socket.local_addr().ok();
+                    let mut stream = client.connect("localhost", socket).await.unwrap();
+                    if let Some(request) = upgraded {
+                        say(&mut stream, request).await;
+                        assert_eq!(answer(&mut stream).await.0, 101);
+                    }
+                    say(&mut stream, said).await;
+                    let mut asked: Vec<String> = Vec::new();
+                    while asked.last().is_none_or(|resource| resource != "q") {
+                        let (who, resource) = told.recv().await.unwrap();
+                        // Another one may be asked about still, which has gone.
+                        if who.peer == peer {
+                            let subject = who.tls.map(|identity| identity.subject);
+                            assert_eq!(subject.as_deref(), expected, "{own} by {address}");
+                            asked.push(resource);
+                        }
+                    }
+                    let logs_in = *own == world.amqp && expected.is_some();
+                    assert_eq!(asked.iter().any(String::is_empty), logs_in, "{asked:?}");
+                }
+            }
+        }
         world.stop().await;
     });
 }
