@@ -60,6 +60,13 @@ async fn xml_beyond_its_bounds_is_refused() {
             entry("QueueDescription", "<a xmlns=\"http://www.w3.org/2000/xmln&#115;/\"/>"),
             "namespace that cannot be",
         ),
+        (
+            entry(
+                "QueueDescription",
+                "<a xmlns:b=\"urn:&#1;\" xmlns:c=\"urn:&#2;\" b:d=\"1\" c:d=\"2\"/>",
+            ),
+            "namespace that cannot be",
+        ),
         (String::new(), "empty"),
         ("{}".to_owned(), "text beside the root"),
         ("<entry>".to_owned(), "not the XML expected"),
@@ -164,7 +171,8 @@ async fn text_that_xml_cannot_hold_is_shown_as_such() {
     server.stop().await;
 }
 
-/// What a client with another reader of XML makes of an answer: every description in it, with what is in each.
+/// What a client with another reader of XML makes of an answer: every description in it, with what is in each, and all
+/// the text of that.
 fn as_others_read(answer: &Answer) -> Vec<Vec<(String, String, String)>> {
     let document = roxmltree::Document::parse(answer.text());
     let document = document.unwrap_or_else(|error| panic!("{error}: {}", answer.text()));
@@ -172,7 +180,8 @@ fn as_others_read(answer: &Answer) -> Vec<Vec<(String, String, String)>> {
     let read = |it: roxmltree::Node<'_, '_>| {
         let name = it.tag_name();
         let namespace = name.namespace().unwrap_or_default().to_owned();
-        (namespace, name.name().to_owned(), it.text().unwrap_or_default().to_owned())
+        let texts = it.descendants().filter(|it| it.is_text()).filter_map(|it| it.text());
+        (namespace, name.name().to_owned(), texts.collect::<String>())
     };
     let descriptions = document.descendants().filter(is_description);
     let elements = |it: roxmltree::Node<'_, '_>| {
@@ -181,15 +190,36 @@ fn as_others_read(answer: &Answer) -> Vec<Vec<(String, String, String)>> {
     descriptions.map(elements).collect()
 }
 
+/// So many attributes, each in the form given for its number.
+fn attributes(count: usize, form: impl Fn(usize) -> String) -> String {
+    (0..count).map(form).collect()
+}
+
 /// HTP-17, ADM-30: what is kept is told so that anybody reads it, in lists too, and what comes later takes nothing of it away:
-/// names in any script, attributes of the prefix that needs no declaration, namespaces with marks in them.
+/// names in any script, attributes of the prefix that needs no declaration, namespaces with marks in them, text between
+/// elements, and as many attributes and as long a namespace as there may be, to which declarations and escapes are
+/// added.
 #[tokio::test]
 async fn what_is_kept_is_read_by_anybody() {
     let server = Server::start().await;
     let head = format!("PUT /k?{VERSION}");
-    let first = "<Colour>1</Colour><größe>2</größe><色 xml:space=\"preserve\"> 3 </色><_a-b.c>4</_a-b.c>\
-        <x:Part xmlns:x=\"urn:a?b=c&amp;d\" x:of=\"it\" xml:lang=\"en\">5</x:Part>";
-    assert_eq!(server.ask(&head, entry("QueueDescription", first)).await.status, 201);
+    let wide = attributes(32, |it| format!(" a{it}=\"{it}\""));
+    let declared = attributes(16, |it| format!(" xmlns:p{it}=\"urn:{it}\" p{it}:b=\"of {it}\""));
+    // One declaration of the client's, and one of the broker's for each attribute, all in force at the innermost element.
+    let deep = attributes(31, |it| format!(" p:c{it}=\"\""));
+    let deep = [format!("<p:Deep{deep} xmlns:p=\"urn:p\">"), format!("<p:Deep{deep}>").repeat(4)];
+    let marked = format!("urn:{}", "'".repeat(100));
+    let first = format!(
+        "<Colour>1</Colour><größe>2</größe><色 xml:space=\"preserve\"> 3 </色><_a-b.c>4</_a-b.c>\
+         <x:Part xmlns:x=\"urn:a?b=c&amp;d\" x:of=\"it\" xml:lang=\"en\">5</x:Part>\
+         <Wide{wide}>8</Wide><Declared{declared}>9</Declared>\
+         <Marked xmlns=\"{marked}\">10</Marked>{}11{}\
+         <Mixed>one <b>two</b><b/> three <b>four</b> five</Mixed>",
+        deep.concat(),
+        "</p:Deep>".repeat(5)
+    );
+    let created = server.ask(&head, entry("QueueDescription", &first)).await;
+    assert_eq!(created.status, 201, "{}", created.text());
     let later = "<Later xml:lang=\"de\">7</Later>";
     let update = format!("{head}\nIf-Match: *");
     assert_eq!(server.ask(&update, entry("QueueDescription", later)).await.status, 200);
@@ -203,13 +233,24 @@ async fn what_is_kept_is_read_by_anybody() {
             (SB, "色", " 3 "),
             (SB, "_a-b.c", "4"),
             ("urn:a?b=c&d", "Part", "5"),
+            (SB, "Wide", "8"),
+            (SB, "Declared", "9"),
+            (&*marked, "Marked", "10"),
+            ("urn:p", "Deep", "11"),
+            (SB, "Mixed", "one two three four five"),
             (SB, "Later", "7"),
         ] {
             let kept = (namespace.to_owned(), name.to_owned(), text.to_owned());
             assert!(read.contains(&kept), "{address} {name}: {}", answer.text());
         }
-        for lang in ["xml:lang=\"en\"", "xml:lang=\"de\"", "xml:space=\"preserve\""] {
-            assert!(answer.text().contains(lang), "{lang}: {}", answer.text());
+        for said in [
+            "xml:lang=\"en\"",
+            "xml:lang=\"de\"",
+            "xml:space=\"preserve\"",
+            "a31=\"31\"",
+            "b=\"of 15\"",
+        ] {
+            assert!(answer.text().contains(said), "{said}: {}", answer.text());
         }
     }
     server.stop().await;

@@ -1,6 +1,6 @@
 //! What stands in a description without being a property of the broker's: kept as it was said, and told again (HTP-17).
 
-use super::super::xml::{Element, SB, Xml, fragment, read};
+use super::super::xml::{Element, SB, Xml, fragment, read_kept};
 
 /// What is kept of an entity or a rule.
 #[derive(Default)]
@@ -10,8 +10,8 @@ impl Kept {
     /// As it was stored.
     pub(super) fn stored(text: Option<&str>) -> Self {
         let Some(text) = text else { return Self::default() };
-        // Written by this module: what cannot be read any more is not told.
-        let root = read(format!("<kept>{text}</kept>").as_bytes()).unwrap_or_default();
+        // Written by this module, which its reader bounds in nothing. What cannot be read a host has put there: it is not told.
+        let root = read_kept(&format!("<kept>{text}</kept>")).unwrap_or_default();
         Self(root.children)
     }
 

@@ -4,7 +4,7 @@ mod name;
 mod read;
 mod write;
 
-pub(super) use read::{BYTES_MAX, Element, read, room_bytes};
+pub(super) use read::{BYTES_MAX, Element, read, read_kept, room_bytes};
 pub(super) use write::{Xml, fragment};
 
 /// Of entries and feeds (RFC 4287).

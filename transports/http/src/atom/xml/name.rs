@@ -1,5 +1,6 @@
-//! What may be a name in XML. The reader takes any text between the marks for one; what is kept of a document is written again,
-//! and would break the document that it is written into.
+//! What may be a name in XML, and a character. The reader takes any text between the marks for a name, and any
+//! character for one; what is kept of a document is written again, and would break the document that it is written
+//! into.
 
 /// The namespace of `xml:lang` and `xml:space`, which has its prefix everywhere and can have no other.
 pub(super) const XML: &str = "http://www.w3.org/XML/1998/namespace";
@@ -18,6 +19,12 @@ pub(super) fn is_qualified(text: &str) -> bool {
 fn is_name(text: &str) -> bool {
     let mut characters = text.chars();
     characters.next().is_some_and(is_first) && characters.all(is_further)
+}
+
+/// Whether XML 1.0 has the character (2.2, `Char`).
+pub(super) const fn is_character(character: char) -> bool {
+    !matches!(character,
+        '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }
 
 const fn is_first(character: char) -> bool {

@@ -1,15 +1,15 @@
 //! A document of a client, read as a tree. Bounded in bytes, depth, elements and attributes. A document type, and with it every
 //! entity that a client declares, is refused before anything is made of it. What is read can be written: names are names, and
-//! no two attributes of an element are one.
+//! no two attributes of an element are one. What was written can be read again, though it has more to it.
 
 use peeklock_core::error::Quoted;
 use quick_xml::escape::{resolve_predefined_entity, unescape};
 use quick_xml::events::{BytesStart, Event};
-use quick_xml::name::{Namespace, ResolveResult};
+use quick_xml::name::{DEFAULT_MAX_NAMESPACE_BINDINGS, Namespace, ResolveResult};
 use quick_xml::{NsReader, XmlVersion};
 
 use super::INSTANCE;
-use super::name::{XMLNS, is_qualified};
+use super::name::{XMLNS, is_character, is_qualified};
 use crate::error::Refusal;
 
 /// A whole document. The largest that means something is a rule with all the parameters it may have.
@@ -18,14 +18,37 @@ pub(in crate::atom) const BYTES_MAX: u64 = 256 << 10;
 const DEPTH_MAX: usize = 32;
 /// Elements of one document.
 const ELEMENTS_MAX: usize = 16_384;
-/// Attributes of one element, declarations of namespaces too.
-const ATTRIBUTES_MAX: usize = 32;
 /// The name of a namespace, which every element of it has: the longest that means something has 74.
 const NAMESPACE_BYTES_MAX: usize = 256;
 /// Characters that a refusal repeats of what is no name.
 const NAME_CHARS_SHOWN_MAX: usize = 64;
 /// What an element takes when it is made, beside its text.
 const ELEMENT_BYTES: u64 = 256 + NAMESPACE_BYTES_MAX as u64;
+
+/// What there may be of what the writer here adds to: it declares namespaces where they are used, and escapes their
+/// names.
+struct Bounds {
+    /// Attributes of one element, declarations of namespaces too.
+    attributes_max: usize,
+    /// Bytes in the name of a namespace, as it is written.
+    namespace_bytes_max: usize,
+    /// Declarations of namespaces that are in force at one place.
+    declarations_max: usize,
+}
+
+/// Of what a client sends.
+const OF_CLIENTS: Bounds = Bounds {
+    attributes_max: 32,
+    namespace_bytes_max: NAMESPACE_BYTES_MAX,
+    declarations_max: DEFAULT_MAX_NAMESPACE_BINDINGS,
+};
+
+/// Of what was written of it: who has kept it has bounded its bytes.
+const OF_KEPT: Bounds = Bounds {
+    attributes_max: usize::MAX,
+    namespace_bytes_max: usize::MAX,
+    declarations_max: usize::MAX,
+};
 
 /// An element with what is in it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -39,6 +62,8 @@ pub(in crate::atom) struct Element {
     pub(in crate::atom) children: Vec<Self>,
     /// All text that is directly in it.
     pub(in crate::atom) text: String,
+    /// Bytes of the text of the element around it that stand before it.
+    pub(in crate::atom) text_before: usize,
     /// What its attribute `type` names, without the prefix.
     pub(in crate::atom) kind: Option<Box<str>>,
 }
@@ -58,24 +83,37 @@ pub(in crate::atom) fn room_bytes(text: &[u8]) -> u64 {
     (elements + attributes) * ELEMENT_BYTES
 }
 
-/// Reads a document.
+/// Reads a document of a client.
 ///
 /// # Errors
 /// `ArgumentError` for what is not well-formed, has a document type, or is beyond a bound.
 pub(in crate::atom) fn read(text: &[u8]) -> Result<Element, Refusal> {
+    read_within(&OF_CLIENTS, text)
+}
+
+/// Reads what was read of a client and written, however much that has added to it.
+///
+/// # Errors
+/// As [`read`] for what was not written so.
+pub(in crate::atom) fn read_kept(text: &str) -> Result<Element, Refusal> {
+    read_within(&OF_KEPT, text.as_bytes())
+}
+
+fn read_within(bounds: &Bounds, text: &[u8]) -> Result<Element, Refusal> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let text = std::str::from_utf8(text)
         .map_err(|_| malformed(&"it is not UTF-8, the one encoding that is read"))?;
     let mut reader = NsReader::from_str(text);
+    reader.resolver_mut().set_max_namespace_bindings(bounds.declarations_max);
     let mut tree = Tree::default();
     loop {
         match reader.read_event().map_err(|error| malformed(&error))? {
             Event::Start(start) => {
-                let element = element(&reader, &start)?;
+                let element = element(bounds, &reader, &start)?;
                 tree.open(element)?;
             }
             Event::Empty(start) => {
-                let element = element(&reader, &start)?;
+                let element = element(bounds, &reader, &start)?;
                 tree.open(element)?;
                 tree.close()?;
             }
@@ -106,17 +144,21 @@ pub(in crate::atom) fn read(text: &[u8]) -> Result<Element, Refusal> {
     }
 }
 
-fn element(reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<Element, Refusal> {
+fn element(
+    bounds: &Bounds,
+    reader: &NsReader<&[u8]>,
+    start: &BytesStart<'_>,
+) -> Result<Element, Refusal> {
     judge_name(start.name().as_ref())?;
     let (namespace, name) = reader.resolver().resolve_element(start.name());
     let mut element = Element {
-        namespace: namespace_of(&namespace)?,
+        namespace: namespace_of(bounds, &namespace)?,
         name: name.as_ref().into(),
         ..Element::default()
     };
     for (count, attribute) in start.attributes().enumerate() {
-        if count == ATTRIBUTES_MAX {
-            return Err(beyond(&format!("{ATTRIBUTES_MAX} attributes of one element")));
+        if count == bounds.attributes_max {
+            return Err(beyond(&format!("{count} attributes of one element")));
         }
         let attribute = attribute.map_err(|error| malformed(&error))?;
         judge_name(attribute.key.as_ref())?;
@@ -124,7 +166,7 @@ fn element(reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<Element, 
             continue;
         }
         let (namespace, name) = reader.resolver().resolve_attribute(attribute.key);
-        let namespace = namespace_of(&namespace)?;
+        let namespace = namespace_of(bounds, &namespace)?;
         // The same name by two prefixes.
         if element
             .attributes
@@ -153,15 +195,19 @@ fn judge_name(text: &str) -> Result<(), Refusal> {
     Err(malformed(&format!("{} is no name of an element or attribute", Quoted(&shown))))
 }
 
-fn namespace_of(resolved: &ResolveResult<'_>) -> Result<Box<str>, Refusal> {
+fn namespace_of(bounds: &Bounds, resolved: &ResolveResult<'_>) -> Result<Box<str>, Refusal> {
+    let bytes_max = bounds.namespace_bytes_max;
     match resolved {
-        ResolveResult::Bound(Namespace(name)) if name.len() > NAMESPACE_BYTES_MAX => {
-            Err(beyond(&format!("{NAMESPACE_BYTES_MAX} bytes in the name of a namespace")))
+        ResolveResult::Bound(Namespace(name)) if name.len() > bytes_max => {
+            Err(beyond(&format!("{bytes_max} bytes in the name of a namespace")))
         }
-        // It comes as it is written, which is an attribute's value.
+        // It comes as it is written, which is an attribute's value. Two names that differ in what XML cannot hold would be one
+        // when they are told.
         ResolveResult::Bound(Namespace(name)) => {
             match unescape(name).map_err(|error| malformed(&error))? {
-                name if name == XMLNS => Err(malformed(&"it declares a namespace that cannot be")),
+                name if name == XMLNS || !name.chars().all(is_character) => {
+                    Err(malformed(&"it declares a namespace that cannot be"))
+                }
                 name => Ok(name.into()),
             }
         }
@@ -195,11 +241,14 @@ impl Tree {
     }
 
     fn close(&mut self) -> Result<(), Refusal> {
-        let Some(element) = self.open.pop() else {
+        let Some(mut element) = self.open.pop() else {
             return Err(malformed(&"an element ends that did not begin"));
         };
         match self.open.last_mut() {
-            Some(parent) => parent.children.push(element),
+            Some(parent) => {
+                element.text_before = parent.text.len();
+                parent.children.push(element);
+            }
             None => self.root = Some(element),
         }
         Ok(())

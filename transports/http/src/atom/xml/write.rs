@@ -7,7 +7,7 @@ use quick_xml::Writer;
 use quick_xml::escape::escape;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
-use super::name::XML;
+use super::name::{XML, is_character};
 use super::read::Element;
 
 /// A document that is being written.
@@ -54,13 +54,15 @@ impl Xml {
             self.event(Event::Empty(start(name, attributes)));
             return;
         }
-        self.element(name, attributes, |xml| {
-            let escaped = escape(printable(text)).replace('\r', "&#13;");
-            xml.event(Event::Text(BytesText::from_escaped(escaped)));
-        });
+        self.element(name, attributes, |xml| xml.text(text));
     }
 
-    /// An element that was read.
+    fn text(&mut self, text: &str) {
+        let escaped = escape(printable(text)).replace('\r', "&#13;");
+        self.event(Event::Text(BytesText::from_escaped(escaped)));
+    }
+
+    /// An element that was read, with all that is in it, in its order.
     pub(in crate::atom) fn copy(&mut self, element: &Element) {
         // Without a prefix, but for the one namespace that has its own everywhere, undeclared.
         let (name, mut attributes) = match &*element.namespace {
@@ -88,9 +90,13 @@ impl Xml {
             return;
         }
         self.element(&name, &pairs, |xml| {
+            let mut written = 0;
             for child in &element.children {
+                xml.text(element.text.get(written..child.text_before).unwrap_or_default());
+                written = child.text_before;
                 xml.copy(child);
             }
+            xml.text(element.text.get(written..).unwrap_or_default());
         });
     }
 
@@ -125,7 +131,7 @@ fn start<'a>(name: &'a str, attributes: &[(&str, &str)]) -> BytesStart<'a> {
 
 /// A text without the characters that XML 1.0 does not have.
 fn printable(text: &str) -> Cow<'_, str> {
-    let is_none = |character: char| matches!(character, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
+    let is_none = |character: char| !is_character(character);
     if !text.contains(is_none) {
         return Cow::Borrowed(text);
     }
