@@ -111,11 +111,14 @@ fn way_out(error: &TransportError) -> String {
     }
     let flag = if name == "websocket" { "ws" } else { name };
     let problem = match error.source.kind() {
-        io::ErrorKind::AddrInUse => "another process listens there",
-        io::ErrorKind::AddrNotAvailable => "this machine does not have the address",
+        io::ErrorKind::AddrInUse => "another process listens there,",
+        io::ErrorKind::AddrNotAvailable => "this machine does not have the address,",
+        io::ErrorKind::PermissionDenied => {
+            "a port below 1024 takes CAP_NET_BIND_SERVICE, which the unit of the package gives; give it, or"
+        }
         _ => return String::new(),
     };
-    format!("; {problem}, choose another address with --{flag} or {name}.address")
+    format!("; {problem} choose another address with --{flag} or {name}.address")
 }
 
 /// What to do about a store that cannot be opened.
@@ -513,13 +516,18 @@ mod tests {
     }
 
     #[test]
-    fn an_address_in_use_names_the_flag() {
-        let source = TransportError {
-            transport: "http",
-            address: "127.0.0.1:5300".to_owned(),
-            source: io::ErrorKind::AddrInUse.into(),
-        };
-        let text = ServeError::Transport { source }.to_string();
-        assert!(text.contains("127.0.0.1:5300") && text.contains("--http"), "{text}");
+    fn an_address_that_cannot_be_had_names_the_flag_and_why() {
+        for (transport, address, kind, why) in [
+            ("http", "127.0.0.1:5300", io::ErrorKind::AddrInUse, "another process"),
+            ("amqp", "10.9.8.7:5672", io::ErrorKind::AddrNotAvailable, "does not have"),
+            ("gateway", "0.0.0.0:443", io::ErrorKind::PermissionDenied, "CAP_NET_BIND_SERVICE"),
+        ] {
+            let source =
+                TransportError { transport, address: address.to_owned(), source: kind.into() };
+            let text = ServeError::Transport { source }.to_string();
+            for said in [address, why, &format!("--{transport}")] {
+                assert!(text.contains(said), "{said}: {text}");
+            }
+        }
     }
 }
