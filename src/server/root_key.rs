@@ -10,11 +10,13 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use peeklock::auth_sas::{ConnectionString, Endpoint};
 use peeklock::contract::port;
 use peeklock::policies::{KeyText, Policies, ROOT_POLICY};
 use peeklock::tls::Certificate;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::whereabouts::reachable;
@@ -23,6 +25,8 @@ use crate::config::Loaded;
 
 /// Its name in the data directory.
 pub const FILE: &str = "root.connection-string";
+/// After so long what could not be written is written again.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Keeps the file up to date as long as this lives.
 pub struct Keeper(AbortHandle);
@@ -54,28 +58,63 @@ pub fn keep(
     }
     let places = Places { endpoints, is_secure: certificate.is_some() };
     let path = Path::new(&loaded.config.server.data_dir.0).join(FILE);
-    let mut changes = policies.changes();
-    let mut known = policies.root_key();
+    let changes = policies.changes();
+    let known = policies.root_key();
     if let Some(key) = &known {
         write(&path, &places, key)
             .map_err(|source| ServeError::RootKey { path: path.display().to_string(), source })?;
     }
     let policies = policies.clone();
-    let task = tokio::spawn(async move {
-        while changes.changed().await.is_ok() {
-            let newer = policies.root_key();
-            if newer == known {
-                continue;
-            }
-            if let Some(key) = &newer
-                && let Err(error) = write(&path, &places, key)
-            {
-                tracing::error!(path = %path.display(), %error, "the file of the root key is not up to date");
-            }
-            known = newer;
-        }
-    });
+    let current = move || policies.root_key();
+    let write = move |path: &Path, key: &KeyText| write(path, &places, key);
+    let task = tokio::spawn(follow(path, known, changes, AGAIN, current, write));
     Ok(Some(Keeper(task.abort_handle())))
+}
+
+/// Writes each key that takes the place of the one known. One that cannot be written, as on a full disk, is tried until
+/// it can: who reads the file has no other.
+async fn follow(
+    path: PathBuf,
+    mut known: Option<KeyText>,
+    mut changes: watch::Receiver<u64>,
+    again: Duration,
+    current: impl Fn() -> Option<KeyText>,
+    write: impl Fn(&Path, &KeyText) -> io::Result<()>,
+) {
+    let mut is_behind = false;
+    loop {
+        let changed = changes.changed();
+        let changed = match is_behind {
+            true => tokio::time::timeout(again, changed).await.unwrap_or(Ok(())),
+            false => changed.await,
+        };
+        if changed.is_err() {
+            return;
+        }
+        let newer = current();
+        if newer == known {
+            is_behind = false;
+            continue;
+        }
+        match newer.as_ref().map_or(Ok(()), |key| write(&path, key)) {
+            Ok(()) => {
+                if is_behind {
+                    tracing::info!(path = %path.display(), "the file of the root key is up to date again");
+                }
+                (known, is_behind) = (newer, false);
+            }
+            Err(error) => {
+                // Said once, however often it is tried.
+                if !is_behind {
+                    tracing::error!(
+                        path = %path.display(), %error, again_in = ?again,
+                        "the file of the root key is not up to date; it is written again and again until that succeeds"
+                    );
+                }
+                is_behind = true;
+            }
+        }
+    }
 }
 
 /// Where the listeners are, and whether TLS is spoken there.
@@ -133,6 +172,11 @@ fn write(path: &Path, places: &Places, key: &KeyText) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::mpsc::unbounded_channel;
+
     use super::*;
 
     fn told(amqp: &str, websocket: &str) -> Vec<String> {
@@ -148,5 +192,42 @@ mod tests {
         assert_eq!(told("[::1]:5672", "[::1]:5301"), ["[::1]"]);
         assert_eq!(told("127.0.0.1:1", "127.0.0.1:5301"), ["127.0.0.1:1", "127.0.0.1:5301"]);
         assert_eq!(told("127.0.0.1:5672", "10.0.0.1:5301"), ["127.0.0.1:5672", "10.0.0.1:5301"]);
+    }
+
+    /// SEC-25: a key that could not be written is tried again without another change, also when it is another one by
+    /// then; one that is written is not written again.
+    #[tokio::test]
+    async fn a_key_that_could_not_be_written_is_tried_again() {
+        // What is found at each look, and whether it can be written.
+        let found = [("E", false), ("E", false), ("I", true), ("I", true), ("A", true)];
+        let key = |letter: &str| KeyText::parse(&format!("{}=", letter.repeat(43))).unwrap();
+        let looks = Arc::new(AtomicUsize::new(0));
+        let (change, changes) = watch::channel(0);
+        let (sender, mut events) = unbounded_channel();
+        let (looked, looks_before) = (sender.clone(), Arc::clone(&looks));
+        let current = move || {
+            looked.send("look".to_owned()).ok();
+            Some(key(found[looks_before.fetch_add(1, Ordering::Relaxed)].0))
+        };
+        let write = move |_: &Path, key: &KeyText| {
+            sender.send(key.reveal()[..1].to_owned()).ok();
+            match found[looks.load(Ordering::Relaxed) - 1].1 {
+                true => Ok(()),
+                false => Err(io::ErrorKind::StorageFull.into()),
+            }
+        };
+        let again = Duration::from_millis(10);
+        let following =
+            tokio::spawn(follow(FILE.into(), Some(key("A")), changes, again, current, write));
+        let rounds = [&["look", "E", "look", "E", "look", "I"][..], &["look"], &["look", "A"]];
+        for (number, expected) in (1..).zip(rounds) {
+            change.send(number).unwrap();
+            for expected in expected {
+                assert_eq!(events.recv().await.as_deref(), Some(*expected));
+            }
+        }
+        drop(change);
+        following.await.unwrap();
+        assert_eq!(events.recv().await, None, "nothing was written besides");
     }
 }
