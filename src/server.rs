@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use peeklock::contract::{RunningTransport, TransportError};
+use peeklock::contract::{RunningTransport, Transport, TransportError};
 use peeklock::error::BrokerError;
 use peeklock::http::MetricsHook;
 use peeklock::listen::Entrances;
@@ -32,6 +32,7 @@ use crate::{files, memory, registry};
 use banner::{Banner, BannerTls, Listener};
 use declare::declare;
 pub use root_key::FILE as ROOT_KEY_FILE;
+use root_key::Keeper;
 use signals::Signals;
 use supervisor::Patience;
 pub use whereabouts::{HTTP_URL as HTTP_URL_FILE, PUBLIC_URL as PUBLIC_URL_FILE};
@@ -153,7 +154,7 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
     let opening = Patience::during("opening the store");
     let data_dir = host.store.is_none().then_some(&*loaded.config.server.data_dir.0);
     let otlp = otlp::start(loaded)?;
-    let Served { broker, transports, tls } =
+    let Served { broker, transports, root_key: _root_key, tls: _tls } =
         match start(loaded, &policies, host, otlp.as_ref()).await {
             Ok(served) => served,
             Err(error) => {
@@ -161,9 +162,6 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
                 return Err(error);
             }
         };
-    let certificate = tls.as_ref().map(|(tls, _)| tls.certificate());
-    whereabouts::tell(loaded, &transports, certificate.as_ref())?;
-    let _root_key = root_key::keep(loaded, &policies, &transports, certificate.as_ref())?;
     drop(opening);
     let is_new = broker.describe_queue(banner::QUEUE).await.is_err();
     greet(loaded, data_dir, &broker, &transports, is_new);
@@ -307,6 +305,8 @@ type Running = (&'static str, Box<dyn RunningTransport>);
 struct Served {
     broker: Broker,
     transports: Vec<Running>,
+    /// What keeps the file of the first key up to date.
+    root_key: Option<Keeper>,
     /// The certificate in use, and what replaces it when its files change.
     tls: Option<(Arc<Tls>, Watch)>,
 }
@@ -338,7 +338,6 @@ async fn start(
         None => None,
     };
     let broker = broker_of(loaded, policies, &mut host).await?;
-    declare(&broker, loaded).await?;
     if let Some(otlp) = otlp {
         otlp.observe(&broker, loaded.config.metrics.entities.0.count_max());
     }
@@ -351,21 +350,41 @@ async fn start(
         tls: tls.as_ref().map(|(tls, _)| Arc::clone(tls)),
         entrances: Entrances::default(),
     };
-    let mut transports: Vec<Running> = Vec::new();
     let configured = registry::TRANSPORTS.into_iter().filter_map(|(_, make)| make(loaded, &around));
-    for transport in configured.chain(host.transports) {
-        let name = transport.name();
-        match transport.start(broker.clone()).await {
-            Ok(running) => transports.push((name, running)),
-            Err(source) => {
-                stop(transports, Duration::ZERO).await;
-                // So that the store is closed in order.
-                broker.stop(Duration::ZERO).await?;
-                return Err(ServeError::Transport { source });
+    open(loaded, policies, broker, tls, configured.chain(host.transports)).await
+}
+
+/// Lets clients in. A broker of which not all of that succeeds is stopped, with what serves already.
+async fn open(
+    loaded: &Loaded,
+    policies: &Policies,
+    broker: Broker,
+    tls: Option<(Arc<Tls>, Watch)>,
+    ways_in: impl Iterator<Item = Box<dyn Transport>>,
+) -> Result<Served, ServeError> {
+    let mut transports: Vec<Running> = Vec::new();
+    let certificate = tls.as_ref().map(|(tls, _)| tls.certificate());
+    let opening = async {
+        declare(&broker, loaded).await?;
+        for transport in ways_in {
+            let name = transport.name();
+            let running = transport.start(broker.clone()).await;
+            transports.push((name, running.map_err(|source| ServeError::Transport { source })?));
+        }
+        whereabouts::tell(loaded, &transports, certificate.as_ref())?;
+        root_key::keep(loaded, policies, &transports, certificate.as_ref())
+    };
+    match opening.await {
+        Ok(root_key) => Ok(Served { broker, transports, root_key, tls }),
+        Err(error) => {
+            stop(transports, Duration::ZERO).await;
+            // So that the store is closed in order.
+            if let Err(error) = broker.stop(Duration::ZERO).await {
+                tracing::error!(%error, "store cannot be closed");
             }
+            Err(error)
         }
     }
-    Ok(Served { broker, transports, tls })
 }
 
 /// Starts the broker, with the parts that the configuration asks for, and those of the host.
@@ -495,39 +514,4 @@ async fn stop(transports: Vec<Running>, grace: Duration) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-
-    /// SEC-25: where a key is kept nobody else may look, and what is there stays as its owner has it.
-    #[test]
-    fn a_data_directory_is_for_its_owner_alone() {
-        let path = std::env::temp_dir().join(format!("peeklock-owner-{}", std::process::id()));
-        let text = path.join("data").display().to_string();
-        let mode = || std::fs::metadata(&text).unwrap().permissions().mode() & 0o777;
-        make_data_dir(&text).unwrap();
-        assert_eq!(mode(), 0o700);
-        std::fs::set_permissions(&text, Permissions::from_mode(0o750)).unwrap();
-        make_data_dir(&text).unwrap();
-        assert_eq!(mode(), 0o750);
-        std::fs::remove_dir_all(path).unwrap();
-    }
-
-    #[test]
-    fn an_address_that_cannot_be_had_names_the_flag_and_why() {
-        for (transport, address, kind, why) in [
-            ("http", "127.0.0.1:5300", io::ErrorKind::AddrInUse, "another process"),
-            ("amqp", "10.9.8.7:5672", io::ErrorKind::AddrNotAvailable, "does not have"),
-            ("gateway", "0.0.0.0:443", io::ErrorKind::PermissionDenied, "CAP_NET_BIND_SERVICE"),
-        ] {
-            let source =
-                TransportError { transport, address: address.to_owned(), source: kind.into() };
-            let text = ServeError::Transport { source }.to_string();
-            for said in [address, why, &format!("--{transport}")] {
-                assert!(text.contains(said), "{said}: {text}");
-            }
-        }
-    }
-}
+mod tests;

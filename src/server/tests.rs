@@ -1,0 +1,100 @@
+//! What is made before clients come, and what is told and undone where it cannot be.
+
+use std::fs::Permissions;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use peeklock::description::QueueUpdate;
+
+use super::*;
+use crate::config::{Flag, Layers};
+
+/// A transport under the name of another one that takes nobody, and says when it is stopped.
+struct Idle(&'static str, Arc<AtomicBool>);
+
+#[async_trait]
+impl Transport for Idle {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    async fn start(
+        self: Box<Self>,
+        _: Broker,
+    ) -> Result<Box<dyn RunningTransport>, TransportError> {
+        Ok(self)
+    }
+}
+
+#[async_trait]
+impl RunningTransport for Idle {
+    fn local_address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, 1).into()
+    }
+
+    async fn stop(self: Box<Self>, _: Duration) {
+        self.1.store(true, Ordering::Relaxed);
+    }
+}
+
+/// SEC-25: where the files cannot be written by which this broker is found, what serves already is stopped, and the
+/// broker with it.
+#[tokio::test]
+async fn a_start_that_fails_late_stops_what_has_begun() {
+    // No file can be in the place of a folder.
+    for obstacle in [HTTP_URL_FILE, "root.connection-string.new"] {
+        let folder = std::env::temp_dir().join(format!("peeklock-late-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join(obstacle)).unwrap();
+        let value = folder.display().to_string();
+        let flags = vec![Flag { name: "--data-dir", key: "server.data_dir", value }];
+        let environment = Some(config::Map::default());
+        let loaded = Loaded::load(&Layers { environment, flags, ..Layers::default() }).unwrap();
+        let policies = Policies::new();
+        let broker = Broker::builder().arbiters(1).policies(&policies).start().await.unwrap();
+        let stopped =
+            ["http", "websocket", "amqp"].map(|name| (name, Arc::<AtomicBool>::default()));
+        let ways_in = stopped
+            .clone()
+            .map(|(name, stopped)| -> Box<dyn Transport> { Box::new(Idle(name, stopped)) });
+        let opened = open(&loaded, &policies, broker.clone(), None, ways_in.into_iter()).await;
+        let error = opened.err().unwrap().to_string();
+        assert!(error.contains(&*folder.display().to_string()), "{error}");
+        for (name, stopped) in &stopped {
+            assert!(stopped.load(Ordering::Relaxed), "{obstacle}: {name} serves");
+        }
+        let late = broker.create_queue("late", QueueUpdate::default()).await;
+        assert!(late.is_err(), "{obstacle}: the broker goes on");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+/// SEC-25: where a key is kept nobody else may look, and what is there stays as its owner has it.
+#[test]
+fn a_data_directory_is_for_its_owner_alone() {
+    let path = std::env::temp_dir().join(format!("peeklock-owner-{}", std::process::id()));
+    let text = path.join("data").display().to_string();
+    let mode = || std::fs::metadata(&text).unwrap().permissions().mode() & 0o777;
+    make_data_dir(&text).unwrap();
+    assert_eq!(mode(), 0o700);
+    std::fs::set_permissions(&text, Permissions::from_mode(0o750)).unwrap();
+    make_data_dir(&text).unwrap();
+    assert_eq!(mode(), 0o750);
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn an_address_that_cannot_be_had_names_the_flag_and_why() {
+    for (transport, address, kind, why) in [
+        ("http", "127.0.0.1:5300", io::ErrorKind::AddrInUse, "another process"),
+        ("amqp", "10.9.8.7:5672", io::ErrorKind::AddrNotAvailable, "does not have"),
+        ("gateway", "0.0.0.0:443", io::ErrorKind::PermissionDenied, "CAP_NET_BIND_SERVICE"),
+    ] {
+        let source = TransportError { transport, address: address.to_owned(), source: kind.into() };
+        let text = ServeError::Transport { source }.to_string();
+        for said in [address, why, &format!("--{transport}")] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
+    }
+}
