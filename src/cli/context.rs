@@ -130,15 +130,11 @@ fn add(flags: &AddFlags) -> Result<(), Failure> {
 /// The context of these flags; the files that they name are read now.
 fn made(flags: &AddFlags) -> Result<Context, Failure> {
     let token = flags.token_file.as_deref().map(read_secret).transpose()?;
-    let connection_string = flags.connection_string_file.as_deref().map(read_secret).transpose()?;
+    let string = flags.connection_string_file.as_deref().map(read_connection_string).transpose()?;
+    let (connection_string, of_string) = string.unzip();
     let usage = |detail: &str| Failure::usage(detail.to_owned());
-    let url = match (&flags.url, &connection_string) {
-        (Some(url), _) => url.clone(),
-        (None, Some(text)) => {
-            let string = ConnectionString::parse(text).map_err(|error| usage(error.detail()))?;
-            url_of(&string)
-        }
-        (None, None) => return Err(usage("a context needs the URL of a broker")),
+    let Some(url) = flags.url.clone().or(of_string) else {
+        return Err(usage("a context needs the URL of a broker"));
     };
     let ca = match &flags.ca {
         None => None,
@@ -149,6 +145,14 @@ fn made(flags: &AddFlags) -> Result<Context, Failure> {
         }
     };
     Ok(Context { url, connection_string, ca, token })
+}
+
+/// A connection string in a file, and the URL of its broker.
+fn read_connection_string(file: &str) -> Result<(String, String), Failure> {
+    let text = read_secret(file)?;
+    let string = ConnectionString::parse(&text)
+        .map_err(|error| Failure::usage(format!("`{file}`: {}", error.detail())))?;
+    Ok((text, url_of(&string)))
 }
 
 fn read_secret(file: &str) -> Result<String, Failure> {

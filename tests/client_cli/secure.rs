@@ -257,9 +257,15 @@ fn a_context_keeps_a_connection_string() {
     assert_eq!(shown["url"], secure.broker.url.as_str());
     assert_eq!((&shown["hasToken"], &shown["ca"]), (&true.into(), &text(&authority).into()));
     for wrong in ["nonsense", "Endpoint=sb://a", ""] {
-        let add = ["context", "add", "bad", "--connection-string-file", "-"];
-        assert_eq!(program(&add).input(wrong.as_bytes()).run().code, 2, "{wrong}");
+        for url in [None, Some("wss://a:1")] {
+            let add = ["context", "add", "bad", "--connection-string-file", "-"];
+            let add: Vec<&str> = add.into_iter().chain(url).collect();
+            let ended = program(&add).input(wrong.as_bytes()).run();
+            assert_eq!(ended.code, 2, "{wrong} {url:?}: {}", ended.log);
+            assert!(ended.log.contains("`-`"), "the file is named: {}", ended.log);
+        }
     }
+    assert_eq!(program(&["context", "show", "bad"]).run().code, 4, "nothing is kept of it");
     assert_eq!(program(&["context", "add", "bad"]).run().code, 2);
 }
 
