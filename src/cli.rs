@@ -49,6 +49,7 @@ mod token;
 mod top;
 mod topic;
 
+use std::env::VarError;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -451,6 +452,15 @@ pub fn run(host: Host) -> ExitCode {
     ExitCode::from(failure.code())
 }
 
+/// A variable of the environment; none if it says nothing.
+fn variable(name: &str) -> Result<Option<String>, Failure> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.trim().is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(Failure::usage(format!("{name} is not UTF-8"))),
+    }
+}
+
 /// Writes to standard output. A reader that has left, as `head` does, is no failure.
 fn say(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
@@ -492,8 +502,8 @@ impl ServeFlags {
             .filter_map(|(name, key, value)| Some(Flag { name, key, value: value?.to_owned() }))
             .collect();
         let emulator = if self.emulator {
-            let environment = environment::read(|name| std::env::var(name).ok());
-            let environment = environment.map_err(ConfigError::Emulator)?;
+            let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+            let environment = environment::read(set).map_err(ConfigError::Emulator)?;
             Some(InPlace::new(self.emulator_config.clone(), environment))
         } else {
             None

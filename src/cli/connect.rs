@@ -18,7 +18,7 @@ use super::identity::TlsFiles;
 use super::interrupt::Interrupt;
 use super::terminal::{Out, line, note};
 use super::token::Own;
-use super::{Failure, exit, token};
+use super::{Failure, exit, token, variable};
 use crate::config::TlsSection;
 use crate::place::{self, Place};
 
@@ -105,9 +105,7 @@ struct Target {
 impl Common {
     /// The broker: a flag, else the environment, else the context in use, else the usual one.
     fn target(&self) -> Result<Target, Failure> {
-        let variable =
-            |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-        let token = variable("PEEKLOCK_TOKEN");
+        let token = variable("PEEKLOCK_TOKEN")?;
         let of_context = |name: &str, source: String| {
             let context = Contexts::load()?.named(name)?;
             let wrong = |what: &str| Failure::usage(format!("context `{name}`: {what}"));
@@ -137,15 +135,15 @@ impl Common {
         if let Some(name) = &self.context {
             return of_context(name, format!("context `{name}`"));
         }
-        if let Some(string) = variable("PEEKLOCK_CONNECTION_STRING") {
+        if let Some(string) = variable("PEEKLOCK_CONNECTION_STRING")? {
             return of_connection_string(&string, "PEEKLOCK_CONNECTION_STRING");
         }
-        if let Some(text) = variable("PEEKLOCK_URL") {
+        if let Some(text) = variable("PEEKLOCK_URL")? {
             let url = contexts::url(&text)
                 .map_err(|error| Failure::usage(format!("PEEKLOCK_URL: `{text}`: {error}")))?;
             return Ok(Target { token, ..Target::of_url(url, "PEEKLOCK_URL") });
         }
-        if let Some(name) = variable("PEEKLOCK_CONTEXT") {
+        if let Some(name) = variable("PEEKLOCK_CONTEXT")? {
             return of_context(&name, format!("context `{name}` of PEEKLOCK_CONTEXT"));
         }
         match Contexts::load()?.current {

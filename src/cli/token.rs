@@ -9,7 +9,7 @@ use clap::Args;
 use peeklock::auth_sas::ConnectionString;
 use peeklock::time::Timestamp;
 
-use super::{Failure, exit, say};
+use super::{Failure, exit, say, variable};
 use crate::server::{PUBLIC_URL_FILE, ROOT_KEY_FILE};
 
 pub const HELP: &str = "\
@@ -42,9 +42,7 @@ pub struct TokenFlags {
 }
 
 pub fn run(flags: &TokenFlags) -> Result<(), Failure> {
-    let given =
-        std::env::var("PEEKLOCK_CONNECTION_STRING").ok().filter(|text| !text.trim().is_empty());
-    let (text, source) = match given {
+    let (text, source) = match variable("PEEKLOCK_CONNECTION_STRING")? {
         Some(text) => (text, "PEEKLOCK_CONNECTION_STRING".to_owned()),
         None => first_key(flags.data_dir.as_deref())?,
     };

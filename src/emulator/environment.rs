@@ -1,5 +1,7 @@
 //! What the users of the emulator's container set in its environment: taken, or answered with a line that says why not.
 
+use std::ffi::OsString;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 /// Variables that mean nothing here, with the reason.
@@ -27,22 +29,23 @@ pub struct Environment {
     pub answers: Vec<String>,
 }
 
-/// Reads the environment by a function that looks variables up.
+/// Reads the environment by a function that looks up what is set and not empty.
 ///
 /// # Errors
 /// With what is wrong with one.
-pub fn read(look_up: impl Fn(&str) -> Option<String>) -> Result<Environment, String> {
-    let set = |name: &str| look_up(name).filter(|value| !value.is_empty());
+pub fn read(set: impl Fn(&str) -> Option<OsString>) -> Result<Environment, String> {
     let http_port = match set(HTTP_PORT) {
         None => None,
-        Some(text) => match text.parse() {
-            Ok(port) => Some(port),
-            Err(_) => {
+        Some(text) => {
+            let port = text.to_str().and_then(|text| text.parse::<NonZeroU16>().ok());
+            let Some(port) = port else {
                 return Err(format!(
-                    "{HTTP_PORT} is `{text}`, which is no port; write one such as 5300"
+                    "{HTTP_PORT} is `{}`, which is no port; write one such as 5300",
+                    text.display()
                 ));
-            }
-        },
+            };
+            Some(port.get())
+        }
     };
     let answers = WITHOUT_MEANING.iter().filter(|(name, _)| set(name).is_some());
     Ok(Environment {

@@ -1,3 +1,7 @@
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+
 use super::environment::{self, Environment};
 use super::file::{self, read};
 
@@ -107,24 +111,33 @@ fn places_of_our_configuration_are_those_of_the_file() {
     assert_eq!(file::place_of("http.address"), None);
 }
 
-/// SEC-24: the container's variables are taken, or answered without their values.
+/// SEC-24: the container's variables are taken, or answered without their values; what is no port is refused, and a
+/// path need not be UTF-8.
 #[test]
 fn the_environment_is_taken_or_answered() {
-    let look_up = |name: &str| match name {
-        "CONFIG_PATH" => Some("/c.json".to_owned()),
-        "EMULATOR_HTTP_PORT" => Some("5301".to_owned()),
-        "ACCEPT_EULA" => Some("Y".to_owned()),
-        "MSSQL_SA_PASSWORD" => Some("s3cret".to_owned()),
-        _ => None,
+    let set = |name: &str| {
+        Some(OsString::from(match name {
+            "CONFIG_PATH" => "/c.json",
+            "EMULATOR_HTTP_PORT" => "5301",
+            "ACCEPT_EULA" => "Y",
+            "MSSQL_SA_PASSWORD" => "s3cret",
+            _ => return None,
+        }))
     };
-    let read = environment::read(look_up).unwrap();
-    assert_eq!(read.config.as_deref(), Some(std::path::Path::new("/c.json")));
+    let read = environment::read(set).unwrap();
+    assert_eq!(read.config.as_deref(), Some(Path::new("/c.json")));
     assert_eq!(read.http_port, Some(5301));
     assert_eq!(read.answers.len(), 2);
     assert!(read.answers[0].starts_with("ACCEPT_EULA is set"), "{:?}", read.answers);
     assert!(read.answers.iter().all(|line| !line.contains("s3cret")));
     assert_eq!(environment::read(|_| None), Ok(Environment::default()));
-    assert!(
-        environment::read(|name| (name == "EMULATOR_HTTP_PORT").then(|| "x".to_owned())).is_err()
-    );
+    for wrong in [&b"x"[..], b"0", b"65536", b"53\xff"] {
+        let value = OsString::from_vec(wrong.to_vec());
+        let set = |name: &str| (name == "EMULATOR_HTTP_PORT").then(|| value.clone());
+        let refused = environment::read(set).unwrap_err();
+        assert!(refused.contains("EMULATOR_HTTP_PORT is `"), "{refused}");
+    }
+    let path = OsString::from_vec(b"/\xff.json".to_vec());
+    let read = environment::read(|name| (name == "CONFIG_PATH").then(|| path.clone())).unwrap();
+    assert_eq!(read.config.as_deref(), Some(Path::new(&path)));
 }

@@ -1,5 +1,7 @@
 //! `peeklock context`, and which broker a command talks to
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
@@ -136,6 +138,14 @@ fn what_is_wrong_with_a_context_is_named() {
     let ended = home.program(&["queue", "list"]).variable("PEEKLOCK_URL", "nonsense").run();
     assert_eq!(ended.code, 2);
     assert!(ended.log.contains("PEEKLOCK_URL: `nonsense`"), "{}", ended.log);
+    // What nobody can read is not passed over: the command would talk to another broker.
+    for name in ["PEEKLOCK_TOKEN", "PEEKLOCK_CONNECTION_STRING", "PEEKLOCK_URL", "PEEKLOCK_CONTEXT"]
+    {
+        let ended =
+            home.program(&["queue", "list"]).variable(name, OsStr::from_bytes(b"ws://\xff")).run();
+        assert_eq!(ended.code, 2, "{name}: {}", ended.log);
+        assert!(ended.log.contains(&format!("{name} is not UTF-8")), "{}", ended.log);
+    }
 }
 
 #[test]

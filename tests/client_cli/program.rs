@@ -1,5 +1,6 @@
 //! The program in pipes, without settings of the surroundings.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -35,7 +36,7 @@ impl Program {
         Self { command, input: None }
     }
 
-    pub fn variable(mut self, name: &str, value: &str) -> Self {
+    pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
     }
