@@ -260,7 +260,11 @@ impl BrokerBuilder {
             turns,
             outbound: Pool::new(limits.broker_outbound_bytes_max),
             loads: Loads::new(limits.broker_loaded_bytes_max),
-            transactions: Purse::new(budget.parking()),
+            // No operation takes all of it: its own transaction has a part of that already.
+            transactions: Purse::new(Budget::of_broker(
+                limits.broker_inbound_bytes_max / 2,
+                usize::MAX,
+            )),
             budget,
             health: Health::new(),
             pulses: Pulses::default(),

@@ -295,6 +295,73 @@ async fn who_holds_much_in_transactions_makes_room() {
     assert_eq!(commit(&modest, id).await, Ok(1));
 }
 
+/// DESIGN D6: an open transaction has its part of that room before it holds anything, so that no number of connections
+/// have more of them than fit.
+#[tokio::test]
+async fn open_transactions_have_a_bound_over_all_connections() {
+    let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;
+    let connections: Vec<Transactions> =
+        (0..20).map(|_| Transactions::new(&world.broker)).collect();
+    let begin = |place: usize| connections[place % 20].begin(Reach::OneEntity);
+    let begun: Vec<TransactionId> = (0..1_000).map_while(|place| begin(place).ok()).collect();
+    assert_eq!(begun.len(), 195, "1,024 bytes each");
+    assert_eq!(condition(begin(begun.len())), Some(Condition::ServerBusy));
+    // What has gone gives its room back, and so does who holds most.
+    connections[0].roll_back(begun[0]).unwrap();
+    begin(0).unwrap();
+    let next = Transactions::new(&world.broker);
+    next.begin(Reach::OneEntity).unwrap();
+    let open = connections.iter().map(Transactions::open_count).sum::<usize>();
+    assert_eq!(open + next.open_count(), 195);
+}
+
+/// TXN-06: a transaction has time for its first operation for as long as nobody needs its room; then it gives way, which
+/// the one that is asking does not, and its id is told as that of one that took too long.
+#[tokio::test]
+async fn a_transaction_without_an_operation_gives_way_when_others_need_its_room() {
+    let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;
+    let patient = Transactions::new(&world.broker);
+    let unused = patient.begin(Reach::OneEntity).unwrap();
+    let used = patient.begin(Reach::OneEntity).unwrap();
+    world.clock.advance(TimeSpan::from_days(1));
+    patient.expire();
+    assert!(!patient.has_operations());
+    let others = [Transactions::new(&world.broker), Transactions::new(&world.broker)];
+    for other in &others {
+        let id = other.begin(Reach::OneEntity).unwrap();
+        world.add(other, id, 95_000).await.unwrap();
+    }
+    assert_eq!(patient.open_count(), 2, "there was room");
+    let busy = condition(world.add(&patient, used, 60_000).await);
+    assert_eq!(busy, Some(Condition::ServerBusy));
+    assert_eq!(condition(patient.roll_back(unused)), Some(Condition::TransactionTimedOut));
+    assert_eq!(patient.part_count(used), Some(0));
+    drop(others);
+    world.add(&patient, used, 60_000).await.unwrap();
+    assert!(patient.has_operations());
+    assert_eq!(commit(&patient, used).await, Ok(1));
+}
+
+/// TXN-06, TXN-17: so it does when its connection has as many as it may.
+#[tokio::test]
+async fn a_transaction_without_an_operation_makes_place_for_another() {
+    let world = World::with(|settings| settings.limits.transaction_open_count_max = 2).await;
+    let transactions = Transactions::new(&world.broker);
+    let begin = || transactions.begin(Reach::OneEntity);
+    let oldest = begin().unwrap();
+    world.clock.advance(TimeSpan::from_ticks(1));
+    let newer = begin().unwrap();
+    world.clock.advance(TimeSpan::from_ticks(TimeSpan::from_minutes(2).ticks() - 2));
+    assert_eq!(condition(begin()), Some(Condition::QuotaExceeded));
+    world.clock.advance(TimeSpan::from_ticks(1));
+    begin().unwrap();
+    assert_eq!(condition(begin()), Some(Condition::QuotaExceeded));
+    let timed_out = Some(Condition::TransactionTimedOut);
+    assert_eq!(condition(world.add(&transactions, oldest, 1).await), timed_out);
+    world.add(&transactions, newer, 1).await.unwrap();
+    assert_eq!(commit(&transactions, newer).await, Ok(1));
+}
+
 /// QUO-07
 #[tokio::test]
 async fn small_messages_of_one_transaction_have_a_bound_together() {

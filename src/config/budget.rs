@@ -22,6 +22,8 @@ const LARGE_BYTES: u64 = 2 * (84 << 20);
 const PLAN_BYTES: u64 = 2 * TOLD_BYTES_MAX as u64;
 /// What an entity takes on the metrics page.
 const PAGE_ENTITY_BYTES: u64 = 1_000;
+/// What is remembered of a transaction that was rolled back before its client has ended it.
+const TIMED_OUT_BYTES: u64 = 8;
 /// The keys of an issuer.
 const ISSUER_BYTES: u64 = 256 << 10;
 /// Headers of proxies that have begun, of one listener.
@@ -131,6 +133,7 @@ impl Config {
         let inbound_bytes = limits.broker_inbound_bytes_max;
         let described = "limits.broker_description_bytes_max";
         let explained_bytes = limits.broker_description_bytes_max;
+        let [_, websocket, amqp] = self.connections(limits);
         let on_disk = !self.server.ephemeral.0;
         let if_on_disk = |bytes: u64| if on_disk { bytes } else { 0 };
         let gauged = self.gauged_entities(limits) as u64;
@@ -140,7 +143,10 @@ impl Config {
         vec![
             Row::shared("commands on their way in", inbound, inbound_bytes),
             Row::shared("what is asked about entities", inbound, inbound_bytes / 2),
-            Row::shared("open transactions", inbound, inbound_bytes / 2),
+            Row::shared("open transactions", inbound, inbound_bytes / 2).and_each((
+                websocket.saturating_add(amqp),
+                (limits.transaction_open_count_max as u64).saturating_mul(TIMED_OUT_BYTES),
+            )),
             Row::shared(
                 "copies of messages that are being judged",
                 "limits.broker_judged_bytes_max",

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::TransactionId;
 use super::open::{Granted, Open, Scope};
+use super::purse::Asker;
+use super::standing::{End, Standing};
 use super::{Operation, Part};
 use crate::access::onward::Onward;
 use crate::broker::{Broker, Entity};
@@ -17,6 +19,8 @@ use crate::time::Timestamp;
 
 /// What a part needs beside its messages and properties.
 const PART_OVERHEAD_BYTES: u64 = 256;
+/// What an open transaction takes without any part: here, at the purse, and at the transport.
+const BEGUN_BYTES: u64 = 1_024;
 
 /// The transactions that one connection, or one in-process client, has begun. Dropping the last clone
 /// rolls all of them back (TXN-12). Usable from any thread.
@@ -29,13 +33,14 @@ pub(super) struct Book {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     open: BTreeMap<TransactionId, Begun>,
+    /// What is known of the open ones where they may have to give way.
+    standing: Standing,
     /// Those that were rolled back because they were too old, in that order; at most as many as may be
     /// open.
     timed_out: VecDeque<TransactionId>,
-    /// What the open ones hold.
+    /// What the parts of the open ones hold.
     bytes: u64,
 }
 
@@ -47,6 +52,9 @@ struct Begun {
     root: Option<Entity>,
     /// The subscription.
     subscription: Option<Entity>,
+    /// From when on it gives way as long as it has had no part.
+    empty_until: Timestamp,
+    _room: Permit,
 }
 
 /// How far a transaction reaches (TXN-08, TXN-09).
@@ -93,31 +101,33 @@ impl Transactions {
     /// For a new connection to this broker.
     #[must_use]
     pub fn new(broker: &Broker) -> Self {
-        let book = Arc::new(Book { broker: broker.clone(), state: Mutex::default() });
-        broker.shared.transactions.register(Arc::downgrade(&book));
-        Self(book)
+        Self(Arc::new_cyclic(|book| {
+            let state = Mutex::new(State::new(Standing::enter(broker, book.clone())));
+            Book { broker: broker.clone(), state }
+        }))
     }
 
     /// Begins a transaction (TXN-01). Its time runs from its first operation on (TXN-06).
     ///
     /// # Errors
-    /// `QuotaExceeded` when as many are open as may be (TXN-17); `ArgumentError` in the Basic tier
-    /// (ENT-02).
+    /// `QuotaExceeded` when as many are open as may be (TXN-17); `ServerBusy` when open transactions hold too much;
+    /// `ArgumentError` in the Basic tier (ENT-02).
     pub fn begin(&self, reach: Reach) -> Result<TransactionId, Rejection> {
         let limits = &self.0.broker.settings().limits;
         if limits.tier == Tier::Basic {
             return Err(Rejection::argument("transactions are not part of the Basic tier"));
         }
         let count_max = limits.transaction_open_count_max;
+        let now = self.0.broker.now();
+        let asker = {
+            let mut state = self.0.lock();
+            state.make_place(now, count_max)?;
+            state.asker(None)
+        };
+        let room = self.0.broker.shared.transactions.take(asker, BEGUN_BYTES, now)?;
         let mut state = self.0.lock();
-        if state.open.len() >= count_max {
-            state.expire(self.0.broker.now(), count_max);
-        }
-        if state.open.len() >= count_max {
-            return Err(Rejection::quota_exceeded(format!(
-                "the connection has {count_max} open transactions already"
-            )));
-        }
+        // Another thread may have begun one meanwhile.
+        state.make_place(now, count_max)?;
         let id = loop {
             // Of no other connection: who has lost one cannot meet a transaction of another there.
             let id = TransactionId(TransactionId::of_bits(self.0.broker.random_bits()));
@@ -125,8 +135,17 @@ impl Transactions {
                 break id;
             }
         };
-        let begun = Begun { open: Open::default(), reach, root: None, subscription: None };
+        let begun = Begun {
+            open: Open::default(),
+            reach,
+            root: None,
+            subscription: None,
+            empty_until: now.plus(limits.transaction_duration_max),
+            _room: room,
+        };
+        let end = begun.end();
         state.open.insert(id, begun);
+        state.note(id, (None, Some(end)));
         drop(state);
         Ok(id)
     }
@@ -150,9 +169,13 @@ impl Transactions {
         let bytes = operation.bytes() + PART_OVERHEAD_BYTES;
         let broker = &self.0.broker;
         let (limits, now) = (&broker.settings().limits, broker.now());
-        // Nobody else is looked at while the own lock is held.
-        let held = self.0.held_bytes();
-        let room = broker.shared.transactions.take(bytes, held, now)?;
+        // Nobody else gives way while the own lock is held.
+        let asker = {
+            let mut state = self.0.lock();
+            state.find(id, now, limits.transaction_open_count_max)?;
+            state.asker(Some(id))
+        };
+        let room = broker.shared.transactions.take(asker, bytes, now)?;
         let mut state = self.0.lock();
         let held = state.bytes;
         let begun = state.find(id, now, limits.transaction_open_count_max)?;
@@ -172,12 +195,15 @@ impl Transactions {
         let part = Part { member: None, sub_queue: entity.sub_queue(), operation };
         let granted = Granted { pass: entity.pass().cloned(), onward: entity.onward().cloned() };
         let timeout_at = now.plus(limits.transaction_duration_max);
+        let was = begun.end();
         let place = begun.open.add(scope, part, granted, (bytes, room), timeout_at);
         if scope.subscription.is_some() {
             begun.subscription = Some(entity.by_way_of(None));
         }
         begun.root = Some(root);
+        let is = begun.end();
         state.bytes += bytes;
+        state.note(id, (Some(was), Some(is)));
         drop(state);
         let book = Arc::clone(&self.0);
         Ok(Question { entity, command, issued: Issued { book, id, place, is_confirmed: false } })
@@ -258,28 +284,42 @@ impl Transactions {
     pub fn open_count(&self) -> usize {
         self.0.lock().open.len()
     }
+
+    /// Whether an open one has an operation. Else nothing is lost with them.
+    #[must_use]
+    pub fn has_operations(&self) -> bool {
+        // Each takes something.
+        self.0.lock().bytes > 0
+    }
 }
 
 impl Book {
     /// Rolls back what is too old.
-    pub(super) fn expire(&self, now: Timestamp) {
-        let count_max = self.broker.settings().limits.transaction_open_count_max;
-        self.lock().expire(now, count_max);
+    fn expire(&self, now: Timestamp) {
+        self.lock().expire(now, self.open_count_max());
     }
 
-    /// What the open ones hold.
-    pub(super) fn held_bytes(&self) -> u64 {
-        self.lock().bytes
-    }
-
-    /// Rolls back the one whose time runs out first, as if it had: others need the room of it. Whether there is one.
-    pub(super) fn roll_back_oldest(&self) -> bool {
-        let count_max = self.broker.settings().limits.transaction_open_count_max;
+    /// Rolls one back that is too old, or has been without an operation for as long, if it is so still.
+    pub(super) fn roll_back_over(&self, id: TransactionId, now: Timestamp) {
         let mut state = self.lock();
-        let in_time = |(id, begun): (&TransactionId, &Begun)| Some((begun.open.deadline()?, *id));
-        let Some((_, oldest)) = state.open.iter().filter_map(in_time).min() else { return false };
-        state.time_out(oldest, count_max);
-        true
+        if state.open.get(&id).is_some_and(|begun| begun.end().is_over(now)) {
+            state.time_out(id, self.open_count_max());
+        }
+    }
+
+    /// Rolls back the one whose time runs out first, as if it had, if they still hold more than twice so much: others
+    /// need the room of it.
+    pub(super) fn roll_back_oldest(&self, bytes: u64) {
+        let mut state = self.lock();
+        if state.held_bytes() / 2 > bytes
+            && let Some(oldest) = state.standing.first()
+        {
+            state.time_out(oldest, self.open_count_max());
+        }
+    }
+
+    fn open_count_max(&self) -> usize {
+        self.broker.settings().limits.transaction_open_count_max
     }
 
     /// Locks the state, which no panic can leave half changed.
@@ -289,6 +329,46 @@ impl Book {
 }
 
 impl State {
+    const fn new(standing: Standing) -> Self {
+        Self { open: BTreeMap::new(), standing, timed_out: VecDeque::new(), bytes: 0 }
+    }
+
+    /// What the open ones hold.
+    fn held_bytes(&self) -> u64 {
+        self.bytes + BEGUN_BYTES * self.open.len() as u64
+    }
+
+    /// Who asks for room, for an operation of this one or for another one.
+    fn asker(&self, transaction: Option<TransactionId>) -> Asker {
+        self.standing.asker(transaction, self.held_bytes())
+    }
+
+    /// Takes note that a transaction gives way at another time than it did, or that the open ones hold more or less.
+    fn note(&mut self, id: TransactionId, ends: (Option<End>, Option<End>)) {
+        let held_bytes = self.held_bytes();
+        self.standing.note(held_bytes, id, ends);
+    }
+
+    /// Makes place for one more, if all places are taken, by what is too old, or else by one that has been without an
+    /// operation for as long.
+    fn make_place(&mut self, now: Timestamp, count_max: usize) -> Result<(), Rejection> {
+        if self.open.len() < count_max {
+            return Ok(());
+        }
+        self.expire(now, count_max);
+        if self.open.len() >= count_max
+            && let Some(empty) = self.standing.long_empty(now)
+        {
+            self.time_out(empty, count_max);
+        }
+        if self.open.len() < count_max {
+            return Ok(());
+        }
+        Err(Rejection::quota_exceeded(format!(
+            "the connection has {count_max} open transactions already"
+        )))
+    }
+
     /// An open transaction in time.
     fn find(
         &mut self,
@@ -313,6 +393,7 @@ impl State {
     fn remove(&mut self, id: TransactionId) -> Option<Begun> {
         let removed = self.open.remove(&id)?;
         self.bytes -= removed.open.bytes();
+        self.note(id, (Some(removed.end()), None));
         Some(removed)
     }
 
@@ -326,19 +407,18 @@ impl State {
     }
 
     fn expire(&mut self, now: Timestamp, count_max: usize) {
-        let over: Vec<TransactionId> = self
-            .open
-            .iter()
-            .filter(|(_, begun)| begun.open.is_over(now))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in over {
-            self.time_out(id, count_max);
+        while let Some(over) = self.standing.timed_out(now) {
+            self.time_out(over, count_max);
         }
     }
 }
 
 impl Begun {
+    /// Until when it has its room for certain.
+    fn end(&self) -> End {
+        self.open.deadline().map_or(End::Empty(self.empty_until), End::Timeout)
+    }
+
     /// Where an operation goes: one that sends to another entity goes by way of the first one used, if
     /// the transaction reaches that far (TXN-09, VIA-05).
     fn route(
@@ -397,7 +477,9 @@ impl Drop for Issued {
         let mut state = self.book.lock();
         if let Some(begun) = state.open.get_mut(&self.id) {
             let bytes = begun.open.leave_out(self.place);
+            let end = Some(begun.end());
             state.bytes -= bytes;
+            state.note(self.id, (end, end));
         }
     }
 }
@@ -405,3 +487,6 @@ impl Drop for Issued {
 fn unknown(id: TransactionId) -> Rejection {
     Rejection::new(Condition::TransactionUnknown, format!("there is no open transaction {id}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,12 +10,13 @@
 //!
 //! Before the commit no entity knows anything of it: what it sends is nowhere to be seen and what it
 //! settles stays locked (TXN-03). Forgetting it is all that a rollback is. [`Transactions`] keeps the
-//! open ones of one connection within their bounds, `open.rs` one of them, `operation.rs` says what may
-//! belong to one. The machine's side is one file of its operations.
+//! open ones of one connection within their bounds, `open.rs` one of them, `purse.rs` those of all connections,
+//! `operation.rs` says what may belong to one. The machine's side is one file of its operations.
 
 mod book;
 mod open;
 mod purse;
+mod standing;
 
 use std::fmt;
 

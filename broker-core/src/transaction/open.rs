@@ -66,7 +66,7 @@ impl Scope {
 }
 
 impl Open {
-    /// When its time is over; none before its first operation, and then it holds nothing.
+    /// When its time is over; none before its first operation.
     pub(super) const fn deadline(&self) -> Option<Timestamp> {
         self.deadline
     }

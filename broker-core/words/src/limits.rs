@@ -146,9 +146,9 @@ pub struct Limits {
     pub transaction_open_count_max: usize,
     /// Operations of one transaction. Ours, because a commit is carried out in one go.
     pub transaction_operation_count_max: usize,
-    /// Bytes that the open transactions of one connection hold, but always one operation. Those of all
-    /// connections hold at most half of `broker_inbound_bytes_max`. Ours, because what is not committed
-    /// is kept in memory.
+    /// Bytes that the operations of open transactions of one connection hold, but always one of them. Open
+    /// transactions of all connections hold at most half of `broker_inbound_bytes_max`. Ours, because what is
+    /// not committed is kept in memory.
     pub transaction_open_bytes_max: u64,
     /// Small contents of one transaction or atomic batch, together (QUO-07).
     pub atomic_bytes_max: u64,

@@ -247,7 +247,8 @@ impl Conversation {
     }
 
     /// Says whether it would be missed: it has links, but to ask for something, to put tokens or to declare transactions, which
-    /// take no right, or something of it is under way, such as a transaction. False if it would not have been a moment ago, and somebody has its place.
+    /// take no right, or something of it is under way, such as a transaction with an operation. False if it would not have
+    /// been a moment ago, and somebody has its place.
     pub(super) fn mark_idle(&mut self) -> bool {
         let only_asks = |node: &Node| {
             matches!(node, Node::Requests(_) | Node::Replies(_) | Node::Coordinator(_))
@@ -267,7 +268,7 @@ impl Conversation {
             && self.gathered.is_none()
             && self.waiting_requests == 0
             && !self.apart.is_busy()
-            && self.book.transactions.open_count() == 0;
+            && !self.book.transactions.has_operations();
         if is_idle {
             self.idling.get_or_insert_with(|| self.site.places.idle(self.member.as_ref()));
             return true;

@@ -34,9 +34,10 @@ async fn who_is_idle_longest_makes_room() {
     kept.receiver(0, "q", SenderSettleMode::Settled).await.unwrap();
     kept.credit(0, 0, 10, false).await;
     let (mut first, mut second) = (server.client().await, server.client().await);
-    // Links to put tokens or to declare transactions are no reason to stay.
+    // Links to put tokens or to declare transactions are no reason to stay, nor is a transaction without an operation.
     first.sender(7, "$cbs").await.unwrap();
     second.coordinator().await;
+    second.declare().await;
     let mut all = Vec::new();
     for idle in [&mut first, &mut second] {
         let mut next = server.client().await;
@@ -162,7 +163,7 @@ async fn consumer(address: [u8; 4], server: &Server) -> Client {
     client
 }
 
-/// Strangers that hold something, which takes no right.
+/// Strangers that have declared a transaction, which takes no right.
 async fn strangers(count: usize, server: &Server) -> Vec<Client> {
     let mut strangers = Vec::new();
     for _ in 0..count {
@@ -230,12 +231,15 @@ async fn who_logs_in_gets_the_place_of_a_stranger() {
     server.stop().await;
 }
 
-/// QUO-01, SEC-16, AMQP-21: who puts a token that is good gets the place of a stranger, and who puts one that is not good
-/// gets none.
+/// QUO-01, SEC-16, AMQP-21: who puts a token that is good gets the place of a stranger, whatever that one holds, and who
+/// puts one that is not good gets none.
 #[tokio::test]
 async fn who_puts_a_token_gets_the_place_of_a_stranger() {
-    let server = listener(false, 2).await;
+    let server = listener(true, 2).await;
     let mut strangers = strangers(2, &server).await;
+    for stranger in &mut strangers {
+        stranger.receiver(0, "q", SETTLED).await.unwrap();
+    }
     let mut client = from([127, 0, 0, 4], &server).await;
     client.sender(0, "$cbs").await.unwrap();
     client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();

@@ -59,7 +59,7 @@ impl Conversation {
             && self.ready.is_empty()
             && !self.unflushed
             && !self.apart.is_busy()
-            && self.transactions.open_count() == 0;
+            && !self.transactions.has_operations();
         if is_idle {
             self.idling.get_or_insert_with(|| self.site.places.idle(self.member.as_ref()));
             return true;

@@ -111,7 +111,8 @@ fn a_frame_has_a_limit() {
 }
 
 /// QUO-01: one connection more than allowed is told to try later; a lost one that waits for its client makes room, and
-/// then the one that is idle longest. None that has a link does, however long nothing comes.
+/// then the one that is idle longest, whatever transactions it has begun. None that has a link does, however long nothing
+/// comes.
 #[test]
 fn connections_have_a_limit() {
     run(async {
@@ -133,10 +134,12 @@ fn connections_have_a_limit() {
         assert!(reason.starts_with("QuotaExceeded, TrackingId:"), "{reason}");
         drop(lost);
         // As soon as its loss is noticed.
-        let mut idle = welcome(server.address).await;
+        let mut idle = Client::over(welcome(server.address).await);
+        let begun = idle.ask("beginTransaction", json!({})).await;
+        assert!(begun.get("transaction").is_some(), "{begun}");
         // As soon as it has been idle for a while.
         let mut next = Client::over(welcome(server.address).await);
-        let reason = closed(&mut idle).await;
+        let reason = idle.closed().await;
         assert_eq!(reason, Some((1_013, "the place is needed".to_owned())));
         assert!(next.ask("attach", attach("sender")).await.get("done").is_some());
         // Nobody is idle now, whether messages come or not.
