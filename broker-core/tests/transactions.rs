@@ -315,8 +315,8 @@ async fn open_transactions_have_a_bound_over_all_connections() {
     assert_eq!(open + next.open_count(), 195);
 }
 
-/// TXN-06: a transaction has time for its first operation for as long as nobody needs its room; then it gives way, which
-/// the one that is asking does not, and its id is told as that of one that took too long.
+/// TXN-06: a transaction has time for its first operation for as long as nobody needs its room; then it gives way,
+/// which the one that is asking does not, and its id is told as that of one that took too long.
 #[tokio::test]
 async fn a_transaction_without_an_operation_gives_way_when_others_need_its_room() {
     let world = World::with(|settings| settings.limits.broker_inbound_bytes_max = 400_000).await;

@@ -403,8 +403,11 @@ pub const ENTITY_BYTES: u64 = 8_192;
 pub const POLICY_BYTES: u64 = 512;
 /// What describes a message, in its entity and in the index of the store.
 pub const MESSAGE_BYTES: u64 = 80;
-/// What a lock on a message takes.
+/// What a lock on a message takes in its entity.
 pub const LOCK_BYTES: u64 = 112;
+/// What the connection knows of it that was sent the message and has not settled it: so much over AMQP, 97 over
+/// WebSocket.
+pub const DELIVERY_BYTES: u64 = 464;
 /// What a session takes.
 pub const SESSION_BYTES: u64 = 1_024;
 /// What an id in a duplicate history takes, or a message that another broker has forwarded.
@@ -422,8 +425,8 @@ impl Limits {
             (self.entity_count_max, ENTITY_BYTES),
             (self.policy_count_max.saturating_mul(each_has_policies), POLICY_BYTES),
             (self.broker_subscription_count_max, ENTITY_BYTES),
-            // A lock is on a message.
-            (self.broker_message_count_max, MESSAGE_BYTES + LOCK_BYTES),
+            // A lock is on a message, and one connection has it.
+            (self.broker_message_count_max, MESSAGE_BYTES + LOCK_BYTES + DELIVERY_BYTES),
             (self.broker_session_count_max, SESSION_BYTES),
             (self.broker_duplicate_id_count_max, DUPLICATE_ID_BYTES),
             (self.broker_delayed_count_max, DELAYED_BYTES),

@@ -126,6 +126,30 @@ fn the_memory_of_either_store_is_in_the_sum() {
     assert_eq!(on_disk.0, in_memory.0 + (64 << 20) + JournalConfig::UNSTORED_BYTES_MAX);
 }
 
+/// DESIGN D6: what entities may keep comes to what is said of it, and so do messages that all are locked.
+#[test]
+fn what_entities_may_keep_is_as_it_is_told() {
+    let Loaded { config, mut settings, .. } = load("sum-kept", "").unwrap();
+    let gibibytes = |bytes: u64| (bytes + (1 << 29)) >> 30;
+    let kept_bytes = config.kept_bytes(&settings.limits);
+    settings.limits.broker_message_count_max = 0;
+    let message_bytes = kept_bytes - config.kept_bytes(&settings.limits);
+    let (kept, messages) = (gibibytes(kept_bytes), gibibytes(message_bytes));
+    for (page, expected) in [
+        (
+            "security",
+            format!(
+                "by the defaults another {kept} GiB, of which {messages} are 50 million messages"
+            ),
+        ),
+        ("operating", format!("| {kept} GiB more |")),
+    ] {
+        let path = format!("{}/docs/{page}.md", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.contains(&expected), "docs/{page}.md: {expected}");
+    }
+}
+
 /// DESIGN D6: what the broker loads for itself is in the sum: its room, or one message, which passes alone if it is larger.
 #[test]
 fn what_the_broker_loads_is_in_the_sum() {

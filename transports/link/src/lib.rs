@@ -40,4 +40,4 @@ pub use links::{Engine, Event, Handle, Links};
 pub use mailbox::{Collect, Mail, Mailbox, Sources};
 pub use pending::Pending;
 pub use taking::Taking;
-pub use unsettled::{ByToken, Named, Outstanding, TokenHasher, Unsettled};
+pub use unsettled::{ByToken, Named, Outstanding, TokenHasher, Unsettled, shrink};

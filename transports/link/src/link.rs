@@ -103,6 +103,12 @@ impl<E> Link<E> {
         }
     }
 
+    /// Whether it was bound to a session and holds it no more: its flow ends with the session lock (SES-15).
+    #[must_use]
+    pub fn has_lost_session(&self) -> bool {
+        self.session().is_some() && self.flow.is_none()
+    }
+
     /// The number of the last delivery.
     #[must_use]
     pub const fn last(&self) -> u64 {

@@ -11,6 +11,14 @@ use peeklock_core::time::Timestamp;
 /// What is found by the tokens of locks.
 pub type ByToken<T> = HashMap<LockToken, T, BuildHasherDefault<TokenHasher>>;
 
+/// Gives back room for the many that there were.
+pub fn shrink<T>(table: &mut ByToken<T>) {
+    let enough = 2 * table.len();
+    if table.capacity() > 2 * enough {
+        table.shrink_to(enough);
+    }
+}
+
 /// Lock tokens are random where they need be, and the broker's: no client can choose where they fall.
 #[derive(Default, Debug)]
 pub struct TokenHasher(u64);
@@ -120,6 +128,11 @@ impl Unsettled {
             }
             is_held
         });
+    }
+
+    /// Gives back room for the many that there were.
+    pub fn shrink(&mut self) {
+        shrink(&mut self.by_lock);
     }
 
     /// Forgets a link.

@@ -3,8 +3,8 @@
 use super::*;
 use crate::description::Settings;
 
-/// DESIGN D6: who finds no room is refused by what stands at the purse; no other connection is asked, however many there
-/// are. (All of them are locked here: whoever asked one would wait for good.)
+/// DESIGN D6: who finds no room is refused by what stands at the purse; no other connection is asked, however many
+/// there are. (All of them are locked here: whoever asked one would wait for good.)
 #[tokio::test]
 async fn who_is_refused_has_asked_no_other_connection() {
     let mut settings = Settings::default();

@@ -191,10 +191,10 @@ impl Conversation {
         self.sent.get(&token).map_or_else(|| self.broker.now(), |sent| sent.until)
     }
 
-    /// Forgets deliveries whose locks have ended, so that there is room for others.
+    /// Forgets deliveries whose locks have ended, of which there may be any number else, and makes room for others.
     pub(super) fn forget_ended(&mut self) {
         let now = self.broker.now();
-        self.links.limit_full(now);
+        self.links.forget_ended(now);
         let unsettled = &self.links.unsettled;
         let ended = |token: &LockToken, sent: &mut Sent| {
             sent.until <= now && unsettled.of_lock(*token).is_none()
@@ -208,10 +208,7 @@ impl Conversation {
                 false => self.amqp.forget_delivery(sent.id),
             }
         }
-        if self.sent.is_empty() {
-            // Room for the many that there were is not kept.
-            self.sent.shrink_to_fit();
-        }
+        peeklock_link::shrink(&mut self.sent);
     }
 }
 

@@ -247,8 +247,8 @@ impl Conversation {
     }
 
     /// Says whether it would be missed: it has links, but to ask for something, to put tokens or to declare transactions, which
-    /// take no right, or something of it is under way, such as a transaction with an operation. False if it would not have
-    /// been a moment ago, and somebody has its place.
+    /// take no right, or something of it is under way, such as a transaction with an operation. False if it would not
+    /// have been a moment ago, and somebody has its place.
     pub(super) fn mark_idle(&mut self) -> bool {
         let only_asks = |node: &Node| {
             matches!(node, Node::Requests(_) | Node::Replies(_) | Node::Coordinator(_))

@@ -231,8 +231,8 @@ async fn who_logs_in_gets_the_place_of_a_stranger() {
     server.stop().await;
 }
 
-/// QUO-01, SEC-16, AMQP-21: who puts a token that is good gets the place of a stranger, whatever that one holds, and who
-/// puts one that is not good gets none.
+/// QUO-01, SEC-16, AMQP-21: who puts a token that is good gets the place of a stranger, whatever that one holds, and
+/// who puts one that is not good gets none.
 #[tokio::test]
 async fn who_puts_a_token_gets_the_place_of_a_stranger() {
     let server = listener(true, 2).await;

@@ -7,7 +7,7 @@ use peeklock_core::command::{Command, Outcome};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::ReceiverId;
 use peeklock_core::permits::Permit;
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::{Engine, Event, Expect, Links, unexpected};
 use crate::credit::{Bounds, Flow, Limits};
@@ -15,6 +15,8 @@ use crate::pending::correlation;
 
 /// A link gets at least this share of its connection's window.
 const LINK_BYTES_MIN: u64 = 64 << 10;
+/// For how long the end of a lock is not believed: what has renewed it may not be answered here yet.
+const RENEWAL_GRACE: TimeSpan = TimeSpan::from_seconds(5);
 
 impl<G: Engine, T> Links<G, T> {
     /// Lets a receiver that was just attached be sent so far; the request is answered when the entity
@@ -96,21 +98,26 @@ impl<G: Engine, T> Links<G, T> {
         }
     }
 
-    /// The same for those that are full of unsettled deliveries, whose locks may have ended. Not those
-    /// of a session: they end with its lock, and what is said of them afterwards must tell so (SES-15).
-    pub fn limit_full(&mut self, now: Timestamp) {
-        let full: Vec<u32> = self
-            .links
-            .keys()
-            .copied()
-            .filter(|number| self.unsettled.count(*number) >= self.unsettled_max)
-            .collect();
-        for number in full {
-            if self.links.get(&number).is_some_and(|link| link.session().is_none()) {
-                self.unsettled.forget_ended(number, now);
+    /// Forgets deliveries whose locks have ended, so that they are not more than there are locks: their messages are
+    /// delivered again, to whomever. Receivers that were full of them go on. Those of a session are kept as long as its
+    /// link has it, since what is said of them afterwards must tell of the session (SES-15).
+    pub fn forget_ended(&mut self, now: Timestamp) {
+        let numbers: Vec<u32> = self.links.keys().copied().collect();
+        for number in numbers {
+            let Some(link) = self.links.get(&number) else { continue };
+            let has_session = link.session().is_some() && !link.has_lost_session();
+            let count = self.unsettled.count(number);
+            let is_full = count >= self.unsettled_max;
+            // Where there is room yet, a renewal that is under way may come in time.
+            let ended_at = if is_full { now } else { now.minus(RENEWAL_GRACE) };
+            if !has_session {
+                self.unsettled.forget_ended(number, ended_at);
             }
-            self.limit(number);
+            if is_full || self.unsettled.count(number) < count {
+                self.limit(number);
+            }
         }
+        self.unsettled.shrink();
     }
 
     /// Nothing more is to be delivered for now, or again.

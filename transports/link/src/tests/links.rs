@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, Settlement};
+use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceiveMode, Settlement};
 use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::error::Rejection;
 use peeklock_core::path::SubQueue;
@@ -11,7 +11,7 @@ use peeklock_core::store::StoreError;
 use peeklock_core::time::TimeSpan;
 
 use super::stand::{Stand, WINDOW_BYTES, at, message, token};
-use crate::{Closing, Event};
+use crate::{Closing, Event, Role};
 
 /// Credit is a limit since the attach: what is delivered uses it up, what was unsettled too long bounds it,
 /// and settling makes room. The entity keeps to it; this is what it is told.
@@ -35,9 +35,52 @@ fn a_receiver_is_granted_what_its_client_and_its_table_allow() {
     assert_eq!(limit(&stand.asked()), Some(5));
     // Those whose locks have ended make room although nobody says anything.
     stand.deliver(receiver, 5, 90);
-    stand.links.limit_full(at(60));
+    stand.links.forget_ended(at(60));
     assert_eq!(stand.links.unsettled.count(1), 1);
     assert_eq!(limit(&stand.asked()), Some(8));
+}
+
+/// DESIGN D6: a delivery is forgotten with its lock, whether its receiver is full or not: else one message would be
+/// remembered on every link that it was ever delivered on. A renewal that is under way has five seconds to come.
+#[test]
+fn a_delivery_is_forgotten_when_its_lock_has_ended() {
+    const GRACE: u64 = 5 * 10_000_000;
+    let mut stand = Stand::new();
+    let receiver = stand.receiver(1, 100);
+    for sequence in 1..=3 {
+        stand.deliver(receiver, sequence, 50);
+    }
+    stand.links.forget_ended(at(49 + GRACE));
+    assert_eq!(stand.links.unsettled.count(1), 3);
+    assert!(stand.asked().is_empty());
+    stand.links.forget_ended(at(50 + GRACE));
+    assert!(stand.links.unsettled.is_empty());
+    assert!(matches!(stand.asked()[..], [Command::Grant { delivery_limit: 7, .. }]));
+}
+
+/// SES-15: deliveries of a session are known as long as their link holds it, so that what is said of them after its
+/// lock tells so, and no longer.
+#[test]
+fn deliveries_of_a_session_are_forgotten_when_it_is_lost() {
+    let mut stand = Stand::new();
+    let entity = stand.entity.clone();
+    stand.links.attach(1, entity, "q".into(), Role::Receiver, ReceiveMode::PeekLock);
+    stand.links.accept(1, None, TimeSpan::ZERO, 9, 7, None);
+    let (_, correlation) = stand.requests().remove(0);
+    let receiver = stand.links.get(1).unwrap().receiver;
+    let (session, locked_until) = ("s".into(), at(50));
+    let accepted = Outcome::SessionAccepted { session, receiver, locked_until, way: None };
+    stand.answer(correlation, Ok(accepted));
+    for sequence in 1..=4 {
+        stand.deliver(receiver, sequence, 50);
+    }
+    stand.links.forget_ended(at(60));
+    assert_eq!(stand.links.unsettled.count(1), 4);
+    let reason = Rejection::session_lock_lost("it has expired");
+    stand.links.take(Released::Detached { receiver, reason });
+    assert!(stand.links.get(1).unwrap().has_lost_session());
+    stand.links.forget_ended(at(60));
+    assert!(stand.links.unsettled.is_empty());
 }
 
 /// A link does not stand still after 2³² deliveries: what is told to its entity, what is unsettled and what a drain

@@ -387,7 +387,7 @@ impl Conversation {
             self.say(0, Notice::Heartbeat(Default::default()));
         }
         // Locks that have ended make room although the client says nothing.
-        self.links.limit_full(self.broker.now());
+        self.links.forget_ended(self.broker.now());
         let patience = self.site.config.frame_timeout;
         // Told while it was not read.
         if socket.get_mut().must_yield() {

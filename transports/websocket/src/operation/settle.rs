@@ -326,10 +326,15 @@ impl Conversation {
             let detail = format!("the ranges name more than {count_max} deliveries");
             return Err(Rejection::out_of_range(detail).into());
         };
+        // With a session its deliveries are gone too, and are not known for long (SES-15).
+        let condition = match link.has_lost_session() {
+            true => Condition::SessionLockLost,
+            false => Condition::MessageLockLost,
+        };
         let failed = found.gaps.into_iter().map(|(from, to)| {
             let detail =
                 format!("no unsettled delivery of link {number} has a number from {from} to {to}");
-            let rejection = Rejection::new(Condition::MessageLockLost, detail);
+            let rejection = Rejection::new(condition, detail);
             let (from, to) = (on_the_wire(from), on_the_wire(to));
             FailedRange { from, to, error: self.wire_error(rejection, &link.path) }
         });

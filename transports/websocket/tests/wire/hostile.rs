@@ -111,8 +111,8 @@ fn a_frame_has_a_limit() {
 }
 
 /// QUO-01: one connection more than allowed is told to try later; a lost one that waits for its client makes room, and
-/// then the one that is idle longest, whatever transactions it has begun. None that has a link does, however long nothing
-/// comes.
+/// then the one that is idle longest, whatever transactions it has begun. None that has a link does, however long
+/// nothing comes.
 #[test]
 fn connections_have_a_limit() {
     run(async {

@@ -176,6 +176,9 @@ fn a_session_lock_that_ran_out_is_told_and_stays_lost() {
         );
         let late = client.ask("settle", settle("complete", 1, 2)).await;
         assert_eq!(late["settled"]["failed"][0]["error"]["condition"], "SessionLockLost", "{late}");
+        // Also of those that are forgotten, as if they had never been.
+        let none = client.ask("settle", settle("complete", 8, 9)).await;
+        assert_eq!(none["settled"]["failed"][0]["error"]["condition"], "SessionLockLost", "{none}");
         for (operation, body) in [
             ("receive", json!({ "link": 1, "maxCount": 1, "waitSeconds": 0 })),
             ("receiveDeferred", json!({ "link": 1, "sequenceNumbers": [1] })),
