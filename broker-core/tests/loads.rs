@@ -76,6 +76,10 @@ impl Drop for Given {
 
 #[async_trait]
 impl StoredContent for Elsewhere {
+    fn length(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     async fn load(&self) -> Result<Bytes, StoreError> {
         let told = {
             let mut book = self.book.lock().unwrap();

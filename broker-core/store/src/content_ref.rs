@@ -14,6 +14,9 @@ use crate::StoreError;
 /// Content that must be fetched before it can be used; implemented by stores that keep it on disk.
 #[async_trait]
 pub trait StoredContent: Send + Sync {
+    /// How many bytes it has, known without reading any: who loads it has room for so many first.
+    fn length(&self) -> u64;
+
     /// The bytes, or why they cannot be read, if that can be told without waiting for anything; a store that
     /// cannot tell says nothing, and is asked to load them.
     fn at_hand(&self) -> Option<Result<Bytes, StoreError>> {
@@ -34,6 +37,15 @@ pub enum ContentRef {
 }
 
 impl ContentRef {
+    /// How many bytes it has, at hand or not.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Loaded(bytes) => bytes.len() as u64,
+            Self::Stored(stored) => stored.length(),
+        }
+    }
+
     /// The bytes, if they are at hand.
     #[must_use]
     pub const fn loaded(&self) -> Option<&Bytes> {

@@ -36,6 +36,10 @@ struct BadBlock;
 
 #[async_trait::async_trait]
 impl StoredContent for BadBlock {
+    fn length(&self) -> u64 {
+        1
+    }
+
     async fn load(&self) -> Result<bytes::Bytes, StoreError> {
         Err(StoreError::Failed("as asked".into()))
     }

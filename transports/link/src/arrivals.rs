@@ -20,9 +20,7 @@ use crate::Account;
 
 /// Pieces of mail of one link whose contents are fetched at the same time.
 const AHEAD_MAX: usize = 64;
-/// What a content of unknown size counts as, until it is here.
-const UNKNOWN_BYTES: u64 = 64 << 10;
-/// What a message takes besides its content.
+/// What a message, or the state of a session, takes besides its content.
 pub(crate) const MESSAGE_BYTES: u64 = 256;
 
 type Loading = Pin<Box<dyn Future<Output = Result<Bytes, StoreError>> + Send>>;
@@ -274,7 +272,7 @@ fn weight(released: &Released) -> u64 {
             Outcome::Received(messages) | Outcome::Peeked(messages) => {
                 messages.iter().map(of).sum()
             }
-            Outcome::SessionState(Some(_)) => UNKNOWN_BYTES,
+            Outcome::SessionState(Some(state)) => state.length() + MESSAGE_BYTES,
             _ => 0,
         },
         Released::Answer { .. } | Released::Detached { .. } | Released::Closed { .. } => 0,

@@ -165,6 +165,10 @@ struct Pin {
 
 #[async_trait]
 impl StoredContent for Pin {
+    fn length(&self) -> u64 {
+        self.content.length as u64
+    }
+
     // What lies beside it may have been read since it was pinned.
     fn at_hand(&self) -> Option<Result<Bytes, StoreError>> {
         self.content.cached(&self.readers.cache)

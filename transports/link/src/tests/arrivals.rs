@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use peeklock_core::command::Outcome;
 use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::ids::ReceiverId;
 use peeklock_core::permits::Pool;
@@ -13,13 +14,32 @@ use peeklock_core::store::StoreError;
 use tokio::sync::Semaphore;
 
 use super::stand::message;
+use crate::arrivals::MESSAGE_BYTES;
 use crate::{Account, Arrivals, Fetch, Fetched, Next};
 
 /// A content on a disk that answers when it is let.
 struct Slow(Arc<Semaphore>);
 
+/// A content of so many bytes, none of which are read.
+struct Large(u64);
+
+#[async_trait]
+impl StoredContent for Large {
+    fn length(&self) -> u64 {
+        self.0
+    }
+
+    async fn load(&self) -> Result<Bytes, StoreError> {
+        Ok(Bytes::new())
+    }
+}
+
 #[async_trait]
 impl StoredContent for Slow {
+    fn length(&self) -> u64 {
+        4
+    }
+
     fn at_hand(&self) -> Option<Result<Bytes, StoreError>> {
         self.0.try_acquire().ok().map(|_| Ok(Bytes::from_static(b"read")))
     }
@@ -122,6 +142,39 @@ fn no_more_is_fetched_than_is_paid_for() {
     }
     assert_eq!(count, 40);
     assert_eq!(account.held_bytes(), 0);
+}
+
+/// SES-24: states of sessions are fetched as far as the account pays for what they have, on the disk as in memory. One that
+/// is larger than all that it may hold goes alone.
+#[test]
+fn a_state_counts_for_what_it_has() {
+    let (mut arrivals, mut account) = (Arrivals::default(), account());
+    let answer =
+        |state| Released::Answer { correlation: 0, result: Ok(Outcome::SessionState(Some(state))) };
+    let stored = |bytes| ContentRef::Stored(Arc::new(Large(bytes)));
+    for _ in 0..3 {
+        arrivals.push(1, answer(stored(1_500)));
+    }
+    assert!(matches!(arrivals.next(&mut account), Next::Nothing));
+    // Two of them; the third waits until one is told.
+    assert_eq!(account.held_bytes(), 2 * (1_500 + MESSAGE_BYTES));
+    arrivals.drain(&mut account);
+    assert_eq!(account.held_bytes(), 0);
+    for (state, bytes) in
+        [(ContentRef::Loaded(Bytes::from(vec![0; 900])), 900), (stored(900_000), 900_000)]
+    {
+        arrivals.push(2, answer(state));
+        let next = arrivals.next(&mut account);
+        assert!(matches!(next, Next::Ready(..) | Next::Nothing));
+        assert_eq!(account.held_bytes(), bytes + MESSAGE_BYTES);
+        arrivals.push(3, answer(stored(900_000)));
+        assert!(matches!(
+            arrivals.next(&mut account),
+            Next::NoRoom(wanted) if wanted == 900_000 + MESSAGE_BYTES
+        ));
+        arrivals.drain(&mut account);
+        account.clear();
+    }
 }
 
 /// What one link asks for in a turn is fetched together, and what another asks for by itself.

@@ -270,6 +270,10 @@ struct Lost;
 
 #[async_trait]
 impl StoredContent for Lost {
+    fn length(&self) -> u64 {
+        10
+    }
+
     async fn load(&self) -> Result<Bytes, StoreError> {
         Err(StoreError::Failed("lost".into()))
     }
