@@ -129,6 +129,36 @@ async fn receive(broker: &Broker, from: &str, count_max: u32) -> Vec<(LockToken,
     facts.map(|facts| (facts.lock.unwrap().token, facts.delivery_count)).collect()
 }
 
+/// DEF-11: one receive by numbers brings what the limit says, but one message of any size. What is refused is neither
+/// locked nor removed.
+#[tokio::test]
+async fn a_receive_by_numbers_has_a_bound_in_bytes() {
+    let broker = broker(|limits| limits.deferred_bytes_max = 2_000).await;
+    let queue = broker.entity("one").unwrap();
+    for _ in 0..3 {
+        send(&broker, "one", Message::new("x".repeat(900))).await.unwrap();
+    }
+    send(&broker, "one", Message::new("x".repeat(3_000))).await.unwrap();
+    for (token, _) in receive(&broker, "one", 4).await {
+        let settlement = Settlement::Defer { properties: None };
+        queue.call(Command::Settle { token, settlement }).await.unwrap();
+    }
+    let ask = async |mode, numbers: &[u64]| {
+        let sequences = numbers.iter().map(|number| SequenceNumber(*number)).collect();
+        queue.call(Command::ReceiveDeferred { mode, sequences, holder: None }).await
+    };
+    let (lock, delete) = (ReceiveMode::PeekLock, ReceiveMode::ReceiveAndDelete);
+    for mode in [lock, delete] {
+        refused(ask(mode, &[1, 2, 3]).await, "`deferred_bytes_max`");
+        refused(ask(mode, &[4, 1]).await, "`deferred_bytes_max`");
+    }
+    for (mode, numbers) in [(delete, &[1, 2][..]), (lock, &[4][..]), (lock, &[3][..])] {
+        let Outcome::Received(received) = ask(mode, numbers).await.unwrap() else { panic!() };
+        assert_eq!(received.len(), numbers.len());
+    }
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
 /// RTY-32: at the bound an abandon that would delay its message is refused, by a policy and by its own delay, and its
 /// lock stays; a delay of 0 is taken, and what nobody can refuse comes again at once, counted, with a warning, at most
 /// one in a minute. With room the policy holds again.

@@ -111,6 +111,7 @@ limits! {
     batch_delete_count_max: usize,
     peek_count_max: usize,
     peek_bytes_max: u64,
+    deferred_bytes_max: u64,
     receiver_count_max: usize,
     receive_wait_max: TimeSpan,
     receive_wait_http_max: TimeSpan,

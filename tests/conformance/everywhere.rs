@@ -150,6 +150,7 @@ scenarios! {
     defer: [
         deferred_messages_are_received_by_number_and_locked,
         a_receive_by_numbers_is_all_or_nothing,
+        a_receive_by_numbers_brings_at_most_4_mebibytes,
         a_deferred_message_in_hand_can_be_settled_in_every_way,
         on_abandon_and_lock_end_a_message_is_deferred_as_before_and_counted,
         deferral_keeps_number_and_expiry,

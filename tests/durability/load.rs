@@ -158,7 +158,7 @@ impl Load {
                     let seen = queue.main.iter().filter(|seen| seen.standing == standing);
                     seen.filter_map(|seen| Some((seen.id()?, seen.number))).collect()
                 };
-                for deferred in those(Standing::Deferred).chunks(8) {
+                for deferred in those(Standing::Deferred).chunks(4) {
                     client.receive_deferred(name, deferred, true)?;
                 }
                 let scheduled = those(Standing::Scheduled);

@@ -395,6 +395,7 @@ impl Subject {
         let mut limits = self.limits.clone();
         limits.peek_count_max = usize::MAX;
         limits.peek_bytes_max = u64::MAX;
+        limits.deferred_bytes_max = u64::MAX;
         let command = Command::Peek { from: SequenceNumber(0), count_max: u32::MAX };
         let MachineOutcome::Peeked(all) = ask(machine, self.now, &limits, sub_queue, command)
         else {

@@ -142,6 +142,7 @@ impl World {
         let mut limits = Limits::of(Tier::Standard);
         limits.peek_count_max = 1_000_000;
         limits.peek_bytes_max = u64::MAX;
+        limits.deferred_bytes_max = u64::MAX;
         let config = QueueConfig {
             release_on_detach: false,
             expire_whole_sessions: true,

@@ -161,6 +161,8 @@ pub struct Limits {
     pub peek_count_max: usize,
     /// Encoded messages in the answer to one peek, but always one message (PEK-08).
     pub peek_bytes_max: u64,
+    /// Encoded messages that one receive by numbers brings, but always one message (DEF-11).
+    pub deferred_bytes_max: u64,
 
     /// Concurrent receives of an entity; of a topic over its subscriptions (RCV-22).
     pub receiver_count_max: usize,
@@ -339,6 +341,7 @@ impl Limits {
             batch_delete_count_max: 500,
             peek_count_max: 250,
             peek_bytes_max: MIB,
+            deferred_bytes_max: 4 * MIB,
 
             receiver_count_max: 5_000,
             receive_wait_max: TimeSpan::from_days(1),
@@ -504,6 +507,7 @@ impl Limits {
             ("atomic_bytes_max", self.atomic_bytes_max, 1, 1 << 30),
             ("atomic_content_bytes_max", self.atomic_content_bytes_max, 0, 1 << 30),
             ("peek_bytes_max", self.peek_bytes_max, 1, 1 << 30),
+            ("deferred_bytes_max", self.deferred_bytes_max, 1, 1 << 30),
             ("connection_inbound_bytes_max", self.connection_inbound_bytes_max, 1, 1 << 40),
             ("broker_inbound_bytes_max", self.broker_inbound_bytes_max, 1, 1 << 40),
             ("broker_outbound_bytes_max", self.broker_outbound_bytes_max, 1, 1 << 40),

@@ -42,6 +42,25 @@ pub async fn a_receive_by_numbers_is_all_or_nothing(s: &Stage) {
     assert_eq!(received[0].delivery_count, 1);
 }
 
+/// DEF-11: more is refused with the limit, in either mode, and none of it is locked or gone.
+pub async fn a_receive_by_numbers_brings_at_most_4_mebibytes(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    let mut deferred = Vec::new();
+    for id in ["a", "b", "c", "d", "e"] {
+        s.send(ORDERS, sized(MIB, id)).await.unwrap();
+        let seen = s.take(ORDERS).await;
+        s.defer(ORDERS, &seen).await;
+        deferred.push(seen.sequence);
+    }
+    for mode in [PEEK_LOCK, ReceiveMode::ReceiveAndDelete] {
+        let refusal = refused(s.receive_deferred(ORDERS, mode, &deferred).await, "QuotaExceeded");
+        assert!(refusal.text.contains("`deferred_bytes_max`"), "{refusal:?}");
+    }
+    assert_eq!(s.counts(ORDERS).await.deferred, 5);
+    let received = s.receive_deferred(ORDERS, PEEK_LOCK, &deferred[1..]).await.unwrap();
+    assert_eq!(sequences(&received), deferred[1..]);
+}
+
 /// DEF-04
 pub async fn a_deferred_message_in_hand_can_be_settled_in_every_way(s: &Stage) {
     s.open_queue(ORDERS).await;

@@ -1,4 +1,4 @@
-//! Deferred messages: received by number only (DEF-01 to DEF-10).
+//! Deferred messages: received by number only (DEF-01 to DEF-11).
 
 use std::collections::BTreeSet;
 
@@ -60,6 +60,7 @@ impl Queue {
         Ok(self.hand_out_deferred(mode, sequences, Some(receiver), ctx, step))
     }
 
+    /// Refuses numbers of which one cannot be received (DEF-03), or whose messages are more than one answer has (DEF-11).
     fn check_deferred(
         &self,
         sub_queue: SubQueue,
@@ -67,12 +68,22 @@ impl Queue {
         ctx: &Ctx<'_>,
     ) -> Result<(), Rejection> {
         let mut seen = BTreeSet::new();
+        let mut bytes = 0u64;
         for sequence in sequences {
             if !seen.insert(*sequence)
                 || !self.is_receivable_deferred(sub_queue, *sequence, ctx.now)
             {
                 return Err(Rejection::message_not_found(*sequence));
             }
+            bytes += self.slots.get(*sequence).map_or(0, |slot| u64::from(slot.size));
+        }
+        let bytes_max = ctx.limits.deferred_bytes_max;
+        if bytes > bytes_max && sequences.len() > 1 {
+            return Err(Rejection::quota_exceeded(format!(
+                "{} deferred messages of {bytes} bytes together are more than {bytes_max}, the limit \
+                 `deferred_bytes_max`; ask for fewer at once",
+                sequences.len()
+            )));
         }
         Ok(())
     }
