@@ -20,7 +20,7 @@
 //! | thousands of `explain` in a frame, or over HTTP | `scenarios/explain.rs` |
 //! | settlements of thousands of ranges, answers unread | `scenarios/failures.rs` |
 //! | a frame or batch of a million empty messages | `scenarios/empty_messages.rs` |
-//! | peeks of large messages that are not read | `scenarios/peeks.rs` |
+//! | peeks of large messages, and of many, that are not read | `scenarios/peeks.rs` |
 //! | receives of large messages that are not read | `scenarios/receives.rs`, `undelivered.rs`, `transports/http/tests/wire/bounds.rs` |
 //! | rules with patterns that take long | `scenarios/patterns.rs` |
 //! | half a request head, the second on its connection | `scenarios/half_heads.rs` |

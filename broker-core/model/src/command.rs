@@ -24,7 +24,7 @@ use crate::transaction::{Operation, Part};
 use crate::transfer::peer::PeerSource;
 use crate::transfer::{Arrival, Departure, ListNumber, WhenFull};
 
-pub use self::cost::{Cost, Stored, rules_bytes};
+pub use self::cost::{Cost, Stored, peeked_bytes, rules_bytes};
 pub use self::described::{
     Counts, Described, DescribedSubscription, DescribedTopic, SessionCounts,
 };

@@ -1,4 +1,4 @@
-//! Peeks of large messages over both transports, pipelined, answers unread.
+//! Peeks of large messages over both transports, and of as many small ones as one peek shows, pipelined, answers unread.
 
 use serde_json::json;
 
@@ -6,6 +6,9 @@ use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;
 use super::super::wire::{connect, masked, request};
 use super::{attached, fill};
+
+/// As many as one peek shows (PEK-08).
+const SMALL: usize = 250;
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
     fill(broker, 8);
@@ -20,6 +23,17 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
         flood(&mut socket.stream, &frame, 4);
         attack.hold(socket);
     }
+    small(broker);
+    let peeks: Vec<_> = (10..266)
+        .map(|id| json!({ "id": id, "peek": { "link": 1, "from": 9, "maxCount": SMALL } }))
+        .collect();
+    let frame = json!({ "seen": 0, "requests": peeks }).to_string();
+    let frame = masked(0x81, frame.as_bytes());
+    for _ in 0..20 * weight.min(5) {
+        let mut socket = attached(broker, "receiver");
+        flood(&mut socket.stream, &frame, 4);
+        attack.hold(socket);
+    }
     let asked = request("GET", "/$api/v1/queues/attacked/messages?count=8", "").repeat(12);
     for _ in 0..40 * weight.min(5) {
         let mut stream = connect(broker.http).unwrap();
@@ -27,4 +41,12 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
         attack.hold(stream);
     }
     attack
+}
+
+/// Puts small messages behind the large ones.
+fn small(broker: &Broker) {
+    let mut socket = attached(broker, "sender");
+    let messages = vec![json!({ "body": "x" }); SMALL];
+    let sent = socket.ask(10, "send", &json!({ "link": 1, "messages": messages })).unwrap();
+    assert!(sent.get("error").is_none(), "{sent}");
 }

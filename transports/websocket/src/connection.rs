@@ -11,6 +11,7 @@ mod inbound;
 mod open;
 mod outbound;
 mod place;
+mod price;
 mod serve;
 mod yielding;
 
@@ -38,6 +39,7 @@ pub(crate) use self::open::converse;
 
 use self::apart::{Own, Work};
 use self::outbound::Unwritten;
+use self::price::Price;
 use self::yielding::Yielding;
 use crate::error::{Close, code};
 use crate::frame::{BadRequest, Encoding, Item, Request, WireError};
@@ -80,8 +82,8 @@ enum Ended {
 
 /// What waits for room, and nothing is read behind it.
 enum Postponed {
-    /// A frame that is not paid for, and not decoded.
-    Frame(Bytes),
+    /// A frame that is not paid for, with what it costs as far as that is known.
+    Frame(Bytes, Price),
     /// Requests of a frame that was taken: there is no room for what they may be answered.
     Requests(VecDeque<Result<Request, BadRequest>>, Arc<Permit>),
 }

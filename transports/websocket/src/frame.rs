@@ -64,6 +64,14 @@ pub(crate) struct ClientFrame {
     pub(crate) requests: Vec<Result<Request, BadRequest>>,
 }
 
+impl ClientFrame {
+    /// What the answers to its requests take before there is room for them, beyond what every command pays.
+    pub(crate) fn answer_bytes(&self) -> u64 {
+        let requests = self.requests.iter().filter_map(|request| request.as_ref().ok());
+        requests.map(|request| request.operation.answer_bytes()).fold(0, u64::saturating_add)
+    }
+}
+
 /// One thing asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {

@@ -35,9 +35,10 @@ mod transaction;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use peeklock_core::command::Outcome;
+use peeklock_core::command::{Outcome, peeked_bytes};
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
+use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_json::size_in_json;
 use peeklock_link::Pending;
 
@@ -413,6 +414,17 @@ impl Conversation {
 }
 
 impl Operation {
+    /// What its answer takes before there is room for it, beyond what every command pays.
+    pub(crate) fn answer_bytes(&self) -> u64 {
+        match self {
+            Self::Peek(Peek { max_count, .. })
+            | Self::PeekSession(PeekSession { max_count, .. }) => {
+                peeked_bytes(*max_count).saturating_sub(COMMAND_BYTES)
+            }
+            _ => 0,
+        }
+    }
+
     /// What it is about, for errors.
     pub(crate) fn subject(&self) -> Subject {
         match self {

@@ -152,6 +152,52 @@ fn explanations_that_are_not_read_over_many_connections() {
     });
 }
 
+/// Peeks of many small messages, unread (PEK-08): what the answers have of each message is paid for as commands are, before
+/// there is room for contents. Who reads gets all of his own, also where his second frame waits for the first.
+#[test]
+fn peeks_of_many_messages_that_are_not_read() {
+    let _alone = alone();
+    run(async {
+        let mut plan = patient();
+        plan.settings.limits.broker_inbound_bytes_max = 8 * MIB;
+        let server = plan.start().await;
+        server.put(&["x"; 250]).await;
+        let peeks = |first: u64| {
+            let asked = (first..first + 40)
+                .map(|id| json!({ "id": id, "peek": { "link": 1, "from": 0, "maxCount": 250 } }));
+            json!(asked.collect::<Vec<_>>())
+        };
+        let attach = json!({ "link": 1, "path": "q", "role": "receiver" });
+        let mut silent = Vec::new();
+        for _ in 0..4 {
+            let mut client = server.client().await;
+            client.ask("attach", attach.clone()).await;
+            silent.push(client);
+        }
+        let before = resident_bytes();
+        for client in &mut silent {
+            for frame in 0..12 {
+                let frame = json!({ "requests": peeks(100 + 40 * frame) }).to_string();
+                // Others wait for what it holds, and it does not read: it may be closed by now.
+                client.socket.send(Message::text(frame)).await.ok();
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let grown = resident_bytes().saturating_sub(before);
+        assert!(grown < 48 * MIB, "{grown} bytes for peeks");
+        let mut reader = server.client().await;
+        reader.ask("attach", attach).await;
+        for first in [100, 140] {
+            reader.frame_of(peeks(first)).await;
+        }
+        for id in 100..180 {
+            let answer = reader.answer(id).await;
+            assert_eq!(answer["received"]["messages"].as_array().unwrap().len(), 250, "{id}");
+        }
+        server.stop().await;
+    });
+}
+
 /// Settlements of thousands of numbers that were never delivered, answers unread.
 #[test]
 fn failures_that_are_not_read() {

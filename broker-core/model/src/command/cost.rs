@@ -11,14 +11,22 @@ use crate::transaction::Operation;
 /// What a record needs beside keys, values and contents; part of every reservation.
 const RECORD_OVERHEAD_BYTES: u64 = 256;
 
+/// So many messages a peek is taken to be answered with at most, whatever it asks for (PEK-08). Where `peek_count_max` is
+/// higher, one that brings more is paid for as one of so many.
+const PEEKED_COUNT_MAX: u32 = 250;
+/// What is in memory of a message that was looked at before its content is loaded: what the broker says of it, and where
+/// its content is.
+const PEEKED_BYTES: u64 = 384;
+
 /// What a command costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cost {
     /// How many single operations it is, at least one: each message of a list is one, each part of a
     /// transaction, each number.
     pub count: u64,
-    /// The bytes of messages, properties, states and rules that came with it. Names and descriptions are not
-    /// counted: they are bounded, and every operation has a least cost.
+    /// The bytes of messages, properties, states and rules that came with it, and of what it is answered with before
+    /// anybody has room for that. Names and descriptions are not counted: they are bounded, and every operation has a least
+    /// cost.
     pub bytes: u64,
     /// What it stores of any size; none for a command that is carried out however full the store is.
     pub stored: Option<Stored>,
@@ -129,15 +137,16 @@ impl Command {
                 }
             }
             Self::OfTopic(command) => command.cost(),
+            Self::Peek { count_max, .. } | Self::PeekSession { count_max, .. } => {
+                Cost::of_bytes(peeked_bytes(*count_max))
+            }
             Self::Receive { .. }
             | Self::CancelReceive { .. }
             | Self::Attach { .. }
             | Self::Grant { .. }
             | Self::Detach { .. }
             | Self::RenewLock { .. }
-            | Self::Peek { .. }
             | Self::AcceptSession { .. }
-            | Self::PeekSession { .. }
             | Self::ListSessions { .. }
             | Self::DeleteBatchUnlocked { .. }
             | Self::DeleteBatch { .. }
@@ -256,6 +265,12 @@ impl RuleCommand {
             Self::Delete(_) | Self::Get(_) | Self::List { .. } => Cost::PLAIN,
         }
     }
+}
+
+/// What the answer to a peek for so many messages takes in memory before there is room for their contents.
+#[must_use]
+pub fn peeked_bytes(count_max: u32) -> u64 {
+    PEEKED_BYTES * u64::from(count_max.min(PEEKED_COUNT_MAX))
 }
 
 /// The bytes that rules bring, in memory.

@@ -234,7 +234,7 @@ impl Conversation {
     ) -> Result<(), Ended> {
         let Handover { socket, hello, hello_id, received } = handover;
         // A frame that waited for room was not counted as taken: its client sends it again.
-        if matches!(self.postponed, Some(Postponed::Frame(_))) {
+        if matches!(self.postponed, Some(Postponed::Frame(..))) {
             (self.postponed, self.acquiring) = (None, None);
         }
         let principal = socket.get_ref().principal();

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 
 use super::{CLOSE_TIMEOUT, Conversation, Ended, Postponed};
 use crate::error::{Close, FrameError, code};
-use crate::frame::{BadRequest, ClientFrame, Encoding, LIST_COUNT_MAX, Request, announced};
+use crate::frame::{BadRequest, Encoding, LIST_COUNT_MAX, Request};
 use crate::operation::{Notice, Operation};
 use crate::site::{Call, Socket};
 
@@ -80,7 +79,9 @@ impl Conversation {
                 Turn::Room(permit) => {
                     self.acquiring = None;
                     match self.postponed.take() {
-                        Some(Postponed::Frame(bytes)) => self.decode(&bytes, permit).await,
+                        Some(Postponed::Frame(bytes, price)) => {
+                            self.decode(bytes, permit, price).await
+                        }
                         other => {
                             self.postponed = other;
                             Ok(())
@@ -358,26 +359,7 @@ impl Conversation {
             Ok(None) => return Ok(()),
             Err(refusal) => return Err(refusal.map_or(Ended::Lost(None), Ended::Refused)),
         };
-        // What it asks for is known, and paid for, before any of it is made.
-        let (commands, cost) = announced(self.encoding, &bytes);
-        if let Some(permit) = self.budget.try_acquire_list(commands, cost) {
-            return self.decode(&bytes, permit).await;
-        }
-        let budget = self.budget.clone();
-        self.postponed = Some(Postponed::Frame(bytes));
-        self.acquiring = Some(Box::pin(async move { budget.acquire_list(commands, cost).await }));
-        Ok(())
-    }
-
-    /// Decodes a frame for which there is room, and carries it out.
-    async fn decode(&mut self, bytes: &Bytes, permit: Permit) -> Result<(), Ended> {
-        let frame = ClientFrame::decode(self.encoding, bytes)
-            .map_err(|error| Ended::Refused(Close::of_frame(&error)))?;
-        self.confirm(frame.seen);
-        // From now on it is taken: a client that comes back does not send it again.
-        self.seen += 1;
-        self.carry_out(frame.requests.into(), Arc::new(permit)).await;
-        Ok(())
+        self.take_frame(bytes).await
     }
 
     /// Time has passed: says that the server is there, and looks whether the client is.

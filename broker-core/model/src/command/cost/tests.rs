@@ -47,6 +47,10 @@ fn overlay() -> Overlay {
     Overlay::encode(&[("cause".to_owned(), Value::from("broken"))]).unwrap()
 }
 
+fn peek(count_max: u32) -> Command {
+    Command::Peek { from: SequenceNumber(0), count_max }
+}
+
 /// A command, its count and bytes, and of what it stores the bytes and how much is published.
 type Case = (Command, u64, u64, Option<(u64, u64)>);
 
@@ -143,6 +147,17 @@ fn a_command_costs_what_it_brings() {
         (Command::Commit { parts: vec![part(None, Operation::RenewLock { token })] }, 1, 0, None),
         (Command::Commit { parts: Vec::new() }, 1, 0, None),
         (Command::Describe, 1, 0, None),
+        // What a peek brings is there before there is room for it: as many messages as one shows by default (PEK-08).
+        (peek(0), 1, 0, None),
+        (peek(1), 1, PEEKED_BYTES, None),
+        (peek(250), 1, 250 * PEEKED_BYTES, None),
+        (peek(u32::MAX), 1, 250 * PEEKED_BYTES, None),
+        (
+            Command::PeekSession { session: "s".into(), from: SequenceNumber(1), count_max: 100 },
+            1,
+            100 * PEEKED_BYTES,
+            None,
+        ),
     ];
     for (command, count, bytes, stored) in cases {
         let stored = stored.map(|(bytes, published)| Stored { bytes, published });

@@ -4,9 +4,10 @@
 //! at a time; a drain ends when there is nothing more.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use peeklock_core::Entity;
-use peeklock_core::command::Command;
+use peeklock_core::command::{Command, peeked_bytes};
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
@@ -136,11 +137,14 @@ impl Conversation {
             return;
         }
         browser.is_asked = true;
-        let command = Command::Peek { from: browser.next, count_max: credit.min(COUNT_MAX) };
         let (entity, number) = (browser.entity.clone(), browser.number);
         let path = entity.path().into();
-        // Without a permit: there is one of them for each link.
-        let slot = self.links.ask_of(path, 0, None, Expect::Seen { number });
+        let count_max = credit.min(COUNT_MAX);
+        let permit = self.budget.try_acquire(peeked_bytes(count_max)).map(Arc::new);
+        // Without room for more it looks at one at a time, and needs none: so much each link has.
+        let count_max = if permit.is_some() { count_max } else { 1 };
+        let command = Command::Peek { from: browser.next, count_max };
+        let slot = self.links.ask_of(path, 0, permit, Expect::Seen { number });
         self.links.submit_to(&entity, command, correlation(slot, 0));
     }
 

@@ -1,0 +1,109 @@
+//! What a frame is paid for before any of it is carried out: its bytes and what is made of them, and the answers that take
+//! much before there is room for them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use peeklock_core::permits::Permit;
+
+use super::{Conversation, Ended, Postponed};
+use crate::error::Close;
+use crate::frame::{ClientFrame, announced};
+
+/// What a frame costs of the budget for commands.
+#[derive(Clone, Copy)]
+pub(super) struct Price {
+    commands: u64,
+    /// Told by its bytes.
+    made_bytes: u64,
+    /// Told only by what is made of them; none until that was looked at.
+    answer_bytes: u64,
+}
+
+impl Price {
+    const fn bytes(self) -> u64 {
+        self.made_bytes.saturating_add(self.answer_bytes)
+    }
+}
+
+impl Conversation {
+    /// Decodes a frame as soon as it is paid for.
+    pub(super) async fn take_frame(&mut self, bytes: Bytes) -> Result<(), Ended> {
+        // What it asks for is known, and paid for, before any of it is made.
+        let (commands, made_bytes) = announced(self.encoding, &bytes);
+        let price = Price { commands, made_bytes, answer_bytes: 0 };
+        let Some(permit) = self.budget.try_acquire_list(commands, price.bytes()) else {
+            self.postpone(bytes, price);
+            return Ok(());
+        };
+        self.decode(bytes, permit, price).await
+    }
+
+    /// Decodes a frame for which there is room, and carries it out. If it asks to look at so much that this is not paid for
+    /// yet, what was made of it is dropped and made anew when that is: most frames ask for nothing of the kind.
+    pub(super) async fn decode(
+        &mut self,
+        bytes: Bytes,
+        permit: Permit,
+        price: Price,
+    ) -> Result<(), Ended> {
+        let frame = ClientFrame::decode(self.encoding, &bytes)
+            .map_err(|error| Ended::Refused(Close::of_frame(&error)))?;
+        // Whether the rest has to wait or not: what is confirmed makes room.
+        self.confirm(frame.seen);
+        let whole = Price { answer_bytes: frame.answer_bytes(), ..price };
+        let permit = if whole.answer_bytes > price.answer_bytes {
+            // Who waits for room holds none of it.
+            drop(permit);
+            let Some(permit) = self.budget.try_acquire_list(whole.commands, whole.bytes()) else {
+                self.postpone(bytes, whole);
+                return Ok(());
+            };
+            permit
+        } else {
+            permit
+        };
+        // From now on it is taken: a client that comes back does not send it again.
+        self.seen += 1;
+        self.carry_out(frame.requests.into(), Arc::new(permit)).await;
+        Ok(())
+    }
+
+    /// Waits for the room of a frame; nothing is read behind it.
+    fn postpone(&mut self, bytes: Bytes, price: Price) {
+        let budget = self.budget.clone();
+        self.postponed = Some(Postponed::Frame(bytes, price));
+        self.acquiring =
+            Some(Box::pin(async move { budget.acquire_list(price.commands, price.bytes()).await }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use peeklock_core::command::peeked_bytes;
+    use peeklock_core::permits::COMMAND_BYTES;
+
+    use super::*;
+    use crate::frame::Encoding;
+
+    /// PEK-08, DESIGN D6: beside its commands a frame pays for what its peeks are answered with, of a session too; what fits
+    /// into what a command pays, and anything else, costs nothing more.
+    #[test]
+    fn a_frame_pays_for_what_it_looks_at() {
+        let answers = |requests: &[String]| {
+            let text = format!(r#"{{"seen":0,"requests":[{}]}}"#, requests.join(","));
+            ClientFrame::decode(Encoding::Json, &Bytes::from(text)).unwrap().answer_bytes()
+        };
+        let peek =
+            |count: u32| format!(r#"{{"id":1,"peek":{{"link":1,"from":0,"maxCount":{count}}}}}"#);
+        let receive =
+            r#"{"id":2,"receive":{"link":1,"maxCount":250,"waitSeconds":0.0}}"#.to_owned();
+        let of_session =
+            r#"{"id":3,"peekSession":{"link":1,"sessionId":"s","from":0,"maxCount":250}}"#
+                .to_owned();
+        let most = peeked_bytes(250) - COMMAND_BYTES;
+        assert_eq!(answers(&[peek(1), receive.clone()]), 0);
+        assert_eq!(answers(&[peek(250)]), most);
+        assert_eq!(answers(&[of_session, peek(u32::MAX), receive, peek(250)]), 3 * most);
+    }
+}
