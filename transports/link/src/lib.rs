@@ -36,7 +36,7 @@ pub use account::{Account, FREE_BYTES, LARGE_BYTES};
 pub use apart::{Apart, LONG_MAX, Paid, Size, WORKING_MAX, do_apart};
 pub use arrivals::{Arrivals, Fetch, Fetched, Next};
 pub use link::{Closing, Link, Role, Source};
-pub use links::{Engine, Event, Handle, Links};
+pub use links::{Engine, Event, Handle, Links, numbered_bytes};
 pub use mailbox::{Collect, Mail, Mailbox, Sources};
 pub use pending::Pending;
 pub use taking::Taking;

@@ -31,6 +31,7 @@ use peeklock_core::request::{Outlet, Released, Reply, Request};
 
 pub use self::event::Event;
 use self::receive::Promise;
+pub use self::receive::numbered_bytes;
 pub use self::seam::{Engine, Handle};
 use crate::link::{Link, Role};
 use crate::pending::{Pending, PendingTable, place};

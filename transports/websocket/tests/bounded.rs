@@ -13,7 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::SinkExt;
+use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
 use peeklock_core::description::QueueUpdate;
+use peeklock_core::time::TimeSpan;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -356,6 +358,54 @@ fn receives_that_are_not_read_lose_little() {
             assert_eq!(answer["received"]["messages"].as_array().unwrap().len(), 1, "{id}");
         }
         assert_eq!(server.counts().await.active, 0);
+        server.stop().await;
+    });
+}
+
+/// DEF-11, RCV-02: what is received and deleted by numbers, too, is asked for as far as its answers have room.
+#[test]
+fn receives_by_numbers_that_are_not_read_lose_little() {
+    let _alone = alone();
+    run(async {
+        let server = patient().start().await;
+        let text = "x".repeat(200_000);
+        for _ in 0..200 {
+            server.put(&[&text]).await;
+        }
+        let queue = server.broker.entity("q").unwrap();
+        let all = Command::Receive {
+            mode: ReceiveMode::PeekLock,
+            count_max: 200,
+            bytes_max: u64::MAX,
+            wait: TimeSpan::ZERO,
+            holder: None,
+        };
+        let Outcome::Received(messages) = queue.call(all).await.unwrap() else { panic!() };
+        for message in messages {
+            let token = message.facts.lock.unwrap().token;
+            let settlement = Settlement::Defer { properties: None };
+            queue.call(Command::Settle { token, settlement }).await.unwrap();
+        }
+        assert_eq!(server.counts().await.deferred, 200);
+        let mut client = server.client().await;
+        let attach =
+            json!({ "link": 1, "path": "q", "role": "receiver", "mode": "receiveAndDelete" });
+        client.ask("attach", attach).await;
+        let receives: Vec<_> = (1..201)
+            .map(|number| {
+                let receive = json!({ "link": 1, "sequenceNumbers": [number] });
+                json!({ "id": 10 + number, "receiveDeferred": receive })
+            })
+            .collect();
+        client.frame_of(json!(receives)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let left = server.counts().await.deferred;
+        assert!(left > 60, "{left} messages are left");
+        for id in 11..211 {
+            let answer = client.answer(id).await;
+            assert_eq!(answer["received"]["messages"].as_array().unwrap().len(), 1, "{id}");
+        }
+        assert_eq!(server.counts().await.deferred, 0);
         server.stop().await;
     });
 }

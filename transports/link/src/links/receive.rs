@@ -14,6 +14,15 @@ use crate::pending::correlation;
 /// What a receive may always take, so that one that waits holds little; the first message always fits.
 const RECEIVE_BYTES_MIN: u64 = 4 << 10;
 
+/// What a message that is named by its number counts as, until it is here.
+const NUMBERED_BYTES: u64 = 64 << 10;
+
+/// What a receive by so many numbers is taken to bring, of which an entity gives at most `bytes_max` (DEF-11).
+#[must_use]
+pub fn numbered_bytes(count: usize, bytes_max: u64) -> u64 {
+    NUMBERED_BYTES.saturating_mul(count as u64).min(bytes_max)
+}
+
 /// What a receive may bring, until it is answered.
 #[derive(Clone, Copy)]
 pub(crate) struct Promise {
@@ -27,6 +36,12 @@ impl<G: Engine, T> Links<G, T> {
     #[must_use]
     pub fn may_receive(&self, room_bytes: u64) -> bool {
         self.promised_bytes == 0 || self.left_bytes(room_bytes) >= RECEIVE_BYTES_MIN
+    }
+
+    /// The same for a receive by numbers that is taken to bring so much: it brings all of that or nothing.
+    #[must_use]
+    pub fn may_receive_numbered(&self, bytes: u64, room_bytes: u64) -> bool {
+        self.promised_bytes == 0 || self.left_bytes(room_bytes) >= bytes
     }
 
     /// What of this room is left to one that does not wait.
@@ -88,10 +103,23 @@ impl<G: Engine, T> Links<G, T> {
         }
     }
 
-    /// Asks for something that is answered with messages.
+    /// Asks for something that is answered with messages, and does not take them.
     pub fn look(&mut self, number: u32, command: Command, id: u32, permit: Option<Arc<Permit>>) {
-        let slot =
-            self.expect(id, number, Expect::Messages(Promise { bytes: 0, waits: false }), permit);
+        self.receive_numbered(number, command, 0, id, permit);
+    }
+
+    /// Asks for messages by their numbers, which are taken to bring so much.
+    pub fn receive_numbered(
+        &mut self,
+        number: u32,
+        command: Command,
+        bytes: u64,
+        id: u32,
+        permit: Option<Arc<Permit>>,
+    ) {
+        self.promised_bytes += bytes;
+        let promise = Expect::Messages(Promise { bytes, waits: false });
+        let slot = self.expect(id, number, promise, permit);
         self.submit(number, command, correlation(slot, 0));
     }
 

@@ -11,7 +11,7 @@ use peeklock_core::store::StoreError;
 use peeklock_core::time::TimeSpan;
 
 use super::stand::{Stand, WINDOW_BYTES, at, message, token};
-use crate::{Closing, Event, Role};
+use crate::{Closing, Event, Role, numbered_bytes};
 
 /// Credit is a limit since the attach: what is delivered uses it up, what was unsettled too long bounds it,
 /// and settling makes room. The entity keeps to it; this is what it is told.
@@ -191,6 +191,33 @@ fn a_receive_has_its_room_before_it_is_asked() {
     assert_eq!(stand.links.waiting_count(), 1);
     stand.links.withdraw(2);
     assert!(matches!(stand.asked()[..], [Command::CancelReceive { .. }]));
+}
+
+/// DEF-11: what a receive by numbers is taken to bring is promised before it is asked, as what any other brings is; one
+/// alone may always be asked for.
+#[test]
+fn a_receive_by_numbers_has_its_room_before_it_is_asked() {
+    let mut stand = Stand::new();
+    stand.receiver(1, 0);
+    let (most, room) = (4 << 20, 2 << 20);
+    assert_eq!([0, 1, 3].map(|count| numbered_bytes(count, most)), [0, 64 << 10, 192 << 10]);
+    assert_eq!(numbered_bytes(4_096, most), most);
+    let ask = |stand: &mut Stand, bytes, id| {
+        let mode = peeklock_core::command::ReceiveMode::PeekLock;
+        let command = Command::ReceiveDeferred { mode, sequences: Vec::new(), holder: None };
+        stand.links.receive_numbered(1, command, bytes, id, None);
+        stand.requests().remove(0).1
+    };
+    assert!(stand.links.may_receive_numbered(most, room));
+    let large = ask(&mut stand, most, 1);
+    assert!(!stand.links.may_receive_numbered(1, room) && !stand.links.may_receive(room));
+    stand.answer(large, Err(Rejection::internal("no")));
+    let small = ask(&mut stand, 64 << 10, 2);
+    let left = room - (64 << 10);
+    assert!(stand.links.may_receive_numbered(left, room) && stand.links.may_receive(room));
+    assert!(!stand.links.may_receive_numbered(left + 1, room));
+    stand.answer(small, Ok(Outcome::Received(Vec::new())));
+    assert!(stand.links.may_receive_numbered(most, room));
 }
 
 /// What was taken under a lock goes back when nobody is there to be told; what was taken for good is lost,

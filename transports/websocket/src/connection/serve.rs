@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
 use peeklock_core::permits::{COMMAND_BYTES, Permit};
-use peeklock_link::FREE_BYTES;
+use peeklock_link::{FREE_BYTES, numbered_bytes};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
@@ -276,10 +276,24 @@ impl Conversation {
         if !self.may_answer() {
             return false;
         }
-        let Ok(Request { operation: Operation::Receive(receive), .. }) = request else {
-            return true;
-        };
-        receive.wait_seconds > 0.0 || !self.may_write() || self.links.may_receive(self.room_bytes())
+        let Ok(Request { operation, .. }) = request else { return true };
+        match operation {
+            Operation::Receive(receive) => {
+                receive.wait_seconds > 0.0
+                    || !self.may_write()
+                    || self.links.may_receive(self.room_bytes())
+            }
+            Operation::ReceiveDeferred(numbered) => {
+                let bytes = self.numbered_bytes(numbered.count());
+                !self.may_write() || self.links.may_receive_numbered(bytes, self.room_bytes())
+            }
+            _ => true,
+        }
+    }
+
+    /// What a receive by so many numbers is taken to bring.
+    pub(crate) fn numbered_bytes(&self, count: usize) -> u64 {
+        numbered_bytes(count, self.broker.settings().limits.deferred_bytes_max)
     }
 
     /// Whether anything may be written: the client has confirmed enough of what went before.

@@ -16,6 +16,13 @@ bodies! {
     }
 }
 
+impl Numbered {
+    /// How many numbers it has.
+    pub(crate) const fn count(&self) -> usize {
+        self.sequence_numbers.len()
+    }
+}
+
 impl From<Numbered> for Vec<SequenceNumber> {
     fn from(numbered: Numbered) -> Self {
         numbered.sequence_numbers.into_iter().map(SequenceNumber).collect()

@@ -58,6 +58,7 @@ impl Conversation {
         }
         let link = self.receiver(numbered.link)?;
         let number = numbered.link;
+        let bytes = self.numbered_bytes(numbered.count());
         let sequences: Vec<SequenceNumber> = numbered.into();
         let command = match link.source {
             Source::Session(_) => link.in_session(SessionCommand::ReceiveDeferred { sequences }),
@@ -65,7 +66,9 @@ impl Conversation {
                 Command::ReceiveDeferred { mode: link.mode, sequences, holder: Some(link.receiver) }
             }
         };
-        self.look(asked, number, command)
+        let Asked { id, permit } = asked;
+        self.links.receive_numbered(number, command, bytes, id, Some(permit));
+        Ok(())
     }
 
     /// Answers with messages, or gives them back if one cannot be read; whether it told them.

@@ -151,6 +151,8 @@ struct Memo {
     is_joined: bool,
     /// Whether bodies are left out.
     without_bodies: bool,
+    /// Room for what it takes for good, until its reply is counted.
+    room: Option<Permit>,
 }
 
 /// A request whose commands are under way.
@@ -341,14 +343,13 @@ impl Conversation {
         let Plan { asker, entity, commands, read, memo, .. } = plan;
         let Some(asker) = self.still_waits(asker) else { return };
         self.large_count += usize::from(is_large);
-        let count = commands.len();
         let managing = Managing {
             asker,
             read,
             memo,
-            outcomes: vec![None; count],
+            outcomes: vec![None; commands.len()],
             issued: Vec::new(),
-            left: count,
+            left: commands.len(),
             failure: None,
             held_bytes: 0,
             is_large,
@@ -374,7 +375,6 @@ impl Conversation {
     ) {
         let Plan { asker, commands, read, memo, .. } = plan;
         let Some(asker) = self.still_waits(asker) else { return };
-        let memo = Memo { is_joined: true, ..memo };
         let (mut checks, mut issued) = (Vec::new(), Vec::new());
         for command in commands {
             match self.issue(id, session, &entity, command).await {
@@ -394,7 +394,7 @@ impl Conversation {
         let managing = Managing {
             asker,
             read,
-            memo,
+            memo: Memo { is_joined: true, ..memo },
             outcomes,
             issued,
             left,

@@ -4,7 +4,8 @@ use peeklock_core::command::{Command, Outcome, ReceiveMode, SessionCommand};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_link::Role;
+use peeklock_core::permits::Permit;
+use peeklock_link::{Role, numbered_bytes};
 use peeklock_words::amqp::{code, write};
 
 use super::super::Node;
@@ -38,6 +39,8 @@ impl Conversation {
         let Some(at) = self.links.get(link) else {
             return Err(Rejection::internal("link is gone").into());
         };
+        let count = sequences.len();
+        let mode = if session.is_some() { at.mode } else { asked.unwrap_or(ReceiveMode::PeekLock) };
         let command = match session {
             Some(_) if asked.is_some_and(|mode| mode != at.mode) => {
                 let detail =
@@ -45,17 +48,32 @@ impl Conversation {
                 return Err(Rejection::argument(detail).into());
             }
             Some(_) => at.in_session(SessionCommand::ReceiveDeferred { sequences }),
-            None => {
-                let mode = asked.unwrap_or(ReceiveMode::PeekLock);
-                Command::ReceiveDeferred { mode, sequences, holder: Some(at.receiver) }
-            }
+            None => Command::ReceiveDeferred { mode, sequences, holder: Some(at.receiver) },
         };
-        let memo = Memo { link: Some(link), ..Memo::default() };
+        let room = match mode {
+            ReceiveMode::PeekLock => None,
+            ReceiveMode::ReceiveAndDelete => Some(self.room_to_take(count)?),
+        };
+        let memo = Memo { link: Some(link), room, ..Memo::default() };
         Ok(Planned::Commands {
             entity,
             commands: vec![command],
             read: Self::received_deferred,
             memo,
+        })
+    }
+
+    /// Room for what is removed as it is received by so many numbers: half of what may wait to be sent, and only while no
+    /// more than the other half is taken. What was removed is lost with a client that does not take it (RCV-02).
+    fn room_to_take(&self, count: usize) -> Result<Permit, Rejection> {
+        let bytes = numbered_bytes(count, self.broker.settings().limits.deferred_bytes_max);
+        let is_free = self.account.held_bytes() <= self.account.bytes_max() / 2;
+        let room = if is_free { self.taking.try_acquire(bytes) } else { None };
+        room.ok_or_else(|| {
+            Rejection::server_busy(
+                "what was sent before is not taken yet, up to `amqp.outbound_bytes_max`, and what is received for good \
+                 would be removed before it can be sent: take that, and ask again",
+            )
         })
     }
 
