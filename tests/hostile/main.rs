@@ -21,6 +21,7 @@
 //! | settlements of thousands of ranges, answers unread | `scenarios/failures.rs` |
 //! | a frame or batch of a million empty messages | `scenarios/empty_messages.rs` |
 //! | peeks of large messages, and of many, that are not read | `scenarios/peeks.rs` |
+//! | large states of sessions, and many deferred messages by one request, that are not read | `scenarios/states.rs` |
 //! | receives of large messages that are not read | `scenarios/receives.rs`, `undelivered.rs`, `transports/http/tests/wire/bounds.rs` |
 //! | rules with patterns that take long | `scenarios/patterns.rs` |
 //! | half a request head, the second on its connection | `scenarios/half_heads.rs` |
@@ -206,7 +207,7 @@ macro_rules! scenarios {
 
 scenarios! {
     SLOWER_MAX,
-    pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
+    states pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
     amqp_transfers amqp_openings amqp_deliveries amqp_renewals amqp_floods amqp_links amqp_websockets returning
     anything waits presented apart away forwards
 }

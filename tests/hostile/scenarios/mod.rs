@@ -27,6 +27,7 @@ pub mod pongs;
 pub mod presented;
 pub mod receives;
 pub mod returning;
+pub mod states;
 pub mod waits;
 pub mod wrong_tokens;
 
