@@ -1,4 +1,5 @@
-//! Peeks of large messages over both transports, and of as many small ones as one peek shows, pipelined, answers unread.
+//! Peeks of large messages over both transports, and of as many small ones as one peek shows, pipelined, answers
+//! unread.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! Large states of sessions, each asked for again and again over one connection, and many large deferred messages by one
-//! request, answers unread.
+//! Large states of sessions, each asked for again and again over one connection, and many large deferred messages by
+//! one request, answers unread.
 
 use serde_json::{Value as Json, json};
 

@@ -129,8 +129,8 @@ impl Receiver {
     /// Receives deferred messages by number, all or none (DEF-03).
     ///
     /// # Errors
-    /// `MessageNotFound` if one of them is unknown, not deferred, expired or locked; `QuotaExceeded` if they have more than
-    /// 4 MiB together (DEF-11).
+    /// `MessageNotFound` if one of them is unknown, not deferred, expired or locked; `QuotaExceeded` if they have more
+    /// than 4 MiB together (DEF-11).
     pub async fn receive_deferred(
         &self,
         sequences: Vec<SequenceNumber>,

@@ -154,8 +154,8 @@ fn explanations_that_are_not_read_over_many_connections() {
     });
 }
 
-/// Peeks of many small messages, unread (PEK-08): what the answers have of each message is paid for as commands are, before
-/// there is room for contents. Who reads gets all of his own, also where his second frame waits for the first.
+/// Peeks of many small messages, unread (PEK-08): what the answers have of each message is paid for as commands are,
+/// before there is room for contents. Who reads gets all of his own, also where his second frame waits for the first.
 #[test]
 fn peeks_of_many_messages_that_are_not_read() {
     let _alone = alone();

@@ -60,7 +60,8 @@ impl Queue {
         Ok(self.hand_out_deferred(mode, sequences, Some(receiver), ctx, step))
     }
 
-    /// Refuses numbers of which one cannot be received (DEF-03), or whose messages are more than one answer has (DEF-11).
+    /// Refuses numbers of which one cannot be received (DEF-03), or whose messages are more than one answer has
+    /// (DEF-11).
     fn check_deferred(
         &self,
         sub_queue: SubQueue,

@@ -11,11 +11,11 @@ use crate::transaction::Operation;
 /// What a record needs beside keys, values and contents; part of every reservation.
 const RECORD_OVERHEAD_BYTES: u64 = 256;
 
-/// So many messages a peek is taken to be answered with at most, whatever it asks for (PEK-08). Where `peek_count_max` is
-/// higher, one that brings more is paid for as one of so many.
+/// So many messages a peek is taken to be answered with at most, whatever it asks for (PEK-08). Where
+/// `peek_count_max` is higher, one that brings more is paid for as one of so many.
 const PEEKED_COUNT_MAX: u32 = 250;
-/// What is in memory of a message that was looked at before its content is loaded: what the broker says of it, and where
-/// its content is.
+/// What is in memory of a message that was looked at before its content is loaded: what the broker says of it, and
+/// where its content is.
 const PEEKED_BYTES: u64 = 384;
 
 /// What a command costs.
@@ -25,8 +25,8 @@ pub struct Cost {
     /// transaction, each number.
     pub count: u64,
     /// The bytes of messages, properties, states and rules that came with it, and of what it is answered with before
-    /// anybody has room for that. Names and descriptions are not counted: they are bounded, and every operation has a least
-    /// cost.
+    /// anybody has room for that. Names and descriptions are not counted: they are bounded, and every operation has a
+    /// least cost.
     pub bytes: u64,
     /// What it stores of any size; none for a command that is carried out however full the store is.
     pub stored: Option<Stored>,

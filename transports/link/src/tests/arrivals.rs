@@ -144,8 +144,8 @@ fn no_more_is_fetched_than_is_paid_for() {
     assert_eq!(account.held_bytes(), 0);
 }
 
-/// SES-24: states of sessions are fetched as far as the account pays for what they have, on the disk as in memory. One that
-/// is larger than all that it may hold goes alone.
+/// SES-24: states of sessions are fetched as far as the account pays for what they have, on the disk as in memory. One
+/// that is larger than all that it may hold goes alone.
 #[test]
 fn a_state_counts_for_what_it_has() {
     let (mut arrivals, mut account) = (Arrivals::default(), account());

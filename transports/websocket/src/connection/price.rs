@@ -1,5 +1,5 @@
-//! What a frame is paid for before any of it is carried out: its bytes and what is made of them, and the answers that take
-//! much before there is room for them.
+//! What a frame is paid for before any of it is carried out: its bytes and what is made of them, and the answers that
+//! take much before there is room for them.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ impl Conversation {
         self.decode(bytes, permit, price).await
     }
 
-    /// Decodes a frame for which there is room, and carries it out. If it asks to look at so much that this is not paid for
-    /// yet, what was made of it is dropped and made anew when that is: most frames ask for nothing of the kind.
+    /// Decodes a frame for which there is room, and carries it out. If it asks to look at so much that this is not paid
+    /// for yet, what was made of it is dropped and made anew when that is: most frames ask for nothing of the kind.
     pub(super) async fn decode(
         &mut self,
         bytes: Bytes,
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
     use crate::frame::Encoding;
 
-    /// PEK-08, DESIGN D6: beside its commands a frame pays for what its peeks are answered with, of a session too; what fits
-    /// into what a command pays, and anything else, costs nothing more.
+    /// PEK-08, DESIGN D6: beside its commands a frame pays for what its peeks are answered with, of a session too; what
+    /// fits into what a command pays, and anything else, costs nothing more.
     #[test]
     fn a_frame_pays_for_what_it_looks_at() {
         let answers = |requests: &[String]| {

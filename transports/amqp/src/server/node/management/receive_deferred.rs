@@ -63,8 +63,8 @@ impl Conversation {
         })
     }
 
-    /// Room for what is removed as it is received by so many numbers: half of what may wait to be sent, and only while no
-    /// more than the other half is taken. What was removed is lost with a client that does not take it (RCV-02).
+    /// Room for what is removed as it is received by so many numbers: half of what may wait to be sent, and only while
+    /// no more than the other half is taken. What was removed is lost with a client that does not take it (RCV-02).
     fn room_to_take(&self, count: usize) -> Result<Permit, Rejection> {
         let bytes = numbered_bytes(count, self.broker.settings().limits.deferred_bytes_max);
         let is_free = self.account.held_bytes() <= self.account.bytes_max() / 2;
