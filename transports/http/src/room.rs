@@ -82,6 +82,17 @@ impl AnswerRoom {
         Ok(room)
     }
 
+    /// Room for an answer of so many bytes; none for what every connection may have.
+    pub(crate) async fn of(site: &Site, bytes: u64) -> Result<Option<Self>, Refusal> {
+        if bytes <= FREE_BYTES {
+            return Ok(None);
+        }
+        let pool = Arc::clone(&site.outbound);
+        let mut room = Self { seat: pool.seat(), pool };
+        room.fit_messages(bytes).await?;
+        Ok(Some(room))
+    }
+
     /// Whether little enough is taken that it may be kept while nothing is there to be written.
     pub(crate) fn is_spare(&self) -> bool {
         self.pool.free_bytes() > self.pool.bytes_max() / 2

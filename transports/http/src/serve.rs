@@ -205,6 +205,11 @@ impl Exchange {
         AnswerRoom::take(&self.site).await
     }
 
+    /// The same for an answer of which it is known how many bytes it has at most; none where every connection may have them.
+    pub(crate) async fn room_of(&self, bytes: usize) -> Result<Option<AnswerRoom>, Refusal> {
+        AnswerRoom::of(&self.site, bytes as u64).await
+    }
+
     /// Keeps an answer's room, and what was received with it, until all of it was written.
     pub(crate) fn hand_over(&self, room: AnswerRoom, bytes: usize, delivery: Option<Delivery>) {
         if let Some(connection) = self.request.conn_data::<Rc<Connection>>() {

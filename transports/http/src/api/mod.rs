@@ -138,6 +138,19 @@ fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
     HttpResponse::build(status).insert_header((header::CACHE_CONTROL, "no-store")).json(value)
 }
 
+/// An answer in room that was taken before it was carried out, if it needs any.
+fn json_in(
+    exchange: &Exchange,
+    room: Option<AnswerRoom>,
+    status: StatusCode,
+    value: &impl Serialize,
+) -> HttpResponse {
+    if let Some(room) = room {
+        exchange.hand_over(room, size_in_json(value), None);
+    }
+    json(status, value)
+}
+
 /// An answer that may be large, in room that was taken before it was made. It is counted in one go of its thread, and
 /// written in the next: a plan may take long.
 async fn large(exchange: &Exchange, mut room: AnswerRoom, value: &impl Serialize) -> Answer {

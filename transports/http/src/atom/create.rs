@@ -5,6 +5,7 @@ use actix_web::web;
 use peeklock_core::contract::Action;
 use peeklock_core::path::subscription_path;
 
+use super::entry::INSTANTS_BYTES;
 use super::form::{Destinations, policies, queue, rule, subscription, topic};
 use super::get;
 use super::path::AtomRoute;
@@ -36,9 +37,12 @@ pub(super) async fn create(
             super::expect(&description, rule::ELEMENT)?;
             let rule = rule::read(&description, name)?;
             let path = subscription_path(topic, subscription);
-            let rule = exchange.access.create_rule(&path, rule).await?;
             let addresses = super::Addresses::of(exchange);
-            Ok(rule::entry(rule, &path)?.answer(StatusCode::CREATED, &addresses))
+            let told = rule::entry(rule.clone(), &path).map_or(0, |entry| entry.size(&addresses));
+            let room = exchange.room_of(told + INSTANTS_BYTES).await?;
+            let rule = exchange.access.create_rule(&path, rule).await?;
+            let entry = rule::entry(rule, &path)?;
+            Ok(entry.answer_in(exchange, room, StatusCode::CREATED, &addresses))
         }
         AtomRoute::Namespace
         | AtomRoute::Queues

@@ -17,6 +17,9 @@ const FEED: &str = "application/atom+xml;type=feed;charset=utf-8";
 /// Who has made all this; entries have to have an author (RFC 4287, 4.1.2).
 const AUTHOR: &str = "peeklock";
 
+/// By how much an entry may be longer that has instants than one that has none yet.
+pub(super) const INSTANTS_BYTES: usize = 256;
+
 /// By which addresses a client is told of things.
 pub(super) struct Addresses {
     base: String,
@@ -61,8 +64,8 @@ impl Addresses {
     }
 }
 
-impl<W: FnOnce(&mut Xml)> Entry<W> {
-    fn write(self, xml: &mut Xml, addresses: &Addresses, attributes: &[(&str, &str)]) {
+impl<W: Fn(&mut Xml)> Entry<W> {
+    fn write(&self, xml: &mut Xml, addresses: &Addresses, attributes: &[(&str, &str)]) {
         let url = addresses.url(&self.route);
         xml.element("entry", attributes, |xml| {
             xml.leaf("id", &url);
@@ -72,9 +75,37 @@ impl<W: FnOnce(&mut Xml)> Entry<W> {
             xml.element("author", &[], |xml| xml.leaf("name", AUTHOR));
             xml.leaf_with("link", &[("rel", "self"), ("href", &url)], "");
             xml.element("content", &[("type", "application/xml")], |xml| {
-                xml.element(self.element, &[("xmlns", SB), ("xmlns:i", INSTANCE)], self.write);
+                xml.element(self.element, &[("xmlns", SB), ("xmlns:i", INSTANCE)], &self.write);
             });
         });
+    }
+
+    /// How large an answer with this one is.
+    pub(super) fn size(&self, addresses: &Addresses) -> usize {
+        let mut xml = Xml::counted();
+        self.write(&mut xml, addresses, &[("xmlns", ATOM)]);
+        xml.size()
+    }
+
+    /// An answer with this one, once there is room for it.
+    pub(super) async fn answer_in_room(self, exchange: &Exchange, addresses: &Addresses) -> Answer {
+        let size = self.size(addresses);
+        let room = exchange.room_of(size).await?;
+        Ok(self.answer_in(exchange, room, StatusCode::OK, addresses))
+    }
+
+    /// An answer with this one, in room that was taken before it was carried out, if it needs any.
+    pub(super) fn answer_in(
+        self,
+        exchange: &Exchange,
+        room: Option<AnswerRoom>,
+        status: StatusCode,
+        addresses: &Addresses,
+    ) -> HttpResponse {
+        if let Some(room) = room {
+            exchange.hand_over(room, self.size(addresses), None);
+        }
+        self.answer(status, addresses)
     }
 
     /// An answer with this one.
@@ -85,8 +116,9 @@ impl<W: FnOnce(&mut Xml)> Entry<W> {
     }
 }
 
-/// An answer with a page of a list. `has_more` says whether others follow it.
-pub(super) async fn feed<W: FnOnce(&mut Xml)>(
+/// An answer with a page of a list. `has_more` says whether others follow it. Whatever is escaped in it, it has room before
+/// it is made: it is counted in one go of its thread, and written in the next.
+pub(super) async fn feed<W: Fn(&mut Xml)>(
     exchange: &Exchange,
     mut room: AnswerRoom,
     addresses: &Addresses,
@@ -94,24 +126,29 @@ pub(super) async fn feed<W: FnOnce(&mut Xml)>(
     (page, has_more): (Page, bool),
     entries: Vec<Entry<W>>,
 ) -> Answer {
-    let mut xml = Xml::document();
     let own = addresses.page_url(route, page);
-    xml.element("feed", &[("xmlns", ATOM)], |xml| {
-        xml.leaf_with("title", &[("type", "text")], title);
-        xml.leaf("id", &own);
-        xml.leaf("updated", &exchange.site.broker.now().to_string());
-        xml.leaf_with("link", &[("rel", "self"), ("href", &own)], "");
-        if has_more {
-            let next = Page { skip: page.skip.saturating_add(page.top), ..page };
-            let next = addresses.page_url(route, next);
-            xml.leaf_with("link", &[("rel", "next"), ("href", &next)], "");
-        }
-        for entry in entries {
-            entry.write(xml, addresses, &[]);
-        }
-    });
-    let bytes = xml.bytes();
-    room.fit_messages(bytes.len() as u64).await?;
+    let updated = exchange.site.broker.now().to_string();
+    let write = |mut xml: Xml| {
+        xml.element("feed", &[("xmlns", ATOM)], |xml| {
+            xml.leaf_with("title", &[("type", "text")], title);
+            xml.leaf("id", &own);
+            xml.leaf("updated", &updated);
+            xml.leaf_with("link", &[("rel", "self"), ("href", &own)], "");
+            if has_more {
+                let next = Page { skip: page.skip.saturating_add(page.top), ..page };
+                let next = addresses.page_url(route, next);
+                xml.leaf_with("link", &[("rel", "next"), ("href", &next)], "");
+            }
+            for entry in &entries {
+                entry.write(xml, addresses, &[]);
+            }
+        });
+        xml
+    };
+    let size = write(Xml::counted()).size();
+    room.fit_messages(size as u64).await?;
+    tokio::task::yield_now().await;
+    let bytes = write(Xml::sized(size)).bytes();
     exchange.hand_over(room, bytes.len(), None);
     Ok(of_xml(StatusCode::OK, FEED, bytes))
 }

@@ -32,7 +32,7 @@ pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCo
             let path = subscription_path(topic, subscription);
             let rule = exchange.access.rule(&path, name).await?;
             let addresses = Addresses::of(exchange);
-            Ok(rule::entry(rule, &path)?.answer(status, &addresses))
+            rule::entry(rule, &path)?.answer_in_room(exchange, &addresses).await
         }
         AtomRoute::Namespace
         | AtomRoute::Queues

@@ -10,6 +10,7 @@ use peeklock_core::description::EntityKind;
 use peeklock_core::path::subscription_path;
 use peeklock_core::time::Timestamp;
 
+use super::entry::INSTANTS_BYTES;
 use super::form::{Destinations, policies, queue, rule, subscription, topic};
 use super::get;
 use super::path::AtomRoute;
@@ -50,9 +51,12 @@ pub(super) async fn update(
             super::expect(&description, rule::ELEMENT)?;
             let path = subscription_path(topic, subscription);
             let rule = rule::read(&description, name)?;
-            let rule = exchange.access.update_rule(&path, rule).await?;
             let addresses = super::Addresses::of(exchange);
-            Ok(rule::entry(rule, &path)?.answer(StatusCode::OK, &addresses))
+            let told = rule::entry(rule.clone(), &path).map_or(0, |entry| entry.size(&addresses));
+            let room = exchange.room_of(told + INSTANTS_BYTES).await?;
+            let rule = exchange.access.update_rule(&path, rule).await?;
+            let entry = rule::entry(rule, &path)?;
+            Ok(entry.answer_in(exchange, room, StatusCode::OK, &addresses))
         }
         AtomRoute::Namespace
         | AtomRoute::Queues

@@ -6,7 +6,8 @@ use peeklock_core::contract::Action;
 use peeklock_core::path::{EntityAddress, EntityName};
 use peeklock_json::RuleForm;
 
-use crate::api::json;
+use super::told_bytes;
+use crate::api::json_in;
 use crate::body;
 use crate::error::{Answer, Problem};
 use crate::route::encode_segment;
@@ -31,8 +32,9 @@ pub(in crate::api) async fn create(
     let path = exchange.allow(Action::ChangeRules, path).await?;
     let (form, _room): (RuleForm, _) = body::read_json(exchange, payload).await?;
     let rule = form.named(name)?.to_description()?;
+    let room = exchange.room_of(told_bytes(&rule)).await?;
     let rule = exchange.access.create_rule(&path, rule).await?;
-    let response = json(StatusCode::CREATED, &RuleForm::from(&rule));
+    let response = json_in(exchange, room, StatusCode::CREATED, &RuleForm::from(&rule));
     Ok(match location(exchange, &path, &rule.name) {
         Some(location) => located(response, &location),
         None => response,

@@ -2,9 +2,9 @@
 
 use actix_web::http::StatusCode;
 use peeklock_core::contract::Action;
-use peeklock_json::RuleForm;
+use peeklock_json::{RuleForm, size_in_json};
 
-use crate::api::json;
+use crate::api::json_in;
 use crate::error::{Answer, Problem};
 use crate::serve::Exchange;
 
@@ -17,5 +17,7 @@ use crate::serve::Exchange;
 pub(in crate::api) async fn get(exchange: &Exchange, path: &str, name: &str) -> Answer {
     let path = exchange.allow(Action::ReadRules, path).await?;
     let rule = exchange.access.rule(&path, name).await?;
-    Ok(json(StatusCode::OK, &RuleForm::from(&rule)))
+    let form = RuleForm::from(&rule);
+    let room = exchange.room_of(size_in_json(&form)).await?;
+    Ok(json_in(exchange, room, StatusCode::OK, &form))
 }

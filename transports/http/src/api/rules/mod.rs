@@ -9,9 +9,19 @@ pub(super) mod update;
 
 use actix_web::http::Method;
 use actix_web::web;
+use peeklock_core::rule::RuleDescription;
+use peeklock_json::{RuleForm, size_in_json};
 
 use crate::error::Answer;
 use crate::serve::Exchange;
+
+/// What it takes to tell when a rule was created.
+const CREATED_AT_BYTES: usize = 64;
+
+/// How large an answer with this rule is, once it is there.
+fn told_bytes(rule: &RuleDescription) -> usize {
+    size_in_json(&RuleForm::from(rule)) + CREATED_AT_BYTES
+}
 
 /// One of them.
 pub(super) async fn one(

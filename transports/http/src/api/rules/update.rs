@@ -5,7 +5,8 @@ use actix_web::web;
 use peeklock_core::contract::Action;
 use peeklock_json::RuleForm;
 
-use crate::api::json;
+use super::told_bytes;
+use crate::api::json_in;
 use crate::body;
 use crate::error::{Answer, Problem};
 use crate::serve::Exchange;
@@ -26,6 +27,7 @@ pub(in crate::api) async fn update(
     let path = exchange.allow(Action::ChangeRules, path).await?;
     let (form, _room): (RuleForm, _) = body::read_json(exchange, payload).await?;
     let rule = form.named(name)?.to_description()?;
+    let room = exchange.room_of(told_bytes(&rule)).await?;
     let rule = exchange.access.update_rule(&path, rule).await?;
-    Ok(json(StatusCode::OK, &RuleForm::from(&rule)))
+    Ok(json_in(exchange, room, StatusCode::OK, &RuleForm::from(&rule)))
 }

@@ -81,7 +81,7 @@ pub(in crate::atom) fn entry(
     described: Described,
     policies: Told,
     addresses: &Addresses,
-) -> Entry<impl FnOnce(&mut Xml)> {
+) -> Entry<impl Fn(&mut Xml)> {
     let path = described.description.path.to_string();
     Entry {
         route: AtomRoute::Entity { path: path.clone() },

@@ -118,7 +118,7 @@ fn wide_int(name: String) -> Element {
 pub(in crate::atom) fn entry(
     rule: RuleDescription,
     path: &str,
-) -> Result<Entry<impl FnOnce(&mut Xml)>, Refusal> {
+) -> Result<Entry<impl Fn(&mut Xml)>, Refusal> {
     let Ok(EntityAddress { entity: EntityName::Subscription { topic, name }, .. }) =
         EntityAddress::parse(path)
     else {

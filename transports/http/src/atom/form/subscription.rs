@@ -70,7 +70,7 @@ pub(in crate::atom) fn read(
 pub(in crate::atom) fn entry(
     described: DescribedSubscription,
     addresses: &Addresses,
-) -> Entry<impl FnOnce(&mut Xml)> {
+) -> Entry<impl Fn(&mut Xml)> {
     let description = &described.description;
     let (topic, name) = (description.topic.to_string(), description.name.to_string());
     Entry {

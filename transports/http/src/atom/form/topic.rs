@@ -73,7 +73,7 @@ pub(in crate::atom) fn read(
 pub(in crate::atom) fn entry(
     described: DescribedTopic,
     policies: Told,
-) -> Entry<impl FnOnce(&mut Xml)> {
+) -> Entry<impl Fn(&mut Xml)> {
     let path = described.description.path.to_string();
     Entry {
         route: AtomRoute::Entity { path: path.clone() },

@@ -2,6 +2,7 @@
 //! it.
 
 use std::borrow::Cow;
+use std::io;
 
 use quick_xml::Writer;
 use quick_xml::escape::escape;
@@ -10,20 +11,57 @@ use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 use super::name::{XML, is_character};
 use super::read::Element;
 
-/// A document that is being written.
-pub(in crate::atom) struct Xml(Writer<Vec<u8>>);
+/// Most entries have no more.
+const BYTES: usize = 4_096;
+
+/// A document that is being written, or counted, so that there is room for it before there is any of it.
+pub(in crate::atom) struct Xml(Writer<Page>);
+
+/// What becomes of what is written.
+enum Page {
+    Kept(Vec<u8>),
+    Counted(usize),
+}
+
+impl io::Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Kept(page) => page.extend_from_slice(bytes),
+            Self::Counted(size) => *size = size.saturating_add(bytes.len()),
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 impl Xml {
     /// A document that begins with its declaration.
     pub(in crate::atom) fn document() -> Self {
-        let mut xml = Self::fragment();
+        Self::sized(BYTES)
+    }
+
+    /// One that has about so many bytes.
+    pub(in crate::atom) fn sized(bytes: usize) -> Self {
+        Self::declared(Page::Kept(Vec::with_capacity(bytes)))
+    }
+
+    /// One of which nothing is kept but its size.
+    pub(in crate::atom) fn counted() -> Self {
+        Self::declared(Page::Counted(0))
+    }
+
+    fn declared(page: Page) -> Self {
+        let mut xml = Self(Writer::new(page));
         xml.event(Event::Decl(BytesDecl::new("1.0", Some("utf-8"), None)));
         xml
     }
 
     /// A part of one.
     pub(in crate::atom) fn fragment() -> Self {
-        Self(Writer::new(Vec::with_capacity(4_096)))
+        Self(Writer::new(Page::Kept(Vec::with_capacity(BYTES))))
     }
 
     /// An element with others in it.
@@ -100,9 +138,20 @@ impl Xml {
         });
     }
 
-    /// Its bytes.
+    /// Its bytes; none, if it was counted.
     pub(in crate::atom) fn bytes(self) -> Vec<u8> {
-        self.0.into_inner()
+        match self.0.into_inner() {
+            Page::Kept(page) => page,
+            Page::Counted(_) => Vec::new(),
+        }
+    }
+
+    /// How many it has.
+    pub(in crate::atom) fn size(self) -> usize {
+        match self.0.into_inner() {
+            Page::Kept(page) => page.len(),
+            Page::Counted(size) => size,
+        }
     }
 
     fn event(&mut self, event: Event<'_>) {
@@ -136,4 +185,25 @@ fn printable(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.replace(is_none, "\u{fffd}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DESIGN D6: a document is as large as it was counted, whatever is escaped in it, and counting it keeps nothing.
+    #[test]
+    fn a_document_is_as_large_as_it_was_counted() {
+        let write = |mut xml: Xml| {
+            xml.element("a", &[("b", "\"<\u{1}")], |xml| {
+                xml.leaf("c", &"\"'&<>\r\u{1}\u{e9}".repeat(1_000));
+                xml.leaf("d", "");
+            });
+            xml
+        };
+        let bytes = write(Xml::sized(0)).bytes();
+        assert!(bytes.len() > 20_000);
+        assert_eq!(write(Xml::counted()).size(), bytes.len());
+        assert!(write(Xml::counted()).bytes().is_empty());
+    }
 }
