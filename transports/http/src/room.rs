@@ -124,6 +124,11 @@ impl AnswerRoom {
         }
     }
 
+    /// Gives back what is more than so much: it is known how large the answer is.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        self.seat.shrink(bytes);
+    }
+
     /// The room for an answer of this size, until it was written.
     pub(crate) fn for_answer(mut self, bytes: usize) -> Seat {
         let bytes = bytes as u64;

@@ -33,7 +33,7 @@ pub use property::{PropertyMap, write_map, write_value};
 pub use queue::{QueueProperties, QueueView, Runtime};
 pub use retry::RetryPolicyForm;
 pub use rule::{ExplanationView, FilterForm, RuleForm, SqlForm};
-pub use size::size_in_json;
+pub use size::{IN_JSON_FACTOR, as_text, message_in_json_max, size_in_json};
 pub use subscription::{SubscriptionProperties, SubscriptionRuntime, SubscriptionView};
 pub use text::{Guid, Instant, Span, Token};
 pub use topic::{TopicProperties, TopicRuntime, TopicView};

@@ -15,6 +15,7 @@ use serde::de::{DeserializeOwned, Error, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::property::{PropertyMap, write_map};
+use crate::size::as_text;
 use crate::text::{Instant, Span, Token};
 
 #[cfg(feature = "schema")]
@@ -208,10 +209,10 @@ impl ToldMessage {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MessageView<'a> {
-    /// The body, if it is text in UTF-8.
+    /// The body, if it is text in UTF-8, of which not too much has to be escaped.
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<&'a str>,
-    /// The body as Base64, if it is not text.
+    /// The body as Base64, if it is not text; also if it has more than 64 KiB and would be more than twice as long as one.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -345,7 +346,7 @@ impl<'a> MessageView<'a> {
 
     fn with(message: &'a Message, time_to_live: Option<TimeSpan>) -> Self {
         let bytes = message.body.as_bytes();
-        let text = std::str::from_utf8(bytes).ok();
+        let text = as_text(bytes);
         let id = |id: &Option<MessageId>| id.as_ref().map(ToString::to_string);
         Self {
             body: text,

@@ -1,14 +1,15 @@
-use peeklock_core::command::{MessageFacts, MessageState};
+use bytes::Bytes;
+use peeklock_core::command::{LockGrant, MessageFacts, MessageState};
 use peeklock_core::declaration::{
     Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, Existing, OtherRules,
 };
 use peeklock_core::description::{Cleared, QueueUpdate};
-use peeklock_core::ids::SequenceNumber;
+use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::{Message, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::rule::sql::Parameters;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::*;
 
@@ -198,4 +199,88 @@ fn a_value_has_its_size_before_it_is_written() {
         assert_eq!(size_in_json(&form), serde_json::to_vec(&form).unwrap().len());
     }
     assert_eq!(size_in_json(&"\u{1}"), 8);
+}
+
+/// DESIGN D6: how long a message may be in JSON is known from its stored size, whatever it has.
+#[test]
+fn no_message_is_longer_than_its_size_tells() {
+    const HEADER_BYTES_MAX: u64 = 64 << 10;
+    let most = SequenceNumber(u64::MAX);
+    let facts = MessageFacts {
+        sequence: most,
+        enqueued_sequence: most,
+        enqueued_at: AT,
+        expires_at: Some(AT),
+        time_to_live: Some(TimeSpan::from_ticks(i64::MAX)),
+        delivery_count: u32::MAX,
+        state: MessageState::Delayed,
+        delayed_until: Some(AT),
+        sub_queue: SubQueue::Main,
+        lock: Some(LockGrant { token: LockToken::new(most, u64::MAX), until: AT }),
+        size: u32::MAX,
+        overlay_count: 0,
+    };
+    let check = |message: &Message, what: &str| {
+        let size = u64::from(message.encode().size());
+        let bytes = size_in_json(&ReceivedView::new(message, &facts, Some("orders"))) as u64;
+        let most = message_in_json_max(size, HEADER_BYTES_MAX);
+        assert!(bytes <= most, "{what} of {size} bytes: {bytes}, more than {most}");
+        assert!(most <= 8 * size + 4_096, "{what} of {size} bytes: {most}");
+    };
+    for text in ["x", "\u{1}", "\"", "\u{e9}"] {
+        for count in [0, 1, 1_000, 65_536, 65_537, 1 << 20] {
+            check(&Message::new(text.repeat(count)), text);
+        }
+    }
+    check(&Message::new(vec![0xff; 1 << 20]), "bytes");
+    for value in [
+        Value::Null,
+        Value::Bool(false),
+        Value::I8(i8::MIN),
+        Value::I32(i32::MIN),
+        Value::U8(0),
+        Value::U32(0),
+        Value::U64(0),
+        Value::F32(-f32::MIN_POSITIVE),
+        Value::F64(f64::NEG_INFINITY),
+        Value::Char('\u{1}'),
+        Value::String("\u{1}".repeat(20)),
+        Value::Uuid(u128::MAX),
+        Value::Timestamp(1),
+        Value::Binary(Bytes::new()),
+        Value::Uri("\u{1}".to_owned()),
+        Value::DateTimeOffset(1),
+        Value::TimeSpan(i64::MAX),
+        Value::Decimal128([0xff; 16]),
+    ] {
+        let mut message = Message::new("");
+        // As many as there is a header for, under short names of which all is escaped.
+        for number in 0..1_024_u32 {
+            let letter = |number: u32| char::from_u32(number % 32).unwrap();
+            let name = String::from_iter([letter(number / 32), letter(number)]);
+            message.application_properties.push((name, value.clone()));
+        }
+        check(&message, &format!("{value:?}"));
+    }
+}
+
+/// HTP-10: a body is text if it is UTF-8, whatever is escaped in it, as long as it is small or not twice as long by that; else
+/// it is Base64, and the same when it is read.
+#[test]
+fn a_large_body_that_would_be_far_longer_is_base64() {
+    for (text, count, is_text) in [
+        ("x", 1 << 20, true),
+        ("\"", 1 << 20, true),
+        ("8=FIX\u{1}", 1 << 20, true),
+        ("\u{1}", 65_536, true),
+        ("\u{1}", 65_537, false),
+    ] {
+        let body = text.repeat(count);
+        let written =
+            serde_json::to_string(&MessageView::new(&Message::new(body.clone()))).unwrap();
+        assert_eq!(written.starts_with(r#"{"body":"#), is_text, "{text}");
+        assert_eq!(written.starts_with(r#"{"bodyBase64":"#), !is_text, "{text}");
+        let read: NewMessage = serde_json::from_str(&written).unwrap();
+        assert!(read.into_message().unwrap().body.as_bytes() == body.as_bytes(), "{text}");
+    }
 }

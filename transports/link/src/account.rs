@@ -21,6 +21,8 @@ const STEP_BYTES: u64 = 64 << 10;
 pub struct Account {
     place: Place,
     bytes_max: u64,
+    /// By how much what is asked for is more at most than what will be held of it.
+    told_factor: u64,
     held_bytes: u64,
     /// What may be held: the free part, and what was paid for.
     paid_bytes: u64,
@@ -54,12 +56,22 @@ impl Account {
         Self {
             place: shared.place(),
             bytes_max,
+            told_factor: 1,
             held_bytes: 0,
             paid_bytes: FREE_BYTES,
             taken_bytes: 0,
             waiting: None,
             large: None,
         }
+    }
+
+    /// This account, of one who asks for so many times as much at most as he will hold, since what he is told is made
+    /// then: the shared room has to have all of that, and the own bound the least that it may be, or else one who holds
+    /// anything would wait for ever. So it is met with one thing more.
+    #[must_use]
+    pub const fn with_told(mut self, factor: u64) -> Self {
+        self.told_factor = if factor == 0 { 1 } else { factor };
+        self
     }
 
     /// This account, which takes something large in only while no other does that shares this room.
@@ -220,7 +232,8 @@ impl Account {
             0 => 0,
             missing => missing.max(STEP_BYTES),
         };
-        let is_beyond = wanted > self.bytes_max || missing > self.within(missing);
+        let own = self.held_bytes.saturating_add(bytes / self.told_factor);
+        let is_beyond = own > self.bytes_max || missing > self.within(missing);
         (self.held_bytes == 0 || !is_beyond).then_some(missing)
     }
 

@@ -23,6 +23,9 @@ const AHEAD_MAX: usize = 64;
 /// What a message, or the state of a session, takes besides its content.
 pub(crate) const MESSAGE_BYTES: u64 = 256;
 
+/// What a stored content takes when its client is told it, of its size.
+type Telling = Box<dyn Fn(u64) -> u64 + Send + Sync>;
+
 type Loading = Pin<Box<dyn Future<Output = Result<Bytes, StoreError>> + Send>>;
 
 /// Contents of one link to be fetched in a task of their own; what it gives is put into the mailbox. One
@@ -86,7 +89,12 @@ pub struct Arrivals {
     /// Links whose first piece may be whole.
     whole: VecDeque<u32>,
     fetches: Vec<Fetch>,
+    scale: Scale,
 }
+
+/// What a piece of mail counts as: by the sizes of its contents, or by what becomes of those.
+#[derive(Default)]
+struct Scale(Option<Telling>);
 
 impl Fetch {
     /// Reads them.
@@ -98,6 +106,13 @@ impl Fetch {
 }
 
 impl Arrivals {
+    /// Arrivals for a client that is told something else than what is stored: what has so many bytes takes so many at
+    /// most, which have to have room before it is fetched.
+    #[must_use]
+    pub fn told_as(telling: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
+        Self { scale: Scale(Some(Box::new(telling))), ..Self::default() }
+    }
+
     /// Adds what came, for a link.
     pub fn push(&mut self, link: u32, released: Released) {
         self.mail.push_back((link, released));
@@ -162,10 +177,10 @@ impl Arrivals {
         while let Some((link, mut released)) = self.mail.pop_front() {
             if let Some(of_link) = self.links.get_mut(&link) {
                 of_link.waiting.push_back(Waiting { released, bytes: 0, missing: 0 });
-                of_link.ask_ahead(link, account, &mut self.fetches);
+                of_link.ask_ahead(link, account, &mut self.fetches, &self.scale);
                 continue;
             }
-            let bytes = weight(&released);
+            let bytes = self.scale.weight(&released);
             let (bytes, missing, asked) = if bytes > 0 && !account.has_room(bytes) {
                 want(bytes);
                 self.whole.push_back(link);
@@ -202,10 +217,10 @@ impl Arrivals {
     /// The first piece of a link, if it is whole.
     fn first_of(&mut self, link: u32, account: &mut Account) -> Option<Next> {
         let of_link = self.links.get_mut(&link)?;
-        of_link.ask_ahead(link, account, &mut self.fetches);
+        of_link.ask_ahead(link, account, &mut self.fetches, &self.scale);
         let first = of_link.waiting.front()?;
         if of_link.asked == 0 {
-            return Some(Next::NoRoom(weight(&first.released)));
+            return Some(Next::NoRoom(self.scale.weight(&first.released)));
         }
         if first.missing > 0 {
             return Some(Next::Nothing);
@@ -216,7 +231,7 @@ impl Arrivals {
         if of_link.waiting.is_empty() {
             self.links.remove(&link);
         } else {
-            of_link.ask_ahead(link, account, &mut self.fetches);
+            of_link.ask_ahead(link, account, &mut self.fetches, &self.scale);
         }
         Some(Next::Ready(released, bytes))
     }
@@ -224,11 +239,17 @@ impl Arrivals {
 
 impl OfLink {
     /// Asks for contents of what waits, in its order, as far as there is room.
-    fn ask_ahead(&mut self, link: u32, account: &mut Account, fetches: &mut Vec<Fetch>) {
+    fn ask_ahead(
+        &mut self,
+        link: u32,
+        account: &mut Account,
+        fetches: &mut Vec<Fetch>,
+        scale: &Scale,
+    ) {
         while self.asked < AHEAD_MAX {
             let number = self.first + self.asked as u64;
             let Some(waiting) = self.waiting.get_mut(self.asked) else { return };
-            let bytes = weight(&waiting.released);
+            let bytes = scale.weight(&waiting.released);
             if bytes > 0 && !account.has_room(bytes) {
                 return;
             }
@@ -263,19 +284,22 @@ fn contents(released: &mut Released) -> impl Iterator<Item = &mut ContentRef> {
         .chain(state)
 }
 
-/// What a piece of mail takes in memory when its contents are here.
-fn weight(released: &Released) -> u64 {
-    let of = |message: &ReceivedMessage| u64::from(message.facts.size) + MESSAGE_BYTES;
-    match released {
-        Released::Delivery { message, .. } => of(message),
-        Released::Answer { result: Ok(outcome), .. } => match outcome {
-            Outcome::Received(messages) | Outcome::Peeked(messages) => {
-                messages.iter().map(of).sum()
-            }
-            Outcome::SessionState(Some(state)) => state.length() + MESSAGE_BYTES,
-            _ => 0,
-        },
-        Released::Answer { .. } | Released::Detached { .. } | Released::Closed { .. } => 0,
+impl Scale {
+    /// What a piece of mail takes in memory when its contents are here.
+    fn weight(&self, released: &Released) -> u64 {
+        let told = |bytes| self.0.as_ref().map_or(bytes, |telling| telling(bytes));
+        let of = |message: &ReceivedMessage| told(u64::from(message.facts.size)) + MESSAGE_BYTES;
+        match released {
+            Released::Delivery { message, .. } => of(message),
+            Released::Answer { result: Ok(outcome), .. } => match outcome {
+                Outcome::Received(messages) | Outcome::Peeked(messages) => {
+                    messages.iter().map(of).sum()
+                }
+                Outcome::SessionState(Some(state)) => told(state.length()) + MESSAGE_BYTES,
+                _ => 0,
+            },
+            Released::Answer { .. } | Released::Detached { .. } | Released::Closed { .. } => 0,
+        }
     }
 }
 

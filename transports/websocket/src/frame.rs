@@ -314,7 +314,7 @@ impl ServerFrame {
     /// When a message of it is no content.
     pub(crate) fn encode(&self, encoding: Encoding, about: usize) -> Result<Vec<u8>, FrameError> {
         match encoding {
-            Encoding::Json => json::write_server_frame(self),
+            Encoding::Json => json::write_server_frame(self, about),
             Encoding::Binary => Ok(binary::write_server_frame(self, about)),
         }
     }

@@ -49,7 +49,8 @@ pub(crate) use self::{
     settle::*, subscriptions::*, topics::*, transaction::*,
 };
 use crate::connection::{Asked, Conversation, Done};
-use crate::frame::{Empty, Run, WireError, schema};
+use crate::frame::json::Said;
+use crate::frame::{Empty, Encoding, Run, WireError, schema};
 
 schema! {
     /// What a client asks for.
@@ -500,12 +501,22 @@ impl Operation {
 impl Notice {
     /// What it takes in memory, about; not what it has of the contents of messages, which are counted
     /// where they are fetched.
-    pub(crate) fn weight(&self) -> u64 {
+    pub(crate) fn weight(&self, encoding: Encoding) -> u64 {
         /// What an error takes beside its texts.
         const ERROR_BYTES: u64 = 160;
 
-        let error =
-            |error: &WireError| ERROR_BYTES + (error.detail.len() + error.entity.len()) as u64;
+        let error = |WireError { detail, entity, .. }: &WireError| match encoding {
+            Encoding::Binary => ERROR_BYTES + (detail.len() + entity.len()) as u64,
+            Encoding::Json => ERROR_BYTES + size_in_json(&(detail, entity)) as u64,
+        };
+        let written = || match encoding {
+            Encoding::Binary => {
+                let mut written = Vec::new();
+                self.write_body(&mut written);
+                written.len() as u64
+            }
+            Encoding::Json => size_in_json(&Said(self)) as u64,
+        };
         let ranges = |failed: &[FailedRange]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
         let sends = |failed: &[FailedSend]| failed.iter().map(|it| error(&it.error)).sum::<u64>();
         match self {
@@ -517,7 +528,10 @@ impl Notice {
             Self::Settled(it) => ranges(&it.failed),
             Self::Renewed(it) => ranges(&it.failed),
             Self::Forwarded(it) => sends(&it.failed),
-            Self::SessionState(it) => it.state.as_ref().map_or(0, Bytes::len) as u64,
+            Self::SessionState(it) => match encoding {
+                Encoding::Binary => it.state.as_ref().map_or(0, Bytes::len) as u64,
+                Encoding::Json => written(),
+            },
             Self::Committed(it) => (it.parts.len() * size_of_val(&it.parts)) as u64,
             Self::Received(_)
             | Self::Deliveries(_)
@@ -542,11 +556,7 @@ impl Notice {
             | Self::Policy(_)
             | Self::Policies(_)
             | Self::PolicyKeys(_)
-            | Self::Explained(_) => {
-                let mut written = Vec::new();
-                self.write_body(&mut written);
-                2 * written.len() as u64
-            }
+            | Self::Explained(_) => 2 * written(),
             // Likewise, and counted without being written: they may be the largest of all.
             Self::Plan(it) => 2 * size_in_json(it) as u64,
             Self::CarriedOut(it) => 2 * size_in_json(it) as u64,

@@ -19,6 +19,17 @@ fn the_own_bound_lets_one_thing_pass_alone() {
     assert!(!account.has_room(51 * KIB));
 }
 
+/// What is asked for as the longest that it may be is held to the own bound as the least of that.
+#[test]
+fn what_may_be_told_longer_has_the_same_own_bound() {
+    let mut account = Account::new(&Pool::new(64 << 20), 100 * KIB).with_told(8);
+    account.hold(50 * KIB);
+    assert!(!account.has_room(401 * KIB));
+    assert!(account.has_room(400 * KIB));
+    account.hold(400 * KIB);
+    assert!(!account.has_room(1));
+}
+
 /// Who takes what it is sent goes on, although others have used the shared budget up; what is given back
 /// there wakes who waits.
 #[test]

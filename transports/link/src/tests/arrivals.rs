@@ -216,3 +216,24 @@ fn a_content_that_cannot_be_read_is_told() {
     };
     assert!(message.content.loaded().is_none());
 }
+
+/// DESIGN D6: what is told as something longer has room for all of that before it is fetched.
+#[test]
+fn what_is_told_longer_has_its_room_before_it_is_fetched() {
+    let shared = Pool::new(64 << 10);
+    let mut account = Account::new(&shared, 1 << 20);
+    let mut arrivals = Arrivals::told_as(|bytes| 6 * bytes);
+    let mut message = message(1, 100, 20_000);
+    message.content = ContentRef::Stored(Arc::new(Slow(Arc::new(Semaphore::new(0)))));
+    let receiver = ReceiverId(1);
+    arrivals.push(1, Released::Delivery { receiver, message: Box::new(message) });
+    let taken = shared.try_hold(None, 64 << 10);
+    assert!(taken.is_some());
+    let Next::NoRoom(bytes) = arrivals.next(&mut account) else { panic!("it has room") };
+    assert!(bytes >= 120_000, "{bytes}");
+    assert_eq!(arrivals.fetches().count(), 0);
+    drop(taken);
+    assert!(matches!(arrivals.next(&mut account), Next::Nothing));
+    assert_eq!(arrivals.fetches().count(), 1);
+    assert_eq!(account.held_bytes(), bytes);
+}

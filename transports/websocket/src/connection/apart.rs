@@ -99,9 +99,11 @@ impl Conversation {
             let outbound = self.broker.outbound_pool();
             let free_bytes = self.account.free_bytes() / WORKING_MAX as u64;
             let alive = self.alive.subscribe();
+            let encoding = self.encoding;
             tokio::spawn(async move {
                 let _permit = permit;
-                let done = do_apart(alive, told(work), Notice::weight, free_bytes, &outbound).await;
+                let weight = |notice: &Notice| notice.weight(encoding);
+                let done = do_apart(alive, told(work), weight, free_bytes, &outbound).await;
                 if let Some((notice, paid)) = done {
                     mailbox.put(Mail::Own(Own { slot, size, notice: Box::new(notice), paid }));
                 }

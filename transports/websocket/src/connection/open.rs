@@ -10,6 +10,7 @@ use peeklock_core::Broker;
 use peeklock_core::command::LinkEnd;
 use peeklock_core::error::Rejection;
 use peeklock_core::transaction::Transactions;
+use peeklock_json::{IN_JSON_FACTOR, message_in_json_max};
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
 use peeklock_listen::{Lookout, Member};
 use peeklock_tls::Handshake;
@@ -167,6 +168,16 @@ impl Conversation {
         let mailbox: Arc<Mailbox<_>> = Arc::default();
         let config = &site.config;
         let window_bytes = config.outbound_bytes_max;
+        let header_bytes_max = broker.settings().limits.header_bytes_max;
+        let account = Account::new(&broker.outbound_pool(), FRAMES_KEPT * window_bytes);
+        let (account, arrivals) = match encoding {
+            Encoding::Binary => (account, Arrivals::default()),
+            // Until its text is written a message counts as the longest that it may be.
+            Encoding::Json => {
+                let told = move |bytes| message_in_json_max(bytes, header_bytes_max);
+                (account.with_told(IN_JSON_FACTOR), Arrivals::told_as(told))
+            }
+        };
         let conversation = Box::new(Self {
             links: Links::new(
                 broker.clone(),
@@ -174,7 +185,7 @@ impl Conversation {
                 window_bytes,
                 config.unsettled_count_max,
             ),
-            account: Account::new(&broker.outbound_pool(), FRAMES_KEPT * window_bytes),
+            account,
             budget: broker.connection_budget(),
             heartbeat: site.config.heartbeat,
             transactions: Transactions::new(&broker),
@@ -196,7 +207,7 @@ impl Conversation {
             seen: 0,
             commits: Vec::new(),
             mailbox,
-            arrivals: Arrivals::default(),
+            arrivals,
             wanted_bytes: None,
             collected_bytes: 0,
             yielding: Yielding::new(),

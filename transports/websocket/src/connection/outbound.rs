@@ -48,8 +48,9 @@ impl Collect for Conversation {
     }
 
     fn tell(&mut self, released: Released, held_bytes: u64) {
-        self.collected_bytes += super::ITEM_BYTES + held_bytes;
+        let before = self.ready_bytes;
         self.tell_of(released, held_bytes);
+        self.collected_bytes += self.ready_bytes.saturating_sub(before).max(super::ITEM_BYTES);
     }
 }
 
@@ -85,29 +86,29 @@ impl Conversation {
 
     /// Turns what came from an entity into what the client is told; it holds so much of the account.
     fn tell_of(&mut self, released: Released, held_bytes: u64) {
-        let is_told = match self.links.take(released) {
-            Event::Nothing => false,
+        let text_bytes = match self.links.take(released) {
+            Event::Nothing => None,
             Event::Delivered { link, number, message } => self.deliver(link, number, *message),
             Event::Stopped { link, path, reason } => {
                 let error = self.wire_error(reason, &path);
                 self.say(0, Notice::Detached(Detached { link, error }));
-                false
+                None
             }
             Event::Done { id, path, result } => {
                 self.reply(id, &path, result.map(|()| Notice::Done(Default::default())));
-                false
+                None
             }
             Event::Drained { id, path, result } => {
                 let drained =
                     |unused| Drained { unused: u32::try_from(unused).unwrap_or(u32::MAX) };
                 self.reply(id, &path, result.map(drained).map(Notice::Drained));
-                false
+                None
             }
             Event::Messages { id, link, path, result, taken_count } => match result {
                 Ok(messages) => self.received(id, link, messages, taken_count, &path),
                 Err(rejection) => {
                     self.fail(id, rejection, &path);
-                    false
+                    None
                 }
             },
             Event::Accepted { id, path, result } => {
@@ -116,23 +117,29 @@ impl Conversation {
                     locked_until_utc: Instant(until),
                 };
                 self.reply(id, &path, result.map(accepted).map(Notice::SessionAccepted));
-                false
+                None
             }
             Event::Answer { slot, index, result } => {
                 self.answer(slot, index, result);
-                false
+                None
             }
         };
-        if is_told {
-            self.ready_bytes += held_bytes;
-        } else {
+        let told_bytes = match (text_bytes, self.encoding) {
+            (None, _) => 0,
+            (Some(_), Encoding::Binary) => held_bytes,
+            // It had room for the longest that it may be.
+            (Some(text_bytes), Encoding::Json) => text_bytes,
+        };
+        self.ready_bytes += told_bytes;
+        if told_bytes != held_bytes {
+            self.account.hold(told_bytes);
             self.account.release(held_bytes);
         }
     }
 
     /// Says something; what it holds is counted until its frame is.
     pub(crate) fn say(&mut self, id: u32, notice: Notice) {
-        let bytes = super::ITEM_BYTES + notice.weight();
+        let bytes = super::ITEM_BYTES + notice.weight(self.encoding);
         self.account.hold(bytes);
         self.ready_bytes += bytes;
         self.ready.push(Item { id, notice });

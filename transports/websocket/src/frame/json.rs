@@ -242,6 +242,17 @@ impl Serialize for Item {
     }
 }
 
+/// One thing said, without an id.
+pub(crate) struct Said<'a>(pub(crate) &'a Notice);
+
+impl Serialize for Said<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.0.serialize_entry(&mut map)?;
+        map.end()
+    }
+}
+
 impl Serialize for Request {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -253,9 +264,11 @@ impl Serialize for Request {
     }
 }
 
-pub(crate) fn write_server_frame(frame: &ServerFrame) -> Result<Vec<u8>, FrameError> {
+pub(crate) fn write_server_frame(frame: &ServerFrame, about: usize) -> Result<Vec<u8>, FrameError> {
     let object = ServerObject { seen: frame.seen, items: &frame.items };
-    serde_json::to_vec(&object).map_err(|error| parser(&error))
+    let mut written = Vec::with_capacity(about);
+    serde_json::to_writer(&mut written, &object).map_err(|error| parser(&error))?;
+    Ok(written)
 }
 
 #[cfg(any(test, feature = "client"))]

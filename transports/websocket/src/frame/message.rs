@@ -12,6 +12,7 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
+use serde_json::value::RawValue;
 
 use super::announce::{Announced, MADE_BYTES};
 use super::json::Object;
@@ -34,6 +35,8 @@ pub(crate) enum Outgoing {
 pub(crate) struct Delivered {
     pub(crate) facts: MessageFacts,
     pub(crate) carried: Carried,
+    /// All of it in JSON, where that is written already; nothing is carried beside it.
+    pub(crate) text: Option<Box<RawValue>>,
 }
 
 /// The message itself.
@@ -81,6 +84,25 @@ impl Carried {
     }
 }
 
+impl Delivered {
+    /// The same as its text in JSON, of which the length is known, and nothing else: what a message is read into may be
+    /// many times as large.
+    ///
+    /// # Errors
+    /// When the bytes are no content.
+    pub(crate) fn into_text(self) -> serde_json::Result<Self> {
+        let text = Some(serde_json::value::to_raw_value(&self)?);
+        let carried = Carried::Stored { content: Bytes::new(), overlays: Vec::new() };
+        Ok(Self { facts: self.facts, carried, text })
+    }
+
+    /// What it takes once its text is written.
+    pub(crate) fn text_bytes(&self) -> u64 {
+        let bytes = self.text.as_ref().map_or(0, |text| text.get().len());
+        (bytes + size_of::<Self>()) as u64
+    }
+}
+
 impl Serialize for Outgoing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let message = self.message().map_err(ser::Error::custom)?;
@@ -97,6 +119,9 @@ impl<'de> Deserialize<'de> for Outgoing {
 
 impl Serialize for Delivered {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Some(text) = &self.text {
+            return text.serialize(serializer);
+        }
         let (message, source) = self.carried.read().map_err(ser::Error::custom)?;
         ReceivedView::new(&message, &self.facts, source.as_deref()).serialize(serializer)
     }
@@ -108,7 +133,8 @@ impl<'de> Deserialize<'de> for Delivered {
         let facts = object.facts().map_err(D::Error::missing_field)?;
         let dead_letter_source = object.take_dead_letter_source();
         let message = Box::new(object.into_message().map_err(D::Error::custom)?);
-        Ok(Self { facts, carried: Carried::Typed { message, dead_letter_source } })
+        let carried = Carried::Typed { message, dead_letter_source };
+        Ok(Self { facts, carried, text: None })
     }
 }
 
@@ -247,7 +273,7 @@ impl Wire for Delivered {
         let facts = MessageFacts::read(reader)?;
         let content = Bytes::read(reader)?;
         let overlays = Vec::read(reader)?;
-        Ok(Self { facts, carried: Carried::Stored { content, overlays } })
+        Ok(Self { facts, carried: Carried::Stored { content, overlays }, text: None })
     }
 }
 

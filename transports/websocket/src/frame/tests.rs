@@ -74,7 +74,7 @@ fn delivered() -> Delivered {
         content: message().encode().as_bytes().clone(),
         overlays: vec![overlay.as_bytes().clone()],
     };
-    Delivered { facts, carried }
+    Delivered { facts, carried, text: None }
 }
 
 fn client_frame(encoding: Encoding, seen: u64, requests: &[Request]) -> Bytes {

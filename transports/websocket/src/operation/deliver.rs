@@ -25,8 +25,13 @@ bodies! {
 }
 
 impl Conversation {
-    /// Says a message that was delivered under this number; whether it could.
-    pub(crate) fn deliver(&mut self, number: u32, delivery: u64, message: ReceivedMessage) -> bool {
+    /// Says a message that was delivered under this number, if it can be read, and what its text takes.
+    pub(crate) fn deliver(
+        &mut self,
+        number: u32,
+        delivery: u64,
+        message: ReceivedMessage,
+    ) -> Option<u64> {
         let delivery = on_the_wire(delivery);
         let facts = message.facts;
         let lock = facts.lock;
@@ -40,8 +45,9 @@ impl Conversation {
             let reason = Rejection::internal("the content of a message cannot be read");
             let error = self.wire_error(reason, path.as_deref().unwrap_or_default());
             self.say(0, Notice::Detached(Detached { link: number, error }));
-            return false;
+            return None;
         };
+        let text_bytes = delivered.text_bytes();
         self.unwritten_count += u64::from(lock.is_none());
         self.delivered.push((number, bytes));
         if let Some(Item { notice: Notice::Deliveries(group), .. }) = self.ready.last_mut()
@@ -55,11 +61,11 @@ impl Conversation {
             let group = Deliveries { link: number, first: delivery, messages };
             self.ready.push(Item::push(Notice::Deliveries(group)));
         }
-        true
+        Some(text_bytes)
     }
 }
 
-/// A message as it is sent; none if it cannot be read.
+/// A message as it is sent, in JSON as the text that it will be there; none if it cannot be read.
 pub(super) fn delivered(encoding: Encoding, message: ReceivedMessage) -> Option<Delivered> {
     let content = message.content.loaded()?.clone();
     let overlays = message
@@ -68,19 +74,15 @@ pub(super) fn delivered(encoding: Encoding, message: ReceivedMessage) -> Option<
         .map(|overlay| overlay.loaded().cloned())
         .collect::<Option<Vec<Bytes>>>()?;
     let carried = Carried::Stored { content, overlays };
-    let carried = match encoding {
-        Encoding::Binary => carried,
-        Encoding::Json => match carried.read() {
-            Ok((message, source)) => Carried::Typed {
-                message: Box::new(message.into_owned()),
-                dead_letter_source: source.map(std::borrow::Cow::into_owned),
-            },
-            Err(error) => {
-                let sequence_number = message.facts.sequence.0;
-                tracing::error!(sequence_number, %error, "message cannot be read");
-                return None;
-            }
-        },
-    };
-    Some(Delivered { facts: message.facts, carried })
+    let delivered = Delivered { facts: message.facts, carried, text: None };
+    if encoding == Encoding::Binary {
+        return Some(delivered);
+    }
+    let written = delivered.into_text();
+    written
+        .inspect_err(|error| {
+            let sequence_number = message.facts.sequence.0;
+            tracing::error!(sequence_number, %error, "message cannot be read");
+        })
+        .ok()
 }

@@ -71,7 +71,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Answers with messages, or gives them back if one cannot be read; whether it told them.
+    /// Answers with messages, and what their texts take, or gives them back if one cannot be read.
     pub(crate) fn received(
         &mut self,
         id: u32,
@@ -79,7 +79,7 @@ impl Conversation {
         messages: Vec<ReceivedMessage>,
         taken_count: u64,
         path: &str,
-    ) -> bool {
+    ) -> Option<u64> {
         let tokens: Vec<LockToken> =
             messages.iter().filter_map(|message| message.facts.lock).map(|it| it.token).collect();
         let encoding = self.encoding;
@@ -89,10 +89,11 @@ impl Conversation {
             self.links.give_back(number, tokens);
             let reason = Rejection::internal("the content of a message cannot be read");
             self.fail(id, reason, path);
-            return false;
+            return None;
         };
+        let text_bytes = messages.iter().map(Delivered::text_bytes).sum();
         self.unwritten_count += taken_count;
         self.ready.push(Item { id, notice: Notice::Received(Messages { messages }) });
-        true
+        Some(text_bytes)
     }
 }

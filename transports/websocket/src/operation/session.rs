@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use peeklock_core::command::{Outcome, SessionCommand};
 use peeklock_core::error::Rejection;
+use peeklock_json::as_text;
 use serde::{Deserialize, Serialize};
 
 use super::{Expect, LinkOnly, Notice, Read, Renewed, unexpected};
@@ -62,12 +63,12 @@ fn bytes_of(state: Option<String>, base64: Option<String>) -> Result<Option<Byte
     }
 }
 
-/// Text if it is UTF-8, else base64.
+/// Text if it is one for JSON, else base64.
 fn text_of(state: Option<&Bytes>) -> (Option<String>, Option<String>) {
     let Some(bytes) = state else { return (None, None) };
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (Some(text.to_owned()), None),
-        Err(_) => (None, Some(STANDARD.encode(bytes))),
+    match as_text(bytes) {
+        Some(text) => (Some(text.to_owned()), None),
+        None => (None, Some(STANDARD.encode(bytes))),
     }
 }
 

@@ -372,3 +372,32 @@ fn a_frame_of_several_commands_waits_for_room_for_all_of_them() {
         server.stop().await;
     });
 }
+
+/// DESIGN D6: in JSON a message may be six times as long as it is, by what is escaped in it, and waits for room for all of
+/// that; what is small goes on.
+#[test]
+fn a_message_of_escapes_waits_for_the_room_of_its_text() {
+    run(async {
+        let server = Server::start().await;
+        // By its size it would have room without any that is shared.
+        let escaped = "\u{1}".repeat(60_000);
+        server.put(&[&escaped, "b"]).await;
+        let mut client = server.client().await;
+        for link in [1, 2] {
+            let attach = json!({ "link": link, "path": "q", "role": "receiver" });
+            assert!(client.ask("attach", attach).await.get("error").is_none());
+        }
+        let pool = server.broker.outbound_pool();
+        let taken = pool.try_hold(None, pool.free_bytes());
+        assert!(taken.is_some());
+        let peek = |link: u32| json!({ "link": link, "from": link, "maxCount": 1 });
+        let waiting = client.begin("peek", peek(1)).await;
+        let small = client.ask("peek", peek(2)).await;
+        assert_eq!(small["received"]["messages"][0]["body"], "b", "{small}");
+        assert!(client.items.is_empty(), "it was told without room");
+        drop(taken);
+        let told = client.answer(waiting).await;
+        assert!(told["received"]["messages"][0]["body"] == escaped.as_str(), "it is another");
+        server.stop().await;
+    });
+}

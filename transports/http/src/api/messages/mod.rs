@@ -20,16 +20,22 @@ use peeklock_core::command::{
 };
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
-use peeklock_json::{NewMessage, ReceivedView};
+use peeklock_json::{NewMessage, ReceivedView, message_in_json_max};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::{json, of_json};
-use crate::delivery::{Delivery, bytes_of, inbound, load};
+use crate::api::{json_in, of_json};
+use crate::delivery::{Delivery, inbound, load};
 use crate::error::{Answer, Refusal};
 use crate::list::{COUNT_MAX, List};
 use crate::room::AnswerRoom;
 use crate::serve::Exchange;
+
+/// How a list of messages, the last that an answer has, ends.
+const LIST_END: &str = "]}";
+
+/// What the longest number of a message takes in an answer.
+const NUMBER_BYTES: usize = 21;
 
 /// The operations that stand behind `/messages/` by a name; what has none is the number of a message.
 #[derive(Clone, Copy)]
@@ -171,10 +177,11 @@ fn inbound_all(
 }
 
 async fn accept(exchange: &Exchange, entity: &Entity, messages: Vec<InboundMessage>) -> Answer {
+    let room = exchange.room_of(messages.len() * NUMBER_BYTES).await?;
     match exchange.call(entity, Command::SendBatch { messages }).await? {
         Outcome::AcceptedBatch(numbers) => {
             let sequence_numbers = numbers.into_iter().map(|number| number.0).collect();
-            Ok(json(StatusCode::CREATED, &Numbers { sequence_numbers }))
+            Ok(json_in(exchange, room, StatusCode::CREATED, &Numbers { sequence_numbers }))
         }
         _ => Err(Refusal::unexpected()),
     }
@@ -189,14 +196,17 @@ async fn deliver(
     mut messages: Vec<ReceivedMessage>,
 ) -> Answer {
     let mut delivery = mode.map(|mode| Delivery::new(entity, mode, &mut messages));
-    room.fit_messages(bytes_of(&messages)).await?;
+    // Base64 and escapes make a text longer than its messages. It has room for the longest that it may be before any of
+    // them is read: what waits for room has nothing in hand that nobody has counted.
+    room.fit_messages(text_bytes_max(exchange, &messages)).await?;
     let mut bytes = written(&messages).await?;
-    // Base64 and escapes make a text longer than its messages.
-    room.fit_messages(bytes.len() as u64).await?;
+    room.shrink(bytes.len() as u64);
     if let (Some(delivery), Some(ReceiveMode::ReceiveAndDelete)) = (&mut delivery, mode) {
         let count = messages.len();
         delivery.remove(&mut messages).await?;
         if messages.len() < count {
+            // Not both at once.
+            drop(bytes);
             bytes = written(&messages).await?;
         }
     }
@@ -204,18 +214,30 @@ async fn deliver(
     Ok(of_json(bytes))
 }
 
-/// The text of messages.
+/// How long the text of messages may be.
+fn text_bytes_max(exchange: &Exchange, messages: &[ReceivedMessage]) -> u64 {
+    let header_bytes_max = exchange.site.broker.settings().limits.header_bytes_max;
+    let sizes = messages.iter().map(|message| u64::from(message.facts.size));
+    sizes.map(|size| message_in_json_max(size, header_bytes_max)).sum()
+}
+
+/// The text of messages, of which one at a time is read: it may be many times as large as it is stored.
 async fn written(messages: &[ReceivedMessage]) -> Result<Vec<u8>, Refusal> {
-    let mut loaded = Vec::with_capacity(messages.len());
-    for received in messages {
-        loaded.push(load(received).await?);
+    let unwritten = |_| Rejection::internal("the messages cannot be written as JSON");
+    let mut text = serde_json::to_vec(&Messages { messages: Vec::new() }).map_err(unwritten)?;
+    let end = text.split_off(text.len().saturating_sub(LIST_END.len()));
+    for (place, received) in messages.iter().enumerate() {
+        if place > 0 {
+            text.push(b',');
+        }
+        let LoadedMessage { message, dead_letter_source } = load(received).await?;
+        let view = ReceivedView::new(&message, &received.facts, dead_letter_source.as_deref());
+        serde_json::to_writer(&mut text, &view).map_err(unwritten)?;
     }
-    let views =
-        loaded.iter().zip(messages).map(|(LoadedMessage { message, dead_letter_source }, of)| {
-            ReceivedView::new(message, &of.facts, dead_letter_source.as_deref())
-        });
-    serde_json::to_vec(&Messages { messages: views.collect() })
-        .map_err(|_| Rejection::internal("the messages cannot be written as JSON").into())
+    text.extend(end);
+    // What it has grown into is up to twice as large.
+    text.shrink_to_fit();
+    Ok(text)
 }
 
 fn delete_count_max(exchange: &Exchange) -> u32 {
