@@ -45,11 +45,12 @@ fn queue(broker: &Broker) {
     assert_eq!(ask(broker.http, "PUT", "/$api/v1/queues/attacked", "{}").unwrap().status, 201);
 }
 
-/// Fills it with messages that are as large as may be.
+/// Fills it with messages that are as large as may be, of which every second one is longer in JSON: by its escapes, or in
+/// Base64 since it would be far longer by them.
 pub fn fill(broker: &Broker, count: usize) {
     queue(broker);
-    let body = "x".repeat(900_000);
-    for _ in 0..count {
+    for part in ["\"", "x", "\u{1}", "x"].into_iter().cycle().take(count) {
+        let body = part.repeat(900_000);
         let sent = ask(broker.http, "POST", "/attacked/messages", &body).unwrap();
         assert_eq!(sent.status, 201);
     }
