@@ -14,7 +14,8 @@
 //! deliveries, [`pending`] what is not answered; [`Mailbox`] is where entities put what they say, and
 //! [`Arrivals`] brings it into order while contents are fetched ahead. [`Account`] counts what a
 //! connection holds in bytes, [`Taking`] has it yield when its client takes nothing and others wait, [`Apart`] bounds
-//! work beside the connection, of which [`do_apart`] does a piece, in a task of the transport's.
+//! work beside the connection, of which [`do_apart`] does a piece, in a task of the transport's; [`Steps`] has the others of a
+//! thread go on while one is asked for much.
 //!
 //! Absent on purpose: frames, encodings, sockets; what any operation means.
 
@@ -26,6 +27,7 @@ mod link;
 mod links;
 mod mailbox;
 pub mod pending;
+mod steps;
 mod taking;
 mod unsettled;
 
@@ -39,5 +41,6 @@ pub use link::{Closing, Link, Role, Source};
 pub use links::{Engine, Event, Handle, Links, numbered_bytes};
 pub use mailbox::{Collect, Mail, Mailbox, Sources};
 pub use pending::Pending;
+pub use steps::Steps;
 pub use taking::Taking;
 pub use unsettled::{ByToken, Named, Outstanding, TokenHasher, Unsettled, shrink};

@@ -20,7 +20,8 @@ use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker, Entity};
 use peeklock_link::pending::place;
 use peeklock_link::{
-    Account, Apart, Arrivals, ByToken, Collect, Event as LinkEvent, Links, Mailbox, Sources, Taking,
+    Account, Apart, Arrivals, ByToken, Collect, Event as LinkEvent, Links, Mailbox, Sources, Steps,
+    Taking,
 };
 use peeklock_listen::{Idling, Lookout, Member, Place, Tracked};
 use tokio::sync::watch;
@@ -31,6 +32,7 @@ use super::gather::Each;
 use super::login::{LoggedIn, ShownToken};
 use super::node::{Asker, Managing, Node, ToAsk, Told};
 use super::place::Seeking;
+use super::settle::Understood;
 use super::site::Site;
 use super::transaction::{Book, Committed, Joining};
 use super::turn::TICK;
@@ -41,6 +43,8 @@ use crate::state::DeliveryState;
 
 /// So long a large content may stand still while another waits to begin: its client would begin it anew.
 const LARGE_GRACE: Duration = Duration::from_secs(10);
+/// So many bytes take about as long to be read as a small event to be carried out.
+const BYTES_PER_STEP: usize = 256;
 
 /// What is remembered of what entities are asked.
 pub(super) enum Expect {
@@ -159,6 +163,10 @@ pub(super) struct Conversation {
     pub(super) acquiring: Option<Acquiring>,
     /// Whether `carry_out` stopped because nothing more may be asked, and not because nothing was left.
     pub(super) has_stopped: bool,
+    /// What was carried out since the others of this thread had their turn.
+    pub(super) steps: Steps,
+    /// What the client has said last of deliveries, as long as it is being told of each.
+    pub(super) understood: Understood,
 
     pub(super) links: Links<Broker, Expect>,
     pub(super) nodes: BTreeMap<LinkId, Node>,
@@ -294,6 +302,8 @@ impl Conversation {
             behind: None,
             acquiring: None,
             has_stopped: false,
+            steps: Steps::default(),
+            understood: Understood::default(),
             links: Links::new(broker.clone(), outlet, window_bytes, config.unsettled_count_max)
                 .counting_from(first),
             nodes: BTreeMap::new(),
@@ -361,16 +371,20 @@ impl Conversation {
         let now = self.began.elapsed();
         self.has_stopped = false;
         loop {
+            self.steps.rest().await;
             if !self.may_ask() {
                 self.has_stopped = true;
                 break;
             }
+            self.steps.add(1);
             if self.gathered.is_none() && (self.ask_waiting().await || self.commit_answered().await)
             {
                 continue;
             }
             let next = self.behind.take();
+            let before = self.input.len();
             let next = next.or_else(|| self.amqp.next_event(&mut self.input, now));
+            self.steps.add(before.saturating_sub(self.input.len()) / BYTES_PER_STEP);
             let Some(event) = next else { break };
             if self.needs_place(&event) {
                 self.behind = Some(event);
@@ -389,6 +403,10 @@ impl Conversation {
         }
         self.hand_over_gathered().await;
         self.links.hand_over();
+        if self.amqp.settling.is_none() {
+            // It may be as large as a frame.
+            self.understood = Understood::default();
+        }
         if self.closed.is_some() {
             self.pass_over(now);
         }

@@ -6,6 +6,7 @@ use peeklock_core::command::{Command, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
+use peeklock_core::limits::Limits;
 use peeklock_core::message::Value;
 use peeklock_core::permits::Permit;
 use peeklock_core::time::Timestamp;
@@ -53,6 +54,25 @@ impl Settling {
     }
 }
 
+/// What an outcome is in the broker's words, as long as the same is said: a disposition says it of every delivery of its
+/// range, and sets as many properties as a frame has room for.
+#[derive(Default)]
+pub(super) struct Understood(Option<(Outcome, Result<Settlement, Rejection>)>);
+
+impl Understood {
+    /// The settlement that an outcome is, made once and shared.
+    fn settlement(&mut self, outcome: &Outcome, limits: &Limits) -> Result<Settlement, Rejection> {
+        match &self.0 {
+            Some((last, understood)) if last == outcome => understood.clone(),
+            _ => {
+                let understood = settlement(outcome, limits);
+                self.0 = Some((outcome.clone(), understood.clone()));
+                understood
+            }
+        }
+    }
+}
+
 impl Conversation {
     /// A client says what is to become of a delivery.
     pub(super) async fn settle(
@@ -82,7 +102,7 @@ impl Conversation {
             return;
         };
         let limits = &self.broker.settings().limits;
-        let settlement = match settlement(&outcome, limits) {
+        let settlement = match self.understood.settlement(&outcome, limits) {
             Ok(settlement) => settlement,
             Err(rejection) => {
                 if let (true, Some(transaction)) = (settled, transaction) {
@@ -224,10 +244,7 @@ fn same_kind(outcome: Outcome) -> Outcome {
 }
 
 /// An outcome in the broker's words.
-fn settlement(
-    outcome: &Outcome,
-    limits: &peeklock_core::limits::Limits,
-) -> Result<Settlement, Rejection> {
+fn settlement(outcome: &Outcome, limits: &Limits) -> Result<Settlement, Rejection> {
     Ok(match outcome {
         Outcome::Accepted => Settlement::Complete,
         Outcome::Released => Settlement::Release,
@@ -275,4 +292,50 @@ pub(super) fn properties(map: Option<&Map>) -> Result<Vec<(String, Value)>, Reje
         changes.push((key.to_owned(), value));
     }
     Ok(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use peeklock_words::amqp::write;
+
+    use super::*;
+    use crate::codec::value::Raw;
+
+    /// A delivery goes back with a property of this name; none can have one that is no text.
+    fn changed(name: Option<&str>) -> Outcome {
+        let value = Raw::encoded(|bytes| write::text(bytes, "v"));
+        let map = match name {
+            Some(name) => Map::of_symbols([(name, value)]),
+            None => Map::from_raw(Raw::encoded(|bytes| {
+                bytes.extend_from_slice(&[0xc1, 0x03, 0x02, 0x40, 0x40]);
+            }))
+            .unwrap(),
+        };
+        Outcome::Modified(Modified { message_annotations: Some(map), ..Modified::default() })
+    }
+
+    /// Where the properties are that a settlement sets.
+    fn set(settlement: &Settlement) -> *const u8 {
+        match settlement {
+            Settlement::Abandon { properties: Some(overlay), .. } => overlay.as_bytes().as_ptr(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// AMQP-63, DESIGN D6: what a disposition sets is read once, however many deliveries it is for, and all of them share
+    /// it; another one sets its own.
+    #[test]
+    fn what_is_said_of_many_deliveries_is_understood_once() {
+        let (mut understood, limits) = (Understood::default(), Limits::default());
+        let mut of = |name| understood.settlement(&changed(name), &limits);
+        let first = of(Some("a")).unwrap();
+        let (again, other) = (of(Some("a")).unwrap(), of(Some("b")).unwrap());
+        assert_eq!(set(&first), set(&again));
+        assert_ne!(set(&first), set(&other));
+        // What cannot be understood cannot be the second time either, and is in the way of nothing.
+        for _ in 0..2 {
+            assert_eq!(of(None).unwrap_err().condition(), Condition::ArgumentError);
+        }
+        assert!(of(Some("b")).is_ok());
+    }
 }
