@@ -4,8 +4,8 @@
 const STEPS_PER_TURN: usize = 256;
 
 /// Steps that were taken since the others of this thread had their turn. One is a small thing: a command that is handed
-/// over, a delivery that is looked at, a refusal. How many a client asks for has nothing to do with how many bytes it has
-/// sent, since one range names thousands of deliveries.
+/// over, a delivery that is looked at, a refusal. How many a client asks for has nothing to do with how many bytes it
+/// has sent, since one range names thousands of deliveries.
 #[derive(Debug, Default)]
 pub struct Steps(usize);
 

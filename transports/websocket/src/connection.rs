@@ -28,7 +28,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::permits::{Budget, Permit};
 use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker};
-use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
+use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox, Steps};
 use peeklock_listen::{Idling, Lookout, Member};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
@@ -124,7 +124,7 @@ pub(crate) struct Conversation {
     grace: Option<Duration>,
     heartbeat: Duration,
 
-    budget: Budget,
+    pub(crate) budget: Budget,
     postponed: Option<Postponed>,
     acquiring: Option<Acquiring>,
     /// As long as nothing is read.
@@ -146,6 +146,10 @@ pub(crate) struct Conversation {
     collected_bytes: u64,
     yielding: Yielding,
     apart: Apart<Work>,
+    /// The place of a request of which not all is handed over to its entity: nothing behind it is begun.
+    pub(crate) handing_over: Option<usize>,
+    /// What was done since the others of this thread had their turn.
+    pub(crate) steps: Steps,
     /// Requests that were begun; with what is still to be begun, or done apart, its client may hold others up.
     begun_count: u64,
     beginning: Yielding,

@@ -17,6 +17,7 @@ mod explain;
 mod forward;
 mod hello;
 mod join;
+mod keyed;
 mod list_sessions;
 mod manage;
 mod peek;
@@ -42,6 +43,7 @@ use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_json::size_in_json;
 use peeklock_link::Pending;
 
+use self::keyed::Keyed;
 pub(crate) use self::{
     accept_session::*, attach::*, attach_via::*, cancel_scheduled::*, credit::*, declarations::*,
     delete::*, deliver::*, explain::*, forward::*, hello::*, join::*, list_sessions::*, manage::*,

@@ -327,6 +327,36 @@ fn small_answers_that_are_not_confirmed() {
     });
 }
 
+/// DESIGN D6: ranges that name a thousand deliveries each, hundreds of them in a frame, are commands only as far as
+/// there is room for those: when the first is answered, the others are not made.
+#[test]
+fn ranges_that_name_many_deliveries() {
+    const DELIVERIES: usize = 1_000;
+
+    let _alone = alone();
+    run(async {
+        let server = patient().start().await;
+        server.put(&["x"; DELIVERIES]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(1_000)).await;
+        client.deliveries(DELIVERIES).await;
+        let before = resident_bytes();
+        let renew = json!({ "link": 1, "ranges": [[1, DELIVERIES]] });
+        let renewals: Vec<_> = (100..612).map(|id| json!({ "id": id, "renew": renew })).collect();
+        client.frame_of(json!(renewals)).await;
+        let answer = client.answer(100).await;
+        assert!(answer["renewed"]["lockedUntilUtc"].is_string(), "{answer}");
+        // All of them are some 300 bytes each, 150 MiB.
+        let grown = resident_bytes().saturating_sub(before);
+        assert!(grown < 40 * MIB, "{grown} bytes for renewals");
+        for id in 101..110 {
+            let answer = client.answer(id).await;
+            assert!(answer["renewed"].get("failed").is_none(), "{answer}");
+        }
+        server.stop().await;
+    });
+}
+
 /// RCV-02: what is received and deleted is asked for as far as its answers have room; the rest stays.
 #[test]
 fn receives_that_are_not_read_lose_little() {

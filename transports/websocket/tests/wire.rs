@@ -16,6 +16,7 @@ mod wire {
     mod lists;
     mod matrix;
     mod places;
+    mod ranges;
     mod resume;
     mod rights;
     mod sessions;

@@ -54,8 +54,8 @@ impl Settling {
     }
 }
 
-/// What an outcome is in the broker's words, as long as the same is said: a disposition says it of every delivery of its
-/// range, and sets as many properties as a frame has room for.
+/// What an outcome is in the broker's words, as long as the same is said: a disposition says it of every delivery of
+/// its range, and sets as many properties as a frame has room for.
 #[derive(Default)]
 pub(super) struct Understood(Option<(Outcome, Result<Settlement, Rejection>)>);
 
@@ -322,8 +322,8 @@ mod tests {
         }
     }
 
-    /// AMQP-63, DESIGN D6: what a disposition sets is read once, however many deliveries it is for, and all of them share
-    /// it; another one sets its own.
+    /// AMQP-63, DESIGN D6: what a disposition sets is read once, however many deliveries it is for, and all of them
+    /// share it; another one sets its own.
     #[test]
     fn what_is_said_of_many_deliveries_is_understood_once() {
         let (mut understood, limits) = (Understood::default(), Limits::default());

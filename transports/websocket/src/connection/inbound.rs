@@ -89,6 +89,8 @@ impl Conversation {
                     self.fail(id, rejection, &path);
                 }
             }
+            self.steps.add(1);
+            self.steps.rest().await;
         }
     }
 

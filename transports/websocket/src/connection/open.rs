@@ -11,7 +11,7 @@ use peeklock_core::command::LinkEnd;
 use peeklock_core::error::Rejection;
 use peeklock_core::transaction::Transactions;
 use peeklock_json::{IN_JSON_FACTOR, message_in_json_max};
-use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox};
+use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox, Steps};
 use peeklock_listen::{Lookout, Member};
 use peeklock_tls::Handshake;
 use tokio::sync::{mpsc, watch};
@@ -212,6 +212,8 @@ impl Conversation {
             collected_bytes: 0,
             yielding: Yielding::new(),
             apart: Apart::default(),
+            handing_over: None,
+            steps: Steps::default(),
             begun_count: 0,
             beginning: Yielding::new(),
             alive: watch::Sender::new(()),

@@ -249,6 +249,7 @@ impl Conversation {
     /// is answered.
     fn may_read(&self) -> bool {
         self.postponed.is_none()
+            && self.handing_over.is_none()
             && self.links.pending_count() < self.command_count_max()
             && self.may_answer()
             && self.pong_bytes < PONG_BYTES_MAX
@@ -269,11 +270,12 @@ impl Conversation {
         self.site.config.outbound_bytes_max.saturating_sub(self.unwritten_bytes())
     }
 
-    /// Whether a request may be carried out: there is room for its answer. What takes messages for good
+    /// Whether a request may be carried out: there is room for its answer, and what was asked before it is with its
+    /// entity. What takes messages for good
     /// is asked for only as far as they can be told soon; a client that keeps what was written to be
     /// asked for again loses nothing by it.
     pub(super) fn may_ask(&self, request: &Result<Request, BadRequest>) -> bool {
-        if !self.may_answer() {
+        if !self.may_answer() || self.handing_over.is_some() {
             return false;
         }
         let Ok(Request { operation, .. }) = request else { return true };

@@ -8,7 +8,7 @@ use peeklock_core::transaction::{Issued, Question, TransactionId};
 use peeklock_link::Pending;
 use peeklock_link::pending::correlation;
 
-use super::settle::Keyed;
+use super::keyed::{Keyed, OfLock};
 use super::{Expect, Notice, Renew, Send, Settle, Settled};
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::bodies;
@@ -44,30 +44,37 @@ impl Conversation {
     pub(super) async fn send_in(&mut self, asked: Asked, sent: SendIn) -> Done {
         let SendIn { transaction, send } = sent;
         let link = send.link;
-        let command = self.send_command(send)?;
+        let command = std::iter::once(self.send_command(send)?);
         let keyed = Keyed { keys: vec![0], ..Keyed::none(link) };
-        self.join(asked, TransactionId(transaction), keyed, vec![command], true).await
+        self.join(asked, TransactionId(transaction), keyed, command, true).await
     }
 
     pub(super) async fn settle_in(&mut self, asked: Asked, settle: SettleIn) -> Done {
         let SettleIn { transaction, settle } = settle;
         self.receiver(settle.link)?;
-        let settlement = self.settlement(&settle)?;
+        let of_lock = OfLock::Settle(self.settlement(&settle)?);
         let keyed = self.keyed(settle.link, &settle.ranges, &settle.lock_tokens)?;
-        let tokens = keyed.tokens.iter();
-        let commands = tokens
-            .map(|token| Command::Settle { token: *token, settlement: settlement.clone() })
-            .collect();
-        self.join(asked, TransactionId(transaction), keyed, commands, false).await
+        self.join_each(asked, TransactionId(transaction), keyed, of_lock).await
     }
 
     pub(super) async fn renew_in(&mut self, asked: Asked, renew: RenewIn) -> Done {
         let RenewIn { transaction, renew } = renew;
         self.receiver(renew.link)?;
         let keyed = self.keyed(renew.link, &renew.ranges, &renew.lock_tokens)?;
-        let tokens = keyed.tokens.iter();
-        let commands = tokens.map(|token| Command::RenewLock { token: *token }).collect();
-        self.join(asked, TransactionId(transaction), keyed, commands, false).await
+        self.join_each(asked, TransactionId(transaction), keyed, OfLock::Renew).await
+    }
+
+    /// The same is to be asked of each lock.
+    async fn join_each(
+        &mut self,
+        asked: Asked,
+        id: TransactionId,
+        mut keyed: Keyed,
+        of_lock: OfLock,
+    ) -> Done {
+        let tokens = std::mem::take(&mut keyed.tokens).into_iter();
+        let commands = tokens.map(move |token| of_lock.command(token));
+        self.join(asked, id, keyed, commands, false).await
     }
 
     /// Has the entity check operations, one by one; those that it would carry out become part of the
@@ -78,15 +85,16 @@ impl Conversation {
         asked: Asked,
         id: TransactionId,
         mut keyed: Keyed,
-        commands: Vec<Command>,
+        commands: impl Iterator<Item = Command> + Send,
         is_send: bool,
     ) -> Done {
         let number = keyed.link;
         let link = self.link(number)?;
         let (entity, path) = (link.entity.clone(), Arc::clone(&link.path));
-        let mut checks = Vec::with_capacity(commands.len());
-        let mut issued = Vec::with_capacity(commands.len());
-        for (index, command) in commands.into_iter().enumerate() {
+        let (mut checks, mut issued) = (Vec::new(), Vec::new());
+        for (index, command) in commands.enumerate() {
+            self.steps.add(1);
+            self.steps.rest().await;
             match self.transactions.issue(id, &entity, command).await {
                 Ok(Question { entity: asked_of, command, issued: part }) => {
                     let is_via = asked_of.id() != entity.id();
@@ -95,15 +103,22 @@ impl Conversation {
                 }
                 Err(rejection) if is_send => return Err(rejection.into()),
                 Err(rejection) => {
-                    let error = self.wire_error(rejection.clone(), &path);
-                    keyed.fail(index, &rejection, |_| error);
+                    keyed.fail(index, &rejection, |rejection| {
+                        self.wire_error(rejection.clone(), &path)
+                    });
                     issued.push(None);
                 }
             }
         }
         keyed.left = checks.len();
+        // The room of the transaction is for what is kept of it: of what goes beyond its frame one is checked at a
+        // time.
+        let is_wide = checks.len() > keyed.elements.max(1);
         let slot =
             self.await_answer(asked, number, Expect::Joined(Joining { keyed, issued, is_send }));
+        if is_wide {
+            self.handing_over = Some(slot);
+        }
         if checks.is_empty() {
             self.answer_joined(slot);
         }
@@ -131,6 +146,7 @@ impl Conversation {
             }),
         }
         if keyed.left == 0 {
+            self.handing_over = self.handing_over.filter(|handing_over| *handing_over != slot);
             self.answer_joined(slot);
             self.commit_answered();
         }

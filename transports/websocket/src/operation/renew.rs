@@ -1,7 +1,6 @@
 //! Prolonging locks, by delivery number or by lock token.
 
-use peeklock_core::command::Command;
-
+use super::keyed::OfLock;
 use super::{Expect, FailedRange, Range};
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::text::{Instant, Token};
@@ -37,6 +36,6 @@ impl Conversation {
     pub(super) fn renew(&mut self, asked: Asked, renew: &Renew) -> Done {
         self.receiver(renew.link)?;
         let keyed = self.keyed(renew.link, &renew.ranges, &renew.lock_tokens)?;
-        self.ask_each(asked, keyed, |token| Command::RenewLock { token }, Expect::Renewed)
+        self.ask_each(asked, keyed, OfLock::Renew, Expect::Renewed)
     }
 }

@@ -1,18 +1,16 @@
 //! Settlement, by delivery number or by lock token.
 
-use peeklock_core::command::{Command, Outcome, Settlement, retry_delay_of};
+use peeklock_core::command::{Outcome, Settlement, retry_delay_of};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::{LockToken, Ticket};
+use peeklock_core::ids::LockToken;
 use peeklock_core::message::Value;
-use peeklock_core::time::Timestamp;
 use peeklock_link::Pending;
-use peeklock_link::pending::correlation;
 use serde::{Deserialize, Serialize};
 
-use super::credit::on_the_wire;
+use super::keyed::{Keyed, OfLock};
 use super::{Expect, Notice, Renewed};
-use crate::connection::{Asked, Conversation, Done, Refusal};
+use crate::connection::{Asked, Conversation, Done};
 use crate::error::FrameError;
 use crate::frame::message::Properties;
 use crate::frame::text::{Instant, Token};
@@ -120,51 +118,12 @@ impl Wire for Range {
     }
 }
 
-/// What a settlement or renewal names, and what of the answers has come.
-pub(crate) struct Keyed {
-    pub(super) link: u32,
-    /// Delivery numbers, or places in the list of tokens.
-    pub(super) keys: Vec<u32>,
-    pub(super) tokens: Vec<LockToken>,
-    /// How many of them are not answered.
-    pub(super) left: usize,
-    pub(super) failed: Vec<FailedRange>,
-    /// The earliest end of prolonged locks.
-    pub(super) until: Option<Timestamp>,
-}
-
-impl Keyed {
-    pub(super) fn none(link: u32) -> Self {
-        let (tokens, failed) = (Vec::new(), Vec::new());
-        Self { link, keys: Vec::new(), tokens, left: 0, failed, until: None }
-    }
-
-    /// Notes a failure; neighbours that failed alike are told together.
-    pub(super) fn fail(
-        &mut self,
-        index: usize,
-        rejection: &Rejection,
-        make: impl FnOnce(&Rejection) -> WireError,
-    ) {
-        let key = self.keys.get(index).copied().unwrap_or(0);
-        if let Some(last) = self.failed.last_mut()
-            && last.to.checked_add(1) == Some(key)
-            && last.error.condition == rejection.condition().name()
-        {
-            last.to = key;
-            return;
-        }
-        self.failed.push(FailedRange { from: key, to: key, error: make(rejection) });
-    }
-}
-
 impl Conversation {
     pub(super) fn settle(&mut self, asked: Asked, settle: &Settle) -> Done {
         self.receiver(settle.link)?;
         let settlement = self.settlement(settle)?;
         let keyed = self.keyed(settle.link, &settle.ranges, &settle.lock_tokens)?;
-        let command = |token| Command::Settle { token, settlement: settlement.clone() };
-        self.ask_each(asked, keyed, command, Expect::Settled)
+        self.ask_each(asked, keyed, OfLock::Settle(settlement), Expect::Settled)
     }
 
     pub(super) fn settle_delayed(&mut self, asked: Asked, delayed: SettleDelayed) -> Done {
@@ -172,28 +131,6 @@ impl Conversation {
         settle.delay_milliseconds =
             Delay(Some(i64::try_from(delay_milliseconds).unwrap_or(i64::MAX)));
         self.settle(asked, &settle)
-    }
-
-    /// Asks the same of each lock.
-    pub(super) fn ask_each(
-        &mut self,
-        asked: Asked,
-        keyed: Keyed,
-        command: impl Fn(LockToken) -> Command,
-        expect: fn(Keyed) -> Expect,
-    ) -> Done {
-        let (number, count) = (keyed.link, keyed.tokens.len());
-        let commands: Vec<Command> = keyed.tokens.iter().copied().map(command).collect();
-        let slot = self.await_answer(asked, number, expect(keyed));
-        if count == 0 {
-            self.answer_keyed(slot);
-        }
-        let mut ticket = self.links.tickets(count as u64);
-        for (index, command) in commands.into_iter().enumerate() {
-            self.links.submit_as(number, ticket, command, correlation(slot, index));
-            ticket = Ticket(ticket.0 + 1);
-        }
-        Ok(())
     }
 
     /// Takes what became of one lock; answers when all are here.
@@ -218,16 +155,19 @@ impl Conversation {
             }),
         }
         let (is_done, link) = (keyed.left == 0, keyed.link);
+        let wants_next = keyed.wants_next();
         let token = keyed.tokens.get(index).copied();
         let settled = token.and_then(|token| self.settled_by(result, token)).unwrap_or(link);
         if is_done {
             self.answer_keyed(slot);
             // There may be room for more unsettled deliveries.
             self.links.limit(settled);
+        } else if wants_next {
+            self.hand_over_part(slot);
         }
     }
 
-    fn answer_keyed(&mut self, slot: usize) {
+    pub(super) fn answer_keyed(&mut self, slot: usize) {
         match self.links.answered(slot) {
             Some(Pending { id, expect: Expect::Settled(Keyed { failed, .. }), .. })
                 if id != 0 || !failed.is_empty() =>
@@ -296,51 +236,5 @@ impl Conversation {
                 &self.broker.settings().limits,
             ),
         }
-    }
-
-    /// What delivery numbers or tokens name. Numbers of no unsettled delivery of this link fail in
-    /// ranges, however many they are.
-    pub(super) fn keyed(
-        &self,
-        number: u32,
-        ranges: &[Range],
-        tokens: &[Token],
-    ) -> Result<Keyed, Refusal> {
-        if ranges.is_empty() == tokens.is_empty() {
-            let detail = "name delivery numbers in ranges, or lockTokens, and not both";
-            return Err(Rejection::argument(detail).into());
-        }
-        if !tokens.is_empty() {
-            let tokens: Vec<LockToken> = tokens.iter().map(|Token(token)| *token).collect();
-            let (keys, left) = ((0..).take(tokens.len()).collect(), tokens.len());
-            return Ok(Keyed { keys, tokens, left, ..Keyed::none(number) });
-        }
-        if let Some(Range(from, to)) = ranges.iter().find(|range| range.0 > range.1) {
-            let detail = format!("the range {from} to {to} ends before it begins");
-            return Err(Rejection::argument(detail).into());
-        }
-        let count_max = self.command_count_max();
-        let link = self.link(number)?;
-        let numbers = ranges.iter().map(|Range(from, to)| (u64::from(*from), u64::from(*to)));
-        let Some(found) = self.links.unsettled.named(number, numbers, count_max) else {
-            let detail = format!("the ranges name more than {count_max} deliveries");
-            return Err(Rejection::out_of_range(detail).into());
-        };
-        // With a session its deliveries are gone too, and are not known for long (SES-15).
-        let condition = match link.has_lost_session() {
-            true => Condition::SessionLockLost,
-            false => Condition::MessageLockLost,
-        };
-        let failed = found.gaps.into_iter().map(|(from, to)| {
-            let detail =
-                format!("no unsettled delivery of link {number} has a number from {from} to {to}");
-            let rejection = Rejection::new(condition, detail);
-            let (from, to) = (on_the_wire(from), on_the_wire(to));
-            FailedRange { from, to, error: self.wire_error(rejection, &link.path) }
-        });
-        let (failed, left) = (failed.collect(), found.held.len());
-        let held = found.held.into_iter();
-        let (keys, tokens) = held.map(|(number, token)| (on_the_wire(number), token)).unzip();
-        Ok(Keyed { keys, tokens, left, failed, ..Keyed::none(number) })
     }
 }

@@ -1,0 +1,333 @@
+//! What settlements and renewals name, which is handed over in parts: as many commands at a time as there is room for.
+//!
+//! A range is one element of a frame, and may name thousands of deliveries, each of which is a command. Its frame has
+//! paid for as many commands as it has elements. What goes beyond takes room of its own, as much as there is at once:
+//! who waited for more would keep what the frame has meanwhile, and two who wait would wait for each other. The next
+//! part goes when the one before is answered, and nothing that the client asks for behind it is begun before all of it
+//! has gone, so that what it says is carried out in its order.
+
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, Settlement};
+use peeklock_core::condition::Condition;
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::{LockToken, Ticket};
+use peeklock_core::permits::{Budget, COMMAND_BYTES, Permit};
+use peeklock_core::time::Timestamp;
+use peeklock_link::pending::correlation;
+
+use super::credit::on_the_wire;
+use super::{Expect, FailedRange, Range};
+use crate::connection::{Asked, Conversation, Done, Refusal};
+use crate::frame::WireError;
+use crate::frame::text::Token;
+
+/// What a settlement or renewal names, and what of the answers has come.
+pub(crate) struct Keyed {
+    pub(super) link: u32,
+    /// Ranges or tokens in which it was said, which its frame has paid for.
+    pub(super) elements: usize,
+    /// Delivery numbers, or places in the list of tokens.
+    pub(super) keys: Vec<u32>,
+    pub(super) tokens: Vec<LockToken>,
+    /// How many of them are not answered.
+    pub(super) left: usize,
+    pub(super) failed: Vec<FailedRange>,
+    /// The earliest end of prolonged locks.
+    pub(super) until: Option<Timestamp>,
+    /// How it is handed over, if it is more than its frame has paid for.
+    pub(super) parts: Option<Box<Parts>>,
+}
+
+/// What is asked of each lock.
+pub(super) enum OfLock {
+    Settle(Settlement),
+    Renew,
+}
+
+/// How much of a request is handed over.
+pub(super) struct Parts {
+    of_lock: OfLock,
+    /// So many commands at a time need no room beside that of the frame.
+    paid: usize,
+    /// The first that is not handed over.
+    next: usize,
+    /// What those need that are under way, beside that.
+    room: Option<Permit>,
+}
+
+impl OfLock {
+    pub(super) fn command(&self, token: LockToken) -> Command {
+        match self {
+            Self::Settle(settlement) => Command::Settle { token, settlement: settlement.clone() },
+            Self::Renew => Command::RenewLock { token },
+        }
+    }
+
+    /// What one of its commands takes.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Settle(settlement) => settlement.bytes().max(COMMAND_BYTES),
+            Self::Renew => COMMAND_BYTES,
+        }
+    }
+
+    /// How many of its commands so many elements of a frame have paid for.
+    fn paid_by(&self, elements: usize) -> usize {
+        let paid = (elements as u64).saturating_mul(COMMAND_BYTES) / self.bytes();
+        usize::try_from(paid).unwrap_or(usize::MAX).max(1)
+    }
+}
+
+impl Keyed {
+    pub(super) fn none(link: u32) -> Self {
+        Self {
+            link,
+            elements: 0,
+            keys: Vec::new(),
+            tokens: Vec::new(),
+            left: 0,
+            failed: Vec::new(),
+            until: None,
+            parts: None,
+        }
+    }
+
+    /// Notes a failure; neighbours that failed alike are told together.
+    pub(super) fn fail(
+        &mut self,
+        index: usize,
+        rejection: &Rejection,
+        make: impl FnOnce(&Rejection) -> WireError,
+    ) {
+        let key = self.keys.get(index).copied().unwrap_or(0);
+        if let Some(last) = self.failed.last_mut()
+            && last.to.checked_add(1) == Some(key)
+            && last.error.condition == rejection.condition().name()
+        {
+            last.to = key;
+            return;
+        }
+        self.failed.push(FailedRange { from: key, to: key, error: make(rejection) });
+    }
+
+    /// Whether there is more to be handed over, and all that was is answered.
+    pub(super) fn wants_next(&self) -> bool {
+        self.parts.as_ref().is_some_and(|parts| {
+            parts.next < self.tokens.len() && self.left + parts.next == self.tokens.len()
+        })
+    }
+
+    fn has_more(&self) -> bool {
+        self.parts.as_ref().is_some_and(|parts| parts.next < self.tokens.len())
+    }
+
+    /// The commands of the next part, with the index of the first. What they take beside what the frame has paid for is
+    /// held until they are answered.
+    fn next_part(&mut self, budget: &Budget) -> (usize, Vec<Command>) {
+        let Some(parts) = &mut self.parts else { return (0, Vec::new()) };
+        // What the part before had goes back first.
+        parts.room = None;
+        let first = parts.next;
+        let rest = self.tokens.get(first..).unwrap_or_default();
+        let (count, room) = within(budget, rest.len(), parts.paid, parts.of_lock.bytes());
+        parts.room = room;
+        parts.next += count;
+        (first, rest.iter().take(count).map(|token| parts.of_lock.command(*token)).collect())
+    }
+}
+
+/// How many of so many commands there is room for at once, of which some are paid for, and the room of the others.
+fn within(budget: &Budget, all: usize, paid: usize, bytes: u64) -> (usize, Option<Permit>) {
+    let mut count = all;
+    while count > paid {
+        let more = (count - paid) as u64;
+        let room = budget.try_acquire_list(more, more.saturating_mul(bytes));
+        if room.is_some() {
+            return (count, room);
+        }
+        count /= 2;
+    }
+    (all.min(paid), None)
+}
+
+impl Conversation {
+    /// Asks the same of each lock.
+    pub(super) fn ask_each(
+        &mut self,
+        asked: Asked,
+        mut keyed: Keyed,
+        of_lock: OfLock,
+        expect: fn(Keyed) -> Expect,
+    ) -> Done {
+        let number = keyed.link;
+        let paid = of_lock.paid_by(keyed.elements);
+        if keyed.tokens.len() > paid {
+            keyed.parts = Some(Box::new(Parts { of_lock, paid, next: 0, room: None }));
+            let slot = self.await_answer(asked, number, expect(keyed));
+            self.hand_over_part(slot);
+            return Ok(());
+        }
+        let commands: Vec<Command> =
+            keyed.tokens.iter().map(|token| of_lock.command(*token)).collect();
+        let slot = self.await_answer(asked, number, expect(keyed));
+        if commands.is_empty() {
+            self.answer_keyed(slot);
+        }
+        self.submit_each(number, slot, 0, commands);
+        Ok(())
+    }
+
+    /// Hands over as much of a request as there is room for, when what went before of it is answered.
+    pub(super) fn hand_over_part(&mut self, slot: usize) {
+        let asked = self.links.asked_mut(slot);
+        let Some((_, _, Expect::Settled(keyed) | Expect::Renewed(keyed))) = asked else { return };
+        let (first, commands) = keyed.next_part(&self.budget);
+        let number = keyed.link;
+        self.handing_over = keyed.has_more().then_some(slot);
+        self.submit_each(number, slot, first, commands);
+    }
+
+    fn submit_each(&mut self, number: u32, slot: usize, first: usize, commands: Vec<Command>) {
+        let mut ticket = self.links.tickets(commands.len() as u64);
+        for (index, command) in (first..).zip(commands) {
+            self.links.submit_as(number, ticket, command, correlation(slot, index));
+            ticket = Ticket(ticket.0 + 1);
+        }
+    }
+
+    /// What delivery numbers or tokens name. Numbers of no unsettled delivery of this link fail in
+    /// ranges, however many they are.
+    pub(super) fn keyed(
+        &mut self,
+        number: u32,
+        ranges: &[Range],
+        tokens: &[Token],
+    ) -> Result<Keyed, Refusal> {
+        if ranges.is_empty() == tokens.is_empty() {
+            let detail = "name delivery numbers in ranges, or lockTokens, and not both";
+            return Err(Rejection::argument(detail).into());
+        }
+        if !tokens.is_empty() {
+            let tokens: Vec<LockToken> = tokens.iter().map(|Token(token)| *token).collect();
+            let (keys, left) = ((0..).take(tokens.len()).collect(), tokens.len());
+            self.steps.add(left);
+            return Ok(Keyed { elements: left, keys, tokens, left, ..Keyed::none(number) });
+        }
+        if let Some(Range(from, to)) = ranges.iter().find(|range| range.0 > range.1) {
+            let detail = format!("the range {from} to {to} ends before it begins");
+            return Err(Rejection::argument(detail).into());
+        }
+        let count_max = self.command_count_max();
+        let link = self.link(number)?;
+        let path = Arc::clone(&link.path);
+        // With a session its deliveries are gone too, and are not known for long (SES-15).
+        let condition = match link.has_lost_session() {
+            true => Condition::SessionLockLost,
+            false => Condition::MessageLockLost,
+        };
+        let numbers = ranges.iter().map(|Range(from, to)| (u64::from(*from), u64::from(*to)));
+        let Some(found) = self.links.unsettled.named(number, numbers, count_max) else {
+            // So many were looked at.
+            self.steps.add(count_max);
+            let detail = format!("the ranges name more than {count_max} deliveries");
+            return Err(Rejection::out_of_range(detail).into());
+        };
+        self.steps.add(found.held.len() + found.gaps.len());
+        let failed = found.gaps.into_iter().map(|(from, to)| {
+            let detail =
+                format!("no unsettled delivery of link {number} has a number from {from} to {to}");
+            let rejection = Rejection::new(condition, detail);
+            let (from, to) = (on_the_wire(from), on_the_wire(to));
+            FailedRange { from, to, error: self.wire_error(rejection, &path) }
+        });
+        let (failed, left) = (failed.collect(), found.held.len());
+        let held = found.held.into_iter();
+        let (keys, tokens) = held.map(|(number, token)| (on_the_wire(number), token)).unzip();
+        let elements = ranges.len();
+        Ok(Keyed { elements, keys, tokens, left, failed, ..Keyed::none(number) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use peeklock_core::message::Value;
+
+    use super::*;
+
+    /// Deliveries that were said in so many ranges, to be settled so.
+    fn wide(count: usize, elements: usize, of_lock: OfLock) -> Keyed {
+        let tokens: Vec<LockToken> = (0..count).map(|token| LockToken(token as u128)).collect();
+        let (paid, left) = (of_lock.paid_by(elements), count);
+        let parts = Some(Box::new(Parts { of_lock, paid, next: 0, room: None }));
+        Keyed { elements, tokens, left, parts, ..Keyed::none(1) }
+    }
+
+    fn tokens(commands: &[Command]) -> impl Iterator<Item = u128> {
+        commands.iter().map(|command| match command {
+            Command::RenewLock { token } | Command::Settle { token, .. } => token.0,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    /// DESIGN D6: of what ranges name no more is under way than there is room for, whoever else has it: the room is
+    /// held as long as that is not answered, and where there is none at all what the frame has paid for goes on alone.
+    /// Each is handed over once, in its order.
+    #[test]
+    fn what_ranges_name_is_handed_over_as_there_is_room() {
+        const ROOM: u64 = 100;
+
+        let budget = Budget::new(1 << 30).connection(ROOM * COMMAND_BYTES);
+        let frame = budget.try_acquire_list(2, 0);
+        assert!(frame.is_some());
+        let mut keyed = wide(1_000, 2, OfLock::Renew);
+        let mut handed_over = Vec::new();
+        let mut others = None;
+        while keyed.has_more() {
+            let (first, commands) = keyed.next_part(&budget);
+            assert_eq!(first, handed_over.len());
+            let is_short = others.is_some();
+            if is_short {
+                assert_eq!(commands.len(), 2, "what the frame has paid for");
+            } else {
+                assert!(commands.len() > 8 && commands.len() as u64 <= ROOM, "{}", commands.len());
+                let left = ROOM - commands.len() as u64;
+                assert!(budget.try_acquire_list(left + 1, 0).is_none(), "the room is held");
+                assert!(budget.try_acquire_list(left, 0).is_some());
+            }
+            handed_over.extend(tokens(&commands));
+            for _ in 0..commands.len() {
+                assert!(!keyed.wants_next());
+                keyed.left -= 1;
+            }
+            assert_eq!(keyed.wants_next(), keyed.has_more());
+            // Somebody else comes and takes all that there is, and goes again.
+            others = match handed_over.len() {
+                400..500 => {
+                    keyed.parts.as_mut().unwrap().room = None;
+                    budget.try_acquire_list(ROOM - 2, 0)
+                }
+                _ => None,
+            };
+        }
+        assert!(handed_over.into_iter().eq(0..1_000));
+    }
+
+    /// DESIGN D6: what is set on each counts as often as it is set, and not once for its frame.
+    #[test]
+    fn large_settlements_are_handed_over_by_their_bytes() {
+        const BYTES: usize = 60_000;
+
+        let budget = Budget::new(1 << 30).connection(4_096 * COMMAND_BYTES);
+        let frame = budget.try_acquire_list(1, 0);
+        assert!(frame.is_some());
+        let properties = [("p".to_owned(), Value::from("v".repeat(BYTES).as_str()))];
+        let settlement = || OfLock::Settle(Settlement::defer(&properties).unwrap());
+        assert_eq!(settlement().paid_by(1), 1);
+        assert_eq!(settlement().paid_by(150), 10);
+        let (_, commands) = wide(4_096, 1, settlement()).next_part(&budget);
+        // All of the room at most, and one.
+        let most = 4_096 * usize::try_from(COMMAND_BYTES).unwrap() / BYTES + 1;
+        assert!((32..=most).contains(&commands.len()), "{} of {most}", commands.len());
+    }
+}

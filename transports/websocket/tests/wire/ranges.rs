@@ -1,0 +1,97 @@
+//! Ranges that name many deliveries, where there is room for few commands.
+
+use peeklock_core::permits::COMMAND_BYTES;
+use serde_json::{Value as Json, json};
+
+use super::client::Client;
+use super::server::{Plan, Server, run};
+
+const COUNT: usize = 300;
+
+/// A listener whose connections have room for 16 commands, and a client to whom many messages are delivered.
+async fn delivered() -> (Server, Client) {
+    let mut plan = Plan::new();
+    plan.settings.limits.connection_inbound_bytes_max = 16 * COMMAND_BYTES;
+    let server = plan.start().await;
+    server.put(&["x"; COUNT]).await;
+    let mut client = server.client().await;
+    client.receive_with(Some(300)).await;
+    assert_eq!(client.deliveries(COUNT).await.len(), COUNT);
+    (server, client)
+}
+
+fn failed(answer: &Json, kind: &str) -> Vec<(u64, u64)> {
+    let ranges = answer[kind]["failed"].as_array().cloned().unwrap_or_default();
+    let number = |value: &Json| value.as_u64().unwrap();
+    ranges.iter().map(|range| (number(&range["from"]), number(&range["to"]))).collect()
+}
+
+/// SET-14, DESIGN D6: what ranges name beyond what there is room for is handed over in parts, and answered as a whole;
+/// what stands behind it in its frame, and in the next, is carried out after all of it.
+#[test]
+fn ranges_that_name_more_than_there_is_room_for_are_settled_in_their_order() {
+    run(async {
+        let (server, mut client) = delivered().await;
+        let complete = |id: u64, ranges: Json| {
+            let settle = json!({ "link": 1, "decision": "complete", "ranges": ranges });
+            json!({ "id": id, "settle": settle })
+        };
+        let renew =
+            |id: u64, ranges: Json| json!({ "id": id, "renew": { "link": 1, "ranges": ranges } });
+        client
+            .frame_of(json!([
+                renew(50, json!([[1, 300]])),
+                complete(51, json!([[1, 100], [102, 250], [301, 400]])),
+                renew(52, json!([[99, 103]])),
+            ]))
+            .await;
+        client.frame_of(json!([complete(53, json!([[1, 300]]))])).await;
+        let renewed = client.answer(50).await;
+        assert!(renewed["renewed"]["lockedUntilUtc"].is_string(), "{renewed}");
+        assert_eq!(failed(&renewed, "renewed"), []);
+        // Those that never were fail, and no other.
+        assert_eq!(failed(&client.answer(51).await, "settled"), [(301, 400)]);
+        let renewed = client.answer(52).await;
+        assert!(renewed["renewed"]["lockedUntilUtc"].is_string(), "{renewed}");
+        // Settled by then, whether that is known here or with the entity.
+        assert_eq!(failed(&renewed, "renewed"), [(99, 100), (102, 103)]);
+        assert_eq!(failed(&client.answer(53).await, "settled"), [(1, 100), (102, 250)]);
+        assert_eq!(server.counts().await.active, 0);
+        server.stop().await;
+    });
+}
+
+/// SET-21: what is said before a close in order is carried out, however many deliveries a range of it names.
+#[test]
+fn what_ranges_name_before_a_close_is_settled() {
+    run(async {
+        let (server, mut client) = delivered().await;
+        let settle = json!({ "link": 1, "decision": "complete", "ranges": [[1, COUNT]] });
+        client.frame_of(json!([{ "settle": settle }])).await;
+        client.close(Some(1_000)).await;
+        assert_eq!(server.counts().await.active, 0);
+        server.stop().await;
+    });
+}
+
+/// TXN-02, DESIGN D6: in a transaction too, where each is checked before it is part of that; of an unknown one all
+/// fail together.
+#[test]
+fn ranges_are_settled_in_a_transaction() {
+    run(async {
+        let (server, mut client) = delivered().await;
+        let settle = json!({ "link": 1, "decision": "complete", "ranges": [[1, COUNT]] });
+        let unknown = json!({ "transaction": 77, "settle": settle });
+        let answer = client.ask("settleIn", unknown).await;
+        assert_eq!(failed(&answer, "settled"), [(1, 300)]);
+        let condition = &answer["settled"]["failed"][0]["error"]["condition"];
+        assert_eq!(condition, "TransactionUnknown", "{answer}");
+        let begun = client.ask("beginTransaction", json!({})).await;
+        let id = begun["transaction"]["transaction"].clone();
+        let answer = client.ask("settleIn", json!({ "transaction": id, "settle": settle })).await;
+        assert_eq!(failed(&answer, "settled"), [], "{answer}");
+        client.ask("commit", json!({ "transaction": id })).await;
+        assert_eq!(server.counts().await.active, 0);
+        server.stop().await;
+    });
+}
