@@ -53,6 +53,7 @@
 //! | short locks behind thousands of long ones | `short_locks_behind_long_ones_are_not_searched_for_their_place` of `broker-core/machine/src/lock_table.rs` |
 //! | what is no HTTP, and heads that are too large or late | `transports/http/tests/wire/bounds.rs`; half an upgrade: `wire/handshake.rs` of the transport of WebSocket, `listener/websocket.rs` of that of AMQP |
 //! | settings and instants outside of what there is | `a_number_outside_its_range_is_refused_with_the_range` of `src/config/tests.rs`, `the_year_10000_is_the_last_instant` of `broker-core/src/clock.rs` |
+//! | ranges and dispositions that name thousands of deliveries, by the thousand and with large maps | `scenarios/ranges.rs`, `transports/websocket/tests/bounded.rs` |
 //! | ids of waiting receives used twice | `transports/websocket/tests/wire/hostile.rs` |
 #![allow(
     clippy::unwrap_used,
@@ -209,7 +210,7 @@ scenarios! {
     SLOWER_MAX,
     states pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
     amqp_transfers amqp_openings amqp_deliveries amqp_renewals amqp_floods amqp_links amqp_websockets returning
-    anything waits presented apart away forwards
+    anything waits presented apart away forwards ranges
 }
 
 /// Everything again, of clients that all speak TLS.

@@ -24,7 +24,7 @@ use peeklock_core::time::Timestamp;
 
 use super::super::links::{Amqp, log_in};
 use super::super::random::Random;
-use super::any_values::{FULL, QUEUES, SUBSCRIPTIONS, TOPIC};
+use super::any_values::{FULL, QUEUES, SUBSCRIPTIONS, TOPIC, changes};
 
 /// Links that every connection has, in the order of their handles: those to send on come first.
 const SENDERS: u32 = 3;
@@ -251,9 +251,10 @@ impl Script {
     /// What is to become of deliveries that are there or not.
     fn settle(&mut self, random: &mut Random) {
         let first = u32::try_from(random.below(300)).unwrap();
-        let last = random.one_in(3).then(|| match random.one_in(10) {
-            true => number(random),
-            false => first + u32::try_from(random.below(20)).unwrap(),
+        let last = random.one_in(3).then(|| match random.below(10) {
+            0 => number(random),
+            1 => first + u32::try_from(random.below(8_192)).unwrap(),
+            _ => first + u32::try_from(random.below(20)).unwrap(),
         });
         let state = match random.below(12) {
             0 => None,
@@ -447,7 +448,7 @@ fn outcome(random: &mut Random) -> Outcome {
         1 => Outcome::Modified(Modified {
             delivery_failed: random.one_in(2).then_some(true),
             undeliverable_here: random.one_in(2).then_some(true),
-            message_annotations: None,
+            message_annotations: random.one_in(2).then(|| any_changes(random)),
         }),
         2 => Outcome::Rejected(Rejected { error: error(random) }),
         _ => Outcome::Accepted,
@@ -456,7 +457,19 @@ fn outcome(random: &mut Random) -> Outcome {
 
 fn error(random: &mut Random) -> Option<AmqpError> {
     let text = "e".repeat(random.below(200));
-    random.one_in(3).then(|| AmqpError::new("com.microsoft:dead-letter", text))
+    let with_info = random.one_in(4).then(|| any_changes(random));
+    let error = AmqpError::new("com.microsoft:dead-letter", text);
+    let error = with_info.into_iter().fold(error, AmqpError::with_info);
+    random.one_in(3).then_some(error)
+}
+
+/// Few properties, or as many as a frame has room for.
+fn any_changes(random: &mut Random) -> Map {
+    match random.below(8) {
+        0 => changes(20_000, false),
+        1 => changes(6_000, true),
+        count => changes(count, random.one_in(2)),
+    }
 }
 
 /// A request to the coordinator, as a message.

@@ -1,6 +1,7 @@
 //! Values that are there, that are not, and at the bounds: names, messages, rules, descriptions. Nothing that ends the
 //! access of well-behaved clients: no policy of an entity that there is.
 
+use peeklock_amqp::codec::value::{Map, Raw};
 use serde_json::{Value as Json, json};
 
 use super::super::random::Random;
@@ -176,7 +177,40 @@ impl Values {
         (0..count).map(|_| 1 + self.below(2_000)).collect()
     }
 
+    /// Each of one delivery, or of some, or of more than there may be.
     pub fn ranges(&mut self) -> Vec<[usize; 2]> {
-        self.numbers().into_iter().map(|number| [number, number]).collect()
+        let behind = match self.below(4) {
+            0 => 5_000,
+            1 => self.below(40),
+            _ => 0,
+        };
+        self.numbers().into_iter().map(|number| [number, number + behind]).collect()
     }
+}
+
+/// So many properties to be changed, in as few bytes as they may be. Those without a name cannot be, and the last of
+/// them has something else in the place of one.
+pub fn changes(count: usize, are_named: bool) -> Map {
+    const NULL: u8 = 0x40;
+    const SYMBOL: u8 = 0xa3;
+    const MAP: u8 = 0xd1;
+
+    let mut entries = Vec::new();
+    for number in 0..count {
+        let name = if are_named { number.to_string() } else { String::new() };
+        match are_named || number + 1 < count {
+            true => entries.extend([SYMBOL, u8::try_from(name.len()).unwrap()]),
+            false => entries.push(NULL),
+        }
+        entries.extend(name.into_bytes());
+        entries.push(NULL);
+    }
+    let length = |length: usize| u32::try_from(length).unwrap().to_be_bytes();
+    let raw = Raw::encoded(|bytes| {
+        bytes.push(MAP);
+        bytes.extend(length(entries.len() + 4));
+        bytes.extend(length(2 * count));
+        bytes.extend(entries);
+    });
+    Map::from_raw(raw).unwrap()
 }

@@ -25,6 +25,7 @@ pub mod patterns;
 pub mod peeks;
 pub mod pongs;
 pub mod presented;
+pub mod ranges;
 pub mod receives;
 pub mod returning;
 pub mod states;
