@@ -195,6 +195,11 @@ impl Client {
         self.frame().await.is_none()
     }
 
+    /// Says nothing more, and hears still.
+    pub async fn leave(&mut self) {
+        self.stream.shutdown().await.unwrap();
+    }
+
     pub async fn say(&mut self, performative: &Performative) {
         self.say_with(performative, &[]).await;
     }
