@@ -146,7 +146,7 @@ pub(super) struct Conversation {
 
     pub(super) budget: Budget,
     /// What may be removed by number before it is sent.
-    pub(super) taking: Budget,
+    pub(super) for_good: Budget,
     // What was read is carried out in its order: first `held`, then `gathered`, then `behind`, then what the machine
     // has and `input`. A connection is not over before all of that is (see `has_ahead`): a client may say what it
     // wants, close, and wait for nothing.
@@ -296,7 +296,7 @@ impl Conversation {
             large_seat: site.large_inbound.patient_seat(LARGE_GRACE),
             large_count: 0,
             budget: broker.connection_budget(),
-            taking: Budget::new(window_bytes),
+            for_good: Budget::new(window_bytes),
             held: None,
             gathered: None,
             behind: None,

@@ -85,7 +85,7 @@ impl Conversation {
         asked: Asked,
         id: TransactionId,
         mut keyed: Keyed,
-        commands: impl Iterator<Item = Command> + Send,
+        commands: impl Iterator<Item = Command> + std::marker::Send,
         is_send: bool,
     ) -> Done {
         let number = keyed.link;

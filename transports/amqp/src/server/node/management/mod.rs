@@ -152,7 +152,7 @@ struct Memo {
     /// Whether bodies are left out.
     without_bodies: bool,
     /// Room for what it takes for good, until its reply is counted.
-    room: Option<Permit>,
+    _room: Option<Permit>,
 }
 
 /// A request whose commands are under way.

@@ -54,7 +54,7 @@ impl Conversation {
             ReceiveMode::PeekLock => None,
             ReceiveMode::ReceiveAndDelete => Some(self.room_to_take(count)?),
         };
-        let memo = Memo { link: Some(link), room, ..Memo::default() };
+        let memo = Memo { link: Some(link), _room: room, ..Memo::default() };
         Ok(Planned::Commands {
             entity,
             commands: vec![command],
@@ -68,7 +68,7 @@ impl Conversation {
     fn room_to_take(&self, count: usize) -> Result<Permit, Rejection> {
         let bytes = numbered_bytes(count, self.broker.settings().limits.deferred_bytes_max);
         let is_free = self.account.held_bytes() <= self.account.bytes_max() / 2;
-        let room = if is_free { self.taking.try_acquire(bytes) } else { None };
+        let room = if is_free { self.for_good.try_acquire(bytes) } else { None };
         room.ok_or_else(|| {
             Rejection::server_busy(
                 "what was sent before is not taken yet, up to `amqp.outbound_bytes_max`, and what is received for good \
