@@ -6,6 +6,7 @@ use siphasher::sip::SipHasher24;
 use siphasher::sip128::{Hasher128, SipHasher24 as SipHasher128};
 use std::hash::Hasher;
 
+use crate::change::slot::overlay_bytes;
 use crate::command::InboundMessage;
 use crate::limits::Limits;
 use crate::message::{
@@ -135,7 +136,7 @@ impl Edge {
             message.envelope.let_never_be_duplicate();
         }
         for overlay in overlays {
-            message.envelope.size = message.envelope.size.saturating_add(overlay.size_bytes());
+            message.envelope.size = message.envelope.size.saturating_add(overlay_bytes(overlay));
             message.envelope.header_size =
                 message.envelope.header_size.saturating_add(overlay.size_bytes());
         }

@@ -94,6 +94,7 @@ limits! {
     dead_letter_description_chars_max: usize,
     hop_count_max: u8,
     message_copy_count_max: u16,
+    message_overlay_count_max: usize,
     filter_chars_max: usize,
     action_chars_max: usize,
     action_statement_count_max: usize,

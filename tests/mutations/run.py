@@ -217,7 +217,7 @@ TOPICS = [
     ("a topic remembers ids over a restart", "DUP-08", "machine/src/topic/records.rs",
      "                    history.record(bucket, id_hash, at, sequence);", "                    let _ = (history, bucket, id_hash, at, sequence);"),
     ("the quota counts each copy", "TOP-10", "machine/src/topic/admit.rs",
-     "selection.copies.iter().map(|copy| size + overlay_bytes(copy)).sum()", "size + selection.copies.iter().map(overlay_bytes).sum::<u64>()"),
+     "of_copies.sum()", "size + of_copies.map(|bytes| bytes - size).sum::<u64>()"),
     ("the account counts each copy", "TOP-10", "machine/src/topic/publish.rs",
      "copies.iter().map(|copy| u64::from(copy.slot.size)).sum::<u64>();", "copies.iter().take(1).map(|copy| u64::from(copy.slot.size)).sum::<u64>();"),
     ("the lower default counts when a copy is made", "EXP-07", "machine/src/topic/copies.rs",

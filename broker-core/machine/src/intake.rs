@@ -296,6 +296,15 @@ pub(crate) fn no_room_for_a_delay(ctx: &Ctx<'_>) -> Rejection {
     ))
 }
 
+/// Refuses to set properties on a message, which takes no less memory than a small message (SET-41).
+pub(crate) fn no_room_for_properties(ctx: &Ctx<'_>) -> Rejection {
+    Rejection::quota_exceeded(format!(
+        "the entities of the broker hold {} messages and properties that were set on them, the limit \
+         `broker_message_count_max`; settle the message without properties",
+        ctx.limits.broker_message_count_max
+    ))
+}
+
 /// Refuses a rule or a description that takes more than before, beyond what all of them may take.
 pub(crate) fn refuse_descriptions(
     bytes: u64,

@@ -71,7 +71,7 @@ const SEND_OVERHEAD_MAX: u64 = 4 << 20;
 /// What a machine keeps in memory, or all of them together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kept {
-    /// Messages.
+    /// Messages, and what was set on them, each time by itself (SET-41).
     pub messages: u64,
     /// Sessions.
     pub sessions: u64,

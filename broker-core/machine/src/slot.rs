@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::ids::SequenceNumber;
 
-pub use peeklock_model::change::slot::{LockIndex, Mark, Marks, Slot, SlotState};
+pub use peeklock_model::change::slot::{LockIndex, Mark, Marks, Slot, SlotState, overlay_bytes};
 
 /// Slots a new chunk has room for; doubles from chunk to chunk up to [`CHUNK_SLOTS_MAX`].
 const CHUNK_SLOTS_MIN: usize = 4;

@@ -78,6 +78,8 @@ pub struct Message {
     pub size: u32,
     pub header_size: u32,
     pub set: BTreeMap<String, String>,
+    /// How often properties were set on it, by whomever (SET-41).
+    pub set_count: usize,
     pub lock: Option<Lock>,
     /// Of one that is Delayed, until when.
     pub delayed_until: Option<Timestamp>,

@@ -117,6 +117,8 @@ pub struct Limits {
     pub hop_count_max: u8,
     /// Copies that one message becomes over all its hops (QUO-02, FWD-33).
     pub message_copy_count_max: u16,
+    /// How often properties are set on one message by abandon and defer (SET-41).
+    pub message_overlay_count_max: usize,
 
     /// Characters of a filter's text (SQL-02).
     pub filter_chars_max: usize,
@@ -320,6 +322,7 @@ impl Limits {
             dead_letter_description_chars_max: 4_096,
             hop_count_max: 4,
             message_copy_count_max: 10_000,
+            message_overlay_count_max: 100,
 
             filter_chars_max: 1_024,
             action_chars_max: 1_024,
@@ -406,6 +409,9 @@ pub const ENTITY_BYTES: u64 = 8_192;
 pub const POLICY_BYTES: u64 = 512;
 /// What describes a message, in its entity and in the index of the store.
 pub const MESSAGE_BYTES: u64 = 80;
+/// What properties take that were set on a message, beside themselves: a record of their own, and its place in the
+/// index of the store. So much is counted for them in the size of the message and of its entity (SET-41).
+pub const OVERLAY_BYTES: u32 = 256;
 /// What a lock on a message takes in its entity.
 pub const LOCK_BYTES: u64 = 112;
 /// What the connection knows of it that was sent the message and has not settled it: so much over AMQP, 97 over
@@ -441,7 +447,7 @@ impl Limits {
 
     /// Refuses a number that no broker can work with, or that would be no bound; with its range.
     fn validate_ranges(&self) -> Result<(), Rejection> {
-        let counts: [(&str, usize, usize, usize); 37] = [
+        let counts: [(&str, usize, usize, usize); 38] = [
             ("path_chars_max", self.path_chars_max, 1, 1_024),
             ("name_chars_max", self.name_chars_max, 1, 1_024),
             ("entity_count_max", self.entity_count_max, 1, 1_000_000),
@@ -466,6 +472,7 @@ impl Limits {
             ("action_statement_count_max", self.action_statement_count_max, 1, 1_024),
             ("rule_property_count_max", self.rule_property_count_max, 1, 16_384),
             ("message_copy_count_max", self.message_copy_count_max.into(), 1, u16::MAX.into()),
+            ("message_overlay_count_max", self.message_overlay_count_max, 1, 10_000),
             ("publish_copy_count_max", self.publish_copy_count_max, 1, 1_000_000),
             ("transaction_message_count_max", self.transaction_message_count_max, 0, 100_000),
             ("transaction_open_count_max", self.transaction_open_count_max, 0, 1_000_000),

@@ -62,7 +62,7 @@ impl Queue {
     /// What it keeps in memory of what the broker has a bound for (QUO-08).
     pub(super) fn kept_in_memory(&self) -> Kept {
         Kept {
-            messages: self.slots.len() as u64,
+            messages: self.slots.len() as u64 + self.tally.overlay_count,
             sessions: self.sessions.as_ref().map_or(0, |sessions| sessions.counts().existing),
             duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64)
                 + self.peers.len() as u64,

@@ -5,12 +5,13 @@ use super::Queue;
 use super::lock::HeldLock;
 use crate::change::{Change, DeadLetterCause, Durability, Removal};
 use crate::command::{Outcome, Settlement};
+use crate::condition::Condition;
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::{LockToken, SequenceNumber};
 use crate::message::{Overlay, PropertyLimits};
 use crate::path::SubQueue;
-use crate::slot::{Slot, SlotState};
+use crate::slot::{self, Slot, SlotState};
 use crate::time::TimeSpan;
 use crate::{Ctx, Step, intake};
 
@@ -77,6 +78,11 @@ impl Queue {
                 refuse_large_header(&held.slot, properties.as_ref(), ctx)?;
             }
             Settlement::Complete | Settlement::Release => {}
+        }
+        if let Settlement::Abandon { properties: Some(_), .. }
+        | Settlement::Defer { properties: Some(_) } = settlement
+        {
+            refuse_too_often_set(&held.slot, ctx)?;
         }
         Ok(held)
     }
@@ -198,7 +204,8 @@ fn refuse_large_header(
     if let Some(properties) = properties {
         properties.check(&PropertyLimits::of(ctx.limits))?;
     }
-    let size = u64::from(slot.header_size) + overlay_bytes(properties);
+    let set = properties.map_or(0, |properties| u64::from(properties.size_bytes()));
+    let size = u64::from(slot.header_size) + set;
     if properties.is_some() && size > ctx.limits.header_bytes_max {
         return Err(Rejection::message_size_exceeded(
             "message header with the properties to set",
@@ -209,7 +216,28 @@ fn refuse_large_header(
     Ok(())
 }
 
+/// Refuses to set properties on a message once more than it may be, and once more than there is memory for: what is
+/// set is kept by itself until the message goes (SET-41, QUO-08). To dead-letter is always possible, since that is once
+/// for each queue.
+fn refuse_too_often_set(slot: &Slot, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    let count_max = ctx.limits.message_overlay_count_max;
+    if usize::from(slot.overlay_count) >= count_max {
+        return Err(Rejection::new(
+            Condition::MessageSizeExceeded,
+            format!(
+                "properties were set on the message {} times, the limit `message_overlay_count_max` is \
+                 {count_max}; abandon or defer it without properties, complete it or dead-letter it",
+                slot.overlay_count
+            ),
+        ));
+    }
+    if ctx.left.messages == 0 {
+        return Err(intake::no_room_for_properties(ctx));
+    }
+    Ok(())
+}
+
 /// The bytes an overlay adds to the stored size.
 pub(super) fn overlay_bytes(overlay: Option<&Overlay>) -> u64 {
-    overlay.map_or(0, |overlay| u64::from(overlay.size_bytes()))
+    overlay.map_or(0, |overlay| u64::from(slot::overlay_bytes(overlay)))
 }

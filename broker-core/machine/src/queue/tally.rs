@@ -9,6 +9,8 @@ use crate::slot::{Slot, SlotState};
 pub(super) struct Tally {
     pub(super) counts: Counts,
     pub(super) size_bytes: u64,
+    /// How often properties were set on them.
+    pub(super) overlay_count: u64,
 }
 
 impl Tally {
@@ -18,6 +20,7 @@ impl Tally {
             self.counts.delayed += 1;
         }
         self.size_bytes += slot.size as u64;
+        self.overlay_count += slot.overlay_count as u64;
     }
 
     pub(super) const fn subtract(&mut self, slot: &Slot) {
@@ -27,6 +30,7 @@ impl Tally {
             self.counts.delayed = self.counts.delayed.saturating_sub(1);
         }
         self.size_bytes = self.size_bytes.saturating_sub(slot.size as u64);
+        self.overlay_count = self.overlay_count.saturating_sub(slot.overlay_count as u64);
     }
 
     const fn count_of(&mut self, slot: &Slot) -> &mut u64 {

@@ -14,6 +14,7 @@ use crate::duplicate_history::DuplicateHistory;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::intake::{Intake, Quota};
+use crate::limits::OVERLAY_BYTES;
 use crate::message::Content;
 use crate::peers::Peers;
 use crate::rule::{Excess, Facts, Published, Selection};
@@ -271,7 +272,13 @@ impl Plan {
         match self {
             Self::Schedule(_) => size,
             Self::Publish(selection) => {
-                selection.copies.iter().map(|copy| size + overlay_bytes(copy)).sum()
+                let of_copies = selection.copies.iter().map(|copy| {
+                    // What is set on a copy has a record of its own (SET-41).
+                    let records =
+                        u64::from(copy.changed.is_some()) + u64::from(copy.refusal.is_some());
+                    size + overlay_bytes(copy) + records * u64::from(OVERLAY_BYTES)
+                });
+                of_copies.sum()
             }
         }
     }

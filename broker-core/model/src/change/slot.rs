@@ -1,6 +1,7 @@
 //! What a machine keeps of each message.
 
 use crate::ids::SequenceNumber;
+use crate::limits::OVERLAY_BYTES;
 use crate::message::Overlay;
 use crate::path::SubQueue;
 use crate::time::Timestamp;
@@ -28,7 +29,7 @@ pub struct Slot {
     pub expires_at: Timestamp,
     /// Number at the original point of submission, else 0 (MSG-15).
     pub enqueued_sequence: SequenceNumber,
-    /// Stored size, overlays included.
+    /// Stored size, overlays and their records included (SET-41).
     pub size: u32,
     /// Size of all but the body, overlays included.
     pub header_size: u32,
@@ -145,10 +146,16 @@ impl Slot {
     pub fn add_overlay(&mut self, overlay: Option<&Overlay>) {
         if let Some(overlay) = overlay {
             self.overlay_count = self.overlay_count.saturating_add(1);
-            self.size = self.size.saturating_add(overlay.size_bytes());
+            self.size = self.size.saturating_add(overlay_bytes(overlay));
             self.header_size = self.header_size.saturating_add(overlay.size_bytes());
         }
     }
+}
+
+/// What an overlay adds to the stored size of its message: itself, and its record (SET-41).
+#[must_use]
+pub fn overlay_bytes(overlay: &Overlay) -> u32 {
+    overlay.size_bytes().saturating_add(OVERLAY_BYTES)
 }
 
 /// Place of a lock in the lock table.

@@ -129,7 +129,7 @@ pub struct MessageFacts {
     pub sub_queue: SubQueue,
     /// The lock, only on messages received under one (MSG-19).
     pub lock: Option<LockGrant>,
-    /// Stored size in bytes, overlays included.
+    /// Stored size in bytes, overlays and their records included (SET-41).
     pub size: u32,
     /// How many overlays its content has.
     pub overlay_count: u16,

@@ -143,6 +143,7 @@ impl Oracle {
             size: draft.size,
             header_size: draft.header_size,
             set: BTreeMap::new(),
+            set_count: 0,
             lock: None,
             delayed_until: None,
             in_flight: true,

@@ -2,6 +2,7 @@
 
 use peeklock_core::condition::Condition;
 use peeklock_core::description::RetryKind;
+use peeklock_core::limits::OVERLAY_BYTES;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::TimeSpan;
 
@@ -56,6 +57,13 @@ impl Oracle {
             if header > self.limits.header_bytes_max {
                 // SET-10: and the lock is as it was.
                 self.reach("SET-10");
+                return refuse(Condition::MessageSizeExceeded);
+            }
+            let is_dead_lettered = matches!(decision, Decision::DeadLetter(_));
+            let count_max = self.limits.message_overlay_count_max;
+            if !is_dead_lettered && self.messages[index].set_count >= count_max {
+                // And the lock is as it was.
+                self.reach("SET-41");
                 return refuse(Condition::MessageSizeExceeded);
             }
             // What is about to be dropped has no use for them.
@@ -160,14 +168,16 @@ impl Oracle {
         Some(delay).filter(|delay| *delay > TimeSpan::ZERO)
     }
 
-    /// SET-08: each key is added or overwritten. SET-10: counted in full beside the old values.
+    /// SET-08: each key is added or overwritten. SET-10: counted in full beside the old values. SET-41: with the record
+    /// that they take.
     pub(super) fn set_properties(&mut self, index: usize, properties: &Properties) {
         self.reach("SET-08");
         let message = &mut self.messages[index];
         for (key, value) in &properties.pairs {
             message.set.insert(key.clone(), value.clone());
         }
-        message.size += properties.bytes;
+        message.set_count += 1;
+        message.size += properties.bytes + OVERLAY_BYTES;
         message.header_size += properties.bytes;
     }
 
@@ -278,11 +288,12 @@ impl Oracle {
         };
         message.set.insert(REASON.to_owned(), reason.to_owned());
         message.set.insert(DESCRIPTION.to_owned(), description);
+        message.set_count += 1;
         // MSG-24: the broker's own properties count, too.
         let sequence = message.sequence;
         match self.verdict_bytes.remove(&sequence) {
             Some(bytes) => {
-                message.size += bytes;
+                message.size += bytes + OVERLAY_BYTES;
                 message.header_size += bytes;
             }
             None => self.verdicts_missing.push(sequence),

@@ -7,6 +7,7 @@ use peeklock_core::entity::Machine;
 use peeklock_core::entity::queue::Queue;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber, Ticket};
+use peeklock_core::limits::OVERLAY_BYTES;
 use peeklock_core::message::{Content, Defect, Overlay, PropertyLimits, Value};
 use peeklock_core::store::{Key, Store};
 use peeklock_core::transaction::{self, PartOutcome};
@@ -109,7 +110,9 @@ impl Subject {
     /// Facts and content of a message in the words of the oracle, without its lock.
     pub(super) fn shown(&self, facts: &MessageFacts, read: &Read) -> Seen {
         let pretended = self.pretended.get(&read.marker).copied().unwrap_or(0);
-        assert_eq!(facts.size, read.bytes + pretended, "the size is not what is stored (MSG-25)");
+        let records = u32::from(facts.overlay_count) * OVERLAY_BYTES;
+        let stored = read.bytes + records + pretended;
+        assert_eq!(facts.size, stored, "the size is not what is stored (MSG-25, SET-41)");
         Seen {
             marker: read.marker,
             sequence: facts.sequence.0,

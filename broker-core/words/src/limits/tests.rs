@@ -28,6 +28,7 @@ fn counts_are_those_of_the_tier() {
     check(|limits| limits.connection_count_max as u64, [5_000; 3]);
     check(|limits| limits.hop_count_max.into(), [4; 3]);
     check(|limits| limits.message_copy_count_max.into(), [10_000; 3]);
+    check(|limits| limits.message_overlay_count_max as u64, [100; 3]);
     check(|limits| limits.policy_count_max as u64, [12; 3]);
 }
 
@@ -90,6 +91,7 @@ fn a_limit_outside_its_range_is_refused_with_the_range() {
     check("`connection_count_max`", |limits| limits.connection_count_max = usize::MAX);
     check("`atomic_bytes_max`", |limits| limits.atomic_bytes_max = u64::MAX);
     check("`message_copy_count_max` of 0", |limits| limits.message_copy_count_max = 0);
+    check("`message_overlay_count_max` of 0", |limits| limits.message_overlay_count_max = 0);
     check("`publish_copy_count_max`", |limits| limits.publish_copy_count_max = 0);
     check("`header_bytes_max`", |limits| limits.header_bytes_max = 0);
     check("`broker_judged_bytes_max` of 0", |limits| limits.broker_judged_bytes_max = 0);
