@@ -423,7 +423,7 @@ impl<M: Machine> Shell<M> {
                     self.links.extend(reply.link().map(|link| (receiver, link)));
                 }
                 if let MachineOutcome::Received(shown) | MachineOutcome::Peeked(shown) = &outcome {
-                    turn.steps += shown.len() as u64;
+                    turn.steps += shown.iter().map(|facts| facts.steps() as u64).sum::<u64>();
                 }
                 let outcome = self.resolve(outcome)?;
                 self.let_out(reply.answer(Ok(outcome)), gate, out);
@@ -571,6 +571,9 @@ impl<M: Machine> Shell<M> {
                 }
             }
             Effect::HandOver(list) => {
+                // The messages of a list are moved; what is set on them is looked up.
+                let facts = list.messages.iter().map(|handed| handed.facts);
+                turn.steps += facts.map(|facts| u64::from(facts.overlay_count)).sum::<u64>();
                 let list = self.pin_list(*list)?;
                 self.outgoing.push(list);
             }

@@ -1,7 +1,7 @@
 //! What a turn of a shell comes to, for its driver and the metrics.
 
 use super::{Share, Shell};
-use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
+use crate::change::{Came, Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
 use crate::command::MessageFacts;
 use crate::entity::Machine;
 
@@ -50,6 +50,7 @@ impl Turn {
     /// Counts a message that is handed to a receiver.
     pub(super) fn count_delivery(&mut self, facts: &MessageFacts) {
         self.delivered += 1;
+        self.steps += u64::from(facts.overlay_count);
         self.redelivered += u64::from(facts.delivery_count > 0);
     }
 
@@ -109,10 +110,14 @@ impl Turn {
         }
     }
 
-    /// What a change is of the work of a turn.
+    /// What a change is of the work of a turn: the records that it moves or removes beside that of its message, too.
     pub(super) fn weight_of(change: &Change) -> u64 {
         match change {
             Change::OfTopic(TopicChange::Published { copies, .. }) => 1 + copies.len() as u64,
+            Change::Removed { overlay_count, .. } => 1 + u64::from(*overlay_count),
+            Change::Arrived { came: Came::Here(origin), .. } | Change::Absorbed { origin } => {
+                1 + origin.overlays.len() as u64
+            }
             _ => 1,
         }
     }

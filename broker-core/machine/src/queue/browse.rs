@@ -1,7 +1,7 @@
 //! Peek and batch delete: what an operator does without receiving (PEK-01 to PEK-10, DEL-01 to DEL-10).
 
 use super::demand::Lane;
-use super::{Queue, Shown};
+use super::{MOVES_PER_STEP, Queue, Shown};
 use crate::change::Removal;
 use crate::command::{MessageFacts, Outcome};
 use crate::effect::Answer;
@@ -93,18 +93,24 @@ impl Queue {
         Ok(self.delete_all(&doomed, ctx, step))
     }
 
-    /// Removes messages, and tells how many.
+    /// Removes messages, and tells how many: fewer if they have more set on them than one step removes.
     pub(super) fn delete_all(
         &mut self,
         doomed: &[SequenceNumber],
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Answer {
+        let (mut count, mut overlays_left) = (0, MOVES_PER_STEP);
         for sequence in doomed {
+            if overlays_left == 0 {
+                break;
+            }
+            overlays_left = overlays_left.saturating_sub(self.overlay_count(*sequence));
             self.remove_message(*sequence, Removal::Deleted, ctx, step);
+            count += 1;
         }
         self.touch(ctx.now);
-        Answer::after_commit(Outcome::Deleted(doomed.len() as u64))
+        Answer::after_commit(Outcome::Deleted(count))
     }
 
     pub(super) fn is_enqueued_before(&self, sequence: SequenceNumber, before: Timestamp) -> bool {

@@ -394,7 +394,7 @@ impl Queue {
         (!self.is_expired(slot, ctx.now)).then_some(sequence)
     }
 
-    /// Answers a call with everything available up to its bounds (RCV-12, RCV-13); returns how much that was.
+    /// Answers a call with everything available up to its bounds (RCV-12, RCV-13); returns how many steps that was.
     fn serve_call(&mut self, ticket: Ticket, ctx: &mut Ctx<'_>, step: &mut Step) -> usize {
         let Some(call) = self.remove_call(ticket) else { return 0 };
         let room = self.available_count(call.lane).min(u64::from(call.count_max));
@@ -414,7 +414,7 @@ impl Queue {
             messages.push(facts);
         }
         self.touch(ctx.now);
-        let served = messages.len();
+        let served = messages.iter().map(MessageFacts::steps).sum();
         step.effects.push(Effect::Answer {
             ticket,
             result: Ok(Outcome::Received(messages)),
@@ -434,13 +434,13 @@ impl Queue {
         }
     }
 
-    /// Gives a link its turn: at most 16 messages or 64 KiB; returns how many it got.
+    /// Gives a link its turn: at most 16 messages or 64 KiB; returns how many steps that was.
     fn serve_link(&mut self, receiver: ReceiverId, ctx: &mut Ctx<'_>, step: &mut Step) -> usize {
         let Some(link) = self.link(receiver) else { return 0 };
         let (lane, mode) = (link.lane, link.mode);
         let mut credit = link.credit();
         let room = link.byte_limit.saturating_sub(link.delivered_bytes);
-        let (mut count, mut bytes) = (0usize, 0u64);
+        let (mut count, mut bytes, mut steps) = (0usize, 0u64, 0usize);
         let turn_max = ctx.limits.link_turn_count_max;
         while credit > 0
             && bytes < room
@@ -452,6 +452,7 @@ impl Queue {
             credit -= 1;
             count += 1;
             bytes += u64::from(facts.size);
+            steps += facts.steps();
             step.effects.push(Effect::Deliver { receiver, facts, gate: gate_of(mode) });
         }
         if let Some(link) = self.link_mut(receiver) {
@@ -459,7 +460,7 @@ impl Queue {
             link.delivered_bytes += bytes;
         }
         self.touch(ctx.now);
-        count
+        steps
     }
 
     /// Takes one available message for a receiver: under a lock, or out of the queue.

@@ -167,6 +167,7 @@ impl Queue {
             if !due {
                 continue;
             }
+            *moves = moves.saturating_sub(self.overlay_count(sequence));
             match &mut self.sessions {
                 Some(sessions) if self.config.expire_whole_sessions => {
                     sessions.doom(sequence);
@@ -192,7 +193,14 @@ impl Queue {
             {
                 sessions.doomed.pop_front();
             }
-            self.remove_expired(sequence.unwrap_or(cause), None, ctx, step);
+            let sequence = sequence.unwrap_or(cause);
+            *moves = moves.saturating_sub(self.overlay_count(sequence));
+            self.remove_expired(sequence, None, ctx, step);
         }
+    }
+
+    /// How many records beside its own a message has, which go with it.
+    pub(super) fn overlay_count(&self, sequence: SequenceNumber) -> usize {
+        self.slots.get(sequence).map_or(0, |slot| usize::from(slot.overlay_count))
     }
 }

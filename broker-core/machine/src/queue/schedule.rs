@@ -55,6 +55,8 @@ impl Queue {
                 continue;
             }
             let Some(slot) = self.slots.get(from) else { continue };
+            // What was set on it goes with it.
+            *moves = moves.saturating_sub(usize::from(slot.overlay_count));
             // While scheduled, a slot's instants are those of an enqueue on time; the TTL is what
             // lies between them, and its ceiling is the default in force now (EXP-05, EXP-17).
             let expires_at = if slot.expires_at.is_never() {

@@ -136,6 +136,12 @@ pub struct MessageFacts {
 }
 
 impl MessageFacts {
+    /// How many steps it is to show it: its content and each of its overlays are looked up.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        1 + usize::from(self.overlay_count)
+    }
+
     /// The count that a receiver is shown (SET-29, SET-30).
     #[must_use]
     pub const fn shown_delivery_count(&self) -> u32 {

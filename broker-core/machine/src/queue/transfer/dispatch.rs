@@ -145,6 +145,7 @@ impl Queue {
                 break;
             }
             *moves -= 1;
+            *moves = moves.saturating_sub(usize::from(slot.overlay_count));
             bytes += u64::from(slot.size);
             self.transfers.alter(exit, |backlog| backlog.waiting.remove(sequence));
             self.freeze(sequence);
