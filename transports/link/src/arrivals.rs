@@ -47,7 +47,14 @@ pub struct Fetched {
 #[derive(Clone, Copy, Debug)]
 struct ContentPlace {
     number: u64,
-    index: usize,
+    part: Part,
+}
+
+/// Which message of an answer, and which of its contents: its own, then what was set on it.
+#[derive(Clone, Copy, Default, Debug)]
+struct Part {
+    message: usize,
+    content: usize,
 }
 
 /// What comes next.
@@ -146,7 +153,7 @@ impl Arrivals {
             let Some(waiting) = at.and_then(|at| of_link.waiting.get_mut(at)) else { continue };
             match result {
                 Ok(bytes) => {
-                    if let Some(content) = contents(&mut waiting.released).nth(place.index) {
+                    if let Some(content) = content_at(&mut waiting.released, place.part) {
                         *content = ContentRef::Loaded(bytes);
                     }
                 }
@@ -261,9 +268,9 @@ impl OfLink {
     }
 }
 
-/// The contents of a piece of mail.
-fn contents(released: &mut Released) -> impl Iterator<Item = &mut ContentRef> {
-    let (messages, state): (&mut [ReceivedMessage], _) = match released {
+/// The messages of a piece of mail, or the state of a session in it.
+fn messages(released: &mut Released) -> (&mut [ReceivedMessage], Option<&mut ContentRef>) {
+    match released {
         Released::Delivery { message, .. } => (std::slice::from_mut(&mut **message), None),
         Released::Answer { result: Ok(outcome), .. } => match outcome {
             Outcome::Received(messages) | Outcome::Peeked(messages) => {
@@ -275,13 +282,34 @@ fn contents(released: &mut Released) -> impl Iterator<Item = &mut ContentRef> {
         Released::Answer { .. } | Released::Detached { .. } | Released::Closed { .. } => {
             (&mut [], None)
         }
-    };
+    }
+}
+
+/// The contents of a piece of mail, and where each is found again.
+fn contents(released: &mut Released) -> impl Iterator<Item = (Part, &mut ContentRef)> {
+    let (messages, state) = messages(released);
     messages
         .iter_mut()
-        .flat_map(|message| {
-            std::iter::once(&mut message.content).chain(message.overlays.iter_mut())
+        .enumerate()
+        .flat_map(|(number, message)| {
+            let contents = std::iter::once(&mut message.content).chain(&mut message.overlays);
+            let part = move |content| Part { message: number, content };
+            contents.enumerate().map(move |(content, found)| (part(content), found))
         })
-        .chain(state)
+        .chain(state.map(|state| (Part::default(), state)))
+}
+
+/// One of the contents of a piece of mail, without a look at the others.
+fn content_at(released: &mut Released, part: Part) -> Option<&mut ContentRef> {
+    let (messages, state) = messages(released);
+    if state.is_some() {
+        return state;
+    }
+    let message = messages.get_mut(part.message)?;
+    match part.content.checked_sub(1) {
+        None => Some(&mut message.content),
+        Some(overlay) => message.overlays.get_mut(overlay),
+    }
 }
 
 impl Scale {
@@ -306,7 +334,7 @@ impl Scale {
 /// Takes those contents that are at hand, and lists the others; returns how many those are.
 fn load(released: &mut Released, link: u32, number: u64, fetches: &mut Vec<Fetch>) -> usize {
     let mut missing = 0;
-    for (index, content) in contents(released).enumerate() {
+    for (part, content) in contents(released) {
         let ContentRef::Stored(stored) = content else { continue };
         match stored.at_hand() {
             Some(Ok(bytes)) => *content = ContentRef::Loaded(bytes),
@@ -314,7 +342,7 @@ fn load(released: &mut Released, link: u32, number: u64, fetches: &mut Vec<Fetch
             None => {
                 let stored = Arc::clone(stored);
                 let loading: Loading = Box::pin(async move { stored.load().await });
-                let asked = (ContentPlace { number, index }, loading);
+                let asked = (ContentPlace { number, part }, loading);
                 match fetches.last_mut() {
                     Some(fetch) if fetch.link == link => fetch.contents.push(asked),
                     _ => fetches.push(Fetch { link, contents: vec![asked] }),

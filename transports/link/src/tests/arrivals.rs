@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use peeklock_core::command::Outcome;
+use peeklock_core::command::{Outcome, ReceivedMessage};
 use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::ids::ReceiverId;
 use peeklock_core::permits::Pool;
@@ -22,6 +22,20 @@ struct Slow(Arc<Semaphore>);
 
 /// A content of so many bytes, none of which are read.
 struct Large(u64);
+
+/// A content on a disk, which says which one it is.
+struct Named(String);
+
+#[async_trait]
+impl StoredContent for Named {
+    fn length(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    async fn load(&self) -> Result<Bytes, StoreError> {
+        Ok(Bytes::from(self.0.clone()))
+    }
+}
 
 #[async_trait]
 impl StoredContent for Large {
@@ -196,6 +210,36 @@ fn a_link_fetches_with_one_task() {
     first.add_permits(1);
     arrivals.fetched(run(fetches.remove(0)));
     assert_eq!(told(&mut arrivals, &mut account), [1, 2]);
+}
+
+/// What is fetched of an answer comes to its place: the content of each message, and what was set on it.
+#[test]
+fn each_content_of_an_answer_comes_to_its_place() {
+    let (mut arrivals, mut account) = (Arrivals::default(), account());
+    let stored = |name: String| ContentRef::Stored(Arc::new(Named(name)));
+    let peeked = (0..3).map(|number| {
+        let overlays = (0..number).map(|set| stored(format!("{number} {set}"))).collect();
+        ReceivedMessage { content: stored(format!("{number}")), overlays, ..message(number, 1, 7) }
+    });
+    let result = Ok(Outcome::Peeked(peeked.collect()));
+    arrivals.push(1, Released::Answer { correlation: 0, result });
+    assert!(matches!(arrivals.next(&mut account), Next::Nothing));
+    let fetches: Vec<Fetch> = arrivals.fetches().collect();
+    for fetch in fetches {
+        arrivals.fetched(run(fetch));
+    }
+    let Next::Ready(Released::Answer { result: Ok(Outcome::Peeked(peeked)), .. }, _) =
+        arrivals.next(&mut account)
+    else {
+        panic!("it is not told");
+    };
+    let read =
+        |content: &ContentRef| String::from_utf8(content.loaded().unwrap().to_vec()).unwrap();
+    let found: Vec<Vec<String>> = peeked
+        .iter()
+        .map(|one| std::iter::once(&one.content).chain(&one.overlays).map(read).collect())
+        .collect();
+    assert_eq!(found, [vec!["0"], vec!["1", "1 0"], vec!["2", "2 0", "2 1"]]);
 }
 
 /// A content that is lost is no reason to wait: who takes the message sees that it is not there.
