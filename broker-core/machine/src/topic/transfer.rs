@@ -117,11 +117,14 @@ impl Topic {
 /// are one overlay.
 pub(super) fn journey_of(arrival: &Arrival) -> Journey {
     let source = arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source);
-    let overlays = arrival.overlays.iter().cloned().chain(source);
+    let set = Overlay::together(&arrival.overlays);
     Journey {
         hops: arrival.hops,
         first: arrival.enqueued_sequence,
-        changes: overlays.reduce(|earlier, later| later.on_top_of(&earlier)),
+        changes: match (set, source) {
+            (Some(set), Some(source)) => Some(source.on_top_of(&set)),
+            (set, source) => source.or(set),
+        },
         copies_spent: arrival.copies_spent,
         marks: Marks::never_duplicate(arrival.message.envelope.never_duplicate()),
     }

@@ -42,6 +42,11 @@ pub enum PropertyChange<'a> {
     SetBroker(SettableProperty, ValueRef<'a>),
 }
 
+/// Which property an entry is about; none if its key is no text.
+fn identity<'a>(entry: &codec::PropertyEntry<'a>) -> Option<(bool, &'a str)> {
+    Some((entry.has_symbol_key(), entry.key()?))
+}
+
 impl Overlay {
     /// An overlay of these properties. Whether a message may have them is for who sets them to say, by
     /// [`Overlay::check`].
@@ -217,6 +222,36 @@ impl Overlay {
             PropertyChange::Set(key, value) => Some((key, value.to_value())),
             PropertyChange::Remove(_) | PropertyChange::SetBroker(..) => None,
         })
+    }
+
+    /// One overlay that does what all of these do, the oldest first; `None` if there is none. Takes time in proportion to
+    /// what they have, however many they are.
+    #[must_use]
+    pub fn together(overlays: &[Self]) -> Option<Self> {
+        let (newest, earlier) = overlays.split_last()?;
+        if earlier.is_empty() {
+            return Some(newest.clone());
+        }
+        // What a later one does to a property is all that is done to it.
+        let mut done: BTreeSet<(bool, &str)> = BTreeSet::new();
+        let mut kept: Vec<Vec<codec::PropertyEntry<'_>>> = Vec::with_capacity(overlays.len());
+        for overlay in overlays.iter().rev() {
+            let entries = codec::entries(&overlay.map);
+            let is_new = |entry: &codec::PropertyEntry<'_>| {
+                identity(entry).is_some_and(|key| !done.contains(&key))
+            };
+            let new: Vec<_> = entries.filter(is_new).collect();
+            done.extend(new.iter().filter_map(identity));
+            kept.push(new);
+        }
+        let mut items = Vec::with_capacity(overlays.iter().map(|overlay| overlay.map.len()).sum());
+        let mut count = 0;
+        for entry in kept.iter().rev().flatten() {
+            items.extend_from_slice(entry.key_bytes());
+            items.extend_from_slice(entry.value);
+            count += 2;
+        }
+        Some(Self::from_items(&items, count))
     }
 
     /// One overlay that does what `earlier` and then this one do.

@@ -470,6 +470,32 @@ fn an_overlay_on_top_of_another_does_what_both_do() {
     assert_eq!(once.application_properties, pairs(&[("a", 1), ("b", 2), ("c", 2)]));
 }
 
+/// SET-08: of many settlements each property has what the last one gave it that names it, and is passed on once.
+#[test]
+fn many_overlays_together_do_what_each_does_in_its_turn() {
+    assert_eq!(Overlay::together(&[]), None);
+    let set = |pairs_of: &[(&str, i32)]| Overlay::encode(&pairs(pairs_of)).unwrap();
+    let removal = Overlay::of_changes([PropertyChange::Remove("a")]);
+    let overlays = [
+        set(&[("a", 1), ("b", 1)]),
+        set(&[("b", 2), ("c", 2)]),
+        removal,
+        set(&[("c", 3), ("d", 3)]),
+    ];
+    for count in 1..=overlays.len() {
+        let overlays = &overlays[..count];
+        let one_by_one =
+            overlays.iter().cloned().reduce(|earlier, later| later.on_top_of(&earlier));
+        assert_eq!(Overlay::together(overlays), one_by_one);
+    }
+    let together = Overlay::together(&overlays).unwrap();
+    assert_eq!(together.changes().count(), 4);
+    let mut message = Message::new("");
+    message.application_properties = pairs(&[("a", 0), ("e", 0)]);
+    message.apply_overlay(&together);
+    assert_eq!(message.application_properties, pairs(&[("e", 0), ("b", 2), ("c", 3), ("d", 3)]));
+}
+
 /// MSG-22, MSG-26: an overlay cannot bring in what a send could not.
 #[test]
 fn overlays_are_checked_like_properties() {

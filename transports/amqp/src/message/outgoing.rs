@@ -351,10 +351,7 @@ fn instant_of(value: &[u8]) -> Option<i64> {
 /// Those that were sent in their places, with what was set in place of what it replaces, and what is new
 /// behind them.
 fn application_properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay]) {
-    let set = overlays.iter().rev().fold(None::<Overlay>, |later, earlier| {
-        Some(later.map_or_else(|| earlier.clone(), |later| later.on_top_of(earlier)))
-    });
-    let Some(set) = set else {
+    let Some(set) = Overlay::together(overlays) else {
         return;
     };
     let changes: Vec<_> = set
