@@ -18,14 +18,9 @@ impl Queue {
         limits: &Limits,
     ) -> u64 {
         let there = |count_max: u64| count_max.min(self.slots.len() as u64);
-        let overlays_max = limits.message_overlay_count_max as u64;
-        // What is set on messages is looked up, or removed, with them.
-        let with_overlays =
-            |count: u64| count + self.tally.overlay_count.min(count.saturating_mul(overlays_max));
-        let shown = |count_max: u64| with_overlays(there(count_max));
-        let peeked = |count_max: u32| shown(u64::from(count_max).min(limits.peek_count_max as u64));
+        let peeked = |count_max: u32| there(u64::from(count_max).min(limits.peek_count_max as u64));
         let deleted =
-            |count_max: u32| shown(u64::from(count_max).min(limits.batch_delete_count_max as u64));
+            |count_max: u32| there(u64::from(count_max).min(limits.batch_delete_count_max as u64));
         let moved = |count: usize| count.min(MOVES_PER_STEP) as u64;
         let passed_over = || self.in_flight.len() as u64 / PASSED_PER_STEP;
         let steps = match command {
@@ -42,14 +37,12 @@ impl Queue {
             Command::TransferFromPeer { messages, .. } => 4 * messages.len() as u64,
             Command::TransferOut { departures, .. } => departures.len() as u64,
             Command::CancelScheduled { sequences } | Command::ReceiveDeferred { sequences, .. } => {
-                with_overlays(sequences.len() as u64)
+                sequences.len() as u64
             }
-            Command::Receive { count_max, .. } => shown(u64::from(*count_max)),
+            Command::Receive { count_max, .. } => there(u64::from(*count_max)),
             Command::InSession { command, .. } => match command {
-                SessionCommand::Receive { count_max, .. } => shown(u64::from(*count_max)),
-                SessionCommand::ReceiveDeferred { sequences } => {
-                    with_overlays(sequences.len() as u64)
-                }
+                SessionCommand::Receive { count_max, .. } => there(u64::from(*count_max)),
+                SessionCommand::ReceiveDeferred { sequences } => sequences.len() as u64,
                 SessionCommand::DeleteBatch { count_max, .. } => deleted(*count_max),
                 SessionCommand::Attach
                 | SessionCommand::Renew

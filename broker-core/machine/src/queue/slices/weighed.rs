@@ -4,6 +4,7 @@
 use super::*;
 use crate::command::{Drain, SessionCommand, Settlement};
 use crate::description::EntityStatus;
+use crate::message::{Overlay, Value};
 use crate::transaction::{Operation, Part};
 
 /// What a step looks at, at most, and what any command does beside.
@@ -215,4 +216,41 @@ fn all_who_are_turned_away_are_weighed() {
     stand.weigh(SubQueue::Main, Command::Update { description, read_at: None });
     let ends = |effect: &&Effect| matches!(effect, Effect::Detached { .. });
     assert_eq!(stand.effects.iter().filter(ends).count(), 2_000);
+}
+
+/// SET-41, DESIGN D6: what is set on messages is kept with them, looked up and removed with them, so it counts in what the
+/// broker keeps, and in what a step hands out and removes.
+#[test]
+fn what_is_set_on_messages_counts_in_what_a_step_does_with_them() {
+    const COUNT: u64 = 150;
+    /// On each message; with that it is a hundred steps.
+    const TIMES: u64 = 99;
+    let mut stand = Stand::new(|queue| queue.max_delivery_count = 1_000);
+    stand.send(150, |_| {});
+    let properties = Overlay::encode(&[("p".to_owned(), Value::I32(1))]).unwrap();
+    for _ in 0..TIMES {
+        for token in stand.receive(SubQueue::Main, 150, 1) {
+            let properties = Some(properties.clone());
+            let settlement = Settlement::Abandon { properties, delay: None };
+            stand.ask(Command::Settle { token, settlement });
+        }
+        stand.wait();
+    }
+    assert_eq!(stand.queue.kept_in_memory().messages, COUNT * (1 + TIMES));
+    let receiver = ReceiverId(2);
+    stand.ask(Command::Attach { receiver, mode: ReceiveMode::PeekLock });
+    stand.ask(Command::Grant {
+        receiver,
+        delivery_limit: COUNT,
+        byte_limit: u64::MAX,
+        drain: Drain::No,
+    });
+    let is_delivery = |effect: &&Effect| matches!(effect, Effect::Deliver { .. });
+    let delivered = stand.effects.iter().filter(is_delivery).count() as u64;
+    let most = 2 * SERVED_PER_STEP as u64;
+    assert!(delivered > 0 && delivered * (1 + TIMES) < most, "{delivered} in one step");
+    stand.age();
+    stand.ask(Command::DeleteBatch { count_max: 150, enqueued_before: None });
+    let most = MOVES_PER_STEP as u64 / TIMES + 2;
+    assert!(stand.changes > 0 && stand.changes as u64 <= most, "{} at once", stand.changes);
 }
