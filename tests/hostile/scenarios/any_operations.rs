@@ -51,7 +51,11 @@ fn body(name: &str, values: &mut Values) -> Json {
     let decisions = ["complete", "abandon", "defer", "deadLetter", "release"];
     let settle = |values: &mut Values| {
         let decision = values.random.of(&decisions);
-        json!({ "link": link, "decision": decision, "ranges": values.ranges() })
+        let mut settle = json!({ "link": link, "decision": decision, "ranges": values.ranges() });
+        if values.random.one_in(4) {
+            settle["properties"] = json!({ "k": true });
+        }
+        settle
     };
     let send = |values: &mut Values| json!({ "link": link, "messages": values.messages() });
     match name {

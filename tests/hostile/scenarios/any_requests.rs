@@ -190,7 +190,10 @@ fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Valu
             "Numbers" | "ReceiveDeferred" => json!({ "sequenceNumbers": values.numbers() }),
             "Receive" => json!({ "maxCount": count, "waitSeconds": values.below(2) }),
             "DeleteBatch" => json!({ "maxCount": count }),
-            "Abandonment" | "Modification" | "DeadLetter" => json!({}),
+            "Abandonment" | "Modification" | "DeadLetter" => match values.random.one_in(2) {
+                true => json!({ "applicationProperties": { "k": true } }),
+                false => json!({}),
+            },
             "Regeneration" => json!({ "key": "primary" }),
             _ => panic!("the body `{schema}` of {method} {path} is not drawn here"),
         }
