@@ -151,21 +151,6 @@ impl Content {
         length(self.bytes.len().saturating_sub(self.sections().body.len()))
     }
 
-    /// The header size that this message has with `overlay` on top (DLQ-20): exact in what the
-    /// overlay changes. Content whose properties no message can have counts the whole overlay.
-    #[must_use]
-    pub fn header_size_with(&self, overlay: &Overlay) -> u32 {
-        let Ok(mut message) = self.decode() else {
-            return self.header_size().saturating_add(overlay.size_bytes());
-        };
-        // Without its body, which does not count and would only be copied.
-        message.body = Body::default();
-        let before = message.encode().header_size();
-        overlay.apply_to(&mut message);
-        let after = message.encode().header_size();
-        self.header_size().saturating_sub(before).saturating_add(after)
-    }
-
     /// The sections, as they are encoded.
     #[must_use]
     #[inline]
@@ -274,6 +259,11 @@ impl Content {
     /// # Errors
     /// When an application property has a type or a key that [`Message`] cannot hold.
     pub fn decode(&self) -> Result<Message, ContentError> {
+        Ok(Message { body: self.body(), ..self.decode_header()? })
+    }
+
+    /// The same without the body.
+    pub(super) fn decode_header(&self) -> Result<Message, ContentError> {
         let View { time_to_live, annotations, properties } = self.view();
         let text = |text: Option<&str>| text.map(str::to_owned);
         let mut application_properties = Vec::new();
@@ -282,7 +272,7 @@ impl Content {
             application_properties.push((key.to_owned(), codec::read_value(entry.value)?));
         }
         Ok(Message {
-            body: self.body(),
+            body: Body::default(),
             message_id: properties.message_id.map(codec::IdRef::to_owned),
             session_id: text(properties.group_id),
             partition_key: text(annotations.partition_key),
@@ -399,7 +389,7 @@ fn is_one_data_section(rest: &[u8]) -> bool {
     length == Ok(reader.remaining())
 }
 
-fn length(bytes: usize) -> u32 {
+pub(super) fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 

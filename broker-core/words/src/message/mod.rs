@@ -5,9 +5,12 @@
 //! [`Envelope`] what the entity reads of them, [`PropertyView`] what filters read in place,
 //! [`Overlay`] the properties a settlement or a rule action changes. Absent on purpose: everything the broker sets itself, such as the sequence number.
 
+mod beneath;
+mod changes;
 mod codec;
 mod content;
 mod envelope;
+mod header_sizes;
 mod overlay;
 mod settable;
 mod value;
@@ -20,8 +23,10 @@ use std::fmt;
 
 use bytes::Bytes;
 
+pub use self::beneath::Beneath;
 pub use self::content::{Content, ContentError, Sections};
 pub use self::envelope::{Defect, Envelope, PropertyLimits};
+pub use self::header_sizes::HeaderSizes;
 pub use self::overlay::{
     DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Overlay, PropertyChange,
 };

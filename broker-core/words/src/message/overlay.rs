@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
+use super::changes::{Becomes, ChangesByKey};
 use super::codec::{self, Compound};
 use super::envelope::{check_property_size, doubled_key, empty_key};
 use super::settable::set_broker;
@@ -150,7 +151,7 @@ impl Overlay {
         Self::from_items(&items, count)
     }
 
-    fn from_items(items: &[u8], count: usize) -> Self {
+    pub(super) fn from_items(items: &[u8], count: usize) -> Self {
         let bytes = codec::compound_bytes(Compound::Map, items.len(), count);
         let mut map = Vec::with_capacity(bytes);
         codec::compound(&mut map, Compound::Map, items.len(), count);
@@ -280,31 +281,29 @@ impl Overlay {
     }
 
     /// Changes the properties of `message`, byte-exact keys deciding; those it had keep their places
-    /// and all others are kept (SET-08, ACT-02).
+    /// and all others are kept (SET-08, ACT-02). Takes time in proportion to both.
     pub fn apply_to(&self, message: &mut Message) {
-        for change in self.changes() {
-            let properties = &mut message.application_properties;
-            match change {
-                PropertyChange::Set(key, value) => {
-                    let value = value.to_value();
-                    match properties.iter_mut().find(|(name, _)| name == key) {
-                        Some((_, old)) => *old = value,
-                        None => properties.push((key.to_owned(), value)),
-                    }
-                }
-                PropertyChange::Remove(key) => properties.retain(|(name, _)| name != key),
-                PropertyChange::SetBroker(property, value) => {
-                    set_broker!(message, property, value, id_of, text_of);
-                }
+        let mut changes = ChangesByKey::of(self, |property, value| {
+            set_broker!(message, property, value, id_of, text_of);
+        });
+        let properties = &mut message.application_properties;
+        properties.retain_mut(|(key, old)| match changes.next(key) {
+            Becomes::Kept => true,
+            Becomes::Removed => false,
+            Becomes::Set(value) => {
+                *old = value.to_value();
+                true
             }
-        }
+        });
+        let new = changes.into_new().map(|(key, value)| (key.to_owned(), value.to_value()));
+        properties.extend(new);
     }
 }
 
-fn id_of(text: Option<&str>) -> Option<MessageId> {
+pub(super) fn id_of(text: Option<&str>) -> Option<MessageId> {
     text_of(text).map(MessageId::String)
 }
 
-fn text_of(text: Option<&str>) -> Option<String> {
+pub(super) fn text_of(text: Option<&str>) -> Option<String> {
     text.map(str::to_owned)
 }

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use super::changes::{Becomes, ChangesByKey};
 use super::codec::{self, IdRef};
 use super::content::View;
 use super::settable::set_broker;
-use super::{Content, Overlay, PropertyChange, ValueRef};
+use super::{Content, Overlay, ValueRef};
 use crate::time::{TimeSpan, Timestamp};
 
 #[cfg(test)]
@@ -79,24 +80,22 @@ impl Content {
 }
 
 impl<'a> PropertyView<'a> {
-    /// These properties with the changes of an overlay.
+    /// These properties with the changes of an overlay, in time in proportion to both.
     #[must_use]
     pub fn with(mut self, overlay: &'a Overlay) -> Self {
-        for change in overlay.changes() {
-            match change {
-                PropertyChange::Set(key, value) => {
-                    let entry = Entry::new(key, Encoded::Read(value));
-                    match self.entries.iter_mut().find(|old| old.key == key) {
-                        Some(old) => *old = entry,
-                        None => self.entries.push(entry),
-                    }
-                }
-                PropertyChange::Remove(key) => self.entries.retain(|entry| entry.key != key),
-                PropertyChange::SetBroker(property, value) => {
-                    set_broker!(self, property, value, id_of, std::convert::identity);
-                }
+        let mut changes = ChangesByKey::of(overlay, |property, value| {
+            set_broker!(self, property, value, id_of, std::convert::identity);
+        });
+        self.entries.retain(|entry| match changes.next(entry.key) {
+            Becomes::Kept => true,
+            Becomes::Removed => false,
+            Becomes::Set(value) => {
+                entry.value = Encoded::Read(value);
+                true
             }
-        }
+        });
+        let new = changes.into_new().map(|(key, value)| Entry::new(key, Encoded::Read(value)));
+        self.entries.extend(new);
         self
     }
 

@@ -1,5 +1,7 @@
 //! What a client is sent of a message: new sections before old bytes (AMQP-45, AMQP-56).
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use peeklock_words::amqp::write::{self, Compound, Fields, Measure, Sink};
 use peeklock_words::amqp::{Reader, Scalar, code, descriptor};
@@ -362,6 +364,11 @@ fn application_properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay])
             PropertyChange::SetBroker(..) => None,
         })
         .collect();
+    // Either list may have thousands: each is gone through once.
+    let mut places = BTreeMap::new();
+    for (place, (key, _)) in changes.iter().enumerate() {
+        places.entry(*key).or_insert(place);
+    }
     let mut done = vec![false; changes.len()];
     section(head, descriptor::APPLICATION_PROPERTIES, |items| {
         let mut count = 0;
@@ -370,7 +377,7 @@ fn application_properties(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay])
                 Ok(Scalar::Symbol(name) | Scalar::Text(name)) => Some(name),
                 _ => None,
             };
-            let change = changes.iter().position(|(changed, _)| Some(*changed) == name);
+            let change = name.and_then(|name| places.get(name).copied());
             let encoded = match change.and_then(|at| changes.get(at)) {
                 None => value.to_vec(),
                 Some((_, None)) => Vec::new(),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::write::{self, Compound, Fields, Measure, Sink};
 use super::{Layout, annotation, code, descriptor};
-use crate::message::{Body, Content, Message};
+use crate::message::{Body, Content, Message, Value};
 use crate::time::TimeSpan;
 
 /// A section's constructor: a described value with a descriptor below 256.
@@ -57,6 +57,42 @@ pub(crate) fn encode(message: &Message) -> Content {
     body(&mut bytes, &message.body);
     let layout = Layout::new(annotations_at, properties_at, application_at, body_at);
     Content::new(Bytes::from(bytes), layout)
+}
+
+/// The bytes of a message before its body.
+pub(crate) fn header_bytes(message: &Message) -> usize {
+    let application = measure(|sink| application_properties(sink, message));
+    broker_properties_bytes(message) + application.section_bytes(Compound::Map)
+}
+
+/// The bytes of the sections before the application properties.
+pub(crate) fn broker_properties_bytes(message: &Message) -> usize {
+    let ttl = Ttl::of(message.time_to_live);
+    let header = measure(|sink| header(sink, ttl));
+    let annotations = measure(|sink| annotations(sink, message));
+    let properties = measure(|sink| properties(sink, message, ttl));
+    header.section_bytes(Compound::List)
+        + annotations.section_bytes(Compound::Map)
+        + properties.section_bytes(Compound::List)
+}
+
+/// The bytes of the section of so many application properties that take so many bytes.
+pub(crate) fn application_properties_bytes(count: usize, bytes: usize) -> usize {
+    Items { count: 2 * count, bytes }.section_bytes(Compound::Map)
+}
+
+/// The bytes of a key of an application property.
+pub(crate) fn text_bytes(key: &str) -> usize {
+    let mut sink = Measure::default();
+    write::text(&mut sink, key);
+    sink.bytes
+}
+
+/// The bytes of the value of one.
+pub(crate) fn value_bytes(value: &Value) -> usize {
+    let mut sink = Measure::default();
+    write::write_value(&mut sink, value);
+    sink.bytes
 }
 
 impl Ttl {

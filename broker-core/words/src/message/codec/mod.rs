@@ -12,7 +12,10 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::encode::encode;
+pub(super) use self::encode::{
+    application_properties_bytes, broker_properties_bytes, encode, header_bytes, text_bytes,
+    value_bytes,
+};
 pub(super) use self::id::{IdRef, is_longer_than};
 pub(super) use self::section::{
     Annotations, Layout, PropertiesSection, body_sections, check_unread, footer, layout,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::message::{Message, MessageId, SettableProperty, Value};
+use crate::message::{Message, MessageId, PropertyChange, SettableProperty, Value};
 
 fn full() -> Message {
     Message::new(vec![7; 1_000])

@@ -1,0 +1,176 @@
+//! What was done one change after another, each in a search of its own, says what comes of all at once.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::message::overlay::{id_of, text_of};
+use crate::message::settable::set_broker;
+use crate::message::{Content, Message, MessageId, Value};
+use crate::time::TimeSpan;
+
+/// What is drawn from: the same numbers in every run.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % count
+    }
+
+    fn value(&mut self) -> Value {
+        match self.below(6) {
+            0 => Value::Null,
+            1 => Value::I32(i32::try_from(self.below(1_000)).unwrap()),
+            2 => Value::String("x".repeat(self.below(300))),
+            3 => Value::TimeSpan(20_000),
+            4 => Value::Uri("a:b".into()),
+            _ => Value::Bool(true),
+        }
+    }
+
+    /// A key of so many.
+    fn key(&mut self, keys: usize) -> String {
+        format!("k{}", self.below(keys))
+    }
+
+    /// As many changes, of which several may have one key: bytes of any origin do no harm.
+    fn overlay(&mut self, count: usize, keys: usize) -> Overlay {
+        let drawn: Vec<_> = (0..count)
+            .map(|_| (self.below(5 + SettableProperty::ALL.len()), self.key(keys), self.value()))
+            .collect();
+        let changes = drawn.iter().map(|(kind, key, value)| match kind {
+            0 | 1 => PropertyChange::Remove(key),
+            2..=4 => PropertyChange::Set(key, borrowed(value)),
+            _ => PropertyChange::SetBroker(SettableProperty::ALL[kind - 5], borrowed(value)),
+        });
+        Overlay::of_changes(changes)
+    }
+
+    fn message(&mut self, count: usize, keys: usize) -> Message {
+        let mut message = Message::new("body")
+            .with_message_id(MessageId::Ulong(5))
+            .with_subject("subject")
+            .with_time_to_live(TimeSpan::from_minutes(1));
+        for _ in 0..count {
+            message.application_properties.push((self.key(keys), self.value()));
+        }
+        message
+    }
+}
+
+fn borrowed(value: &Value) -> ValueRef<'_> {
+    match value {
+        Value::I32(value) => ValueRef::I32(*value),
+        Value::String(text) => ValueRef::String(text),
+        Value::TimeSpan(ticks) => ValueRef::TimeSpan(*ticks),
+        Value::Bool(value) => ValueRef::Bool(*value),
+        Value::Uri(uri) => ValueRef::Uri(uri),
+        _ => ValueRef::Null,
+    }
+}
+
+/// One change after another.
+fn naively(overlay: &Overlay, message: &mut Message) {
+    for change in overlay.changes() {
+        let properties = &mut message.application_properties;
+        match change {
+            PropertyChange::Set(key, value) => {
+                let value = value.to_value();
+                match properties.iter_mut().find(|(name, _)| name == key) {
+                    Some((_, old)) => *old = value,
+                    None => properties.push((key.to_owned(), value)),
+                }
+            }
+            PropertyChange::Remove(key) => properties.retain(|(name, _)| name != key),
+            PropertyChange::SetBroker(property, value) => {
+                set_broker!(message, property, value, id_of, text_of);
+            }
+        }
+    }
+}
+
+/// The keys and values that a view has, in their order, and some of what is not an application property.
+fn shown(content: &Content, overlay: Option<&Overlay>) -> String {
+    let mut view = content.property_view();
+    if let Some(overlay) = overlay {
+        view = view.with(overlay);
+    }
+    let mut text = String::new();
+    for key in view.keys() {
+        write!(text, "{key} {:?}, ", view.resolve(key)).unwrap();
+    }
+    write!(text, "{:?} {:?} {:?}", view.message_id(), view.subject(), view.time_to_live()).unwrap();
+    text
+}
+
+/// Few and many changes, of few and many keys.
+fn cases() -> impl Iterator<Item = (Message, Overlay, Overlay)> {
+    let mut draw = Draw(1);
+    (0..600).map(move |case| {
+        let keys = [1, 4, 12, 60][case % 4];
+        let count = [0, 1, FEW, FEW + 1, 40][case % 5];
+        let property_count = draw.below(30);
+        let message = draw.message(property_count, keys);
+        (message, draw.overlay(count, keys), draw.overlay(5, keys))
+    })
+}
+
+/// SET-08, ACT-02: all changes at once do what they do one after another, to the order of the properties, whether
+/// a key has one property or several.
+#[test]
+fn all_changes_at_once_do_what_they_do_one_after_another() {
+    for (message, overlay, _) in cases() {
+        let (mut at_once, mut expected) = (message.clone(), message.clone());
+        at_once.apply_overlay(&overlay);
+        naively(&overlay, &mut expected);
+        assert_eq!(at_once, expected, "{message:?} {overlay:?}");
+        let content = message.encode();
+        assert_eq!(shown(&content, Some(&overlay)), shown(&expected.encode(), None));
+    }
+}
+
+/// DLQ-20: the sizes that are found without the messages are those that the messages have, and what was set before
+/// counts as well.
+#[test]
+fn header_sizes_are_those_of_the_changed_messages() {
+    for (message, before, later) in cases() {
+        let content = message.encode();
+        let mut changed = message;
+        naively(&before, &mut changed);
+        assert_eq!(content.header_size_with(&before), changed.encode().header_size());
+        let sizes = content.header_sizes(Some(&before)).unwrap();
+        assert_eq!(sizes.plain(), changed.encode().header_size());
+        naively(&later, &mut changed);
+        assert_eq!(sizes.with(&later), changed.encode().header_size(), "{before:?} {later:?}");
+    }
+}
+
+/// SET-08: an overlay that was looked up once gives what each one on top of it gives, byte for byte.
+#[test]
+fn overlays_on_top_of_one_are_the_same_whether_it_was_looked_up_once() {
+    for (_, before, later) in cases() {
+        for (before, later) in [(&before, &later), (&later, &before)] {
+            assert_eq!(before.beneath().with(later), later.on_top_of(before));
+        }
+    }
+    let garbage = Overlay::from_bytes(Bytes::from_static(b"\xc1\x05\x04\x40\x40\xa1\x01"));
+    let set = Draw(2).overlay(3, 3);
+    assert_eq!(garbage.beneath().with(&set), set.on_top_of(&garbage));
+    assert_eq!(set.beneath().with(&garbage), garbage.on_top_of(&set));
+}
+
+/// DESIGN D6: how often keys are compared grows with both lists, not with their product.
+#[test]
+fn an_index_is_made_of_more_than_a_few_keys() {
+    let keys: Vec<_> = (0..=FEW).map(|key| format!("k{key}")).collect();
+    for count in [FEW, FEW + 1] {
+        let changes = keys.iter().take(count).map(|key| PropertyChange::Set(key, ValueRef::Null));
+        let overlay = Overlay::of_changes(changes);
+        let changes = ChangesByKey::of(&overlay, |_, _| ());
+        assert_eq!(changes.places.is_empty(), count == FEW, "{count}");
+        assert!((0..count).all(|key| changes.place(&format!("k{key}")) == Some(key)));
+    }
+}
