@@ -11,7 +11,7 @@ use crate::change::{DeadLetterCause, SubscriptionCopy};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::limits::Limits;
-use crate::message::{Content, Overlay};
+use crate::message::{Beneath, Content, HeaderSizes, Overlay};
 use crate::path::SubQueue;
 use crate::rule::{Cause, Copy, Refusal, Selection};
 use crate::slot::Slot;
@@ -56,22 +56,20 @@ impl Topic {
             return copies;
         }
         let view = content.property_view();
+        let mut before = Before::of(content, journey);
         let own_session: Option<Arc<str>> = view.session_id().map(Arc::from);
         for Copy { subscription: id, changed, refusal } in selection.copies {
             let Some(subscription) = self.subscriptions.get(&id) else { continue };
-            let before = copies.last().filter(|last| last.subscription == id);
-            let last = before.map_or(subscription.last_sequence, |last| last.sequence);
-            let (own, session, changes) = match changed {
+            let previous = copies.last().filter(|last| last.subscription == id);
+            let last = previous.map_or(subscription.last_sequence, |last| last.sequence);
+            let (own, session, set) = match changed {
                 Some(changed) => {
                     let session = changed.session_id.map(Arc::from);
                     (changed.time_to_live, session, Some(changed.overlay))
                 }
                 None => (view.time_to_live(), own_session.clone(), None),
             };
-            let changes = match (changes, &journey.changes) {
-                (Some(changes), Some(source)) => Some(changes.on_top_of(source)),
-                (changes, source) => changes.or_else(|| source.clone()),
-            };
+            let changes = before.with(set.as_ref());
             let settings = subscription.settings;
             let ceiling = settings
                 .default_message_time_to_live
@@ -87,9 +85,9 @@ impl Topic {
             };
             slot.add_overlay(changes.as_ref());
             // What a rule adds was judged with it.
-            let refusal = refusal.or_else(|| match &journey.changes {
-                Some(_) => header_refusal(content, changes.as_ref(), &slot, ctx),
-                None => None,
+            let refusal = refusal.or_else(|| {
+                let changes = changes.as_ref().filter(|_| journey.changes.is_some())?;
+                before.header_refusal((set.as_ref(), changes), &slot, ctx)
             });
             let mut verdict: Option<Overlay> = None;
             if let Some(refusal) = &refusal {
@@ -213,21 +211,61 @@ pub(super) fn overlay_bytes(copy: &Copy) -> u64 {
     u64::from(changed) + u64::from(verdict.map_or(0, |verdict| verdict.size_bytes()))
 }
 
-/// DLQ-20: what a transfer brings may make a header too large. It fits if all that was ever set fits beside
-/// it, as in a queue; what it has really become is only then looked at.
-fn header_refusal(
-    content: &Content,
-    changes: Option<&Overlay>,
-    slot: &Slot,
-    ctx: &Ctx<'_>,
-) -> Option<Box<Refusal>> {
-    let bytes_max = ctx.limits.header_bytes_max;
-    let changes = changes.filter(|_| u64::from(slot.header_size) > bytes_max)?;
-    // Where it was dead-lettered is no property of the message, and counts in full.
-    let source = Overlay::source_of([changes].into_iter()).map(Overlay::dead_letter_source);
-    let source_bytes = source.map_or(0, |source| source.size_bytes());
-    let bytes = content.header_size_with(changes).saturating_add(source_bytes);
-    Refusal::of_header(u64::from(bytes), bytes_max)
+/// What all copies of one message have behind them. What it takes to put something on top of that, and to measure it,
+/// is found out when the first of them needs it, and is the same for thousands.
+struct Before<'m> {
+    content: &'m Content,
+    set: Option<&'m Overlay>,
+    beneath: Option<Beneath<'m>>,
+    measured: Option<Measured>,
+}
+
+/// How large the header is with what was set before.
+struct Measured {
+    /// None if no message can have the properties.
+    sizes: Option<HeaderSizes>,
+    /// Where it was dead-lettered is no property of the message, and counts in full.
+    source_bytes: u32,
+}
+
+impl<'m> Before<'m> {
+    const fn of(content: &'m Content, journey: &'m Journey) -> Self {
+        Self { content, set: journey.changes.as_ref(), beneath: None, measured: None }
+    }
+
+    /// All that is set on a copy on which a rule has set this.
+    fn with(&mut self, set: Option<&Overlay>) -> Option<Overlay> {
+        let (Some(set), Some(before)) = (set, self.set) else {
+            return set.or(self.set).cloned();
+        };
+        Some(self.beneath.get_or_insert_with(|| before.beneath()).with(set))
+    }
+
+    /// DLQ-20: what a transfer brings may make a header too large. It fits if all that was ever set fits beside
+    /// it, as in a queue; what it has really become is only then looked at.
+    fn header_refusal(
+        &mut self,
+        (set, all): (Option<&Overlay>, &Overlay),
+        slot: &Slot,
+        ctx: &Ctx<'_>,
+    ) -> Option<Box<Refusal>> {
+        let bytes_max = ctx.limits.header_bytes_max;
+        if u64::from(slot.header_size) <= bytes_max {
+            return None;
+        }
+        let (content, before) = (self.content, self.set);
+        let Measured { sizes, source_bytes } = self.measured.get_or_insert_with(|| {
+            let source = Overlay::source_of(before.into_iter()).map(Overlay::dead_letter_source);
+            let source_bytes = source.map_or(0, |source| source.size_bytes());
+            Measured { sizes: content.header_sizes(before), source_bytes }
+        });
+        let bytes = match (sizes, set) {
+            (Some(sizes), Some(set)) => sizes.with(set),
+            (Some(sizes), None) => sizes.plain(),
+            (None, _) => content.header_size().saturating_add(all.size_bytes()),
+        };
+        Refusal::of_header(u64::from(bytes.saturating_add(*source_bytes)), bytes_max)
+    }
 }
 
 const fn cause(cause: Cause) -> DeadLetterCause {

@@ -27,10 +27,13 @@ use super::{Compiled, Rule};
 use crate::error::Quoted;
 use crate::ids::EntityId;
 use crate::limits::Limits;
-use crate::message::Content;
+use crate::message::{Content, HeaderSizes};
 
 /// What one match of a rule takes beside its evaluation.
 const MATCH_STEPS: u64 = 32;
+/// By no more than so many bytes what is set makes a header larger than it is as an overlay: sections that begin,
+/// fields without a value before others, longer names of annotations.
+const SECTIONS_BYTES: u64 = 512;
 
 /// A message that is being judged.
 pub struct Judging {
@@ -410,6 +413,7 @@ impl Matcher {
         random: &mut Random<'_>,
     ) {
         let mut at = from;
+        let mut sizes = None;
         while at < judging.hits.len() && judging.steps < until {
             if judging.open.is_none() {
                 judging.open = self.open(&mut judging.hits, at);
@@ -439,7 +443,8 @@ impl Matcher {
             if judging.round == Round::Ordinary && open.selects() {
                 judging.selected_by.get_or_insert(open.subscription);
             }
-            close(open, message, &mut judging.copies);
+            let steps = close(open, message, &mut judging.copies, &mut sizes);
+            judging.steps = judging.steps.saturating_add(steps);
             if judging.copies.len() > message.limits.publish_copy_count_max {
                 judging.exceed(Excess::Copies);
                 return;
@@ -530,36 +535,57 @@ impl Matcher {
     }
 }
 
-/// Makes the copies of a subscription all of whose hits were looked at.
-fn close(open: Open, message: &Judged<'_, '_>, copies: &mut Vec<Copy>) {
+/// What is found out about the header of a message when a copy first comes near the limit, at most once a slice. None
+/// within if no message can have its properties.
+type Sizes = Option<Option<HeaderSizes>>;
+
+/// Makes the copies of a subscription all of whose hits were looked at; returns the steps that it took.
+fn close(open: Open, message: &Judged<'_, '_>, copies: &mut Vec<Copy>, sizes: &mut Sizes) -> u64 {
     let Open { subscription, settings, plain, changed, failed, .. } = open;
+    let mut steps = 0u64;
     if plain {
         let refusal = session_refusal(settings, message.published.view().session_id());
         copies.push(Copy { subscription, changed: None, refusal });
     }
     for changed in changed {
-        let refusal = header_refusal(message, &changed)
-            .or_else(|| session_refusal(settings, changed.session_id.as_deref()));
+        let (refusal, taken) = header_refusal(message, &changed, sizes);
+        steps = steps.saturating_add(taken);
+        let refusal = refusal.or_else(|| session_refusal(settings, changed.session_id.as_deref()));
         copies.push(Copy { subscription, changed: Some(Box::new(changed)), refusal });
     }
     if let Some(refusal) = failed.filter(|_| settings.dead_lettering_on_filter_errors) {
         copies.push(Copy { subscription, changed: None, refusal: Some(Box::new(refusal)) });
     }
+    steps
 }
 
-/// DLQ-20, ACT-11
-fn header_refusal(message: &Judged<'_, '_>, changed: &Changed) -> Option<Box<Refusal>> {
-    let size = message.content.header_size_with(&changed.overlay);
+/// DLQ-20, ACT-11: why a copy is a dead letter, and the steps that it took to find out. It is measured only if what is
+/// set might not fit beside what there is, which nearly always it does.
+fn header_refusal(
+    message: &Judged<'_, '_>,
+    changed: &Changed,
+    sizes: &mut Sizes,
+) -> (Option<Box<Refusal>>, u64) {
     let bytes_max = message.limits.header_bytes_max;
+    let (own, set) = (message.content.header_size(), changed.overlay.size_bytes());
+    if u64::from(own) + u64::from(set) + SECTIONS_BYTES <= bytes_max {
+        return (None, 0);
+    }
+    let sizes = sizes.get_or_insert_with(|| message.content.header_sizes(None));
+    let size = sizes
+        .as_ref()
+        .map_or_else(|| own.saturating_add(set), |sizes| sizes.with(&changed.overlay));
+    // What is not set by the rule is copied at most.
+    let steps = u64::from(own / 16);
     if u64::from(size) <= bytes_max {
-        return None;
+        return (None, steps);
     }
     let description = format!(
         "the size quota of the stream (header) was exceeded: rule {} makes it {size} bytes, the \
          maximum is {bytes_max}",
         Quoted(&changed.rule)
     );
-    Some(Box::new(Refusal { cause: Cause::HeaderSize, description: description.into() }))
+    (Some(Box::new(Refusal { cause: Cause::HeaderSize, description: description.into() })), steps)
 }
 
 /// DLQ-21; an empty id counts as none.
