@@ -117,9 +117,6 @@ pub trait Collect {
     /// Whether the client may be told more now.
     fn may_tell(&self) -> bool;
 
-    /// Tells the client; this holds so much of the account.
-    fn tell(&mut self, released: Released, held_bytes: u64);
-
     /// Takes in what came.
     fn take_in(&mut self) {
         let mut arrived = Vec::new();
@@ -136,21 +133,31 @@ pub trait Collect {
         }
     }
 
-    /// Tells what there is, as long as the client may be told more and there is room. What has to be read from the store is
-    /// fetched beside the connection; only its link waits for it.
-    fn tell_all(&mut self) {
+    /// Begins to tell what there is: what was wanted before is found out anew.
+    fn begin_telling(&mut self) {
         *self.sources().wanted_bytes = None;
-        while self.may_tell() {
-            let Sources { arrivals, account, wanted_bytes, .. } = self.sources();
-            match arrivals.next(account) {
-                Next::Ready(released, held_bytes) => self.tell(released, held_bytes),
-                Next::NoRoom(wanted) => {
-                    *wanted_bytes = Some(wanted);
-                    break;
-                }
-                Next::Nothing => break,
-            }
+    }
+
+    /// What the client is told next, and how much of the account that holds: none if it may not be told more, or there
+    /// is no room. Others of the thread may have their turn before what comes behind it.
+    fn next_to_tell(&mut self) -> Option<(Released, u64)> {
+        if !self.may_tell() {
+            return None;
         }
+        let Sources { arrivals, account, wanted_bytes, .. } = self.sources();
+        match arrivals.next(account) {
+            Next::Ready(released, held_bytes) => Some((released, held_bytes)),
+            Next::NoRoom(wanted) => {
+                *wanted_bytes = Some(wanted);
+                None
+            }
+            Next::Nothing => None,
+        }
+    }
+
+    /// When all was told that may be: what has to be read from the store is fetched beside the connection; only its
+    /// link waits for it.
+    fn end_telling(&mut self) {
         let Sources { mailbox, arrivals, account, wanted_bytes } = self.sources();
         if wanted_bytes.is_none() {
             account.want_nothing();

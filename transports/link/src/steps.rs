@@ -2,6 +2,8 @@
 
 /// So many steps are a turn: as many as commands of one entity are.
 const STEPS_PER_TURN: usize = 256;
+/// So many bytes take about as long to be read, or told, as a small thing to be done.
+const BYTES_PER_STEP: u64 = 256;
 
 /// Steps that were taken since the others of this thread had their turn. One is a small thing: a command that is handed
 /// over, a delivery that is looked at, a refusal. How many a client asks for has nothing to do with how many bytes it
@@ -13,6 +15,11 @@ impl Steps {
     /// Counts so many more.
     pub const fn add(&mut self, count: usize) {
         self.0 = self.0.saturating_add(count);
+    }
+
+    /// Counts bytes that were read or told.
+    pub fn add_bytes(&mut self, bytes: u64) {
+        self.add(usize::try_from(bytes / BYTES_PER_STEP).unwrap_or(usize::MAX));
     }
 
     /// Lets the others have their turn, if this was one.
@@ -57,5 +64,9 @@ mod tests {
         assert_eq!(rests(&mut steps), 0);
         steps.add(usize::MAX);
         assert_eq!((rests(&mut steps), rests(&mut steps)), (1, 0), "nothing is left over");
+        steps.add_bytes((64 << 10) - 1);
+        assert_eq!(rests(&mut steps), 0);
+        steps.add_bytes(BYTES_PER_STEP);
+        assert_eq!(rests(&mut steps), 1, "bytes are steps, too");
     }
 }

@@ -43,8 +43,6 @@ use crate::state::DeliveryState;
 
 /// So long a large content may stand still while another waits to begin: its client would begin it anew.
 const LARGE_GRACE: Duration = Duration::from_secs(10);
-/// So many bytes take about as long to be read as a small event to be carried out.
-const BYTES_PER_STEP: usize = 256;
 
 /// What is remembered of what entities are asked.
 pub(super) enum Expect {
@@ -252,18 +250,6 @@ impl Collect for Conversation {
     fn may_tell(&self) -> bool {
         self.may_answer()
     }
-
-    fn tell(&mut self, released: Released, held_bytes: u64) {
-        let event = self.links.take(released);
-        if let LinkEvent::Delivered { link, message, .. } = event {
-            return self.deliver(link, *message, held_bytes);
-        }
-        if let LinkEvent::Answer { slot, index, result } = event {
-            return self.answered(slot, index, result, held_bytes);
-        }
-        self.heed(event);
-        self.account.release(held_bytes);
-    }
 }
 
 impl Conversation {
@@ -384,7 +370,7 @@ impl Conversation {
             let next = self.behind.take();
             let before = self.input.len();
             let next = next.or_else(|| self.amqp.next_event(&mut self.input, now));
-            self.steps.add(before.saturating_sub(self.input.len()) / BYTES_PER_STEP);
+            self.steps.add_bytes(before.saturating_sub(self.input.len()) as u64);
             let Some(event) = next else { break };
             if self.needs_place(&event) {
                 self.behind = Some(event);
@@ -467,13 +453,34 @@ impl Conversation {
         self.sent.retain(|_, sent| sent.id.session() != session);
     }
 
-    /// Takes what entities say, as far as there is room for it.
-    pub(super) fn collect(&mut self) {
+    /// Takes what entities say, as far as there is room for it. Others of its thread have their turn between: a client
+    /// that is told much at once has asked for it by a few bytes.
+    pub(super) async fn collect(&mut self) {
         self.take_in();
         // There may be room for its answers again.
         self.begin_apart();
-        self.tell_all();
+        self.begin_telling();
+        while let Some((released, held_bytes)) = self.next_to_tell() {
+            self.tell(released, held_bytes);
+            self.steps.add(1);
+            self.steps.add_bytes(held_bytes);
+            self.steps.rest().await;
+        }
+        self.end_telling();
         self.links.hand_over();
+    }
+
+    /// Turns what an entity says into what the client is told; it holds so much of the account.
+    fn tell(&mut self, released: Released, held_bytes: u64) {
+        let event = self.links.take(released);
+        if let LinkEvent::Delivered { link, message, .. } = event {
+            return self.deliver(link, *message, held_bytes);
+        }
+        if let LinkEvent::Answer { slot, index, result } = event {
+            return self.answered(slot, index, result, held_bytes);
+        }
+        self.heed(event);
+        self.account.release(held_bytes);
     }
 
     fn heed(&mut self, event: LinkEvent) {

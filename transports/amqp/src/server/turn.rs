@@ -75,7 +75,7 @@ impl Conversation {
         let mut is_told = false;
         let end = loop {
             self.carry_out().await;
-            self.collect();
+            self.collect().await;
             if !self.is_mute {
                 self.pump();
             }

@@ -46,18 +46,12 @@ impl Collect for Conversation {
     fn may_tell(&self) -> bool {
         self.collected_bytes < FRAME_BYTES && self.ready.len() < LIST_COUNT_MAX
     }
-
-    fn tell(&mut self, released: Released, held_bytes: u64) {
-        let before = self.ready_bytes;
-        self.tell_of(released, held_bytes);
-        self.collected_bytes += self.ready_bytes.saturating_sub(before).max(super::ITEM_BYTES);
-    }
 }
 
 impl Conversation {
     /// Takes what came, and writes one frame of what is there.
     pub(super) async fn write(&mut self, socket: &mut Socket) -> Result<(), Ended> {
-        self.collect();
+        self.collect().await;
         if self.unflushed || !self.may_write() {
             return Ok(());
         }
@@ -76,19 +70,31 @@ impl Conversation {
         Ok(())
     }
 
-    /// Takes what came until there is enough for a frame.
-    fn collect(&mut self) {
+    /// Takes what came until there is enough for a frame. Others of its thread have their turn between: a client that
+    /// is told much at once has asked for it by a few bytes.
+    async fn collect(&mut self) {
         self.take_in();
         self.collected_bytes = 0;
-        self.tell_all();
+        self.begin_telling();
+        while let Some((released, held_bytes)) = self.next_to_tell() {
+            let before = self.ready_bytes;
+            self.tell(released, held_bytes).await;
+            self.collected_bytes += self.ready_bytes.saturating_sub(before).max(super::ITEM_BYTES);
+            self.steps.add(1);
+            self.steps.rest().await;
+        }
+        self.end_telling();
         self.begin_apart();
     }
 
     /// Turns what came from an entity into what the client is told; it holds so much of the account.
-    fn tell_of(&mut self, released: Released, held_bytes: u64) {
+    async fn tell(&mut self, released: Released, held_bytes: u64) {
         let text_bytes = match self.links.take(released) {
             Event::Nothing => None,
-            Event::Delivered { link, number, message } => self.deliver(link, number, *message),
+            Event::Delivered { link, number, message } => {
+                self.steps.add_bytes(u64::from(message.facts.size));
+                self.deliver(link, number, *message)
+            }
             Event::Stopped { link, path, reason } => {
                 let error = self.wire_error(reason, &path);
                 self.say(0, Notice::Detached(Detached { link, error }));
@@ -105,7 +111,7 @@ impl Conversation {
                 None
             }
             Event::Messages { id, link, path, result, taken_count } => match result {
-                Ok(messages) => self.received(id, link, messages, taken_count, &path),
+                Ok(messages) => self.received(id, link, messages, taken_count, &path).await,
                 Err(rejection) => {
                     self.fail(id, rejection, &path);
                     None

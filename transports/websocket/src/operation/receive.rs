@@ -71,8 +71,9 @@ impl Conversation {
         Ok(())
     }
 
-    /// Answers with messages, and what their texts take, or gives them back if one cannot be read.
-    pub(crate) fn received(
+    /// Answers with messages, and what their texts take, or gives them back if one cannot be read. Others of its thread
+    /// have their turn between them.
+    pub(crate) async fn received(
         &mut self,
         id: u32,
         number: u32,
@@ -83,14 +84,20 @@ impl Conversation {
         let tokens: Vec<LockToken> =
             messages.iter().filter_map(|message| message.facts.lock).map(|it| it.token).collect();
         let encoding = self.encoding;
-        let read: Option<Vec<Delivered>> =
-            messages.into_iter().map(|message| delivered(encoding, message)).collect();
-        let Some(messages) = read else {
-            self.links.give_back(number, tokens);
-            let reason = Rejection::internal("the content of a message cannot be read");
-            self.fail(id, reason, path);
-            return None;
-        };
+        let mut read = Vec::with_capacity(messages.len());
+        for message in messages {
+            self.steps.add(1);
+            self.steps.add_bytes(u64::from(message.facts.size));
+            let Some(delivered) = delivered(encoding, message) else {
+                self.links.give_back(number, tokens);
+                let reason = Rejection::internal("the content of a message cannot be read");
+                self.fail(id, reason, path);
+                return None;
+            };
+            read.push(delivered);
+            self.steps.rest().await;
+        }
+        let messages = read;
         let text_bytes = messages.iter().map(Delivered::text_bytes).sum();
         self.unwritten_count += taken_count;
         self.ready.push(Item { id, notice: Notice::Received(Messages { messages }) });

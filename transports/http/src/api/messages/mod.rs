@@ -21,6 +21,7 @@ use peeklock_core::command::{
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_json::{NewMessage, ReceivedView, message_in_json_max};
+use peeklock_link::Steps;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -221,12 +222,17 @@ fn text_bytes_max(exchange: &Exchange, messages: &[ReceivedMessage]) -> u64 {
     sizes.map(|size| message_in_json_max(size, header_bytes_max)).sum()
 }
 
-/// The text of messages, of which one at a time is read: it may be many times as large as it is stored.
+/// The text of messages, of which one at a time is read: it may be many times as large as it is stored. Others of the
+/// thread have their turn between them.
 async fn written(messages: &[ReceivedMessage]) -> Result<Vec<u8>, Refusal> {
     let unwritten = |_| Rejection::internal("the messages cannot be written as JSON");
     let mut text = serde_json::to_vec(&Messages { messages: Vec::new() }).map_err(unwritten)?;
     let end = text.split_off(text.len().saturating_sub(LIST_END.len()));
+    let mut steps = Steps::default();
     for (place, received) in messages.iter().enumerate() {
+        steps.add(1);
+        steps.add_bytes(u64::from(received.facts.size));
+        steps.rest().await;
         if place > 0 {
             text.push(b',');
         }
