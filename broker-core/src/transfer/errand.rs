@@ -14,6 +14,9 @@ use crate::path::SubQueue;
 use crate::permits::loaded_bytes;
 use crate::store::{Key, Store, StoreError};
 
+/// Others of the thread have their turn when so much of headers, and of what was set on them, was read.
+const READ_BYTES_PER_TURN: u64 = 64 << 10;
+
 /// What the messages of a list take while they are loaded.
 #[must_use]
 pub fn room_of(list: &HandOver<PinnedMessage>) -> u64 {
@@ -49,10 +52,17 @@ pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arr
     let dead_letter_source =
         (list.sub_queue == SubQueue::DeadLetter).then(|| Arc::clone(&list.source));
     let mut arrivals = Vec::with_capacity(list.messages.len());
+    let mut read_bytes = 0u64;
     for PinnedMessage { message, hops, copies_spent, never_duplicate, origin } in &list.messages {
         let content = Content::parse(message.content.load().await?)
             .map_err(|error| StoreError::Damaged(error.to_string().into()))?;
         let overlays = load_overlays(&message.overlays).await?;
+        let set = overlays.iter().map(|overlay| u64::from(overlay.size_bytes()));
+        read_bytes += u64::from(content.header_size()) + set.sum::<u64>();
+        if read_bytes > READ_BYTES_PER_TURN {
+            read_bytes = 0;
+            tokio::task::yield_now().await;
+        }
         arrivals.push(Arrival {
             message: edge.take_over(content, &overlays, *never_duplicate),
             overlays,

@@ -43,6 +43,8 @@ use crate::{Ahead, Ctx, intake};
 const SLICE_STEPS: u64 = 1 << 20;
 /// So many rules of a new subscription are judged in one slice; each takes some ten microseconds.
 const SLICE_RULES: usize = 64;
+/// What it takes for each byte to see a message with what was set on it since: properties of both are looked up.
+const CHANGED_STEPS_PER_BYTE: u64 = 8;
 /// So much is found for one command whatever all topics together have found.
 const ALWAYS_KEPT_BYTES: u64 = 64 << 10;
 
@@ -133,22 +135,22 @@ impl JudgedAhead {
 impl Topic {
     /// Whether that takes more than a slice.
     pub(super) fn is_long_to_judge(&self, ahead: Ahead<'_>, now: Timestamp) -> bool {
-        let bytes = match ahead {
+        let (bytes, viewed) = match ahead {
             Ahead::Command { command, .. } => {
                 if let Command::OfTopic(TopicCommand::InSubscription {
                     command: RuleCommand::Explain(message),
                     ..
                 }) = command
                 {
-                    u64::from(message.content.header_size())
+                    (u64::from(message.content.header_size()), 0)
                 } else {
-                    property_bytes(command, now)
+                    (property_bytes(command, now), view_steps_of(command))
                 }
             }
             Ahead::Loaded { content, .. } => Content::parse(content.clone())
-                .map_or(0, |content| u64::from(content.header_size())),
+                .map_or((0, 0), |content| (u64::from(content.header_size()), 0)),
         };
-        bytes > 0 && self.matcher.steps_of(bytes) > SLICE_STEPS
+        bytes > 0 && self.matcher.steps_of(bytes).saturating_add(viewed) > SLICE_STEPS
     }
 
     /// Goes on with what a command or a due message needs to have judged, for one slice; returns whether it
@@ -217,7 +219,7 @@ impl Topic {
         }
         let bytes = property_bytes(command, ctx.now);
         let weighed = self.matcher.steps_of(bytes);
-        let steps = if bytes == 0 { 0 } else { weighed };
+        let steps = if bytes == 0 { 0 } else { weighed.saturating_add(view_steps_of(command)) };
         if steps <= SLICE_STEPS {
             self.ahead = None;
             // A byte that a rule sets takes two steps.
@@ -302,10 +304,13 @@ impl Topic {
         let message = Judged { content: next.content, published: &published, limits: ctx.limits };
         let before = ahead.judging.steps();
         let is_over = self.matcher.go_on(&mut ahead.judging, &message, *steps, &mut *ctx.tokens);
-        let taken = ahead.judging.steps() - before;
+        let judged = ahead.judging.steps() - before;
+        // To see the message takes its time in each slice, of those behind it; for the message it counts once.
+        let viewed = view_steps(next.content, next.journey.set_bytes());
+        let taken = judged + if before == 0 { viewed } else { 0 };
         ahead.taken += taken;
         ahead.steps = ahead.steps.saturating_add(taken);
-        *steps = steps.saturating_sub(taken);
+        *steps = steps.saturating_sub(judged.saturating_add(viewed));
         if is_over {
             let selection = std::mem::take(&mut ahead.judging).into_selection();
             ahead.staged = ahead.staged.and(Staged::of(&selection, &next.journey));
@@ -432,6 +437,16 @@ impl Topic {
 }
 
 impl<'c> Coming<'c> {
+    /// The bytes that were set on it since it was sent.
+    fn set_bytes(self) -> u64 {
+        match self {
+            Self::Arrived(arrival) => {
+                arrival.overlays.iter().map(|overlay| u64::from(overlay.size_bytes())).sum()
+            }
+            Self::Sent(_) | Self::FromPeer(_) => 0,
+        }
+    }
+
     const fn message(self) -> &'c InboundMessage {
         match self {
             Self::Sent(message) => message,
@@ -449,6 +464,24 @@ fn property_bytes(command: &Command, now: Timestamp) -> u64 {
         false => u64::from(message.envelope.header_size) + 1_024,
     };
     messages_of(command).map(|coming| bytes(coming.message())).sum()
+}
+
+/// What it takes to see a message on which so many bytes were set.
+fn view_steps(content: &Content, set_bytes: u64) -> u64 {
+    let own = u64::from(content.header_size());
+    match set_bytes {
+        0 => own,
+        _ => CHANGED_STEPS_PER_BYTE.saturating_mul(own.saturating_add(set_bytes)),
+    }
+}
+
+/// What it takes to see the messages of a command on which something was set. The others are weighed by their bytes.
+fn view_steps_of(command: &Command) -> u64 {
+    let steps = messages_of(command).map(|coming| match coming.set_bytes() {
+        0 => 0,
+        set_bytes => view_steps(&coming.message().content, set_bytes),
+    });
+    steps.fold(0, u64::saturating_add)
 }
 
 /// The messages of a command that are published, in their order.

@@ -16,9 +16,12 @@ use crate::take_over::{self, Admitted};
 use crate::transfer::{Admission, Arrival, WhenFull};
 use crate::{Ctx, Step};
 
+/// The headers that are written anew in one step have so many bytes, or there is one: it takes about a millisecond.
+const REWRITTEN_BYTES_MAX: u64 = 128 << 10;
+
 impl Topic {
     /// Publishes messages in the order of their source, each by itself, up to the first behind one that
-    /// is refused (FWD-10), or with which it would be too much for one step (QUO-10).
+    /// is refused (FWD-10), or with which it would be too much for one step (QUO-10), or take too long.
     pub(super) fn transfer_in(
         &mut self,
         messages: Vec<Arrival>,
@@ -27,10 +30,10 @@ impl Topic {
         step: &mut Step,
     ) -> Answer {
         let admissions = take_over::arrivals(
-            &mut (&mut *self, &mut *ctx, step, Staged::default()),
+            &mut (&mut *self, &mut *ctx, step, Staged::default(), 0u64),
             messages,
             when_full,
-            |(topic, ctx, step, staged), arrival| {
+            |(topic, ctx, step, staged, rewritten), arrival| {
                 let journey = journey_of(arrival);
                 if topic.is_left_out(&arrival.message, &journey) {
                     return Ok(Admitted::Later);
@@ -41,9 +44,15 @@ impl Topic {
                 if staged.beyond(ctx.limits).is_some() {
                     return Ok(Admitted::Later);
                 }
+                let bytes = rewritten_bytes(&arrival.message, &plan, &journey);
+                let with_it = rewritten.saturating_add(bytes);
+                if bytes > 0 && *rewritten > 0 && with_it > REWRITTEN_BYTES_MAX {
+                    return Ok(Admitted::Later);
+                }
+                *rewritten = with_it;
                 Ok(Admitted::Now((plan, journey, staged)))
             },
-            |(topic, ctx, step, staged), arrival, (plan, journey, with_it)| {
+            |(topic, ctx, step, staged, _), arrival, (plan, journey, with_it)| {
                 *staged = with_it;
                 topic.arrive(arrival, plan, journey, ctx, step);
             },
@@ -127,6 +136,14 @@ pub(super) fn journey_of(arrival: &Arrival) -> Journey {
         },
         copies_spent: arrival.copies_spent,
         marks: Marks::never_duplicate(arrival.message.envelope.never_duplicate()),
+    }
+}
+
+/// What is written anew of a message that waits for its instant, of its header and what was set on it.
+fn rewritten_bytes(message: &InboundMessage, plan: &Plan, journey: &Journey) -> u64 {
+    match (plan, journey.set_bytes()) {
+        (Plan::Publish(_), _) | (Plan::Schedule(_), 0) => 0,
+        (Plan::Schedule(_), set) => u64::from(message.content.header_size()).saturating_add(set),
     }
 }
 

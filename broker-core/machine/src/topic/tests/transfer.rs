@@ -79,6 +79,33 @@ fn of_a_list_as_much_is_taken_as_one_step_may_store() {
     assert_eq!(stand.admitted(list(4)), ("++++".to_owned(), String::new()));
 }
 
+/// DESIGN D6: to see a message with what was set on it takes time, whatever its rules look at: a list of such messages
+/// is judged in slices also where nothing but a true filter sees them.
+#[test]
+fn to_see_what_was_set_on_messages_counts_for_their_slices() {
+    let mut stand = Stand::new(1);
+    let list = list(64);
+    let slices = stand.slices(&list);
+    // 64 x 8 x 10,000 steps in slices of 2^20.
+    assert!((5..=6).contains(&slices), "{slices} slices");
+    assert!(stand.topic.take_judged() >= 64 * 8 * SET_BYTES as u64);
+    assert_eq!(stand.admitted(list).0, "+".repeat(64));
+}
+
+/// DESIGN D6, FWD-09: what was set on messages that wait for their instant becomes part of their contents, of as many
+/// in a step as do not hold up others; the rest comes again.
+#[test]
+fn of_a_list_as_many_contents_are_written_anew_as_one_step_has_time_for() {
+    let mut stand = Stand::new(1);
+    let mut list = list(20);
+    let Command::TransferIn { messages, .. } = &mut list else { unreachable!() };
+    for arrival in messages {
+        arrival.message.envelope.scheduled_enqueue_time = Some(Timestamp::NEVER);
+    }
+    // 13 x 10,000 bytes are less than 128 KiB.
+    assert_eq!(stand.admitted(list).0, format!("{}{}", "+".repeat(13), ".".repeat(7)));
+}
+
 /// QUO-09, DESIGN D6: a list is judged until it has taken as long as a publish may, and no message of it is begun then:
 /// the rest comes again, so that no topic keeps its contents for long. A batch of a client is judged to its end.
 #[test]
