@@ -55,6 +55,7 @@
 //! | settings and instants outside of what there is | `a_number_outside_its_range_is_refused_with_the_range` of `src/config/tests.rs`, `the_year_10000_is_the_last_instant` of `broker-core/src/clock.rs` |
 //! | ranges and dispositions that name thousands of deliveries, by the thousand and with large maps | `scenarios/ranges.rs`, `transports/websocket/tests/bounded.rs` |
 //! | ids of waiting receives used twice | `transports/websocket/tests/wire/hostile.rs` |
+//! | thousands of properties set on messages that have thousands, peeked, received and forwarded | `scenarios/overlays.rs` |
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -210,7 +211,7 @@ scenarios! {
     SLOWER_MAX,
     states pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
     amqp_transfers amqp_openings amqp_deliveries amqp_renewals amqp_floods amqp_links amqp_websockets returning
-    anything waits presented apart away forwards ranges
+    anything waits presented apart away forwards ranges overlays
 }
 
 /// Everything again, of clients that all speak TLS.

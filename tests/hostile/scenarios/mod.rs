@@ -21,6 +21,7 @@ pub mod forwards;
 pub mod half_bodies;
 pub mod half_frames;
 pub mod half_heads;
+pub mod overlays;
 pub mod patterns;
 pub mod peeks;
 pub mod pongs;
