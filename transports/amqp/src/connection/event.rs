@@ -151,6 +151,8 @@ pub enum Event {
     Ended {
         /// The session.
         session: SessionId,
+        /// The tags of what it was sent in it and has not settled, which it can settle no more.
+        unsettled: Vec<DeliveryTag>,
         /// Why, if something is wrong.
         error: Option<AmqpError>,
     },

@@ -28,6 +28,7 @@ use tokio::sync::watch;
 use tokio::time::Sleep;
 
 use super::attach::Attaching;
+use super::deliver::token_of;
 use super::gather::Each;
 use super::login::{LoggedIn, ShownToken};
 use super::node::{Asker, Managing, Node, ToAsk, Told};
@@ -39,6 +40,7 @@ use super::turn::TICK;
 use super::work::{Acquiring, Work};
 use crate::connection::{Connection, Event, LinkId, ReceivedId, SentId, SessionId};
 use crate::error::AmqpError;
+use crate::performative::DeliveryTag;
 use crate::state::DeliveryState;
 
 /// So long a large content may stand still while another waits to begin: its client would begin it anew.
@@ -174,7 +176,8 @@ pub(super) struct Conversation {
     pub(super) last_number: u32,
     pub(super) asked: HashMap<u32, Asked>,
     pub(super) last_asked: u32,
-    /// By the tokens of their locks, which requests name them by, and which their tags say.
+    /// By the tokens of their locks, which requests name them by, and which their tags say: what its session has as
+    /// unsettled, or what is being told of that.
     pub(super) sent: ByToken<Sent>,
     /// What is asked beside the connection.
     pub(super) apart: Apart<ToAsk>,
@@ -430,7 +433,7 @@ impl Conversation {
                 self.settle(delivery, &tag, state, settled).await;
             }
             Event::Detached { link, .. } | Event::Failed { link, .. } => self.detach(link),
-            Event::Ended { session, .. } => self.end_session(session),
+            Event::Ended { session, unsettled, .. } => self.end_session(session, &unsettled),
             Event::Closed { error, by_client } => {
                 if let (Some(error), true) = (&error, by_client) {
                     tracing::debug!(%error, "closed by its client");
@@ -443,14 +446,18 @@ impl Conversation {
         }
     }
 
-    fn end_session(&mut self, session: SessionId) {
+    fn end_session(&mut self, session: SessionId, unsettled: &[DeliveryTag]) {
         let links: Vec<LinkId> =
             self.nodes.keys().copied().filter(|link| link.session() == session).collect();
         for link in links {
             self.detach(link);
         }
-        // Nobody can settle them any more; queues keep them locked until their locks end (AMQP-69).
-        self.sent.retain(|_, sent| sent.id.session() != session);
+        // Nobody can settle them any more; queues keep them locked until their locks end (AMQP-69). Other sessions may
+        // have any number of them, so these are looked up.
+        for token in unsettled.iter().filter_map(token_of) {
+            self.sent.remove(&token);
+        }
+        self.steps.add(unsettled.len());
     }
 
     /// Takes what entities say, as far as there is room for it. Others of its thread have their turn between: a client

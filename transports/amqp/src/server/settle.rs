@@ -82,8 +82,8 @@ impl Conversation {
         state: Option<DeliveryState>,
         settled: bool,
     ) {
-        let found = token_of(tag).and_then(|token| Some((token, self.sent.get(&token)?)));
-        let Some((token, sent)) = found.filter(|(_, sent)| sent.id == id) else {
+        let is_known = |token: &LockToken| self.sent.get(token).is_some_and(|sent| sent.id == id);
+        let Some(token) = token_of(tag).filter(is_known) else {
             // It is being settled already, and the answer to that answers this (AMQP-68).
             return;
         };
@@ -105,14 +105,15 @@ impl Conversation {
         let settlement = match self.understood.settlement(&outcome, limits) {
             Ok(settlement) => settlement,
             Err(rejection) => {
+                // The client has forgotten it, or does when it is answered (AMQP-65).
+                let Some(sent) = self.sent.remove(&token) else { return };
+                let path = sent.entity.path().to_owned();
                 if let (true, Some(transaction)) = (settled, transaction) {
                     // Nobody hears of it: the transaction does nothing.
-                    let Some(sent) = self.sent.remove(&token) else { return };
-                    let path = sent.entity.path().to_owned();
                     let of = PartKind::Settled { token, sent, answer: None };
                     return self.not_joined(transaction, of, rejection, &path);
                 }
-                let error = self.refuse(rejection, sent.entity.path());
+                let error = self.refuse(rejection, &path);
                 return self.amqp.answer(id, DeliveryState::rejected(error));
             }
         };

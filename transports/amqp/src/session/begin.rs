@@ -62,27 +62,27 @@ impl Connection {
     }
 
     pub(crate) fn take_end(&mut self, channel: u16, error: Option<AmqpError>) -> Result<(), Fault> {
-        let Some(session) = self.sessions.get(&channel) else {
+        let Some(session) = self.sessions.get_mut(&channel) else {
             return Err(no_session(channel));
         };
-        let (id, ending) = (session.id(channel), session.ending);
+        let (id, ending, unsettled) =
+            (session.id(channel), session.ending, session.forget_unsettled());
         self.remove_links(channel);
         self.sessions.remove(&channel);
         if !ending {
             self.wire.frame(channel, &End { error: None });
-            self.events.push_back(Event::Ended { session: id, error });
+            self.events.push_back(Event::Ended { session: id, unsettled, error });
         }
         Ok(())
     }
 
     /// Ends a session for what its client did in it.
     pub(crate) fn end_because(&mut self, channel: u16, error: AmqpError) {
-        let Some(session) = self.sessions.get(&channel).filter(|session| !session.ending) else {
-            return;
-        };
-        let id = session.id(channel);
+        let session = self.sessions.get_mut(&channel).filter(|session| !session.ending);
+        let Some(session) = session else { return };
+        let (id, unsettled) = (session.id(channel), session.forget_unsettled());
         self.end(id, Some(error.clone()));
-        self.events.push_back(Event::Ended { session: id, error: Some(error) });
+        self.events.push_back(Event::Ended { session: id, unsettled, error: Some(error) });
     }
 
     /// Ends a session with all its links. What comes for it afterwards is not looked at.

@@ -81,4 +81,9 @@ impl Session {
     pub(crate) const fn id(&self, channel: u16) -> SessionId {
         SessionId { channel, generation: self.generation }
     }
+
+    /// Forgets what the client was sent in it and has not settled, and tells the tags of that.
+    fn forget_unsettled(&mut self) -> Vec<DeliveryTag> {
+        std::mem::take(&mut self.unsettled).into_values().map(|unsettled| unsettled.tag).collect()
+    }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use peeklock_amqp::connection::{Config, Event};
 use peeklock_amqp::error::AmqpError;
-use peeklock_amqp::link::Delivery;
+use peeklock_amqp::link::{Answer, Delivery};
 use peeklock_amqp::performative::{Begin, End, Flow, Performative, Transfer};
 use peeklock_amqp::state::DeliveryState;
 
@@ -34,7 +34,7 @@ fn end_is_answered_by_end_and_frees_all() {
     client.say(0, &Performative::Flow(credit(0, 0, 5)));
     client.events();
     client.say(0, &Performative::End(End { error: None }));
-    assert_eq!(client.events(), [Event::Ended { session: first, error: None }]);
+    assert_eq!(client.events(), [Event::Ended { session: first, unsettled: vec![], error: None }]);
     assert_eq!(client.hear(), [(0, Performative::End(End { error: None }), Bytes::new())]);
     let second = client.begin(0, 10);
     assert_ne!(first, second);
@@ -42,6 +42,39 @@ fn end_is_answered_by_end_and_frees_all() {
     client.connection.end(first, None);
     client.connection.detach(link, None);
     assert_eq!(client.hear(), []);
+}
+
+/// AMQP-69, DESIGN D6: an end tells what its client was sent in that session and has not settled, and of that alone:
+/// what it costs has nothing to do with what other sessions hold.
+#[test]
+fn an_end_tells_what_was_not_settled_in_its_session() {
+    let mut client = Client::open(Config::default());
+    let sessions = [0, 1, 2].map(|channel| client.begin(channel, 100));
+    for channel in [0, 1] {
+        client.say(channel, &Performative::Attach(Box::new(receiver(0))));
+        let link = client.asked();
+        assert!(client.connection.accept(link, Answer::echo(&receiver(0))));
+        client.say(channel, &Performative::Flow(credit(0, 0, 5)));
+        client.events();
+        for number in 0..3 {
+            let tag = tag(&[u8::try_from(channel).unwrap(), number]);
+            let delivery = Delivery { tag, settled: number == 0, payload: vec![] };
+            client.connection.send(link, delivery).unwrap();
+        }
+    }
+    let ended = |session, unsettled| [Event::Ended { session, unsettled, error: None }];
+    let end = Performative::End(End { error: None });
+    client.say(2, &end);
+    assert_eq!(client.events(), ended(sessions[2], vec![]));
+    client.say(0, &end);
+    assert_eq!(client.events(), ended(sessions[0], vec![tag(&[0, 1]), tag(&[0, 2])]));
+    assert_eq!(client.connection.unsettled_count(sessions[1]), 2);
+    client.say_with(1, &Performative::Transfer(transfer(9, 0)), b"x");
+    let events = client.events();
+    let [Event::Ended { session, unsettled, error: Some(_) }] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!((*session, &unsettled[..]), (sessions[1], &[tag(&[1, 1]), tag(&[1, 2])][..]));
 }
 
 /// What comes for a session that was ended from here is not looked at until the client ends it too.
