@@ -1,13 +1,18 @@
 //! The memory store: everything in maps, gone with the process. Its order and answers are those of a
 //! durable store, so that a broker behaves alike on both.
 
+mod space;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::tail::{Tail, space_of};
+use self::space::{Changed, Entry, Space};
+use super::tail::space_of;
 use super::{
     Batch, BatchId, Completion, ContentOp, Fence, Key, Record, Reserved, SPACE_BYTES, Shard, Store,
     StoreError, Submission, Visit, Waker,
@@ -28,7 +33,7 @@ pub struct MemoryStore {
     reserved_bytes: AtomicU64,
     stored_bytes: AtomicU64,
     waiting: Mutex<Vec<Waker>>,
-    /// Dropped spaces that are not yet freed, over all shards.
+    /// How many of what was dropped are not yet freed, over all shards.
     dropped_count: AtomicUsize,
 }
 
@@ -42,27 +47,8 @@ struct ShardState {
 struct Spaces {
     /// A space is shared with forks until one of them changes it.
     live: BTreeMap<u64, Arc<Space>>,
-    /// Dropped spaces, freed in slices so that no submission waits for a million records.
+    /// Dropped spaces and parts of spaces, freed in slices so that no submission waits for a million records.
     dropped: VecDeque<Arc<Space>>,
-}
-
-type Space = BTreeMap<Tail, Entry>;
-
-#[derive(Clone)]
-struct Entry {
-    value: Box<[u8]>,
-    content: Option<Bytes>,
-}
-
-/// What a record takes beside its value and its content: its place in the tree, its key, and what the
-/// allocations of both take more.
-const RECORD_BYTES: u64 = 128;
-
-impl Entry {
-    fn bytes(&self) -> u64 {
-        let held = self.value.len() + self.content.as_ref().map_or(0, Bytes::len);
-        held as u64 + RECORD_BYTES
-    }
 }
 
 impl MemoryStore {
@@ -149,10 +135,10 @@ impl MemoryStore {
                 }
             };
             let dropped = guard.dropped.len();
-            let (more, less) = guard.carry_out(space, &record, content);
+            let changed = guard.carry_out(space, &record, content);
             self.dropped_count.fetch_add(guard.dropped.len() - dropped, Ordering::Relaxed);
-            added += more;
-            freed += less;
+            added += changed.added;
+            freed += changed.freed;
         }
         drop(held);
         self.reap(REAPED_PER_SUBMISSION + 2 * batch.len());
@@ -175,64 +161,40 @@ impl MemoryStore {
 
     fn content(&self, key: &[u8]) -> Option<Bytes> {
         let guard = self.spaces_of(space_of(key));
-        guard.live.get(&space_of(key))?.get(&Tail::of(key)?)?.content.clone()
+        guard.live.get(&space_of(key))?.get(key)?.content.clone()
     }
 }
 
 impl Spaces {
     /// Carries one record out and returns the bytes it added and freed.
-    fn carry_out(&mut self, space: u64, record: &Record<'_>, content: Option<Bytes>) -> (u64, u64) {
+    fn carry_out(&mut self, space: u64, record: &Record<'_>, content: Option<Bytes>) -> Changed {
         match *record {
             Record::Put { key, value, content: op } => {
-                let Some(key) = Tail::of(key) else { return (0, 0) };
-                let records = Arc::make_mut(self.live.entry(space).or_default());
-                let mut entry = Entry { value: value.into(), content };
-                let old = match op {
-                    ContentOp::New(bytes) => {
-                        // What came with it, a whole frame, is not kept with it.
-                        entry.content = Some(Bytes::copy_from_slice(bytes));
-                        None
-                    }
-                    ContentOp::Keep => records.get_mut(&key).map(|old| {
-                        let bytes = old.bytes();
-                        entry.content = old.content.take();
-                        bytes
-                    }),
-                    ContentOp::None | ContentOp::Of(_) => None,
+                let content = match op {
+                    // What came with it, a whole frame, is not kept with it.
+                    ContentOp::New(bytes) => Some(Bytes::copy_from_slice(bytes)),
+                    ContentOp::None | ContentOp::Of(_) | ContentOp::Keep => content,
                 };
-                let added = entry.bytes();
-                let replaced = records.insert(key, entry);
-                (added, old.unwrap_or_else(|| replaced.map_or(0, |old| old.bytes())))
+                let entry = Entry { value: value.into(), content };
+                let records = Arc::make_mut(self.live.entry(space).or_default());
+                records.put(key, entry, matches!(op, ContentOp::Keep))
             }
             Record::Delete { key } => {
-                let freed = Tail::of(key)
-                    .and_then(|key| Arc::make_mut(self.live.get_mut(&space)?).remove(&key))
-                    .map_or(0, |old| old.bytes());
-                (0, freed)
+                let records = self.live.get_mut(&space);
+                let freed = records.map_or(0, |records| Arc::make_mut(records).remove(key));
+                Changed { added: 0, freed }
             }
             Record::DeletePrefix { prefix } if prefix.len() <= SPACE_BYTES => {
-                let Some(records) = self.live.remove(&space) else { return (0, 0) };
-                let freed = records.values().map(Entry::bytes).sum();
+                let Some(records) = self.live.remove(&space) else { return Changed::default() };
+                let freed = records.bytes();
                 self.dropped.push_back(records);
-                (0, freed)
+                Changed { added: 0, freed }
             }
             Record::DeletePrefix { prefix } => {
-                let (Some(records), Some(first)) = (self.live.get_mut(&space), Tail::of(prefix))
-                else {
-                    return (0, 0);
-                };
-                let records = Arc::make_mut(records);
-                let tail = prefix.get(SPACE_BYTES..).unwrap_or_default();
-                let mut freed = 0;
-                while let Some((key, entry)) = records.range(first..).next() {
-                    if !key.starts_with(tail) {
-                        break;
-                    }
-                    freed += entry.bytes();
-                    let key = *key;
-                    records.remove(&key);
-                }
-                (0, freed)
+                let Some(records) = self.live.get_mut(&space) else { return Changed::default() };
+                let (freed, dropped) = Arc::make_mut(records).remove_prefix(prefix);
+                self.dropped.extend(dropped.map(Arc::new));
+                Changed { added: 0, freed }
             }
         }
     }
@@ -246,10 +208,10 @@ impl Spaces {
                 self.dropped.pop_front();
                 continue;
             };
-            while count > 0 && records.pop_first().is_some() {
+            while count > 0 && records.pop() {
                 count -= 1;
             }
-            if records.is_empty() {
+            if count > 0 {
                 self.dropped.pop_front();
             }
         }
@@ -349,7 +311,7 @@ impl Store for MemoryStore {
             let content = guard
                 .live
                 .get(&space)
-                .and_then(|records| records.get(&Tail::of(key.as_bytes())?))
+                .and_then(|records| records.get(key.as_bytes()))
                 .and_then(|entry| entry.content.clone());
             contents.push(content.map(ContentRef::Loaded));
         }
@@ -358,14 +320,9 @@ impl Store for MemoryStore {
     fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         let guard = self.spaces_of(space_of(prefix));
         let Some(records) = guard.live.get(&space_of(prefix)) else { return Ok(()) };
-        let Some(first) = Tail::of(prefix) else { return Ok(()) };
-        let tail = prefix.get(SPACE_BYTES..).unwrap_or_default();
-        for (key, entry) in records.range(first..) {
-            if !key.starts_with(tail) {
-                break;
-            }
+        records.visit(prefix, &mut |key, entry| {
             visit(key.key(space_of(prefix)).as_bytes(), &entry.value);
-        }
+        });
         Ok(())
     }
 

@@ -1,0 +1,206 @@
+//! The records of one space: what many share the beginning of is removed in one step, whatever its number.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::SPACE_BYTES;
+use crate::tail::Tail;
+
+/// What keys of a group have in common behind their space: a byte and a number.
+const HEAD_BYTES: usize = 9;
+/// Keys that go on for so many bytes behind that, or more, are in groups: of each there may be very many, and what
+/// removes them all names what they have in common.
+const GROUPED_BYTES: usize = 16;
+
+/// What a record takes beside its value and its content: its place in the tree, its key, and what the
+/// allocations of both take more.
+const RECORD_BYTES: u64 = 128;
+
+/// What is under a key.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) value: Box<[u8]>,
+    pub(super) content: Option<Bytes>,
+}
+
+impl Entry {
+    fn bytes(&self) -> u64 {
+        let held = self.value.len() + self.content.as_ref().map_or(0, Bytes::len);
+        held as u64 + RECORD_BYTES
+    }
+}
+
+/// Bytes that came, and bytes that went.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Changed {
+    pub(super) added: u64,
+    pub(super) freed: u64,
+}
+
+/// A map from keys to entries, and how many bytes those are.
+#[derive(Clone, Default)]
+pub(super) struct Space {
+    bytes: u64,
+    single: Table,
+    /// By what their keys have in common.
+    groups: BTreeMap<Tail, Table>,
+}
+
+#[derive(Clone, Default)]
+struct Table {
+    bytes: u64,
+    entries: BTreeMap<Tail, Entry>,
+}
+
+/// What the group of a key has in common; none if it is in none.
+fn head_of(key: &[u8]) -> Option<Tail> {
+    let is_grouped = key.len() >= SPACE_BYTES + HEAD_BYTES + GROUPED_BYTES;
+    Tail::of(key.get(..SPACE_BYTES + HEAD_BYTES).filter(|_| is_grouped)?)
+}
+
+/// As much of a prefix as the keys of a group have in common.
+fn cut(prefix: &[u8]) -> &[u8] {
+    prefix.get(..SPACE_BYTES + HEAD_BYTES).unwrap_or(prefix)
+}
+
+impl Space {
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Entry> {
+        let table = match head_of(key) {
+            Some(head) => self.groups.get(&head)?,
+            None => &self.single,
+        };
+        table.entries.get(&Tail::of(key)?)
+    }
+
+    /// Sets the entry of a key, with the content that it has already where that is kept.
+    pub(super) fn put(&mut self, key: &[u8], entry: Entry, keeps_content: bool) -> Changed {
+        let Some(tail) = Tail::of(key) else { return Changed::default() };
+        let table = match head_of(key) {
+            Some(head) => self.groups.entry(head).or_default(),
+            None => &mut self.single,
+        };
+        let changed = table.put(tail, entry, keeps_content);
+        self.bytes = self.bytes + changed.added - changed.freed;
+        changed
+    }
+
+    /// Removes a key, and tells the bytes that frees.
+    pub(super) fn remove(&mut self, key: &[u8]) -> u64 {
+        let Some(tail) = Tail::of(key) else { return 0 };
+        let freed = match head_of(key) {
+            Some(head) => self.in_group(head, |group| group.remove(&tail)),
+            None => self.single.remove(&tail),
+        };
+        self.bytes -= freed;
+        freed
+    }
+
+    /// Removes every key with a prefix that is more than a space, and tells the bytes that frees. Whole groups come
+    /// back, to be given up in slices.
+    pub(super) fn remove_prefix(&mut self, prefix: &[u8]) -> (u64, Option<Self>) {
+        let Some(first) = Tail::of(prefix) else { return (0, None) };
+        let tail = prefix.get(SPACE_BYTES..).unwrap_or_default();
+        let mut freed = self.single.remove_prefix(first, tail);
+        let mut taken = Self::default();
+        if tail.len() > HEAD_BYTES {
+            let head = Tail::of(cut(prefix));
+            freed += head
+                .map_or(0, |head| self.in_group(head, |group| group.remove_prefix(first, tail)));
+        } else {
+            while let Some((head, _)) = self.groups.range(first..).next()
+                && head.starts_with(tail)
+            {
+                let head = *head;
+                let Some(group) = self.groups.remove(&head) else { break };
+                freed += group.bytes;
+                taken.groups.insert(head, group);
+            }
+        }
+        self.bytes -= freed;
+        (freed, (!taken.groups.is_empty()).then_some(taken))
+    }
+
+    /// Takes any entry away. Returns whether there was one.
+    pub(super) fn pop(&mut self) -> bool {
+        while let Some(mut group) = self.groups.first_entry() {
+            if group.get_mut().entries.pop_first().is_some() {
+                return true;
+            }
+            group.remove();
+        }
+        self.single.entries.pop_first().is_some()
+    }
+
+    /// Shows the entries under a prefix, ascending by key.
+    pub(super) fn visit(&self, prefix: &[u8], show: &mut dyn FnMut(&Tail, &Entry)) {
+        let (Some(first), Some(head)) = (Tail::of(prefix), Tail::of(cut(prefix))) else { return };
+        let tail = prefix.get(SPACE_BYTES..).unwrap_or_default();
+        let mut single = self.single.entries.range(first..).peekable();
+        let grouped = self.groups.range(head..);
+        let mut grouped = grouped.flat_map(|(_, group)| group.entries.range(first..)).peekable();
+        loop {
+            let is_single = match (single.peek(), grouped.peek()) {
+                (Some((single, _)), Some((grouped, _))) => single < grouped,
+                (single, _) => single.is_some(),
+            };
+            let next = if is_single { single.next() } else { grouped.next() };
+            let Some((key, entry)) = next.filter(|(key, _)| key.starts_with(tail)) else { return };
+            show(key, entry);
+        }
+    }
+
+    /// How many entries there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        let grouped: usize = self.groups.values().map(|group| group.entries.len()).sum();
+        self.single.entries.len() + grouped
+    }
+
+    /// Removes something of a group, which is gone with its last entry, and tells the bytes that frees.
+    fn in_group(&mut self, head: Tail, remove: impl FnOnce(&mut Table) -> u64) -> u64 {
+        let Some(group) = self.groups.get_mut(&head) else { return 0 };
+        let freed = remove(group);
+        if group.entries.is_empty() {
+            self.groups.remove(&head);
+        }
+        freed
+    }
+}
+
+impl Table {
+    fn put(&mut self, key: Tail, mut entry: Entry, keeps_content: bool) -> Changed {
+        let mut kept = None;
+        if keeps_content && let Some(old) = self.entries.get_mut(&key) {
+            kept = Some(old.bytes());
+            entry.content = old.content.take();
+        }
+        let added = entry.bytes();
+        let replaced = self.entries.insert(key, entry);
+        let freed = kept.unwrap_or_else(|| replaced.map_or(0, |old| old.bytes()));
+        self.bytes = self.bytes + added - freed;
+        Changed { added, freed }
+    }
+
+    fn remove(&mut self, key: &Tail) -> u64 {
+        let freed = self.entries.remove(key).map_or(0, |old| old.bytes());
+        self.bytes -= freed;
+        freed
+    }
+
+    /// Removes one by one what begins so, `first` being the least that can.
+    fn remove_prefix(&mut self, first: Tail, tail: &[u8]) -> u64 {
+        let mut freed = 0;
+        while let Some((key, _)) = self.entries.range(first..).next()
+            && key.starts_with(tail)
+        {
+            let key = *key;
+            freed += self.remove(&key);
+        }
+        freed
+    }
+}

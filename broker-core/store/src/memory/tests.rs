@@ -1,0 +1,122 @@
+use super::*;
+
+const SPACE: u64 = 7;
+/// Many times what one submission frees.
+const COUNT: u32 = 20 * 1_024;
+
+/// A key that many have the first bytes of, as message ids have that of their bucket.
+fn grouped(group: u8, number: u32) -> Key {
+    prefix(group).then(&[0; 12]).then(&number.to_be_bytes())
+}
+
+fn prefix(group: u8) -> Key {
+    Key::of_space(SPACE).then(&[5]).then(&[0; 7]).then(&[group])
+}
+
+/// One record in front of the groups, one behind them, and so many in each of the groups.
+fn filled(groups: &[u8], count: u32) -> Batch {
+    let mut batch = Batch::default();
+    batch.put(&Key::of_space(SPACE).then(&[9]), |to| to.push(1));
+    for number in 0..count {
+        for group in groups {
+            batch.put(&grouped(*group, number), |to| to.push(2));
+        }
+    }
+    batch.put(&prefix(1), |to| to.push(3));
+    batch
+}
+
+struct Owner {
+    store: MemoryStore,
+    fence: Fence,
+    next: BatchId,
+}
+
+impl Owner {
+    fn new() -> Self {
+        let store = MemoryStore::new(1, u64::MAX);
+        let (fence, next) = store.acquire(Shard(0)).unwrap();
+        Self { store, fence, next }
+    }
+
+    fn store(&mut self, batch: Batch) {
+        let submission =
+            Submission { id: self.next, fences: vec![self.fence], batch: Arc::new(batch) };
+        self.store.submit(submission, Box::new(|result| result.unwrap()));
+        self.next = BatchId(self.next.0 + 1);
+    }
+
+    fn keys(&self, prefix: &Key) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        self.store.scan(prefix.as_bytes(), &mut |key, _| keys.push(key.to_vec())).unwrap();
+        keys
+    }
+
+    /// How many records were dropped and are in memory still.
+    fn dropped(&self) -> usize {
+        lock(&self.store.spaces[0]).dropped.iter().map(|space| space.len()).sum()
+    }
+}
+
+/// DUP-05, DESIGN D11: what many keys have in common is removed by as many steps for millions of them as for one: it
+/// is in no answer any more, has no bytes, and is freed in slices by what comes after.
+#[test]
+fn a_group_is_dropped_at_once_and_freed_in_slices() {
+    let mut owner = Owner::new();
+    owner.store(filled(&[2], 10));
+    let without = owner.store.stored_bytes().unwrap();
+    owner.store(filled(&[1], COUNT));
+    assert!(owner.store.stored_bytes().unwrap() > without);
+    let mut batch = Batch::default();
+    batch.delete_prefix(&prefix(1));
+    batch.put(&grouped(1, 5), |to| to.push(4));
+    owner.store(batch);
+    let left = COUNT as usize - REAPED_PER_SUBMISSION;
+    assert!((left - 16..left).contains(&owner.dropped()), "{} are left", owner.dropped());
+    assert_eq!(owner.keys(&prefix(1)), [grouped(1, 5).as_bytes().to_vec()]);
+    let mut batch = Batch::default();
+    batch.delete(&grouped(1, 5));
+    batch.put(&prefix(1), |to| to.push(3));
+    owner.store(batch);
+    assert_eq!(owner.store.stored_bytes().unwrap(), without);
+    let mut rounds = 0;
+    while owner.dropped() > 0 {
+        owner.store(Batch::default());
+        rounds += 1;
+    }
+    assert_eq!(rounds, left / REAPED_PER_SUBMISSION - 1);
+    assert_eq!(owner.keys(&prefix(2)).len(), 10);
+}
+
+/// DESIGN D11: in whichever part of a space a key lies, it is shown in its place, and a prefix of any length removes
+/// what begins so.
+#[test]
+fn groups_and_single_keys_are_in_order() {
+    let mut owner = Owner::new();
+    owner.store(filled(&[1, 2], 3));
+    let expected: Vec<Vec<u8>> = [prefix(1)]
+        .into_iter()
+        .chain(
+            [1, 2].into_iter().flat_map(|group| (0..3).map(move |number| grouped(group, number))),
+        )
+        .chain([Key::of_space(SPACE).then(&[9])])
+        .map(|key| key.as_bytes().to_vec())
+        .collect();
+    assert_eq!(owner.keys(&Key::of_space(SPACE)), expected);
+    assert_eq!(owner.keys(&prefix(2)), expected[4..7]);
+    assert_eq!(owner.keys(&grouped(2, 1)), expected[5..6]);
+    let mut batch = Batch::default();
+    batch.delete_prefix(&grouped(1, 1).cut(SPACE_BYTES + 20));
+    batch.delete_prefix(&grouped(2, 1));
+    owner.store(batch);
+    let keys = [&expected[..1], &expected[4..5], &expected[6..]].concat();
+    assert_eq!(owner.keys(&Key::of_space(SPACE)), keys);
+    let mut batch = Batch::default();
+    batch.delete_prefix(&Key::of_space(SPACE).then(&[5]));
+    owner.store(batch);
+    assert_eq!(owner.keys(&Key::of_space(SPACE)), expected[7..]);
+    let mut batch = Batch::default();
+    batch.delete_prefix(&Key::of_space(SPACE));
+    owner.store(batch);
+    assert_eq!(owner.store.stored_bytes(), Some(0));
+}
