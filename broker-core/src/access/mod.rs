@@ -217,14 +217,17 @@ impl Access {
     /// other (SEC-22). That a good one gives too little, or that there is none, is neither.
     pub async fn is_allowed(&self, action: Action, path: &str) -> bool {
         let resource = canonical(path);
-        let Err(rejection) = self.ask_for(action, &resource).await else { return true };
+        let asked = self.ask_for(action, &resource).await;
+        asked.map_err(|rejection| self.tell_attempt(rejection, &resource)).is_ok()
+    }
+
+    /// Counts a token that is not good, and tells it in the log.
+    fn tell_attempt(&self, rejection: Rejection, resource: &str) {
         let cause = rejection.denial().map_or(Denial::OTHER, |denial| denial.cause);
         let is_bad = rejection.condition() == Condition::Unauthorized && cause != Denial::RIGHT;
         if is_bad && self.principal().is_some_and(|principal| principal.shows_something()) {
-            // Counted, and told in the log.
-            drop(self.broker.refuse(rejection, &resource));
+            drop(self.broker.refuse(rejection, resource));
         }
-        false
     }
 
     /// The same for who has shown something else besides, which is asked next: that he has not got it by this is no attempt of
@@ -261,6 +264,13 @@ impl Access {
             Some(door) => self.held(door, "").await.is_ok(),
             None => true,
         }
+    }
+
+    /// The same for who shows nothing better: a token that is not good is an attempt, as with [`Self::is_allowed`].
+    pub async fn is_identified_by_what_it_shows(&self) -> bool {
+        let Some(door) = &self.door else { return true };
+        let asked = self.held(door, "").await;
+        asked.map_err(|rejection| self.tell_attempt(rejection, "")).is_ok()
     }
 
     /// Whether anything that was granted lasts still, as far as it is remembered: nobody is asked (SEC-16).

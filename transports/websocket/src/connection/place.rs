@@ -12,13 +12,14 @@ use peeklock_listen::{Idling, Newcomer, Places};
 use super::Conversation;
 
 /// Who wants a place, by what its hello shows. Judged only where somebody would have to go for it; otherwise not before
-/// something is asked for.
+/// something is asked for. A token that is not good is told as an attempt, although its client may only hear that there
+/// is no place (SEC-22).
 pub(super) async fn newcomer(
     places: &Places,
     access: &Access,
     peer: Option<SocketAddr>,
 ) -> Newcomer {
-    if !places.is_full() || !access.is_identified().await {
+    if !places.is_full() || !access.is_identified_by_what_it_shows().await {
         return Newcomer::Stranger;
     }
     match shows_token(access) {

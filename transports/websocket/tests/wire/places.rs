@@ -1,7 +1,8 @@
 //! Who gives up a place when all are taken and nobody is idle.
 
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
@@ -18,6 +19,29 @@ use super::server::{Plan, Server, run};
 
 /// Sockets beside one place or two, which are as few as there can be.
 const SPARE: u32 = 16;
+
+/// A cause for which nothing else of this program refuses anybody.
+const TOLD: &str = "told_where_there_is_no_place";
+
+/// What this program logs of that cause.
+static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Takes what is logged, a line at a time.
+struct Writer;
+
+impl io::Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let line = String::from_utf8_lossy(bytes);
+        if line.contains(TOLD) {
+            LOG.lock().unwrap().push(line.into_owned());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Upgrades from an address of this machine.
 async fn upgrade_from(from: [u8; 4], to: SocketAddr) -> Socket {
@@ -114,6 +138,7 @@ impl Authorizer for OneToken {
                 self.slow.add_permits(1);
                 std::future::pending().await
             }
+            Some("told") => Err(Rejection::unauthorized("not known").because(TOLD)),
             None if self.allows_anonymous => Ok(Grant::everything()),
             _ => Err(Rejection::unauthorized("not known")),
         }
@@ -201,6 +226,29 @@ fn a_stranger_gets_the_place_of_nobody_who_holds_something() {
         }
         silent[0].ask("detach", json!({ "link": 1 })).await;
         drop(entered(strange, &bad, &server).await);
+        server.stop().await;
+    });
+}
+
+/// SEC-22: where all places are taken, a token that is not good is told in the log with where it came from, although
+/// its client only hears that there is no place: keys could be tried there without a line. A good one is no attempt.
+#[test]
+fn a_bad_token_is_told_where_there_is_no_place() {
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN);
+    subscriber.with_ansi(false).with_writer(|| Writer).init();
+    run(async {
+        let server = listener(OneToken::needed(), 1).await;
+        let (known, strange) = ([127, 0, 0, 3], [127, 0, 0, 4]);
+        let [good, told] = ["good", "told"].map(|token| json!({ "token": token }));
+        let mut there = consumer(known, &good, &server).await;
+        for count in 1..4 {
+            assert!(enter(strange, &told, &server).await.is_none());
+            assert!(enter(known, &good, &server).await.is_none());
+            let log = LOG.lock().unwrap();
+            assert_eq!(log.len(), count, "{log:?}");
+            assert!(log.iter().all(|line| line.contains("peer=127.0.0.4:")), "{log:?}");
+        }
+        assert_served(&mut there).await;
         server.stop().await;
     });
 }
