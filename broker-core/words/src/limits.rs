@@ -18,6 +18,8 @@ const MIB: u64 = 1 << 20;
 const RETRY_DELAY_LARGEST: TimeSpan = TimeSpan::from_days(7);
 /// Clients count deliveries in 31 bits (ENT-09).
 const DELIVERIES_LARGEST: u64 = i32::MAX.unsigned_abs() as u64;
+/// No peek returns more messages, whatever is configured and asked for (PEK-08): it pays for no more beforehand.
+pub const PEEK_COUNT_LARGEST: u8 = 250;
 
 /// The tier that a namespace emulates: it selects limits and, for Basic, features (ENT-01, ENT-02).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -478,7 +480,7 @@ impl Limits {
             ("transaction_open_count_max", self.transaction_open_count_max, 0, 1_000_000),
             ("transaction_operation_count_max", self.transaction_operation_count_max, 0, 100_000),
             ("batch_delete_count_max", self.batch_delete_count_max, 1, 100_000),
-            ("peek_count_max", self.peek_count_max, 1, 100_000),
+            ("peek_count_max", self.peek_count_max, 1, PEEK_COUNT_LARGEST.into()),
             ("receiver_count_max", self.receiver_count_max, 1, 1_000_000),
             ("connection_count_max", self.connection_count_max, 1, 1_000_000),
             ("connection_inbound_count_max", self.connection_inbound_count_max, 1, 1_000_000),

@@ -5,15 +5,13 @@
 
 use super::{Command, InboundMessage, RuleCommand, SessionCommand, Settlement, TopicCommand};
 use crate::ids::ReceiverId;
+use crate::limits::PEEK_COUNT_LARGEST;
 use crate::rule::RuleDescription;
 use crate::transaction::Operation;
 
 /// What a record needs beside keys, values and contents; part of every reservation.
 const RECORD_OVERHEAD_BYTES: u64 = 256;
 
-/// So many messages a peek is taken to be answered with at most, whatever it asks for (PEK-08). Where
-/// `peek_count_max` is higher, one that brings more is paid for as one of so many.
-const PEEKED_COUNT_MAX: u32 = 250;
 /// What is in memory of a message that was looked at before its content is loaded: what the broker says of it, and
 /// where its content is.
 const PEEKED_BYTES: u64 = 384;
@@ -270,7 +268,7 @@ impl RuleCommand {
 /// What the answer to a peek for so many messages takes in memory before there is room for their contents.
 #[must_use]
 pub fn peeked_bytes(count_max: u32) -> u64 {
-    PEEKED_BYTES * u64::from(count_max.min(PEEKED_COUNT_MAX))
+    PEEKED_BYTES * u64::from(count_max.min(PEEK_COUNT_LARGEST.into()))
 }
 
 /// The bytes that rules bring, in memory.

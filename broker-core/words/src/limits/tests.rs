@@ -52,6 +52,15 @@ fn a_host_may_lower_every_minimum() {
     assert_eq!(limits.validate(), Ok(()));
 }
 
+/// QUO-02, PEK-08: a peek pays for 250 messages at most before it is carried out, so none returns more.
+#[test]
+fn a_peek_returns_no_more_than_it_pays_for() {
+    for (count, fits) in [(0, false), (1, true), (250, true), (251, false)] {
+        let limits = Limits { peek_count_max: count, ..Limits::default() };
+        assert_eq!(limits.validate().is_ok(), fits, "{count}");
+    }
+}
+
 /// QUO-02
 #[test]
 fn the_hop_limit_may_be_set_from_1_to_16() {

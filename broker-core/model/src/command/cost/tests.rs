@@ -147,7 +147,7 @@ fn a_command_costs_what_it_brings() {
         (Command::Commit { parts: vec![part(None, Operation::RenewLock { token })] }, 1, 0, None),
         (Command::Commit { parts: Vec::new() }, 1, 0, None),
         (Command::Describe, 1, 0, None),
-        // What a peek brings is there before there is room for it: as many messages as one shows by default (PEK-08).
+        // What a peek brings is there before there is room for it: as many messages as one shows at most (PEK-08).
         (peek(0), 1, 0, None),
         (peek(1), 1, PEEKED_BYTES, None),
         (peek(250), 1, 250 * PEEKED_BYTES, None),
