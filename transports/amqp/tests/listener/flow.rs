@@ -12,7 +12,8 @@ use peeklock_core::time::TimeSpan;
 
 use crate::browsing::browser;
 use crate::client::{Client, text};
-use crate::request::{uuids, value};
+use crate::management::deferred;
+use crate::request::{longs, uuids, value};
 use crate::server::Server;
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
@@ -111,6 +112,54 @@ async fn what_cannot_be_sent_is_given_back_before_its_lock_ends() {
     assert!(matches!(client.hear().await, (Performative::Transfer(_), _)));
     server.put(&["e"]).await;
     assert_eq!(client.message().await.1.body_bytes(), "e");
+    server.stop().await;
+}
+
+/// RCV-02, AMQP-93: what is received for good by number would be lost with a client that does not take what it was
+/// sent before: while that is more than half of what may wait for it, such a receive is refused, and the message stays
+/// deferred. One under a lock is not.
+#[tokio::test]
+async fn nothing_is_received_for_good_for_who_takes_little() {
+    let config =
+        |config: &mut peeklock_amqp::server::AmqpConfig| config.outbound_bytes_max = 64 << 10;
+    let server = Server::start_with(Arc::new(AllowAll), config).await;
+    server.put(&["a", "b"]).await;
+    let mut other = server.client().await;
+    let numbers = [deferred(&mut other).await, {
+        other.detach(2).await;
+        deferred(&mut other).await
+    }];
+    // A frame more than the window has: all of it is held until its last is sent.
+    server.put(&[&"x".repeat(100_000)]).await;
+    let open = Open { max_frame_size: Some(65_536), ..Open::default() };
+    let mut client = Client::open_with(server.address, open, 1).await;
+    client.receiver(2, "q", LOCKED).await.unwrap();
+    client.credit_within(2, 0, 1, false, 1).await;
+    let (Performative::Transfer(first), _) = client.hear().await else { panic!() };
+    assert!(first.more);
+    client.begin_on(1).await;
+    client.manager(0, "q").await;
+    let receive = |number: i64, mode: u32| {
+        [("sequence-numbers", longs(&[number])), ("receiver-settle-mode", value(mode))]
+    };
+    for _ in 0..2 {
+        let refused = client.ask(0, "receive-by-sequence-number", &receive(numbers[0], 0)).await;
+        assert_eq!((refused.status(), &*refused.condition()), (503, "com.microsoft:server-busy"));
+    }
+    let locked = client.ask(0, "receive-by-sequence-number", &receive(numbers[1], 1)).await;
+    assert_eq!(locked.messages()[0].body_bytes(), "b");
+    assert_eq!(server.total().await, 3);
+    client.on(0);
+    client.window(1, 10).await;
+    let (Performative::Transfer(last), _) = client.hear().await else { panic!() };
+    assert!(!last.more);
+    client.on(1);
+    // What it was sent is counted no more when something that was asked behind it is answered.
+    let peek = [("from-sequence-number", value(0_i64)), ("message-count", value(1_i32))];
+    assert_eq!(client.ask(0, "peek-message", &peek).await.messages().len(), 1);
+    let taken = client.ask(0, "receive-by-sequence-number", &receive(numbers[0], 0)).await;
+    assert_eq!(taken.messages()[0].body_bytes(), "a");
+    assert_eq!(server.total().await, 2);
     server.stop().await;
 }
 

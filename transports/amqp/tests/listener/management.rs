@@ -172,7 +172,7 @@ async fn messages_are_scheduled_and_cancelled() {
 }
 
 /// Defers the only message; its number.
-async fn deferred(client: &mut Client) -> i64 {
+pub async fn deferred(client: &mut Client) -> i64 {
     client.receiver(2, "q", LOCKED).await.unwrap();
     client.credit(2, 0, 1, false).await;
     let (transfer, content) = client.message().await;

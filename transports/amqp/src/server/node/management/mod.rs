@@ -15,6 +15,7 @@ mod apart;
 mod body;
 mod cancel_scheduled;
 mod delete_batch;
+mod operation;
 mod peek;
 mod pieces;
 mod receive_deferred;
@@ -44,6 +45,9 @@ use peeklock_words::amqp::{code, descriptor};
 
 pub(in crate::server) use self::apart::{Asking, ToAsk, Told};
 use self::body::Body;
+use self::operation::Operation;
+#[cfg(feature = "testing")]
+pub(crate) use self::operation::operations;
 use self::pieces::Pieces;
 #[cfg(feature = "testing")]
 pub(crate) use self::understand::understand;
@@ -78,64 +82,6 @@ pub(in crate::server) struct Plan {
     memo: Memo,
     /// The transaction that they are to be part of, and the session that says so (AMQ-26).
     transaction: Option<(TransactionId, SessionId)>,
-}
-
-/// What can be asked (AMQP-82).
-#[derive(Clone, Copy)]
-enum Operation {
-    RenewLock,
-    Peek,
-    Schedule,
-    CancelScheduled,
-    ReceiveDeferred,
-    Settle,
-    RenewSession,
-    SessionState,
-    SetSessionState,
-    ListSessions,
-    AddRule,
-    RemoveRule,
-    ListRules,
-    DeleteBatch,
-}
-
-/// What their names begin with.
-const PREFIX: &str = "com.microsoft:";
-/// All of them, by the rest of their names.
-const OPERATIONS: [(&str, Operation); 14] = [
-    ("renew-lock", Operation::RenewLock),
-    ("peek-message", Operation::Peek),
-    ("schedule-message", Operation::Schedule),
-    ("cancel-scheduled-message", Operation::CancelScheduled),
-    ("receive-by-sequence-number", Operation::ReceiveDeferred),
-    ("update-disposition", Operation::Settle),
-    ("renew-session-lock", Operation::RenewSession),
-    ("get-session-state", Operation::SessionState),
-    ("set-session-state", Operation::SetSessionState),
-    ("get-message-sessions", Operation::ListSessions),
-    ("add-rule", Operation::AddRule),
-    ("remove-rule", Operation::RemoveRule),
-    ("enumerate-rules", Operation::ListRules),
-    ("batch-delete-messages", Operation::DeleteBatch),
-];
-
-/// The names of all that can be asked at a management node.
-#[cfg(feature = "testing")]
-pub(crate) fn operations() -> impl Iterator<Item = String> {
-    OPERATIONS.iter().map(|(name, _)| format!("{PREFIX}{name}"))
-}
-
-impl Operation {
-    /// Whether what it is asked has contents, which may be as large as the entity takes them.
-    const fn takes_contents(self) -> bool {
-        matches!(self, Self::Schedule | Self::SetSessionState)
-    }
-
-    /// The operation of a name, if there is one.
-    fn parse(name: &str) -> Option<Self> {
-        let name = name.strip_prefix(PREFIX)?;
-        OPERATIONS.iter().find(|(known, _)| *known == name).map(|(_, operation)| *operation)
-    }
 }
 
 /// What is remembered of a request until it is answered.
@@ -265,7 +211,7 @@ impl Conversation {
         None
     }
 
-    /// What is to be done for a request. One arm for each operation (AMQP-82).
+    /// What is to be done for a request.
     async fn plan(
         &mut self,
         link: LinkId,
@@ -295,29 +241,6 @@ impl Conversation {
             Refusal::Known(error) => error,
             Refusal::Own(rejection) => self.refuse(rejection, path),
         })
-    }
-
-    async fn plan_operation(
-        &mut self,
-        operation: Operation,
-        question: &Question<'_>,
-    ) -> Result<Planned, Refusal> {
-        match operation {
-            Operation::RenewLock => self.plan_renew_lock(question).await,
-            Operation::Peek => self.plan_peek(question).await,
-            Operation::Schedule => self.plan_schedule(question).await,
-            Operation::CancelScheduled => self.plan_cancel_scheduled(question).await,
-            Operation::ReceiveDeferred => self.plan_receive_deferred(question).await,
-            Operation::Settle => self.plan_settle(question).await,
-            Operation::RenewSession => self.plan_renew_session(question).await,
-            Operation::SessionState => self.plan_session_state(question).await,
-            Operation::SetSessionState => self.plan_set_session_state(question).await,
-            Operation::ListSessions => self.plan_list_sessions(question).await,
-            Operation::AddRule => self.plan_add_rule(question),
-            Operation::RemoveRule => self.plan_remove_rule(question),
-            Operation::ListRules => self.plan_list_rules(question),
-            Operation::DeleteBatch => self.plan_delete_batch(question).await,
-        }
     }
 
     /// The entity of a management node, for something.
@@ -484,49 +407,6 @@ impl Conversation {
         reply.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::VALUE]);
         reply.map(body, count);
         self.reply(asker, reply.into_pieces());
-    }
-
-    /// The receiving link of this connection by way of which something of a session is asked: that which the
-    /// request names, or that which holds the session (AMQP-89).
-    fn session_link(&self, question: &Question<'_>) -> Result<Option<u32>, Rejection> {
-        let session = question.body.text("session-id")?;
-        let associated = question.request.text("associated-link-name");
-        let of = |number: u32| self.links.get(number).filter(|link| link.is_open());
-        let here = |number: u32| {
-            of(number).is_some_and(|link| link.path.eq_ignore_ascii_case(question.path))
-        };
-        let outlets = || {
-            self.nodes.values().filter_map(|node| match node {
-                Node::Outlet(outlet) if here(outlet.number) => Some(&**outlet),
-                _ => None,
-            })
-        };
-        let is_of = |number: u32| {
-            of(number).and_then(|link| link.session()).is_some_and(|held| match &session {
-                Some(session) => held == session,
-                None => true,
-            })
-        };
-        if let Some(name) = &associated {
-            let named = outlets().find(|outlet| *outlet.name == **name && is_of(outlet.number));
-            if let Some(outlet) = named {
-                return Ok(Some(outlet.number));
-            }
-        }
-        // Without its id a session is meant only by its link.
-        let Some(session) = &session else { return Ok(None) };
-        let holds = |number: u32| of(number).and_then(|it| it.session()) == Some(session.as_str());
-        Ok(outlets().find(|outlet| holds(outlet.number)).map(|outlet| outlet.number))
-    }
-
-    /// The same, where only its holder may ask (AMQP-89).
-    fn held_session(&self, question: &Question<'_>) -> Result<u32, Rejection> {
-        let session = question.body.wanted_text("session-id")?;
-        self.session_link(question)?.ok_or_else(|| {
-            Rejection::session_lock_lost(format!(
-                "session `{session:.128}` is not held by this connection"
-            ))
-        })
     }
 }
 
