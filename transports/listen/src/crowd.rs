@@ -24,6 +24,28 @@ struct Members {
     next: u64,
     /// Of each address, or of IPv6 each network that one subscriber has.
     by_network: HashMap<IpAddr, BTreeMap<u64, Told>>,
+    /// How many have shown no key, those among them that were told to go and have not gone yet.
+    without_key: usize,
+    /// What the last look at all of them has come to, if nobody had to go, as long as nobody has come or gone, shown a
+    /// key or lost one since.
+    fruitless: Option<Fruitless>,
+}
+
+/// A look after which nobody had to go: of those who ask next, as often as they do, not each need have all of them
+/// looked at again, who may be thousands.
+#[derive(Clone, Copy, Debug)]
+struct Fruitless {
+    /// How many there are where most come from, of whom some may go; 0 if there are none such.
+    most: usize,
+    /// Until when nobody may go there.
+    until: u64,
+}
+
+impl Fruitless {
+    /// Whether nobody has to go either for one that comes now, from where there are so many.
+    const fn holds(self, own_count: usize, now: u64) -> bool {
+        own_count + 1 >= self.most || now < self.until
+    }
 }
 
 #[derive(Debug)]
@@ -77,6 +99,8 @@ impl Crowd {
         let mut members = self.lock();
         let key = members.next;
         members.next += 1;
+        members.without_key += 1;
+        members.fruitless = None;
         let told_of = Told { seen: Arc::clone(&seen), tell };
         members.by_network.entry(network).or_default().insert(key, told_of);
         drop(members);
@@ -93,29 +117,30 @@ impl Crowd {
     fn make_room_at(&self, newcomer: Option<IpAddr>, now: Instant) -> bool {
         let mut members = self.lock();
         let own = newcomer.and_then(|address| members.by_network.get(&network(address)));
+        let (there, now) = (own.map_or(0, BTreeMap::len), self.ms(now));
+        if members.fruitless.is_some_and(|last| last.holds(there, now)) {
+            return false;
+        }
         let own_count = own.map_or(0, staying);
-        // Where all have shown a key nobody has to.
-        let networks = members.by_network.values_mut();
-        let some_may_go = networks.filter(|one| one.values().any(|told| told.seen.may_go()));
-        let Some(most) = some_may_go.max_by_key(|one| staying(one)) else { return false };
-        // With one more the newcomer's would be as many.
-        if staying(most) <= own_count + 1 {
-            return false;
+        match members.look(own_count, now) {
+            Ok(told) => {
+                members.fruitless = None;
+                told.tell()
+            }
+            Err(fruitless) => {
+                members.fruitless = Some(fruitless);
+                false
+            }
         }
-        let those = most.iter().filter(|(_, told)| told.seen.may_go());
-        let silent_longest = those.map(|(key, told)| (*key, told.seen.asked_at()));
-        let Some((key, at)) = silent_longest.min_by_key(|(_, at)| *at) else { return false };
-        let grace = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
-        if self.ms(now).saturating_sub(at) < grace {
-            return false;
-        }
-        most.remove(&key).is_some_and(Told::tell)
     }
 
     /// Has one of those make room that have shown no key, from wherever it comes: the one that has asked for nothing for
     /// longest, even if that is a moment, since by asking alone nobody keeps a place from a key. False if there is none.
     pub(crate) fn make_room_for_key(&self) -> bool {
         let mut members = self.lock();
+        if members.without_key == 0 {
+            return false;
+        }
         let all = members.by_network.iter().flat_map(|(network, those)| {
             those.iter().map(move |(key, told)| (*network, *key, &told.seen))
         });
@@ -135,6 +160,30 @@ impl Crowd {
 
     fn lock(&self) -> MutexGuard<'_, Members> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Members {
+    /// Takes out the one that has to go for one that comes now, from where so many stay.
+    fn look(&mut self, own_count: usize, now: u64) -> Result<Told, Fruitless> {
+        // Where all have shown a key nobody has to.
+        let networks = self.by_network.values_mut();
+        let some_may_go = networks.filter(|one| one.values().any(|told| told.seen.may_go()));
+        let counted = some_may_go.map(|one| (staying(one), one));
+        let Some((most, those)) = counted.max_by_key(|(count, _)| *count) else {
+            return Err(Fruitless { most: 0, until: u64::MAX });
+        };
+        // With one more the newcomer's would be as many.
+        if most <= own_count + 1 {
+            return Err(Fruitless { most, until: 0 });
+        }
+        let may_go = those.iter().filter(|(_, told)| told.seen.may_go());
+        let silent_longest = may_go.map(|(key, told)| (*key, told.seen.asked_at()));
+        let (key, at) = silent_longest.min_by_key(|(_, at)| *at).unwrap_or((0, now));
+        let grace = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
+        let until = at.saturating_add(grace);
+        let may_go = (until <= now).then(|| those.remove(&key)).flatten();
+        may_go.ok_or(Fruitless { most, until })
     }
 }
 
@@ -206,7 +255,15 @@ impl Member {
     /// Whether it has shown a key, or anything else that not everybody has, that is good: then it gives up its place to
     /// nobody.
     pub fn shows_key(&self, is_good: bool) {
-        self.seen.shows_key.store(is_good, Ordering::Relaxed);
+        if self.seen.shows_key.swap(is_good, Ordering::Relaxed) == is_good {
+            return;
+        }
+        let mut members = self.crowd.lock();
+        members.fruitless = None;
+        match is_good {
+            true => members.without_key -= 1,
+            false => members.without_key += 1,
+        }
     }
 
     /// Ready when its place is needed.
@@ -218,6 +275,8 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         let mut members = self.crowd.lock();
+        members.fruitless = None;
+        members.without_key -= usize::from(!self.seen.shows_key());
         if let Some(own) = members.by_network.get_mut(&self.network) {
             own.remove(&self.key);
             if own.is_empty() {
@@ -290,6 +349,56 @@ mod tests {
         assert!(by_key[2].poll_needed(&mut context).is_ready());
         drop((by_key, without));
         assert!(crowd.lock().by_network.is_empty());
+    }
+
+    /// QUO-01: when nobody has to go, nobody is looked at for those who come next, however often they ask, until
+    /// somebody may have to: its time is over, or somebody has come or gone.
+    #[test]
+    fn who_has_nobody_go_does_not_look_at_all_of_them() {
+        let crowd = Crowd::default();
+        let at = |ms| crowd.1 + Duration::from_millis(ms);
+        let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().unwrap());
+        let many: Vec<Member> = (0..5).map(|_| crowd.join_at(one, at(100))).collect();
+        assert!(!crowd.make_room_at(Some(other), at(200)));
+        // Whoever looked would find them, who have come in truth at 100.
+        let silent = |member: &Member| member.seen.asked_at.store(0, Ordering::Relaxed);
+        many.iter().for_each(silent);
+        assert!(!crowd.make_room_at(Some(other), at(349)), "before the grace of all is over");
+        assert!(crowd.make_room_at(Some(other), at(350)));
+        let there = crowd.join_at(other, at(350));
+        assert!(!crowd.make_room_at(Some(one), at(350)), "it has most of them itself");
+        assert!(
+            crowd.make_room_at(Some(other), at(350)),
+            "one that comes from where there are fewer"
+        );
+        // Who has come or gone may have changed it.
+        many.iter().for_each(|member| member.seen.asked_at.store(351, Ordering::Relaxed));
+        drop(there);
+        assert!(!crowd.make_room_at(None, at(400)));
+        many.iter().for_each(silent);
+        assert!(!crowd.make_room_at(None, at(400)));
+        drop(crowd.join_at(other, at(400)));
+        assert!(crowd.make_room_at(None, at(400)));
+    }
+
+    /// QUO-01, SEC-16: where all have shown a key, nobody is looked at for one more.
+    #[test]
+    fn where_all_have_shown_a_key_nobody_is_looked_at() {
+        let crowd = Crowd::default();
+        let address: IpAddr = "10.0.0.1".parse().unwrap();
+        let members = [(); 3].map(|()| crowd.join_at(address, crowd.1));
+        for member in &members {
+            member.shows_key(true);
+            member.shows_key(true);
+        }
+        members[0].seen.shows_key.store(false, Ordering::Relaxed);
+        assert!(!crowd.make_room_for_key(), "a look would find it");
+        members[0].seen.shows_key.store(true, Ordering::Relaxed);
+        members[1].shows_key(false);
+        assert!(crowd.make_room_for_key());
+        assert!(members[1].is_told() && !members[0].is_told());
+        drop(members);
+        assert_eq!(crowd.lock().without_key, 0);
     }
 
     /// QUO-01: the many addresses of one subscriber are one.
