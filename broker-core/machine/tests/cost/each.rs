@@ -155,6 +155,10 @@ fn counted(command: &Command) -> (u64, u64) {
         Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
             (messages.len() as u64, messages.iter().map(message).sum())
         }
+        // What describes each message that may be shown.
+        Command::Peek { count_max, .. } | Command::PeekSession { count_max, .. } => {
+            (1, 384 * u64::from(*count_max).min(250))
+        }
         Command::TransferIn { messages, .. } => {
             (messages.len() as u64, messages.iter().map(|it| message(&it.message)).sum())
         }
