@@ -72,7 +72,7 @@ impl Profile {
         limits.peek_count_max = 5;
         limits.batch_delete_count_max = 4;
         limits.receiver_count_max = 6;
-        limits.message_overlay_count_max = 2;
+        limits.message_overlay_count_max = 1;
         limits.receive_wait_max = TimeSpan::from_seconds(random.pick(&[60, 60, 1_200]));
         let seconds = TimeSpan::from_seconds;
         let mut description = QueueDescription::new("orders", &limits);

@@ -15,8 +15,9 @@ use crate::pending::correlation;
 
 /// A link gets at least this share of its connection's window.
 const LINK_BYTES_MIN: u64 = 64 << 10;
-/// For how long the end of a lock is not believed: what has renewed it may not be answered here yet.
-const RENEWAL_GRACE: TimeSpan = TimeSpan::from_seconds(5);
+/// For how long the end of a lock is not believed: what has renewed it may not be answered here yet, behind what the client
+/// takes slowly, or was asked for by another connection. No lock lasts longer at once.
+const RENEWAL_GRACE: TimeSpan = TimeSpan::from_minutes(5);
 
 impl<G: Engine, T> Links<G, T> {
     /// Lets a receiver that was just attached be sent so far; the request is answered when the entity
