@@ -298,8 +298,9 @@ impl<G: Engine, T> Links<G, T> {
 
     /// The same under a name that was given before.
     pub fn submit_as(&mut self, number: u32, ticket: Ticket, command: Command, correlation: u64) {
-        let Some(link) = self.links.get(&number) else { return };
+        // Of a link that is gone it is answered too, by being dropped: nobody waits for ever.
         let reply = Reply::new(Arc::clone(&self.outlet), correlation, None);
+        let Some(link) = self.links.get(&number) else { return };
         let request = Request { ticket, sub_queue: link.entity.sub_queue(), command, reply };
         match self.groups.iter_mut().find(|(of, _)| *of == number) {
             Some((_, group)) => group.push(request),
@@ -309,10 +310,21 @@ impl<G: Engine, T> Links<G, T> {
 
     /// Asks something of an entity of no link, behind everything that was asked before.
     pub fn submit_to(&mut self, entity: &G::Entity, command: Command, correlation: u64) {
+        self.submit_all_to(entity, vec![(correlation, command)]);
+    }
+
+    /// The same of several commands, each with its correlation.
+    pub fn submit_all_to(&mut self, entity: &G::Entity, commands: Vec<(u64, Command)>) {
         self.hand_over();
-        let reply = Reply::new(Arc::clone(&self.outlet), correlation, None);
-        let (ticket, sub_queue) = (self.engine.tickets(1), entity.sub_queue());
-        entity.submit(vec![Request { ticket, sub_queue, command, reply }]);
+        let mut ticket = self.engine.tickets(commands.len() as u64);
+        let sub_queue = entity.sub_queue();
+        let mut group = Vec::with_capacity(commands.len());
+        for (correlation, command) in commands {
+            let reply = Reply::new(Arc::clone(&self.outlet), correlation, None);
+            group.push(Request { ticket, sub_queue, command, reply });
+            ticket = Ticket(ticket.0 + 1);
+        }
+        entity.submit(group);
     }
 
     /// Puts what was collected into the inlets of the entities.

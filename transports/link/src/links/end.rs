@@ -139,6 +139,8 @@ impl<G: Engine, T> Links<G, T> {
     }
 
     pub(super) fn remove(&mut self, number: u32) {
+        // What was collected for it was asked while it was there.
+        self.hand_over();
         if let Some(link) = self.links.remove(&number) {
             self.receivers.remove(&link.receiver);
             self.receiver_count -= u64::from(link.role == Role::Receiver);

@@ -11,6 +11,7 @@ use peeklock_core::store::StoreError;
 use peeklock_core::time::TimeSpan;
 
 use super::stand::{Stand, WINDOW_BYTES, at, message, token};
+use crate::pending::correlation;
 use crate::{Closing, Event, Role, numbered_bytes};
 
 /// Credit is a limit since the attach: what is delivered uses it up, what was unsettled too long bounds it,
@@ -267,6 +268,28 @@ fn a_refused_attach_leaves_nothing() {
     let event = stand.answer(correlation, Err(Rejection::internal("no")));
     assert!(matches!(event, Event::Done { id: 4, result: Err(_), .. }), "{event:?}");
     assert!(stand.links.get(2).is_none() && stand.links.get(1).is_some());
+}
+
+/// What was asked on a link before it was refused goes to the entity, and what is asked of it afterwards is answered at
+/// once: a place in the table of requests is never kept for ever.
+#[test]
+fn what_is_asked_on_a_refused_link_is_answered() {
+    let mut stand = Stand::new();
+    let entity = stand.entity.clone();
+    stand.links.attach(2, entity, "q".into(), Role::Receiver, ReceiveMode::PeekLock);
+    let permit = peeklock_core::permits::Budget::new(1).try_acquire(1).unwrap();
+    stand.links.attach_flow(2, 5, 4, Arc::new(permit));
+    let attach = stand.requests().first().unwrap().1;
+    let slot = stand.links.ask(2, 9, None, "renewals");
+    let renew = || Command::RenewLock { token: token(1) };
+    stand.links.submit(2, renew(), correlation(slot, 0));
+    stand.answer(attach, Err(Rejection::internal("no")));
+    assert!(stand.links.get(2).is_none());
+    assert!(matches!(stand.asked()[..], [Command::RenewLock { .. }]));
+    assert_eq!(stand.told(), None);
+    stand.links.submit(2, renew(), correlation(slot, 1));
+    assert!(stand.asked().is_empty());
+    assert_eq!(stand.told(), Some(correlation(slot, 1)));
 }
 
 /// A receive that waits is promised a quarter of the room at most: those that do not wait go on beside it, and

@@ -119,6 +119,11 @@ impl Stand {
             .collect()
     }
 
+    /// Under which correlation something was answered because it was dropped.
+    pub fn told(&self) -> Option<u64> {
+        self.told.0.lock().unwrap().take()
+    }
+
     pub fn answer(&mut self, correlation: u64, result: Result<Outcome, Rejection>) -> Event {
         self.links.take(Released::Answer { correlation, result })
     }

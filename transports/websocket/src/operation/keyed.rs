@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use peeklock_core::Entity;
 use peeklock_core::command::{Command, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
@@ -37,6 +38,8 @@ pub(crate) struct Keyed {
     pub(super) until: Option<Timestamp>,
     /// How it is handed over, if it is more than its frame has paid for.
     pub(super) parts: Option<Box<Parts>>,
+    /// Where to, then: its link may be gone before the last of it.
+    pub(super) entity: Option<Entity>,
 }
 
 /// What is asked of each lock.
@@ -90,6 +93,7 @@ impl Keyed {
             failed: Vec::new(),
             until: None,
             parts: None,
+            entity: None,
         }
     }
 
@@ -163,6 +167,7 @@ impl Conversation {
         let number = keyed.link;
         let paid = of_lock.paid_by(keyed.elements);
         if keyed.tokens.len() > paid {
+            keyed.entity = Some(self.link(number)?.entity.clone());
             keyed.parts = Some(Box::new(Parts { of_lock, paid, next: 0, room: None }));
             let slot = self.await_answer(asked, number, expect(keyed));
             self.hand_over_part(slot);
@@ -174,7 +179,11 @@ impl Conversation {
         if commands.is_empty() {
             self.answer_keyed(slot);
         }
-        self.submit_each(number, slot, 0, commands);
+        let mut ticket = self.links.tickets(commands.len() as u64);
+        for (index, command) in commands.into_iter().enumerate() {
+            self.links.submit_as(number, ticket, command, correlation(slot, index));
+            ticket = Ticket(ticket.0 + 1);
+        }
         Ok(())
     }
 
@@ -182,18 +191,11 @@ impl Conversation {
     pub(super) fn hand_over_part(&mut self, slot: usize) {
         let asked = self.links.asked_mut(slot);
         let Some((_, _, Expect::Settled(keyed) | Expect::Renewed(keyed))) = asked else { return };
+        let Some(entity) = keyed.entity.clone() else { return };
         let (first, commands) = keyed.next_part(&self.budget);
-        let number = keyed.link;
         self.handing_over = keyed.has_more().then_some(slot);
-        self.submit_each(number, slot, first, commands);
-    }
-
-    fn submit_each(&mut self, number: u32, slot: usize, first: usize, commands: Vec<Command>) {
-        let mut ticket = self.links.tickets(commands.len() as u64);
-        for (index, command) in (first..).zip(commands) {
-            self.links.submit_as(number, ticket, command, correlation(slot, index));
-            ticket = Ticket(ticket.0 + 1);
-        }
+        let correlations = (first..).map(|index| correlation(slot, index));
+        self.links.submit_all_to(&entity, correlations.zip(commands).collect());
     }
 
     /// What delivery numbers or tokens name. Numbers of no unsettled delivery of this link fail in

@@ -1,5 +1,6 @@
 //! Ranges that name many deliveries, where there is room for few commands.
 
+use peeklock_core::description::QueueUpdate;
 use peeklock_core::permits::COMMAND_BYTES;
 use serde_json::{Value as Json, json};
 
@@ -70,6 +71,41 @@ fn what_ranges_name_before_a_close_is_settled() {
         client.frame_of(json!([{ "settle": settle }])).await;
         client.close(Some(1_000)).await;
         assert_eq!(server.counts().await.active, 0);
+        server.stop().await;
+    });
+}
+
+/// DESIGN D6: what is handed over in parts is answered although its link is refused between them, and does not keep its
+/// room and its connection for ever.
+#[test]
+fn a_wide_settlement_on_a_link_that_is_refused_is_answered() {
+    const TOKENS: u32 = 40;
+
+    run(async {
+        let mut plan = Plan::new();
+        // For 17 settlements with such a property.
+        plan.settings.limits.connection_inbound_bytes_max = 1 << 20;
+        let server = plan.start().await;
+        let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
+        server.broker.create_queue("s", sessions).await.unwrap();
+        let mut client = server.client().await;
+        let tokens: Vec<String> = (0..TOKENS).map(|token| format!("{token:032x}")).collect();
+        let settle = json!({
+            "link": 1,
+            "decision": "defer",
+            "lockTokens": tokens,
+            "properties": { "p": "v".repeat(60_000) },
+        });
+        // Its messages are received by session only, as its entity says.
+        let attach = json!({ "link": 1, "path": "s", "role": "receiver", "credit": 5 });
+        client
+            .frame_of(json!([{ "id": 50, "attach": attach }, { "id": 51, "settle": settle }]))
+            .await;
+        let refused = client.answer(50).await;
+        assert_eq!(refused["error"]["condition"], "InvalidOperation", "{refused}");
+        assert_eq!(failed(&client.answer(51).await, "settled"), [(0, u64::from(TOKENS) - 1)]);
+        // The link is free again, and the connection goes on.
+        client.receive_with(None).await;
         server.stop().await;
     });
 }
