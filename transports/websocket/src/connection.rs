@@ -150,8 +150,9 @@ pub(crate) struct Conversation {
     pub(crate) handing_over: Option<usize>,
     /// What was done since the others of this thread had their turn.
     pub(crate) steps: Steps,
-    /// Requests that were begun; with what is still to be begun, or done apart, its client may hold others up.
-    begun_count: u64,
+    /// What was begun, by the room that it takes: requests, and of wide ones what is handed over. With what is still to
+    /// be begun, or done apart, its client may hold others up.
+    pub(crate) begun_bytes: u64,
     beginning: Yielding,
     /// Ends with the conversation; what waits on its behalf ends with it.
     alive: watch::Sender<()>,

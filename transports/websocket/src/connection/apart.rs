@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use peeklock_core::Access;
 use peeklock_core::error::BrokerError;
-use peeklock_core::permits::{HeldTurn, Permit};
+use peeklock_core::permits::{COMMAND_BYTES, HeldTurn, Permit};
 use peeklock_link::{Mail, Paid, Pending, Size, WORKING_MAX, do_apart};
 
 use super::{Asked, Conversation, Done};
@@ -114,7 +114,7 @@ impl Conversation {
     /// Something was done apart.
     pub(super) fn done_apart(&mut self, own: Own) {
         self.apart.done(own.size);
-        self.begun_count += 1;
+        self.begun_bytes += COMMAND_BYTES;
         if let Some(Pending { id, .. }) = self.links.answered(own.slot) {
             match own.paid {
                 Some((bytes, room)) => self.say_paid(id, *own.notice, bytes, room),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use peeklock_core::Entity;
 use peeklock_core::command::Command;
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::permits::Permit;
+use peeklock_core::permits::{COMMAND_BYTES, Permit};
 use peeklock_core::time::TimeSpan;
 use peeklock_link::Link;
 use peeklock_link::pending::correlation;
@@ -54,7 +54,7 @@ impl Conversation {
                 self.postponed = Some(Postponed::Requests(requests, permit));
                 return;
             }
-            self.begun_count += 1;
+            self.begun_bytes += COMMAND_BYTES;
             if let (Some(member), Ok(asked)) = (&self.member, request)
                 && !matches!(asked.operation, Operation::Heartbeat(_))
             {

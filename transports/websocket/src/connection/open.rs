@@ -214,7 +214,7 @@ impl Conversation {
             apart: Apart::default(),
             handing_over: None,
             steps: Steps::default(),
-            begun_count: 0,
+            begun_bytes: 0,
             beginning: Yielding::new(),
             alive: watch::Sender::new(()),
             ready: Vec::new(),

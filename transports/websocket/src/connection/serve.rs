@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
-use peeklock_core::permits::{COMMAND_BYTES, Permit};
+use peeklock_core::permits::Permit;
 use peeklock_link::{FREE_BYTES, numbered_bytes};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
@@ -222,7 +222,7 @@ impl Conversation {
         let held_bytes = self.budget.held_bytes();
         let is_waiting = matches!(self.postponed, Some(Postponed::Requests(..)));
         let is_asked = (is_waiting || self.apart.is_busy()) && held_bytes > ASKED_BYTES_FREE;
-        let begun_bytes = is_asked.then_some(self.begun_count * COMMAND_BYTES);
+        let begun_bytes = is_asked.then_some(self.begun_bytes);
         let yields = self.beginning.poll_of(begun_bytes, held_bytes, held, context);
         yields.map(|()| Ended::Refused(Close::new(code::SLOW, ASKS_MUCH)))
     }

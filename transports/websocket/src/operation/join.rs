@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::error::Rejection;
+use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_core::transaction::{Issued, Question, TransactionId};
 use peeklock_link::Pending;
 use peeklock_link::pending::correlation;
@@ -134,6 +135,8 @@ impl Conversation {
     /// Takes the answer to a check; answers when all are here.
     pub(super) fn joined(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
         let Some((_, path, Expect::Joined(joining))) = self.links.asked_mut(slot) else { return };
+        // What is wide does not stand still, although nothing behind it is begun.
+        self.begun_bytes += COMMAND_BYTES;
         let issued = joining.issued.get_mut(index).and_then(Option::take);
         let keyed = &mut joining.keyed;
         keyed.left = keyed.left.saturating_sub(1);

@@ -194,6 +194,9 @@ impl Conversation {
         let Some(entity) = keyed.entity.clone() else { return };
         let (first, commands) = keyed.next_part(&self.budget);
         self.handing_over = keyed.has_more().then_some(slot);
+        // It does not stand still, although nothing behind it is begun.
+        let bytes = keyed.parts.as_ref().map_or(0, |parts| parts.of_lock.bytes());
+        self.begun_bytes += bytes.saturating_mul(commands.len() as u64);
         let correlations = (first..).map(|index| correlation(slot, index));
         self.links.submit_all_to(&entity, correlations.zip(commands).collect());
     }
