@@ -246,12 +246,13 @@ impl Conversation {
     }
 
     /// Whether another frame may be read: there is room for what it asks for, and the client takes what it
-    /// is answered.
+    /// is answered. Where nothing is written until it has confirmed what it took, only a frame says so; what that asks
+    /// for waits, and nothing is read behind it.
     fn may_read(&self) -> bool {
         self.postponed.is_none()
             && self.handing_over.is_none()
             && self.links.pending_count() < self.command_count_max()
-            && self.may_answer()
+            && (self.may_answer() || !self.may_write())
             && self.pong_bytes < PONG_BYTES_MAX
     }
 
