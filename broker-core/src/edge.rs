@@ -6,7 +6,6 @@ use siphasher::sip::SipHasher24;
 use siphasher::sip128::{Hasher128, SipHasher24 as SipHasher128};
 use std::hash::Hasher;
 
-use crate::change::slot::overlay_bytes;
 use crate::command::InboundMessage;
 use crate::limits::Limits;
 use crate::message::{
@@ -136,7 +135,8 @@ impl Edge {
             message.envelope.let_never_be_duplicate();
         }
         for overlay in overlays {
-            message.envelope.size = message.envelope.size.saturating_add(overlay_bytes(overlay));
+            // What describes it is no part of the message, and counts where it is stored (SET-41).
+            message.envelope.size = message.envelope.size.saturating_add(overlay.size_bytes());
             message.envelope.header_size =
                 message.envelope.header_size.saturating_add(overlay.size_bytes());
         }

@@ -41,7 +41,7 @@ impl Topic {
     ) -> Result<Plan, Rejection> {
         let plan = self.admit_after(std::slice::from_ref(message), journey, ctx)?.pop();
         let Some(plan) = plan else { return Err(Rejection::internal("the message has no plan")) };
-        self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
+        self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message, journey)), ctx)?;
         Ok(plan)
     }
 
@@ -89,7 +89,7 @@ impl Topic {
         let mut ids = BTreeSet::new();
         for message in messages {
             let plan = self.plan(message, journey, sequence.next(), ctx);
-            total = total.saturating_add(plan.size_bytes(message));
+            total = total.saturating_add(plan.size_bytes(message, journey));
             staged = staged.and(plan.staged(journey));
             if self.is_new(message, &mut ids, ctx.now) {
                 sequence = sequence.next();
@@ -267,15 +267,15 @@ impl Intake for Topic {
 
 impl Plan {
     /// What a message adds to the stored size: one content per copy (TOP-10).
-    pub(super) fn size_bytes(&self, message: &InboundMessage) -> u64 {
+    pub(super) fn size_bytes(&self, message: &InboundMessage, journey: &Journey) -> u64 {
         let size = u64::from(message.envelope.size);
         match self {
             Self::Schedule(_) => size,
             Self::Publish(selection) => {
                 let of_copies = selection.copies.iter().map(|copy| {
-                    // What is set on a copy has a record of its own (SET-41).
-                    let records =
-                        u64::from(copy.changed.is_some()) + u64::from(copy.refusal.is_some());
+                    // What is set on a copy has a record, and why it was refused another (SET-41).
+                    let is_set = journey.changes.is_some() || copy.changed.is_some();
+                    let records = u64::from(is_set) + u64::from(copy.refusal.is_some());
                     size + overlay_bytes(copy) + records * u64::from(OVERLAY_BYTES)
                 });
                 of_copies.sum()

@@ -86,7 +86,10 @@ impl Topic {
             return Ok(Vec::new());
         }
         let plans = self.admit(published, ctx)?;
-        let copies = published.iter().zip(&plans).map(|(message, plan)| plan.size_bytes(message));
+        let copies = published
+            .iter()
+            .zip(&plans)
+            .map(|(message, plan)| plan.size_bytes(message, &Journey::default()));
         let passing = passing.iter().map(|message| u64::from(message.envelope.size));
         self.refuse_over_quota(copies.chain(passing).fold(0, u64::saturating_add), ctx)?;
         Ok(plans)

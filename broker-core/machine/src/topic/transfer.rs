@@ -114,7 +114,7 @@ impl Topic {
         refuse_excess(std::slice::from_ref(&plan), ctx)?;
         refuse_beyond(plan.staged(journey), ctx)?;
         self.refuse_copies(std::slice::from_ref(&plan), journey)?;
-        self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message)), ctx)?;
+        self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message, journey)), ctx)?;
         let plans = std::slice::from_ref(&plan);
         self.refuse_beyond_broker(std::slice::from_ref(message), plans, ctx)?;
         self.refuse_full_history(std::slice::from_ref(message), ctx)?;

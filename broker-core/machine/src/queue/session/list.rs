@@ -11,7 +11,7 @@ use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::{SequenceNumber, Ticket};
 use crate::path::SubQueue;
-use crate::queue::Queue;
+use crate::queue::{MOVES_PER_STEP, Queue};
 use crate::sequence_set::SequenceSet;
 use crate::time::Timestamp;
 use crate::{Ctx, Step};
@@ -195,8 +195,8 @@ impl Queue {
         self.refuse_receive()?;
         Self::refuse_delete_count(count_max, ctx)?;
         let before = enqueued_before.unwrap_or(ctx.now);
-        let mut count = 0;
-        while count < u64::from(count_max) {
+        let (mut count, mut overlays_left) = (0, MOVES_PER_STEP);
+        while count < u64::from(count_max) && overlays_left > 0 {
             let Some(sessions) = &self.sessions else { break };
             let available = sessions.first_open().map(|(sequence, _)| sequence);
             let delayed = sessions.first_open_resting();
@@ -204,6 +204,7 @@ impl Queue {
             if !self.is_enqueued_before(sequence, before) {
                 break;
             }
+            overlays_left = overlays_left.saturating_sub(self.overlay_count(sequence));
             self.remove_message(sequence, Removal::Deleted, ctx, step);
             count += 1;
         }

@@ -9,6 +9,7 @@ use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::intake::Intake;
+use crate::limits::OVERLAY_BYTES;
 use crate::message::{Envelope, Overlay};
 use crate::path::SubQueue;
 use crate::queue::Queue;
@@ -119,6 +120,9 @@ impl Queue {
         });
         let is_dead = refusal.is_some();
         added.extend(refusal.and_then(|refusal| refusal.overlay()));
+        // What is set on it comes as it is, each time with what describes that (SET-41).
+        let described = u32::try_from(overlay_count).unwrap_or(u32::MAX);
+        let size = envelope.size.saturating_add(described.saturating_mul(OVERLAY_BYTES));
         let mut slot = Slot {
             expires_at: self.own_expiry(envelope.time_to_live, enqueued_at, scheduled_at),
             enqueued_sequence,
@@ -131,7 +135,7 @@ impl Queue {
             hops,
             copies_spent,
             marks: Marks::never_duplicate(envelope.never_duplicate()),
-            ..Slot::arriving(enqueued_at, envelope.size, envelope.header_size)
+            ..Slot::arriving(enqueued_at, size, envelope.header_size)
         };
         for overlay in &added {
             slot.add_overlay(Some(overlay));
@@ -141,8 +145,8 @@ impl Queue {
             Some(_) | None => None,
         };
         let sequence = self.last_sequence.next();
-        step.bytes_added += u64::from(envelope.size)
-            + added.iter().map(|overlay| overlay_bytes(Some(overlay))).sum::<u64>();
+        step.bytes_added +=
+            u64::from(size) + added.iter().map(|overlay| overlay_bytes(Some(overlay))).sum::<u64>();
         let scheduled = (slot.state == SlotState::Scheduled).then_some(sequence);
         let change = Change::Arrived { sequence, slot, session, came, added };
         self.change(change, Durability::Sync, ctx, step);
