@@ -10,7 +10,7 @@ mod whereabouts;
 
 use std::fs::DirBuilder;
 use std::io::{self, Write as _};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -114,12 +114,18 @@ fn way_out(error: &TransportError) -> String {
     let problem = match error.source.kind() {
         io::ErrorKind::AddrInUse => "another process listens there,",
         io::ErrorKind::AddrNotAvailable => "this machine does not have the address,",
-        io::ErrorKind::PermissionDenied => {
+        io::ErrorKind::PermissionDenied if is_privileged(&error.address) => {
             "a port below 1024 takes CAP_NET_BIND_SERVICE, which the unit of the package gives; give it, or"
         }
+        io::ErrorKind::PermissionDenied => "the system does not let this program listen there,",
         _ => return String::new(),
     };
     format!("; {problem} choose another address with --{flag} or {name}.address")
+}
+
+/// Whether an address has a port for which a process needs to be allowed more than others are.
+fn is_privileged(address: &str) -> bool {
+    address.parse().is_ok_and(|address: SocketAddr| address.port() < 1024)
 }
 
 /// What to do about a store that cannot be opened.

@@ -92,14 +92,15 @@ async fn follow(
             return;
         }
         let newer = current();
-        if newer == known {
-            is_behind = false;
-            continue;
-        }
-        match newer.as_ref().map_or(Ok(()), |key| write(&path, key)) {
+        let written = match &newer {
+            Some(key) if newer != known => write(&path, key),
+            // It has the key that is in it, or there is none to be written.
+            Some(_) | None => Ok(()),
+        };
+        match written {
             Ok(()) => {
                 if is_behind {
-                    tracing::info!(path = %path.display(), "the file of the root key is up to date again");
+                    tracing::info!(path = %path.display(), "nothing is to be written to the file of the root key any more");
                 }
                 (known, is_behind) = (newer, false);
             }

@@ -90,6 +90,7 @@ fn an_address_that_cannot_be_had_names_the_flag_and_why() {
         ("http", "127.0.0.1:5300", io::ErrorKind::AddrInUse, "another process"),
         ("amqp", "10.9.8.7:5672", io::ErrorKind::AddrNotAvailable, "does not have"),
         ("gateway", "0.0.0.0:443", io::ErrorKind::PermissionDenied, "CAP_NET_BIND_SERVICE"),
+        ("gateway", "0.0.0.0:8443", io::ErrorKind::PermissionDenied, "the system does not let"),
     ] {
         let source = TransportError { transport, address: address.to_owned(), source: kind.into() };
         let text = ServeError::Transport { source }.to_string();

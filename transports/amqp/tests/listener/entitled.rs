@@ -18,6 +18,7 @@ use crate::server::Server;
 use crate::tokens::request;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const OTHER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 const SUBSCRIPTION: &str = "news/Subscriptions/audit";
 
@@ -48,6 +49,42 @@ async fn start() -> Server {
         }
     }
     server
+}
+
+/// SEC-05, SEC-09, SEC-12, SEC-13, SEC-14: no token that is not good, or is not for them, gives anything at a topic or its subscription.
+#[tokio::test]
+async fn a_topic_is_asked_nothing_with_a_token_that_is_not_good() {
+    let server = start().await;
+    for owner in ["", "news"] {
+        let name = format!("Manage{owner}");
+        server.broker.regenerate_key(owner, &name, WhichKey::Secondary, None).await.unwrap();
+        let policy = server.broker.policy(owner, &name).unwrap();
+        let retired = policy.key(WhichKey::Secondary).reveal().to_owned();
+        server.broker.regenerate_key(owner, &name, WhichKey::Secondary, None).await.unwrap();
+        let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
+        for (why, token) in [
+            ("expired", sign(&name, KEY, "sb://x/news", past)),
+            ("signed wrongly", sign(&name, OTHER_KEY, "sb://x/news", latest)),
+            ("signed with a key of before", sign(&name, &retired, "sb://x/news", latest)),
+            ("for something else", sign(&name, KEY, "sb://x/sibling", latest)),
+            ("of a policy of something else", sign("Manageorders", KEY, "sb://x/news", latest)),
+        ] {
+            for audience in ["news", SUBSCRIPTION] {
+                let mut client = client(&server).await;
+                assert!(!put(&server, &mut client, audience, &token).await, "{why}, {name}");
+                let node = format!("{SUBSCRIPTION}/$management");
+                for attach in [
+                    Client::sender_of(10, "news"),
+                    Client::receiver_of(11, SUBSCRIPTION, LOCKED),
+                    Client::sender_of(12, &node),
+                    sender_via(13, "orders", "news"),
+                ] {
+                    assert!(is_refused(&server, &mut client, attach).await, "{why}, {name}");
+                }
+            }
+        }
+    }
+    server.stop().await;
 }
 
 fn token(name: &str, path: &str) -> String {

@@ -19,6 +19,7 @@ use crate::server::Server;
 use crate::sessions::of_session;
 use crate::tokens::{request, status};
 use crate::transactions::state;
+use crate::websocket;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const LATER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -179,7 +180,10 @@ pub async fn in_time<T>(server: &Server, what: impl Future<Output = T>) -> T {
 
 /// A client with both links of `$cbs`.
 pub async fn client(server: &Server) -> Client {
-    let mut client = server.client().await;
+    with_cbs(server.client().await).await
+}
+
+async fn with_cbs(mut client: Client) -> Client {
     client.sender(CBS, "$cbs").await.unwrap();
     client.receiver(CBS + 1, "$cbs", LOCKED).await.unwrap();
     client.credit(CBS + 1, 0, 100, false).await;
@@ -249,12 +253,47 @@ async fn ask_all(server: &Server, client: &mut Client, rights: Rights, token: &s
     }
 }
 
+/// AMQP-82: what is asked here is all that can be asked.
+#[test]
+fn every_operation_of_a_management_node_is_asked() {
+    let mut asked: Vec<String> = vec!["com.microsoft:schedule-message".to_owned()];
+    for action in Action::ALL {
+        if let Carried::ByRequest(requests) = carried(action) {
+            asked.extend(requests.iter().map(|(name, _)| format!("com.microsoft:{name}")));
+        }
+    }
+    asked.sort_unstable();
+    let mut all: Vec<String> = peeklock_amqp::exercise::operations().collect();
+    all.sort_unstable();
+    assert_eq!(asked, all);
+}
+
 /// SEC-05, SEC-08, SEC-09, SEC-12, SEC-13, SEC-14, AMQP-21, AMQP-25: every operation that AMQP carries, with no token
 /// and with one of each right of the entity, of a sibling and of the namespace, with one that has expired, is signed
 /// wrongly or by a key that was regenerated, is for something else.
 #[tokio::test]
 async fn every_operation_against_every_token() {
     let server = start().await;
+    for (token, rights) in tokens() {
+        let client = client(&server).await;
+        against(&server, client, token, rights).await;
+    }
+    server.stop().await;
+}
+
+/// AMQP-17, SEC-05, SEC-08, SEC-09, SEC-12, SEC-13, SEC-14: the same over WebSocket.
+#[tokio::test]
+async fn every_operation_against_every_token_over_websocket() {
+    let server = start().await;
+    for (token, rights) in tokens() {
+        let client = with_cbs(websocket::client(&server).await).await;
+        against(&server, client, token, rights).await;
+    }
+    server.stop().await;
+}
+
+/// What is tried, and what of `orders` it gives.
+fn tokens() -> Vec<(Option<String>, Rights)> {
     let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
     let mut tokens = vec![(None, Rights::NONE)];
     for right in Right::ALL {
@@ -271,41 +310,42 @@ async fn every_operation_against_every_token() {
             ]);
         }
     }
-    let of_sibling = sign("Managesibling", KEY, "sb://x/sibling", latest);
-    for (token, rights) in tokens {
-        let mut client = client(&server).await;
-        let is_good = rights != Rights::NONE;
-        if let Some(token) = &token {
-            assert_eq!(put(&server, &mut client, "orders", token).await, is_good, "{token}");
-        }
-        // What goes by way of the one to the other takes a right on both.
-        assert!(put(&server, &mut client, "sibling", &of_sibling).await);
-        let token = token.unwrap_or_default();
-        let mut handle = 10;
-        for action in Action::ALL {
-            let mut links = match carried(action) {
-                Carried::ByLink(links) => links,
-                Carried::ByRequest(_) | Carried::Not => Vec::new(),
-            };
-            let more = more_links().into_iter().filter(|(of, _)| *of == action);
-            links.extend(more.map(|(_, link)| link));
-            for link in links {
-                let refused = is_refused(&server, &mut client, link(handle)).await;
-                assert_eq!(refused, !allows(action, rights), "{action:?} with {token}");
-                handle += 1;
-            }
-        }
-        let management = Client::sender_of(MANAGEMENT, "orders/$management");
-        let refused = is_refused(&server, &mut client, management).await;
-        assert_eq!(refused, !is_good, "{token}");
-        if is_good {
-            client.receiver(MANAGEMENT + 1, "orders/$management", LOCKED).await.unwrap();
-            client.credit(MANAGEMENT + 1, 0, 100, false).await;
-            client.coordinator().await;
-            ask_all(&server, &mut client, rights, &token).await;
+    tokens
+}
+
+/// Everything that AMQP carries, by a client who shows that token.
+async fn against(server: &Server, mut client: Client, token: Option<String>, rights: Rights) {
+    let of_sibling = sign("Managesibling", KEY, "sb://x/sibling", Timestamp::NEVER);
+    let is_good = rights != Rights::NONE;
+    if let Some(token) = &token {
+        assert_eq!(put(server, &mut client, "orders", token).await, is_good, "{token}");
+    }
+    // What goes by way of the one to the other takes a right on both.
+    assert!(put(server, &mut client, "sibling", &of_sibling).await);
+    let token = token.unwrap_or_default();
+    let mut handle = 10;
+    for action in Action::ALL {
+        let mut links = match carried(action) {
+            Carried::ByLink(links) => links,
+            Carried::ByRequest(_) | Carried::Not => Vec::new(),
+        };
+        let more = more_links().into_iter().filter(|(of, _)| *of == action);
+        links.extend(more.map(|(_, link)| link));
+        for link in links {
+            let refused = is_refused(server, &mut client, link(handle)).await;
+            assert_eq!(refused, !allows(action, rights), "{action:?} with {token}");
+            handle += 1;
         }
     }
-    server.stop().await;
+    let management = Client::sender_of(MANAGEMENT, "orders/$management");
+    let refused = is_refused(server, &mut client, management).await;
+    assert_eq!(refused, !is_good, "{token}");
+    if is_good {
+        client.receiver(MANAGEMENT + 1, "orders/$management", LOCKED).await.unwrap();
+        client.credit(MANAGEMENT + 1, 0, 100, false).await;
+        client.coordinator().await;
+        ask_all(server, &mut client, rights, &token).await;
+    }
 }
 
 /// SEC-15, AMQP-26: a newer token counts on links that were there before it, and what it does not give is refused; one

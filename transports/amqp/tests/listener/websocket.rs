@@ -81,6 +81,17 @@ fn bytes_of(
     (here, ended)
 }
 
+/// A client that has come by WebSocket, with a session on channel 0.
+pub async fn client(server: &Server) -> Client {
+    let request = request(server.address, "/$servicebus/websocket", "AMQPWSB10");
+    let (socket, _) = upgrade(request).await.unwrap();
+    let stream = Box::new(bytes_of(socket, 1 << 16, CloseCode::Normal).0);
+    let (mut client, code) = Client::log_in_over(stream, "ANONYMOUS", b"").await;
+    assert_eq!(code, 0);
+    client.begin().await;
+    client
+}
+
 /// AMQP-17, AMQ-01: at the path in all its forms, the subprotocol that is offered is echoed, and frames are cut by messages
 /// anywhere, or several are in one.
 #[tokio::test]
