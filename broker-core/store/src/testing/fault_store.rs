@@ -1,5 +1,6 @@
 //! A store over a [`MemoryStore`] that completes when its driver says so, and as its driver says:
-//! stored, failed, unknown, fenced; and that answers Busy and Full (DESIGN D11).
+//! stored, failed, unknown, fenced; that answers Busy and Full; and whose contents can be read when its driver
+//! says so (DESIGN D11).
 //!
 //! ```text
 //!  submit ──► queue of the shard ──(driver: complete_next with a fate)──► image ──► completion
@@ -14,6 +15,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::held_reads::HeldReads;
 use super::random::Random;
 use crate::content_ref::ContentRef;
 use crate::{
@@ -85,6 +87,7 @@ impl Odds {
 /// A store whose driver decides what happens.
 pub struct FaultStore {
     image: Arc<MemoryStore>,
+    reads: Arc<HeldReads>,
     state: Mutex<State>,
 }
 
@@ -141,7 +144,7 @@ impl FaultStore {
             at_once,
             ended: false,
         };
-        Arc::new(Self { image, state: Mutex::new(state) })
+        Arc::new(Self { image, reads: Arc::default(), state: Mutex::new(state) })
     }
 
     /// What is durable.
@@ -177,6 +180,23 @@ impl FaultStore {
     /// From now on every batch is stored within [`Store::submit`], or waits for the driver.
     pub fn complete_at_once(&self, at_once: bool) {
         self.lock().at_once = at_once;
+    }
+
+    /// From now on contents that are pinned are not at hand: each is read when the driver lets it.
+    pub fn hold_reads(&self) {
+        self.reads.hold();
+    }
+
+    /// How many reads wait for the driver.
+    #[must_use]
+    pub fn held_read_count(&self) -> usize {
+        self.reads.count()
+    }
+
+    /// Lets a read end, by its place among those that wait, in the order in which they were begun. Returns
+    /// whether there was one, and somebody awaits it.
+    pub fn let_read(&self, place: usize) -> bool {
+        self.reads.let_go(place)
     }
 
     /// From now on reservations are answered with this. Who waits is woken when it is `Open`.
@@ -406,7 +426,11 @@ impl Store for FaultStore {
     }
 
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+        let before = contents.len();
         self.image.pin(keys, contents);
+        for content in contents.iter_mut().skip(before).flatten() {
+            self.reads.take(content);
+        }
     }
 
     fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {

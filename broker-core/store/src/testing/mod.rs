@@ -4,6 +4,7 @@
 //! purpose: anything that a running broker needs.
 
 pub mod fault_store;
+mod held_reads;
 pub mod random;
 pub mod simulated_disk;
 pub mod store_conformance;

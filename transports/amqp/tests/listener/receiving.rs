@@ -14,6 +14,7 @@ use peeklock_core::clock::Clock as _;
 use peeklock_core::contract::AllowAll;
 use peeklock_core::description::{EntityStatus, QueueUpdate};
 use peeklock_core::message::{Content, Message, Value};
+use peeklock_core::testing::FaultStore;
 use peeklock_core::time::TimeSpan;
 use peeklock_words::amqp::{Reader, Scalar};
 
@@ -450,5 +451,35 @@ async fn a_long_time_to_live_is_told() {
     let header = content.sections().header;
     assert!(header.windows(5).any(|part| part == [0x70, 0xff, 0xff, 0xff, 0xff]), "{header:?}");
     assert_eq!(content.decode().unwrap().time_to_live, Some(long));
+    server.stop().await;
+}
+
+/// DESIGN D8: a content that the store is slow to read holds up its link alone: another link of its session is delivered to
+/// meanwhile, and what is said of the connection is answered.
+#[tokio::test]
+async fn a_slow_read_holds_up_one_link() {
+    let store = FaultStore::at_once(1, u64::MAX);
+    let server = Server::start_over(Arc::clone(&store) as _).await;
+    server.put(&["a", "b"]).await;
+    store.hold_reads();
+    let mut client = server.client().await;
+    for handle in [0, 1] {
+        client.receiver(handle, "q", LOCKED).await.unwrap();
+    }
+    for (handle, reads) in [(0, 1), (1, 2)] {
+        client.credit(handle, 0, 1, false).await;
+        while store.held_read_count() < reads {
+            tokio::task::yield_now().await;
+        }
+    }
+    for (read, handle, body) in [(1, 1, "b"), (0, 0, "a")] {
+        assert!(store.let_read(read));
+        let (transfer, content) = client.message().await;
+        assert_eq!((transfer.handle, content.body_bytes()), (handle, Bytes::from(body)));
+        // What comes next is the answer to this.
+        let accepted = DeliveryState::accepted();
+        assert_eq!(client.settle(id(&transfer), accepted.clone()).await, accepted);
+        client.sender(2 + handle, "q").await.unwrap();
+    }
     server.stop().await;
 }

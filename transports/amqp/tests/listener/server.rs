@@ -15,6 +15,7 @@ use peeklock_core::ids::SequenceNumber;
 use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::message::{Content, Message};
 use peeklock_core::policies::Policies;
+use peeklock_core::store::Store;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, BrokerBuilder};
 
@@ -60,6 +61,11 @@ impl Server {
     pub async fn start_of(settings: Settings) -> Self {
         let builder = Broker::builder().settings(settings);
         Self::start_as(builder, QueueUpdate::default(), |_| {}).await
+    }
+
+    /// A listener of a broker over this store.
+    pub async fn start_over(store: Arc<dyn Store>) -> Self {
+        Self::start_as(Broker::builder().store(store), QueueUpdate::default(), |_| {}).await
     }
 
     /// A listener whose queue `q` takes messages of 100 MiB.

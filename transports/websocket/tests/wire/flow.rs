@@ -401,3 +401,35 @@ fn a_message_of_escapes_waits_for_the_room_of_its_text() {
         server.stop().await;
     });
 }
+
+/// DESIGN D8: a content that the store is slow to read holds up its link alone: another link is delivered to meanwhile, and
+/// what is asked of the connection is answered.
+#[test]
+fn a_slow_read_holds_up_one_link() {
+    run(async {
+        let store = FaultStore::at_once(1, u64::MAX);
+        let server = Plan { store: Some(Arc::clone(&store) as _), ..Plan::new() }.start().await;
+        server.put(&["a", "b"]).await;
+        store.hold_reads();
+        let mut client = server.client().await;
+        for link in [1, 2] {
+            let attach = json!({ "link": link, "path": "q", "role": "receiver" });
+            assert_eq!(client.ask("attach", attach).await["done"], json!({}));
+        }
+        for (link, reads) in [(1, 1), (2, 2)] {
+            let credit = json!({ "link": link, "upTo": 1 });
+            assert_eq!(client.ask("credit", credit).await["done"], json!({}));
+            while store.held_read_count() < reads {
+                tokio::task::yield_now().await;
+            }
+        }
+        for (read, link, body) in [(1, 2, "b"), (0, 1, "a")] {
+            assert!(store.let_read(read));
+            let told = client.pushed("deliveries").await;
+            assert_eq!((&told["link"], &told["messages"][0]["body"]), (&json!(link), &json!(body)));
+            client.ask("heartbeat", json!({})).await;
+            assert!(client.items.is_empty(), "{:?}", client.items);
+        }
+        server.stop().await;
+    });
+}
