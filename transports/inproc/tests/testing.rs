@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::{Actor, Context, Handler, ResponseFuture};
@@ -14,10 +14,8 @@ use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::path::dead_letter_path;
-use peeklock_core::store::{
-    BatchId, Completion, ContentRef, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError,
-    Submission, Visit, Waker,
-};
+use peeklock_core::store::Shard;
+use peeklock_core::testing::{Fate, FaultStore};
 use peeklock_core::time::TimeSpan;
 use peeklock_inproc::port::Settlement;
 use peeklock_inproc::testing::{TestBroker, TestClient, TestDelivery, TestSession};
@@ -252,79 +250,26 @@ async fn while_asked(client: &Client, queue: &str, mut never: Pin<&mut impl Futu
     }
 }
 
-/// A store in memory that completes what is submitted when it is told to.
-struct Slow {
-    store: MemoryStore,
-    held: Mutex<Option<Vec<(Submission, Completion)>>>,
-}
-
-impl Store for Slow {
-    fn name(&self) -> &'static str {
-        "slow"
-    }
-
-    fn is_durable(&self) -> bool {
-        false
-    }
-
-    fn shard_count(&self) -> u16 {
-        self.store.shard_count()
-    }
-
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        self.store.acquire(shard)
-    }
-
-    fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
-        self.store.reserve(shard, bytes, waker)
-    }
-
-    fn unreserve(&self, shard: Shard, bytes: u64) {
-        self.store.unreserve(shard, bytes);
-    }
-
-    fn submit(&self, submission: Submission, completion: Completion) {
-        match &mut *self.held.lock().unwrap() {
-            Some(held) => held.push((submission, completion)),
-            None => self.store.submit(submission, completion),
-        }
-    }
-
-    fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
-        self.store.pin(keys, contents);
-    }
-
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.store.scan(prefix, visit)
-    }
-
-    fn close(&self) -> Result<(), StoreError> {
-        self.store.close()
-    }
-}
-
 /// What is on its way to the store is waited for.
 #[tokio::test]
 async fn a_broker_is_idle_when_its_store_is_done() {
-    let slow = Arc::new(Slow { store: MemoryStore::new(1, u64::MAX), held: Mutex::default() });
-    let store = Arc::clone(&slow) as Arc<dyn Store>;
-    let test = TestBroker::start_with(Broker::builder().store(store)).await.unwrap();
+    let store = FaultStore::at_once(1, u64::MAX);
+    let builder = Broker::builder().store(Arc::clone(&store) as _);
+    let test = TestBroker::start_with(builder).await.unwrap();
     let client = test.client();
     for queue in ["orders", "other"] {
         client.admin().create_queue(queue).await.unwrap();
     }
-    *slow.held.lock().unwrap() = Some(Vec::new());
+    store.complete_at_once(false);
     let sender = client.sender("orders").unwrap();
     let sending = tokio::spawn(async move { sender.send(Message::new("two coffees")).await });
-    while slow.held.lock().unwrap().as_ref().unwrap().is_empty() {
+    while store.queued(Shard(0)) == 0 {
         tokio::task::yield_now().await;
     }
     let mut idle = std::pin::pin!(test.idle());
     while_asked(&client, "other", idle.as_mut()).await;
-    let held = slow.held.lock().unwrap().take().unwrap();
-    for (submission, completion) in held {
-        slow.store.submit(submission, completion);
-    }
+    store.complete_at_once(true);
+    while store.complete_next(Shard(0), Fate::Store) {}
     idle.await;
     assert!(sending.await.unwrap().is_ok());
 }
