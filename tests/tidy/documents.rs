@@ -26,8 +26,8 @@ fn the_map_of_the_tree_is_right() {
     }
 }
 
-/// The ways of ARCHITECTURE.md: each file of them is there, and each way has as many as it says. A letter before a file
-/// stands for a folder, which the text above tells.
+/// The ways of ARCHITECTURE.md: each file of them is there, and each way has as many as it says, there and in decision 31.
+/// A letter before a file stands for a folder, which the text above tells.
 #[test]
 fn the_ways_lead_over_files_that_are_there() {
     let map = read("ARCHITECTURE.md");
@@ -71,12 +71,20 @@ fn the_ways_lead_over_files_that_are_there() {
     let first: BTreeSet<PathBuf> = rows(first).iter().flat_map(|row| files_of(row)).collect();
     let said = ways.split_once("These are ").unwrap().1.split_once(" files").unwrap().0;
     assert_eq!(first.len().to_string(), said);
+    let cell = |row: &str, place| row.split('|').nth(place).unwrap().trim().to_owned();
+    let decision = rows(&read("docs/decisions/0031-a-send-passes-37-files.md"));
+    let mut decided: BTreeMap<String, String> =
+        decision.iter().skip(1).map(|row| (cell(row, 1), cell(row, 4))).collect();
+    assert_eq!(decided.remove("a binary send over WebSocket").unwrap(), said);
     let others = rows(others);
     assert_eq!(others.len(), 9);
     for row in others {
-        let said = row.trim_end_matches('|').rsplit('|').next().unwrap().trim();
+        let said = cell(&row, 3);
         assert_eq!(files_of(&row).len().to_string(), said, "{row}");
+        let decided = decided.remove(&cell(&row, 1));
+        assert!(decided.is_none_or(|decided| decided == said), "decision 31 has another: {row}");
     }
+    assert!(decided.is_empty(), "decision 31 has other ways: {decided:?}");
 }
 
 /// Each mutation finds the text that it replaces, once, and has its row among the results.
