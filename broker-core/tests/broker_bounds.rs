@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "common/receive.rs"]
+mod receive;
+
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -114,13 +117,7 @@ async fn scheduled_messages_of_all_entities_have_a_bound() {
 }
 
 async fn receive(broker: &Broker, from: &str, count_max: u32) -> Vec<(LockToken, u32)> {
-    let command = Command::Receive {
-        mode: ReceiveMode::PeekLock,
-        count_max,
-        bytes_max: u64::MAX,
-        wait: TimeSpan::ZERO,
-        holder: None,
-    };
+    let command = receive::under_lock(count_max, TimeSpan::ZERO);
     let Outcome::Received(received) = broker.entity(from).unwrap().call(command).await.unwrap()
     else {
         panic!()

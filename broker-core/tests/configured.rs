@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "common/receive.rs"]
+mod receive;
+
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -10,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
+use peeklock_core::command::{Command, Outcome, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::description::{QueueUpdate, Settings};
@@ -34,8 +37,7 @@ async fn broker(adjust: impl FnOnce(&mut Settings)) -> (Broker, Entity) {
 }
 
 const fn receive(wait: TimeSpan) -> Command {
-    let mode = ReceiveMode::PeekLock;
-    Command::Receive { mode, count_max: 1, bytes_max: u64::MAX, wait, holder: None }
+    receive::under_lock(1, wait)
 }
 
 async fn locked(queue: &Entity) -> LockToken {

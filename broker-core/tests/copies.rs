@@ -3,12 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "common/receive.rs"]
+mod receive;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use peeklock_core::command::{
-    Command, Outcome, PeerArrival, ReceiveMode, ReceivedMessage, Settlement,
-};
+use peeklock_core::command::{Command, Outcome, PeerArrival, ReceivedMessage, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueUpdate, Settings, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::entity::peers::PeerSource;
@@ -60,13 +61,7 @@ async fn received(broker: &Broker, path: &str, count: usize) -> Vec<ReceivedMess
     let entity: Entity = broker.entity(path).unwrap();
     let mut all = Vec::new();
     while all.len() < count {
-        let command = Command::Receive {
-            mode: ReceiveMode::PeekLock,
-            count_max: 1,
-            bytes_max: u64::MAX,
-            wait: TimeSpan::from_minutes(1),
-            holder: None,
-        };
+        let command = receive::under_lock(1, TimeSpan::from_minutes(1));
         let Outcome::Received(messages) = entity.call(command).await.unwrap() else { panic!() };
         assert_eq!(messages.len(), 1, "{path}: {} of {count}", all.len());
         all.extend(messages);
@@ -202,13 +197,7 @@ async fn a_dead_letter_that_would_go_over_it_stays() {
     // It is offered to the topic, which does not take it; then receivers can have it.
     let entity = broker.entity(&format!("{path}/$deadletterqueue")).unwrap();
     loop {
-        let command = Command::Receive {
-            mode: ReceiveMode::PeekLock,
-            count_max: 1,
-            bytes_max: u64::MAX,
-            wait: TimeSpan::ZERO,
-            holder: None,
-        };
+        let command = receive::under_lock(1, TimeSpan::ZERO);
         match entity.call(command).await {
             Ok(Outcome::Received(messages)) if messages.len() == 1 => break,
             // Not yet: dead letters are forwarded, and cannot be received meanwhile (FWD-27).

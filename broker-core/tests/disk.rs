@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "common/receive.rs"]
+mod receive;
+
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use peeklock_core::clock::ManualClock;
-use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage, Settlement};
+use peeklock_core::command::{Command, Outcome, ReceivedMessage, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::BrokerError;
@@ -36,13 +39,7 @@ async fn send(queue: &Entity, body: &str) -> Result<(), BrokerError> {
 }
 
 async fn receive(queue: &Entity, count_max: u32) -> Vec<ReceivedMessage> {
-    let receive = Command::Receive {
-        mode: ReceiveMode::PeekLock,
-        count_max,
-        bytes_max: u64::MAX,
-        wait: TimeSpan::ZERO,
-        holder: None,
-    };
+    let receive = receive::under_lock(count_max, TimeSpan::ZERO);
     let Ok(Outcome::Received(messages)) = queue.call(receive).await else { panic!("refused") };
     messages
 }

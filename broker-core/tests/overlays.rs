@@ -3,11 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "common/receive.rs"]
+mod receive;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_core::Broker;
-use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage, Settlement};
+use peeklock_core::command::{Command, Outcome, ReceivedMessage, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::error::BrokerError;
@@ -42,13 +45,7 @@ async fn send(broker: &Broker) -> Result<Outcome, BrokerError> {
 }
 
 async fn receive(broker: &Broker, from: &str) -> (LockToken, ReceivedMessage) {
-    let command = Command::Receive {
-        mode: ReceiveMode::PeekLock,
-        count_max: 1,
-        bytes_max: u64::MAX,
-        wait: TimeSpan::ZERO,
-        holder: None,
-    };
+    let command = receive::under_lock(1, TimeSpan::ZERO);
     let outcome = broker.entity(from).unwrap().call(command).await.unwrap();
     let Outcome::Received(mut received) = outcome else { panic!("{outcome:?}") };
     let received = received.remove(0);

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "common/receive.rs"]
+mod receive;
+
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use peeklock_core::clock::ManualClock;
-use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
+use peeklock_core::command::{Command, Outcome, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{
     EntityStatus, QueueUpdate, Settings, SubscriptionUpdate, TopicUpdate,
@@ -65,13 +68,7 @@ impl World {
     /// Receives the message of the other queue and gives it back.
     async fn others_work(&self) {
         let other = self.broker.entity("other").unwrap();
-        let command = Command::Receive {
-            mode: ReceiveMode::PeekLock,
-            count_max: 1,
-            bytes_max: u64::MAX,
-            wait: TimeSpan::ZERO,
-            holder: None,
-        };
+        let command = receive::under_lock(1, TimeSpan::ZERO);
         let Outcome::Received(received) = other.call(command).await.unwrap() else { panic!() };
         let token = received[0].facts.lock.unwrap().token;
         let settlement = Settlement::Abandon { properties: None, delay: None };

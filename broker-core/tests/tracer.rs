@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "common/receive.rs"]
+mod receive;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -83,13 +86,7 @@ fn order(number: usize) -> Message {
 }
 
 const fn receive(count_max: u32) -> Command {
-    Command::Receive {
-        mode: ReceiveMode::PeekLock,
-        count_max,
-        bytes_max: u64::MAX,
-        wait: TimeSpan::ZERO,
-        holder: None,
-    }
+    receive::under_lock(count_max, TimeSpan::ZERO)
 }
 
 fn tokens(outcome: &Outcome) -> Vec<LockToken> {

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../common/receive.rs"]
+mod receive;
 mod sessions;
 #[path = "../common/switched.rs"]
 mod switched;
@@ -12,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use peeklock_core::clock::ManualClock;
-use peeklock_core::command::{Command, Counts, Outcome, ReceiveMode, ReceivedMessage, Settlement};
+use peeklock_core::command::{Command, Counts, Outcome, ReceivedMessage, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::BrokerError;
@@ -56,13 +58,7 @@ impl World {
     }
 
     async fn receive(&self, wait: TimeSpan) -> Result<Vec<ReceivedMessage>, BrokerError> {
-        let command = Command::Receive {
-            mode: ReceiveMode::PeekLock,
-            count_max: 100,
-            bytes_max: u64::MAX,
-            wait,
-            holder: None,
-        };
+        let command = receive::under_lock(100, wait);
         match self.queue.call(command).await? {
             Outcome::Received(messages) => Ok(messages),
             other => panic!("{other:?}"),
