@@ -222,6 +222,16 @@ async fn carry_out(s: &Stage, operation: Operation, path: &str, found: Found) ->
     }
 }
 
+/// Deletes what one cell leaves to the next.
+async fn clear(s: &Stage) {
+    for path in s.list(0, 10).await.unwrap() {
+        s.delete(&path).await.unwrap();
+    }
+    for path in s.topic_paths(0, 10).await.unwrap() {
+        s.delete_topic(&path).await.unwrap();
+    }
+}
+
 /// RTY-31, MAT-01, MAT-02, MAT-04, ENT-24, ENT-25, ENT-29, ADR-14, DLQ-02, DLQ-07, SND-20: every cell of
 /// one column holds; all that do not are told together.
 pub fn column(transport: Transport, place: Place) {
@@ -242,9 +252,7 @@ pub fn column(transport: Transport, place: Place) {
             if got != cells[column] {
                 wrong.push(format!("{operation:?}: {} expected, {got} given", cells[column]));
             }
-            for path in s.broker.queue_paths(0, 10) {
-                s.broker.delete_entity(&path).await.unwrap();
-            }
+            clear(&s).await;
         }
         s.stop().await;
         assert!(wrong.is_empty(), "{place:?} over {transport:?}:\n{}", wrong.join("\n"));

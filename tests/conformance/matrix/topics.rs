@@ -203,7 +203,7 @@ pub(super) async fn furnish(s: &Stage, place: Place) -> Found {
 /// Three messages that were sent by way of the topic to a queue that is gone.
 async fn send_on_in_vain(s: &Stage) {
     s.open_queue("gone").await;
-    let sender = peeklock_inproc::Client::new(&s.broker).sender_via("gone", EVENTS).unwrap();
+    let sender = s.sender_via("gone", EVENTS).await.unwrap();
     s.delete("gone").await.unwrap();
     for text in ["deferred", "locked", "available"] {
         sender.send(message(text)).await.unwrap();
@@ -273,9 +273,7 @@ pub fn column(transport: Transport, place: Place) {
             if got != expected {
                 wrong.push(format!("{row:?}: {expected} expected, {got} given"));
             }
-            for path in s.broker.topic_paths(0, 10) {
-                s.broker.delete_entity(&path).await.unwrap();
-            }
+            clear(&s).await;
         }
         s.stop().await;
         assert!(wrong.is_empty(), "{place:?} over {transport:?}:\n{}", wrong.join("\n"));

@@ -117,12 +117,6 @@ async fn outcome(
     Ok(format!("{at_once}later {}", everything(s).await))
 }
 
-async fn clear(s: &Stage) {
-    for path in s.broker.queue_paths(0, 10).into_iter().chain(s.broker.topic_paths(0, 10)) {
-        s.broker.delete_entity(&path).await.unwrap();
-    }
-}
-
 /// Judges one cell; tells what is wrong with it.
 async fn judge(
     s: &Stage,

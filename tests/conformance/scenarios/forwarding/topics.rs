@@ -69,11 +69,11 @@ pub async fn rules_see_where_a_forwarded_message_comes_from(s: &Stage) {
         ("first", "sys.DeadLetterSource IS NULL AND sys.EnqueuedSequenceNumber > 0"),
         ("sent", "sys.DeadLetterSource IS NULL AND sys.EnqueuedSequenceNumber = 0"),
     ];
-    s.broker.create_topic(EVENTS, TopicUpdate::default()).await.unwrap();
+    s.create_topic(EVENTS).await.unwrap();
     for (name, text) in rules {
         let rule = RuleDescription::new(name, Filter::Sql(SqlText::new(text)), s.now());
         let properties = SubscriptionUpdate::default();
-        s.broker.create_subscription(EVENTS, name, properties, vec![rule]).await.unwrap();
+        s.create_subscription_with(EVENTS, name, properties, vec![rule]).await.unwrap();
     }
     s.open_queue_with("dead", forwards_dead_letters_to(EVENTS)).await;
     s.open_queue_with("plain", forwards_to(EVENTS)).await;

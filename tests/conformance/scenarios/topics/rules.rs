@@ -89,7 +89,7 @@ pub async fn a_subscription_with_an_invalid_rule_is_not_created(s: &Stage) {
     assert_eq!(events(s).await.subscription_count, 0);
     s.put(EVENTS, "dropped").await;
     let s = s.restart().await;
-    assert!(s.broker.subscription_paths(EVENTS, 0, 10).unwrap().is_empty());
+    assert!(s.subscription_paths(EVENTS, 0, 10).await.unwrap().is_empty());
     s.create_subscription(EVENTS, "audit").await.unwrap();
     s.stop().await;
 }
