@@ -2,22 +2,23 @@
 //!
 //! A scenario runs over every transport, and does all it does over that one, but for those that this list
 //! names with their reasons. A run that is not as the list says fails, and so does a scenario that lacks a
-//! transport without standing here.
+//! transport without standing here. The parts of the operation matrix are held to it as scenarios are.
 //!
-//! Looks are in process always, so that no transport has to show what it does not: waiting until what is
-//! under way has arrived, and the counts at the end of each scenario. Over AMQP, what it has no words for is done
-//! in process in every scenario, which [`crate::subjects::amqp::IN_PROCESS`] lists.
+//! Two looks are in process always, so that no transport has to show what it does not: waiting until what is
+//! under way has arrived, and the counts at the end of each scenario (`stage/look.rs`). Nothing else reaches the
+//! broker but through the transport, or through what tells that it does not. Over AMQP, what it has no words for is
+//! done in process in every scenario, which [`crate::subjects::amqp::IN_PROCESS`] lists.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::subjects::Transport;
 use crate::subjects::Transport::{Amqp, Http, Inproc, WebSocket, WebSocketJson};
-use crate::{everywhere, somewhere};
+use crate::{everywhere, matrix, somewhere};
 
 /// What is not as it is for all others.
 struct Exception {
-    /// A topic of scenarios, or one of them, which comes before its topic.
+    /// A topic of scenarios, or one of them, which comes before its topic; or a part of the matrix.
     what: &'static str,
     face: Face,
     why: &'static str,
@@ -26,7 +27,7 @@ struct Exception {
 enum Face {
     /// It runs over these transports alone.
     Only(&'static [Transport]),
-    /// Over these transports a part of it is done by a client in this process.
+    /// Over these transports a part of it is done in this process.
     PartlyInProcess(&'static [Transport]),
 }
 
@@ -51,6 +52,8 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "sessions::operations_of_sessions_are_refused_where_there_are_none", face: Only(LINKS_BESIDE_AMQP), why: "over AMQP a link ends when its entity is disabled, and its session with it (AMQP-79)" },
     Exception { what: "requests", face: Only(&[Http]), why: "REST, and connections that are cut" },
     Exception { what: "sessions", face: Only(WITH_LINKS), why: "HTTP has no link to hold a session with" },
+    Exception { what: "message_properties::numbers_have_63_bits", face: PartlyInProcess(SOCKETS), why: "the record of the number that was given last is set in the store" },
+    Exception { what: "message_properties::messages_cross_from_each_transport_to_each_other", face: PartlyInProcess(SOCKETS), why: "one of the transports that messages cross to is in process" },
     Exception { what: "sessions::sessions_are_listed_by_id", face: PartlyInProcess(SOCKETS), why: "who holds the sessions that are listed" },
     Exception { what: "topics::a_copy_without_session_goes_to_the_dead_letter_queue", face: PartlyInProcess(&[Http]), why: "the sessions are received" },
     Exception { what: "forwarding::a_full_destination_and_a_small_one_dead_letter_at_the_source", face: PartlyInProcess(&[Http]), why: "a message above a mebibyte, which HTTP does not take" },
@@ -71,6 +74,9 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "transactions::nothing_else_can_be_part_of_one", face: Only(&[Inproc]), why: "commands that no transport can say" },
     Exception { what: "transactions::a_dropped_transaction_is_rolled_back", face: Only(&[Inproc]), why: "a handle of this process" },
     Exception { what: "transactions::messages_of_a_session_are_settled_in_a_transaction_while_it_is_held", face: Only(&[Inproc]), why: "a session and a transaction at once, which the suite asks of no other transport" },
+    Exception { what: "matrix::transfer_dead_letters_of_topics", face: PartlyInProcess(&[Http]), why: BY_WAY },
+    Exception { what: "matrix::in_transactions", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
+    Exception { what: "matrix::in_transactions", face: PartlyInProcess(&[WebSocket, WebSocketJson, Amqp]), why: "what there is before and after is compared as the broker has it, of which no transport shows all" },
 ];
 
 impl Exception {
@@ -99,8 +105,8 @@ fn exception(scenario: &str, is_only: bool) -> Option<&'static Exception> {
     named(scenario).or_else(|| named(scenario.split("::").next().unwrap_or_default()))
 }
 
-/// A scenario that has run has used a client in this process just when the list says so. Over the transport
-/// that is in process there is nothing to tell apart.
+/// A scenario that has run, or a part of the matrix, has used the broker in this process just when the list says so.
+/// Over the transport that is in process there is nothing to tell apart.
 pub fn check_in_process(scenario: &str, transport: Transport, was_used: bool) {
     let is_listed =
         exception(scenario, false).is_some_and(|one| one.transports().contains(&transport));
@@ -148,17 +154,21 @@ const LISTS: &[(Transport, &[&str])] = &[
     somewhere::http_requests::LIST,
 ];
 
-/// FND-05: every scenario runs over every transport, or the list says over which, and why.
+/// FND-05: every scenario, and every part of the matrix, runs over every transport, or the list says over which, and why.
 #[test]
 fn every_scenario_runs_over_every_transport_or_the_list_says_why() {
     let mut over: BTreeMap<&str, Vec<Transport>> = BTreeMap::new();
     for scenario in everywhere::SCENARIOS {
         over.entry(scenario).or_default().extend(Transport::ALL);
     }
-    for (transport, scenarios) in LISTS.iter().chain(somewhere::beside_amqp::LISTS.iter().flatten())
-    {
+    let beside_amqp = somewhere::beside_amqp::LISTS.iter().flatten();
+    for (transport, scenarios) in LISTS.iter().chain(beside_amqp).chain(matrix::tests::LISTS) {
         for scenario in *scenarios {
-            over.entry(scenario).or_default().push(*transport);
+            let over = over.entry(scenario).or_default();
+            // Several tests are of the same part of the matrix.
+            if !over.contains(transport) {
+                over.push(*transport);
+            }
         }
     }
     let mut complaints = String::new();

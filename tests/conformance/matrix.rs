@@ -3,9 +3,11 @@
 //! A cell says what an operation gives in a place: `YES`, or the name of an error. Where a place
 //! holds nothing for an operation that is allowed there, the cell has the error of a thing that is
 //! not found, which the operation gives only after it was let in.
+//!
+//! Its parts have names, under which [`crate::faces`] lists what is not done over the transport of a test.
 
 pub mod kinds;
-mod tests;
+pub mod tests;
 pub mod topics;
 pub mod transactions;
 
@@ -17,6 +19,17 @@ use peeklock_core::time::TimeSpan;
 use crate::stage::{DLQ, ORDERS, Setup, Stage, TDLQ, block_on, identity, message, minutes, ms};
 use crate::subject::{Answer, Decision};
 use crate::subjects::Transport;
+
+/// The columns of queues.
+const QUEUES: &str = "matrix::queues";
+/// The columns of topics and subscriptions, but for the next.
+const TOPICS: &str = "matrix::topics";
+/// The columns of the transfer dead-letter queues of topics.
+const TRANSFER_DEAD_LETTERS_OF_TOPICS: &str = "matrix::transfer_dead_letters_of_topics";
+/// The columns of entities with sessions and of those that forward.
+const KINDS: &str = "matrix::kinds";
+/// All columns in transactions.
+const IN_TRANSACTIONS: &str = "matrix::in_transactions";
 
 const YES: &str = "yes";
 const INVALID: &str = "InvalidOperation";
@@ -254,7 +267,7 @@ pub fn column(transport: Transport, place: Place) {
             }
             clear(&s).await;
         }
-        s.stop().await;
+        s.end(QUEUES).await;
         assert!(wrong.is_empty(), "{place:?} over {transport:?}:\n{}", wrong.join("\n"));
     });
 }

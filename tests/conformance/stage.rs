@@ -1,4 +1,9 @@
 //! The stage of one scenario: a fresh broker, a clock that only the scenario moves, one transport.
+//!
+//! The broker is for the stage alone: what a scenario does goes through its transport. Who needs something in this
+//! process says so by asking for it, and [`faces`] holds him to it; only the looks of `look.rs` need not be told.
+
+mod look;
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -10,9 +15,10 @@ use std::time::Duration;
 use peeklock_core::Broker;
 use peeklock_core::change::codec;
 use peeklock_core::clock::{Clock, ManualClock};
-use peeklock_core::command::{Command, Counts, DescribedTopic, Outcome, ReceiveMode};
+use peeklock_core::command::{Counts, ReceiveMode};
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::ids::SequenceNumber;
+use peeklock_core::limits::Limits;
 use peeklock_core::message::Message;
 use peeklock_core::store::{Batch, MemoryStore, Shard, Store, Submission};
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -29,8 +35,6 @@ pub const ORDERS: &str = "orders";
 pub const DLQ: &str = "orders/$DeadLetterQueue";
 /// Its transfer dead-letter queue.
 pub const TDLQ: &str = "orders/$Transfer/$DeadLetterQueue";
-/// How the path of a transfer dead-letter queue ends.
-const TRANSFER_DLQ: &str = "/$Transfer/$deadletterqueue";
 
 /// A scenario that takes longer than this hangs.
 const SCENARIO_TIME_MAX: Duration = Duration::from_secs(30);
@@ -38,8 +42,8 @@ const SCENARIO_TIME_MAX: Duration = Duration::from_secs(30);
 /// What a scenario gets. It is its transport, too.
 pub struct Stage {
     pub clock: Arc<ManualClock>,
-    pub broker: Broker,
     pub transport: Transport,
+    broker: Broker,
     settings: Settings,
     store: Arc<MemoryStore>,
     subject: Box<dyn Subject>,
@@ -73,8 +77,7 @@ pub fn run_with(
         let stage = Stage::open(transport, setup).await;
         scenario(&stage).await;
         stage.check_counts().await;
-        stage.stop().await;
-        faces::check_in_process(name, transport, stage.in_process.get());
+        stage.end(name).await;
     });
 }
 
@@ -121,9 +124,10 @@ impl Stage {
         Self::on(self.transport, self.settings.clone(), clock, store, in_process).await
     }
 
-    /// As [`Stage::restart`], with a queue that has given this number last: its record is as it would be then.
+    /// As [`Stage::restart`], with a queue that has given this number last: its record is as it would be then, and
+    /// is written in this process.
     pub async fn restart_behind(&self, path: &str, last: u64) -> Self {
-        let id = self.broker.entity(path).unwrap().id();
+        let id = self.broker().entity(path).unwrap().id();
         self.stop().await;
         let key = codec::counters_key(id);
         let mut counters = None;
@@ -143,11 +147,29 @@ impl Stage {
         self.restart().await
     }
 
+    /// The broker itself, for what no client can say. The scenario stands in the list of [`faces`], then.
+    pub fn broker(&self) -> &Broker {
+        self.in_process.set(true);
+        &self.broker
+    }
+
     /// A client in this process, for what the transport of the scenario has no operation for. The scenario
     /// stands in the list of [`faces`], then.
     pub fn in_process(&self) -> Client {
-        self.in_process.set(true);
-        Client::new(&self.broker)
+        Client::new(self.broker())
+    }
+
+    /// Another client of the transport of the scenario.
+    pub async fn another(&self) -> Box<dyn Subject> {
+        self.another_over(self.transport).await
+    }
+
+    /// A client of any transport. In this process, the scenario stands in the list of [`faces`].
+    pub async fn another_over(&self, transport: Transport) -> Box<dyn Subject> {
+        if transport == Transport::Inproc {
+            self.in_process.set(true);
+        }
+        transport.open(&self.broker, &self.clock).await
     }
 
     /// Handles over the transport of the scenario; in this process if it has none.
@@ -172,55 +194,19 @@ impl Stage {
         self.broker.stop(Duration::ZERO).await.unwrap();
     }
 
+    /// Ends transport and broker. What was done in this process must be what [`faces`] lists under this name.
+    pub async fn end(&self, name: &str) {
+        self.stop().await;
+        faces::check_in_process(name, self.transport, self.in_process.get());
+    }
+
+    /// The limits that the broker was started with.
+    pub const fn limits(&self) -> &Limits {
+        &self.settings.limits
+    }
+
     pub fn now(&self) -> Timestamp {
         self.clock.now()
-    }
-
-    /// Lets time pass, and waits until what is due has happened and is durable. Reading
-    /// descriptions is no use of a queue (TMP-17) and makes no receiver.
-    pub async fn advance(&self, span: TimeSpan) {
-        self.clock.advance(span);
-        self.tick().await;
-    }
-
-    async fn tick(&self) {
-        for path in self.broker.queue_paths(0, usize::MAX) {
-            // A queue that is deleted just now answers that it is gone.
-            let _gone = self.broker.describe_queue(&path).await;
-        }
-        for topic in self.broker.topic_paths(0, usize::MAX) {
-            let _gone = self.broker.describe_topic(&topic).await;
-            let subscriptions = self.broker.subscription_paths(&topic, 0, usize::MAX);
-            for path in subscriptions.unwrap_or_default() {
-                let _gone = self.broker.describe_subscription(&path).await;
-            }
-        }
-        // What they have begun is through then, such as the deletion of idle queues.
-        self.broker.idle().await;
-    }
-
-    /// Waits until a receive that another task has begun is noted at the queue. The clock must have
-    /// moved since the queue was used last.
-    pub async fn until_used(&self, path: &str) {
-        while self.broker.describe_queue(path).await.unwrap().accessed_at != self.now() {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// Lets the time pass that a queue may be idle, again and again, until it was: whatever kept it in
-    /// use ends at no instant of this clock.
-    pub async fn until_idle_is_over(&self, path: &str, allowed: TimeSpan) {
-        while self.broker.queue_paths(0, usize::MAX).iter().any(|queue| **queue == *path) {
-            self.advance(allowed).await;
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// As [`Stage::until_used`], of a subscription.
-    pub async fn until_subscription_is_used(&self, path: &str) {
-        while self.broker.describe_subscription(path).await.unwrap().accessed_at != self.now() {
-            tokio::task::yield_now().await;
-        }
     }
 
     /// A queue with every property at its default.
@@ -273,30 +259,6 @@ impl Stage {
         self.describe(path).await.unwrap().counts
     }
 
-    /// Waits until the counts of a queue are as they should be. What is forwarded takes a few turns of
-    /// the broker's threads, and no time.
-    pub async fn until(&self, path: &str, holds: impl Fn(&Counts) -> bool) {
-        loop {
-            // Asked of the broker, so that no transport has to know forwarding.
-            let counts = self.broker.describe_queue(path).await.unwrap().counts;
-            if counts.transfer == 0 && holds(&counts) {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// As [`Stage::until`], of a topic that messages are sent by way of.
-    pub async fn until_topic(&self, path: &str, holds: impl Fn(&DescribedTopic) -> bool) {
-        loop {
-            let described = self.broker.describe_topic(path).await.unwrap();
-            if described.transfer == 0 && holds(&described) {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    }
-
     pub async fn complete(&self, path: &str, seen: &Seen) {
         self.settle(path, seen.token(), Decision::Complete).await.unwrap();
     }
@@ -321,72 +283,6 @@ impl Stage {
         assert_eq!(seen.sequence, sequence);
         self.defer(path, &seen).await;
         sequence
-    }
-
-    /// In every queue the counts are those of the messages there, and the size is theirs, whatever
-    /// the scenario has done (LIF-02, CNT-03, CNT-08).
-    pub async fn check_counts(&self) {
-        if self.stopped.get() {
-            return;
-        }
-        for path in self.broker.queue_paths(0, usize::MAX) {
-            let Ok(mut described) = self.broker.describe_queue(&path).await else { continue };
-            // What is on its way is not shown (LIF-05); it arrives, and its source is told.
-            while described.counts.transfer > 0 {
-                tokio::task::yield_now().await;
-                described = self.broker.describe_queue(&path).await.unwrap();
-            }
-            let (count, bytes) = self.held(&path).await;
-            assert_eq!(described.counts.total(), count, "the counts of {path} are wrong");
-            assert_eq!(described.size_bytes, bytes, "the size of {path} is wrong");
-        }
-        for topic in self.broker.topic_paths(0, usize::MAX) {
-            let mut sum = 0;
-            for path in self.broker.subscription_paths(&topic, 0, usize::MAX).unwrap() {
-                let described = self.broker.describe_subscription(&path).await.unwrap();
-                let (count, bytes) = self.held(&path).await;
-                assert_eq!(described.counts.total(), count, "the counts of {path} are wrong");
-                assert_eq!(described.size_bytes, bytes, "the size of {path} is wrong");
-                sum += bytes;
-            }
-            let mut described = self.broker.describe_topic(&topic).await.unwrap();
-            while described.transfer > 0 {
-                tokio::task::yield_now().await;
-                described = self.broker.describe_topic(&topic).await.unwrap();
-            }
-            let (count, bytes) = self.held_at(&format!("{topic}{TRANSFER_DLQ}")).await;
-            assert_eq!(described.transfer_dead_letter, count, "the counts of {topic} are wrong");
-            sum += bytes;
-            assert!(described.scheduled > 0 || described.size_bytes == sum, "{topic} counts wrong");
-        }
-    }
-
-    /// How many messages there are to see at a path and in its sub-queues, and their size.
-    async fn held(&self, path: &str) -> (u64, u64) {
-        let (mut count, mut bytes) = (0, 0);
-        for suffix in ["", "/$deadletterqueue", TRANSFER_DLQ] {
-            let held = self.held_at(&format!("{path}{suffix}")).await;
-            count += held.0;
-            bytes += held.1;
-        }
-        (count, bytes)
-    }
-
-    async fn held_at(&self, path: &str) -> (u64, u64) {
-        let (mut count, mut bytes) = (0, 0);
-        let entity = self.broker.entity(path).unwrap();
-        let mut from = SequenceNumber(0);
-        loop {
-            let command = Command::Peek { from, count_max: 250 };
-            let Outcome::Peeked(peeked) = entity.call(command).await.unwrap() else {
-                panic!("a peek answers with messages");
-            };
-            let Some(last) = peeked.last() else { break };
-            from = last.facts.sequence.next();
-            count += peeked.len() as u64;
-            bytes += peeked.iter().map(|one| u64::from(one.facts.size)).sum::<u64>();
-        }
-        (count, bytes)
     }
 }
 

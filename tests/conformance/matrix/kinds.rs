@@ -184,7 +184,7 @@ pub fn columns(transport: Transport) {
                     wrong.push(format!("{line:?} on {path}: {expected} expected, {got} given"));
                 }
             }
-            s.stop().await;
+            s.end(KINDS).await;
         }
         assert!(wrong.is_empty(), "over {transport:?}:\n{}", wrong.join("\n"));
     });

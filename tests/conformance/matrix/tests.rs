@@ -1,24 +1,33 @@
 //! The tests of the operation matrix.
 
+use crate::subjects::Transport;
+
 /// One test of each transport and column of the operation matrix; in transactions where a transport has
 /// them (TXN-16).
 macro_rules! matrix {
     ($($name:ident: $place:ident),* $(,)?) => {
-        matrix!(@over operations_inproc Inproc column, $($name: $place),*);
-        matrix!(@over operations_http Http column, $($name: $place),*);
-        matrix!(@over operations_websocket WebSocket column, $($name: $place),*);
-        matrix!(@over operations_websocket_json WebSocketJson column, $($name: $place),*);
-        matrix!(@over operations_amqp Amqp column, $($name: $place),*);
-        matrix!(@over in_transactions_inproc Inproc transactions::column, $($name: $place),*);
-        matrix!(@over in_transactions_websocket WebSocket transactions::column, $($name: $place),*);
-        matrix!(@over in_transactions_json WebSocketJson transactions::column, $($name: $place),*);
-        matrix!(@over in_transactions_amqp Amqp transactions::column, $($name: $place),*);
+        matrix!(@over operations_inproc Inproc QUEUES column, $($name: $place),*);
+        matrix!(@over operations_http Http QUEUES column, $($name: $place),*);
+        matrix!(@over operations_websocket WebSocket QUEUES column, $($name: $place),*);
+        matrix!(@over operations_websocket_json WebSocketJson QUEUES column, $($name: $place),*);
+        matrix!(@over operations_amqp Amqp QUEUES column, $($name: $place),*);
+        matrix!(@over in_transactions_inproc Inproc IN_TRANSACTIONS transactions::column,
+            $($name: $place),*);
+        matrix!(@over in_transactions_websocket WebSocket IN_TRANSACTIONS transactions::column,
+            $($name: $place),*);
+        matrix!(@over in_transactions_json WebSocketJson IN_TRANSACTIONS transactions::column,
+            $($name: $place),*);
+        matrix!(@over in_transactions_amqp Amqp IN_TRANSACTIONS transactions::column,
+            $($name: $place),*);
     };
-    (@over $module:ident $transport:ident $($judge:ident)::+, $($name:ident: $place:ident),*) => {
+    (@over $module:ident $transport:ident $part:ident $($judge:ident)::+,
+        $($name:ident: $place:ident),*) => {
         mod $module {
-            use crate::matrix::Place;
             use crate::matrix::$($judge)::+ as judge;
-            use crate::subjects::Transport::$transport;
+            use crate::matrix::{$part, Place};
+            use crate::subjects::Transport::{self, $transport};
+
+            pub const LIST: (Transport, &[&str]) = ($transport, &[$part]);
 
             $(#[test]
             fn $name() {
@@ -57,9 +66,12 @@ macro_rules! matrix_of_topics {
     };
     (@in $module:ident $transport:ident, $($name:ident: $place:ident),*) => {
         mod $module {
+            use crate::matrix::IN_TRANSACTIONS;
             use crate::matrix::topics::Place;
             use crate::matrix::transactions::column_of_topics;
-            use crate::subjects::Transport::$transport;
+            use crate::subjects::Transport::{self, $transport};
+
+            pub const LIST: (Transport, &[&str]) = ($transport, &[IN_TRANSACTIONS]);
 
             $(#[test]
             fn $name() {
@@ -71,7 +83,11 @@ macro_rules! matrix_of_topics {
         mod $module {
             use crate::matrix::kinds::columns;
             use crate::matrix::topics::{Place, column, rules_of_a_queue};
-            use crate::subjects::Transport::$transport;
+            use crate::matrix::{KINDS, TOPICS, TRANSFER_DEAD_LETTERS_OF_TOPICS};
+            use crate::subjects::Transport::{self, $transport};
+
+            pub const LIST: (Transport, &[&str]) =
+                ($transport, &[TOPICS, TRANSFER_DEAD_LETTERS_OF_TOPICS, KINDS]);
 
             $(#[test]
             fn $name() {
@@ -108,3 +124,25 @@ matrix_of_topics! {
     on_an_absent_subscription: Absent,
     on_a_subscription_of_an_absent_topic: AbsentOfAbsent,
 }
+
+/// Which parts of the matrix are tested, and over which transport.
+pub const LISTS: &[(Transport, &[&str])] = &[
+    operations_inproc::LIST,
+    operations_http::LIST,
+    operations_websocket::LIST,
+    operations_websocket_json::LIST,
+    operations_amqp::LIST,
+    in_transactions_inproc::LIST,
+    in_transactions_websocket::LIST,
+    in_transactions_json::LIST,
+    in_transactions_amqp::LIST,
+    topics_inproc::LIST,
+    topics_http::LIST,
+    topics_websocket::LIST,
+    topics_websocket_json::LIST,
+    topics_amqp::LIST,
+    topics_in_transactions_inproc::LIST,
+    topics_in_transactions_websocket::LIST,
+    topics_in_transactions_json::LIST,
+    topics_in_transactions_amqp::LIST,
+];

@@ -109,6 +109,11 @@ impl Place {
         Self::AbsentOfAbsent,
     ];
 
+    /// The part of the matrix that its column belongs to.
+    fn part(self) -> &'static str {
+        if self.path() == EVENTS_TDLQ { TRANSFER_DEAD_LETTERS_OF_TOPICS } else { TOPICS }
+    }
+
     /// Whether it is a topic or its sub-queue, and no subscription.
     fn is_topic(self) -> bool {
         [EVENTS, EVENTS_TDLQ].contains(&self.path())
@@ -275,7 +280,7 @@ pub fn column(transport: Transport, place: Place) {
             }
             clear(&s).await;
         }
-        s.stop().await;
+        s.end(place.part()).await;
         assert!(wrong.is_empty(), "{place:?} over {transport:?}:\n{}", wrong.join("\n"));
     });
 }
@@ -296,6 +301,6 @@ pub fn rules_of_a_queue(transport: Transport) {
             let expected = if transport == Transport::Http { ABSENT } else { INVALID };
             assert_eq!(condition, expected);
         }
-        s.stop().await;
+        s.end(TOPICS).await;
     });
 }

@@ -168,7 +168,7 @@ pub async fn values_are_taken_at_their_bounds_and_refused_beyond(s: &Stage) {
         let kept = s.describe(ORDERS).await.unwrap();
         assert_eq!(
             kept.description,
-            peeklock_core::description::QueueDescription::new(ORDERS, &s.broker.settings().limits,)
+            peeklock_core::description::QueueDescription::new(ORDERS, s.limits())
         );
         assert_eq!(kept.updated_at, kept.created_at);
         s.delete(ORDERS).await.unwrap();

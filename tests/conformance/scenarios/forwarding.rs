@@ -4,7 +4,6 @@ mod dead_letters;
 mod refused;
 mod topics;
 
-use peeklock_core::command::Counts;
 use peeklock_core::description::{EntityStatus, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::rule::{Filter, RuleDescription, SqlText};
 

@@ -14,7 +14,7 @@ async fn open(s: &Stage, texts: &[&str]) -> Client {
     for text in texts {
         s.put(ORDERS, text).await;
     }
-    Client::new(&s.broker)
+    s.in_process()
 }
 
 /// Polls a future once; it must not be ready.

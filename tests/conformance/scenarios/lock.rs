@@ -51,7 +51,7 @@ pub async fn whoever_has_the_token_may_settle_and_renew(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;
-    let other = s.transport.open(&s.broker, &s.clock).await;
+    let other = s.another().await;
     s.advance(seconds(30)).await;
     assert_eq!(other.renew(ORDERS, seen.token()).await.unwrap(), s.now().plus(minutes(1)));
     other.settle(ORDERS, seen.token(), Decision::Complete).await.unwrap();
@@ -63,7 +63,7 @@ pub async fn whoever_has_the_token_may_settle_and_renew(s: &Stage) {
 pub async fn a_lock_outlives_the_client_that_took_it(s: &Stage) {
     s.open_queue(ORDERS).await;
     s.put(ORDERS, "a").await;
-    let other = s.transport.open(&s.broker, &s.clock).await;
+    let other = s.another().await;
     let mode = ReceiveMode::PeekLock;
     let seen = other.receive(ORDERS, mode, 1, TimeSpan::ZERO).await.unwrap().remove(0);
     other.stop().await;

@@ -319,7 +319,7 @@ pub async fn messages_cross_from_each_transport_to_each_other(s: &Stage) {
     sent = in_order(sent);
     sent.body = peeklock_core::message::Body::Data(Bytes::from_static(&[0, 1, 254, 255]));
     for other in crate::subjects::Transport::ALL {
-        let other = other.open(&s.broker, &s.clock).await;
+        let other = s.another_over(other).await;
         s.send(ORDERS, sent.clone()).await.unwrap();
         let mode = ReceiveMode::PeekLock;
         let there = &other.receive(ORDERS, mode, 1, TimeSpan::ZERO).await.unwrap()[0];

@@ -58,9 +58,7 @@ async fn complete(session: &dyn Session, seen: &Seen) -> Answer<()> {
 
 /// Waits until nobody holds a session: the end of a holder that is dropped is not answered.
 async fn until_unlocked(s: &Stage) {
-    while s.broker.describe_queue(ORDERS).await.unwrap().sessions.unwrap().locked > 0 {
-        tokio::task::yield_now().await;
-    }
+    s.until_held(ORDERS, |count| count == 0).await;
 }
 
 /// Begins something that has to wait.
@@ -182,9 +180,7 @@ pub async fn an_accept_that_is_dropped_holds_nothing(s: &Stage) {
         () = s.until_used(ORDERS) => {}
     }
     put(s, "a", "1").await;
-    while s.broker.describe_queue(ORDERS).await.unwrap().sessions.unwrap().locked == 0 {
-        tokio::task::yield_now().await;
-    }
+    s.until_held(ORDERS, |count| count > 0).await;
     drop(accept);
     until_unlocked(s).await;
     let receiver = hold(s, "a").await;

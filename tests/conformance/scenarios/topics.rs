@@ -485,7 +485,7 @@ pub async fn a_topic_has_so_many_subscriptions_rules_and_receivers(s: &Stage) {
     fails(admin.create_rule(BILLING, sql("more", "1=1")).await, "QuotaExceeded");
     admin.create_rule(BILLING, by_subject("third", "x")).await.unwrap();
     fails(admin.create_rule(AUDIT, by_subject("fourth", "x")).await, "QuotaExceeded");
-    let other = s.transport.open(&s.broker, &s.clock).await;
+    let other = s.another().await;
     let wait = async |path| s.receive(path, ReceiveMode::PeekLock, 1, minutes(1)).await;
     let waits = async { tokio::join!(wait(AUDIT), wait(BILLING)) };
     let more = async {

@@ -143,8 +143,9 @@ pub async fn every_settlement_a_schedule_and_a_renewal_can_be_part_of_one(s: &St
 /// TXN-02: what has no place in a transaction is refused, and the transaction goes on.
 pub async fn nothing_else_can_be_part_of_one(s: &Stage) {
     open(s).await;
-    let entity = s.broker.entity(ORDERS).unwrap();
-    let transactions = Transactions::new(&s.broker);
+    let broker = s.broker();
+    let entity = broker.entity(ORDERS).unwrap();
+    let transactions = Transactions::new(broker);
     let id = transactions.begin(Reach::OneEntity).unwrap();
     let sequences = vec![SequenceNumber(1)];
     let receive = Command::Receive {
@@ -167,7 +168,7 @@ pub async fn nothing_else_can_be_part_of_one(s: &Stage) {
         Command::Describe,
         Command::AcceptSession {
             session: None,
-            receiver: s.broker.receiver_id(),
+            receiver: broker.receiver_id(),
             mode: ReceiveMode::PeekLock,
             wait: TimeSpan::ZERO,
         },

@@ -204,7 +204,7 @@ pub async fn a_receiver_waits_for_what_cannot_be_sent_on(s: &Stage) {
     s.advance(seconds(1)).await;
     let receive = s.receive(EVENTS_TDLQ, ReceiveMode::PeekLock, 1, minutes(5));
     let disable = async {
-        until_used(s).await;
+        s.until_topic_is_used(EVENTS).await;
         set_status(s, EntityStatus::Disabled).await;
     };
     let (received, ()) = futures_util::future::join(receive, disable).await;
@@ -220,7 +220,7 @@ pub async fn receivers_of_a_topic_are_counted_with_those_of_its_subscriptions(s:
     let wait = async |path| s.receive(path, ReceiveMode::PeekLock, 1, minutes(5)).await;
     s.advance(seconds(1)).await;
     let more = async {
-        until_used(s).await;
+        s.until_topic_is_used(EVENTS).await;
         s.advance(seconds(1)).await;
         let last = async {
             s.until_subscription_is_used(AUDIT).await;
@@ -234,13 +234,6 @@ pub async fn receivers_of_a_topic_are_counted_with_those_of_its_subscriptions(s:
     let (dead, own) = futures_util::future::join(wait(EVENTS_TDLQ), more).await;
     let (dead, own) = (texts(&dead.unwrap()), texts(&own.unwrap()));
     assert_eq!((dead, own), (vec!["dead".into()], vec!["own".into()]));
-}
-
-/// Waits until somebody has used the topic at this instant.
-async fn until_used(s: &Stage) {
-    while s.broker.describe_topic(EVENTS).await.unwrap().accessed_at != s.now() {
-        tokio::task::yield_now().await;
-    }
 }
 
 /// A broker that lets two receive at once.

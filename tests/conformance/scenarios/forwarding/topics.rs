@@ -12,15 +12,6 @@ async fn open_events(s: &Stage, forward_to: Option<&str>, rule: Option<RuleDescr
     s.create_subscription_with(EVENTS, "audit", properties, rules).await.unwrap();
 }
 
-async fn until_subscription(s: &Stage, is_so: impl Fn(&Counts) -> bool) {
-    loop {
-        if is_so(&s.broker.describe_subscription(AUDIT).await.unwrap().counts) {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
-}
-
 /// FWD-01, FWD-09, FWD-24, MSG-15: what is forwarded to a topic is published, in its order; its first
 /// number stays; its source is empty.
 pub async fn a_topic_is_a_destination_and_its_subscriptions_are_sources(s: &Stage) {
@@ -35,7 +26,7 @@ pub async fn a_topic_is_a_destination_and_its_subscriptions_are_sources(s: &Stag
     assert_eq!(texts(&arrived), ["1", "2", "3"]);
     assert_eq!(arrived.iter().map(|seen| seen.enqueued_sequence).collect::<Vec<_>>(), [1, 2, 3]);
     s.until("a", |counts| counts.total() == 0).await;
-    until_subscription(s, |counts| counts.total() == 0).await;
+    s.until_subscription(AUDIT, |counts| counts.total() == 0).await;
     assert_eq!(s.topic(EVENTS).await.unwrap().size_bytes, 0);
 }
 
@@ -112,7 +103,7 @@ pub async fn a_circle_over_a_topic_ends_at_its_subscription(s: &Stage) {
     assert_eq!(described.description.auto_delete_on_idle, TimeSpan::MAX);
     refused(s.receive(AUDIT, ReceiveMode::PeekLock, 1, TimeSpan::ZERO).await, "InvalidOperation");
     s.put(EVENTS, "round").await;
-    until_subscription(s, |counts| counts.transfer_dead_letter == 1).await;
+    s.until_subscription(AUDIT, |counts| counts.transfer_dead_letter == 1).await;
     let seen = s.take(&tdlq(AUDIT)).await;
     assert_eq!(verdict(&seen).0, "MaxTransferHopCountExceeded");
     s.until("a", |counts| counts.total() == 0).await;
@@ -131,7 +122,7 @@ pub async fn a_disabled_topic_dead_letters_at_the_source(s: &Stage) {
     let active = TopicUpdate { status: Some(EntityStatus::Active), ..TopicUpdate::default() };
     s.update_topic(EVENTS, active).await.unwrap();
     s.put("a", "2").await;
-    until_subscription(s, |counts| counts.active == 1).await;
+    s.until_subscription(AUDIT, |counts| counts.active == 1).await;
     assert_eq!(texts(&s.take_all(AUDIT).await), ["2"]);
 }
 
@@ -156,7 +147,7 @@ pub async fn a_header_that_grows_too_large_is_dead_lettered_where_it_arrives(s: 
         s.dead_letter(source, &seen).await;
     }
     s.until("b", |counts| counts.dead_letter == 1).await;
-    until_subscription(s, |counts| counts.dead_letter == 1).await;
+    s.until_subscription(AUDIT, |counts| counts.dead_letter == 1).await;
     for destination in ["b", AUDIT] {
         let seen = s.take(&dlq(destination)).await;
         assert_eq!(verdict(&seen).0, "HeaderSizeExceeded");
