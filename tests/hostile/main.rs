@@ -22,7 +22,7 @@
 //! | a frame or batch of a million empty messages | `scenarios/empty_messages.rs` |
 //! | peeks of large messages, and of many, that are not read | `scenarios/peeks.rs` |
 //! | large states of sessions, and many deferred messages by one request, that are not read | `scenarios/states.rs` |
-//! | receives of large messages that are not read | `scenarios/receives.rs`, `undelivered.rs`, `transports/http/tests/wire/bounds.rs` |
+//! | receives of large messages that are not read | `scenarios/receives.rs`, `undelivered.rs`, `transports/websocket/tests/undelivered.rs`, `transports/http/tests/wire/bounds.rs` |
 //! | rules with patterns that take long | `scenarios/patterns.rs` |
 //! | half a request head, the second on its connection | `scenarios/half_heads.rs` |
 //! | frames that lack their end | `scenarios/half_frames.rs` |

@@ -96,6 +96,8 @@ struct Written {
     held_bytes: u64,
     /// Links and the bytes of their deliveries in it.
     deliveries: Box<[(u32, u64)]>,
+    /// Messages in it that are stored nowhere any more.
+    removed_count: u64,
 }
 
 type Acquiring = Pin<Box<dyn Future<Output = Permit> + Send>>;
@@ -171,6 +173,8 @@ pub(crate) struct Conversation {
     kept_bytes: u64,
     /// What it has confirmed in all counted for.
     confirmed_bytes: u64,
+    /// The number of the last frame of which the system has taken all, while its client was not lost since.
+    flushed: u64,
     /// The socket has taken not all that was written.
     unflushed: bool,
     /// What of a frame is not with the socket at all.
@@ -210,6 +214,10 @@ impl Conversation {
                 Ok(()) => self.serve(&mut handover.socket).await,
                 Err(ended) => ended,
             };
+            if matches!(ended, Ended::Lost(_) | Ended::Replaced(_) | Ended::Yielded) {
+                // What the system has taken may have got no farther: from here on the client's word counts alone.
+                self.flushed = 0;
+            }
             match ended {
                 Ended::Orderly => break LinkEnd::Orderly,
                 Ended::Refused(refusal) => {

@@ -51,11 +51,11 @@ impl Conversation {
         self.postponed = None;
         self.apart.clear();
         self.alive = watch::Sender::new(());
+        let mut lost_count = self.lost_count();
         // The room is others' at once.
         self.ready = Vec::new();
         self.unconfirmed = VecDeque::new();
         self.links.begin_end();
-        let mut lost_count = self.unwritten_count;
         for released in self.arrivals.drain(&mut self.account) {
             lost_count += self.links.abandon(released);
         }
@@ -67,5 +67,15 @@ impl Conversation {
         }
         self.links.finish_end(end, lost_count);
         tracing::debug!(?end, "connection ended");
+    }
+
+    /// How many messages are stored nowhere any more and not with the client (RCV-02): of what was not written, and of
+    /// frames of which the system has not taken all, or whose client was lost and has not confirmed them.
+    fn lost_count(&self) -> u64 {
+        let before = self.sent - self.unconfirmed.len() as u64;
+        let flushed = self.flushed.saturating_sub(before);
+        let flushed = usize::try_from(flushed).unwrap_or(usize::MAX);
+        let lost = self.unconfirmed.iter().skip(flushed).map(|written| written.removed_count);
+        self.unwritten_count + lost.sum::<u64>()
     }
 }

@@ -224,6 +224,7 @@ impl Conversation {
             unconfirmed: VecDeque::new(),
             kept_bytes: 0,
             confirmed_bytes: 0,
+            flushed: 0,
             sent: 0,
             unflushed: false,
             outgoing: Unwritten::default(),
@@ -311,6 +312,7 @@ impl Conversation {
         }
         (self.unflushed, self.pong_bytes) = (false, 0);
         self.outgoing = Unwritten::default();
+        self.flushed = self.sent;
         (self.read_since_tick, self.written_since_tick) = (true, true);
         (self.silent_ticks, self.stalled, self.written_bytes) = (0, Duration::ZERO, 0);
         self.place.regain();

@@ -7,6 +7,7 @@ use futures_util::SinkExt;
 use peeklock_core::error::Rejection;
 use peeklock_core::permits::Room;
 use peeklock_core::request::Released;
+use peeklock_core::telemetry::count_undelivered;
 use peeklock_core::time::Timestamp;
 use peeklock_link::{Collect, Event, Sources};
 use tokio_tungstenite::tungstenite::Message as SocketMessage;
@@ -183,7 +184,7 @@ impl Conversation {
         let mut items = frame.items;
         items.clear();
         self.ready = items;
-        self.unwritten_count = 0;
+        let removed_count = std::mem::take(&mut self.unwritten_count);
         let deliveries = by_link(std::mem::take(&mut self.delivered));
         let bytes: Bytes = match encoded {
             Ok(mut bytes) => {
@@ -197,6 +198,7 @@ impl Conversation {
                 // What could fail was read before.
                 tracing::error!(%error, "a frame cannot be encoded");
                 self.account.release(ready_bytes);
+                count_undelivered(removed_count);
                 return None;
             }
         };
@@ -208,12 +210,13 @@ impl Conversation {
         self.account.release(ready_bytes);
         self.kept_bytes += held_bytes;
         let kept = if self.grace.is_some() { bytes.clone() } else { Bytes::new() };
-        self.unconfirmed.push_back(Written { bytes: kept, held_bytes, deliveries });
+        self.unconfirmed.push_back(Written { bytes: kept, held_bytes, deliveries, removed_count });
         Some(bytes)
     }
 
     /// What was written is with the system. If nothing can be resumed, that is all there is to know.
     pub(super) fn flushed(&mut self) {
+        self.flushed = self.sent;
         if self.grace.is_none() {
             self.confirm_first(self.unconfirmed.len());
         }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use peeklock_core::command::ReceivedMessage;
 use peeklock_core::error::Rejection;
+use peeklock_core::telemetry::count_undelivered;
 
 use super::Notice;
 use super::credit::on_the_wire;
@@ -41,6 +42,7 @@ impl Conversation {
             let token = lock.map(|lock| lock.token);
             token.and_then(|token| self.links.settled(token));
             self.links.lose(number, &facts);
+            count_undelivered(u64::from(lock.is_none()));
             self.links.break_flow(number);
             let reason = Rejection::internal("the content of a message cannot be read");
             let error = self.wire_error(reason, path.as_deref().unwrap_or_default());

@@ -3,6 +3,7 @@
 use peeklock_core::command::{Command, ReceivedMessage, SessionCommand};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, SequenceNumber};
+use peeklock_core::telemetry::count_undelivered;
 use peeklock_link::Source;
 
 use super::deliver::delivered;
@@ -71,8 +72,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Answers with messages, and what their texts take, or gives them back if one cannot be read. Others of its thread
-    /// have their turn between them.
+    /// Answers with messages, and what their texts take, or gives them back if one cannot be read: those that were
+    /// removed are lost with it. Others of its thread have their turn between them.
     pub(crate) async fn received(
         &mut self,
         id: u32,
@@ -90,6 +91,7 @@ impl Conversation {
             self.steps.add_bytes(u64::from(message.facts.size));
             let Some(delivered) = delivered(encoding, message) else {
                 self.links.give_back(number, tokens);
+                count_undelivered(taken_count);
                 let reason = Rejection::internal("the content of a message cannot be read");
                 self.fail(id, reason, path);
                 return None;

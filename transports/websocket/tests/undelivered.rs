@@ -1,0 +1,248 @@
+//! What was received for good and is with nobody: is it counted, and nothing else? One test at a time: a process has
+//! one counter.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "tests")]
+
+#[path = "wire/client.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod client;
+#[path = "wire/server.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod server;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
+use peeklock_core::content_ref::ContentRef;
+use peeklock_core::store::{
+    BatchId, Completion, Fence, Key as StoreKey, MemoryStore, Reserved, Shard, Store, StoreError,
+    Submission, Visit, Waker,
+};
+use peeklock_core::telemetry::UNDELIVERED;
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+
+use self::client::Client;
+use self::server::{Plan, Server, run};
+
+/// How long who is lost may come back.
+const GRACE: Duration = Duration::from_millis(200);
+/// Nobody can read a content with this text.
+const BAD: &str = "a bad block";
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+static COUNTER: LazyLock<Arc<AtomicU64>> = LazyLock::new(|| {
+    let counter = Arc::<AtomicU64>::default();
+    assert!(metrics::set_global_recorder(Recorder(Arc::clone(&counter))).is_ok());
+    counter
+});
+
+/// Counts what is undelivered, and nothing else.
+struct Recorder(Arc<AtomicU64>);
+
+impl metrics::Recorder for Recorder {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        match key.name() == UNDELIVERED {
+            true => Counter::from_arc(Arc::clone(&self.0)),
+            false => Counter::noop(),
+        }
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+/// A store in memory with bad blocks.
+struct Worn(MemoryStore);
+
+impl Store for Worn {
+    fn name(&self) -> &'static str {
+        "worn"
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.0.shard_count()
+    }
+
+    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        self.0.acquire(shard)
+    }
+
+    fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
+        self.0.reserve(shard, bytes, waker)
+    }
+
+    fn unreserve(&self, shard: Shard, bytes: u64) {
+        self.0.unreserve(shard, bytes);
+    }
+
+    fn submit(&self, submission: Submission, completion: Completion) {
+        self.0.submit(submission, completion);
+    }
+
+    fn pin(&self, keys: &[StoreKey], contents: &mut Vec<Option<ContentRef>>) {
+        let before = contents.len();
+        self.0.pin(keys, contents);
+        for content in contents.iter_mut().skip(before).flatten() {
+            let bytes = content.loaded().unwrap();
+            if bytes.windows(BAD.len()).any(|part| part == BAD.as_bytes()) {
+                *content = ContentRef::Loaded(Bytes::from_static(&[0xff; 16]));
+            }
+        }
+    }
+
+    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.0.scan(prefix, visit)
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// One test at a time, and how many were counted since it began.
+fn counting() -> (MutexGuard<'static, ()>, impl Fn() -> u64) {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = COUNTER.load(Ordering::Acquire);
+    (alone, move || COUNTER.load(Ordering::Acquire) - before)
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Attaches a receiver to `q` under link 1 that receives for good.
+async fn attach(client: &mut Client, credit: Option<u32>) {
+    let mut attach =
+        json!({ "link": 1, "path": "q", "role": "receiver", "mode": "receiveAndDelete" });
+    if let Some(credit) = credit {
+        attach["credit"] = credit.into();
+    }
+    let answer = client.ask("attach", attach).await;
+    assert_eq!(answer["done"], json!({}), "{answer}");
+}
+
+/// A client that may come back, and was delivered one message of which it has not said that it took it.
+async fn delivered(server: &Server) -> Client {
+    let mut client = Client::hello(server.address, json!({ "graceSeconds": 30 })).await;
+    attach(&mut client, Some(1)).await;
+    client.deliveries(1).await;
+    client
+}
+
+/// RCV-02: a frame of which its client was sent the first piece is with nobody when it is cut there, and each of its
+/// messages counts; also where the connection could be resumed and is not.
+#[test]
+fn what_stands_behind_the_first_piece_of_a_frame_is_counted() {
+    /// Of all of them sockets take no more than a part of their own.
+    const MESSAGES: usize = 24;
+
+    let (_alone, counted) = counting();
+    run(async {
+        for hello in [json!({}), json!({ "graceSeconds": 30 })] {
+            let before = counted();
+            let mut plan = Plan::new();
+            plan.config.grace = GRACE;
+            // So that one answer has all.
+            plan.config.outbound_bytes_max = 32 << 20;
+            let server = plan.start().await;
+            let text = "x".repeat(900_000);
+            server.put(&[text.as_str(); MESSAGES]).await;
+            let mut client = Client::hello(server.address, hello).await;
+            attach(&mut client, None).await;
+            let receive = json!({ "link": 1, "maxCount": MESSAGES, "waitSeconds": 0.0 });
+            client.begin("receive", receive).await;
+            let mut piece = vec![0; 64 << 10];
+            client.socket.get_mut().read_exact(&mut piece).await.unwrap();
+            assert_eq!(server.counts().await.active, 0);
+            assert_eq!(counted(), before);
+            drop(client);
+            until(|| counted() > before).await;
+            assert_eq!(counted() - before, MESSAGES as u64);
+            server.stop().await;
+        }
+    });
+}
+
+/// RCV-02, SET-21: whose connection may be resumed and is not has what it has confirmed; what it has not counts, also
+/// where it was sent whole.
+#[test]
+fn what_a_lost_client_has_not_confirmed_is_counted() {
+    let (_alone, counted) = counting();
+    run(async {
+        let mut plan = Plan::new();
+        plan.config.grace = GRACE;
+        let server = plan.start().await;
+        server.put(&["a", "b"]).await;
+        let mut client = delivered(&server).await;
+        // Says that the first delivery was taken.
+        client.ask("credit", json!({ "link": 1, "upTo": 2 })).await;
+        client.deliveries(1).await;
+        assert_eq!(counted(), 0);
+        drop(client);
+        until(|| counted() > 0).await;
+        assert_eq!(counted(), 1);
+        server.stop().await;
+    });
+}
+
+/// RCV-02, SET-21: whose connection ends in order, or with the broker, has what was sent, confirmed or not.
+#[test]
+fn what_was_sent_before_an_end_in_order_is_not_counted() {
+    let (_alone, counted) = counting();
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b"]).await;
+        delivered(&server).await.close(Some(1_000)).await;
+        let client = delivered(&server).await;
+        server.stop().await;
+        drop(client);
+        assert_eq!(counted(), 0);
+    });
+}
+
+/// RCV-02: what was removed and cannot be told, for want of a content that can be read, is counted at once: of an
+/// answer all that it would have had, of deliveries the one.
+#[test]
+fn what_was_removed_and_cannot_be_read_is_counted() {
+    let (_alone, counted) = counting();
+    run(async {
+        let mut plan = Plan::new();
+        plan.store = Some(Arc::new(Worn(MemoryStore::new(1, u64::MAX))));
+        let server = plan.start().await;
+        server.put(&["a", BAD]).await;
+        let mut client = server.client().await;
+        attach(&mut client, None).await;
+        let receive = json!({ "link": 1, "maxCount": 2, "waitSeconds": 0.0 });
+        let answer = client.ask("receive", receive).await;
+        assert_eq!(answer["error"]["condition"], "InternalError", "{answer}");
+        assert_eq!(server.counts().await.active, 0);
+        assert_eq!(counted(), 2);
+        server.put(&[BAD]).await;
+        client.ask("credit", json!({ "link": 1, "upTo": 1 })).await;
+        client.pushed("detached").await;
+        assert_eq!(counted(), 3);
+        server.stop().await;
+        assert_eq!(counted(), 3);
+    });
+}
