@@ -335,6 +335,21 @@ pub enum DeadLetterCause {
     CopyCount,
 }
 
+impl Change {
+    /// How many steps it is to carry it out: the records that it moves or removes beside that of its message, too.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        match self {
+            Self::OfTopic(TopicChange::Published { copies, .. }) => 1 + copies.len() as u64,
+            Self::Removed { overlay_count, .. } => 1 + u64::from(*overlay_count),
+            Self::Arrived { came: Came::Here(origin), .. } | Self::Absorbed { origin } => {
+                1 + origin.overlays.len() as u64
+            }
+            _ => 1,
+        }
+    }
+}
+
 impl Removal {
     /// How many reasons there are.
     pub const COUNT: usize = 6;

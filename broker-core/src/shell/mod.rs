@@ -488,7 +488,7 @@ impl<M: Machine> Shell<M> {
             run(&mut self.machine, &mut ctx, &mut step)
         };
         let moves = std::mem::take(&mut step.moves);
-        turn.weigh(moves, step.changes.iter().map(Turn::weight_of).sum());
+        turn.weigh(moves, step.changes.iter().map(Change::steps).sum());
         if !step.changes.is_empty() {
             let mut tree = self.tree.borrow_mut();
             if tree.stage_number() > self.marked {

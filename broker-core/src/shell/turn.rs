@@ -1,7 +1,7 @@
 //! What a turn of a shell comes to, for its driver and the metrics.
 
 use super::{Share, Shell};
-use crate::change::{Came, Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
+use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
 use crate::command::MessageFacts;
 use crate::entity::Machine;
 
@@ -107,18 +107,6 @@ impl Turn {
         }
         for (sum, one) in self.dead_lettered.iter_mut().zip(other.dead_lettered) {
             *sum += one;
-        }
-    }
-
-    /// What a change is of the work of a turn: the records that it moves or removes beside that of its message, too.
-    pub(super) fn weight_of(change: &Change) -> u64 {
-        match change {
-            Change::OfTopic(TopicChange::Published { copies, .. }) => 1 + copies.len() as u64,
-            Change::Removed { overlay_count, .. } => 1 + u64::from(*overlay_count),
-            Change::Arrived { came: Came::Here(origin), .. } | Change::Absorbed { origin } => {
-                1 + origin.overlays.len() as u64
-            }
-            _ => 1,
         }
     }
 

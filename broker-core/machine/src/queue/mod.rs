@@ -39,6 +39,7 @@ mod expire;
 mod facts;
 mod idle;
 mod invariant;
+mod laden;
 mod lock;
 mod outbox;
 mod place;

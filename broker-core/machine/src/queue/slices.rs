@@ -34,6 +34,8 @@ struct Stand {
     effects: Vec<Effect>,
     moves: u64,
     changes: usize,
+    /// What its changes and its answers come to, with what is set on messages.
+    steps: u64,
 }
 
 impl Stand {
@@ -50,7 +52,7 @@ impl Stand {
         describe(&mut description);
         let queue = Queue::new(EntityId(1), description, config, now);
         let effects = Vec::new();
-        Self { queue, limits, now, stage: 0, looks: 0, effects, moves: 0, changes: 0 }
+        Self { queue, limits, now, stage: 0, looks: 0, effects, moves: 0, changes: 0, steps: 0 }
     }
 
     /// One turn; what was asked before it is durable.
@@ -81,11 +83,17 @@ impl Stand {
         };
         let before = looks::all();
         self.queue.advance(&mut ctx, &mut step);
+        let mut shown = 0;
         for command in commands {
-            self.queue.apply(Ticket(self.stage), sub_queue, command, &mut ctx, &mut step).unwrap();
+            let answer =
+                self.queue.apply(Ticket(self.stage), sub_queue, command, &mut ctx, &mut step);
+            if let Answer::Now(Outcome::Received(all) | Outcome::Peeked(all), _) = answer.unwrap() {
+                shown += all.iter().map(|facts| facts.steps() as u64).sum::<u64>();
+            }
         }
         self.queue.serve(&mut ctx, &mut step);
         self.looks = looks::all() - before;
+        self.steps = step.changes.iter().map(Change::steps).sum::<u64>() + shown;
         (self.effects, self.moves, self.changes) = (step.effects, step.moves, step.changes.len());
     }
 

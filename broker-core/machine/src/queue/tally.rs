@@ -1,5 +1,6 @@
 //! Counts and sizes, kept in step with the slots so that reading them is O(1) (CNT-07).
 
+use super::laden::Laden;
 use crate::command::Counts;
 use crate::path::SubQueue;
 use crate::slot::{Slot, SlotState};
@@ -9,28 +10,43 @@ use crate::slot::{Slot, SlotState};
 pub(super) struct Tally {
     pub(super) counts: Counts,
     pub(super) size_bytes: u64,
-    /// How often properties were set on them.
+    /// How often properties were set on them in all, and on how many how often.
     pub(super) overlay_count: u64,
+    laden: Laden,
 }
 
 impl Tally {
-    pub(super) const fn add(&mut self, slot: &Slot) {
+    pub(super) fn add(&mut self, slot: &Slot) {
         *self.count_of(slot) += 1;
         if is_counted_as_delayed(slot) {
             self.counts.delayed += 1;
         }
         self.size_bytes += slot.size as u64;
-        self.overlay_count += slot.overlay_count as u64;
+        if slot.overlay_count > 0 {
+            self.overlay_count += u64::from(slot.overlay_count);
+            self.laden.add(slot.overlay_count);
+        }
     }
 
-    pub(super) const fn subtract(&mut self, slot: &Slot) {
+    pub(super) fn subtract(&mut self, slot: &Slot) {
         let count = self.count_of(slot);
         *count = count.saturating_sub(1);
         if is_counted_as_delayed(slot) {
             self.counts.delayed = self.counts.delayed.saturating_sub(1);
         }
         self.size_bytes = self.size_bytes.saturating_sub(slot.size as u64);
-        self.overlay_count = self.overlay_count.saturating_sub(slot.overlay_count as u64);
+        if slot.overlay_count > 0 {
+            self.overlay_count = self.overlay_count.saturating_sub(slot.overlay_count.into());
+            self.laden.subtract(slot.overlay_count);
+        }
+    }
+
+    /// How often properties were set on so many of them, at most.
+    pub(super) fn set_on(&self, count: u64) -> u64 {
+        match self.overlay_count {
+            0 => 0,
+            all => self.laden.most_on(count).min(all),
+        }
     }
 
     const fn count_of(&mut self, slot: &Slot) -> &mut u64 {

@@ -91,7 +91,10 @@ impl Topic {
         let published = 2 + self.subscriptions.len() as u64;
         let steps = match Asked::of(command) {
             Asked::Publish(messages) => published * messages.len() as u64,
-            Asked::TakeIn(messages) => published * messages.len() as u64,
+            // What was set on one becomes part of it, and goes where it was.
+            Asked::TakeIn(messages) => {
+                messages.iter().map(|one| published + one.overlays.len() as u64).sum::<u64>()
+            }
             // And with what is remembered of it, for which another source may be forgotten.
             Asked::TakeFromPeer(messages) => (published + 2) * messages.len() as u64,
             Asked::Commit(parts) => {

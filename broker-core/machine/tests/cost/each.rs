@@ -5,7 +5,7 @@ mod drawn;
 
 use std::collections::BTreeMap;
 
-use peeklock_model::change::{Change, TopicChange};
+use peeklock_model::change::Change;
 use peeklock_model::command::{
     Command, MessageFacts, Outcome, RuleCommand, SessionCommand, Settlement, TopicCommand,
 };
@@ -131,7 +131,7 @@ const NAMES: [&str; 43] = [
 fn counted(command: &Command) -> (u64, u64) {
     let message = |message: &InboundMessage| message.content.as_bytes().len() as u64;
     let overlay = |settlement: &Settlement| match settlement {
-        Settlement::Abandon { properties: Some(overlay), delay: None }
+        Settlement::Abandon { properties: Some(overlay), delay: _ }
         | Settlement::Defer { properties: Some(overlay) }
         | Settlement::DeadLetter { properties: Some(overlay) } => overlay.as_bytes().len() as u64,
         _ => 0,
@@ -206,28 +206,34 @@ struct World<'a, M> {
     locked: u64,
     /// Numbers of messages, whatever became of them.
     numbers: Vec<SequenceNumber>,
+    /// Of those that were deferred.
+    deferred: Vec<SequenceNumber>,
     lists: Vec<(ListNumber, usize)>,
     /// How often each command was carried out, and refused.
     done: BTreeMap<&'static str, u64>,
     refused: BTreeMap<&'static str, String>,
     /// The most that one has moved.
     most_steps: u64,
+    /// How often properties were set on what was shown and removed.
+    set: u64,
 }
 
-/// What a change is of the steps of a command.
-fn steps_of(change: &Change) -> u64 {
-    match change {
-        Change::OfTopic(TopicChange::Published { copies, .. }) => 1 + copies.len() as u64,
-        _ => 1,
-    }
-}
-
-/// How many messages an answer shows.
-fn shown(answer: &Result<Answer, peeklock_words::error::Rejection>) -> u64 {
+/// The messages that an answer shows.
+fn shown(answer: &Result<Answer, peeklock_words::error::Rejection>) -> &[MessageFacts] {
     match answer {
-        Ok(Answer::Now(Outcome::Received(shown) | Outcome::Peeked(shown), _)) => shown.len() as u64,
-        _ => 0,
+        Ok(Answer::Now(Outcome::Received(shown) | Outcome::Peeked(shown), _)) => shown,
+        _ => &[],
     }
+}
+
+/// How often properties were set on what a command hands out beside its answer.
+fn set_on_delivered(effect: &Effect) -> u64 {
+    let all = match effect {
+        Effect::Answer { result: Ok(Outcome::Received(all)), .. } => all.as_slice(),
+        Effect::Deliver { facts, .. } => std::slice::from_ref(facts),
+        _ => &[],
+    };
+    all.iter().map(|facts| u64::from(facts.overlay_count)).sum()
 }
 
 impl<'a, M: Machine> World<'a, M> {
@@ -239,10 +245,12 @@ impl<'a, M: Machine> World<'a, M> {
             locks: Vec::new(),
             locked: 0,
             numbers: Vec::new(),
+            deferred: Vec::new(),
             lists: Vec::new(),
             done: BTreeMap::new(),
             refused: BTreeMap::new(),
             most_steps: 0,
+            set: 0,
         }
     }
 
@@ -280,13 +288,32 @@ impl<'a, M: Machine> World<'a, M> {
             limits: self.limits,
             tokens: &mut tokens,
         };
+        let deferred = match &command {
+            Command::Settle { token, settlement: Settlement::Defer { .. } } => {
+                Some(token.sequence())
+            }
+            _ => None,
+        };
         let sub_queue = SubQueue::Main;
         let steps_max = self.machine.steps_of(&command, now(), self.limits);
         let answer =
             self.machine.apply(Ticket(self.tickets), sub_queue, command, &mut ctx, &mut step);
-        let steps = step.moves.max(step.changes.iter().map(steps_of).sum()) + shown(&answer);
+        // As a turn weighs it.
+        let steps = step.moves.max(step.changes.iter().map(Change::steps).sum())
+            + shown(&answer).iter().map(|facts| facts.steps() as u64).sum::<u64>()
+            + step.effects.iter().map(set_on_delivered).sum::<u64>();
         assert!(steps <= steps_max, "{steps} steps, not {steps_max}: {told}");
         self.most_steps = self.most_steps.max(steps);
+        self.set += shown(&answer).iter().map(|facts| u64::from(facts.overlay_count)).sum::<u64>();
+        for change in &step.changes {
+            if let Change::Removed { overlay_count, .. } = change {
+                self.set += u64::from(*overlay_count);
+            }
+        }
+        if answer.is_ok() {
+            self.deferred.extend(deferred);
+            self.deferred.drain(..self.deferred.len().saturating_sub(KNOWN_MAX));
+        }
         let mut batch = Batch::default();
         for change in &step.changes {
             self.machine.records(change, &mut batch);
@@ -370,7 +397,8 @@ fn put(record: Record<'_>) -> u64 {
     }
 }
 
-/// DESIGN D6, D11: the cost of each command there is says how many operations it is and what it brings; what it stores is
+/// DESIGN D6, D11, SET-41: the cost of each command there is says how many operations it is and what it brings; what it
+/// moves, shows and removes, with what is set on messages, is within the steps that it was said to be, what it stores
 /// within what is reserved for it, and little where nothing is.
 #[test]
 fn each_command_costs_what_was_predicted() {
@@ -378,6 +406,7 @@ fn each_command_costs_what_was_predicted() {
     let mut random = Random(0x0123_4567_89ab_cdef);
     let mut done: BTreeMap<&str, u64> = BTreeMap::new();
     let mut refused: BTreeMap<&str, String> = BTreeMap::new();
+    let mut set = 0;
     for requires_session in [false, true] {
         let description = QueueDescription {
             requires_session,
@@ -417,9 +446,11 @@ fn each_command_costs_what_was_predicted() {
         }
         world.ask(Command::InSession { receiver, command: SessionCommand::Attach });
         assert!(world.most_steps >= 10, "{} steps at most", world.most_steps);
+        set += world.set;
         done.extend(world.done);
         refused.extend(world.refused);
     }
+    assert!(set > 100, "properties were set {set} times on what was shown and removed");
     let mut world = World::new(a_topic(&limits), &limits);
     for number in 0..600 {
         let command = topic_command(&mut random, number, &limits);

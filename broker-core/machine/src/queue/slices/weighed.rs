@@ -19,6 +19,23 @@ impl Stand {
         self.now = self.now.plus(TimeSpan::from_seconds(1));
     }
 
+    /// Sets properties so often on each of so many messages that are available.
+    fn lade(&mut self, count: usize, times: u64) {
+        let properties = Overlay::encode(&[("p".to_owned(), Value::I32(1))]).unwrap();
+        for _ in 0..times {
+            for token in self.receive(SubQueue::Main, count, 1) {
+                let properties = Some(properties.clone());
+                let settlement = Settlement::Abandon { properties, delay: None };
+                self.ask(Command::Settle { token, settlement });
+            }
+            self.wait();
+        }
+    }
+
+    fn steps_of(&self, command: &Command) -> u64 {
+        self.queue.steps_of_command(command, self.now, &self.limits)
+    }
+
     /// Carries a command out, and compares what it has looked at, moved and told with what was said before.
     fn weigh(&mut self, sub_queue: SubQueue, command: Command) {
         self.queue.committed(StageNumber(self.stage));
@@ -28,15 +45,18 @@ impl Stand {
     /// The same, while what was asked before is on its way still.
     fn weigh_before_that(&mut self, sub_queue: SubQueue, command: Command) {
         let told = format!("{command:?}");
-        let steps = self.queue.steps_of_command(&command, self.now, &self.limits);
+        let steps = self.steps_of(&command);
         self.turn_before_that(sub_queue, Some(command));
         // Demand is weighed by what is delivered.
-        let is_delivery = |effect: &&Effect| matches!(effect, Effect::Deliver { .. });
-        let delivered = self.effects.iter().filter(is_delivery).count() as u64;
+        let delivered_by = |effect: &Effect| match effect {
+            Effect::Deliver { facts, .. } => facts.steps() as u64,
+            _ => 0,
+        };
+        let delivered: u64 = self.effects.iter().map(delivered_by).sum();
         let all = steps + delivered;
         let most = LOOKS_ANYHOW + LOOKS_EACH * all;
         assert!(self.looks <= most, "{} slots for {steps} steps of {told}", self.looks);
-        let moved = self.moves.max(self.changes as u64);
+        let moved = self.moves.max(self.steps);
         assert!(moved <= all, "{moved} messages moved in {steps} steps of {told}");
         let effects = self.effects.len() as u64;
         assert!(effects <= EFFECTS_ANYHOW + all, "{effects} effects of {steps} steps of {told}");
@@ -227,15 +247,7 @@ fn what_is_set_on_messages_counts_in_what_a_step_does_with_them() {
     const TIMES: u64 = 99;
     let mut stand = Stand::new(|queue| queue.max_delivery_count = 1_000);
     stand.send(150, |_| {});
-    let properties = Overlay::encode(&[("p".to_owned(), Value::I32(1))]).unwrap();
-    for _ in 0..TIMES {
-        for token in stand.receive(SubQueue::Main, 150, 1) {
-            let properties = Some(properties.clone());
-            let settlement = Settlement::Abandon { properties, delay: None };
-            stand.ask(Command::Settle { token, settlement });
-        }
-        stand.wait();
-    }
+    stand.lade(150, TIMES);
     assert_eq!(stand.queue.kept_in_memory().messages, COUNT * (1 + TIMES));
     let receiver = ReceiverId(2);
     stand.ask(Command::Attach { receiver, mode: ReceiveMode::PeekLock });
@@ -253,4 +265,50 @@ fn what_is_set_on_messages_counts_in_what_a_step_does_with_them() {
     stand.ask(Command::DeleteBatch { count_max: 150, enqueued_before: None });
     let most = MOVES_PER_STEP as u64 / TIMES + 2;
     assert!(stand.changes > 0 && stand.changes as u64 <= most, "{} at once", stand.changes);
+}
+
+/// SET-41, DESIGN D6: what is set on messages is part of what a command is said to be that shows, moves or removes
+/// them, so that it waits for a long turn; of messages on which nothing is set it says what it did.
+#[test]
+fn what_is_set_on_messages_is_weighed() {
+    const TIMES: u64 = 30;
+    let mut stand = Stand::new(|queue| queue.max_delivery_count = 1_000);
+    stand.send(200, |_| {});
+    let delete = |count_max| Command::DeleteBatch { count_max, enqueued_before: None };
+    for command in [peek(100), delete(100), receive(100, 1)] {
+        assert_eq!(stand.steps_of(&command), 100, "{command:?}");
+    }
+    stand.lade(200, TIMES);
+    stand.age();
+    for command in [peek(100), delete(100), receive(100, 1)] {
+        let steps = stand.steps_of(&command);
+        assert!((3_100..6_200).contains(&steps), "{steps} steps of {command:?}");
+        assert!(stand.queue.is_long_command(&command, stand.now, &stand.limits), "{command:?}");
+    }
+    let main = SubQueue::Main;
+    stand.weigh(main, peek(100));
+    let locks = stand.receive(main, 60, 1);
+    let complete =
+        |token: &LockToken| Command::Settle { token: *token, settlement: Settlement::Complete };
+    stand.weigh(main, complete(&locks[0]));
+    assert_eq!(stand.steps, 1 + TIMES);
+    let part = |token: &LockToken| {
+        let operation = Operation::Settle { token: *token, settlement: Settlement::Complete };
+        Part { member: None, sub_queue: main, operation }
+    };
+    stand.weigh(main, Command::Commit { parts: locks[1..4].iter().map(part).collect() });
+    assert_eq!(stand.steps, 3 * (1 + TIMES));
+    for token in &locks[4..24] {
+        let settlement = Settlement::Defer { properties: None };
+        stand.ask(Command::Settle { token: *token, settlement });
+    }
+    let sequences = locks[4..9].iter().map(|lock| lock.sequence()).collect();
+    let mode = ReceiveMode::ReceiveAndDelete;
+    stand.weigh(main, Command::ReceiveDeferred { mode, sequences, holder: None });
+    assert_eq!(stand.steps, 2 * 5 * (1 + TIMES), "they are shown, and removed");
+    stand.weigh(main, Command::DeleteDeferred { sequence: locks[9].sequence() });
+    assert_eq!(stand.steps, 1 + TIMES);
+    stand.weigh(main, delete(100));
+    assert_eq!(stand.steps, 100 * (1 + TIMES));
+    stand.settle_down();
 }

@@ -42,7 +42,10 @@ impl Random {
         let properties = self.one_in(2).then_some(overlay);
         match self.below(5) {
             0 => Settlement::Complete,
-            1 => Settlement::Abandon { properties, delay: None },
+            1 => Settlement::Abandon {
+                properties,
+                delay: self.one_in(4).then(|| TimeSpan::from_minutes(1)),
+            },
             2 => Settlement::Defer { properties },
             3 => Settlement::DeadLetter { properties },
             _ => Settlement::Release,
@@ -69,25 +72,27 @@ impl Random {
     }
 
     fn transfer(&mut self) -> Vec<Arrival> {
-        let arrival = |message, number: u64| Arrival {
-            message,
-            overlays: Vec::new(),
-            enqueued_sequence: SequenceNumber(number),
-            hops: 1,
-            copies_spent: 0,
-            dead_letter_source: None,
-            origin: Origin {
-                key: Queue::new(
-                    EntityId(9),
-                    QueueDescription::new("source", &Limits::default()),
-                    config(),
-                    now(),
-                )
-                .content_key(SequenceNumber(number)),
-                overlays: Vec::new(),
-            },
+        let description = QueueDescription::new("source", &Limits::default());
+        let source = Queue::new(EntityId(9), description, config(), now());
+        let messages = self.messages();
+        let arrival = |(message, number)| {
+            let sequence = SequenceNumber(number);
+            let set = u16::try_from(self.below(4)).unwrap();
+            let overlay = || Overlay::encode(&[("p".to_owned(), Value::I32(1))]).unwrap();
+            Arrival {
+                message,
+                overlays: (0..set).map(|_| overlay()).collect(),
+                enqueued_sequence: sequence,
+                hops: 1,
+                copies_spent: 0,
+                dead_letter_source: None,
+                origin: Origin {
+                    key: source.content_key(sequence),
+                    overlays: (0..set).map(|index| source.overlay_key(sequence, index)).collect(),
+                },
+            }
         };
-        self.messages().into_iter().zip(1..).map(|(one, number)| arrival(one, number)).collect()
+        messages.into_iter().zip(1..).map(arrival).collect()
     }
 
     /// What a queue is asked, by a number below [`QUEUE_KINDS`].
@@ -101,7 +106,8 @@ impl Random {
         let count_max = 1 + u32::try_from(self.below(5)).unwrap();
         let wait = TimeSpan::from_seconds(i64::try_from(self.below(2)).unwrap());
         let token = self.of(&world.locks).unwrap_or(LockToken(1));
-        let sequences = self.some(&world.numbers);
+        let known = if self.one_in(2) { &world.numbers } else { &world.deferred };
+        let sequences = self.some(known);
         let (bytes_max, enqueued_before) = (u64::MAX, None);
         let in_session = |command| Command::InSession { receiver, command };
         match kind {
@@ -157,9 +163,7 @@ impl Random {
             }
             26 => Command::DeleteBatchUnlocked { count_max, enqueued_before },
             27 => Command::DeleteBatch { count_max, enqueued_before },
-            28 => Command::DeleteDeferred {
-                sequence: self.of(&world.numbers).unwrap_or(SequenceNumber(1)),
-            },
+            28 => Command::DeleteDeferred { sequence: self.of(known).unwrap_or(SequenceNumber(1)) },
             29 => Command::Check { operation: self.operation(&world.locks) },
             30 => Command::Commit { parts: self.parts(&world.locks) },
             _ => Command::Describe,
