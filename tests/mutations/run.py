@@ -133,7 +133,7 @@ SESSIONS = [
     ("one expired message expires its session", "EXP-41", "machine/src/queue/expire.rs",
      "Some(sessions) if self.config.expire_whole_sessions => {", "Some(sessions) if !self.config.expire_whole_sessions => {"),
     ("a session has one holder", "SES-06", "machine/src/queue/session/accept.rs",
-     "if until > ctx.now || locked >= MOVES_PER_STEP {", "if (until > ctx.now && false) || locked >= MOVES_PER_STEP {"),
+     "if until > ctx.now || moves_max >= MOVES_PER_STEP as u64 {", "if (until > ctx.now && false) || moves_max >= MOVES_PER_STEP as u64 {"),
     ("a renewed session lock lasts LockDuration", "SES-12", "machine/src/queue/session/hold.rs",
      "let until = ctx.now.plus(self.description.lock_duration);", "let until = ctx.now.plus(self.description.lock_duration.divided_by(2));"),
     ("a session lock that runs out counts", "SES-30", "machine/src/queue/session/hold.rs",

@@ -121,7 +121,7 @@ impl Queue {
             else {
                 return;
             };
-            *moves -= 1;
+            *moves = moves.saturating_sub(self.moves_to_end(lock.sequence(), ctx.now));
             let end = self.parted(lock.holder).unwrap_or(LinkEnd::Broken);
             self.end_lock(&lock, end, ctx, step);
         }
@@ -134,6 +134,15 @@ impl Queue {
             LinkEnd::Orderly | LinkEnd::Broken => self.fail_delivery(lock.sequence(), ctx, step),
             LinkEnd::ByBroker => self.release(lock.sequence()),
         }
+    }
+
+    /// How many moves it is to end the lock of a message: what is set on it goes with it if it has expired (EXP-28).
+    pub(super) fn moves_to_end(&self, sequence: SequenceNumber, now: Timestamp) -> usize {
+        if self.tally.overlay_count == 0 {
+            return 1;
+        }
+        let expired = self.slots.get(sequence).filter(|slot| self.is_expired(slot, now));
+        1 + expired.map_or(0, |slot| usize::from(slot.overlay_count))
     }
 
     /// Unlocks a message as if it had not been delivered (SET-32).

@@ -181,7 +181,7 @@ impl Queue {
             if *moves == 0 {
                 return;
             }
-            *moves -= 1;
+            *moves = moves.saturating_sub(self.moves_to_end(lock.sequence(), ctx.now));
             self.end_lock(&lock, end, ctx, step);
         }
     }

@@ -138,8 +138,9 @@ impl Queue {
             Some((index, held.until, held.locks.len()))
         });
         if let Some((index, until, locked)) = held {
+            let moves_max = locked as u64 + self.tally.set_on(locked as u64);
             // So many are given back as time passes, before the session is anybody's.
-            if until > ctx.now || locked >= MOVES_PER_STEP {
+            if until > ctx.now || moves_max >= MOVES_PER_STEP as u64 {
                 return Err(Rejection::session_cannot_be_locked(name));
             }
             let mut moves = MOVES_PER_STEP;

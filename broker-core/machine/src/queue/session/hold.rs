@@ -182,7 +182,7 @@ impl Queue {
             if *moves == 0 {
                 return;
             }
-            *moves -= 1;
+            *moves = moves.saturating_sub(self.moves_to_end(lock.sequence(), ctx.now));
             match end {
                 LinkEnd::Orderly | LinkEnd::ByBroker => self.release(lock.sequence()),
                 LinkEnd::Broken => self.fail_delivery(lock.sequence(), ctx, step),

@@ -21,15 +21,21 @@ impl Stand {
 
     /// Sets properties so often on each of so many messages that are available.
     fn lade(&mut self, count: usize, times: u64) {
-        let properties = Overlay::encode(&[("p".to_owned(), Value::I32(1))]).unwrap();
         for _ in 0..times {
-            for token in self.receive(SubQueue::Main, count, 1) {
-                let properties = Some(properties.clone());
-                let settlement = Settlement::Abandon { properties, delay: None };
-                self.ask(Command::Settle { token, settlement });
-            }
-            self.wait();
+            let locks = self.receive(SubQueue::Main, count, 1);
+            self.set_on_each(locks);
         }
+    }
+
+    /// Gives messages back with properties set on each.
+    fn set_on_each(&mut self, locks: Vec<LockToken>) {
+        let properties = Overlay::encode(&[("p".to_owned(), Value::I32(1))]).unwrap();
+        for token in locks {
+            let properties = Some(properties.clone());
+            let settlement = Settlement::Abandon { properties, delay: None };
+            self.ask(Command::Settle { token, settlement });
+        }
+        self.wait();
     }
 
     fn steps_of(&self, command: &Command) -> u64 {
@@ -311,4 +317,57 @@ fn what_is_set_on_messages_is_weighed() {
     stand.weigh(main, delete(100));
     assert_eq!(stand.steps, 100 * (1 + TIMES));
     stand.settle_down();
+}
+
+/// SET-41, EXP-28, DESIGN D6: messages that have expired under their locks go with what is set on them; of many, the
+/// end of a link, of a hold and of the time of locks removes no more in a step than that moves.
+#[test]
+fn what_is_set_on_messages_counts_where_their_locks_end() {
+    const COUNT: usize = 150;
+    /// On each message; with that it is a hundred steps.
+    const TIMES: u64 = 99;
+    let describe = |requires_session| {
+        move |queue: &mut QueueDescription| {
+            queue.requires_session = requires_session;
+            queue.max_delivery_count = 1_000;
+            queue.default_message_time_to_live = TimeSpan::from_seconds(90);
+            queue.lock_duration = TimeSpan::from_minutes(5);
+        }
+    };
+    let judge = |mut stand: Stand, end: fn(&mut Stand)| {
+        stand.now = stand.now.plus(TimeSpan::from_seconds(91));
+        stand.wait();
+        assert_eq!(stand.queue.counts().total(), COUNT as u64, "they are locked");
+        end(&mut stand);
+        let most = MOVES_PER_STEP / 100;
+        assert!(stand.changes > 0 && stand.changes <= most + 1, "{} at once", stand.changes);
+        stand.settle_down();
+        assert_eq!(stand.queue.counts().total(), 0);
+    };
+    let ends: [fn(&mut Stand); 2] = [
+        |stand| {
+            let detach = Command::Detach { receiver: ReceiverId(1), end: LinkEnd::Broken };
+            stand.weigh(SubQueue::Main, detach);
+        },
+        |stand| {
+            stand.now = stand.now.plus(TimeSpan::from_minutes(5));
+            stand.wait();
+        },
+    ];
+    for end in ends {
+        let mut stand = Stand::new(describe(false));
+        stand.send(COUNT, |_| {});
+        stand.lade(COUNT, TIMES);
+        stand.receive(SubQueue::Main, COUNT, 1);
+        judge(stand, end);
+        let mut stand = Stand::new(describe(true));
+        in_sessions(&mut stand, COUNT);
+        accept(&mut stand, 1);
+        for _ in 0..TIMES {
+            let locks = receive_in_session(&mut stand, 1, COUNT);
+            stand.set_on_each(locks);
+        }
+        receive_in_session(&mut stand, 1, COUNT);
+        judge(stand, end);
+    }
 }
