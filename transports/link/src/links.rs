@@ -37,7 +37,7 @@ use crate::link::{Link, Role};
 use crate::pending::{Pending, PendingTable, place};
 use crate::unsettled::{Outstanding, Unsettled};
 
-/// What is awaited. What a transport expects itself is one of these: [`Expect::Asked`].
+/// What is awaited. What a transport expects itself is one of these: [`Expect::Asked`], [`Expect::Taking`].
 pub(crate) enum Expect<T> {
     /// Nothing that anybody is told.
     Unheard,
@@ -55,6 +55,8 @@ pub(crate) enum Expect<T> {
     Accepted(u64),
     /// Something of the transport's.
     Asked(T),
+    /// The same of one command, which takes messages out of their entity for good.
+    Taking(T),
 }
 
 /// The links of one connection. `T` is what the transport remembers of what it asks.
@@ -82,6 +84,8 @@ pub struct Links<G: Engine, T> {
     paused: bool,
     /// Nothing more is told of deliveries: the connection is about to end.
     returning: bool,
+    /// Deliveries that were received for good, and that nobody was told of.
+    pub(crate) lost_count: u64,
 }
 
 impl<G: Engine, T> Links<G, T> {
@@ -106,6 +110,7 @@ impl<G: Engine, T> Links<G, T> {
             first: 0,
             paused: false,
             returning: false,
+            lost_count: 0,
         }
     }
 
@@ -209,7 +214,9 @@ impl<G: Engine, T> Links<G, T> {
             Released::Answer { correlation, result } => {
                 let (slot, index) = place(correlation);
                 match self.pending.get(slot).map(|pending| &pending.expect) {
-                    Some(Expect::Asked(_)) => Event::Answer { slot, index, result },
+                    Some(Expect::Asked(_) | Expect::Taking(_)) => {
+                        Event::Answer { slot, index, result }
+                    }
                     Some(_) => self.answer(slot, result),
                     None => Event::Nothing,
                 }
@@ -222,7 +229,7 @@ impl<G: Engine, T> Links<G, T> {
         let Some(pending) = self.pending.remove(slot) else { return Event::Nothing };
         let Pending { id, link: number, path, expect, permit: _ } = pending;
         match expect {
-            Expect::Unheard | Expect::Asked(_) => Event::Nothing,
+            Expect::Unheard | Expect::Asked(_) | Expect::Taking(_) => Event::Nothing,
             Expect::Quiet => {
                 // While everything ends, nobody has asked for it.
                 if self.links.get(&number).is_some_and(|link| link.closing.is_some()) {
@@ -262,24 +269,47 @@ impl<G: Engine, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
         asked: T,
     ) -> usize {
-        let expect = Expect::Asked(asked);
+        self.expect_of(path, id, permit, Expect::Asked(asked))
+    }
+
+    /// The same of one command that takes messages out of its entity for good: at the end its answer is waited for, so
+    /// that what nobody is told of is counted (RCV-02).
+    pub fn ask_to_take(
+        &mut self,
+        path: Arc<str>,
+        id: u32,
+        permit: Option<Arc<Permit>>,
+        asked: T,
+    ) -> usize {
+        self.expect_of(path, id, permit, Expect::Taking(asked))
+    }
+
+    fn expect_of(
+        &mut self,
+        path: Arc<str>,
+        id: u32,
+        permit: Option<Arc<Permit>>,
+        expect: Expect<T>,
+    ) -> usize {
         self.pending.insert(Pending { id, link: u32::MAX, path, expect, permit })
     }
 
     /// What the transport remembers of a request of its own: its id, its entity, and that.
     pub fn asked_mut(&mut self, slot: usize) -> Option<(u32, Arc<str>, &mut T)> {
-        let Pending { id, path, expect: Expect::Asked(asked), .. } = self.pending.get_mut(slot)?
-        else {
-            return None;
-        };
-        Some((*id, Arc::clone(path), asked))
+        let Pending { id, path, expect, .. } = self.pending.get_mut(slot)?;
+        match expect {
+            Expect::Asked(asked) | Expect::Taking(asked) => Some((*id, Arc::clone(path), asked)),
+            _ => None,
+        }
     }
 
     /// Takes it out, when all of it is answered.
     pub fn answered(&mut self, slot: usize) -> Option<Pending<T>> {
         let Pending { id, link, path, expect, permit } = self.pending.remove(slot)?;
         match expect {
-            Expect::Asked(expect) => Some(Pending { id, link, path, expect, permit }),
+            Expect::Asked(expect) | Expect::Taking(expect) => {
+                Some(Pending { id, link, path, expect, permit })
+            }
             _ => None,
         }
     }

@@ -18,6 +18,16 @@ const NOT_AGAIN_FOR: TimeSpan = TimeSpan::from_minutes(1);
 
 impl<G: Engine, T> Links<G, T> {
     pub(super) fn deliver(&mut self, receiver: ReceiverId, message: Box<ReceivedMessage>) -> Event {
+        let is_taken = message.facts.lock.is_none();
+        let event = self.delivered(receiver, message);
+        if is_taken && !matches!(event, Event::Delivered { .. }) {
+            // There is nothing to be given back (RCV-02).
+            self.lost_count += 1;
+        }
+        event
+    }
+
+    fn delivered(&mut self, receiver: ReceiverId, message: Box<ReceivedMessage>) -> Event {
         let Some(number) = self.of_receiver(receiver) else { return Event::Nothing };
         let Some(link) = self.links.get_mut(&number) else { return Event::Nothing };
         let lock = message.facts.lock;

@@ -46,7 +46,10 @@ impl<G: Engine, T> Links<G, T> {
     /// How many answers may still bring messages.
     #[must_use]
     pub fn brings(&self) -> usize {
-        self.pending.count(|expect| matches!(expect, Expect::Quiet | Expect::Messages(_)))
+        let brings = |expect: &Expect<T>| {
+            matches!(expect, Expect::Quiet | Expect::Messages(_) | Expect::Taking(_))
+        };
+        self.pending.count(brings)
     }
 
     /// Takes something of which nobody will be told: messages go back. Returns how many were taken out of
@@ -59,6 +62,7 @@ impl<G: Engine, T> Links<G, T> {
             Released::Answer { correlation, result } => {
                 let (slot, _) = place(correlation);
                 if let Some(Expect::Asked(_)) = self.pending.get(slot).map(|it| &it.expect) {
+                    // There may be more answers to it, and none brings messages that are not stored still.
                     return 0;
                 }
                 let Some(pending) = self.pending.remove(slot) else { return 0 };
@@ -66,6 +70,9 @@ impl<G: Engine, T> Links<G, T> {
                     (Expect::Messages(promised), Ok(Outcome::Received(messages))) => {
                         self.keep(promised);
                         self.abandon_messages(Some(pending.link), &messages)
+                    }
+                    (Expect::Taking(_), Ok(Outcome::Received(messages))) => {
+                        self.abandon_messages(None, &messages)
                     }
                     _ => 0,
                 }
@@ -97,7 +104,8 @@ impl<G: Engine, T> Links<G, T> {
         }
     }
 
-    /// Gives everything back that was not told, detaches all links, and tells how many messages are lost.
+    /// Gives everything back that was not told, detaches all links, and tells how many messages are lost: so many, and
+    /// what was delivered for good without an event.
     pub fn finish_end(&mut self, end: LinkEnd, lost_count: u64) {
         let numbers: Vec<u32> = self.links.keys().copied().collect();
         for number in numbers {
@@ -108,6 +116,7 @@ impl<G: Engine, T> Links<G, T> {
             self.submit(number, Command::Detach { receiver, end }, correlation(slot, 0));
         }
         self.hand_over();
+        let lost_count = lost_count + self.lost_count;
         if lost_count > 0 {
             // What the mode allows, and nobody else would notice (RCV-02).
             telemetry::count_undelivered(lost_count);

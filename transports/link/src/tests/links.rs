@@ -252,6 +252,47 @@ fn what_nobody_is_told_goes_back_or_is_counted() {
     );
 }
 
+/// RCV-02: a request of the transport's that takes messages for good is waited for at the end, and what it brings is
+/// counted; any other is not.
+#[test]
+fn what_a_transport_takes_for_good_is_counted_at_the_end() {
+    let mut stand = Stand::new();
+    stand.links.ask_of("q".into(), 0, None, "renew");
+    let slot = stand.links.ask_to_take("q".into(), 0, None, "receive");
+    assert!(matches!(stand.links.asked_mut(slot), Some((0, _, &mut "receive"))));
+    assert_eq!(stand.links.brings(), 1);
+    let mut taken = message(1, 50, 10);
+    taken.facts.lock = None;
+    let result = Ok(Outcome::Received(vec![taken.clone(), taken]));
+    let released = Released::Answer { correlation: correlation(slot, 0), result };
+    assert_eq!(stand.links.abandon(released), 2);
+    assert_eq!(stand.links.brings(), 0);
+    assert_eq!(stand.links.pending_count(), 1);
+}
+
+/// RCV-02: what is delivered for good while its link or its connection ends cannot go back, and is counted; what is
+/// under a lock goes back, and what the transport is told of is its to count.
+#[test]
+fn what_is_delivered_for_good_to_nobody_is_counted() {
+    let mut stand = Stand::new();
+    let receiver = stand.receiver(1, 5);
+    let deliver = |stand: &mut Stand, is_locked: bool| {
+        let mut message = Box::new(message(1, 50, 10));
+        message.facts.lock = message.facts.lock.filter(|_| is_locked);
+        stand.links.take(Released::Delivery { receiver, message })
+    };
+    assert!(matches!(deliver(&mut stand, false), Event::Delivered { .. }));
+    assert_eq!(stand.links.lost_count, 0);
+    stand.links.return_deliveries();
+    assert!(matches!(deliver(&mut stand, true), Event::Nothing));
+    assert_eq!(stand.links.lost_count, 0);
+    assert!(matches!(deliver(&mut stand, false), Event::Nothing));
+    assert_eq!(stand.links.lost_count, 1);
+    stand.links.detach(1, Closing { id: 7, end: LinkEnd::Orderly });
+    assert!(matches!(deliver(&mut stand, false), Event::Nothing));
+    assert_eq!(stand.links.lost_count, 2);
+}
+
 /// A receiver that was asked for with credit and cannot be attached is gone; one that got its credit later
 /// stays without it.
 #[test]
