@@ -155,6 +155,12 @@ impl Connection {
         self.wire.waiting_bytes() >= self.config.output_bytes_max
     }
 
+    /// How many bytes wait to be written, of those that are in the output already.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.wire.waiting_bytes()
+    }
+
     /// Whether the connection is over: when what is to be written is written, the socket can be closed.
     #[must_use]
     pub fn is_over(&self) -> bool {

@@ -135,6 +135,12 @@ impl Connection {
         self.link_mut(id).is_none_or(|link| link.under_way.is_none())
     }
 
+    /// The same of a link that is attached still: of one that is not it cannot be told.
+    #[must_use]
+    pub fn has_sent(&mut self, id: LinkId) -> bool {
+        self.link_mut(id).is_some_and(|link| link.is_attached() && link.under_way.is_none())
+    }
+
     /// How many bytes of the last message on a link were not given to the output.
     #[must_use]
     pub fn unsent_bytes(&self, id: LinkId) -> usize {

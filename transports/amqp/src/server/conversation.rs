@@ -33,6 +33,7 @@ use super::gather::Each;
 use super::login::{LoggedIn, ShownToken};
 use super::node::{Asker, Managing, Node, ToAsk, Told};
 use super::place::Seeking;
+use super::removed::{Leaving, Lost};
 use super::settle::Understood;
 use super::site::Site;
 use super::transaction::{Book, Committed, Joining};
@@ -194,8 +195,9 @@ pub(super) struct Conversation {
     pub(super) taken_bytes: u64,
     /// The number of the large content that it holds, and since when.
     pub(super) large_since: Option<(u64, Instant)>,
-    /// Messages that were received for good and are written nowhere.
-    pub(super) lost_count: u64,
+    /// Messages that were received for good and are written nowhere, and those that are being written.
+    pub(super) lost: Lost,
+    pub(super) leaving: Leaving,
 
     /// Whether something was written that the system may not have yet.
     pub(super) is_unflushed: bool,
@@ -314,7 +316,8 @@ impl Conversation {
             taking: Taking::default(),
             taken_bytes: 0,
             large_since: None,
-            lost_count: 0,
+            lost: Lost::default(),
+            leaving: Leaving::default(),
             is_unflushed: false,
             stalled_since: None,
             is_mute: false,

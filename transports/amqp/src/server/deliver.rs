@@ -105,6 +105,7 @@ impl Conversation {
     /// A message came for a link; it holds so much of the account.
     pub(super) fn deliver(&mut self, number: u32, message: ReceivedMessage, held_bytes: u64) {
         let lock = message.facts.lock;
+        let removed = self.lost.unless_written(u64::from(lock.is_none()));
         let payload = encoded(&message, Shown::Whole);
         let is_lost = payload.is_none();
         // As long as that of a lock, which some clients insist on (AMQP-55).
@@ -120,7 +121,6 @@ impl Conversation {
                 true => self.links.lose(number, &message.facts),
                 false => self.links.give_back(number, token),
             }
-            self.lost_count += u64::from(lock.is_none());
             if link.is_some() {
                 self.links.break_flow(number);
                 self.stopped(number, "", unreadable());
@@ -134,8 +134,15 @@ impl Conversation {
         let of_session = at.is_some_and(|at| at.session().is_some());
         let is_beyond = at.is_some_and(|at| outlet.is_beyond(at.last()));
         let return_at = lock.filter(|_| !of_session).map(|lock| return_at(lock, self.broker.now()));
-        let waiting = Waiting { delivery, lock, expires_at, return_at, bytes, held_bytes };
-        outlet.waiting.push_back(waiting);
+        outlet.waiting.push_back(Waiting {
+            delivery,
+            lock,
+            removed,
+            expires_at,
+            return_at,
+            bytes,
+            held_bytes,
+        });
         if let (true, Some(link)) = (is_beyond, link) {
             // It was on its way when its client took the credit for it back.
             self.give_back_beyond(link);
@@ -168,6 +175,9 @@ impl Conversation {
         loop {
             if outlet.held_bytes > 0 && self.amqp.is_sent(link) {
                 self.account.release(std::mem::take(&mut outlet.held_bytes));
+                // Of a link that is gone nobody knows how much was written.
+                let removed = outlet.removed.take().filter(|_| self.amqp.has_sent(link));
+                self.leaving.put(removed, self.taken_bytes + self.amqp.waiting_bytes() as u64);
             }
             let is_settled = outlet.waiting.front().is_some_and(|waiting| waiting.delivery.settled);
             let can_send = match is_settled {
@@ -179,7 +189,7 @@ impl Conversation {
             }
             outlet.is_held_up = false;
             let Some(waiting) = outlet.waiting.pop_front() else { break };
-            let Waiting { delivery, lock, expires_at, bytes, held_bytes, .. } = waiting;
+            let Waiting { delivery, lock, removed, expires_at, bytes, held_bytes, .. } = waiting;
             if let Some(lock) = lock.filter(|lock| !of_session && lock.until <= now) {
                 // It has waited for the client's windows for too long, and is somebody else's to receive.
                 outlet.passed_over();
@@ -191,6 +201,7 @@ impl Conversation {
             }
             let Ok(sent) = self.amqp.send(link, delivery) else { break };
             outlet.held_bytes = held_bytes;
+            outlet.removed = removed;
             self.links.taken(number, bytes);
             sent_any = true;
             outlet.last_sent = lock.map(|lock| lock.token);

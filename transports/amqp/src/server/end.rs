@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::conversation::Conversation;
 use super::node::Node;
+use super::removed::Leaving;
 
 /// How long entities may take to say that they deliver nothing more.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(5);
@@ -73,6 +74,8 @@ impl Conversation {
         self.apart.clear();
         self.alive = watch::Sender::new(());
         self.roll_back_all();
+        // What is not written is written to nobody.
+        self.leaving = Leaving::default();
         let nodes = std::mem::take(&mut self.nodes);
         for node in nodes.into_values() {
             if let Node::Outlet(outlet) = node {
@@ -80,7 +83,7 @@ impl Conversation {
             }
         }
         self.links.begin_end();
-        let mut lost_count = self.lost_count;
+        let mut lost_count = 0;
         for released in self.arrivals.drain(&mut self.account) {
             lost_count += self.links.abandon(released);
         }
@@ -89,7 +92,7 @@ impl Conversation {
         if tokio::time::timeout(QUIET_TIMEOUT, quiet).await.is_err() {
             tracing::warn!("an entity did not answer that it delivers nothing more");
         }
-        self.links.finish_end(end, lost_count);
+        self.links.finish_end(end, lost_count + self.lost.count());
         tracing::debug!(?end, "connection ended");
     }
 }

@@ -25,6 +25,7 @@ mod login;
 mod node;
 mod place;
 mod reception;
+mod removed;
 mod session;
 mod settle;
 mod site;

@@ -159,6 +159,7 @@ impl Conversation {
                 self.amqp.close(Some(error), self.began.elapsed());
             }
         };
+        self.flush_at_end(&mut stream).await;
         self.end(end).await;
         // TLS and WebSocket have an end of their own; who does not take it is not waited for.
         let _ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, stream.shutdown()).await;
@@ -322,9 +323,14 @@ impl Conversation {
             self.discard_output();
             return Poll::Pending;
         }
+        if self.leaving.has_within(self.taken_bytes) {
+            // What was removed is its client's when the system has it, however much is to be written behind it.
+            ready!(self.poll_flush(stream, context))?;
+        }
         let output = self.amqp.output(self.began.elapsed());
         if !output.has_remaining() {
-            return self.poll_flush(stream, context);
+            ready!(self.poll_flush(stream, context))?;
+            return Poll::Pending;
         }
         let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
         let count = output.chunks_vectored(&mut pieces);
@@ -368,7 +374,15 @@ impl Conversation {
             }
         }
         self.stalled_since = None;
-        Poll::Pending
+        self.leaving.flushed(self.taken_bytes);
+        Poll::Ready(Ok(()))
+    }
+
+    /// What was written last is not lost, if the layers above the socket let go of it.
+    async fn flush_at_end<S: Socket>(&mut self, stream: &mut S) {
+        if !self.is_mute {
+            let _flushed = poll_fn(|context| Poll::Ready(self.poll_flush(stream, context))).await;
+        }
     }
 
     /// Whether others wait for room that its client holds up: it does not take what is written, or opens its windows

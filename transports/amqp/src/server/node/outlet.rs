@@ -12,6 +12,7 @@ use peeklock_link::{LARGE_BYTES, Links};
 use crate::connection::LinkId;
 use crate::link::{Answer, Delivery};
 use crate::server::conversation::{Asked, Conversation};
+use crate::server::removed::Removed;
 use crate::server::session::Wanted;
 
 use super::Node;
@@ -29,6 +30,8 @@ pub(in crate::server) struct Outlet {
     pub(in crate::server) waiting: VecDeque<Waiting>,
     /// What the message holds of the account of which not all frames are written.
     pub(in crate::server) held_bytes: u64,
+    /// The same message, if it is stored nowhere any more.
+    pub(in crate::server) removed: Option<Removed>,
     /// How far the client lets it be sent, and how far its entity was told: counted on, where numbers on the wire go
     /// round (AMQP-09).
     up_to: u64,
@@ -71,6 +74,8 @@ pub(in crate::server) fn return_at(lock: LockGrant, now: Timestamp) -> Timestamp
 pub(in crate::server) struct Waiting {
     pub(in crate::server) delivery: Delivery,
     pub(in crate::server) lock: Option<LockGrant>,
+    /// Itself, if it has no lock: it is stored nowhere any more.
+    pub(in crate::server) removed: Option<Removed>,
     /// When the message expires.
     pub(in crate::server) expires_at: Option<Timestamp>,
     /// When it is given back if it was not sent; never, if its lock is that of a session.
@@ -90,6 +95,7 @@ impl Outlet {
             wanted: None,
             waiting: VecDeque::new(),
             held_bytes: 0,
+            removed: None,
             up_to: 0,
             let_up_to: 0,
             drain: Drain::No,
@@ -354,17 +360,14 @@ impl Conversation {
         self.links.hand_over();
     }
 
-    /// Gives back what was not sent (RCV-14).
+    /// Gives back what was not sent (RCV-14). What was removed is lost with it.
     pub(in crate::server) fn give_back(&mut self, outlet: Outlet) {
         self.account.release(outlet.held_bytes);
         for waiting in outlet.waiting {
             self.account.release(waiting.held_bytes);
-            match waiting.lock {
-                Some(lock) => {
-                    self.links.settled(lock.token);
-                    self.links.give_back(outlet.number, [lock.token]);
-                }
-                None => self.lost_count += 1,
+            if let Some(lock) = waiting.lock {
+                self.links.settled(lock.token);
+                self.links.give_back(outlet.number, [lock.token]);
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::error::{AmqpError, condition};
 use crate::link::Delivery;
 use crate::performative::{Attach, DeliveryTag};
 use crate::server::conversation::Conversation;
+use crate::server::removed::Removed;
 use crate::terminus::Target;
 
 /// Replies of one connection for which there is no credit, or no room in windows.
@@ -21,8 +22,13 @@ const WAITING_MAX: usize = 256;
 /// The place of the correlation-id among the properties (AMQP 3.2.4).
 const CORRELATION_ID: usize = 5;
 
-/// A reply in pieces that stand one behind the other.
-pub(in crate::server) type Reply = Vec<Bytes>;
+/// A reply.
+pub(in crate::server) struct Reply {
+    /// Itself, in pieces that stand one behind the other.
+    pub(in crate::server) pieces: Vec<Bytes>,
+    /// The messages in it that are stored nowhere any more.
+    pub(in crate::server) removed: Option<Removed>,
+}
 
 /// A link on which a client is answered.
 pub(in crate::server) struct Replies {
@@ -36,6 +42,8 @@ pub(in crate::server) struct Replies {
     sent_count: u64,
     /// What the reply holds of the account of which not all frames are written.
     sending_bytes: u64,
+    /// The messages in it that are stored nowhere any more.
+    removed: Option<Removed>,
     /// Requests under way that will be answered here.
     awaited: usize,
     /// More was asked than is listened to.
@@ -66,6 +74,7 @@ impl Replies {
             waiting: VecDeque::new(),
             sent_count: 0,
             sending_bytes: 0,
+            removed: None,
             awaited: 0,
             overflowed: false,
         }
@@ -78,12 +87,20 @@ impl Replies {
 
     /// What of the account its replies hold.
     pub(in crate::server) fn held_bytes(&self) -> u64 {
-        self.sending_bytes + self.waiting.iter().map(bytes_of).sum::<u64>()
+        self.sending_bytes + self.waiting.iter().map(Reply::bytes).sum::<u64>()
     }
 }
 
-fn bytes_of(reply: &Reply) -> u64 {
-    reply.iter().map(|piece| piece.len() as u64).sum()
+impl Reply {
+    fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+    }
+}
+
+impl From<Vec<Bytes>> for Reply {
+    fn from(pieces: Vec<Bytes>) -> Self {
+        Self { pieces, removed: None }
+    }
 }
 
 /// The names of a status, which differ between nodes (AMQP-21, AMQP-81).
@@ -142,13 +159,13 @@ impl Conversation {
         }
     }
 
-    /// Answers a request.
+    /// Answers a request. What was removed for it is lost where nobody listens.
     pub(super) fn reply(&mut self, asker: Asker, reply: Reply) {
         let waiting_count: usize = self.nodes.values().map(Node::waiting_replies).sum();
         let Some(Node::Replies(replies)) = self.nodes.get_mut(&asker.to) else { return };
         replies.awaited = replies.awaited.saturating_sub(1);
         if waiting_count < WAITING_MAX {
-            self.account.hold(bytes_of(&reply));
+            self.account.hold(reply.bytes());
             replies.waiting.push_back(reply);
         } else {
             replies.overflowed = true;
@@ -186,19 +203,23 @@ impl Conversation {
         loop {
             if replies.sending_bytes > 0 && self.amqp.is_sent(link) {
                 self.account.release(std::mem::take(&mut replies.sending_bytes));
+                // Of a link that is gone nobody knows how much was written.
+                let removed = replies.removed.take().filter(|_| self.amqp.has_sent(link));
+                self.leaving.put(removed, self.taken_bytes + self.amqp.waiting_bytes() as u64);
             }
             if !self.amqp.can_send_settled(link) {
                 break;
             }
-            let Some(payload) = replies.waiting.pop_front() else { break };
+            let Some(reply) = replies.waiting.pop_front() else { break };
             replies.sent_count += 1;
-            replies.sending_bytes = bytes_of(&payload);
+            replies.sending_bytes = reply.bytes();
             let Some(tag) = DeliveryTag::new(&replies.sent_count.to_be_bytes()) else { break };
             // Settled: some clients never settle what they are answered (AMQP-81).
-            let delivery = Delivery { tag, settled: true, payload };
+            let delivery = Delivery { tag, settled: true, payload: reply.pieces };
             if self.amqp.send(link, delivery).is_err() {
                 break;
             }
+            replies.removed = reply.removed;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `$cbs`: clients put tokens (AMQP-20 to AMQP-27).
 
+use bytes::Bytes;
 use peeklock_core::contract::TOKEN_BYTES_MAX;
 use peeklock_core::path::{EntityAddress, Node as AddressNode};
 use peeklock_words::amqp::{Scalar, code, descriptor};
@@ -23,7 +24,7 @@ impl Conversation {
         let mut reply = Vec::new();
         head(&mut reply, &asker, &NAMES, status, &text, None);
         reply.extend([code::DESCRIBED, code::SMALL_ULONG, descriptor::VALUE, code::NULL]);
-        self.reply(asker, vec![reply.into()]);
+        self.reply(asker, vec![Bytes::from(reply)].into());
     }
 
     async fn put(&mut self, request: &NodeRequest) -> (i32, String) {

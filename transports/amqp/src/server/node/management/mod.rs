@@ -30,6 +30,7 @@ mod understand;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use peeklock_core::Entity;
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::condition::{Condition, Surface};
@@ -51,7 +52,7 @@ pub(crate) use self::operation::operations;
 use self::pieces::Pieces;
 #[cfg(feature = "testing")]
 pub(crate) use self::understand::understand;
-use super::reply::{Asker, Names, head};
+use super::reply::{Asker, Names, Reply, head};
 use super::{Node, NodeRequest};
 use crate::connection::{LinkId, SessionId};
 use crate::error::AmqpError;
@@ -98,7 +99,7 @@ struct Memo {
     /// Whether bodies are left out.
     without_bodies: bool,
     /// Room for what it takes for good, until its reply is counted.
-    _room: Option<Permit>,
+    room: Option<Permit>,
 }
 
 /// A request whose commands are under way.
@@ -265,6 +266,7 @@ impl Conversation {
         let is_large = plan.cost().1 > LARGE_BYTES;
         let Plan { asker, entity, commands, read, memo, .. } = plan;
         let Some(asker) = self.still_waits(asker) else { return };
+        let takes = memo.room.is_some();
         self.large_count += usize::from(is_large);
         let managing = Managing {
             asker,
@@ -278,7 +280,11 @@ impl Conversation {
             is_large,
         };
         let expect = Expect::Managed(Box::new(managing));
-        let slot = self.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
+        let (path, permit) = (entity.path().into(), Some(Arc::new(permit)));
+        let slot = match takes {
+            true => self.links.ask_to_take(path, 0, permit, expect),
+            false => self.links.ask_of(path, 0, permit, expect),
+        };
         for (index, command) in commands.into_iter().enumerate() {
             match link {
                 Some(link) => drop(self.links.submit(link, command, correlation(slot, index))),
@@ -364,6 +370,8 @@ impl Conversation {
         if failure.is_none() {
             issued.into_iter().for_each(Issued::confirm);
         }
+        let taken_count = outcomes.iter().flatten().map(taken_count).sum();
+        let removed = self.lost.unless_written(taken_count);
         let answer = match failure {
             // What was done of it stays done.
             Some(rejection) => {
@@ -373,7 +381,10 @@ impl Conversation {
             None => read(self, &asker, &memo, outcomes.into_iter().flatten().collect()),
         };
         let answer = answer.map_err(|rejection| self.refuse(rejection, &path));
-        self.answer_managed(asker, answer);
+        // A refusal has nothing of it.
+        let removed = removed.filter(|_| answer.is_ok());
+        let pieces = reply_of(&asker, answer);
+        self.reply(asker, Reply { pieces, removed });
         // Not before: the reply is counted by now, and keeps the room that they had.
         self.account.release(held_bytes);
     }
@@ -384,30 +395,42 @@ impl Conversation {
         asker: Asker,
         answer: Result<ManagementAnswer, AmqpError>,
     ) {
-        let mut reply = Pieces::default();
-        let (body, count) = match answer {
-            Ok(ManagementAnswer::Done) => {
-                head(&mut reply, &asker, &NAMES, OK, "OK", None);
-                (Pieces::default(), 0)
-            }
-            Ok(ManagementAnswer::Nothing) => {
-                head(&mut reply, &asker, &NAMES, NOTHING, "there is nothing", None);
-                (Pieces::default(), 0)
-            }
-            Ok(ManagementAnswer::Map(items, count)) => {
-                head(&mut reply, &asker, &NAMES, OK, "OK", None);
-                (items, count)
-            }
-            Err(error) => {
-                let (status, text) = (status(&error), error.description());
-                head(&mut reply, &asker, &NAMES, status, text, Some(error.condition()));
-                (Pieces::default(), 0)
-            }
-        };
-        reply.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::VALUE]);
-        reply.map(body, count);
-        self.reply(asker, reply.into_pieces());
+        let pieces = reply_of(&asker, answer);
+        self.reply(asker, pieces.into());
     }
+}
+
+/// How many messages were taken out of their entity for good.
+fn taken_count(outcome: &Outcome) -> u64 {
+    let Outcome::Received(messages) = outcome else { return 0 };
+    messages.iter().filter(|message| message.facts.lock.is_none()).count() as u64
+}
+
+/// What a request is answered, in pieces.
+fn reply_of(asker: &Asker, answer: Result<ManagementAnswer, AmqpError>) -> Vec<Bytes> {
+    let mut reply = Pieces::default();
+    let (body, count) = match answer {
+        Ok(ManagementAnswer::Done) => {
+            head(&mut reply, asker, &NAMES, OK, "OK", None);
+            (Pieces::default(), 0)
+        }
+        Ok(ManagementAnswer::Nothing) => {
+            head(&mut reply, asker, &NAMES, NOTHING, "there is nothing", None);
+            (Pieces::default(), 0)
+        }
+        Ok(ManagementAnswer::Map(items, count)) => {
+            head(&mut reply, asker, &NAMES, OK, "OK", None);
+            (items, count)
+        }
+        Err(error) => {
+            let (status, text) = (status(&error), error.description());
+            head(&mut reply, asker, &NAMES, status, text, Some(error.condition()));
+            (Pieces::default(), 0)
+        }
+    };
+    reply.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::VALUE]);
+    reply.map(body, count);
+    reply.into_pieces()
 }
 
 /// Why a request is refused.

@@ -54,7 +54,7 @@ impl Conversation {
             ReceiveMode::PeekLock => None,
             ReceiveMode::ReceiveAndDelete => Some(self.room_to_take(count)?),
         };
-        let memo = Memo { link: Some(link), _room: room, ..Memo::default() };
+        let memo = Memo { link: Some(link), room, ..Memo::default() };
         Ok(Planned::Commands {
             entity,
             commands: vec![command],
@@ -127,7 +127,6 @@ impl Conversation {
             let Some(pieces) = encoded(message, Shown::Whole) else {
                 let locks = messages.iter().filter_map(|message| message.facts.lock);
                 let tokens: Vec<LockToken> = locks.map(|lock| lock.token).collect();
-                self.lost_count += (messages.len() - tokens.len()) as u64;
                 if let Some(link) = memo.link {
                     self.links.give_back(link, tokens);
                 }
