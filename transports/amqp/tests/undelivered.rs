@@ -1,0 +1,210 @@
+//! What is received for good and written to nobody is counted, and nothing else (RCV-02). The counter is one of the
+//! process, so that one test runs at a time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "listener/client.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod client;
+#[path = "listener/request.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod request;
+#[path = "listener/server.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod server;
+#[path = "listener/types.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod types;
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use peeklock_amqp::performative::{Close, Open, Performative, SenderSettleMode};
+use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
+use peeklock_core::contract::AllowAll;
+use peeklock_core::time::TimeSpan;
+use peeklock_metrics_prometheus::{EntityGauges, PrometheusMetrics, install};
+use tokio::sync::{Mutex, MutexGuard};
+
+use self::client::Client;
+use self::request::{longs, map, request, value};
+use self::server::Server;
+
+const FOR_GOOD: SenderSettleMode = SenderSettleMode::Settled;
+const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
+/// More than sockets take of their own, in messages of 200 kB.
+const MESSAGES: u32 = 150;
+const LOOK: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+static METRICS: LazyLock<PrometheusMetrics> = LazyLock::new(|| install().unwrap());
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+/// Before the broker is started.
+async fn alone() -> MutexGuard<'static, ()> {
+    LazyLock::force(&METRICS);
+    ALONE.lock().await
+}
+
+/// As the page of metrics has it.
+fn counted(server: &Server) -> u64 {
+    let page = METRICS.render(&server.broker, EntityGauges::None);
+    let name = "peeklock_messages_undelivered_total ";
+    let value = page.lines().find_map(|line| line.strip_prefix(name));
+    value.map_or(0, |value| value.parse().unwrap())
+}
+
+/// How many are counted since, once some are: a connection counts all that it has lost at once.
+async fn lost(server: &Server, before: u64) -> u64 {
+    let looking = async {
+        let mut looks = tokio::time::interval(LOOK);
+        while counted(server) == before {
+            looks.tick().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.expect("nothing is counted");
+    counted(server) - before
+}
+
+/// Closes the connection, and waits until the broker has ended it.
+async fn close(mut client: Client) {
+    client.say(&Performative::Close(Close { error: None })).await;
+    assert!(matches!(client.hear().await, (Performative::Close(_), _)));
+    assert!(client.is_closed().await);
+}
+
+/// RCV-02: of what was removed for a client that reads nothing, and is closed for that, what it can still read is its
+/// own, and everything else is counted: what waited, and what was in the output.
+#[tokio::test]
+async fn what_a_client_does_not_read_is_counted() {
+    let _alone = alone().await;
+    let server = Server::start_with(Arc::new(AllowAll), |config| {
+        config.write_timeout = Duration::from_millis(300);
+    })
+    .await;
+    let before = counted(&server);
+    let body = "x".repeat(200_000);
+    for _ in 0..MESSAGES {
+        server.put(&[&body]).await;
+    }
+    let mut client = server.client().await;
+    client.receiver(0, "q", FOR_GOOD).await.unwrap();
+    client.credit(0, 0, MESSAGES, false).await;
+    let lost = lost(&server, before).await;
+    // The broker has ended: these are in sockets.
+    let mut taken = 0;
+    while let Some(frame) = client.any_frame().await {
+        if let Ok((Performative::Transfer(transfer), _)) = Performative::read(&frame) {
+            taken += u64::from(!transfer.more);
+        }
+    }
+    assert!(taken > 0);
+    assert_eq!(lost + taken + server.total().await, u64::from(MESSAGES));
+    server.stop().await;
+}
+
+/// RCV-02: a message is its client's with its last frame: one of which frames are left is counted, whether its client
+/// is cut or closes in order, and one that was sent whole is not.
+#[tokio::test]
+async fn what_ends_between_its_frames_is_counted() {
+    let _alone = alone().await;
+    let server = Server::start().await;
+    let before = counted(&server);
+    let long = "x".repeat(100_000);
+    server.put(&["a", &long, &long, &long]).await;
+    let narrow = || Open { max_frame_size: Some(4_096), ..Open::default() };
+    let mut client = Client::open_with(server.address, narrow(), 1_000).await;
+    client.receiver(0, "q", FOR_GOOD).await.unwrap();
+    client.credit(0, 0, 2, false).await;
+    for _ in 0..2 {
+        client.message().await;
+    }
+    close(client).await;
+    assert_eq!((counted(&server), server.total().await), (before, 2));
+    for (is_cut, count) in [(true, 1), (false, 2)] {
+        let mut client = Client::open_with(server.address, narrow(), 0).await;
+        client.receiver(0, "q", FOR_GOOD).await.unwrap();
+        client.credit_within(0, 0, 1, false, 1).await;
+        let (Performative::Transfer(first), _) = client.hear().await else { panic!() };
+        assert!(first.more);
+        match is_cut {
+            true => drop(client),
+            false => close(client).await,
+        }
+        assert_eq!(lost(&server, before + count - 1).await, 1);
+    }
+    assert_eq!(server.total().await, 0);
+    server.stop().await;
+}
+
+/// What becomes of a client that waits for a reply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Takes,
+    IsCut,
+    Detaches,
+}
+
+/// RCV-02, AMQP-84: what was removed to be told in a reply is lost with a reply that waits, and counted; in one that is
+/// taken it is not.
+#[tokio::test]
+async fn what_is_in_a_reply_that_is_not_sent_is_counted() {
+    let _alone = alone().await;
+    let server = Server::start().await;
+    for then in [Then::Takes, Then::IsCut, Then::Detaches] {
+        let before = counted(&server);
+        let number = deferred(&server).await;
+        let mut client = Client::open_with(server.address, Open::default(), 0).await;
+        client.sender(0, "q/$management").await.unwrap();
+        client.receiver(1, "q/$management", LOCKED).await.unwrap();
+        client.credit_within(1, 0, 100, false, 0).await;
+        let mode = ("receiver-settle-mode", value(0_u32));
+        let body = map(&[("sequence-numbers", longs(&[number])), mode]);
+        let receive = request(1, "com.microsoft:receive-by-sequence-number", &[], &body);
+        client.send(0, 0, true, receive.as_bytes()).await;
+        while server.total().await > 0 {
+            tokio::task::yield_now().await;
+        }
+        match then {
+            Then::Takes => {
+                client.window(0, 100).await;
+                let (Performative::Transfer(reply), _) = client.hear().await else { panic!() };
+                assert!(!reply.more);
+                close(client).await;
+                assert_eq!(counted(&server), before);
+                continue;
+            }
+            Then::IsCut => drop(client),
+            Then::Detaches => {
+                client.detach(1).await;
+                close(client).await;
+            }
+        }
+        assert_eq!(lost(&server, before).await, 1);
+    }
+    server.stop().await;
+}
+
+/// The number of a message that is deferred, past the transport.
+async fn deferred(server: &Server) -> i64 {
+    server.put(&["a"]).await;
+    let entity = server.broker.entity("q").unwrap();
+    let receive = Command::Receive {
+        mode: ReceiveMode::PeekLock,
+        count_max: 1,
+        bytes_max: u64::MAX,
+        wait: TimeSpan::ZERO,
+        holder: None,
+    };
+    let Outcome::Received(messages) = entity.call(receive).await.unwrap() else { panic!() };
+    let facts = &messages[0].facts;
+    let defer = Settlement::Defer { properties: None };
+    let settle = Command::Settle { token: facts.lock.unwrap().token, settlement: defer };
+    entity.call(settle).await.unwrap();
+    i64::try_from(facts.sequence.0).unwrap()
+}
