@@ -127,7 +127,6 @@ const SLOWER_BY_TOKENS_MAX: f64 = 2.0;
 
 /// `slower_max` is that of the long round.
 fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
-    let _alone = alone();
     let weight = weight();
     let (wants, aims) = match weight {
         0 | 1 => (Wants::USUAL, Aims::USUAL),
@@ -135,6 +134,7 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     };
     let broker = start();
     witness::prepare(&broker);
+    let attacks_alone = alone();
     let judge = Judge::begin(&broker);
     let attack = scenario(&broker, weight);
     let load = Load::begin(&broker);
@@ -153,6 +153,8 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     let (keeps, grace) = (attack.keeps(), attack.grace());
     judge.memory_was_bounded(keeps);
     attack.end();
+    // Beside the next one, which does not feel it, this one's broker shows what is left, and ends.
+    drop(attacks_alone);
     judge.nothing_is_left(keeps, grace);
     witness::all(&broker, Wants::USUAL);
     judge.memory_was_bounded(keeps);
@@ -179,9 +181,10 @@ fn beside_a_load(
 ) -> Duration {
     let broker = start();
     witness::prepare(&broker);
-    let alone = Load::begin(&broker);
+    let _alone = alone();
+    let usual = Load::begin(&broker);
     witness::all(&broker, wants);
-    let of_attack = cpu.saturating_sub(alone.cpu() * rounds);
+    let of_attack = cpu.saturating_sub(usual.cpu() * rounds);
     let burner = Burner::begin(of_attack.as_secs_f64() / elapsed.as_secs_f64());
     let burdened = slowest(witness::all(&broker, wants));
     burner.end();

@@ -57,10 +57,9 @@ async fn a_topic_is_asked_nothing_with_a_token_that_is_not_good() {
     let server = start().await;
     for owner in ["", "news"] {
         let name = format!("Manage{owner}");
-        server.broker.regenerate_key(owner, &name, WhichKey::Secondary, None).await.unwrap();
-        let policy = server.broker.policy(owner, &name).unwrap();
-        let retired = policy.key(WhichKey::Secondary).reveal().to_owned();
-        server.broker.regenerate_key(owner, &name, WhichKey::Secondary, None).await.unwrap();
+        let anew = || server.broker.regenerate_key(owner, &name, WhichKey::Secondary, None);
+        let retired = anew().await.unwrap().secondary.reveal().to_owned();
+        anew().await.unwrap();
         let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
         for (why, token) in [
             ("expired", sign(&name, KEY, "sb://x/news", past)),
