@@ -28,7 +28,7 @@ use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::limits::Limits;
 use crate::permits::{Budget, Loads};
-use crate::request::{Asker, Link, Release, Reply, Request};
+use crate::request::{Link, Release, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;
 use crate::transfer::{HandOver, PinnedMessage};
@@ -211,31 +211,6 @@ impl<M: Machine> Shell<M> {
         Ok(turn)
     }
 
-    /// Says how much of its arbiter the next turns may take.
-    pub const fn share(&mut self, share: Share) {
-        self.share = share;
-    }
-
-    /// Whether what is to be done next is for a long turn: judging, or moving what is due. Until it has had
-    /// that, the machine takes no command.
-    pub fn wants_long_turn(&self) -> bool {
-        self.is_judging || self.machine.is_behind()
-    }
-
-    /// Who has asked for what that long turn is for; nobody for what is due.
-    pub fn asker_of_long_turn(&self) -> Option<Asker> {
-        if self.machine.is_behind() {
-            return None;
-        }
-        self.judged.as_ref()?.reply.asker()
-    }
-
-    /// Whether the machine is judging what a command is to do, in slices: then it wants another turn, after
-    /// everything else that is ready, and takes no command from the list of a turn.
-    pub const fn is_judging(&self) -> bool {
-        self.is_judging
-    }
-
     /// Has the machine find out what it has to before it carries something out; returns whether it can now.
     fn go_ahead(&mut self, ahead: Ahead<'_>, now: Timestamp) -> bool {
         if self.share == Share::Turn && self.machine.is_long(ahead, now, &self.limits) {
@@ -369,7 +344,7 @@ impl<M: Machine> Shell<M> {
         self.take_up_parked(now, out, turn)
     }
 
-    /// Takes one command: what stores content of any size waits for room, all others run at once.
+    /// Takes one command, unless it is for a long turn, which it waits for.
     fn take(
         &mut self,
         request: Request,
@@ -383,6 +358,17 @@ impl<M: Machine> Shell<M> {
             self.judged = Some(request);
             return Ok(());
         }
+        self.carry_out(request, now, out, turn)
+    }
+
+    /// Carries one command out: what stores content of any size waits for room, all others run at once.
+    fn carry_out(
+        &mut self,
+        request: Request,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+        turn: &mut Turn,
+    ) -> Result<(), Failure> {
         if let Some(stored) = request.command.cost().stored {
             return self.take_send(request, stored, now, out, turn);
         }

@@ -31,6 +31,10 @@ impl<M: Machine> Shell<M> {
     /// sets has to wait for room in the store: what it asks behind that is taken later, so that it is
     /// carried out in its order.
     ///
+    /// Nothing that it asks is left to a long turn of the queue, however much it is (decision 33): that has one command
+    /// at a time wait for it, which may be there already, and nobody would say that the session is to go on behind it.
+    /// Found out ahead is a list of sessions alone, which transports ask of the queue.
+    ///
     /// # Errors
     /// When the tree must end.
     pub fn run_in_session(
@@ -50,7 +54,8 @@ impl<M: Machine> Shell<M> {
             && self.is_turn_open(&turn)
             && let Some(request) = requests.next()
         {
-            self.take(request, now, out, &mut turn)?;
+            turn.steps += 1;
+            self.carry_out(request, now, out, &mut turn)?;
         }
         self.finish(now, out, &mut turn)?;
         Ok(turn)

@@ -4,6 +4,7 @@ use super::{Share, Shell};
 use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
 use crate::command::MessageFacts;
 use crate::entity::Machine;
+use crate::request::Asker;
 
 /// A turn among those of others ends behind the command with which it has become so many steps.
 const TURN_STEPS_MAX: u64 = 1_024;
@@ -123,6 +124,32 @@ impl Turn {
 }
 
 impl<M: Machine> Shell<M> {
+    /// Says how much of its arbiter the next turns may take.
+    pub const fn share(&mut self, share: Share) {
+        self.share = share;
+    }
+
+    /// Whether what is to be done next is for a long turn: judging, or moving what is due. Until it has had
+    /// that, the machine takes no command.
+    pub fn wants_long_turn(&self) -> bool {
+        self.is_judging() || self.machine.is_behind()
+    }
+
+    /// Who has asked for what that long turn is for; nobody for what is due.
+    pub fn asker_of_long_turn(&self) -> Option<Asker> {
+        if self.machine.is_behind() {
+            return None;
+        }
+        self.judged.as_ref()?.reply.asker()
+    }
+
+    /// Whether the machine is judging what a command is to do, in slices: then it wants another turn, after
+    /// everything else that is ready, and takes no command from the list of a turn.
+    pub const fn is_judging(&self) -> bool {
+        // Turns of sessions, which pass between, leave it where it is.
+        self.is_judging || self.judged.is_some()
+    }
+
     /// Whether a turn that has come to this may take another command, whatever is judged.
     pub(super) fn is_turn_open(&self, turn: &Turn) -> bool {
         let steps = turn.weight() + judged_steps(self.judged_steps);

@@ -13,6 +13,8 @@ use crate::stand::{Log, Stand, receive, submit};
 const FLOOD: u64 = 4_000;
 /// What one turn carries out at most (DESIGN D6).
 const TURN: usize = 256;
+/// So many messages are more than a turn moves (decision 33).
+const LONG: usize = 1_100;
 
 /// SES-16, DESIGN D3, D6: a holder who floods its session holds up neither the holder of another one nor
 /// the queue for longer than a turn.
@@ -37,6 +39,36 @@ async fn a_holder_who_floods_does_not_hold_up_the_others() {
         answers.iter().map(|(number, _)| *number).filter(|number| *number < FLOOD).collect();
     assert!(own.is_sorted(), "its own come in their order");
     assert!(answers.iter().all(|(_, answer)| answer.is_ok()));
+    stand.stop().await;
+}
+
+/// ERR-06, DESIGN D6: what a holder asks takes the place of nothing that waits for a long turn of the queue, nor of
+/// what it has asked before, however much it is. All of it is carried out, its own in its order, and without anything
+/// else that is asked of the queue.
+#[tokio::test]
+async fn what_a_holder_asks_takes_no_place_among_long_turns() {
+    let stand = Stand::new().await;
+    let held = stand.accept("a").await.unwrap();
+    let mut scheduled = Vec::new();
+    for _ in 0..4 {
+        scheduled.push(stand.schedule("a", LONG).await);
+    }
+    let last = scheduled.pop().unwrap();
+    let log = Arc::new(Log::default());
+    let go_on = stand.hold_up();
+    let asked = [&stand.queue, &held.entity, &held.entity];
+    for ((entity, sequences), number) in asked.into_iter().zip(scheduled).zip(0..) {
+        submit(entity, vec![(Command::CancelScheduled { sequences }, log.reply(number))]);
+    }
+    drop(go_on);
+    let answers = log.answers(3).await;
+    assert!(answers.iter().all(|(_, answer)| answer.is_ok()), "{answers:?}");
+    let own: Vec<u64> =
+        answers.iter().map(|(number, _)| *number).filter(|number| *number > 0).collect();
+    assert_eq!(own, [1, 2]);
+    held.entity.call(Command::CancelScheduled { sequences: last }).await.unwrap();
+    let described = stand.broker.describe_queue("orders").await.unwrap();
+    assert_eq!(described.counts.scheduled, 0);
     stand.stop().await;
 }
 

@@ -12,7 +12,7 @@ use peeklock_core::command::{
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::error::BrokerError;
-use peeklock_core::ids::{LockToken, ReceiverId};
+use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::permits::Permit;
@@ -82,6 +82,20 @@ impl Stand {
     pub async fn send(&self, session: &str) {
         let message = self.broker.inbound(Message::new("body").with_session_id(session));
         self.queue.call(Command::Send { message }).await.unwrap();
+    }
+
+    /// Schedules so many messages of a session, which are due in an hour.
+    pub async fn schedule(&self, session: &str, count: usize) -> Vec<SequenceNumber> {
+        let at = self.clock.now().plus(TimeSpan::from_seconds(3_600));
+        let message = || {
+            let message = Message::new("body").with_session_id(session);
+            self.broker.inbound(message.with_scheduled_enqueue_time(at))
+        };
+        let messages = (0..count).map(|_| message()).collect();
+        match self.queue.call(Command::SendBatch { messages }).await.unwrap() {
+            Outcome::AcceptedBatch(sequences) => sequences,
+            other => panic!("{other:?}"),
+        }
     }
 
     pub fn accept_command(&self, session: Option<&str>) -> (ReceiverId, Command) {
