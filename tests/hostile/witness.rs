@@ -1,5 +1,6 @@
 //! Well-behaved clients, one a transport: what they are served, and that nothing acknowledged is lost.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -35,6 +36,25 @@ impl Wants {
         Self { rounds: 200, body_bytes: 100_000, served_within: Duration::from_secs(15) };
 }
 
+/// An operation, from the first try to its end.
+pub struct Took {
+    pub time: Duration,
+    /// By what it was asked.
+    over: &'static str,
+    /// What it was told before, once for each time.
+    refusals: Vec<String>,
+}
+
+impl fmt::Display for Took {
+    fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(text, "{:?} over {}", self.time, self.over)?;
+        match self.refusals.as_slice() {
+            [] => Ok(()),
+            [.., last] => write!(text, ", refused {} times, at last: {last}", self.refusals.len()),
+        }
+    }
+}
+
 /// How long one waits that is told to come back, or connects again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -53,8 +73,8 @@ pub fn prepare(broker: &Broker) {
     }
 }
 
-/// Each transport's client makes its rounds. Returns how long each operation took, from the first try to its end.
-pub fn all(broker: &Broker, wants: Wants) -> Vec<Duration> {
+/// Each transport's client makes its rounds. Returns how long each operation took.
+pub fn all(broker: &Broker, wants: Wants) -> Vec<Took> {
     let mut took = Vec::new();
     make_rounds("http", wants, &|| Ok(Http { address: broker.http, takes: 0 }), &mut took);
     make_rounds("websocket", wants, &|| Web::open(broker.websocket), &mut took);
@@ -63,10 +83,10 @@ pub fn all(broker: &Broker, wants: Wants) -> Vec<Duration> {
 }
 
 fn make_rounds<C: Client>(
-    name: &str,
+    name: &'static str,
     wants: Wants,
     open: &dyn Fn() -> io::Result<C>,
-    took: &mut Vec<Duration>,
+    took: &mut Vec<Took>,
 ) {
     let rest = "x".repeat(wants.body_bytes);
     let within = wants.served_within;
@@ -100,22 +120,25 @@ fn again<C>(name: &str, open: &dyn Fn() -> io::Result<C>, since: Instant, within
 }
 
 fn attempt<C: Client, T>(
-    name: &str,
+    name: &'static str,
     client: &mut C,
     open: &dyn Fn() -> io::Result<C>,
     within: Duration,
-    took: &mut Vec<Duration>,
+    took: &mut Vec<Took>,
     mut operation: impl FnMut(&mut C) -> io::Result<T>,
 ) -> T {
-    let begun = Instant::now();
+    let (begun, mut refusals) = (Instant::now(), Vec::new());
     loop {
         let result = operation(client);
         if begun.elapsed() > within {
             panic!("not served over {name} within {within:?}: {:?}", result.err());
         }
-        if let Ok(value) = result {
-            took.push(begun.elapsed());
-            return value;
+        match result {
+            Ok(value) => {
+                took.push(Took { time: begun.elapsed(), over: name, refusals });
+                return value;
+            }
+            Err(refusal) => refusals.push(refusal.to_string()),
         }
         std::thread::sleep(PAUSE);
         *client = again(name, open, begun, within);
