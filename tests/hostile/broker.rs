@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use peeklock::limits::{DELIVERY_BYTES, Limits};
 use peeklock::tls::authority::Authority;
@@ -145,7 +146,9 @@ impl Broker {
     }
 
     fn start_by(settings: &str) -> Self {
-        let name = format!("hostile-{}", std::process::id());
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let name = format!("hostile-{}-{number}", std::process::id());
         let directory = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::remove_dir_all(&directory).ok();
         std::fs::create_dir_all(&directory).unwrap();
