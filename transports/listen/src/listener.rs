@@ -5,6 +5,12 @@ use std::net::{SocketAddr, TcpListener};
 
 use peeklock_core::Broker;
 use peeklock_core::contract::TransportError;
+use socket2::SockRef;
+
+/// So many connections that nobody has accepted yet wait in the system, as far as that lets them (`net.core.somaxconn` on
+/// Linux). Clients of further ones hear nothing, and try again after a second: with the 128 that are usual a burst of
+/// connections is enough for that.
+const UNACCEPTED_MAX: i32 = 1_024;
 
 /// Where a transport listens.
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +37,39 @@ impl Listener {
                  `security.i_know = true` to serve everybody who can reach it",
             )));
         }
-        TcpListener::bind(self.address).map_err(|error| self.failed(error))
+        let listening = TcpListener::bind(self.address).and_then(|socket| {
+            SockRef::from(&socket).listen(UNACCEPTED_MAX)?;
+            Ok(socket)
+        });
+        listening.map_err(|error| self.failed(error))
     }
 
     /// Why the transport could not start.
     #[must_use]
     pub fn failed(&self, source: io::Error) -> TransportError {
         TransportError { transport: self.transport, address: self.address.to_string(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Many who come at once are connected at once, although none of them is accepted yet.
+    #[tokio::test]
+    async fn a_burst_of_connections_is_not_turned_away() {
+        const BURST: usize = 300;
+        let broker = Broker::builder().arbiters(1).start().await.unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = Listener { transport: "test", address, i_know: false };
+        let socket = listener.bind(&broker).unwrap();
+        let address = socket.local_addr().unwrap();
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(900));
+        let burst: Result<Vec<_>, _> = std::iter::repeat_with(connect).take(BURST).collect();
+        assert_eq!(burst.unwrap().len(), BURST);
+        broker.stop(Duration::ZERO).await.unwrap();
     }
 }
