@@ -144,6 +144,8 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
         rounds += 1;
     }
     let beside = slowest(took);
+    eprintln!("slowest of a hundred: {beside}");
+    let beside = beside.time;
     let (cpu, elapsed) = (load.cpu(), load.elapsed());
     let attempts = attack.attempts();
     if attempts > 0 {
@@ -160,8 +162,6 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     judge.memory_was_bounded(keeps);
     drop(judge);
     broker.stop();
-    eprintln!("slowest of a hundred: {beside}");
-    let beside = beside.time;
     assert!(beside <= aims.slow_max, "{beside:?} beside the attack, of {:?}", aims.slow_max);
     if beside > aims.never_slow {
         let burdened = beside_a_load(start, (wants, rounds), (cpu, elapsed));
