@@ -65,7 +65,7 @@ pub struct Received {
 
 impl Received {
     /// Fetches what was received.
-    pub(crate) async fn load(received: ReceivedMessage) -> Result<Self, Rejection> {
+    pub(crate) async fn load(received: &ReceivedMessage) -> Result<Self, Rejection> {
         let facts = received.facts;
         let loaded = received.load().await.map_err(|error| {
             let sequence = facts.sequence;

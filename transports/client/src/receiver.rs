@@ -408,7 +408,7 @@ impl Receiver {
         let mut unread = Vec::new();
         for message in received {
             let token = message.facts.lock.map(|lock| lock.token);
-            match Received::load(message).await {
+            match Received::load(&message).await {
                 Ok(message) => messages.push(message),
                 Err(rejection) => unread.push((token, self.link.refuse(rejection))),
             }

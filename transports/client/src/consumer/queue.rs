@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
 use std::ops::RangeInclusive;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -36,7 +37,7 @@ pub(super) async fn run<H: Handler<Delivery>>(
     let traces = client.tracing();
     let mut hand = Hand::new(client.clone(), deliveries, options);
     let mut at_work = FuturesUnordered::new();
-    let mut gone = std::pin::pin!(handler.gone());
+    let mut gone = pin!(handler.gone());
     poll_fn(|context| {
         loop {
             hand.renewal.begin_turn();
@@ -97,12 +98,17 @@ async fn work<H: Handler<Delivery>>(
     Waits { held, message }: Waits,
 ) -> Done {
     let sub_queue = message.facts.sub_queue;
-    let outcome = match Received::load(*message).await {
+    let loaded = Received::load(&message).await;
+    // The handler's time is none in which the store keeps a place of its own for it.
+    drop(message);
+    let outcome = match loaded {
         Ok(message) => {
             let trace = TraceContext::of(message.message());
             let span = span::of(path, &message, trace.as_ref());
             traces.go_on(&span, trace.as_ref());
-            let handling = async { handler.handle(Delivery { message, origin }).await };
+            // In one place, which all that is around it only points to: it is large, and each that held it itself would
+            // make what is allocated for a message as much larger.
+            let handling = pin!(async { handler.handle(Delivery { message, origin }).await });
             TraceContext::within(trace, outcome_of(handling)).instrument(span).await
         }
         Err(rejection) => {

@@ -1,5 +1,6 @@
 //! Works off sessions: each in its order, several side by side.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -205,8 +206,8 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
             let origin = Origin::of(self.client.port(), session.as_receiver().link());
             let delivery = SessionDelivery { message, session: Arc::clone(session), origin };
             // A message that the handler has is waited for, also when the consumer is being stopped.
-            let handling = outcome_of(async { self.handler.handle(delivery).await });
-            let handling = TraceContext::within(trace, handling).instrument(span);
+            let handling = pin!(async { self.handler.handle(delivery).await });
+            let handling = TraceContext::within(trace, outcome_of(handling)).instrument(span);
             let end = End::after(self.options.renewal_max, Instant::now());
             let sequence = token.sequence();
             let is_renewed = |now| {
