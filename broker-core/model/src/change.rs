@@ -340,12 +340,24 @@ impl Change {
     #[must_use]
     pub fn steps(&self) -> u64 {
         match self {
-            Self::OfTopic(TopicChange::Published { copies, .. }) => 1 + copies.len() as u64,
+            Self::OfTopic(TopicChange::Published { content, copies, .. }) => {
+                1 + copies.len() as u64 + content.set_elsewhere()
+            }
             Self::Removed { overlay_count, .. } => 1 + u64::from(*overlay_count),
             Self::Arrived { came: Came::Here(origin), .. } | Self::Absorbed { origin } => {
                 1 + origin.overlays.len() as u64
             }
             _ => 1,
+        }
+    }
+}
+
+impl PublishedContent {
+    /// How often properties were set on it where it came from: that is removed there with this change.
+    const fn set_elsewhere(&self) -> u64 {
+        match self {
+            Self::New(_) | Self::Scheduled(_) => 0,
+            Self::Transferred(origin) => origin.overlays.len() as u64,
         }
     }
 }
@@ -383,5 +395,30 @@ impl DeadLetterCause {
     #[must_use]
     pub const fn place(self) -> usize {
         self as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::codec::{overlay_key, slot_key};
+
+    /// DESIGN D6, SET-41: what was set on a message where it came from is removed there by its arrival, and is work of that,
+    /// whether a queue takes it, drops it, or a topic publishes it.
+    #[test]
+    fn an_arrival_weighs_what_it_removes_where_it_came_from() {
+        let (source, number) = (EntityId(9), SequenceNumber(1));
+        let set = |count: u16| Origin {
+            key: slot_key(source, number),
+            overlays: (0..count).map(|index| overlay_key(source, number, index)).collect(),
+        };
+        let published = |content| {
+            let copies = Vec::new();
+            Change::OfTopic(TopicChange::Published { sequence: number, content, copies }).steps()
+        };
+        assert_eq!(Change::Absorbed { origin: set(100) }.steps(), 101);
+        assert_eq!(published(PublishedContent::Transferred(set(0))), 1);
+        assert_eq!(published(PublishedContent::Transferred(set(100))), 101);
+        assert_eq!(published(PublishedContent::Scheduled(number)), 1);
     }
 }
