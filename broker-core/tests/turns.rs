@@ -4,34 +4,40 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use peeklock_core::command::{Command, InboundMessage, LinkEnd, ReceiveMode, TopicCommand};
+use peeklock_core::change::Removal;
+use peeklock_core::command::{
+    Command, InboundMessage, LinkEnd, ReceiveMode, Settlement, TopicCommand,
+};
 use peeklock_core::description::{QueueDescription, SubscriptionDescription, TopicDescription};
 use peeklock_core::entity::family::Family;
 use peeklock_core::entity::queue::{ForwardingConfig, Queue, QueueConfig};
 use peeklock_core::entity::topic::Topic;
 use peeklock_core::entity::{Machine, StageNumber};
-use peeklock_core::ids::{EntityId, ReceiverId, Ticket};
+use peeklock_core::ids::{EntityId, LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_core::limits::Limits;
-use peeklock_core::message::{Message, PropertyLimits};
+use peeklock_core::message::{Message, Overlay, PropertyLimits, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::permits::Budget;
 use peeklock_core::request::{Reply, Request};
 use peeklock_core::rule::{Filter, RuleDescription};
+use peeklock_core::shell::commit::Participant;
 use peeklock_core::shell::tree::{StageCompletion, Tree};
 use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::shell::{Share, Shell, Turn};
 use peeklock_core::store::{Shard, Store};
 use peeklock_core::testing::FaultStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::transaction::{Operation, Part};
 
 const KEY: [u8; 16] = *b"tests of turns..";
 
 /// A shell on a store in which everything is durable at once.
 struct World<M> {
     shell: Shell<M>,
+    store: Arc<dyn Store>,
     tree: Rc<RefCell<Tree>>,
     now: Timestamp,
     tickets: u64,
@@ -66,6 +72,19 @@ fn inbound(message: Message) -> InboundMessage {
     let content = message.encode();
     let envelope = content.envelope(&PropertyLimits::default(), &KEY);
     InboundMessage { content, envelope }
+}
+
+/// What drives a machine of a tree.
+fn shell<M: Machine>(
+    machine: M,
+    tree: &Rc<RefCell<Tree>>,
+    store: &Arc<dyn Store>,
+    tokens: Box<dyn FnMut() -> u64>,
+) -> Shell<M> {
+    let waker = Box::new(|| Box::new(|| {}) as Box<dyn FnOnce() + Send>);
+    let limits = Arc::new(Limits::default());
+    let room = Budget::new(1 << 20);
+    Shell::new(machine, Rc::clone(tree), Arc::clone(store), limits, tokens, room, waker)
 }
 
 impl World<Queue> {
@@ -106,6 +125,47 @@ impl World<Topic> {
     }
 }
 
+/// The random part of each lock token of a subscription.
+const TOKEN: u64 = 7;
+
+/// A subscription that takes part in the transactions of its topic.
+type Subscription = Rc<RefCell<Shell<Queue>>>;
+
+impl World<Topic> {
+    /// A subscription that gets everything.
+    fn subscription(&mut self, id: EntityId) -> Subscription {
+        let description = SubscriptionDescription {
+            max_delivery_count: 1_000,
+            ..SubscriptionDescription::new("events", "all", &Limits::default())
+        };
+        let create = TopicCommand::CreateSubscription {
+            id,
+            description: Box::new(description.clone()),
+            rules: vec![RuleDescription::default_rule(Timestamp::NONE)],
+        };
+        self.ask(vec![create.into()]);
+        let topic = Arc::clone(self.shell.machine().description());
+        let machine = Queue::subscription(id, description, topic, config(), self.now);
+        let shell = shell(machine, &self.tree, &self.store, Box::new(|| TOKEN));
+        self.tree.borrow_mut().join_family(id, shell.number());
+        let subscription = Rc::new(RefCell::new(shell));
+        let participant: Weak<RefCell<dyn Participant>> =
+            Rc::downgrade(&(Rc::clone(&subscription) as Rc<RefCell<dyn Participant>>));
+        self.tree.borrow_mut().enlist(id, participant);
+        self.ask_subscription(&subscription, Vec::new());
+        subscription
+    }
+
+    /// Has the subscription carry commands out, durably.
+    fn ask_subscription(&mut self, subscription: &Subscription, commands: Vec<Command>) {
+        let requests: Vec<Request> =
+            commands.into_iter().map(|command| self.request(command)).collect();
+        let mut out = Vec::new();
+        subscription.borrow_mut().run(requests, self.now, &mut out).unwrap();
+        self.store();
+    }
+}
+
 impl<M: Machine> World<M> {
     fn new(machine: M, tree: impl FnOnce(Arc<ShardWriter>) -> Tree) -> Self {
         let store = FaultStore::at_once(1, u64::MAX) as Arc<dyn Store>;
@@ -117,11 +177,8 @@ impl<M: Machine> World<M> {
             bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
             bits
         });
-        let waker = Box::new(|| Box::new(|| {}) as Box<dyn FnOnce() + Send>);
-        let limits = Arc::new(Limits::default());
-        let room = Budget::new(1 << 20);
-        let shell = Shell::new(machine, Rc::clone(&tree), store, limits, tokens, room, waker);
-        Self { shell, tree, now: now(), tickets: 0 }
+        let shell = shell(machine, &tree, &store, tokens);
+        Self { shell, store, tree, now: now(), tickets: 0 }
     }
 
     fn request(&mut self, command: Command) -> Request {
@@ -140,16 +197,20 @@ impl<M: Machine> World<M> {
         let turns = (0..count).map(|_| {
             let mut out = Vec::new();
             let turn = self.shell.run(&mut requests, self.now, &mut out).unwrap();
-            self.tree.borrow_mut().flush();
-            let completion =
-                || Box::new(|_, result: Result<(), _>| result.unwrap()) as StageCompletion;
-            self.tree.borrow_mut().submit(self.now, &completion);
-            let stage = self.tree.borrow().stage_number();
-            self.tree.borrow_mut().completed(StageNumber(stage.0 - 1));
+            self.store();
             turn
         });
         let turns = turns.collect();
         (turns, requests.len())
+    }
+
+    /// What is staged is durable.
+    fn store(&self) {
+        self.tree.borrow_mut().flush();
+        let completion = || Box::new(|_, result: Result<(), _>| result.unwrap()) as StageCompletion;
+        self.tree.borrow_mut().submit(self.now, &completion);
+        let stage = self.tree.borrow().stage_number();
+        self.tree.borrow_mut().completed(StageNumber(stage.0 - 1));
     }
 
     fn ask(&mut self, commands: Vec<Command>) -> Turn {
@@ -355,4 +416,58 @@ fn what_becomes_due_does_not_have_a_publish_judged_anew() {
     world.now = world.now.max(begin.plus(TimeSpan::from_seconds(200)));
     let (turns, _) = world.turns(Share::LongTurn, 3, Vec::new());
     assert_eq!(published + turns.iter().map(|turn| turn.materialised).sum::<u64>(), 200);
+}
+
+/// DESIGN D6, TXN-08, SET-41: what was set on messages of a subscription is part of what a transaction comes to that its
+/// topic coordinates, and known before it is carried out: what is more than a turn waits for a long one.
+#[test]
+fn what_a_transaction_settles_in_a_subscription_is_weighed_before() {
+    /// On each message.
+    const TIMES: u64 = 60;
+    let id = EntityId(2);
+    let mut world = World::topic();
+    let subscription = world.subscription(id);
+    world.ask(vec![Command::SendBatch { messages: (0..30).map(|_| message(1)).collect() }]);
+    world.ask_subscription(&subscription, Vec::new());
+    let last = subscription.borrow().machine().last_sequence().0;
+    let locks: Vec<LockToken> =
+        (last - 29..=last).map(|number| LockToken::new(SequenceNumber(number), TOKEN)).collect();
+    let receive = || Command::Receive {
+        mode: ReceiveMode::PeekLock,
+        count_max: 30,
+        bytes_max: u64::MAX,
+        wait: TimeSpan::ZERO,
+        holder: None,
+    };
+    let properties = Overlay::encode(&[("p".to_owned(), Value::I32(1))]).unwrap();
+    for _ in 0..TIMES {
+        world.ask_subscription(&subscription, vec![receive()]);
+        let abandon = |token: &LockToken| {
+            let properties = Some(properties.clone());
+            let settlement = Settlement::Abandon { properties, delay: None };
+            Command::Settle { token: *token, settlement }
+        };
+        world.ask_subscription(&subscription, locks.iter().map(abandon).collect());
+    }
+    world.ask_subscription(&subscription, vec![receive()]);
+    let commit = |locks: &[LockToken]| {
+        let complete = |token: &LockToken| Part {
+            member: Some(id),
+            sub_queue: SubQueue::Main,
+            operation: Operation::Settle { token: *token, settlement: Settlement::Complete },
+        };
+        vec![Command::Commit { parts: locks.iter().map(complete).collect() }]
+    };
+    let completed = |turn: &Turn| turn.removed[Removal::Completed.place()];
+    let (few, many) = locks.split_at(10);
+    let (turns, _) = world.turns(Share::Turn, 1, commit(few));
+    assert_eq!(completed(&turns[0]), 10, "{turns:?}");
+    assert!(turns[0].weight() >= 10 * (1 + TIMES), "{turns:?}");
+    let (turns, _) = world.turns(Share::Turn, 2, commit(many));
+    assert!(turns.iter().all(|turn| completed(turn) == 0), "{turns:?}");
+    assert!(world.shell.wants_long_turn());
+    let (turns, _) = world.turns(Share::LongTurn, 1, Vec::new());
+    assert_eq!(completed(&turns[0]), 20, "{turns:?}");
+    assert!(turns[0].weight() >= 20 * (1 + TIMES), "{turns:?}");
+    assert_eq!(subscription.borrow().machine().counts().total(), 0);
 }

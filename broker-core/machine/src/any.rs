@@ -172,6 +172,10 @@ impl Machine for AnyMachine {
         either!(self, machine => machine.check_parts(parts, ctx))
     }
 
+    fn set_on_settled(&self, part: &Part) -> u64 {
+        either!(self, machine => machine.set_on_settled(part))
+    }
+
     fn kept(&self) -> Kept {
         either!(self, machine => machine.kept())
     }

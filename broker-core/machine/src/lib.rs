@@ -322,6 +322,12 @@ pub trait Machine {
         Err(Rejection::invalid_operation("this entity takes no part in a transaction of another"))
     }
 
+    /// How often properties were set on the message that a part of a transaction settles here: what the part comes to
+    /// beside itself, whoever coordinates it (TXN-08).
+    fn set_on_settled(&self, _part: &Part) -> u64 {
+        0
+    }
+
     /// What it keeps in memory of what the broker has a bound for.
     fn kept(&self) -> Kept {
         Kept::default()

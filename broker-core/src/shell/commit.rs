@@ -9,13 +9,14 @@
 //! ```
 //!
 //! All machines of a tree are on one arbiter and share its stage. The shell that is asked drives the
-//! other one within its own turn, so nothing comes between the check and what follows from it.
+//! other one within its own turn, so nothing comes between the check and what follows from it. It knows before what
+//! all of it comes to, with what is set on messages wherever they are, and whether that is for a long turn.
 
 use super::{Failure, Shell, Turn};
 use crate::command::{Command, MachineOutcome, Outcome};
 use crate::effect::{Answer, Gate};
-use crate::entity::Machine;
 use crate::entity::family::MemberNumber;
+use crate::entity::{Ahead, Machine, Moves};
 use crate::error::Rejection;
 use crate::ids::{EntityId, Ticket};
 use crate::path::SubQueue;
@@ -50,6 +51,9 @@ pub trait Participant {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<Vec<PartOutcome>, Failure>;
+
+    /// How often properties were set on the message that a part settles.
+    fn set_on_settled(&self, part: &Part) -> u64;
 
     /// Its place among the machines of the tree.
     fn number(&self) -> MemberNumber;
@@ -106,12 +110,38 @@ impl<M: Machine> Participant for Shell<M> {
         })
     }
 
+    fn set_on_settled(&self, part: &Part) -> u64 {
+        self.machine.set_on_settled(part)
+    }
+
     fn number(&self) -> MemberNumber {
         self.number
     }
 }
 
 impl<M: Machine> Shell<M> {
+    /// Whether something is for a long turn, of a transaction also by what is set on messages of another machine.
+    pub(super) fn is_long(&self, ahead: Ahead<'_>, now: Timestamp) -> bool {
+        if self.machine.is_long(ahead, now, &self.limits) {
+            return true;
+        }
+        let Ahead::Command { command, .. } = ahead else { return false };
+        let Command::Commit { parts } = command else { return false };
+        let set = self.set_on_others(parts);
+        let steps = || self.machine.steps_of(command, now, &self.limits).saturating_add(set);
+        set > 0 && steps() > Moves::Few.max() as u64
+    }
+
+    /// How often properties were set on the messages of another machine that a transaction settles.
+    fn set_on_others(&self, parts: &[Part]) -> u64 {
+        let Some(member) = parts.iter().find_map(|part| part.member) else { return 0 };
+        let participant = self.tree.borrow().participant(member);
+        let Some(participant) = participant else { return 0 };
+        let Ok(participant) = participant.try_borrow() else { return 0 };
+        let others = parts.iter().filter(|part| part.member.is_some());
+        others.map(|part| participant.set_on_settled(part)).sum()
+    }
+
     /// Commits a transaction of which parts are for another machine, and answers it; returns whether
     /// it changed anything.
     pub(super) fn commit_over_several(

@@ -213,7 +213,7 @@ impl<M: Machine> Shell<M> {
 
     /// Has the machine find out what it has to before it carries something out; returns whether it can now.
     fn go_ahead(&mut self, ahead: Ahead<'_>, now: Timestamp) -> bool {
-        if self.share == Share::Turn && self.machine.is_long(ahead, now, &self.limits) {
+        if self.share == Share::Turn && self.is_long(ahead, now) {
             self.is_judging = true;
             return false;
         }

@@ -554,6 +554,10 @@ impl Machine for Queue {
         self.check_all(parts, ctx)
     }
 
+    fn set_on_settled(&self, part: &Part) -> u64 {
+        self.set_on_message_of(&part.operation)
+    }
+
     fn kept(&self) -> Kept {
         self.kept_in_memory()
     }

@@ -107,12 +107,8 @@ impl Queue {
                 1 + dead_letters.min(most) + delayed.min(most) + self.receiver_count() as u64
             }
             Command::Commit { parts } => {
-                let steps_of = |part: &Part| match &part.operation {
-                    Operation::Settle { token, .. } => 1 + self.steps_with_set(&[token.sequence()]),
-                    Operation::Send { .. }
-                    | Operation::SendBatch { .. }
-                    | Operation::SendVia { .. }
-                    | Operation::RenewLock { .. } => 2 * part.operation.count(),
+                let steps_of = |Part { operation, .. }: &Part| {
+                    2 * operation.count() + self.set_on_message_of(operation)
                 };
                 parts.iter().map(steps_of).sum::<u64>()
             }
@@ -128,14 +124,28 @@ impl Queue {
         steps.max(1)
     }
 
-    /// These messages, and how often properties were set on them, which is shown or goes with them. Where nothing is
-    /// set on any message, none is looked up.
+    /// These messages, and how often properties were set on them, which is shown or goes with them.
     fn steps_with_set(&self, sequences: &[SequenceNumber]) -> u64 {
-        let set: usize = match self.tally.overlay_count {
-            0 => 0,
-            _ => sequences.iter().map(|sequence| self.overlay_count(*sequence)).sum(),
-        };
-        (sequences.len() + set) as u64
+        sequences.len() as u64 + self.set_on_these(sequences)
+    }
+
+    /// How often properties were set on the message that an operation of a transaction settles.
+    pub(super) fn set_on_message_of(&self, operation: &Operation) -> u64 {
+        match operation {
+            Operation::Settle { token, .. } => self.set_on_these(&[token.sequence()]),
+            Operation::Send { .. }
+            | Operation::SendBatch { .. }
+            | Operation::SendVia { .. }
+            | Operation::RenewLock { .. } => 0,
+        }
+    }
+
+    /// How often properties were set on these messages. Where nothing is set on any message, none is looked up.
+    fn set_on_these(&self, sequences: &[SequenceNumber]) -> u64 {
+        if self.tally.overlay_count == 0 {
+            return 0;
+        }
+        sequences.iter().map(|sequence| self.overlay_count(*sequence) as u64).sum()
     }
 
     /// Whether a command is for a long turn. What the holder of a session asks is carried out in the turns of that.

@@ -70,6 +70,7 @@ use crate::path::SubQueue;
 use crate::rule::Matcher;
 use crate::store::{Batch, Key};
 use crate::time::Timestamp;
+use crate::transaction::Part;
 
 /// The state of one topic.
 pub struct Topic {
@@ -354,6 +355,14 @@ impl Machine for Topic {
 
     fn steps_of(&self, command: &Command, now: Timestamp, limits: &Limits) -> u64 {
         self.steps_of_command(command, now, limits)
+    }
+
+    fn set_on_settled(&self, part: &Part) -> u64 {
+        match (&self.outbox, part.member) {
+            (Some(outbox), None) => outbox.set_on_settled(part),
+            // Numbers of a subscription are its own.
+            _ => 0,
+        }
     }
 
     fn take_judged(&mut self) -> u64 {

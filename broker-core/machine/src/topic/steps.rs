@@ -2,6 +2,7 @@
 //! many copies as there are subscriptions, at most. What is more than a turn holds is left to a long turn (DESIGN D6).
 
 use super::Topic;
+use super::transaction::is_published;
 use crate::Machine as _;
 use crate::command::{Command, InboundMessage, PeerArrival, RuleCommand, TopicCommand};
 use crate::ids::EntityId;
@@ -98,7 +99,12 @@ impl Topic {
             // And with what is remembered of it, for which another source may be forgotten.
             Asked::TakeFromPeer(messages) => (published + 2) * messages.len() as u64,
             Asked::Commit(parts) => {
-                published * parts.iter().map(|part| part.operation.count()).sum::<u64>()
+                let steps_of = |part: &Part| match is_published(part) {
+                    true => published * part.operation.count(),
+                    // As of a queue. What is set on messages of a subscription is looked up there, by who drives both.
+                    false => 2 * part.operation.count() + self.set_on_settled(part),
+                };
+                parts.iter().map(steps_of).sum::<u64>()
             }
             Asked::Cancel(count) => count as u64,
             Asked::SendOn(count) => 2 * count as u64,

@@ -2,6 +2,7 @@
 //! what it brings, and one that is carried out however full the store is stores little.
 
 mod drawn;
+mod via;
 
 use std::collections::BTreeMap;
 
@@ -256,6 +257,11 @@ impl<'a, M: Machine> World<'a, M> {
 
     /// Asks it, and compares what it wrote with what it was said to cost.
     fn ask(&mut self, command: Command) {
+        self.ask_in(SubQueue::Main, command);
+    }
+
+    /// The same of one of its sub-queues.
+    fn ask_in(&mut self, sub_queue: SubQueue, command: Command) {
         let (cost, name, told) = (command.cost(), name(&command), format!("{command:?}"));
         assert_eq!((cost.count, cost.bytes), counted(&command), "{told}");
         let describes = matches!(
@@ -294,7 +300,6 @@ impl<'a, M: Machine> World<'a, M> {
             }
             _ => None,
         };
-        let sub_queue = SubQueue::Main;
         let steps_max = self.machine.steps_of(&command, now(), self.limits);
         let answer =
             self.machine.apply(Ticket(self.tickets), sub_queue, command, &mut ctx, &mut step);

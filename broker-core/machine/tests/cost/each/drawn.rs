@@ -67,8 +67,15 @@ impl Random {
     }
 
     fn parts(&mut self, locks: &[LockToken]) -> Vec<Part> {
-        let part = |operation| Part { member: None, sub_queue: SubQueue::Main, operation };
-        (0..1 + self.below(4)).map(|_| part(self.operation(locks))).collect()
+        (0..1 + self.below(4))
+            .map(|_| {
+                let operation = self.operation(locks);
+                // What is sent is the coordinator's own; what is settled may be that of who takes part.
+                let is_sent = !operation.messages().is_empty();
+                let member = (!is_sent && self.one_in(2)).then_some(EntityId(1));
+                Part { member, sub_queue: SubQueue::Main, operation }
+            })
+            .collect()
     }
 
     fn transfer(&mut self) -> Vec<Arrival> {
