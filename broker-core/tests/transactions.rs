@@ -7,10 +7,10 @@ use std::sync::Arc;
 use peeklock_core::clock::ManualClock;
 use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
 use peeklock_core::condition::Condition;
-use peeklock_core::description::{QueueUpdate, Settings};
+use peeklock_core::description::{QueueUpdate, Settings, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, SequenceNumber};
-use peeklock_core::message::Message;
+use peeklock_core::message::{Message, Overlay, Value};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{Question, Reach, TransactionId, Transactions};
 use peeklock_core::{Broker, Entity};
@@ -411,4 +411,112 @@ async fn a_transaction_has_a_bounded_number_of_operations() {
     }
     assert_eq!(commit(&transactions, id).await, Ok(3));
     assert_eq!(world.active().await, 1);
+}
+
+/// Locks so many messages at most.
+async fn lock(entity: &Entity, count_max: u32) -> Vec<LockToken> {
+    let receive = Command::Receive {
+        mode: ReceiveMode::PeekLock,
+        count_max,
+        bytes_max: u64::MAX,
+        wait: TimeSpan::ZERO,
+        holder: None,
+    };
+    let Ok(Outcome::Received(held)) = entity.call(receive).await else {
+        panic!("a receive was not answered");
+    };
+    held.iter().map(|message| message.facts.lock.unwrap().token).collect()
+}
+
+/// Makes something part of a transaction.
+async fn add(transactions: &Transactions, id: TransactionId, entity: &Entity, command: Command) {
+    let question = transactions.issue(id, entity, command).await.unwrap();
+    let Question { entity, command, issued } = question;
+    entity.call(command).await.unwrap();
+    issued.confirm();
+}
+
+const fn complete(token: LockToken) -> Command {
+    Command::Settle { token, settlement: Settlement::Complete }
+}
+
+/// QUO-11: messages on which nothing is set are completed in one transaction up to the number of its operations.
+#[tokio::test]
+async fn a_transaction_completes_as_many_plain_messages_as_it_has_operations() {
+    const COUNT: usize = 4_000;
+    let world = World::new().await;
+    for _ in 0..COUNT / 500 {
+        let messages = (0..500).map(|_| world.broker.inbound(Message::new("x"))).collect();
+        world.queue.call(Command::SendBatch { messages }).await.unwrap();
+    }
+    let transactions = Transactions::new(&world.broker);
+    let id = transactions.begin(Reach::OneEntity).unwrap();
+    for _ in 0..COUNT / 500 {
+        let locks = lock(&world.queue, 500).await;
+        assert_eq!(locks.len(), 500);
+        for token in locks {
+            add(&transactions, id, &world.queue, complete(token)).await;
+        }
+    }
+    assert_eq!(commit(&transactions, id).await, Ok(COUNT));
+    assert_eq!(world.active().await, 0);
+}
+
+/// Completes these in one transaction with a send; says why that is refused for what it would come to.
+async fn complete_in_one(
+    world: &World,
+    (destination, source): (&Entity, &Entity),
+    locks: &[LockToken],
+) -> Result<usize, String> {
+    let transactions = Transactions::new(&world.broker);
+    let id = transactions.begin(Reach::OneEntity).unwrap();
+    add(&transactions, id, destination, world.send(1)).await;
+    for token in locks {
+        add(&transactions, id, source, complete(*token)).await;
+    }
+    let ending = transactions.commit(id).unwrap().unwrap();
+    match ending.entity.call(ending.command).await {
+        Ok(Outcome::Committed(parts)) => Ok(parts.len()),
+        Ok(other) => panic!("a commit was answered with {other:?}"),
+        Err(error) => {
+            assert_eq!(error.condition(), Condition::QuotaExceeded);
+            Err(error.detail().to_owned())
+        }
+    }
+}
+
+/// QUO-11, TXN-07, TXN-08, SET-41: what a transaction settles counts again for each time that properties were set on it,
+/// at a queue and in a subscription whose topic has part of it. One more than the limit rolls all of it back, and what
+/// was to be settled is so in two.
+#[tokio::test]
+async fn what_a_transaction_settles_is_bounded_with_what_was_set_on_it() {
+    let world = World::with(|settings| settings.limits.transaction_step_count_max = 10).await;
+    world.broker.create_topic("events", TopicUpdate::default()).await.unwrap();
+    let update = SubscriptionUpdate::default();
+    world.broker.create_subscription("events", "audit", update, vec![]).await.unwrap();
+    let topic = world.broker.entity("events").unwrap();
+    let audit = world.broker.entity("events/Subscriptions/audit").unwrap();
+    let properties = Overlay::encode(&[("p".to_owned(), Value::I32(1))]).unwrap();
+    for (destination, source) in [(&world.queue, &world.queue), (&topic, &audit)] {
+        for _ in 0..3 {
+            destination.call(world.send(1)).await.unwrap();
+        }
+        // Two messages of five steps each, and a plain one.
+        for _ in 0..4 {
+            for token in lock(source, 2).await {
+                let properties = Some(properties.clone());
+                let settlement = Settlement::Abandon { properties, delay: None };
+                source.call(Command::Settle { token, settlement }).await.unwrap();
+            }
+        }
+        let locks = lock(source, 3).await;
+        let both = (destination, source);
+        let why = complete_in_one(&world, both, &locks).await.unwrap_err();
+        assert!(why.contains("`transaction_step_count_max` is 10"), "{why}");
+        assert!(why.contains("several transactions"), "the way out: {why}");
+        assert!(lock(source, 1).await.is_empty(), "all are locked still, and nothing was sent");
+        assert_eq!(complete_in_one(&world, both, &locks[..2]).await, Ok(3));
+        assert_eq!(complete_in_one(&world, both, &locks[2..]).await, Ok(2));
+        assert_eq!(lock(source, 10).await.len(), 2, "what was sent with them");
+    }
 }

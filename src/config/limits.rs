@@ -106,6 +106,7 @@ limits! {
     transaction_duration_max: TimeSpan,
     transaction_open_count_max: usize,
     transaction_operation_count_max: usize,
+    transaction_step_count_max: usize,
     transaction_open_bytes_max: u64,
     atomic_bytes_max: u64,
     atomic_content_bytes_max: u64,

@@ -10,7 +10,7 @@
 //!
 //! All machines of a tree are on one arbiter and share its stage. The shell that is asked drives the
 //! other one within its own turn, so nothing comes between the check and what follows from it. It knows before what
-//! all of it comes to, with what is set on messages wherever they are, and whether that is for a long turn.
+//! all of it comes to, with what is set on messages wherever they are: whether that is for a long turn, or too much.
 
 use super::{Failure, Shell, Turn};
 use crate::command::{Command, MachineOutcome, Outcome};
@@ -23,7 +23,7 @@ use crate::path::SubQueue;
 use crate::request::{Release, Request};
 use crate::store::Reserved;
 use crate::time::Timestamp;
-use crate::transaction::{Part, PartOutcome};
+use crate::transaction::{Operation, Part, PartOutcome};
 
 /// A machine with its driver, as another one of its tree sees it.
 pub trait Participant {
@@ -130,6 +130,29 @@ impl<M: Machine> Shell<M> {
         let set = self.set_on_others(parts);
         let steps = || self.machine.steps_of(command, now, &self.limits).saturating_add(set);
         set > 0 && steps() > Moves::Few.max() as u64
+    }
+
+    /// Refuses a transaction that settles more than one atomic step may, before anything of it is carried out
+    /// (QUO-11). What it sends has bounds of its own.
+    pub(super) fn refuse_many_steps(&self, parts: &[Part]) -> Result<(), Rejection> {
+        let own = |part: &Part| match (&part.operation, part.member) {
+            (Operation::Settle { .. }, None) => 1 + self.machine.set_on_settled(part),
+            (Operation::Settle { .. }, Some(_)) | (Operation::RenewLock { .. }, _) => 1,
+            (
+                Operation::Send { .. } | Operation::SendBatch { .. } | Operation::SendVia { .. },
+                _,
+            ) => 0,
+        };
+        let steps = parts.iter().map(own).sum::<u64>().saturating_add(self.set_on_others(parts));
+        let steps_max = self.limits.transaction_step_count_max;
+        if steps <= steps_max as u64 {
+            return Ok(());
+        }
+        Err(Rejection::quota_exceeded(format!(
+            "the transaction settles {steps} messages, each counted again for each time that properties were set \
+             on it, the limit `transaction_step_count_max` is {steps_max}; settle them in several transactions, or \
+             those on which much was set in none"
+        )))
     }
 
     /// How often properties were set on the messages of another machine that a transaction settles.

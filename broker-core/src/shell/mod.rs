@@ -369,6 +369,12 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
+        if let Command::Commit { parts } = &request.command
+            && let Err(rejection) = self.refuse_many_steps(parts)
+        {
+            self.let_out(request.reply.answer(Err(rejection)), Gate::Commit, out);
+            return Ok(());
+        }
         if let Some(stored) = request.command.cost().stored {
             return self.take_send(request, stored, now, out, turn);
         }

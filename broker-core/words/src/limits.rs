@@ -150,6 +150,9 @@ pub struct Limits {
     pub transaction_open_count_max: usize,
     /// Operations of one transaction. Ours, because a commit is carried out in one go.
     pub transaction_operation_count_max: usize,
+    /// Messages that one transaction settles or prolongs the lock of, each that it settles counted again for each time
+    /// that properties were set on it. Ours, because a commit is carried out in one go (QUO-11).
+    pub transaction_step_count_max: usize,
     /// Bytes that the operations of open transactions of one connection hold, but always one of them. Open
     /// transactions of all connections hold at most half of `broker_inbound_bytes_max`. Ours, because what is
     /// not committed is kept in memory.
@@ -339,6 +342,7 @@ impl Limits {
             transaction_duration_max: TimeSpan::from_minutes(2),
             transaction_open_count_max: 1_000,
             transaction_operation_count_max: 4_000,
+            transaction_step_count_max: 10_000,
             transaction_open_bytes_max: 64 * MIB,
             atomic_bytes_max: 32 * MIB,
             atomic_content_bytes_max: 256 * KIB,
@@ -449,7 +453,7 @@ impl Limits {
 
     /// Refuses a number that no broker can work with, or that would be no bound; with its range.
     fn validate_ranges(&self) -> Result<(), Rejection> {
-        let counts: [(&str, usize, usize, usize); 38] = [
+        let counts: [(&str, usize, usize, usize); 39] = [
             ("path_chars_max", self.path_chars_max, 1, 1_024),
             ("name_chars_max", self.name_chars_max, 1, 1_024),
             ("entity_count_max", self.entity_count_max, 1, 1_000_000),
@@ -479,6 +483,7 @@ impl Limits {
             ("transaction_message_count_max", self.transaction_message_count_max, 0, 100_000),
             ("transaction_open_count_max", self.transaction_open_count_max, 0, 1_000_000),
             ("transaction_operation_count_max", self.transaction_operation_count_max, 0, 100_000),
+            ("transaction_step_count_max", self.transaction_step_count_max, 1, 100_000),
             ("batch_delete_count_max", self.batch_delete_count_max, 1, 100_000),
             ("peek_count_max", self.peek_count_max, 1, PEEK_COUNT_LARGEST.into()),
             ("receiver_count_max", self.receiver_count_max, 1, 1_000_000),

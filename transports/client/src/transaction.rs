@@ -211,9 +211,10 @@ impl Transaction {
     ///
     /// # Errors
     /// If any part cannot be done, with the error of the first such part; then nothing was done, and
-    /// the transaction is rolled back (TXN-07). `TransactionTimedOut` (TXN-06). `CommunicationProblem`
-    /// and `InternalError` leave open whether all of it took effect or nothing; after any other nothing
-    /// has (ERR-06).
+    /// the transaction is rolled back (TXN-07). `QuotaExceeded` if it settles more, with what was set on
+    /// it, than one step may (QUO-11). `TransactionTimedOut` (TXN-06). `CommunicationProblem` and
+    /// `InternalError` leave open whether all of it took effect or nothing; after any other nothing has
+    /// (ERR-06).
     pub async fn commit(mut self) -> Result<Committed, BrokerError> {
         self.is_open = false;
         let operations = self.operations.load(Ordering::Relaxed);

@@ -102,6 +102,7 @@ fn a_limit_outside_its_range_is_refused_with_the_range() {
     check("`message_copy_count_max` of 0", |limits| limits.message_copy_count_max = 0);
     check("`message_overlay_count_max` of 0", |limits| limits.message_overlay_count_max = 0);
     check("`publish_copy_count_max`", |limits| limits.publish_copy_count_max = 0);
+    check("`transaction_step_count_max`", |limits| limits.transaction_step_count_max = 0);
     check("`header_bytes_max`", |limits| limits.header_bytes_max = 0);
     check("`broker_judged_bytes_max` of 0", |limits| limits.broker_judged_bytes_max = 0);
     check("`broker_loaded_bytes_max` of 0", |limits| limits.broker_loaded_bytes_max = 0);
