@@ -5,7 +5,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use peeklock_core::command::{Outcome, ReceivedMessage};
 use peeklock_core::request::{Outlet, Released};
+use peeklock_core::telemetry;
 
 use crate::account::Account;
 use crate::arrivals::{Arrivals, Fetched, Next};
@@ -30,11 +32,13 @@ pub struct Mailbox<T> {
 struct State<T> {
     mail: Vec<Mail<T>>,
     waker: Option<Waker>,
+    /// Nobody takes anything any more.
+    is_closed: bool,
 }
 
 impl<T> Default for Mailbox<T> {
     fn default() -> Self {
-        Self { state: Mutex::new(State { mail: Vec::new(), waker: None }) }
+        Self { state: Mutex::new(State { mail: Vec::new(), waker: None, is_closed: false }) }
     }
 }
 
@@ -66,8 +70,23 @@ impl<T> Mailbox<T> {
         Poll::Pending
     }
 
+    /// Nobody takes anything any more: of what is in it and what comes yet nobody is told. An entity may be held up for
+    /// longer than the end of a connection waits for it, and what it has removed by then is lost when it comes. What it
+    /// has locked is not: it is free when its link is detached, or its lock ends.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        let left = std::mem::take(&mut state.mail);
+        drop(state);
+        count_lost(removed_count(left));
+    }
+
     fn put_all(&self, mail: impl Iterator<Item = Mail<T>>) {
         let mut state = self.lock();
+        if state.is_closed {
+            drop(state);
+            return count_lost(removed_count(mail));
+        }
         state.mail.extend(mail);
         let waker = state.waker.take();
         drop(state);
@@ -84,6 +103,29 @@ impl<T> Mailbox<T> {
 impl<T: Send> Outlet for Mailbox<T> {
     fn release(&self, group: Vec<Released>) {
         self.put_all(group.into_iter().map(Mail::Released));
+    }
+}
+
+/// How many messages that nobody is told of were taken out of their entity for good.
+pub(crate) fn removed_count<T>(mail: impl IntoIterator<Item = Mail<T>>) -> u64 {
+    let removed_of = |mail: Mail<T>| {
+        let Mail::Released(released) = mail else { return 0 };
+        let messages: &[ReceivedMessage] = match &released {
+            Released::Delivery { message, .. } => std::slice::from_ref(&**message),
+            Released::Answer { result: Ok(Outcome::Received(messages)), .. } => messages.as_slice(),
+            Released::Answer { .. } | Released::Detached { .. } | Released::Closed { .. } => &[],
+        };
+        messages.iter().filter(|message| message.facts.lock.is_none()).count() as u64
+    };
+    mail.into_iter().map(removed_of).sum()
+}
+
+/// Counts so many messages that were removed and are with nobody: what the mode allows, and nobody else would notice
+/// (RCV-02).
+pub(crate) fn count_lost(lost_count: u64) {
+    if lost_count > 0 {
+        telemetry::count_undelivered(lost_count);
+        tracing::warn!(lost_count, "messages were received and deleted, and written nowhere");
     }
 }
 

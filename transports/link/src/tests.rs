@@ -3,5 +3,6 @@
 mod account;
 mod arrivals;
 mod links;
+mod mailbox;
 mod stand;
 mod unsettled;

@@ -1,7 +1,6 @@
 //! How connections end (SET-21, RCV-14): links are told to deliver nothing more, and when that is answered,
 //! everything that came before is here. What was not written is given back without count.
 
-use std::future::poll_fn;
 use std::time::{Duration, Instant};
 
 use bytes::Buf as _;
@@ -11,9 +10,6 @@ use tokio::sync::watch;
 use super::conversation::Conversation;
 use super::node::Node;
 use super::removed::Leaving;
-
-/// How long entities may take to say that they deliver nothing more.
-const QUIET_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Conversation {
     /// The listener is being stopped: deliveries stop, and what is in hand can be settled until the deadline.
@@ -87,11 +83,7 @@ impl Conversation {
         for released in self.arrivals.drain(&mut self.account) {
             lost_count += self.links.abandon(released);
         }
-        let quiet =
-            poll_fn(|context| self.links.poll_quiet(&self.mailbox, &mut lost_count, context));
-        if tokio::time::timeout(QUIET_TIMEOUT, quiet).await.is_err() {
-            tracing::warn!("an entity did not answer that it delivers nothing more");
-        }
+        lost_count += self.links.quiet(&self.mailbox).await;
         self.links.finish_end(end, lost_count + self.lost.count());
         tracing::debug!(?end, "connection ended");
     }

@@ -1,18 +1,22 @@
 //! How links end.
 
+use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceivedMessage};
 use peeklock_core::ids::LockToken;
 use peeklock_core::request::Released;
-use peeklock_core::telemetry;
 
 use super::flow::grant;
 use super::{Engine, Expect, Links};
 use crate::credit::Limits;
 use crate::link::{Closing, Role};
-use crate::mailbox::{Mail, Mailbox};
+use crate::mailbox::{Mail, Mailbox, count_lost};
 use crate::pending::{correlation, place};
+
+/// How long entities may take to say that they deliver nothing more.
+const QUIET_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl<G: Engine, T> Links<G, T> {
     /// Begins to end a link whose client detaches it.
@@ -32,7 +36,7 @@ impl<G: Engine, T> Links<G, T> {
         self.returning = true;
     }
 
-    /// Has everything end that may still bring messages; see [`Self::poll_quiet`].
+    /// Has everything end that may still bring messages; see [`Self::quiet`].
     pub fn begin_end(&mut self) {
         let flowing = self.links.iter().filter(|(_, link)| link.flow.is_some());
         let flowing: Vec<u32> = flowing.map(|(number, _)| *number).collect();
@@ -81,9 +85,19 @@ impl<G: Engine, T> Links<G, T> {
         }
     }
 
-    /// Takes what comes as [`Self::abandon`] does, and counts what is lost with it. Ready when nothing is left that
-    /// [brings](Self::brings) messages.
-    pub fn poll_quiet<M>(
+    /// Takes what comes as [`Self::abandon`] does until nothing is left that [brings](Self::brings) messages, and closes
+    /// the mailbox. Returns how many are lost; what comes of an entity that takes too long counts when it comes.
+    pub async fn quiet<M>(&mut self, mailbox: &Mailbox<M>) -> u64 {
+        let mut lost_count = 0;
+        let quiet = poll_fn(|context| self.poll_quiet(mailbox, &mut lost_count, context));
+        if tokio::time::timeout(QUIET_TIMEOUT, quiet).await.is_err() {
+            tracing::warn!("an entity did not answer that it delivers nothing more");
+        }
+        mailbox.close();
+        lost_count
+    }
+
+    fn poll_quiet<M>(
         &mut self,
         mailbox: &Mailbox<M>,
         lost_count: &mut u64,
@@ -116,12 +130,7 @@ impl<G: Engine, T> Links<G, T> {
             self.submit(number, Command::Detach { receiver, end }, correlation(slot, 0));
         }
         self.hand_over();
-        let lost_count = lost_count + self.lost_count;
-        if lost_count > 0 {
-            // What the mode allows, and nobody else would notice (RCV-02).
-            telemetry::count_undelivered(lost_count);
-            tracing::warn!(lost_count, "messages were received and deleted, and written nowhere");
-        }
+        count_lost(lost_count + self.lost_count);
     }
 
     /// Tells the entity to deliver nothing more.

@@ -2,7 +2,6 @@
 //! answered, everything that came before is here. What was not written is given back without count.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::time::Duration;
 
 use peeklock_core::command::LinkEnd;
@@ -10,9 +9,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Conversation;
-
-/// How long entities may take to say that they deliver nothing more.
-const QUIET_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Conversation {
     /// The listener is being stopped: receives end, deliveries stop, and what is in hand can be
@@ -60,11 +56,7 @@ impl Conversation {
             lost_count += self.links.abandon(released);
         }
         self.account.clear();
-        let quiet =
-            poll_fn(|context| self.links.poll_quiet(&self.mailbox, &mut lost_count, context));
-        if tokio::time::timeout(QUIET_TIMEOUT, quiet).await.is_err() {
-            tracing::warn!("an entity did not answer that it delivers nothing more");
-        }
+        lost_count += self.links.quiet(&self.mailbox).await;
         self.links.finish_end(end, lost_count);
         tracing::debug!(?end, "connection ended");
     }
