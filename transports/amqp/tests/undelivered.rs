@@ -27,6 +27,8 @@ use std::time::Duration;
 use peeklock_amqp::performative::{Close, Open, Performative, SenderSettleMode};
 use peeklock_core::command::{Command, Outcome, ReceiveMode, Settlement};
 use peeklock_core::contract::AllowAll;
+use peeklock_core::store::Shard;
+use peeklock_core::testing::{Fate, FaultStore};
 use peeklock_core::time::TimeSpan;
 use peeklock_metrics_prometheus::{EntityGauges, PrometheusMetrics, install};
 use tokio::sync::{Mutex, MutexGuard};
@@ -39,6 +41,8 @@ const FOR_GOOD: SenderSettleMode = SenderSettleMode::Settled;
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 /// More than sockets take of their own, in messages of 10 kB, of which they take some.
 const MESSAGES: u32 = 3_000;
+/// Nobody can read a content with this text.
+const BAD: &str = "a bad block";
 const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -158,7 +162,7 @@ async fn what_is_in_a_reply_that_is_not_sent_is_counted() {
     let server = Server::start().await;
     for then in [Then::Takes, Then::IsCut, Then::Detaches] {
         let before = counted(&server);
-        let number = deferred(&server).await;
+        let number = deferred(&server, "a").await;
         let mut client = Client::open_with(server.address, Open::default(), 0).await;
         client.sender(0, "q/$management").await.unwrap();
         client.receiver(1, "q/$management", LOCKED).await.unwrap();
@@ -190,9 +194,102 @@ async fn what_is_in_a_reply_that_is_not_sent_is_counted() {
     server.stop().await;
 }
 
-/// The number of a message that is deferred, past the transport.
-async fn deferred(server: &Server) -> i64 {
+/// RCV-02: what was removed and cannot be read is counted, whether it was delivered or is what a request was for.
+#[tokio::test]
+async fn what_was_removed_and_cannot_be_read_is_counted() {
+    let _alone = alone().await;
+    let store = FaultStore::at_once(1, u64::MAX);
+    store.spoil(BAD);
+    let server = Server::start_over(store).await;
+    let before = counted(&server);
+    let number = deferred(&server, BAD).await;
+    let mut client = server.client().await;
+    client.manager(0, "q").await;
+    let entries = [("sequence-numbers", longs(&[number])), ("receiver-settle-mode", value(0_u32))];
+    let reply = client.ask(0, "receive-by-sequence-number", &entries).await;
+    assert_eq!((reply.status(), server.total().await), (500, 0));
+    server.put(&[BAD]).await;
+    client.receiver(2, "q", FOR_GOOD).await.unwrap();
+    client.credit(2, 0, 1, false).await;
+    assert_eq!(client.detached().await, "amqp:link:detach-forced");
+    drop(client);
+    assert_eq!(lost(&server, before).await, 2);
+    assert_eq!(server.total().await, 0);
+    server.stop().await;
+}
+
+/// RCV-02: what was removed for a reply that is one too many of those that wait is lost with it, and counted.
+#[tokio::test]
+async fn what_is_in_a_reply_too_many_is_counted() {
+    let _alone = alone().await;
+    let server = Server::start().await;
+    let before = counted(&server);
+    let number = deferred(&server, "a").await;
+    let mut client = server.client().await;
+    client.sender(0, "$cbs").await.unwrap();
+    client.receiver(1, "$cbs", LOCKED).await.unwrap();
+    client.begin_on(1).await;
+    client.restart_deliveries();
+    client.sender(0, "$cbs").await.unwrap();
+    client.receiver(1, "$cbs", LOCKED).await.unwrap();
+    client.manager(2, "q").await;
+    // As many as may wait, over both sessions.
+    for (channel, count) in [(0, 200_u64), (1, 56)] {
+        client.on(channel);
+        client.restart_deliveries();
+        for number in 0..count {
+            let properties = [("type", "jwt"), ("name", "q")];
+            let put = request(number, "put-token", &properties, &value("t"));
+            client.send(0, 0, true, put.as_bytes()).await;
+        }
+    }
+    let mode = ("receiver-settle-mode", value(0_u32));
+    let body = map(&[("sequence-numbers", longs(&[number])), mode]);
+    let receive = request(1, "com.microsoft:receive-by-sequence-number", &[], &body);
+    client.send(2, 0, true, receive.as_bytes()).await;
+    let detached = loop {
+        match client.hear().await {
+            (Performative::Detach(detach), _) => break detach,
+            (Performative::Flow(_), _) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    let condition = detached.error.map(|error| error.condition().to_owned());
+    assert_eq!((detached.handle, condition.as_deref()), (3, Some("amqp:resource-limit-exceeded")));
+    drop(client);
+    assert_eq!(lost(&server, before).await, 1);
+    assert_eq!(server.total().await, 0);
+    server.stop().await;
+}
+
+/// RCV-02: what an entity has removed counts, too, where that is stored only when its connection is over and waits for it
+/// no longer.
+#[tokio::test]
+async fn what_is_removed_behind_the_end_of_its_connection_is_counted() {
+    let _alone = alone().await;
+    let store = FaultStore::at_once(1, u64::MAX);
+    let server = Server::start_over(Arc::clone(&store) as _).await;
+    let before = counted(&server);
     server.put(&["a"]).await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", FOR_GOOD).await.unwrap();
+    store.complete_at_once(false);
+    client.credit(0, 0, 1, false).await;
+    while store.queued(Shard(0)) == 0 {
+        tokio::task::yield_now().await;
+    }
+    // The socket is kept until the end, which gives up waiting.
+    close(client).await;
+    assert_eq!(counted(&server), before);
+    store.complete_at_once(true);
+    while store.complete_next(Shard(0), Fate::Store) {}
+    assert_eq!(lost(&server, before).await, 1);
+    server.stop().await;
+}
+
+/// The number of a message that is deferred, past the transport.
+async fn deferred(server: &Server, body: &str) -> i64 {
+    server.put(&[body]).await;
     let entity = server.broker.entity("q").unwrap();
     let receive = Command::Receive {
         mode: ReceiveMode::PeekLock,

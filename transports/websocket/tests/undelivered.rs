@@ -13,14 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
-use peeklock_core::content_ref::ContentRef;
-use peeklock_core::store::{
-    BatchId, Completion, Fence, Key as StoreKey, MemoryStore, Reserved, Shard, Store, StoreError,
-    Submission, Visit, Waker,
-};
+use peeklock_core::store::Shard;
 use peeklock_core::telemetry::UNDELIVERED;
+use peeklock_core::testing::{Fate, FaultStore};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 
@@ -63,58 +59,6 @@ impl metrics::Recorder for Recorder {
 
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
         Histogram::noop()
-    }
-}
-
-/// A store in memory with bad blocks.
-struct Worn(MemoryStore);
-
-impl Store for Worn {
-    fn name(&self) -> &'static str {
-        "worn"
-    }
-
-    fn is_durable(&self) -> bool {
-        false
-    }
-
-    fn shard_count(&self) -> u16 {
-        self.0.shard_count()
-    }
-
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        self.0.acquire(shard)
-    }
-
-    fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
-        self.0.reserve(shard, bytes, waker)
-    }
-
-    fn unreserve(&self, shard: Shard, bytes: u64) {
-        self.0.unreserve(shard, bytes);
-    }
-
-    fn submit(&self, submission: Submission, completion: Completion) {
-        self.0.submit(submission, completion);
-    }
-
-    fn pin(&self, keys: &[StoreKey], contents: &mut Vec<Option<ContentRef>>) {
-        let before = contents.len();
-        self.0.pin(keys, contents);
-        for content in contents.iter_mut().skip(before).flatten() {
-            let bytes = content.loaded().unwrap();
-            if bytes.windows(BAD.len()).any(|part| part == BAD.as_bytes()) {
-                *content = ContentRef::Loaded(Bytes::from_static(&[0xff; 16]));
-            }
-        }
-    }
-
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.0.scan(prefix, visit)
-    }
-
-    fn close(&self) -> Result<(), StoreError> {
-        Ok(())
     }
 }
 
@@ -227,8 +171,10 @@ fn what_was_sent_before_an_end_in_order_is_not_counted() {
 fn what_was_removed_and_cannot_be_read_is_counted() {
     let (_alone, counted) = counting();
     run(async {
+        let store = FaultStore::at_once(1, u64::MAX);
+        store.spoil(BAD);
         let mut plan = Plan::new();
-        plan.store = Some(Arc::new(Worn(MemoryStore::new(1, u64::MAX))));
+        plan.store = Some(store);
         let server = plan.start().await;
         server.put(&["a", BAD]).await;
         let mut client = server.client().await;
@@ -244,5 +190,36 @@ fn what_was_removed_and_cannot_be_read_is_counted() {
         assert_eq!(counted(), 3);
         server.stop().await;
         assert_eq!(counted(), 3);
+    });
+}
+
+/// RCV-02: what an entity has removed counts, too, where that is stored only when its connection is over and waits for it
+/// no longer.
+#[test]
+fn what_is_removed_behind_the_end_of_its_connection_is_counted() {
+    let (_alone, counted) = counting();
+    run(async {
+        let store = FaultStore::at_once(1, u64::MAX);
+        let mut plan = Plan::new();
+        plan.store = Some(Arc::clone(&store) as _);
+        let server = plan.start().await;
+        server.put(&["a", "b"]).await;
+        let mut client = server.client().await;
+        attach(&mut client, None).await;
+        store.complete_at_once(false);
+        let receive = json!({ "link": 1, "maxCount": 2, "waitSeconds": 0.0 });
+        client.begin("receive", receive).await;
+        while store.queued(Shard(0)) == 0 {
+            tokio::task::yield_now().await;
+        }
+        client.say_close(Some(1_000)).await;
+        // The socket is kept until the end, which gives up waiting.
+        client.socket.get_mut().read_to_end(&mut Vec::new()).await.unwrap();
+        assert_eq!(counted(), 0);
+        store.complete_at_once(true);
+        while store.complete_next(Shard(0), Fate::Store) {}
+        until(|| counted() > 0).await;
+        assert_eq!(counted(), 2);
+        server.stop().await;
     });
 }

@@ -15,6 +15,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
+
 use super::held_reads::HeldReads;
 use super::random::Random;
 use crate::content_ref::ContentRef;
@@ -98,6 +100,8 @@ struct State {
     reserved_bytes: u64,
     overdrawn: bool,
     at_once: bool,
+    /// Contents with this text are no messages any more.
+    spoilt: Option<&'static str>,
     ended: bool,
 }
 
@@ -142,6 +146,7 @@ impl FaultStore {
             reserved_bytes: 0,
             overdrawn: false,
             at_once,
+            spoilt: None,
             ended: false,
         };
         Arc::new(Self { image, reads: Arc::default(), state: Mutex::new(state) })
@@ -197,6 +202,11 @@ impl FaultStore {
     /// whether there was one, and somebody awaits it.
     pub fn let_read(&self, place: usize) -> bool {
         self.reads.let_go(place)
+    }
+
+    /// From now on contents with this text are pinned as something that is no message.
+    pub fn spoil(&self, text: &'static str) {
+        self.lock().spoilt = Some(text);
     }
 
     /// From now on reservations are answered with this. Who waits is woken when it is `Open`.
@@ -428,7 +438,11 @@ impl Store for FaultStore {
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
         let before = contents.len();
         self.image.pin(keys, contents);
+        let spoilt = self.lock().spoilt;
         for content in contents.iter_mut().skip(before).flatten() {
+            if spoilt.is_some_and(|text| has_text(content, text)) {
+                *content = ContentRef::Loaded(Bytes::from_static(&[0xff; 16]));
+            }
             self.reads.take(content);
         }
     }
@@ -446,6 +460,11 @@ impl Store for FaultStore {
     fn close(&self) -> Result<(), StoreError> {
         self.image.close()
     }
+}
+
+fn has_text(content: &ContentRef, text: &str) -> bool {
+    let is_it = |part: &[u8]| part == text.as_bytes();
+    content.loaded().is_some_and(|bytes| bytes.windows(text.len()).any(is_it))
 }
 
 fn epoch_of(submission: &Submission) -> u64 {
