@@ -37,7 +37,7 @@ use crate::link::{Link, Role};
 use crate::pending::{Pending, PendingTable, place};
 use crate::unsettled::{Outstanding, Unsettled};
 
-/// What is awaited. What a transport expects itself is one of these: [`Expect::Asked`], [`Expect::Taking`].
+/// What is awaited. What a transport expects itself is one of these: [`Expect::Asked`].
 pub(crate) enum Expect<T> {
     /// Nothing that anybody is told.
     Unheard,
@@ -53,10 +53,8 @@ pub(crate) enum Expect<T> {
     Messages(Promise),
     /// That a session is locked for the link, which may then be sent so far.
     Accepted(u64),
-    /// Something of the transport's.
-    Asked(T),
-    /// The same of one command, which takes messages out of their entity for good.
-    Taking(T),
+    /// Something of the transport's; whether it is of one command, which takes messages out of their entity for good.
+    Asked { asked: T, takes: bool },
 }
 
 /// The links of one connection. `T` is what the transport remembers of what it asks.
@@ -214,9 +212,7 @@ impl<G: Engine, T> Links<G, T> {
             Released::Answer { correlation, result } => {
                 let (slot, index) = place(correlation);
                 match self.pending.get(slot).map(|pending| &pending.expect) {
-                    Some(Expect::Asked(_) | Expect::Taking(_)) => {
-                        Event::Answer { slot, index, result }
-                    }
+                    Some(Expect::Asked { .. }) => Event::Answer { slot, index, result },
                     Some(_) => self.answer(slot, result),
                     None => Event::Nothing,
                 }
@@ -229,7 +225,7 @@ impl<G: Engine, T> Links<G, T> {
         let Some(pending) = self.pending.remove(slot) else { return Event::Nothing };
         let Pending { id, link: number, path, expect, permit: _ } = pending;
         match expect {
-            Expect::Unheard | Expect::Asked(_) | Expect::Taking(_) => Event::Nothing,
+            Expect::Unheard | Expect::Asked { .. } => Event::Nothing,
             Expect::Quiet => {
                 // While everything ends, nobody has asked for it.
                 if self.links.get(&number).is_some_and(|link| link.closing.is_some()) {
@@ -258,7 +254,7 @@ fn unexpected() -> Rejection {
 impl<G: Engine, T> Links<G, T> {
     /// Adds a request of the transport's; returns its place.
     pub fn ask(&mut self, number: u32, id: u32, permit: Option<Arc<Permit>>, asked: T) -> usize {
-        self.expect(id, number, Expect::Asked(asked), permit)
+        self.expect(id, number, Expect::Asked { asked, takes: false }, permit)
     }
 
     /// Adds a request of the transport's that is no link's.
@@ -269,7 +265,7 @@ impl<G: Engine, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
         asked: T,
     ) -> usize {
-        self.expect_of(path, id, permit, Expect::Asked(asked))
+        self.expect_of(path, id, permit, Expect::Asked { asked, takes: false })
     }
 
     /// The same of one command that takes messages out of its entity for good: at the end its answer is waited for, so
@@ -281,7 +277,7 @@ impl<G: Engine, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
         asked: T,
     ) -> usize {
-        self.expect_of(path, id, permit, Expect::Taking(asked))
+        self.expect_of(path, id, permit, Expect::Asked { asked, takes: true })
     }
 
     fn expect_of(
@@ -298,7 +294,7 @@ impl<G: Engine, T> Links<G, T> {
     pub fn asked_mut(&mut self, slot: usize) -> Option<(u32, Arc<str>, &mut T)> {
         let Pending { id, path, expect, .. } = self.pending.get_mut(slot)?;
         match expect {
-            Expect::Asked(asked) | Expect::Taking(asked) => Some((*id, Arc::clone(path), asked)),
+            Expect::Asked { asked, .. } => Some((*id, Arc::clone(path), asked)),
             _ => None,
         }
     }
@@ -307,9 +303,7 @@ impl<G: Engine, T> Links<G, T> {
     pub fn answered(&mut self, slot: usize) -> Option<Pending<T>> {
         let Pending { id, link, path, expect, permit } = self.pending.remove(slot)?;
         match expect {
-            Expect::Asked(expect) | Expect::Taking(expect) => {
-                Some(Pending { id, link, path, expect, permit })
-            }
+            Expect::Asked { asked, .. } => Some(Pending { id, link, path, expect: asked, permit }),
             _ => None,
         }
     }

@@ -51,7 +51,10 @@ impl<G: Engine, T> Links<G, T> {
     #[must_use]
     pub fn brings(&self) -> usize {
         let brings = |expect: &Expect<T>| {
-            matches!(expect, Expect::Quiet | Expect::Messages(_) | Expect::Taking(_))
+            matches!(
+                expect,
+                Expect::Quiet | Expect::Messages(_) | Expect::Asked { takes: true, .. }
+            )
         };
         self.pending.count(brings)
     }
@@ -65,7 +68,9 @@ impl<G: Engine, T> Links<G, T> {
             }
             Released::Answer { correlation, result } => {
                 let (slot, _) = place(correlation);
-                if let Some(Expect::Asked(_)) = self.pending.get(slot).map(|it| &it.expect) {
+                if let Some(Expect::Asked { takes: false, .. }) =
+                    self.pending.get(slot).map(|it| &it.expect)
+                {
                     // There may be more answers to it, and none brings messages that are not stored still.
                     return 0;
                 }
@@ -75,7 +80,7 @@ impl<G: Engine, T> Links<G, T> {
                         self.keep(promised);
                         self.abandon_messages(Some(pending.link), &messages)
                     }
-                    (Expect::Taking(_), Ok(Outcome::Received(messages))) => {
+                    (Expect::Asked { .. }, Ok(Outcome::Received(messages))) => {
                         self.abandon_messages(None, &messages)
                     }
                     _ => 0,
