@@ -517,3 +517,6 @@ impl Conversation {
         self.stalled_since.is_some_and(|since| since.elapsed() > patience)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! What is written through a layer above the socket.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Waker;
+
+use bytes::BytesMut;
+use peeklock_core::Broker;
+use peeklock_core::contract::Principal;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::*;
+use crate::server::config::AmqpConfig;
+use crate::server::removed::Leaving;
+use crate::server::site::Site;
+
+const HEADER: &[u8] = b"AMQP\x03\x01\x00\x00";
+
+/// A layer above a socket, such as TLS: it takes as many bytes as a header is whenever it is given some, and the
+/// system has them when it lets go.
+struct Layer {
+    taken_bytes: usize,
+    lets_go: bool,
+}
+
+impl AsyncRead for Layer {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for Layer {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let taken = bytes.len().min(HEADER.len());
+        self.taken_bytes += taken;
+        Poll::Ready(Ok(taken))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.lets_go {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Socket for Layer {}
+
+/// RCV-02: what was removed is its client's when the system has it, and not when a layer above the socket does, which
+/// lets go of it before it is given more.
+#[tokio::test]
+async fn what_was_removed_is_its_clients_when_it_is_flushed() {
+    let broker = Broker::builder().arbiters(1).start().await.unwrap();
+    let config = AmqpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let site = Arc::new(Site::new(broker.clone(), config));
+    let mut context = Context::from_waker(Waker::noop());
+    for lets_go in [false, true] {
+        let mut conversation = Conversation::new(Arc::clone(&site), Principal::anonymous());
+        let mut layer = Layer { taken_bytes: 0, lets_go };
+        // It is answered by as much, and what is offered behind that.
+        let mut input = BytesMut::from(HEADER);
+        assert!(conversation.amqp.next_event(&mut input, Duration::ZERO).is_none());
+        let removed = conversation.lost.unless_written(1);
+        conversation.leaving.put(removed, HEADER.len() as u64);
+        assert!(conversation.poll_write(&mut layer, &mut context).is_ready());
+        assert_eq!(layer.taken_bytes, HEADER.len());
+        let wrote = conversation.poll_write(&mut layer, &mut context);
+        assert_eq!(wrote.is_ready(), lets_go);
+        assert_eq!(layer.taken_bytes > HEADER.len(), lets_go);
+        conversation.leaving = Leaving::default();
+        assert_eq!(conversation.lost.count(), u64::from(!lets_go));
+    }
+    drop(site);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
