@@ -262,8 +262,8 @@ async fn what_is_in_a_reply_too_many_is_counted() {
     server.stop().await;
 }
 
-/// RCV-02: what an entity has removed counts, too, where that is stored only when its connection is over and waits for it
-/// no longer.
+/// RCV-02: what an entity has removed counts, too, where that is stored only when its connection is over and waits for
+/// it no longer.
 #[tokio::test]
 async fn what_is_removed_behind_the_end_of_its_connection_is_counted() {
     let _alone = alone().await;

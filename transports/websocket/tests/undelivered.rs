@@ -193,8 +193,8 @@ fn what_was_removed_and_cannot_be_read_is_counted() {
     });
 }
 
-/// RCV-02: what an entity has removed counts, too, where that is stored only when its connection is over and waits for it
-/// no longer.
+/// RCV-02: what an entity has removed counts, too, where that is stored only when its connection is over and waits for
+/// it no longer.
 #[test]
 fn what_is_removed_behind_the_end_of_its_connection_is_counted() {
     let (_alone, counted) = counting();

@@ -90,8 +90,8 @@ impl<G: Engine, T> Links<G, T> {
         }
     }
 
-    /// Takes what comes as [`Self::abandon`] does until nothing is left that [brings](Self::brings) messages, and closes
-    /// the mailbox. Returns how many are lost; what comes of an entity that takes too long counts when it comes.
+    /// Takes what comes as [`Self::abandon`] does until nothing is left that [brings](Self::brings) messages, and
+    /// closes the mailbox. Returns how many are lost; what comes of an entity that takes too long counts when it comes.
     pub async fn quiet<M>(&mut self, mailbox: &Mailbox<M>) -> u64 {
         let mut lost_count = 0;
         let quiet = poll_fn(|context| self.poll_quiet(mailbox, &mut lost_count, context));
