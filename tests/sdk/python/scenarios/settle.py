@@ -1,6 +1,7 @@
 """Settling: all outcomes, delivery counts, locks that end and are renewed."""
 
 import asyncio
+import time
 
 from azure.servicebus import ServiceBusReceiveMode, ServiceBusSubQueue
 from azure.servicebus.exceptions import (
@@ -23,6 +24,26 @@ async def an_abandoned_message_comes_again_with_a_higher_count(w):
             [message] = await w.receive(receiver, 1)
             check(message.delivery_count, count)
             await receiver.abandon_message(message)
+
+
+@scenario("RTY-11", "RTY-13", "RTY-17", "AMQP-64")
+async def the_policy_of_a_queue_delays_an_abandoned_message(w):
+    queue = await w.queue(retryPolicy={"kind": "fixed", "delay": "PT3S"})
+    await w.send(queue, "x")
+    async with w.client.get_queue_receiver(queue) as receiver:
+        [message] = await w.receive(receiver, 1)
+        check(message.delivery_count, 0)
+        began = time.monotonic()
+        await receiver.abandon_message(message)
+        await w.nothing(receiver)
+        runtime = await w.runtime(queue)
+        check((runtime["activeMessageCount"], runtime["delayedMessageCount"]), (1, 1))
+        [again] = await w.receive(receiver, 1)
+        that(time.monotonic() - began >= 3, "it came too soon")
+        # This client shows the count of failed deliveries as it comes, without this one.
+        check((text(again), again.delivery_count), ("x", 1))
+        await receiver.complete_message(again)
+    check((await w.runtime(queue))["totalMessageCount"], 0)
 
 
 @scenario("AMQP-64", "DLQ-12")
