@@ -43,7 +43,7 @@ const BY_WAY: &str = "sends by way of an entity, for which HTTP has no operation
 #[rustfmt::skip]
 const EXCEPTIONS: &[Exception] = &[
     Exception { what: "handles", face: Only(&[Inproc]), why: "handles of this process that are dropped or closed" },
-    Exception { what: "consumers", face: Only(LINKS_BESIDE_AMQP), why: "consumers are of the handles" },
+    Exception { what: "consumers", face: Only(LINKS_BESIDE_AMQP), why: "consumers and streams are of the handles" },
     Exception { what: "send::many_sends_in_flight_are_each_answered_with_their_own_number", face: Only(BESIDE_AMQP), why: "over AMQP an accepted transfer tells no number" },
     Exception { what: "receive::a_receive_for_no_message_is_refused", face: Only(BESIDE_AMQP), why: "over AMQP credit for no message asks for nothing" },
     Exception { what: "duplicate::a_repeated_schedule_gives_the_number_of_the_message_still_scheduled", face: Only(BESIDE_AMQP), why: "over AMQP an accepted transfer tells no number" },

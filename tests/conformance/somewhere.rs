@@ -96,9 +96,9 @@ scenarios_of! { websocket_delays, WebSocket, retry: [a_handle_abandons_with_a_de
 scenarios_of! { websocket_json_delays, WebSocketJson, retry:
 [a_handle_abandons_with_a_delay_alone_and_in_a_transaction] }
 
-scenarios_of! { inproc_consumers, Inproc, consumers: [a_subscription_is_consumed] }
-scenarios_of! { websocket_consumers, WebSocket, consumers: [a_subscription_is_consumed] }
-scenarios_of! { websocket_json_consumers, WebSocketJson, consumers: [a_subscription_is_consumed] }
+scenarios_of! { inproc_consumers, Inproc, consumers: [a_subscription_is_consumed, a_session_is_a_stream] }
+scenarios_of! { websocket_consumers, WebSocket, consumers: [a_subscription_is_consumed, a_session_is_a_stream] }
+scenarios_of! { websocket_json_consumers, WebSocketJson, consumers: [a_subscription_is_consumed, a_session_is_a_stream] }
 
 scenarios_of! { http_sessions, Http, sessions: [sessions_are_listed_by_id] }
 

@@ -1,7 +1,10 @@
-//! Consumers, over each transport that has handles.
+//! Consumers and streams, over each transport that has handles.
 
 use std::future::ready;
+use std::pin::pin;
 
+use futures_util::StreamExt as _;
+use peeklock_core::condition::Condition;
 use peeklock_core::description::SubscriptionUpdate;
 use peeklock_core::path::{dead_letter_path, subscription_path};
 use peeklock_inproc::{
@@ -65,4 +68,37 @@ pub async fn a_subscription_is_consumed(s: &Stage) {
     assert_eq!((counts.active, counts.dead_letter), (0, 0));
     let counts = admin.subscription(&steps).await.unwrap().counts;
     assert_eq!((counts.active, counts.dead_letter), (0, 1));
+}
+
+/// RCV-10, RCV-14, SES-15, SES-19: the messages of a session are a stream, which takes none that is not asked for, and
+/// ends with the lock of its session.
+pub async fn a_session_is_a_stream(s: &Stage) {
+    let client = s.client();
+    let sessions = QueueUpdate {
+        requires_session: Some(true),
+        lock_duration: Some(seconds(30)),
+        ..QueueUpdate::default()
+    };
+    client.admin().create_queue_with(ORDERS, sessions).await.unwrap();
+    let sender = client.sender(ORDERS).unwrap();
+    for (session, body) in [("s", "a"), ("other", "x"), ("s", "b"), ("s", "c")] {
+        sender.send(Message::new(body).with_session_id(session)).await.unwrap();
+    }
+    let session = client.accept_session(ORDERS, "s").await.unwrap();
+    {
+        let mut messages = pin!(session.stream());
+        for expected in ["a", "b"] {
+            let message = messages.next().await.unwrap().unwrap();
+            assert_eq!(message.body(), expected);
+            session.complete(&message).await.unwrap();
+        }
+    }
+    let free = session.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    assert_eq!(free.body(), "c");
+    session.complete(&free).await.unwrap();
+    s.advance(seconds(30)).await;
+    let mut messages = pin!(session.stream());
+    let lost = messages.next().await.unwrap().unwrap_err();
+    assert_eq!(lost.condition(), Condition::SessionLockLost);
+    assert!(messages.next().await.is_none(), "it ends after an error");
 }
