@@ -165,8 +165,8 @@ fn what_was_sent_before_an_end_in_order_is_not_counted() {
     });
 }
 
-/// RCV-02: what was removed and cannot be told, for want of a content that can be read, is counted at once: of an
-/// answer all that it would have had, of deliveries the one.
+/// RCV-02, RCV-04: what was removed and cannot be told, for want of a content that can be read, is counted at once, and
+/// what was received with it is handed out; it is nowhere else.
 #[test]
 fn what_was_removed_and_cannot_be_read_is_counted() {
     let (_alone, counted) = counting();
@@ -180,9 +180,16 @@ fn what_was_removed_and_cannot_be_read_is_counted() {
         let mut client = server.client().await;
         attach(&mut client, None).await;
         let receive = json!({ "link": 1, "maxCount": 2, "waitSeconds": 0.0 });
+        let answer = client.ask("receive", receive.clone()).await;
+        let messages = answer["received"]["messages"].as_array().unwrap();
+        assert_eq!(messages.len(), 1, "{answer}");
+        assert_eq!(messages[0]["message"]["body"], "a", "{answer}");
+        assert_eq!(server.counts().await.active, 0);
+        assert_eq!(counted(), 1);
+        // Where there is nothing else, it is told that there was something.
+        server.put(&[BAD]).await;
         let answer = client.ask("receive", receive).await;
         assert_eq!(answer["error"]["condition"], "InternalError", "{answer}");
-        assert_eq!(server.counts().await.active, 0);
         assert_eq!(counted(), 2);
         server.put(&[BAD]).await;
         client.ask("credit", json!({ "link": 1, "upTo": 1 })).await;

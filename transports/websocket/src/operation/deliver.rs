@@ -44,8 +44,7 @@ impl Conversation {
             self.links.lose(number, &facts);
             count_undelivered(u64::from(lock.is_none()));
             self.links.break_flow(number);
-            let reason = Rejection::internal("the content of a message cannot be read");
-            let error = self.wire_error(reason, path.as_deref().unwrap_or_default());
+            let error = self.wire_error(unreadable(), path.as_deref().unwrap_or_default());
             self.say(0, Notice::Detached(Detached { link: number, error }));
             return None;
         };
@@ -65,6 +64,11 @@ impl Conversation {
         }
         Some(text_bytes)
     }
+}
+
+/// Why a message is told to nobody.
+pub(super) fn unreadable() -> Rejection {
+    Rejection::internal("the content of a message cannot be read")
 }
 
 /// A message as it is sent, in JSON as the text that it will be there; none if it cannot be read.

@@ -6,7 +6,7 @@ use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::telemetry::count_undelivered;
 use peeklock_link::Source;
 
-use super::deliver::delivered;
+use super::deliver::{delivered, unreadable};
 use super::{Notice, Numbered};
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::message::Delivered;
@@ -72,8 +72,9 @@ impl Conversation {
         Ok(())
     }
 
-    /// Answers with messages, and what their texts take, or gives them back if one cannot be read: those that were
-    /// removed are lost with it. Others of its thread have their turn between them.
+    /// Answers with messages, and what their texts take, or gives them back if one cannot be read. What was removed is
+    /// nowhere else: then it is answered without those that cannot be read, unless that is all. Others of its thread
+    /// have their turn between them.
     pub(crate) async fn received(
         &mut self,
         id: u32,
@@ -86,22 +87,33 @@ impl Conversation {
             messages.iter().filter_map(|message| message.facts.lock).map(|it| it.token).collect();
         let encoding = self.encoding;
         let mut read = Vec::with_capacity(messages.len());
+        let mut lost_count = 0;
         for message in messages {
             self.steps.add(1);
             self.steps.add_bytes(u64::from(message.facts.size));
-            let Some(delivered) = delivered(encoding, message) else {
-                self.links.give_back(number, tokens);
-                count_undelivered(taken_count);
-                let reason = Rejection::internal("the content of a message cannot be read");
-                self.fail(id, reason, path);
-                return None;
-            };
-            read.push(delivered);
+            let sequence_number = message.facts.sequence.0;
+            match delivered(encoding, message) {
+                Some(delivered) => read.push(delivered),
+                None if taken_count > 0 => {
+                    tracing::error!(path, sequence_number, "a message that was received is lost");
+                    count_undelivered(1);
+                    lost_count += 1;
+                }
+                None => {
+                    self.links.give_back(number, tokens);
+                    self.fail(id, unreadable(), path);
+                    return None;
+                }
+            }
             self.steps.rest().await;
+        }
+        if read.is_empty() && lost_count > 0 {
+            self.fail(id, unreadable(), path);
+            return None;
         }
         let messages = read;
         let text_bytes = messages.iter().map(Delivered::text_bytes).sum();
-        self.unwritten_count += taken_count;
+        self.unwritten_count += taken_count.saturating_sub(lost_count);
         self.ready.push(Item { id, notice: Notice::Received(Messages { messages }) });
         Some(text_bytes)
     }
