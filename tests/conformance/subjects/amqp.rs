@@ -2,10 +2,11 @@
 //! have it: links that are attached for an operation, credit and drains, dispositions, and requests at
 //! management nodes.
 //!
-//! Some things AMQP has no words for. Those are done in this process, whatever the scenario;
-//! `IN_PROCESS` says which, and why.
+//! Some things AMQP has no words for. Those are done in this process, whatever the scenario; [`in_process`] says
+//! which, and why.
 
 mod connection;
+pub mod in_process;
 mod link;
 mod manage;
 mod message;
@@ -40,6 +41,7 @@ use peeklock_core::transaction::PartOutcome;
 use peeklock_words::amqp::Scalar;
 
 use self::connection::{Connection, SHARED};
+use self::in_process::{InProcess, Row};
 use self::link::Link;
 use self::manage::{Entries, bytes_of, int, timestamp};
 use self::message::{batch, encoded, seen};
@@ -47,34 +49,7 @@ use self::session::Held;
 use self::settle::Unsettled;
 use self::transaction::{Open, Part, Transactions, within};
 use self::via::{SenderVia, last_number, numbers_since};
-use super::handles::Handles;
 use crate::subject::{Answer, Decision, Extra, Seen, Session, Subject, Topics as _, Via, Work};
-
-/// What is done in this process, since AMQP has no words for it.
-pub const IN_PROCESS: &[(&str, &str)] = &[
-    (
-        "queues, topics and subscriptions are created, changed, described, listed and deleted",
-        "management of entities is HTTP's (ADM-01)",
-    ),
-    (
-        "a rule is changed, and what rules make of a message is explained",
-        "management nodes add, remove and list rules",
-    ),
-    (
-        "the number of a message that was sent is looked up",
-        "an accepted transfer tells none; a schedule does",
-    ),
-    (
-        "what each part of a commit has come to is looked up",
-        "an accepted discharge tells only that all of it is done",
-    ),
-    ("a deferred message is removed by who has not received it", "operators do that, over HTTP"),
-    ("messages of sessions that nobody holds are removed", "operators do that, over HTTP"),
-    (
-        "all sessions are listed",
-        "a request names an instant since which their state was set, or those with messages",
-    ),
-];
 
 /// From here on sessions with active messages are meant (AMQP-85).
 const WITH_ACTIVE_MESSAGES_MS: i64 = 253_402_300_800_000;
@@ -88,7 +63,7 @@ pub struct Amqp {
     unsettled: Unsettled,
     transactions: Transactions,
     /// What AMQP has no words for.
-    in_process: Rc<Handles>,
+    in_process: Rc<InProcess>,
 }
 
 impl Amqp {
@@ -104,8 +79,13 @@ impl Amqp {
             running: RefCell::new(Some(running)),
             unsettled: Unsettled::default(),
             transactions: Transactions::default(),
-            in_process: Rc::new(Handles::in_process(broker)),
+            in_process: Rc::new(InProcess::of(broker)),
         }
+    }
+
+    /// The rows of the table that were used since this was asked last.
+    pub fn done_in_process(&self) -> Vec<Row> {
+        self.in_process.used()
     }
 
     async fn ask(
@@ -188,10 +168,11 @@ impl Amqp {
     async fn lock_duration(&self, path: &str) -> TimeSpan {
         let whole = path.to_lowercase();
         let end = whole.find("/$").unwrap_or(whole.len());
-        if let Ok(queue) = self.in_process.describe(&path[..end]).await {
+        let in_process = self.in_process.by(Row::Outcomes);
+        if let Ok(queue) = in_process.describe(&path[..end]).await {
             return queue.description.lock_duration;
         }
-        match self.in_process.subscription(&path[..end]).await {
+        match in_process.subscription(&path[..end]).await {
             Ok(subscription) => subscription.description.lock_duration,
             // A topic has none of its own.
             Err(_) => TimeSpan::from_minutes(1),
@@ -211,7 +192,8 @@ impl Amqp {
         }
         let stay = sent.len();
         sent.append(&mut going_on);
-        let mut numbers = numbers_since(&self.in_process, &root, before, &sent).await;
+        let in_process = self.in_process.by(Row::Outcomes);
+        let mut numbers = numbers_since(in_process, &root, before, &sent).await;
         let mut pending = numbers.split_off(stay).into_iter().map(SequenceNumber);
         let mut numbers = numbers.into_iter().map(SequenceNumber);
         let mut outcomes = Vec::new();
@@ -283,15 +265,17 @@ fn numbers(sequences: &[u64]) -> Vec<u8> {
 #[async_trait(?Send)]
 impl Subject for Amqp {
     fn offers(&self, extra: Extra) -> bool {
-        self.in_process.offers(extra)
+        match extra {
+            Extra::VersionedUpdate => true,
+        }
     }
 
     async fn create(&self, path: &str, properties: QueueUpdate) -> Answer<Described> {
-        self.in_process.create(path, properties).await
+        self.in_process.by(Row::Entities).create(path, properties).await
     }
 
     async fn update(&self, path: &str, properties: QueueUpdate) -> Answer<Described> {
-        self.in_process.update(path, properties).await
+        self.in_process.by(Row::Entities).update(path, properties).await
     }
 
     async fn update_of(
@@ -300,31 +284,33 @@ impl Subject for Amqp {
         properties: QueueUpdate,
         read_at: Timestamp,
     ) -> Answer<Described> {
-        self.in_process.update_of(path, properties, read_at).await
+        self.in_process.by(Row::Entities).update_of(path, properties, read_at).await
     }
 
     async fn delete(&self, path: &str) -> Answer<()> {
-        self.in_process.delete(path).await
+        self.in_process.by(Row::Entities).delete(path).await
     }
 
     async fn describe(&self, path: &str) -> Answer<Described> {
-        self.in_process.describe(path).await
+        self.in_process.by(Row::Entities).describe(path).await
     }
 
     async fn list(&self, skip: usize, top: usize) -> Answer<Vec<String>> {
-        self.in_process.list(skip, top).await
+        self.in_process.by(Row::Entities).list(skip, top).await
     }
 
     async fn send(&self, path: &str, message: Message) -> Answer<u64> {
-        let before = last_number(&self.in_process, path).await;
+        let in_process = self.in_process.by(Row::Numbers);
+        let before = last_number(in_process, path).await;
         self.transfer(path, 0, None, &encoded(&message)).await?;
-        Ok(numbers_since(&self.in_process, path, before, &[message]).await[0])
+        Ok(numbers_since(in_process, path, before, &[message]).await[0])
     }
 
     async fn send_batch(&self, path: &str, messages: Vec<Message>) -> Answer<Vec<u64>> {
-        let before = last_number(&self.in_process, path).await;
+        let in_process = self.in_process.by(Row::Numbers);
+        let before = last_number(in_process, path).await;
         self.transfer(path, BATCH_FORMAT, None, &batch(&messages)).await?;
-        Ok(numbers_since(&self.in_process, path, before, &messages).await)
+        Ok(numbers_since(in_process, path, before, &messages).await)
     }
 
     async fn schedule(&self, path: &str, message: Message, at: Timestamp) -> Answer<u64> {
@@ -443,7 +429,7 @@ impl Subject for Amqp {
     }
 
     async fn delete_deferred(&self, path: &str, sequence: u64) -> Answer<()> {
-        self.in_process.delete_deferred(path, sequence).await
+        self.in_process.by(Row::Deferred).delete_deferred(path, sequence).await
     }
 
     async fn sender_via(&self, destination: &str, via: &str) -> Option<Answer<Box<dyn Via>>> {
@@ -470,7 +456,7 @@ impl Subject for Amqp {
     async fn commit(&self, transaction: u64) -> Answer<Vec<PartOutcome>> {
         let open = self.transactions.take(transaction);
         let before = match open.parts.first() {
-            Some(part) => last_number(&self.in_process, &root(part.path())).await,
+            Some(part) => last_number(self.in_process.by(Row::Outcomes), &root(part.path())).await,
             None => 0,
         };
         self.transactions.discharge(&self.connection, &open, false).await?;
@@ -502,7 +488,10 @@ impl Subject for Amqp {
     ) -> Answer<Vec<String>> {
         let since = match which {
             // Every state was set after the beginning, but not every session has one.
-            SessionFilter::All => return self.in_process.sessions(path, which, skip, top).await,
+            SessionFilter::All => {
+                let in_process = self.in_process.by(Row::Sessions);
+                return in_process.sessions(path, which, skip, top).await;
+            }
             SessionFilter::WithActiveMessages => Value::Timestamp(WITH_ACTIVE_MESSAGES_MS),
             SessionFilter::StateSetAfter(at) => Value::Timestamp(at.unix_ms()),
         };
@@ -522,7 +511,7 @@ impl Subject for Amqp {
     }
 
     async fn delete_unlocked(&self, path: &str, count_max: u32) -> Answer<u64> {
-        self.in_process.delete_unlocked(path, count_max).await
+        self.in_process.by(Row::Unlocked).delete_unlocked(path, count_max).await
     }
 
     fn address(&self) -> Option<SocketAddr> {

@@ -89,6 +89,11 @@ pub fn unexpected(what: &str) -> Refusal {
     of_this_side(Condition::InternalError, what)
 }
 
+/// What was asked for by name is not in the list that has all.
+pub fn absent(what: &str) -> Refusal {
+    of_this_side(Condition::EntityNotFound, what)
+}
+
 fn of_this_side(condition: Condition, text: &str) -> Refusal {
     let (id, at) = (TrackingId(0), Timestamp::NONE);
     Refusal {

@@ -1,4 +1,4 @@
-//! Topics: rules over AMQP, and all else in this process.
+//! Topics: rules over AMQP, but for changing and explaining them; all else in this process.
 
 use async_trait::async_trait;
 use peeklock_amqp::client::request::{map, value};
@@ -10,7 +10,9 @@ use peeklock_core::rule::{CorrelationFilter, Explanation, Filter, RuleDescriptio
 use peeklock_core::time::Timestamp;
 
 use super::Amqp;
+use super::in_process::Row;
 use super::manage::int;
+use super::message::absent;
 use crate::subject::{Answer, Topics};
 
 /// Descriptors of filters and actions (AMQP-87).
@@ -117,11 +119,11 @@ impl Topics for Amqp {
         path: &str,
         properties: TopicUpdate,
     ) -> Answer<DescribedTopic> {
-        self.in_process.create_topic_with(path, properties).await
+        self.in_process.by(Row::Entities).create_topic_with(path, properties).await
     }
 
     async fn topic(&self, path: &str) -> Answer<DescribedTopic> {
-        self.in_process.topic(path).await
+        self.in_process.by(Row::Entities).topic(path).await
     }
 
     async fn update_topic_of(
@@ -130,15 +132,15 @@ impl Topics for Amqp {
         properties: TopicUpdate,
         read_at: Option<Timestamp>,
     ) -> Answer<DescribedTopic> {
-        self.in_process.update_topic_of(path, properties, read_at).await
+        self.in_process.by(Row::Entities).update_topic_of(path, properties, read_at).await
     }
 
     async fn delete_topic(&self, path: &str) -> Answer<()> {
-        self.in_process.delete_topic(path).await
+        self.in_process.by(Row::Entities).delete_topic(path).await
     }
 
     async fn topic_paths(&self, skip: usize, top: usize) -> Answer<Vec<String>> {
-        self.in_process.topic_paths(skip, top).await
+        self.in_process.by(Row::Entities).topic_paths(skip, top).await
     }
 
     async fn create_subscription_with(
@@ -148,11 +150,14 @@ impl Topics for Amqp {
         properties: SubscriptionUpdate,
         rules: Vec<RuleDescription>,
     ) -> Answer<DescribedSubscription> {
-        self.in_process.create_subscription_with(topic, name, properties, rules).await
+        self.in_process
+            .by(Row::Entities)
+            .create_subscription_with(topic, name, properties, rules)
+            .await
     }
 
     async fn subscription(&self, path: &str) -> Answer<DescribedSubscription> {
-        self.in_process.subscription(path).await
+        self.in_process.by(Row::Entities).subscription(path).await
     }
 
     async fn update_subscription_of(
@@ -161,11 +166,11 @@ impl Topics for Amqp {
         properties: SubscriptionUpdate,
         read_at: Option<Timestamp>,
     ) -> Answer<DescribedSubscription> {
-        self.in_process.update_subscription_of(path, properties, read_at).await
+        self.in_process.by(Row::Entities).update_subscription_of(path, properties, read_at).await
     }
 
     async fn delete_subscription(&self, path: &str) -> Answer<()> {
-        self.in_process.delete_subscription(path).await
+        self.in_process.by(Row::Entities).delete_subscription(path).await
     }
 
     async fn subscription_paths(
@@ -174,7 +179,7 @@ impl Topics for Amqp {
         skip: usize,
         top: usize,
     ) -> Answer<Vec<String>> {
-        self.in_process.subscription_paths(topic, skip, top).await
+        self.in_process.by(Row::Entities).subscription_paths(topic, skip, top).await
     }
 
     async fn create_rule(&self, path: &str, rule: RuleDescription) -> Answer<RuleDescription> {
@@ -187,7 +192,7 @@ impl Topics for Amqp {
     }
 
     async fn update_rule(&self, path: &str, rule: RuleDescription) -> Answer<RuleDescription> {
-        self.in_process.update_rule(path, rule).await
+        self.in_process.by(Row::Rules).update_rule(path, rule).await
     }
 
     async fn delete_rule(&self, path: &str, name: &str) -> Answer<()> {
@@ -195,7 +200,9 @@ impl Topics for Amqp {
     }
 
     async fn rule(&self, path: &str, name: &str) -> Answer<RuleDescription> {
-        self.in_process.rule(path, name).await
+        let rules = self.rules(path, 0, usize::MAX).await?;
+        let named = rules.into_iter().find(|rule| rule.name.eq_ignore_ascii_case(name));
+        named.ok_or_else(|| absent(&format!("no rule `{name}` is listed")))
     }
 
     async fn rules(&self, path: &str, skip: usize, top: usize) -> Answer<Vec<RuleDescription>> {
@@ -207,6 +214,6 @@ impl Topics for Amqp {
     }
 
     async fn explain(&self, path: &str, message: Message) -> Answer<Vec<Explanation>> {
-        self.in_process.explain(path, message).await
+        self.in_process.by(Row::Rules).explain(path, message).await
     }
 }

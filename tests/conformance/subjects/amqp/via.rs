@@ -7,6 +7,7 @@ use peeklock_amqp::message::BATCH_FORMAT;
 use peeklock_core::message::{Message, MessageId};
 use peeklock_core::time::Timestamp;
 
+use super::in_process::{InProcess, Row};
 use super::link::Link;
 use super::message::{batch, encoded};
 use crate::subject::{Answer, Subject as _, Topics as _, Via};
@@ -50,21 +51,23 @@ pub async fn numbers_since(
 pub struct SenderVia {
     pub via: String,
     pub link: Link,
-    pub in_process: Rc<Handles>,
+    pub in_process: Rc<InProcess>,
 }
 
 #[async_trait(?Send)]
 impl Via for SenderVia {
     async fn send(&self, message: Message) -> Answer<u64> {
-        let before = last_number(&self.in_process, &self.via).await;
+        let in_process = self.in_process.by(Row::Numbers);
+        let before = last_number(in_process, &self.via).await;
         self.link.send(0, None, &encoded(&message)).await?;
-        Ok(numbers_since(&self.in_process, &self.via, before, &[message]).await[0])
+        Ok(numbers_since(in_process, &self.via, before, &[message]).await[0])
     }
 
     async fn send_batch(&self, messages: Vec<Message>) -> Answer<Vec<u64>> {
-        let before = last_number(&self.in_process, &self.via).await;
+        let in_process = self.in_process.by(Row::Numbers);
+        let before = last_number(in_process, &self.via).await;
         self.link.send(BATCH_FORMAT, None, &batch(&messages)).await?;
-        Ok(numbers_since(&self.in_process, &self.via, before, &messages).await)
+        Ok(numbers_since(in_process, &self.via, before, &messages).await)
     }
 
     async fn schedule(&self, message: Message, at: Timestamp) -> Answer<u64> {
