@@ -37,7 +37,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use peeklock_core::command::{Outcome, peeked_bytes};
-use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
 use peeklock_core::permits::COMMAND_BYTES;
 use peeklock_json::size_in_json;
@@ -332,7 +331,7 @@ impl Conversation {
             Operation::CreateQueue(it) => self.create_queue(asked, it),
             Operation::GetQueue(it) => self.get_queue(asked, it),
             Operation::UpdateQueue(it) => self.update_queue(asked, it),
-            Operation::DeleteQueue(it) => self.delete(asked, it, EntityKind::Queue),
+            Operation::DeleteQueue(it) => self.delete_queue(asked, it),
             Operation::ListQueues(it) => self.list_queues(asked, &it),
             Operation::AcceptSession(it) => self.accept_session(asked, it).await,
             Operation::RenewSession(it) => self.renew_session(asked, &it),
@@ -344,12 +343,12 @@ impl Conversation {
             Operation::CreateTopic(it) => self.create_topic(asked, it),
             Operation::GetTopic(it) => self.get_topic(asked, it),
             Operation::UpdateTopic(it) => self.update_topic(asked, it),
-            Operation::DeleteTopic(it) => self.delete(asked, it, EntityKind::Topic),
+            Operation::DeleteTopic(it) => self.delete_topic(asked, it),
             Operation::ListTopics(it) => self.list_topics(asked, &it),
             Operation::CreateSubscription(it) => self.create_subscription(asked, it),
             Operation::GetSubscription(it) => self.get_subscription(asked, it),
             Operation::UpdateSubscription(it) => self.update_subscription(asked, it),
-            Operation::DeleteSubscription(it) => self.delete(asked, it, EntityKind::Subscription),
+            Operation::DeleteSubscription(it) => self.delete_subscription(asked, it),
             Operation::ListSubscriptions(it) => self.list_subscriptions(asked, it),
             Operation::CreateRule(it) => self.create_rule(asked, it),
             Operation::GetRule(it) => self.get_rule(asked, it),

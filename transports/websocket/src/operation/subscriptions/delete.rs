@@ -1,0 +1,16 @@
+//! Deletes a subscription with everything in it.
+
+use peeklock_core::description::EntityKind;
+
+use crate::connection::{Asked, Conversation, Done};
+use crate::operation::PathOnly;
+
+impl Conversation {
+    pub(in crate::operation) fn delete_subscription(
+        &mut self,
+        asked: Asked,
+        only: PathOnly,
+    ) -> Done {
+        self.delete(asked, only, EntityKind::Subscription)
+    }
+}
