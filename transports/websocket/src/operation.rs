@@ -1,5 +1,5 @@
 //! What a client may ask for and what it is told: one row each, and one file with its body, what it does, and
-//! its answer.
+//! its answer. What several of them share is in the file above theirs (`rules.rs`), or in that of the first of them.
 //!
 //! A new one is a row, an arm in [`Conversation::operate`] and one in [`Operation::subject`] here, and its file; a
 //! new notice has an arm in [`Notice::weight`]. The binary form of a body is never changed: what has more to say
@@ -8,11 +8,14 @@
 mod accept_session;
 mod attach;
 mod attach_via;
+mod authenticate;
 mod cancel_scheduled;
 mod credit;
 mod declarations;
 mod delete;
 mod deliver;
+mod detach;
+mod drain;
 mod explain;
 mod forward;
 mod hello;
@@ -21,17 +24,22 @@ mod keyed;
 mod list_sessions;
 mod manage;
 mod peek;
+mod peek_session;
 mod policies;
 mod queues;
 mod receive;
+mod receive_deferred;
 mod renew;
 mod rules;
 mod send;
+mod send_batch;
 mod session;
 mod settle;
+mod settle_delayed;
 mod subscriptions;
 mod topics;
 mod transaction;
+mod withdraw;
 
 use std::sync::Arc;
 
@@ -44,10 +52,11 @@ use peeklock_link::Pending;
 
 use self::keyed::Keyed;
 pub(crate) use self::{
-    accept_session::*, attach::*, attach_via::*, cancel_scheduled::*, credit::*, declarations::*,
-    delete::*, deliver::*, explain::*, forward::*, hello::*, join::*, list_sessions::*, manage::*,
-    peek::*, policies::*, queues::*, receive::*, renew::*, rules::*, send::*, session::*,
-    settle::*, subscriptions::*, topics::*, transaction::*,
+    accept_session::*, attach::*, attach_via::*, authenticate::*, cancel_scheduled::*, credit::*,
+    declarations::*, delete::*, deliver::*, detach::*, drain::*, explain::*, forward::*, hello::*,
+    join::*, list_sessions::*, manage::*, peek::*, peek_session::*, policies::*, queues::*,
+    receive::*, renew::*, rules::*, send::*, session::*, settle::*, settle_delayed::*,
+    subscriptions::*, topics::*, transaction::*, withdraw::*,
 };
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::json::Said;

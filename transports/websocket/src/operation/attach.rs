@@ -1,9 +1,8 @@
-//! Links of a client: attaching and detaching them.
+//! Opens a link.
 
-use peeklock_core::command::{LinkEnd, ReceiveMode};
+use peeklock_core::command::ReceiveMode;
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
-use peeklock_link::Closing;
 use serde::{Deserialize, Serialize};
 
 use crate::connection::{Asked, Conversation, Done};
@@ -75,13 +74,6 @@ bodies! {
     struct LinkOnly {
         link: u32,
     }
-
-    struct Detach {
-        link: u32,
-        /// Releases the locks at once and counts them, as the loss of the connection does.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        release: bool,
-    }
 }
 
 impl Conversation {
@@ -115,14 +107,6 @@ impl Conversation {
             let detail = format!("the connection has its {count_max} links already");
             return Err(Rejection::quota_exceeded(detail));
         }
-        Ok(())
-    }
-
-    pub(super) fn detach(&mut self, asked: &Asked, detach: &Detach) -> Done {
-        let Detach { link: number, release } = *detach;
-        self.link(number)?;
-        let end = if release { LinkEnd::Broken } else { LinkEnd::Orderly };
-        self.links.detach(number, Closing { id: asked.id, end });
         Ok(())
     }
 }

@@ -1,6 +1,5 @@
-//! How far a receiver may be sent: credit and draining.
+//! Sets how far a receiver may be sent.
 
-use super::{LinkOnly, Notice};
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::bodies;
 
@@ -9,10 +8,6 @@ bodies! {
         link: u32,
         /// The highest delivery number that may be sent.
         up_to: u32,
-    }
-
-    struct Drained {
-        unused: u32,
     }
 }
 
@@ -27,13 +22,5 @@ impl Conversation {
         self.receiver(number)?;
         self.links.credit(number, up_to.into());
         self.done(asked)
-    }
-
-    pub(super) fn drain(&mut self, asked: Asked, only: &LinkOnly) -> Done {
-        self.receiver(only.link)?;
-        if self.links.drain(only.link, asked.id, Some(asked.permit))?.is_some() {
-            self.say(asked.id, Notice::Drained(Drained { unused: 0 }));
-        }
-        Ok(())
     }
 }

@@ -1,51 +1,11 @@
-//! Declarations: what would be done, and doing it (file 27 of the specification).
+//! Declarations: what would be done, and doing it (file 27 of the specification); one file for each.
 
-use peeklock_core::declaration::STEP_COUNT_MAX;
+mod carry_out;
+mod plan;
 
-use super::Notice;
+pub(crate) use peeklock_json::DeclarationForm;
+
+pub(crate) use self::{carry_out::*, plan::*};
 use super::manage::json_inside;
-use crate::connection::{Asked, Conversation, Done};
-use crate::frame::bodies;
 
-pub(crate) use peeklock_json::{CarriedOutView, DeclarationForm, DigestText, PlanView};
-
-bodies! {
-    struct PlanDeclaration {
-        declaration: DeclarationForm,
-    }
-
-    struct CarryOutDeclaration {
-        declaration: DeclarationForm,
-        /// Of the plan whose steps are to be done.
-        digest: DigestText,
-        /// At most so many steps, and no more than 100.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        steps_max: Option<u32>,
-    }
-}
-
-json_inside!(DeclarationForm, PlanView, CarriedOutView, DigestText);
-
-impl Conversation {
-    pub(super) fn plan_declaration(&mut self, asked: Asked, plan: PlanDeclaration) -> Done {
-        let declaration = plan.declaration.to_declaration()?;
-        self.manage_in_turn(asked, |access| async move {
-            let turn = access.turn_at_plan(&declaration).await?;
-            let plan = turn.plan().await?;
-            Ok((Notice::Plan(Box::new(PlanView::from(&plan))), turn.into_turn()))
-        })
-    }
-
-    pub(super) fn carry_out_declaration(&mut self, asked: Asked, it: CarryOutDeclaration) -> Done {
-        let declaration = it.declaration.to_declaration()?;
-        let steps_max = it.steps_max.map_or(STEP_COUNT_MAX, |count| {
-            usize::try_from(count).unwrap_or(STEP_COUNT_MAX).min(STEP_COUNT_MAX)
-        });
-        self.manage_in_turn(asked, move |access| async move {
-            let mut turn = access.turn_at_carrying_out(&declaration).await?;
-            let carried_out = turn.carry_out(it.digest.0, steps_max).await?;
-            let notice = Notice::CarriedOut(Box::new(CarriedOutView::from(&carried_out)));
-            Ok((notice, turn.into_turn()))
-        })
-    }
-}
+json_inside!(DeclarationForm);

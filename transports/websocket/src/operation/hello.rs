@@ -1,8 +1,7 @@
-//! What is said when a connection begins and before it ends; a newer token.
+//! What is said when a connection begins and before it ends.
 
 use serde::{Deserialize, Serialize};
 
-use crate::connection::{Asked, Conversation, Done};
 use crate::frame::bodies;
 use crate::frame::text::{Guid, Instant};
 use crate::frame::wire::wire;
@@ -44,19 +43,6 @@ pub(crate) struct Resume {
 }
 wire!(Resume { resume_token: Guid, received: u64 });
 
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Authenticate {
-    pub(crate) token: String,
-}
-wire!(Authenticate { token: String });
-
-impl std::fmt::Debug for Authenticate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Authenticate")
-    }
-}
-
 bodies! {
     struct Welcome {
         /// Whether the connection goes on where it was; if not, it is a new one.
@@ -83,14 +69,5 @@ bodies! {
 
     struct Closing {
         seconds: u32,
-    }
-}
-
-impl Conversation {
-    pub(super) async fn authenticate(&mut self, asked: &Asked, shown: Authenticate) -> Done {
-        let principal = self.access.principal().map(|known| (*known).clone());
-        self.access.renew(principal.unwrap_or_default().with_token(shown.token)).await;
-        self.mark_key();
-        self.done(asked)
     }
 }

@@ -1,4 +1,8 @@
-//! Operations that become part of a transaction (TXN-02): sends, settlements, renewals.
+//! Operations that become part of a transaction (TXN-02): one file for each.
+
+mod renew_in;
+mod send_in;
+mod settle_in;
 
 use std::sync::Arc;
 
@@ -9,28 +13,10 @@ use peeklock_core::transaction::{Issued, Question, TransactionId};
 use peeklock_link::Pending;
 use peeklock_link::pending::correlation;
 
+pub(crate) use self::{renew_in::*, send_in::*, settle_in::*};
 use super::keyed::{Keyed, OfLock};
-use super::{Expect, Notice, Renew, Send, Settle, Settled};
+use super::{Expect, Notice, Settled};
 use crate::connection::{Asked, Conversation, Done};
-use crate::frame::bodies;
-
-bodies! {
-    struct SendIn {
-        transaction: u64,
-        /// Several messages are a batch, with its limit.
-        send: Send,
-    }
-
-    struct SettleIn {
-        transaction: u64,
-        settle: Settle,
-    }
-
-    struct RenewIn {
-        transaction: u64,
-        renew: Renew,
-    }
-}
 
 /// Operations of one request that are to become part of a transaction.
 pub(crate) struct Joining {
@@ -42,29 +28,6 @@ pub(crate) struct Joining {
 }
 
 impl Conversation {
-    pub(super) async fn send_in(&mut self, asked: Asked, sent: SendIn) -> Done {
-        let SendIn { transaction, send } = sent;
-        let link = send.link;
-        let command = std::iter::once(self.send_command(send)?);
-        let keyed = Keyed { keys: vec![0], ..Keyed::none(link) };
-        self.join(asked, TransactionId(transaction), keyed, command, true).await
-    }
-
-    pub(super) async fn settle_in(&mut self, asked: Asked, settle: SettleIn) -> Done {
-        let SettleIn { transaction, settle } = settle;
-        self.receiver(settle.link)?;
-        let of_lock = OfLock::Settle(self.settlement(&settle)?);
-        let keyed = self.keyed(settle.link, &settle.ranges, &settle.lock_tokens)?;
-        self.join_each(asked, TransactionId(transaction), keyed, of_lock).await
-    }
-
-    pub(super) async fn renew_in(&mut self, asked: Asked, renew: RenewIn) -> Done {
-        let RenewIn { transaction, renew } = renew;
-        self.receiver(renew.link)?;
-        let keyed = self.keyed(renew.link, &renew.ranges, &renew.lock_tokens)?;
-        self.join_each(asked, TransactionId(transaction), keyed, OfLock::Renew).await
-    }
-
     /// The same is to be asked of each lock.
     async fn join_each(
         &mut self,
@@ -86,7 +49,7 @@ impl Conversation {
         asked: Asked,
         id: TransactionId,
         mut keyed: Keyed,
-        commands: impl Iterator<Item = Command> + std::marker::Send,
+        commands: impl Iterator<Item = Command> + Send,
         is_send: bool,
     ) -> Done {
         let number = keyed.link;

@@ -1,13 +1,12 @@
-//! Receiving: what is available, what was deferred, and the end of waiting.
+//! Receives what is available, or waits for it; and the answer of all that bring messages when they are asked to.
 
-use peeklock_core::command::{Command, ReceivedMessage, SessionCommand};
+use peeklock_core::command::ReceivedMessage;
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::{LockToken, SequenceNumber};
+use peeklock_core::ids::LockToken;
 use peeklock_core::telemetry::count_undelivered;
-use peeklock_link::Source;
 
+use super::Notice;
 use super::deliver::{delivered, unreadable};
-use super::{Notice, Numbered};
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::message::Delivered;
 use crate::frame::{Item, LIST_COUNT_MAX, bodies};
@@ -17,11 +16,6 @@ bodies! {
         link: u32,
         max_count: u32,
         wait_seconds: f64,
-    }
-
-    struct Withdraw {
-        /// The id of the receive.
-        request: u32,
     }
 
     struct Messages {
@@ -44,31 +38,6 @@ impl Conversation {
         }
         let Asked { id, permit } = asked;
         self.links.receive(number, count_max, wait, self.room_bytes(), id, Some(permit));
-        Ok(())
-    }
-
-    pub(super) fn withdraw(&mut self, asked: &Asked, withdraw: &Withdraw) -> Done {
-        self.links.withdraw(withdraw.request);
-        self.done(asked)
-    }
-
-    pub(super) fn receive_deferred(&mut self, asked: Asked, numbered: Numbered) -> Done {
-        if asked.id == 0 {
-            let detail = "receiveDeferred needs an id, to be answered";
-            return Err(Rejection::argument(detail).into());
-        }
-        let link = self.receiver(numbered.link)?;
-        let number = numbered.link;
-        let bytes = self.numbered_bytes(numbered.count());
-        let sequences: Vec<SequenceNumber> = numbered.into();
-        let command = match link.source {
-            Source::Session(_) => link.in_session(SessionCommand::ReceiveDeferred { sequences }),
-            Source::Queue | Source::Awaited => {
-                Command::ReceiveDeferred { mode: link.mode, sequences, holder: Some(link.receiver) }
-            }
-        };
-        let Asked { id, permit } = asked;
-        self.links.receive_numbered(number, command, bytes, id, Some(permit));
         Ok(())
     }
 

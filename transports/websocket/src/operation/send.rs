@@ -1,4 +1,4 @@
-//! Sending: messages each by itself, or all or none.
+//! Sends messages, each by itself; and what other operations that send have in common with that.
 
 use peeklock_core::command::{Command, InboundMessage, Outcome};
 use peeklock_core::error::Rejection;
@@ -7,7 +7,7 @@ use peeklock_core::message::Content;
 use peeklock_link::Pending;
 use peeklock_link::pending::correlation;
 
-use super::{Expect, Notice, unexpected};
+use super::{Expect, Notice};
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::message::Outgoing;
 use crate::frame::{Run, WireError, bodies, json};
@@ -72,13 +72,6 @@ impl Conversation {
         Ok(())
     }
 
-    pub(super) fn send_batch(&mut self, asked: Asked, send: Send) -> Done {
-        let number = send.link;
-        let messages = self.all_inbound(send.messages)?;
-        let command = self.sender(number)?.send_batch(messages);
-        self.command(asked, number, command, Expect::One(Self::batch_sent))
-    }
-
     /// What a transaction sends: several messages are a batch.
     pub(super) fn send_command(&self, send: Send) -> Result<Command, Rejection> {
         let link = self.sender(send.link)?;
@@ -122,13 +115,10 @@ impl Conversation {
         }
     }
 
-    fn batch_sent(&mut self, _: u32, outcome: Outcome, _: &str) -> Result<Notice, Rejection> {
-        let Outcome::AcceptedBatch(numbers) = outcome else { return Err(unexpected()) };
-        let sequence_numbers = runs(numbers.into_iter().map(|number| number.0));
-        Ok(Notice::Accepted(Accepted { sequence_numbers, failed: Vec::new() }))
-    }
-
-    fn all_inbound(&self, messages: Vec<Outgoing>) -> Result<Vec<InboundMessage>, Rejection> {
+    pub(super) fn all_inbound(
+        &self,
+        messages: Vec<Outgoing>,
+    ) -> Result<Vec<InboundMessage>, Rejection> {
         messages.into_iter().map(|message| self.inbound(message)).collect()
     }
 
@@ -147,7 +137,7 @@ fn told(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
-fn runs(numbers: impl IntoIterator<Item = u64>) -> Vec<Run> {
+pub(super) fn runs(numbers: impl IntoIterator<Item = u64>) -> Vec<Run> {
     let mut runs = Vec::new();
     numbers.into_iter().for_each(|number| Run::push(&mut runs, number));
     runs

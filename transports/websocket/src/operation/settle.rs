@@ -58,12 +58,6 @@ bodies! {
         delay_milliseconds: Delay,
     }
 
-    /// An abandon with a delay, which the binary form of a settlement has no place for.
-    struct SettleDelayed {
-        delay_milliseconds: u64,
-        settle: Settle,
-    }
-
     struct Settled {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         failed: Vec<FailedRange>,
@@ -124,13 +118,6 @@ impl Conversation {
         let settlement = self.settlement(settle)?;
         let keyed = self.keyed(settle.link, &settle.ranges, &settle.lock_tokens)?;
         self.ask_each(asked, keyed, OfLock::Settle(settlement), Expect::Settled)
-    }
-
-    pub(super) fn settle_delayed(&mut self, asked: Asked, delayed: SettleDelayed) -> Done {
-        let SettleDelayed { delay_milliseconds, mut settle } = delayed;
-        settle.delay_milliseconds =
-            Delay(Some(i64::try_from(delay_milliseconds).unwrap_or(i64::MAX)));
-        self.settle(asked, &settle)
     }
 
     /// Takes what became of one lock; answers when all are here.

@@ -1,0 +1,28 @@
+//! Replaces the token.
+
+use serde::{Deserialize, Serialize};
+
+use crate::connection::{Asked, Conversation, Done};
+use crate::frame::wire::wire;
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Authenticate {
+    pub(crate) token: String,
+}
+wire!(Authenticate { token: String });
+
+impl std::fmt::Debug for Authenticate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Authenticate")
+    }
+}
+
+impl Conversation {
+    pub(super) async fn authenticate(&mut self, asked: &Asked, shown: Authenticate) -> Done {
+        let principal = self.access.principal().map(|known| (*known).clone());
+        self.access.renew(principal.unwrap_or_default().with_token(shown.token)).await;
+        self.mark_key();
+        self.done(asked)
+    }
+}
