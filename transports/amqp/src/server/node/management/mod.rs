@@ -11,16 +11,18 @@
 //! time-out that it says, is not carried out. What is no command, such as a list of rules, is
 //! asked beside the connection (`apart`).
 
+mod add_rule;
 mod apart;
 mod body;
 mod cancel_scheduled;
 mod delete_batch;
+mod list_rules;
 mod operation;
 mod peek;
 mod pieces;
 mod receive_deferred;
+mod remove_rule;
 mod renew_lock;
-mod rules;
 mod schedule;
 mod session;
 mod sessions;

@@ -1,19 +1,15 @@
-//! `add-rule`, `remove-rule`, `enumerate-rules`: the rules of a subscription (AMQP-86, AMQP-87, TOP-13).
+//! `enumerate-rules`: the rules of a subscription (AMQP-87, AMQP-104).
 
 use std::sync::Arc;
 
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::message::Value;
-use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
-use peeklock_core::time::Timestamp;
+use peeklock_core::rule::{Filter, RuleDescription, SqlText};
 use peeklock_core::{Broker, InTurn, RuleListing};
+use peeklock_words::amqp::code;
 use peeklock_words::amqp::write::{self, Sink};
-use peeklock_words::amqp::{Scalar, code};
 
-use super::body::Body;
 use super::pieces::Pieces;
 use super::{ManagementAnswer, Planned, Question, Refusal, key};
-use crate::codec::value::Map;
 use crate::server::conversation::Conversation;
 
 /// Descriptors of rules and their parts (AMQP-87). Those of filters have one digit fewer.
@@ -37,29 +33,6 @@ const FREE_BYTES: usize = 1 << 20;
 const RULES_BYTES_MAX: usize = 32 << 20;
 
 impl Conversation {
-    pub(super) fn plan_add_rule(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
-        let name = question.body.wanted_text("rule-name")?;
-        let Some(map) = question.body.map("rule-description")? else {
-            return Err(Rejection::argument("`rule-description` is missing").into());
-        };
-        let count_max = self.broker.settings().limits.rule_property_count_max;
-        let rule = rule(name, &Body::of_map(map), count_max)?;
-        let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
-        Ok(Planned::apart(async move {
-            access.create_rule(&path, rule).await?;
-            Ok(ManagementAnswer::Done)
-        }))
-    }
-
-    pub(super) fn plan_remove_rule(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
-        let name = question.body.wanted_text("rule-name")?;
-        let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
-        Ok(Planned::apart(async move {
-            access.delete_rule(&path, &name).await?;
-            Ok(ManagementAnswer::Done)
-        }))
-    }
-
     /// Some clients ask for all rules at once, which the broker lists page by page.
     pub(super) fn plan_list_rules(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
         let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
@@ -124,71 +97,6 @@ async fn list(
     key(&mut items, "rules");
     items.list(list, listed);
     Ok(ManagementAnswer::Map(items, 2))
-}
-
-/// A rule as it is described to be added, with so many properties in its filter at most.
-pub(super) fn rule(
-    name: String,
-    body: &Body,
-    count_max: usize,
-) -> Result<RuleDescription, Rejection> {
-    let filter = match (body.map("sql-filter")?, body.map("correlation-filter")?) {
-        (Some(sql), None) => Filter::Sql(sql_text(&Body::of_map(sql))?),
-        (None, Some(correlation)) => {
-            Filter::Correlation(correlated(&Body::of_map(correlation), count_max)?)
-        }
-        (None, None) | (Some(_), Some(_)) => {
-            return Err(Rejection::argument(
-                "`rule-description` has not one of `sql-filter` and `correlation-filter`",
-            ));
-        }
-    };
-    let rule = RuleDescription::new(name, filter, Timestamp::NONE);
-    Ok(match body.map("sql-rule-action")? {
-        // Without a text it is no action.
-        Some(action) => match Body::of_map(action).text("expression")? {
-            Some(text) => rule.with_action(SqlText::new(text)),
-            None => rule,
-        },
-        None => rule,
-    })
-}
-
-fn sql_text(body: &Body) -> Result<SqlText, Rejection> {
-    Ok(SqlText::new(body.wanted_text("expression")?))
-}
-
-fn correlated(body: &Body, count_max: usize) -> Result<CorrelationFilter, Rejection> {
-    let text = |key: &str| body.text(key).map(|text| text.map(String::into_boxed_str));
-    let mut properties = Vec::new();
-    let map = body.map("properties")?;
-    for (name, value) in map.iter().flat_map(Map::entries) {
-        // What is too much is not read, let alone made into a rule.
-        if properties.len() >= count_max {
-            return Err(Rejection::out_of_range(format!(
-                "the correlation filter has more properties than the limit `rule_property_count_max` of \
-                 {count_max}"
-            )));
-        }
-        let Ok(Scalar::Text(name) | Scalar::Symbol(name)) = name.scalar() else {
-            return Err(Rejection::argument("the name of a property of the filter is no text"));
-        };
-        let value = Value::decode(value.as_bytes()).map_err(|error| {
-            Rejection::argument(format!("value of the property `{name:.64}`: {error}"))
-        })?;
-        properties.push((name.into(), value));
-    }
-    Ok(CorrelationFilter {
-        correlation_id: text("correlation-id")?,
-        message_id: text("message-id")?,
-        to: text("to")?,
-        reply_to: text("reply-to")?,
-        subject: text("label")?,
-        session_id: text("session-id")?,
-        reply_to_session_id: text("reply-to-session-id")?,
-        content_type: text("content-type")?,
-        properties,
-    })
 }
 
 fn write_rule(pieces: &mut Pieces, rule: &RuleDescription) {
