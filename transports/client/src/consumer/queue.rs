@@ -396,3 +396,20 @@ impl Hand {
         is_over && self.again.is_none() && self.late.is_empty() && self.before.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Ready;
+
+    use super::*;
+
+    /// What is allocated for each message at work, beside what its handler holds itself.
+    #[test]
+    fn a_message_at_work_takes_little() {
+        fn size<A, B, C, D, E, F>(_: impl FnOnce(A, B, C, D, E) -> F) -> usize {
+            size_of::<F>()
+        }
+        let taken = size(work::<fn(Delivery) -> Ready<Result<(), Refusal>>>);
+        assert!(taken <= 2_048, "{taken} bytes");
+    }
+}
