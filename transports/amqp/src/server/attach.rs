@@ -384,8 +384,7 @@ impl Conversation {
             }
             Some(Node::Browser(browser)) => {
                 self.account.release(browser.held_bytes());
-                self.numbers.remove(&browser.number());
-                self.amqp.detach(link, None);
+                self.forget(link, browser.number());
             }
             Some(Node::Inlet(inlet)) => {
                 self.assembled_bytes -= inlet.assembly.len() as u64;

@@ -168,7 +168,7 @@ impl Conversation {
     fn unused(&self, but: &str) -> Option<usize> {
         let links = self.numbers.keys().filter_map(|number| self.links.get(*number));
         let of_links = links.map(|link| link.entity.path());
-        // Those of requests and browsers are no links of the entity.
+        // Those of requests are no links of the entity.
         let others = self.nodes.values().filter_map(Node::path);
         let paths: Vec<String> = of_links.chain(others).map(str::to_lowercase).collect();
         let is_unused = |shown: &ShownToken| !paths.iter().any(|path| shown.covers(path));

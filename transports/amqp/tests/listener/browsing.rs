@@ -65,14 +65,14 @@ async fn a_browser_goes_on_where_it_was() {
     server.stop().await;
 }
 
-/// AMQP-79, AMQP-99: a browser ends with its entity.
+/// AMQP-79, AMQP-99: a browser ends with its entity, also where it has seen all that there is.
 #[tokio::test]
 async fn a_browser_ends_with_its_entity() {
     let server = Server::start().await;
     let mut client = server.client().await;
     client.attach_receiver(browser(0, "q")).await.unwrap();
-    server.broker.delete_entity("q").await.unwrap();
     client.credit(0, 0, 1, false).await;
+    server.broker.delete_entity("q").await.unwrap();
     assert_eq!(client.detached().await, "amqp:link:detach-forced");
     server.stop().await;
 }

@@ -9,10 +9,10 @@ use crate::sending::condition;
 use crate::server::Server;
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
-const FORCED: &str = "amqp:link:detach-forced";
+pub const FORCED: &str = "amqp:link:detach-forced";
 
 /// Which link the broker ends next, and the condition and the description that it gives.
-async fn ended(client: &mut Client) -> (u32, String, String) {
+pub async fn ended(client: &mut Client) -> (u32, String, String) {
     let (Performative::Detach(detach), _) = client.hear().await else { panic!() };
     assert!(detach.closed);
     let error = detach.error.unwrap();

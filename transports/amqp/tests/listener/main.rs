@@ -34,3 +34,4 @@ mod tokens;
 mod transactions;
 mod types;
 mod websocket;
+mod withdrawn;

@@ -90,7 +90,8 @@ impl Server {
         .await
     }
 
-    async fn start_as(
+    /// A listener of such a broker, with such a queue `q`.
+    pub async fn start_as(
         builder: BrokerBuilder,
         queue: QueueUpdate,
         adjust: impl FnOnce(&mut AmqpConfig),

@@ -18,7 +18,7 @@ use crate::server::Server;
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 const FILTER: &str = "com.microsoft:session-filter";
 
-fn raw(value: impl Into<Value>) -> Raw {
+pub fn raw(value: impl Into<Value>) -> Raw {
     Raw::encoded(|bytes| value.into().encode_to(bytes))
 }
 

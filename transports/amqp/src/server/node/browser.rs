@@ -1,19 +1,21 @@
 //! A queue, subscription or sub-queue at which a client looks (AMQP-99): what is there is sent settled, and stays.
 //!
 //! It sees what peek sees (PEK-03), and goes on behind what it has seen. Its entity is asked when there is credit and nothing waits, once
-//! at a time; a drain ends when there is nothing more.
+//! at a time; a drain ends when there is nothing more. It has a link of its entity, over which nothing is
+//! delivered: by that it is told when its entity is gone or its client may not look any more (AMQP-79).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use peeklock_core::Entity;
-use peeklock_core::command::{Command, peeked_bytes};
+use peeklock_core::command::{Command, ReceiveMode, peeked_bytes};
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::path::EntityAddress;
 use peeklock_core::request::Outcome;
+use peeklock_link::Role;
 use peeklock_link::pending::correlation;
 
 use super::Node;
@@ -51,11 +53,6 @@ pub(in crate::server) struct Browser {
 impl Browser {
     pub(in crate::server) const fn number(&self) -> u32 {
         self.number
-    }
-
-    /// The path of what it looks through.
-    pub(super) fn path(&self) -> &str {
-        self.entity.path()
     }
 
     /// Whether something waits until the client lets it be sent.
@@ -99,8 +96,11 @@ impl Conversation {
             let text = "messages are looked at in queues and subscriptions, and not in a topic";
             return Err(self.refuse(Rejection::invalid_operation(text), entity.path()));
         }
+        let number = self.number(link);
+        let path = entity.path().into();
+        self.links.attach(number, entity.clone(), path, Role::Receiver, ReceiveMode::PeekLock);
         let browser = Browser {
-            number: self.number(link),
+            number,
             entity,
             next: SequenceNumber(0),
             waiting: VecDeque::new(),

@@ -47,12 +47,15 @@ impl Node {
         }
     }
 
-    /// The path of the entity that is asked by requests or looked through.
+    /// The path of the entity that is asked by requests.
     pub(in crate::server) fn path(&self) -> Option<&str> {
         match self {
             Self::Requests(requests) => Some(&requests.manager()?.path),
-            Self::Browser(browser) => Some(browser.path()),
-            Self::Inlet(_) | Self::Coordinator(_) | Self::Outlet(_) | Self::Replies(_) => None,
+            Self::Inlet(_)
+            | Self::Coordinator(_)
+            | Self::Outlet(_)
+            | Self::Browser(_)
+            | Self::Replies(_) => None,
         }
     }
 
