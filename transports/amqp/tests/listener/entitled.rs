@@ -1,19 +1,15 @@
 //! What tokens give at other entities than the one they name: below a topic, and where messages go by way of another; and what `$cbs` makes of
 //! bytes that no client should send.
 
-use std::sync::Arc;
-
 use peeklock_amqp::performative::SenderSettleMode;
-use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
-use peeklock_core::contract::{Action, Right, Rights};
-use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_auth_sas::sign;
+use peeklock_core::contract::{Right, Rights};
 use peeklock_core::message::{Message, MessageId};
-use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
+use peeklock_core::policies::{KeyText, PolicyUpdate, WhichKey};
 use peeklock_core::time::Timestamp;
 
 use crate::client::Client;
-use crate::request::{longs, map, uuids, value};
-use crate::rights::{allows, client, in_time, is_refused, put, sender_via};
+use crate::rights::{client, in_time, is_refused, put, sender_via, start};
 use crate::server::Server;
 use crate::tokens::request;
 
@@ -21,35 +17,6 @@ const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OTHER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 const SUBSCRIPTION: &str = "news/Subscriptions/audit";
-
-fn rights_of(right: Right) -> Rights {
-    if right == Right::Manage { Rights::ALL } else { Rights::of(right) }
-}
-
-/// A listener with two queues, a topic and its subscription, and policies of each right of all that can have some.
-async fn start() -> Server {
-    let policies = Policies::new();
-    let authorizer = Arc::new(SasAuthorizer::new(&policies, SasConfig::closed()));
-    let server = Server::start_with_policies(authorizer, &policies).await;
-    for queue in ["orders", "sibling"] {
-        server.broker.create_queue(queue, QueueUpdate::default()).await.unwrap();
-    }
-    server.broker.create_topic("news", TopicUpdate::default()).await.unwrap();
-    let properties = SubscriptionUpdate::default();
-    server.broker.create_subscription("news", "audit", properties, Vec::new()).await.unwrap();
-    for owner in ["", "orders", "sibling", "news"] {
-        for right in Right::ALL {
-            let properties = PolicyUpdate {
-                rights: Some(rights_of(right)),
-                primary_key: KeyText::parse(KEY).ok(),
-                ..PolicyUpdate::default()
-            };
-            let name = format!("{}{owner}", right.name());
-            server.broker.create_policy(owner, &name, properties).await.unwrap();
-        }
-    }
-    server
-}
 
 /// SEC-05, SEC-09, SEC-12, SEC-13, SEC-14: no token that is not good, or is not for them, gives anything at a topic or its subscription.
 #[tokio::test]
@@ -88,66 +55,6 @@ async fn a_topic_is_asked_nothing_with_a_token_that_is_not_good() {
 
 fn token(name: &str, path: &str) -> String {
     sign(name, KEY, &format!("amqps://h:5671/{path}"), Timestamp::NEVER)
-}
-
-/// SEC-03, SEC-05, SEC-06, SEC-12, SEC-13: what a subscription can be asked is let do by the policies of its topic and of the namespace, and by those of
-/// no queue; by a token for the topic as by one for the subscription.
-#[tokio::test]
-async fn a_subscription_has_the_policies_of_its_topic() {
-    let server = start().await;
-    let browse = [("from-sequence-number", value(0_i64)), ("message-count", value(1_i32))];
-    let page = [("top", value(1_i32)), ("skip", value(0_i32))];
-    let settle = [("disposition-status", value("completed")), ("lock-tokens", uuids(&[1]))];
-    let rule = map(&[("sql-filter", map(&[("expression", value("a = 1"))]))]);
-    let add = [("rule-name", value("r")), ("rule-description", rule)];
-    let remove = [("rule-name", value("r"))];
-    let deferred = [("sequence-numbers", longs(&[99]))];
-    for owner in ["", "news", "orders"] {
-        for right in Right::ALL {
-            let name = format!("{}{owner}", right.name());
-            let rights = if owner == "orders" { Rights::NONE } else { rights_of(right) };
-            for audience in ["news", SUBSCRIPTION] {
-                let mut client = client(&server).await;
-                let token = token(&name, audience);
-                let is_taken = put(&server, &mut client, audience, &token).await;
-                assert_eq!(is_taken, rights != Rights::NONE, "{name} for {audience}");
-                let receiver = Client::receiver_of(10, SUBSCRIPTION, LOCKED);
-                let refused = is_refused(&server, &mut client, receiver).await;
-                assert_eq!(refused, !allows(Action::Receive, rights), "{name} for {audience}");
-                // What is for a subscription is not for its topic.
-                let rights_at_topic = if audience == "news" { rights } else { Rights::NONE };
-                let sender = Client::sender_of(11, "news");
-                let refused = is_refused(&server, &mut client, sender).await;
-                assert_eq!(
-                    refused,
-                    !allows(Action::Send, rights_at_topic),
-                    "{name} for {audience}"
-                );
-                let node = format!("{SUBSCRIPTION}/$management");
-                let refused = is_refused(&server, &mut client, Client::sender_of(2, &node)).await;
-                assert_eq!(refused, rights == Rights::NONE, "{name} for {audience}");
-                if refused {
-                    continue;
-                }
-                client.receiver(3, &node, LOCKED).await.unwrap();
-                client.credit(3, 0, 100, false).await;
-                for (operation, entries, action) in [
-                    ("peek-message", &browse[..], Action::Peek),
-                    ("get-message-sessions", &page[..], Action::ListSessions),
-                    ("update-disposition", &settle[..], Action::Settle),
-                    ("receive-by-sequence-number", &deferred[..], Action::ReceiveDeferred),
-                    ("enumerate-rules", &page[..], Action::ReadRules),
-                    ("add-rule", &add[..], Action::ChangeRules),
-                    ("remove-rule", &remove[..], Action::ChangeRules),
-                ] {
-                    let reply = in_time(&server, client.ask(2, operation, entries)).await;
-                    let is_allowed = allows(action, rights);
-                    assert_eq!(reply.status() == 401, !is_allowed, "{operation} by {name}");
-                }
-            }
-        }
-    }
-    server.stop().await;
 }
 
 /// VIA-02, SEC-07, SEC-09, SEC-15: a link by way of one entity to another ends with the key by which its client may send to the other, and with the

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use peeklock_amqp::codec::value::{Map, Raw};
+use peeklock_amqp::codec::value::Map;
 use peeklock_amqp::performative::{Attach, SenderSettleMode};
 use peeklock_auth_sas::{SasAuthorizer, SasConfig, sign};
 use peeklock_core::contract::{Action, Ceiling, Right, Rights, expected};
-use peeklock_core::description::QueueUpdate;
+use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::message::{MessageId, Value};
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
 use peeklock_core::time::Timestamp;
@@ -16,7 +16,7 @@ use crate::browsing::browser;
 use crate::client::{Client, text};
 use crate::request::{list, longs, map, uuids, value};
 use crate::server::Server;
-use crate::sessions::of_session;
+use crate::sessions::{of_session, raw};
 use crate::tokens::{request, status};
 use crate::transactions::state;
 use crate::websocket;
@@ -27,16 +27,36 @@ const LATER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const RETIRED_KEY: &str = "AgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const UNAUTHORIZED: &str = "amqp:unauthorized-access";
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
-/// The handles of `$cbs`, and of the management node of `orders`.
+/// The handles of `$cbs`, and of the first management node.
 const CBS: u32 = 0;
 const MANAGEMENT: u32 = 2;
+
+/// Where it is asked: who has policies, which is also sent to, and what is received from.
+#[derive(Clone, Copy)]
+struct Place {
+    owner: &'static str,
+    path: &'static str,
+}
+
+impl Place {
+    /// Whose management nodes are asked: each of them everything, whether it is there for that or not.
+    fn nodes(self) -> Vec<&'static str> {
+        let mut nodes = vec![self.path, self.owner];
+        nodes.dedup();
+        nodes
+    }
+}
+
+const QUEUE: Place = Place { owner: "orders", path: "orders" };
+/// It has no policies: those of its parent count.
+const SUBSCRIPTION: Place = Place { owner: "news", path: "news/Subscriptions/audit" };
 
 /// An entry of the body of a request.
 type Entry = (&'static str, Vec<u8>);
 /// A request, by the name of its operation.
 type Asked<'a> = (&'static str, &'a [Entry]);
 /// A link on this handle.
-type Link = fn(u32) -> Attach;
+type Link = fn(u32, Place) -> Attach;
 
 /// How an action is carried over AMQP.
 enum Carried {
@@ -48,10 +68,6 @@ enum Carried {
     Not,
 }
 
-fn raw(value: impl Into<Value>) -> Raw {
-    Raw::encoded(|bytes| value.into().encode_to(bytes))
-}
-
 /// A sender to an entity by way of which messages go to another.
 pub fn sender_via(handle: u32, via: &str, destination: &str) -> Attach {
     const DESTINATION: &str = "com.microsoft:transfer-destination-address";
@@ -59,7 +75,7 @@ pub fn sender_via(handle: u32, via: &str, destination: &str) -> Attach {
     Attach { properties, ..Client::sender_of(handle, via) }
 }
 
-/// What carries an action out on `orders`.
+/// What carries an action out.
 fn carried(action: Action) -> Carried {
     let requests = |requests: &[Asked<'_>]| {
         let owned = requests.iter().map(|(name, entries)| (*name, entries.to_vec()));
@@ -68,14 +84,20 @@ fn carried(action: Action) -> Carried {
     let of_session_s = ("session-id", value("s"));
     let rule = map(&[("sql-filter", map(&[("expression", value("a = 1"))]))]);
     match action {
-        Action::Send => Carried::ByLink(vec![|handle| Client::sender_of(handle, "orders")]),
-        Action::SendVia => Carried::ByLink(vec![|handle| sender_via(handle, "orders", "sibling")]),
-        Action::BeSentTo => Carried::ByLink(vec![|handle| sender_via(handle, "sibling", "orders")]),
+        Action::Send => {
+            Carried::ByLink(vec![|handle, at: Place| Client::sender_of(handle, at.owner)])
+        }
+        Action::SendVia => {
+            Carried::ByLink(vec![|handle, at: Place| sender_via(handle, at.owner, "sibling")])
+        }
+        Action::BeSentTo => {
+            Carried::ByLink(vec![|handle, at: Place| sender_via(handle, "sibling", at.owner)])
+        }
         Action::Receive => {
-            Carried::ByLink(vec![|handle| Client::receiver_of(handle, "orders", LOCKED)])
+            Carried::ByLink(vec![|handle, at: Place| Client::receiver_of(handle, at.path, LOCKED)])
         }
         Action::AcceptSession => {
-            Carried::ByLink(vec![|handle| of_session(handle, "orders", raw("s"))])
+            Carried::ByLink(vec![|handle, at: Place| of_session(handle, at.path, raw("s"))])
         }
         Action::CancelScheduled => {
             requests(&[("cancel-scheduled-message", &[("sequence-numbers", longs(&[99]))])])
@@ -135,8 +157,11 @@ fn carried(action: Action) -> Carried {
 /// The same for what several operations take, in more than one way.
 fn more_links() -> [(Action, Link); 2] {
     [
-        (Action::Peek, |handle| browser(handle, "orders")),
-        (Action::Receive, |handle| Client::receiver_of(handle, "orders/$DeadLetterQueue", LOCKED)),
+        (Action::Peek, |handle, at: Place| browser(handle, at.path)),
+        (Action::Receive, |handle, at: Place| {
+            let dead_letters = format!("{}/$DeadLetterQueue", at.path);
+            Client::receiver_of(handle, &dead_letters, LOCKED)
+        }),
     ]
 }
 
@@ -144,19 +169,22 @@ fn rights_of(right: Right) -> Rights {
     if right == Right::Manage { Rights::ALL } else { Rights::of(right) }
 }
 
-pub fn allows(action: Action, rights: Rights) -> bool {
+fn allows(action: Action, rights: Rights) -> bool {
     expected::allows(action, rights, Ceiling::Admin)
 }
 
-/// A listener with queues and policies of each right, of them and of the namespace.
-async fn start() -> Server {
+/// A listener with two queues, a topic and its subscription, and policies of each right of all that can have some.
+pub async fn start() -> Server {
     let policies = Policies::new();
     let authorizer = Arc::new(SasAuthorizer::new(&policies, SasConfig::closed()));
     let server = Server::start_with_policies(authorizer, &policies).await;
     for queue in ["orders", "sibling"] {
         server.broker.create_queue(queue, QueueUpdate::default()).await.unwrap();
     }
-    for owner in ["", "orders", "sibling"] {
+    server.broker.create_topic("news", TopicUpdate::default()).await.unwrap();
+    let properties = SubscriptionUpdate::default();
+    server.broker.create_subscription("news", "audit", properties, Vec::new()).await.unwrap();
+    for owner in ["", "orders", "sibling", "news"] {
         for right in Right::ALL {
             let properties = PolicyUpdate {
                 rights: Some(rights_of(right)),
@@ -217,12 +245,12 @@ pub async fn is_refused(server: &Server, client: &mut Client, attach: Attach) ->
     matches!(answer.await, Err(condition) if condition == UNAUTHORIZED)
 }
 
-/// Asks everything of the management node, whose links are there; each is refused where the table says so.
-async fn ask_all(server: &Server, client: &mut Client, rights: Rights, token: &str) {
+/// Asks everything of a management node, whose links are there; each is refused where the table says so.
+async fn ask_all(server: &Server, client: &mut Client, node: u32, rights: Rights, token: &str) {
     for action in Action::ALL {
         let Carried::ByRequest(requests) = carried(action) else { continue };
         for (operation, entries) in requests {
-            let reply = in_time(server, client.ask(MANAGEMENT, operation, &entries)).await;
+            let reply = in_time(server, client.ask(node, operation, &entries)).await;
             assert_eq!(
                 reply.status() == 401,
                 !allows(action, rights),
@@ -236,7 +264,7 @@ async fn ask_all(server: &Server, client: &mut Client, rights: Rights, token: &s
     }
     let message = map(&[("message", value(Value::Binary(text("b"))))]);
     let schedule = [("messages", list(&[message]))];
-    let reply = in_time(server, client.ask(MANAGEMENT, "schedule-message", &schedule)).await;
+    let reply = in_time(server, client.ask(node, "schedule-message", &schedule)).await;
     assert_eq!(reply.status() == 401, !allows(Action::Send, rights), "schedule with {token}");
     // The same within a transaction, each operation of which is asked for by itself.
     let settle = [("disposition-status", value("completed")), ("lock-tokens", uuids(&[1]))];
@@ -246,7 +274,7 @@ async fn ask_all(server: &Server, client: &mut Client, rights: Rights, token: &s
     ] {
         let id = client.declare().await;
         let within = Some(state(&id, None));
-        let asked = client.ask_with(MANAGEMENT, operation, &[], within, entries);
+        let asked = client.ask_with(node, operation, &[], within, entries);
         let reply = in_time(server, asked).await;
         assert_eq!(reply.status() == 401, !allows(action, rights), "{operation} in {token}");
         client.discharge(&id, true).await;
@@ -268,61 +296,86 @@ fn every_operation_of_a_management_node_is_asked() {
     assert_eq!(asked, all);
 }
 
-/// SEC-05, SEC-08, SEC-09, SEC-12, SEC-13, SEC-14, AMQP-21, AMQP-25: every operation that AMQP carries, with no token
-/// and with one of each right of the entity, of a sibling and of the namespace, with one that has expired, is signed
-/// wrongly or by a key that was regenerated, is for something else.
+/// SEC-03, SEC-05, SEC-06, SEC-07, SEC-08, SEC-09, SEC-12, SEC-13, SEC-14, AMQP-21, AMQP-25: every operation that AMQP
+/// carries, at a queue, and at a subscription and its topic, with no token and with one of each right of the entity or
+/// its parent, of a sibling and of the namespace, with one that has expired, is signed wrongly or by a key that was
+/// regenerated, is for something else.
 #[tokio::test]
 async fn every_operation_against_every_token() {
     let server = start().await;
-    for (token, rights) in tokens() {
-        let client = client(&server).await;
-        against(&server, client, token, rights).await;
+    for place in [QUEUE, SUBSCRIPTION] {
+        for shown in tokens(place) {
+            let client = client(&server).await;
+            against(&server, client, place, shown).await;
+        }
     }
     server.stop().await;
 }
 
-/// AMQP-17, SEC-05, SEC-08, SEC-09, SEC-12, SEC-13, SEC-14: the same over WebSocket.
+/// AMQP-17, SEC-03, SEC-05, SEC-06, SEC-07, SEC-08, SEC-09, SEC-12, SEC-13, SEC-14: the same over WebSocket.
 #[tokio::test]
 async fn every_operation_against_every_token_over_websocket() {
     let server = start().await;
-    for (token, rights) in tokens() {
-        let client = with_cbs(websocket::client(&server).await).await;
-        against(&server, client, token, rights).await;
+    for place in [QUEUE, SUBSCRIPTION] {
+        for shown in tokens(place) {
+            let client = with_cbs(websocket::client(&server).await).await;
+            against(&server, client, place, shown).await;
+        }
     }
     server.stop().await;
 }
 
-/// What is tried, and what of `orders` it gives.
-fn tokens() -> Vec<(Option<String>, Rights)> {
+/// A token that is put for a path, and what it gives there and below.
+struct Shown {
+    audience: &'static str,
+    token: Option<String>,
+    rights: Rights,
+}
+
+/// What is tried at a place.
+fn tokens(place: Place) -> Vec<Shown> {
     let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
-    let mut tokens = vec![(None, Rights::NONE)];
+    let Place { owner, path } = place;
+    let exactly = format!("amqp://localhost:5672/{}/", owner.to_uppercase());
+    let mut tokens = vec![Shown { audience: owner, token: None, rights: Rights::NONE }];
     for right in Right::ALL {
-        for owner in ["orders", "sibling", ""] {
-            let name = format!("{}{owner}", right.name());
-            let held = if owner == "sibling" { Rights::NONE } else { rights_of(right) };
-            tokens.extend([
-                (Some(sign(&name, KEY, "sb://x", latest)), held),
-                (Some(sign(&name, KEY, "amqp://localhost:5672/Orders/", latest)), held),
-                (Some(sign(&name, KEY, "sb://x/sibling", latest)), Rights::NONE),
-                (Some(sign(&name, LATER_KEY, "sb://x", latest)), Rights::NONE),
-                (Some(sign(&name, RETIRED_KEY, "sb://x", latest)), Rights::NONE),
-                (Some(sign(&name, KEY, "sb://x", past)), Rights::NONE),
-            ]);
+        for of in [owner, "sibling", ""] {
+            let name = format!("{}{of}", right.name());
+            let held = if of == "sibling" { Rights::NONE } else { rights_of(right) };
+            let put = [
+                (sign(&name, KEY, "sb://x", latest), held),
+                (sign(&name, KEY, &exactly, latest), held),
+                (sign(&name, KEY, "sb://x/sibling", latest), Rights::NONE),
+                (sign(&name, LATER_KEY, "sb://x", latest), Rights::NONE),
+                (sign(&name, RETIRED_KEY, "sb://x", latest), Rights::NONE),
+                (sign(&name, KEY, "sb://x", past), Rights::NONE),
+            ];
+            let put = put.map(|(token, rights)| (owner, token, rights));
+            // What is for a subscription is not for its topic.
+            let below = sign(&name, KEY, &format!("amqps://h:5671/{path}"), latest);
+            let below = Some((path, below, held)).filter(|_| path != owner);
+            tokens.extend(put.into_iter().chain(below).map(|(audience, token, rights)| Shown {
+                audience,
+                token: Some(token),
+                rights,
+            }));
         }
     }
     tokens
 }
 
 /// Everything that AMQP carries, by a client who shows that token.
-async fn against(server: &Server, mut client: Client, token: Option<String>, rights: Rights) {
+async fn against(server: &Server, mut client: Client, place: Place, shown: Shown) {
+    let Shown { audience, token, rights } = shown;
     let of_sibling = sign("Managesibling", KEY, "sb://x/sibling", Timestamp::NEVER);
     let is_good = rights != Rights::NONE;
     if let Some(token) = &token {
-        assert_eq!(put(server, &mut client, "orders", token).await, is_good, "{token}");
+        assert_eq!(put(server, &mut client, audience, token).await, is_good, "{token}");
     }
     // What goes by way of the one to the other takes a right on both.
     assert!(put(server, &mut client, "sibling", &of_sibling).await);
     let token = token.unwrap_or_default();
+    let rights_at = |path: &str| if path.starts_with(audience) { rights } else { Rights::NONE };
     let mut handle = 10;
     for action in Action::ALL {
         let mut links = match carried(action) {
@@ -331,20 +384,26 @@ async fn against(server: &Server, mut client: Client, token: Option<String>, rig
         };
         let more = more_links().into_iter().filter(|(of, _)| *of == action);
         links.extend(more.map(|(_, link)| link));
+        let is_sent = matches!(action, Action::Send | Action::SendVia | Action::BeSentTo);
+        let at = if is_sent { place.owner } else { place.path };
         for link in links {
-            let refused = is_refused(server, &mut client, link(handle)).await;
-            assert_eq!(refused, !allows(action, rights), "{action:?} with {token}");
+            let refused = is_refused(server, &mut client, link(handle, place)).await;
+            assert_eq!(refused, !allows(action, rights_at(at)), "{action:?} at {at} with {token}");
             handle += 1;
         }
     }
-    let management = Client::sender_of(MANAGEMENT, "orders/$management");
-    let refused = is_refused(server, &mut client, management).await;
-    assert_eq!(refused, !is_good, "{token}");
     if is_good {
-        client.receiver(MANAGEMENT + 1, "orders/$management", LOCKED).await.unwrap();
-        client.credit(MANAGEMENT + 1, 0, 100, false).await;
         client.coordinator().await;
-        ask_all(server, &mut client, rights, &token).await;
+    }
+    for (node, path) in (MANAGEMENT..).step_by(2).zip(place.nodes()) {
+        let (address, rights) = (format!("{path}/$management"), rights_at(path));
+        let refused = is_refused(server, &mut client, Client::sender_of(node, &address)).await;
+        assert_eq!(refused, rights == Rights::NONE, "{path} with {token}");
+        if !refused {
+            client.receiver(node + 1, &address, LOCKED).await.unwrap();
+            client.credit(node + 1, 0, 100, false).await;
+            ask_all(server, &mut client, node, rights, &token).await;
+        }
     }
 }
 
@@ -370,7 +429,7 @@ async fn every_request_counts_by_the_newest_token() {
             let which = WhichKey::Primary;
             server.broker.regenerate_key("", right.name(), which, None).await.unwrap();
         }
-        ask_all(&server, &mut client, rights, &token).await;
+        ask_all(&server, &mut client, MANAGEMENT, rights, &token).await;
     }
     server.stop().await;
 }
