@@ -9,6 +9,7 @@ use peeklock_core::contract::expected::{allows, expected};
 use peeklock_core::contract::{Action, Ceiling, Right, Rights};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
+use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -19,7 +20,21 @@ use super::server::{Plan, Server, run};
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const RETIRED_KEY: &str = "AgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const SUBSCRIPTION: &str = "news/Subscriptions/audit";
-/// Who has policies, with each right. That of a topic is that of the parent to its subscription.
+
+/// Where links are: who has policies, which is also sent to, what is received from, and what has sessions.
+#[derive(Clone, Copy)]
+struct Place {
+    owner: &'static str,
+    path: &'static str,
+    sessions: &'static str,
+}
+
+const AT_QUEUE: Place = Place { owner: "q", path: "q", sessions: "steps" };
+/// A subscription has no policies: those of its parent count.
+const AT_SUBSCRIPTION: Place =
+    Place { owner: "news", path: SUBSCRIPTION, sessions: "news/Subscriptions/steps" };
+
+/// Who has policies, with each right.
 const OWNERS: [&str; 5] = ["q", "news", "sibling", "steps", ""];
 /// The first link with a session: each token has one of its own, since a session ends with the right to it.
 const SESSION_LINK: u32 = 100;
@@ -81,61 +96,94 @@ fn is_asked(action: Action) -> bool {
     }
 }
 
-/// All requests. Link 1 sends to `q`, link 2 receives from it, link 3 sends to `sibling` by way of it, link [`SESSION_LINK`] and those behind it
-/// have had a session of `steps` each; `absent` is not there, so that what would be deleted is not missed.
-fn rows(transaction: &Value, digest: &Value, session: u32) -> Vec<Row> {
+/// What is asked on links, and of what they receive from. Link 1 sends, link 2 receives, link 3 sends to `sibling` by
+/// way of what link 1 sends to, link [`SESSION_LINK`] and those behind it have had a session each.
+fn on_links(at: Place, transaction: &Value, session: u32) -> Vec<Row> {
+    let Place { owner, path, sessions } = at;
     let locks = json!(["00000000-0000-0001-0000-000000000001"]);
     let row = |name, body, action, at| Row { name, body, needs: vec![(action, at)] };
-    let of_q = |name, body, action| row(name, body, action, "q");
+    let sent = |name, body, action| row(name, body, action, owner);
+    let received = |name, body, action| row(name, body, action, path);
     let messages = |link: u32| json!({ "link": link, "messages": [{ "body": "a" }] });
     let settle = json!({ "link": 2, "decision": "abandon", "lockTokens": locks });
-    let rule =
-        json!({ "path": SUBSCRIPTION, "rule": { "name": "r", "filter": { "type": "true" } } });
-    let of_rule = json!({ "path": SUBSCRIPTION, "name": "r" });
-    let of_policy = json!({ "path": "q", "name": "p" });
-    let declaration = json!({ "queues": [{ "path": "q", "properties": {} }] });
     let source = json!({
         "broker": "7b1f3c52-93e4-4c0e-a9b1-0d4a5c8f2e66", "entity": 18, "forwarding": "messages",
     });
-    let via = vec![(Action::SendVia, "q"), (Action::BeSentTo, "sibling")];
-    let forwards = json!({ "path": "q", "properties": { "forwardTo": "sibling" } });
+    let via = vec![(Action::SendVia, owner), (Action::BeSentTo, "sibling")];
     let in_it = |part: Value| {
         let mut body = json!({ "transaction": transaction });
         body.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
         body
     };
     vec![
-        of_q("send", messages(1), Action::Send),
-        of_q("sendBatch", messages(1), Action::Send),
+        sent("send", messages(1), Action::Send),
+        sent("sendBatch", messages(1), Action::Send),
         Row { name: "send", body: messages(3), needs: via.clone() },
         Row { name: "sendBatch", body: messages(3), needs: via.clone() },
-        of_q(
+        sent(
             "cancelScheduled",
             json!({ "link": 1, "sequenceNumbers": [99] }),
             Action::CancelScheduled,
         ),
-        of_q("forward", json!({ "link": 1, "source": source, "messages": [] }), Action::Forward),
-        of_q("receive", json!({ "link": 2, "maxCount": 1, "waitSeconds": 0 }), Action::Receive),
-        of_q(
+        sent("forward", json!({ "link": 1, "source": source, "messages": [] }), Action::Forward),
+        received("receive", json!({ "link": 2, "maxCount": 1, "waitSeconds": 0 }), Action::Receive),
+        received(
             "receiveDeferred",
             json!({ "link": 2, "sequenceNumbers": [99] }),
             Action::ReceiveDeferred,
         ),
-        of_q("settle", settle.clone(), Action::Settle),
-        of_q("settleDelayed", json!({ "delayMilliseconds": 1, "settle": settle }), Action::Settle),
-        of_q("renew", json!({ "link": 2, "lockTokens": locks }), Action::RenewLock),
-        of_q("peek", json!({ "link": 2, "from": 0, "maxCount": 1 }), Action::Peek),
-        of_q(
+        received("settle", settle.clone(), Action::Settle),
+        received(
+            "settleDelayed",
+            json!({ "delayMilliseconds": 1, "settle": settle }),
+            Action::Settle,
+        ),
+        received("renew", json!({ "link": 2, "lockTokens": locks }), Action::RenewLock),
+        received("peek", json!({ "link": 2, "from": 0, "maxCount": 1 }), Action::Peek),
+        received(
             "peekSession",
             json!({ "link": 2, "sessionId": "s", "from": 0, "maxCount": 1 }),
             Action::Peek,
         ),
-        of_q("deleteBatch", json!({ "link": 2, "maxCount": 1 }), Action::DeleteBatch),
-        of_q("purge", json!({ "link": 2 }), Action::DeleteBatch),
-        of_q("deleteDeferred", json!({ "link": 2, "sequenceNumber": 99 }), Action::DeleteDeferred),
-        row("renewSession", json!({ "link": session }), Action::HoldSession, "steps"),
-        row("getSessionState", json!({ "link": session }), Action::HoldSession, "steps"),
-        row("setSessionState", json!({ "link": session }), Action::HoldSession, "steps"),
+        received("deleteBatch", json!({ "link": 2, "maxCount": 1 }), Action::DeleteBatch),
+        received("purge", json!({ "link": 2 }), Action::DeleteBatch),
+        received(
+            "deleteDeferred",
+            json!({ "link": 2, "sequenceNumber": 99 }),
+            Action::DeleteDeferred,
+        ),
+        row("renewSession", json!({ "link": session }), Action::HoldSession, sessions),
+        row("getSessionState", json!({ "link": session }), Action::HoldSession, sessions),
+        row("setSessionState", json!({ "link": session }), Action::HoldSession, sessions),
+        received(
+            "acceptSession",
+            json!({ "link": 14, "path": path, "sessionId": "s" }),
+            Action::AcceptSession,
+        ),
+        sent("sendIn", in_it(json!({ "send": messages(1) })), Action::Send),
+        received("settleIn", in_it(json!({ "settle": settle })), Action::Settle),
+        received(
+            "renewIn",
+            in_it(json!({ "renew": { "link": 2, "lockTokens": locks } })),
+            Action::RenewLock,
+        ),
+        Row { name: "commit", body: in_it(json!({})), needs: vec![(Action::Commit, owner)] },
+        received("listSessions", json!({ "path": path }), Action::ListSessions),
+        received("deleteUnlocked", json!({ "path": path }), Action::DeleteUnlocked),
+    ]
+}
+
+/// All other requests. `absent` is not there, so that what would be deleted is not missed.
+fn of_entities(digest: &Value) -> Vec<Row> {
+    let row = |name, body, action, at| Row { name, body, needs: vec![(action, at)] };
+    let of_q = |name, body, action| row(name, body, action, "q");
+    let rule =
+        json!({ "path": SUBSCRIPTION, "rule": { "name": "r", "filter": { "type": "true" } } });
+    let of_rule = json!({ "path": SUBSCRIPTION, "name": "r" });
+    let of_policy = json!({ "path": "q", "name": "p" });
+    let declaration = json!({ "queues": [{ "path": "q", "properties": {} }] });
+    let forwards = json!({ "path": "q", "properties": { "forwardTo": "sibling" } });
+    vec![
         row(
             "attach",
             json!({ "link": 10, "path": "absent", "role": "receiver" }),
@@ -159,21 +207,6 @@ fn rows(transaction: &Value, digest: &Value, session: u32) -> Vec<Row> {
             body: json!({ "link": 13, "path": "q", "destination": "absent" }),
             needs: vec![(Action::SendVia, "q"), (Action::BeSentTo, "absent")],
         },
-        of_q(
-            "acceptSession",
-            json!({ "link": 14, "path": "q", "sessionId": "s" }),
-            Action::AcceptSession,
-        ),
-        of_q("sendIn", in_it(json!({ "send": messages(1) })), Action::Send),
-        of_q("settleIn", in_it(json!({ "settle": settle })), Action::Settle),
-        of_q(
-            "renewIn",
-            in_it(json!({ "renew": { "link": 2, "lockTokens": locks } })),
-            Action::RenewLock,
-        ),
-        Row { name: "commit", body: in_it(json!({})), needs: vec![(Action::Commit, "q")] },
-        of_q("listSessions", json!({ "path": "q" }), Action::ListSessions),
-        of_q("deleteUnlocked", json!({ "path": "q" }), Action::DeleteUnlocked),
         of_q("createQueue", json!({ "path": "q" }), Action::Create),
         of_q("getQueue", json!({ "path": "q" }), Action::Describe),
         of_q("updateQueue", json!({ "path": "q" }), Action::Update),
@@ -279,6 +312,11 @@ async fn furnished() -> Server {
     server.broker.create_topic("news", TopicUpdate::default()).await.unwrap();
     let properties = SubscriptionUpdate::default();
     server.broker.create_subscription("news", "audit", properties, Vec::new()).await.unwrap();
+    let sessions =
+        SubscriptionUpdate { requires_session: Some(true), ..SubscriptionUpdate::default() };
+    // What is sent has no session.
+    let nothing = RuleDescription::new("nothing", Filter::False, Timestamp::NONE);
+    server.broker.create_subscription("news", "steps", sessions, vec![nothing]).await.unwrap();
     for owner in OWNERS {
         for right in Right::ALL {
             let properties = PolicyUpdate {
@@ -295,17 +333,95 @@ async fn furnished() -> Server {
     server
 }
 
-/// A client with the links of [`rows`] that shows a token which is good everywhere.
-async fn linked(server: &Server) -> Client {
+/// A client with the links of [`on_links`] that shows a token which is good everywhere.
+async fn linked(server: &Server, at: Place) -> Client {
     let token = sign("Manage", KEY, "sb://x", Timestamp::NEVER);
     let mut client = Client::hello(server.address, json!({ "token": token })).await;
-    for (link, role) in [(1, "sender"), (2, "receiver")] {
-        let attach = json!({ "link": link, "path": "q", "role": role });
+    for (link, path, role) in [(1, at.owner, "sender"), (2, at.path, "receiver")] {
+        let attach = json!({ "link": link, "path": path, "role": role });
         assert!(client.ask("attach", attach).await.get("done").is_some());
     }
-    let via = json!({ "link": 3, "path": "q", "destination": "sibling" });
+    let via = json!({ "link": 3, "path": at.owner, "destination": "sibling" });
     assert!(client.ask("attachVia", via).await.get("done").is_some());
     client
+}
+
+/// A token, whose policy it is signed by, and what that gives at or below what it is for.
+type Shown = (String, &'static str, Rights, &'static str);
+
+/// What is shown: no token that is good, one of each right of each owner, for everything and for less, and those that are
+/// worth nothing.
+fn tokens(at: Place) -> Vec<Shown> {
+    let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
+    let mut tokens = vec![
+        ("".to_owned(), "none", Rights::NONE, ""),
+        ("Bearer eyJh.eyJp.c2ln".to_owned(), "none", Rights::NONE, ""),
+    ];
+    for owner in OWNERS {
+        for right in Right::ALL {
+            let name = format!("{}{owner}", right.name());
+            let narrow = |path: &str| sign(&name, KEY, &format!("amqps://h:5671/{path}/"), latest);
+            tokens.push((sign(&name, KEY, "sb://x", latest), owner, rights_of(right), ""));
+            let upper = narrow(&at.owner.to_uppercase());
+            tokens.push((upper, owner, rights_of(right), at.owner));
+            for below in [at.path, at.sessions] {
+                if below != at.owner && covers(owner, below) {
+                    tokens.push((narrow(below), owner, rights_of(right), below));
+                }
+            }
+        }
+    }
+    for owner in [at.owner, ""] {
+        let name = format!("Manage{owner}");
+        for wrong in [
+            sign(&name, KEY, "sb://x/elsewhere", latest),
+            sign(&name, "another key", "sb://x", latest),
+            sign(&name, RETIRED_KEY, "sb://x", latest),
+            sign(&name, KEY, "sb://x", past),
+        ] {
+            tokens.push((wrong, owner, Rights::NONE, ""));
+        }
+    }
+    tokens
+}
+
+/// Makes requests with every token over a client with the links of a place; they are told the transaction and the link of
+/// the session.
+async fn against(
+    server: &Server,
+    client: &mut Client,
+    at: Place,
+    requests: impl Fn(&Value, u32) -> Vec<Row>,
+) {
+    let all = sign("Manage", KEY, "sb://x", Timestamp::NEVER);
+    for (session, (token, owner, rights, audience)) in (SESSION_LINK..).zip(tokens(at)) {
+        authenticate(server, client, &all).await;
+        let name = format!("s{session}");
+        let accept = json!({ "link": session, "path": at.sessions, "sessionId": name });
+        let accepted = ask(server, client, "acceptSession", accept).await;
+        assert!(accepted.get("sessionAccepted").is_some(), "{accepted}");
+        authenticate(server, client, &token).await;
+        let begun = ask(server, client, "beginTransaction", json!({})).await;
+        let transaction = &begun["transaction"]["transaction"];
+        for Row { name, body, needs } in requests(transaction, session) {
+            let allowed = needs.iter().all(|need| {
+                let is_for = covers(audience, need.1) || takes_nothing(need.0);
+                is_for && is_met(*need, owner, rights)
+            });
+            let shown = format!("{name} {body} with {token}");
+            let answer = ask(server, client, name, body).await.to_string();
+            // What of a list is somebody's own, he is told.
+            let is_list = needs[0] == (Action::List, "");
+            if is_list && !allowed && !answer.contains("\"Unauthorized\"") {
+                let others = ["\"q\"", "\"news\"", "\"sibling\"", "\"steps\""];
+                let others = others.map(|it| answer.contains(it));
+                assert!(others.iter().filter(|it| **it).count() <= 1, "{shown}: {answer}");
+                continue;
+            }
+            assert_eq!(answer.contains("\"Unauthorized\""), !allowed, "{shown}: {answer}");
+            assert!(!answer.contains(KEY), "{shown}: {answer}");
+        }
+    }
 }
 
 /// SEC-01, SEC-03, SEC-05, SEC-07, SEC-09, SEC-14, SEC-15, VIA-02: every request of the protocol with no token that is good, and with one of each right of
@@ -316,13 +432,18 @@ async fn linked(server: &Server) -> Client {
 fn every_request_against_every_token() {
     run(async {
         let server = furnished().await;
-        let mut client = linked(&server).await;
+        let mut client = linked(&server, AT_QUEUE).await;
         let declaration = json!({ "queues": [{ "path": "q", "properties": {} }] });
         let planned = client.ask("planDeclaration", json!({ "declaration": declaration })).await;
         let digest = planned["plan"]["digest"].clone();
         assert!(digest.is_string(), "{planned}");
+        let rows = |transaction: &Value, session| {
+            let mut rows = on_links(AT_QUEUE, transaction, session);
+            rows.extend(of_entities(&digest));
+            rows
+        };
 
-        let all = rows(&json!(1), &digest, SESSION_LINK);
+        let all = rows(&json!(1), SESSION_LINK);
         let mut names: BTreeSet<String> = all.iter().map(|row| row.name.to_owned()).collect();
         names.extend(FREE.map(str::to_owned));
         assert_eq!(names, documented(), "each request of the protocol has a row");
@@ -330,64 +451,20 @@ fn every_request_against_every_token() {
             all.iter().flat_map(|row| &row.needs).map(|(action, _)| *action as usize).collect();
         let said = Action::ALL.into_iter().filter(|action| is_asked(*action));
         assert_eq!(asked, said.map(|action| action as usize).collect());
+        against(&server, &mut client, AT_QUEUE, rows).await;
+        server.stop().await;
+    });
+}
 
-        let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
-        let mut tokens = vec![
-            ("".to_owned(), "none", Rights::NONE, ""),
-            ("Bearer eyJh.eyJp.c2ln".to_owned(), "none", Rights::NONE, ""),
-        ];
-        for owner in OWNERS {
-            for right in Right::ALL {
-                let name = format!("{}{owner}", right.name());
-                tokens.push((sign(&name, KEY, "sb://x", latest), owner, rights_of(right), ""));
-                let narrow = sign(&name, KEY, "amqps://h:5671/Q/", latest);
-                tokens.push((narrow, owner, rights_of(right), "q"));
-                if ["steps", ""].contains(&owner) {
-                    let of_session = sign(&name, KEY, "amqps://h:5671/steps/", latest);
-                    tokens.push((of_session, owner, rights_of(right), "steps"));
-                }
-            }
-        }
-        for owner in ["q", ""] {
-            let name = format!("Manage{owner}");
-            for wrong in [
-                sign(&name, KEY, "sb://x/elsewhere", latest),
-                sign(&name, "another key", "sb://x", latest),
-                sign(&name, RETIRED_KEY, "sb://x", latest),
-                sign(&name, KEY, "sb://x", past),
-            ] {
-                tokens.push((wrong, owner, Rights::NONE, ""));
-            }
-        }
-        let all = sign("Manage", KEY, "sb://x", latest);
-        for (session, (token, owner, rights, audience)) in (SESSION_LINK..).zip(tokens) {
-            authenticate(&server, &mut client, &all).await;
-            let name = format!("s{session}");
-            let accept = json!({ "link": session, "path": "steps", "sessionId": name });
-            let accepted = ask(&server, &mut client, "acceptSession", accept).await;
-            assert!(accepted.get("sessionAccepted").is_some(), "{accepted}");
-            authenticate(&server, &mut client, &token).await;
-            let begun = ask(&server, &mut client, "beginTransaction", json!({})).await;
-            let transaction = &begun["transaction"]["transaction"];
-            for Row { name, body, needs } in rows(transaction, &digest, session) {
-                let allowed = needs.iter().all(|need| {
-                    let is_for = covers(audience, need.1) || takes_nothing(need.0);
-                    is_for && is_met(*need, owner, rights)
-                });
-                let shown = format!("{name} {body} with {token}");
-                let answer = ask(&server, &mut client, name, body).await.to_string();
-                // What of a list is somebody's own, he is told.
-                let is_list = needs[0] == (Action::List, "");
-                if is_list && !allowed && !answer.contains("\"Unauthorized\"") {
-                    let others = ["\"q\"", "\"news\"", "\"sibling\"", "\"steps\""];
-                    let others = others.map(|it| answer.contains(it));
-                    assert!(others.iter().filter(|it| **it).count() <= 1, "{shown}: {answer}");
-                    continue;
-                }
-                assert_eq!(answer.contains("\"Unauthorized\""), !allowed, "{shown}: {answer}");
-                assert!(!answer.contains(KEY), "{shown}: {answer}");
-            }
-        }
+/// SEC-03, SEC-05, SEC-06, SEC-07, SEC-09, SEC-14, SEC-15, VIA-02: the same on links of a subscription and of its topic,
+/// whose policies count at both; what is for the subscription gives nothing at the topic.
+#[test]
+fn every_request_at_a_subscription_against_every_token() {
+    run(async {
+        let server = furnished().await;
+        let mut client = linked(&server, AT_SUBSCRIPTION).await;
+        let rows = |transaction: &Value, session| on_links(AT_SUBSCRIPTION, transaction, session);
+        against(&server, &mut client, AT_SUBSCRIPTION, rows).await;
         server.stop().await;
     });
 }
@@ -398,7 +475,7 @@ fn every_request_against_every_token() {
 fn a_link_by_another_entity_ends_with_the_right_at_its_destination() {
     run(async {
         let server = furnished().await;
-        let mut client = linked(&server).await;
+        let mut client = linked(&server, AT_QUEUE).await;
         let send = || json!({ "link": 3, "messages": [{ "body": "a" }] });
         let stored = async || {
             server.broker.idle_but_for_store().await;
