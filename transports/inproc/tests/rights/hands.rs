@@ -18,7 +18,7 @@ use peeklock_inproc::{
     Client, ConsumerOptions, Delivery, Received, Receiver, Refusal, Sender, SessionReceiver,
 };
 
-use crate::world::SUBSCRIPTION;
+use crate::world::{Place, SUBSCRIPTION};
 
 /// Sessions, so that no two clients want the same.
 static SESSIONS: AtomicU32 = AtomicU32::new(0);
@@ -30,6 +30,7 @@ type Opened<T> = Result<T, Refused>;
 /// Handles that are open, or why they are not.
 pub struct Hands {
     client: Client,
+    pub at: Place,
     sender: Opened<Sender>,
     via: Opened<Sender>,
     publisher: Opened<Sender>,
@@ -37,7 +38,7 @@ pub struct Hands {
     remover: Opened<Receiver>,
     dead: Opened<Receiver>,
     subscriber: Opened<Receiver>,
-    /// Of the queue that has sessions, without one.
+    /// Of what has sessions, without one.
     browser: Opened<Receiver>,
     session: Opened<SessionReceiver>,
 }
@@ -56,19 +57,21 @@ fn first<T>(results: Vec<Result<T, BrokerError>>) -> Result<(), BrokerError> {
 }
 
 impl Hands {
-    pub async fn of(client: Client) -> Self {
+    pub async fn of(client: Client, at: Place) -> Self {
+        let Place { to, from, sessions } = at;
         let session = SESSIONS.fetch_add(1, Ordering::Relaxed).to_string();
         Self {
-            sender: client.sender("orders").map_err(Arc::new),
-            via: client.sender_via("sibling", "orders").map_err(Arc::new),
+            sender: client.sender(to).map_err(Arc::new),
+            via: client.sender_via("sibling", to).map_err(Arc::new),
             publisher: client.sender("news").map_err(Arc::new),
-            receiver: client.receiver("orders").map_err(Arc::new),
-            remover: client.receiver_in("orders", ReceiveMode::ReceiveAndDelete).map_err(Arc::new),
-            dead: client.receiver(&dead_letter_path("orders")).map_err(Arc::new),
+            receiver: client.receiver(from).map_err(Arc::new),
+            remover: client.receiver_in(from, ReceiveMode::ReceiveAndDelete).map_err(Arc::new),
+            dead: client.receiver(&dead_letter_path(from)).map_err(Arc::new),
             subscriber: client.receiver(SUBSCRIPTION).map_err(Arc::new),
-            browser: client.receiver("held").map_err(Arc::new),
-            session: client.accept_session("held", &session).await.map_err(Arc::new),
+            browser: client.receiver(sessions).map_err(Arc::new),
+            session: client.accept_session(sessions, &session).await.map_err(Arc::new),
             client,
+            at,
         }
     }
 
@@ -128,7 +131,7 @@ impl Hands {
             "consume" => {
                 let handler = |_: Delivery| async { Ok::<(), Refusal>(()) };
                 let consumer =
-                    self.client.consume("orders", handler, ConsumerOptions::default()).await?;
+                    self.client.consume(self.at.from, handler, ConsumerOptions::default()).await?;
                 consumer.stop().await;
             }
             _ => return Ok(false),
@@ -167,14 +170,14 @@ impl Hands {
     }
 
     async fn use_session(&self, name: &str) -> Result<bool, Refused> {
-        let session = || open(&self.session);
+        let (session, sessions) = (|| open(&self.session), self.at.sessions);
         match name {
-            "accept session" => self.client.accept_session("held", "more").await.map(drop)?,
+            "accept session" => self.client.accept_session(sessions, "more").await.map(drop)?,
             "accept next session" => {
-                self.client.accept_next_session("held", TimeSpan::ZERO).await?;
+                self.client.accept_next_session(sessions, TimeSpan::ZERO).await?;
             }
             "list sessions" => {
-                self.client.sessions("held", SessionFilter::All, 0, 9).await?;
+                self.client.sessions(sessions, SessionFilter::All, 0, 9).await?;
             }
             "receive in a session" => session()?.receive(TimeSpan::ZERO).await.map(drop)?,
             "renew session" => session()?.renew_lock().await.map(drop)?,
@@ -207,9 +210,9 @@ impl Hands {
             "forward" => admin.update_queue("orders", to("sibling")).await.map(drop)?,
             "delete queue" => admin.delete_queue("sibling").await?,
             "delete absent queue" => admin.delete_queue("absent").await?,
-            "delete deferred" => admin.delete_deferred("orders", SequenceNumber(9)).await?,
+            "delete deferred" => admin.delete_deferred(self.at.from, SequenceNumber(9)).await?,
             "delete unlocked" => {
-                admin.delete_batch_unlocked("orders", Some(1), None).await?;
+                admin.delete_batch_unlocked(self.at.from, Some(1), None).await?;
             }
             _ => return Ok(false),
         }

@@ -38,7 +38,7 @@ async fn a_list_has_what_may_be_read() {
             };
             let queues = readable(&["held", "orders", "sibling"]);
             let topics = readable(&["news"]);
-            let subscriptions = if topics.is_empty() { &[][..] } else { &["all"] };
+            let subscriptions = if topics.is_empty() { &[][..] } else { &["all", "held"] };
             assert_eq!(told(admin.queue_paths(0, 9).await), queues, "{name}");
             assert_eq!(told(admin.topic_paths(0, 9).await), topics, "{name}");
             let described = admin.queues(0).await.map(|queues| {

@@ -9,55 +9,55 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_inproc::Client;
 
 use crate::hands::Hands;
-use crate::needs::{Need, OPERATIONS, RIGHTS, are_met};
-use crate::world::{KEY, OTHER_KEY, OWNERS, RETIRED_KEY, World, policy};
+use crate::needs::{RIGHTS, are_met, done_at};
+use crate::world::{AT_QUEUE, KEY, OTHER_KEY, OWNERS, PLACES, Place, RETIRED_KEY, World, policy};
 
 /// Does every operation with handles that are open: what is refused is what somebody with these rights at `owner` may
 /// not.
 async fn judge(world: &World, hands: &Hands, owner: &str, rights: &[Right], case: &str) {
-    judge_by(world, hands, (owner, rights), case, OPERATIONS.iter().copied()).await;
-}
-
-async fn judge_new(world: &World, access: Access, owner: &str, rights: &[Right], case: &str) {
-    let hands = Hands::of(Client::with_access(access)).await;
-    judge_by(world, &hands, (owner, rights), case, OPERATIONS.iter().copied()).await;
-}
-
-async fn judge_by(
-    world: &World,
-    hands: &Hands,
-    (owner, rights): (&str, &[Right]),
-    case: &str,
-    operations: impl Iterator<Item = (&'static str, &'static [Need])>,
-) {
-    let mut locked = world.locked().await;
-    for (name, needs) in operations {
+    let mut locked = world.locked(hands.at).await;
+    for (name, needs) in done_at(hands.at) {
         let answer = hands.operate(name, &locked).await;
         let condition = answer.as_ref().err().map(|error| error.condition());
         let refused = condition == Some(Condition::Unauthorized);
-        assert_eq!(refused, !are_met(needs, owner, rights), "{name} with {case}: {answer:?}");
+        let is_allowed = are_met(needs, hands.at, owner, rights);
+        assert_eq!(refused, !is_allowed, "{name} with {case}: {answer:?}");
         if answer.is_ok() {
             world.arrange().await;
-            locked = world.locked().await;
+            locked = world.locked(hands.at).await;
         }
     }
 }
 
-/// SEC-03, SEC-05, SEC-06, SEC-07, SEC-08, SEC-17: handles that are wrapped with a policy of the namespace or of an entity do what its
-/// rights allow, where it holds.
+async fn judge_new(
+    world: &World,
+    at: Place,
+    access: Access,
+    owner: &str,
+    rights: &[Right],
+    case: &str,
+) {
+    let hands = Hands::of(Client::with_access(access), at).await;
+    judge(world, &hands, owner, rights, case).await;
+}
+
+/// SEC-03, SEC-05, SEC-06, SEC-07, SEC-08, SEC-17: handles that are wrapped with a policy of the namespace or of an
+/// entity do what its rights allow, where it holds: at a queue, and at a topic and its subscription.
 #[tokio::test]
 async fn every_operation_against_every_policy() {
     let world = World::new().await;
-    for owner in OWNERS {
-        for rights in RIGHTS {
-            let name = policy(owner, rights);
-            let access = world.broker.access_of_policy(owner, &name);
-            judge_new(&world, access, owner, rights, &name).await;
+    for at in PLACES {
+        for owner in OWNERS {
+            for rights in RIGHTS {
+                let name = policy(owner, rights);
+                let access = world.broker.access_of_policy(owner, &name);
+                judge_new(&world, at, access, owner, rights, &name).await;
+            }
         }
-    }
-    for (owner, name) in [("orders", "absent"), ("absent", ROOT_POLICY)] {
-        let access = world.broker.access_of_policy(owner, name);
-        judge_new(&world, access, owner, &[], name).await;
+        for (owner, name) in [(at.to, "absent"), ("absent", ROOT_POLICY)] {
+            let access = world.broker.access_of_policy(owner, name);
+            judge_new(&world, at, access, owner, &[], name).await;
+        }
     }
     world.stop().await;
 }
@@ -68,27 +68,31 @@ async fn every_operation_against_every_policy() {
 async fn every_operation_against_every_token() {
     let world = World::new().await;
     let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
-    for owner in ["", "orders", "news"] {
-        for rights in RIGHTS {
-            let name = policy(owner, rights);
-            let token = |key, audience: &str, until| sign(&name, key, audience, until);
-            let at_orders = if owner == "news" { &[] } else { rights };
-            for (token, owner, rights) in [
-                (token(KEY, "sb://x", latest), owner, rights),
-                (token(KEY, "amqp://localhost:5672/Orders/", latest), "orders", at_orders),
-                (token(KEY, "sb://x/elsewhere", latest), owner, &[][..]),
-                (token(OTHER_KEY, "sb://x", latest), owner, &[]),
-                (token(RETIRED_KEY, "sb://x", latest), owner, &[]),
-                (token(KEY, "sb://x", past), owner, &[]),
-            ] {
-                judge_new(&world, world.shown(&token), owner, rights, &token).await;
+    for at in PLACES {
+        let audience = format!("amqp://localhost:5672/{}/", at.to.to_uppercase());
+        for owner in ["", "orders", "news"] {
+            for rights in RIGHTS {
+                let name = policy(owner, rights);
+                let token = |key, audience: &str, until| sign(&name, key, audience, until);
+                let is_elsewhere = !owner.is_empty() && owner != at.to;
+                let at_audience = if is_elsewhere { &[] } else { rights };
+                for (token, owner, rights) in [
+                    (token(KEY, "sb://x", latest), owner, rights),
+                    (token(KEY, audience.as_str(), latest), at.to, at_audience),
+                    (token(KEY, "sb://x/elsewhere", latest), owner, &[][..]),
+                    (token(OTHER_KEY, "sb://x", latest), owner, &[]),
+                    (token(RETIRED_KEY, "sb://x", latest), owner, &[]),
+                    (token(KEY, "sb://x", past), owner, &[]),
+                ] {
+                    judge_new(&world, at, world.shown(&token), owner, rights, &token).await;
+                }
+                let keyed = Principal::anonymous().with_key(&*name, KEY);
+                judge_new(&world, at, world.broker.access(keyed), owner, rights, &name).await;
             }
-            let keyed = Principal::anonymous().with_key(&*name, KEY);
-            judge_new(&world, world.broker.access(keyed), owner, rights, &name).await;
         }
+        let nothing = world.broker.access(Principal::anonymous());
+        judge_new(&world, at, nothing, "", &[], "nothing").await;
     }
-    let nothing = world.broker.access(Principal::anonymous());
-    judge_new(&world, nothing, "", &[], "nothing").await;
     world.stop().await;
 }
 
@@ -97,14 +101,16 @@ async fn every_operation_against_every_token() {
 async fn open_handles_follow_what_is_shown() {
     let world = World::new().await;
     let all = sign(&policy("", RIGHTS[3]), KEY, "sb://x", Timestamp::NEVER);
-    for owner in OWNERS {
-        for rights in RIGHTS {
-            let name = policy(owner, rights);
-            let access = world.shown(&all);
-            let hands = Hands::of(Client::with_access(access.clone())).await;
-            let newer = sign(&name, KEY, "sb://x", Timestamp::NEVER);
-            access.renew(Principal::anonymous().with_token(newer)).await;
-            judge(&world, &hands, owner, rights, &name).await;
+    for at in PLACES {
+        for owner in OWNERS {
+            for rights in RIGHTS {
+                let name = policy(owner, rights);
+                let access = world.shown(&all);
+                let hands = Hands::of(Client::with_access(access.clone()), at).await;
+                let newer = sign(&name, KEY, "sb://x", Timestamp::NEVER);
+                access.renew(Principal::anonymous().with_token(newer)).await;
+                judge(&world, &hands, owner, rights, &name).await;
+            }
         }
     }
     world.stop().await;
@@ -118,19 +124,19 @@ async fn open_handles_end_with_what_was_granted() {
     let all = RIGHTS[3];
     let name = policy("", all);
     let access = world.broker.access_of_policy("", &name);
-    let lasting = Hands::of(Client::with_access(access.clone())).await;
+    let lasting = Hands::of(Client::with_access(access.clone()), AT_QUEUE).await;
 
     let until = world.broker.now().plus(TimeSpan::from_minutes(60));
     let short = world.shown(&sign(&name, KEY, "sb://x", until));
-    let hands = Hands::of(Client::with_access(short)).await;
+    let hands = Hands::of(Client::with_access(short), AT_QUEUE).await;
     judge(&world, &hands, "", all, "a token that lasts").await;
     world.clock.advance(until.since(world.broker.now()));
     judge(&world, &hands, "", &[], "a token that has expired").await;
 
     let signed = world.shown(&sign(&name, KEY, "sb://x", Timestamp::NEVER));
-    let signed = Hands::of(Client::with_access(signed)).await;
+    let signed = Hands::of(Client::with_access(signed), AT_QUEUE).await;
     let keyed = Principal::anonymous().with_key(&*name, KEY);
-    let keyed = Hands::of(Client::with_access(world.broker.access(keyed))).await;
+    let keyed = Hands::of(Client::with_access(world.broker.access(keyed)), AT_QUEUE).await;
     let admin = world.full.admin();
     admin.regenerate_key("", &name, WhichKey::Secondary, None).await.unwrap();
     judge(&world, &signed, "", all, "a token while the other key is regenerated").await;
@@ -146,12 +152,12 @@ async fn open_handles_end_with_what_was_granted() {
     };
     admin.update_policy("", &name, fewer).await.unwrap();
     // What rests on a policy ends with its change; what is opened then has what it gives now.
-    let locked = world.locked().await;
+    let locked = world.locked(AT_QUEUE).await;
     for name in ["send", "receive", "renew session"] {
         let refused = lasting.operate(name, &locked).await.unwrap_err();
         assert_eq!(refused.condition(), Condition::Unauthorized, "{name}");
     }
-    judge_new(&world, access.clone(), "", RIGHTS[1], "a policy with fewer rights").await;
+    judge_new(&world, AT_QUEUE, access.clone(), "", RIGHTS[1], "a policy with fewer rights").await;
     admin.delete_policy("", &name).await.unwrap();
     judge(&world, &lasting, "", &[], "a policy that was deleted").await;
     world.stop().await;

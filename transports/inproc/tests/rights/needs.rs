@@ -4,23 +4,27 @@
 use peeklock_core::contract::Right::{self, Listen, Manage, Send};
 use peeklock_core::contract::{Action, Needs as Table, Rights};
 
+use crate::world::{AT_QUEUE, Place};
+
 /// One of these rights at this path.
 pub type Need = (&'static str, &'static [Right]);
 
-/// The operations in the order of the specification, each with what it needs, all of it (SEC-05, SEC-06, SEC-07).
-pub const OPERATIONS: &[(&str, &[Need])] = &[
+/// An operation, with what it needs, all of it.
+pub type Operation = (&'static str, &'static [Need]);
+
+/// What is done where a client sends, receives and has sessions, in the order of the specification, each with what it
+/// needs at [`AT_QUEUE`] (SEC-05, SEC-06, SEC-07).
+const AT_PLACE: &[Operation] = &[
     ("send", &[("orders", &[Send])]),
     ("send many", &[("orders", &[Send])]),
     ("send batch", &[("orders", &[Send])]),
     ("schedule", &[("orders", &[Send])]),
     ("cancel scheduled", &[("orders", &[Send])]),
-    ("publish", &[("news", &[Send])]),
     ("send via", &[("orders", &[Send]), ("sibling", &[Send])]),
     ("send in a transaction", &[("orders", &[Send])]),
     ("receive", &[("orders", &[Listen])]),
     ("receive and delete", &[("orders", &[Listen])]),
     ("receive of the dead letters", &[("orders", &[Listen])]),
-    ("receive of a subscription", &[("news", &[Listen])]),
     ("receive deferred", &[("orders", &[Listen])]),
     ("complete", &[("orders", &[Listen])]),
     ("complete many", &[("orders", &[Listen])]),
@@ -49,6 +53,14 @@ pub const OPERATIONS: &[(&str, &[Need])] = &[
     ("renew session", &[("held", &[Listen])]),
     ("session state", &[("held", &[Listen])]),
     ("set session state", &[("held", &[Listen])]),
+    ("delete deferred", &[("orders", &[Manage])]),
+    ("delete unlocked", &[("orders", &[Manage])]),
+];
+
+/// What is done elsewhere.
+const ELSEWHERE: &[Operation] = &[
+    ("publish", &[("news", &[Send])]),
+    ("receive of a subscription", &[("news", &[Listen])]),
     ("create queue", &[("orders", &[Manage])]),
     ("create another queue", &[("fresh", &[Manage])]),
     ("create queue that forwards", &[("fresh", &[Manage]), ("orders", &[Manage])]),
@@ -60,8 +72,6 @@ pub const OPERATIONS: &[(&str, &[Need])] = &[
     ("forward", &[("orders", &[Manage]), ("sibling", &[Manage])]),
     ("delete queue", &[("sibling", &[Manage])]),
     ("delete absent queue", &[("absent", &[Manage])]),
-    ("delete deferred", &[("orders", &[Manage])]),
-    ("delete unlocked", &[("orders", &[Manage])]),
     ("create topic", &[("news", &[Manage])]),
     ("topic", &[("news", &[Manage])]),
     ("topic exists", &[("news", &[Manage])]),
@@ -94,13 +104,23 @@ pub const OPERATIONS: &[(&str, &[Need])] = &[
     ("carry out", &[("orders", &[Manage])]),
 ];
 
+/// What is done at a place. With the queue that is everything.
+pub fn done_at(at: Place) -> impl Iterator<Item = Operation> {
+    let elsewhere: &[Operation] = if at == AT_QUEUE { ELSEWHERE } else { &[] };
+    AT_PLACE.iter().chain(elsewhere).copied()
+}
+
 /// The rights that a policy can have (SEC-01).
 pub const RIGHTS: [&[Right]; 4] = [&[Send], &[Listen], &[Send, Listen], &[Send, Listen, Manage]];
 
-/// Whether somebody who has these rights at `owner`, empty for the namespace, has what is needed.
-pub fn are_met(needs: &[Need], owner: &str, rights: &[Right]) -> bool {
+/// Whether somebody who has these rights at `owner`, empty for the namespace, has what is needed at a place.
+pub fn are_met(needs: &[Need], at: Place, owner: &str, rights: &[Right]) -> bool {
+    let is_of_place = |path: &str| path == AT_QUEUE.to || path == AT_QUEUE.sessions;
     let is_met = |(path, one_of): &Need| {
-        (owner.is_empty() || owner == *path) && one_of.iter().any(|right| rights.contains(right))
+        // A subscription has the policies of its topic.
+        let has_policies = if at != AT_QUEUE && is_of_place(path) { at.to } else { *path };
+        let covers = owner.is_empty() || owner == has_policies;
+        covers && one_of.iter().any(|right| rights.contains(right))
     };
     needs.iter().all(is_met)
 }
@@ -199,13 +219,13 @@ fn every_action_of_the_table_is_done_by_the_operations_here() {
     let mut named = std::collections::BTreeSet::new();
     for action in Action::ALL {
         for name in operations(action) {
-            let (_, needs) = OPERATIONS.iter().find(|(it, _)| it == name).unwrap();
+            let (_, needs) = done_at(AT_QUEUE).find(|(it, _)| it == name).unwrap();
             let Table::OneOf(one_of, _) = action.needs() else { panic!("{action:?}") };
             let says = |(_, rights): &Need| rights.iter().copied().collect::<Rights>() == one_of;
             assert!(needs.iter().any(says), "{name} is {action:?}");
             named.insert(*name);
         }
     }
-    let all = OPERATIONS.iter().map(|(name, _)| *name).collect();
+    let all = done_at(AT_QUEUE).map(|(name, _)| name).collect();
     assert_eq!(named, all, "each operation is some action");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use peeklock_auth_sas::{SasAuthorizer, SasConfig};
 use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::contract::{Authorizer, Principal, Right};
-use peeklock_core::description::{Cleared, QueueUpdate};
+use peeklock_core::description::{Cleared, QueueUpdate, SubscriptionUpdate};
 use peeklock_core::message::Message;
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, WhichKey};
 use peeklock_core::rule::{Filter, RuleDescription};
@@ -22,6 +22,21 @@ pub const OTHER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 /// One that each policy has had.
 pub const RETIRED_KEY: &str = "AgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 pub const SUBSCRIPTION: &str = "news/Subscriptions/all";
+
+/// Where a client sends, receives, and has sessions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub to: &'static str,
+    pub from: &'static str,
+    pub sessions: &'static str,
+}
+
+pub const AT_QUEUE: Place = Place { to: "orders", from: "orders", sessions: "held" };
+/// Subscriptions have no policies: those of the topic count.
+pub const AT_SUBSCRIPTION: Place =
+    Place { to: "news", from: SUBSCRIPTION, sessions: "news/Subscriptions/held" };
+pub const PLACES: [Place; 2] = [AT_QUEUE, AT_SUBSCRIPTION];
+
 /// Who has policies; the namespace has no name.
 pub const OWNERS: [&str; 5] = ["", "orders", "sibling", "held", "news"];
 
@@ -67,6 +82,11 @@ impl World {
         admin.create_subscription("news", "all").await.ok();
         let rule = RuleDescription::new("r", Filter::True, Timestamp::NONE);
         admin.create_rule(SUBSCRIPTION, rule).await.ok();
+        let sessions =
+            SubscriptionUpdate { requires_session: Some(true), ..SubscriptionUpdate::default() };
+        // What is sent has no session.
+        let nothing = RuleDescription::new("nothing", Filter::False, Timestamp::NONE);
+        self.broker.create_subscription("news", "held", sessions, vec![nothing]).await.ok();
         admin.delete_queue("fresh").await.ok();
         for owner in OWNERS {
             for rights in RIGHTS {
@@ -96,10 +116,11 @@ impl World {
     }
 
     /// A message that is locked by somebody else.
-    pub async fn locked(&self) -> Received {
-        self.full.sender("orders").unwrap().send(Message::new("a")).await.unwrap();
-        let receiver = self.full.receiver("orders").unwrap();
-        let received = receiver.receive(TimeSpan::ZERO).await.unwrap().unwrap();
+    pub async fn locked(&self, at: Place) -> Received {
+        self.full.sender(at.to).unwrap().send(Message::new("a")).await.unwrap();
+        let receiver = self.full.receiver(at.from).unwrap();
+        // It may be on its way from the topic.
+        let received = receiver.receive(TimeSpan::from_minutes(1)).await.unwrap().unwrap();
         // In order, so that the lock stays.
         receiver.close().await.unwrap();
         received
