@@ -15,6 +15,8 @@ pub enum Role {
     Sender,
     /// It receives, settles and looks.
     Receiver,
+    /// It looks, for which less is granted than to receive.
+    Browser,
 }
 
 /// A link.

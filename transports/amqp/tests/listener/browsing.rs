@@ -1,9 +1,14 @@
 //! Clients that look and take nothing.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::performative::{Attach, Performative, SenderSettleMode};
 use peeklock_amqp::terminus::Source;
+use peeklock_core::contract::{Authorizer, Ceiling, Grant, Principal};
 use peeklock_core::description::TopicUpdate;
+use peeklock_core::error::Rejection;
 
 use crate::client::Client;
 use crate::server::Server;
@@ -62,6 +67,39 @@ async fn a_browser_goes_on_where_it_was() {
     sees(&mut client, &["d"]).await;
     is_drained(&mut client, 12).await;
     client.detach(0).await;
+    server.stop().await;
+}
+
+/// Whoever comes may look, and not receive.
+struct Looking;
+
+#[async_trait]
+impl Authorizer for Looking {
+    async fn authorize(&self, _: &Principal, _: &str) -> Result<Grant, Rejection> {
+        Ok(Grant::everything().below(Ceiling::Viewer))
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        true
+    }
+}
+
+/// SEC-05, AMQP-99: a browser is kept of who may look and not receive.
+#[tokio::test]
+async fn who_may_not_receive_may_look() {
+    let server = Server::start_for(Arc::new(Looking)).await;
+    server.put(&["a"]).await;
+    let mut client = server.client().await;
+    let refused = client.receiver(0, "q", SenderSettleMode::Unsettled).await;
+    assert_eq!(refused, Err("amqp:unauthorized-access".to_owned()));
+    client.attach_receiver(browser(1, "q")).await.unwrap();
+    client.credit(1, 0, 10, true).await;
+    sees(&mut client, &["a"]).await;
+    is_drained(&mut client, 10).await;
+    server.put(&["b"]).await;
+    client.credit(1, 10, 5, true).await;
+    sees(&mut client, &["b"]).await;
+    is_drained(&mut client, 15).await;
     server.stop().await;
 }
 

@@ -53,6 +53,7 @@ impl Handle for Entity {
         let purpose = match role {
             Role::Sender => Action::Send,
             Role::Receiver => Action::Receive,
+            Role::Browser => Action::Peek,
         };
         Self::watch(self, purpose, receiver, outlet)
     }

@@ -98,7 +98,7 @@ impl Conversation {
         }
         let number = self.number(link);
         let path = entity.path().into();
-        self.links.attach(number, entity.clone(), path, Role::Receiver, ReceiveMode::PeekLock);
+        self.links.attach(number, entity.clone(), path, Role::Browser, ReceiveMode::PeekLock);
         let browser = Browser {
             number,
             entity,
