@@ -183,7 +183,7 @@ fn what_was_removed_and_cannot_be_read_is_counted() {
         let answer = client.ask("receive", receive.clone()).await;
         let messages = answer["received"]["messages"].as_array().unwrap();
         assert_eq!(messages.len(), 1, "{answer}");
-        assert_eq!(messages[0]["message"]["body"], "a", "{answer}");
+        assert_eq!(messages[0]["body"], "a", "{answer}");
         assert_eq!(server.counts().await.active, 0);
         assert_eq!(counted(), 1);
         // Where there is nothing else, it is told that there was something.
