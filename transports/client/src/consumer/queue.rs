@@ -23,6 +23,9 @@ use crate::port::{Arrival, Deliveries, Link, Request, Settlement, Verdict, Waiti
 use crate::trace::Tracing;
 use crate::{Client, Received, TraceContext};
 
+/// So many outcomes are settled together, and as many as there are when no more are at hand.
+const SETTLED_AT_ONCE: usize = 64;
+
 /// Runs to the end of the link, of its handler, or until it is stopped. Why it ended, unless it was stopped.
 pub(super) async fn run<H: Handler<Delivery>>(
     client: Client,
@@ -67,13 +70,18 @@ pub(super) async fn run<H: Handler<Delivery>>(
                 let (handler, origin) = (Arc::clone(&handler), hand.origin.clone());
                 at_work.push(work(handler, traces, &path, origin, waits));
             }
-            let mut has_room = false;
+            let (mut has_room, mut has_settled) = (false, false);
             while let Poll::Ready(Some(Done { held, outcome })) = at_work.poll_next_unpin(context) {
                 hand.decide(held, Tried::outcome(held.token, outcome));
                 has_room = true;
+                // The entity is at these while the handler is at the next.
+                if hand.verdicts.len() >= SETTLED_AT_ONCE {
+                    has_settled |= hand.settle();
+                }
             }
+            has_settled |= hand.settle();
             // Also where that is settled over another link, and no answer comes to go on with.
-            if hand.settle() || (has_room && !hand.waiting.is_empty()) {
+            if has_settled || (has_room && !hand.waiting.is_empty()) {
                 continue;
             }
             hand.poll_late(context);
