@@ -419,7 +419,8 @@ fn what_becomes_due_does_not_have_a_publish_judged_anew() {
 }
 
 /// DESIGN D6, TXN-08, SET-41: what was set on messages of a subscription is part of what a transaction comes to that its
-/// topic coordinates, and known before it is carried out: what is more than a turn waits for a long one.
+/// topic coordinates, and known before it is carried out: what is more than a turn waits for a long one, and what is more
+/// than a transaction may come to is refused before (QUO-11).
 #[test]
 fn what_a_transaction_settles_in_a_subscription_is_weighed_before() {
     /// On each message.
@@ -463,6 +464,10 @@ fn what_a_transaction_settles_in_a_subscription_is_weighed_before() {
     let (turns, _) = world.turns(Share::Turn, 1, commit(few));
     assert_eq!(completed(&turns[0]), 10, "{turns:?}");
     assert!(turns[0].weight() >= 10 * (1 + TIMES), "{turns:?}");
+    let too_many: Vec<LockToken> = many.iter().copied().cycle().take(200).collect();
+    let (turns, _) = world.turns(Share::Turn, 1, commit(&too_many));
+    assert!(turns.iter().all(|turn| completed(turn) == 0), "{turns:?}");
+    assert!(!world.shell.wants_long_turn(), "it is refused before it waits for anything");
     let (turns, _) = world.turns(Share::Turn, 2, commit(many));
     assert!(turns.iter().all(|turn| completed(turn) == 0), "{turns:?}");
     assert!(world.shell.wants_long_turn());

@@ -352,8 +352,15 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        let ahead = Ahead::Command { ticket: request.ticket, command: &request.command };
         turn.steps += 1;
+        // Before anything is judged for it: that would stay until the machine is asked again.
+        if let Command::Commit { parts } = &request.command
+            && let Err(rejection) = self.refuse_many_steps(parts)
+        {
+            self.let_out(request.reply.answer(Err(rejection)), Gate::Commit, out);
+            return Ok(());
+        }
+        let ahead = Ahead::Command { ticket: request.ticket, command: &request.command };
         if !self.go_ahead(ahead, now) {
             self.judged = Some(request);
             return Ok(());
@@ -369,12 +376,6 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        if let Command::Commit { parts } = &request.command
-            && let Err(rejection) = self.refuse_many_steps(parts)
-        {
-            self.let_out(request.reply.answer(Err(rejection)), Gate::Commit, out);
-            return Ok(());
-        }
         if let Some(stored) = request.command.cost().stored {
             return self.take_send(request, stored, now, out, turn);
         }
