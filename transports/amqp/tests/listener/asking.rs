@@ -280,7 +280,7 @@ async fn what_is_asked_of_few_locks_does_not_cost_by_the_many() {
         let entries = [("lock-tokens", uuids(&tokens[held - FEW..]))];
         // So often that some were not held up by anything else of this machine.
         let mut least = Duration::MAX;
-        for _ in 0..100 {
+        for _ in 0..20 {
             let began = Instant::now();
             assert_eq!(
                 client.ask(0, "renew-lock", &entries).await.numbers("expirations").len(),
