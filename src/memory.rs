@@ -3,37 +3,49 @@
 #[cfg(target_os = "linux")]
 use std::fs;
 
-/// Blocks of at least so many bytes go back to the system when they are free.
+/// What the allocator of this program is told (jemalloc, TUNING.md): free pages go back to the system within a second, also when no
+/// thread asks for anything, and threads share so many arenas a core.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const GIVEN_BACK: &str = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const ARENAS_PER_CORE: usize = 2;
+/// What the system's allocator is told, for hosts that have that one: blocks of at least so many bytes go back when they are free.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const RETURNED_BYTES: &str = "524288";
 
-/// Has the allocator give large blocks back as soon as they are free. By itself glibc's does so only until the first of
-/// them was freed: from then on blocks of that size stay with the process, and what was asked for in an attack is there
-/// hours later ([decision 27](docs/decisions/0027-the-allocator-is-the-systems.md)). It is told by the environment alone, and
-/// before a program begins; so this one begins once more, as the same process. Who has set the variables himself is left alone.
+/// Has the allocator give back to the system what is free, soon: by itself it keeps most of what was asked for in an attack, for
+/// hours or for good ([decision 35](docs/decisions/0035-the-program-has-an-allocator-that-gives-back.md)). It is told by the
+/// environment alone, and before a program begins; so this one begins once more, as the same process. Who has set one of the
+/// variables himself is left alone.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub fn give_large_blocks_back() {
+pub fn give_back_soon() {
     use std::env;
     use std::os::unix::process::CommandExt as _;
     use std::process::Command;
+    use std::thread::available_parallelism;
 
-    let names = ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"];
+    let arenas = ARENAS_PER_CORE * available_parallelism().map_or(1, usize::from);
+    let told = [
+        ("_RJEM_MALLOC_CONF", format!("{GIVEN_BACK},narenas:{arenas}")),
+        ("MALLOC_MMAP_THRESHOLD_", RETURNED_BYTES.to_owned()),
+        ("MALLOC_TRIM_THRESHOLD_", RETURNED_BYTES.to_owned()),
+    ];
     let is_set = |name: &str| env::var_os(name).is_some();
-    if names.into_iter().chain(["GLIBC_TUNABLES"]).any(is_set) {
+    if told.iter().map(|(name, _)| *name).chain(["GLIBC_TUNABLES"]).any(is_set) {
         return;
     }
     let mut arguments = env::args_os();
     if let (Ok(program), Some(name)) = (env::current_exe(), arguments.next()) {
         let mut anew = Command::new(program);
-        anew.arg0(name).args(arguments).envs(names.map(|name| (name, RETURNED_BYTES)));
+        anew.arg0(name).args(arguments).envs(told);
         // It comes back only if that cannot be done; then it goes on as it is.
         let _error = anew.exec();
     }
 }
 
-/// Other allocators are left alone.
+/// Other systems' are left alone.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub const fn give_large_blocks_back() {}
+pub const fn give_back_soon() {}
 
 /// The memory that is available: of the machine or of the control group, whichever is less.
 #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use crate::config::Loaded;
 use crate::{Host, memory, server, telemetry};
 
 pub fn serve(flags: &ServeFlags, host: Host) -> Result<(), Failure> {
-    memory::give_large_blocks_back();
+    memory::give_back_soon();
     let loaded = Loaded::load(&flags.layers()?)?;
     telemetry::start(&loaded.config.log);
     // One thread is enough: the broker and the transports have their own.
