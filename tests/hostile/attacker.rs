@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// The lowest priority.
+const NICE_MAX: i32 = 19;
 /// How long a socket that takes nothing is tried.
-const STUCK: Duration = Duration::from_millis(200);
+const STUCK: Duration = Duration::from_millis(100);
 
 /// An attack that goes on.
 #[derive(Default)]
@@ -67,6 +69,7 @@ impl Attack {
     pub fn repeat(&mut self, mut attempt: impl FnMut() + Send + 'static) {
         let (over, attempts) = (Arc::clone(&self.over), Arc::clone(&self.attempts));
         self.threads.push(std::thread::spawn(move || {
+            yield_to_others();
             while !over.load(Ordering::Relaxed) {
                 attempt();
                 attempts.fetch_add(1, Ordering::Relaxed);
@@ -82,6 +85,13 @@ impl Attack {
             thread.join().unwrap();
         }
     }
+}
+
+/// Has this thread run only while nobody else wants its core. Attackers have machines of their own: what others wait for here
+/// is to be the broker, and not a core that an attacker is at.
+pub fn yield_to_others() {
+    // Linux takes the calling thread for the process.
+    rustix::process::setpriority_process(None, NICE_MAX).unwrap();
 }
 
 /// Writes as much as the socket takes at once, of these bytes again and again.

@@ -217,9 +217,11 @@ impl Broker {
         Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
     }
 
-    /// How many file descriptors it has: sockets, and files of its store.
-    pub fn descriptors(id: u32) -> usize {
-        std::fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count)
+    /// How many sockets it has. What files its store has open goes by what is stored.
+    pub fn sockets(id: u32) -> usize {
+        let open = std::fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
+        let names = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        names.filter(|name| name.to_string_lossy().starts_with("socket:")).count()
     }
 
     pub fn id(&self) -> u32 {

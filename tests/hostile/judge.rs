@@ -16,15 +16,16 @@ const LOOK: Duration = Duration::from_millis(20);
 const ASK: Duration = Duration::from_secs(1);
 /// When the attacker is gone, and the time in which it may come back is over, this is how long what it held may be held.
 const AFTERWARDS: Duration = Duration::from_secs(5);
-/// What the allocator does not give back then (docs/decisions/0027).
+/// What the allocator does not give back then (docs/decisions/0035).
 const LEFT_BYTES: u64 = 96 << 20;
-/// Files of the store that were opened meanwhile; of attackers there are many more.
-const LEFT_DESCRIPTORS: usize = 16;
+/// Connections that may be left: of well-behaved clients, and over AMQP of who has said much before he went, which is
+/// carried out as far as there is room (AMQP-69).
+const LEFT_SOCKETS: usize = 32;
 
 pub struct Judge {
     broker: u32,
     before_bytes: u64,
-    before_descriptors: usize,
+    before_sockets: usize,
     seen: Arc<Seen>,
     looking: Vec<JoinHandle<()>>,
 }
@@ -52,8 +53,8 @@ impl Judge {
             move || seen.messages.fetch_max(stored(http).unwrap_or_default(), Relaxed)
         };
         let looking = vec![again(LOOK, &seen, of_bytes), again(ASK, &seen, of_messages)];
-        let before_descriptors = Broker::descriptors(id);
-        Self { broker: id, before_bytes, before_descriptors, seen, looking }
+        let before_sockets = Broker::sockets(id);
+        Self { broker: id, before_bytes, before_sockets, seen, looking }
     }
 
     /// What the process took since the beginning, at its most, is within its budgets, beside what it keeps as it
@@ -69,19 +70,19 @@ impl Judge {
     /// Seconds after the attacker and its grace are gone, so are its connections, and what was held for them.
     pub fn nothing_is_left(&self, keeps: bool, grace: Duration) {
         let bytes_max = self.before_bytes + LEFT_BYTES + self.kept(keeps);
-        let descriptors_max = self.before_descriptors + LEFT_DESCRIPTORS;
+        let sockets_max = self.before_sockets + LEFT_SOCKETS;
         let gone = Instant::now();
         loop {
             let bytes = Broker::resident_bytes(self.broker).unwrap();
-            let descriptors = Broker::descriptors(self.broker);
-            if bytes <= bytes_max && descriptors <= descriptors_max {
+            let sockets = Broker::sockets(self.broker);
+            if bytes <= bytes_max && sockets <= sockets_max {
                 let more = bytes.saturating_sub(self.before_bytes) >> 20;
                 eprintln!("left: {more} MiB after {:?}", gone.elapsed());
                 return;
             }
             assert!(
                 gone.elapsed() < grace + AFTERWARDS,
-                "{} MiB and {descriptors} descriptors are left, of {} and {descriptors_max}",
+                "{} MiB and {sockets} sockets are left, of {} and {sockets_max}",
                 bytes >> 20,
                 bytes_max >> 20,
             );

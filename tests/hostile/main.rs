@@ -79,12 +79,12 @@ mod undelivered;
 mod wire;
 mod witness;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use alone::alone;
 use broker::Broker;
 use judge::Judge;
-use load::{Burner, Load};
+use load::{Burner, Cpu, Load};
 use scenarios::Scenario;
 use witness::{Took, Wants};
 
@@ -122,6 +122,8 @@ impl Aims {
 const LASTING: Duration = Duration::from_secs(1);
 /// So many times as long as beside a load of the same CPU an operation may take.
 const SLOWER_MAX: f64 = 3.0;
+/// So many operations are told of that took longest.
+const WORST_COUNT: usize = 5;
 /// The same beside wrong tokens, which cost nothing to make up.
 const SLOWER_BY_TOKENS_MAX: f64 = 2.0;
 
@@ -136,7 +138,9 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     witness::prepare(&broker);
     let attacks_alone = alone();
     let judge = Judge::begin(&broker);
+    let begun = Instant::now();
     let attack = scenario(&broker, weight);
+    eprintln!("begun in {:.1?}", begun.elapsed());
     let load = Load::begin(&broker);
     let (mut took, mut rounds) = (witness::all(&broker, wants), 1);
     while load.elapsed() < attack.lasting().max(LASTING) {
@@ -144,8 +148,6 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
         rounds += 1;
     }
     let beside = slowest(took);
-    eprintln!("slowest of a hundred: {beside}");
-    let beside = beside.time;
     let (cpu, elapsed) = (load.cpu(), load.elapsed());
     let attempts = attack.attempts();
     if attempts > 0 {
@@ -154,7 +156,9 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     }
     let (keeps, grace) = (attack.keeps(), attack.grace());
     judge.memory_was_bounded(keeps);
+    let ends = Instant::now();
     attack.end();
+    eprintln!("ended in {:.1?}", ends.elapsed());
     // Beside the next one, which does not feel it, this one's broker shows what is left, and ends.
     drop(attacks_alone);
     judge.nothing_is_left(keeps, grace);
@@ -178,26 +182,33 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
 fn beside_a_load(
     start: fn() -> Broker,
     (wants, rounds): (Wants, u32),
-    (cpu, elapsed): (Duration, Duration),
+    (cpu, elapsed): (Cpu, Duration),
 ) -> Duration {
     let broker = start();
     witness::prepare(&broker);
     let _alone = alone();
     let usual = Load::begin(&broker);
     witness::all(&broker, wants);
-    let of_attack = cpu.saturating_sub(usual.cpu() * rounds);
-    let burner = Burner::begin(of_attack.as_secs_f64() / elapsed.as_secs_f64());
-    let burdened = slowest(witness::all(&broker, wants)).time;
+    let of_attack = cpu.minus(usual.cpu().times(rounds));
+    let burner = Burner::begin(of_attack, elapsed);
+    let burdened = slowest(witness::all(&broker, wants));
     burner.end();
     broker.stop();
-    eprintln!("beside a load of {of_attack:?} in {elapsed:?}: {burdened:?}");
+    eprintln!("beside a load of {of_attack} in {elapsed:?}: {burdened:?}");
     burdened
 }
 
-/// The slowest of a hundred operations.
-fn slowest(mut took: Vec<Took>) -> Took {
+/// How long the slowest of a hundred operations took. Tells of it, and of the worst ones.
+fn slowest(mut took: Vec<Took>) -> Duration {
+    let begun = took.iter().map(|took| took.begun).min();
     took.sort_unstable_by_key(|took| took.time);
-    took.swap_remove((took.len() * 99 / 100).min(took.len() - 1))
+    let at = (took.len() * 99 / 100).min(took.len() - 1);
+    eprintln!("slowest of a hundred of {}: {}", took.len(), took[at]);
+    for worst in took.iter().rev().take(WORST_COUNT) {
+        let after = begun.map(|begun| worst.begun.duration_since(begun));
+        eprintln!("  among the worst, {:.1?} after the first: {worst}", after.unwrap_or_default());
+    }
+    took[at].time
 }
 
 macro_rules! scenarios {

@@ -39,7 +39,9 @@ impl Wants {
 /// An operation, from the first try to its end.
 pub struct Took {
     pub time: Duration,
-    /// By what it was asked.
+    pub begun: Instant,
+    /// What was asked, and by what.
+    what: &'static str,
     over: &'static str,
     /// What it was told before, once for each time.
     refusals: Vec<String>,
@@ -47,7 +49,7 @@ pub struct Took {
 
 impl fmt::Display for Took {
     fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(text, "{:?} over {}", self.time, self.over)?;
+        write!(text, "{:?} to {} over {}", self.time, self.what, self.over)?;
         match self.refusals.as_slice() {
             [] => Ok(()),
             [.., last] => write!(text, ", refused {} times, at last: {last}", self.refusals.len()),
@@ -94,9 +96,9 @@ fn make_rounds<C: Client>(
     for round in 0..wants.rounds {
         let body = format!("{name} {round} {rest}");
         // What was not acknowledged may be there nevertheless, and is taken with the rest.
-        attempt(name, &mut client, open, within, took, |client| client.send(&body));
+        attempt(("send", name), &mut client, open, within, took, |client| client.send(&body));
         loop {
-            let taken = attempt(name, &mut client, open, within, took, C::take);
+            let taken = attempt(("take", name), &mut client, open, within, took, C::take);
             let text =
                 taken.unwrap_or_else(|| panic!("`{name} {round}` was acknowledged and is gone"));
             if text == body {
@@ -104,7 +106,7 @@ fn make_rounds<C: Client>(
             }
         }
     }
-    while attempt(name, &mut client, open, within, took, C::take).is_some() {}
+    while attempt(("take", name), &mut client, open, within, took, C::take).is_some() {}
 }
 
 fn again<C>(name: &str, open: &dyn Fn() -> io::Result<C>, since: Instant, within: Duration) -> C {
@@ -120,7 +122,7 @@ fn again<C>(name: &str, open: &dyn Fn() -> io::Result<C>, since: Instant, within
 }
 
 fn attempt<C: Client, T>(
-    name: &'static str,
+    (what, name): (&'static str, &'static str),
     client: &mut C,
     open: &dyn Fn() -> io::Result<C>,
     within: Duration,
@@ -135,7 +137,7 @@ fn attempt<C: Client, T>(
         }
         match result {
             Ok(value) => {
-                took.push(Took { time: begun.elapsed(), over: name, refusals });
+                took.push(Took { time: begun.elapsed(), begun, what, over: name, refusals });
                 return value;
             }
             Err(refusal) => refusals.push(refusal.to_string()),

@@ -33,6 +33,8 @@ const LONG: Duration = Duration::from_secs(120);
 const HELD_MAX: usize = 48;
 /// Of each message to be looked at.
 const FULL_BYTES: usize = 900_000;
+/// Reads of 64 KiB between two writes.
+const READS_MAX: usize = 256;
 /// Frames or writes in the life of a connection.
 const WRITES_MAX: usize = 12;
 /// As large as a message of AMQP over WebSocket may be.
@@ -282,7 +284,12 @@ fn hand_in(stream: &mut TcpStream, bytes: &[u8], reads: bool) -> std::io::Result
     stream.set_read_timeout(Some(Duration::from_millis(1)))?;
     let mut answers = vec![0; 64 << 10];
     for part in bytes.chunks(256 << 10) {
-        while reads && stream.read(&mut answers).is_ok_and(|read| read > 0) {}
+        // Some have asked for gigabytes.
+        for _ in 0..READS_MAX {
+            if !reads || !stream.read(&mut answers).is_ok_and(|read| read > 0) {
+                break;
+            }
+        }
         stream.write_all(part)?;
     }
     Ok(())
