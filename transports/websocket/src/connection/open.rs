@@ -302,6 +302,11 @@ impl Conversation {
         let (yielding, taken_bytes) = (&mut self.yielding, self.confirmed_bytes);
         let written = tokio::select! {
             biased;
+            // Its client may have given this socket up already, and come by another one.
+            call = self.calls.recv() => return Err(match call {
+                Some(Call::Resume(handover)) => Ended::Replaced(handover),
+                Some(Call::Leave) | None => Ended::Leave,
+            }),
             () = poll_fn(|context| yielding.poll(Some(taken_bytes), held, context)) => {
                 return Err(Ended::Yielded);
             }

@@ -256,6 +256,44 @@ fn a_lost_receiver_is_delivered_nothing_meanwhile() {
     });
 }
 
+/// Section 7 of the protocol: a second socket replaces the first, also while that takes nothing of what it is told again.
+#[test]
+fn who_comes_back_twice_waits_for_no_socket_that_takes_nothing() {
+    run(async {
+        let mut plan = super::server::Plan::new();
+        // Longer than a test takes.
+        plan.config.frame_timeout = std::time::Duration::from_secs(600);
+        let server = plan.start().await;
+        server.put(&["x".repeat(800_000).as_str()]).await;
+        let mut client = Client::hello(server.address, json!({ "graceSeconds": 30 })).await;
+        let token = client.welcome["resumeToken"].clone();
+        let attach = json!({ "id": 2, "attach": { "link": 1, "path": "q", "role": "receiver" } });
+        let peek = |id: u64| json!({ "id": id, "peek": { "link": 1, "from": 1, "maxCount": 1 } });
+        // More than sockets hold between them, of which nothing is confirmed.
+        for request in std::iter::once(attach).chain((3..8).map(peek)) {
+            let frame = json!({ "seen": 0, "requests": [request] });
+            client.socket.send(Message::text(frame.to_string())).await.unwrap();
+            client.frame().await.expect("an answer");
+        }
+        let resume = json!({ "resumeToken": token, "received": 0 });
+        let back = json!({ "graceSeconds": 30, "resume": resume });
+        let first = Client::hello(server.address, back.clone()).await;
+        assert_eq!(first.welcome["resumed"], true);
+        let mut second = Client::hello(server.address, back).await;
+        assert_eq!(second.welcome["resumed"], true);
+        // All of it is told again: the link, and five peeks.
+        let mut answers = Vec::new();
+        while answers.len() < 6 {
+            let frame = second.frame().await.expect("what was not confirmed");
+            let items = frame["items"].as_array().unwrap();
+            answers.extend(items.iter().filter_map(|item| item["id"].as_u64()));
+        }
+        assert_eq!(answers, [2, 3, 4, 5, 6, 7]);
+        drop(first);
+        server.stop().await;
+    });
+}
+
 /// A token that nobody gave, or of the other encoding, or with a count that cannot be, resumes nothing.
 #[test]
 fn a_wrong_resumption_gets_a_new_connection_or_none() {
