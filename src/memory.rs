@@ -3,10 +3,11 @@
 #[cfg(target_os = "linux")]
 use std::fs;
 
-/// What the allocator of this program is told (jemalloc, TUNING.md): free pages go back to the system within a second, also when no
-/// thread asks for anything, and threads share so many arenas a core.
+/// What jemalloc is told, which the program `peeklock` has (its TUNING.md): free pages go back to the system within a second, also
+/// when no thread asks for anything.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const GIVEN_BACK: &str = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
+/// So many arenas of it a core are shared by all threads.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENAS_PER_CORE: usize = 2;
 /// What the system's allocator is told, for hosts that have that one: blocks of at least so many bytes go back when they are free.
@@ -15,8 +16,8 @@ const RETURNED_BYTES: &str = "524288";
 
 /// Has the allocator give back to the system what is free, soon: by itself it keeps most of what was asked for in an attack, for
 /// hours or for good ([decision 35](docs/decisions/0035-the-program-has-an-allocator-that-gives-back.md)). It is told by the
-/// environment alone, and before a program begins; so this one begins once more, as the same process. Who has set one of the
-/// variables himself is left alone.
+/// environment alone, and before a program begins; so this one begins once more, as the same process. An allocator that was
+/// told something already is told nothing else.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn give_back_soon() {
     use std::env;
@@ -24,14 +25,17 @@ pub fn give_back_soon() {
     use std::process::Command;
     use std::thread::available_parallelism;
 
-    let arenas = ARENAS_PER_CORE * available_parallelism().map_or(1, usize::from);
-    let told = [
-        ("_RJEM_MALLOC_CONF", format!("{GIVEN_BACK},narenas:{arenas}")),
-        ("MALLOC_MMAP_THRESHOLD_", RETURNED_BYTES.to_owned()),
-        ("MALLOC_TRIM_THRESHOLD_", RETURNED_BYTES.to_owned()),
-    ];
-    let is_set = |name: &str| env::var_os(name).is_some();
-    if told.iter().map(|(name, _)| *name).chain(["GLIBC_TUNABLES"]).any(is_set) {
+    let is_set = |name: &&str| env::var_os(name).is_some();
+    let mut told = Vec::new();
+    if !is_set(&"_RJEM_MALLOC_CONF") {
+        let arenas = ARENAS_PER_CORE * available_parallelism().map_or(1, usize::from);
+        told.push(("_RJEM_MALLOC_CONF", format!("{GIVEN_BACK},narenas:{arenas}")));
+    }
+    let of_system = ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"];
+    if !of_system.iter().chain(&["GLIBC_TUNABLES"]).any(is_set) {
+        told.extend(of_system.map(|name| (name, RETURNED_BYTES.to_owned())));
+    }
+    if told.is_empty() {
         return;
     }
     let mut arguments = env::args_os();
