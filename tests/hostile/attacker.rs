@@ -19,6 +19,7 @@ pub struct Attack {
     attempts: Arc<AtomicU64>,
     lasting: Duration,
     grace: Duration,
+    connections_left: usize,
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     held: Vec<Box<dyn Any>>,
@@ -55,6 +56,17 @@ impl Attack {
         self.grace
     }
 
+    /// When it is gone, so many connections of its may be left: of who has said much before he went, which is carried out as
+    /// far as there is room (AMQP-69).
+    pub const fn may_leave(&mut self, connections: usize) {
+        self.connections_left = connections;
+    }
+
+    /// How many.
+    pub const fn connections_left(&self) -> usize {
+        self.connections_left
+    }
+
     /// How often it has done what it repeats.
     pub fn attempts(&self) -> u64 {
         self.attempts.load(Ordering::Relaxed)
@@ -87,7 +99,7 @@ impl Attack {
     }
 }
 
-/// Has this thread run only while nobody else wants its core. Attackers have machines of their own: what others wait for here
+/// Has this thread get hardly any of a core that others want. Attackers have machines of their own: what others wait for here
 /// is to be the broker, and not a core that an attacker is at.
 pub fn yield_to_others() {
     // Linux takes the calling thread for the process.

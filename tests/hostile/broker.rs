@@ -10,6 +10,7 @@ use peeklock::limits::{DELIVERY_BYTES, Limits};
 use peeklock::tls::authority::Authority;
 use peeklock::tls::{ClientTls, certificates};
 
+use super::attacker::yield_to_others;
 use super::tunnel::{PROXIES, Tunnel, Way};
 
 const MIB: u64 = 1 << 20;
@@ -112,7 +113,7 @@ impl Broker {
         let tls = Arc::new(ClientTls::of_system().trusting(trusted));
         let Self { http, websocket, amqp, _tunnels: tunnels, .. } = &mut broker;
         for address in [http, websocket, amqp] {
-            let tunnel = Tunnel::to(*address, Way::Secure(Arc::clone(&tls)));
+            let tunnel = Tunnel::to(*address, Way::Secure(Arc::clone(&tls)), || {});
             *address = tunnel.address;
             tunnels.push(tunnel);
         }
@@ -120,12 +121,12 @@ impl Broker {
         broker
     }
 
-    /// Each way to it, with what has to be held to keep them open: the ports of the transports and the one of the gateway,
+    /// Each way to it for attackers, with what has to be held to keep them open: the ports of the transports and the one of the gateway,
     /// straight and by a proxy that says for whom it speaks. Where TLS is spoken it is on all of them.
     pub fn ways(&self) -> (Vec<Ways>, Vec<Tunnel>) {
         let (mut tunnels, clients) = (Vec::new(), Arc::default());
         let mut through = |address: SocketAddr, way: Way| {
-            let tunnel = Tunnel::to(address, way);
+            let tunnel = Tunnel::to(address, way, yield_to_others);
             let address = tunnel.address;
             tunnels.push(tunnel);
             address
@@ -219,8 +220,8 @@ impl Broker {
 
     /// How many sockets it has. What files its store has open goes by what is stored.
     pub fn sockets(id: u32) -> usize {
-        let open = std::fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
-        let names = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        let open = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap();
+        let names = open.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
         names.filter(|name| name.to_string_lossy().starts_with("socket:")).count()
     }
 

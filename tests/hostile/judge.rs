@@ -18,9 +18,8 @@ const ASK: Duration = Duration::from_secs(1);
 const AFTERWARDS: Duration = Duration::from_secs(5);
 /// What the allocator does not give back then (docs/decisions/0035).
 const LEFT_BYTES: u64 = 96 << 20;
-/// Connections that may be left: of well-behaved clients, and over AMQP of who has said much before he went, which is
-/// carried out as far as there is room (AMQP-69).
-const LEFT_SOCKETS: usize = 32;
+/// Sockets that were opened meanwhile for others than the attacker.
+const LEFT_SOCKETS: usize = 8;
 
 pub struct Judge {
     broker: u32,
@@ -68,9 +67,9 @@ impl Judge {
     }
 
     /// Seconds after the attacker and its grace are gone, so are its connections, and what was held for them.
-    pub fn nothing_is_left(&self, keeps: bool, grace: Duration) {
+    pub fn nothing_is_left(&self, keeps: bool, grace: Duration, connections: usize) {
         let bytes_max = self.before_bytes + LEFT_BYTES + self.kept(keeps);
-        let sockets_max = self.before_sockets + LEFT_SOCKETS;
+        let sockets_max = self.before_sockets + LEFT_SOCKETS + connections;
         let gone = Instant::now();
         loop {
             let bytes = Broker::resident_bytes(self.broker).unwrap();

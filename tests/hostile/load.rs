@@ -14,7 +14,7 @@ const PERIOD: Duration = Duration::from_millis(5);
 /// Linux counts in hundredths of a second.
 const TICK: Duration = Duration::from_millis(10);
 
-/// CPU of the broker, and of this process, which has attackers and clients in it.
+/// CPU of the broker, and of this process, which has attackers and well-behaved clients in it.
 #[derive(Clone, Copy)]
 pub struct Cpu {
     pub broker: Duration,
@@ -44,7 +44,7 @@ impl fmt::Display for Cpu {
     }
 }
 
-/// What they have taken since.
+/// What they have taken since it began.
 pub struct Load {
     broker: u32,
     begun: Instant,
@@ -74,6 +74,11 @@ fn taken(process: &str) -> Duration {
     TICK * ticks
 }
 
+fn of_this_thread() -> Duration {
+    let taken = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(taken.tv_sec.unsigned_abs(), taken.tv_nsec.unsigned_abs().try_into().unwrap())
+}
+
 /// Threads that are busy.
 pub struct Burner {
     over: Arc<AtomicBool>,
@@ -101,11 +106,9 @@ impl Burner {
             std::thread::spawn(move || {
                 begin();
                 while !over.load(Ordering::Relaxed) {
-                    let begun = Instant::now();
-                    while begun.elapsed() < busy {
-                        std::hint::spin_loop();
-                    }
-                    std::thread::sleep(PERIOD.saturating_sub(busy));
+                    let (begun, taken) = (Instant::now(), of_this_thread());
+                    while of_this_thread() < taken + busy && !over.load(Ordering::Relaxed) {}
+                    std::thread::sleep(PERIOD.saturating_sub(begun.elapsed()));
                 }
             })
         }));

@@ -10,7 +10,7 @@
 //! ([`witness::Wants`]): large messages, each operation within seconds. How long the slowest of a hundred of their operations may take, by itself and beside a load that takes
 //! the CPU of the attack and does nothing else ([`load`]), say [`Aims`], for both rounds.
 //!
-//! `PEEKLOCK_HOSTILE_UNBOUNDED=1` takes the budgets out: then `anything` has to fail, or it would be no attack.
+//! `PEEKLOCK_HOSTILE_UNBOUNDED=1` takes the budgets out: then `states` has to fail, or it would be no attack.
 //!
 //! `PEEKLOCK_HOSTILE_PROGRAM` names another program to attack, such as one that was built for use.
 //!
@@ -122,10 +122,10 @@ impl Aims {
 const LASTING: Duration = Duration::from_secs(1);
 /// So many times as long as beside a load of the same CPU an operation may take.
 const SLOWER_MAX: f64 = 3.0;
-/// So many operations are told of that took longest.
-const WORST_COUNT: usize = 5;
 /// The same beside wrong tokens, which cost nothing to make up.
 const SLOWER_BY_TOKENS_MAX: f64 = 2.0;
+/// So many operations are told of that took longest.
+const WORST_COUNT: usize = 5;
 
 /// `slower_max` is that of the long round.
 fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
@@ -154,14 +154,14 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
         let in_a_second = attempts as f64 / elapsed.as_secs_f64();
         eprintln!("attempts: {attempts} in {elapsed:?}, {in_a_second:.0} a second");
     }
-    let (keeps, grace) = (attack.keeps(), attack.grace());
+    let (keeps, grace, connections) = (attack.keeps(), attack.grace(), attack.connections_left());
     judge.memory_was_bounded(keeps);
     let ends = Instant::now();
     attack.end();
     eprintln!("ended in {:.1?}", ends.elapsed());
     // Beside the next one, which does not feel it, this one's broker shows what is left, and ends.
     drop(attacks_alone);
-    judge.nothing_is_left(keeps, grace);
+    judge.nothing_is_left(keeps, grace, connections);
     witness::all(&broker, Wants::USUAL);
     judge.memory_was_bounded(keeps);
     drop(judge);

@@ -32,9 +32,11 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    pub fn to(target: SocketAddr, way: Way) -> Self {
+    /// A way to there, whose thread begins so.
+    pub fn to(target: SocketAddr, way: Way, begin: fn()) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
+            .on_thread_start(begin)
             .enable_all()
             .build()
             .unwrap();

@@ -40,8 +40,9 @@ impl Wants {
 pub struct Took {
     pub time: Duration,
     pub begun: Instant,
-    /// What was asked, and by what.
+    /// What was asked.
     what: &'static str,
+    /// By what it was asked.
     over: &'static str,
     /// What it was told before, once for each time.
     refusals: Vec<String>,

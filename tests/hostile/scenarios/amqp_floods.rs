@@ -14,6 +14,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     let floods =
         [links(), lost_links(), sessions(), echoes(), tokens(), frame(0, 0, &[]).repeat(8_000)];
     let mut attack = Attack::default();
+    attack.may_leave(4 * weight.min(5));
     for number in 0..24 * weight.min(5) {
         let Ok(mut client) = open(broker.amqp, WINDOW) else { continue };
         if client.attach(&sender(0, "attacked")).is_err()

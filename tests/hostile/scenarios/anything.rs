@@ -67,6 +67,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
     }
     let mut attack = Attack::default();
     attack.makes_it_keep();
+    attack.may_leave(HELD_MAX / 2);
     attack.hold(tunnels);
     attack.is_kept_for(Duration::from_secs(GRACE_SECONDS as u64));
     attack.last(if weight > 1 { LONG } else { SHORT });

@@ -34,7 +34,7 @@ pub fn attack(broker: &Broker, weight: usize) -> Attack {
         socket.ask(2, "authenticate", &json!({ "token": token })).ok();
         attack.hold(socket);
     }
-    for _ in 0..4 * weight.min(8) {
+    for _ in 0..8 * weight.min(4) {
         let Ok(mut socket) = WebSocket::open(broker.websocket) else { continue };
         for id in 2..2 + PATHS {
             let path = format!("{id}{}", "p".repeat(LONG));
