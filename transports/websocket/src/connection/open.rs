@@ -303,9 +303,9 @@ impl Conversation {
         let written = tokio::select! {
             biased;
             // Its client may have given this socket up already, and come by another one.
-            call = self.calls.recv() => return Err(match call {
-                Some(Call::Resume(handover)) => Ended::Replaced(handover),
-                Some(Call::Leave) | None => Ended::Leave,
+            Some(call) = self.calls.recv() => return Err(match call {
+                Call::Resume(handover) => Ended::Replaced(handover),
+                Call::Leave => Ended::Leave,
             }),
             () = poll_fn(|context| yielding.poll(Some(taken_bytes), held, context)) => {
                 return Err(Ended::Yielded);
