@@ -321,3 +321,25 @@ fn yielded() -> Refusal {
 fn no_room() -> Refusal {
     Rejection::server_busy("there is no room for the request's body").into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DESIGN D6: the values of a body count, strings do not, and nothing is looked at behind what makes it too much.
+    #[test]
+    fn values_are_counted_as_far_as_there_may_be_any() {
+        assert_eq!(made_bytes(br#"{"a":[1,"{,["]}"#), ELEMENT_BYTES + 2 * PART_BYTES);
+        let list = |count: u64| {
+            let elements = vec!["{}"; usize::try_from(count).unwrap()];
+            format!("[{}]", elements.join(",")).into_bytes()
+        };
+        // Each element, with the comma or the bracket before it.
+        let each = ELEMENT_BYTES + PART_BYTES;
+        let count_max = MADE_BYTES_MAX / each;
+        assert_eq!(made_bytes(&list(count_max)), count_max * each);
+        let beyond = made_bytes(&list(count_max + 1));
+        assert!(beyond > MADE_BYTES_MAX);
+        assert_eq!(made_bytes(&list(100 * count_max)), beyond);
+    }
+}

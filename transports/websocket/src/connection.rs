@@ -80,6 +80,15 @@ enum Ended {
     Stopped,
 }
 
+impl From<Call> for Ended {
+    fn from(call: Call) -> Self {
+        match call {
+            Call::Resume(handover) => Self::Replaced(handover),
+            Call::Leave => Self::Leave,
+        }
+    }
+}
+
 /// What waits for room, and nothing is read behind it.
 enum Postponed {
     /// A frame that is not paid for, with what it costs as far as that is known.

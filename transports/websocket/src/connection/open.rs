@@ -303,10 +303,7 @@ impl Conversation {
         let written = tokio::select! {
             biased;
             // Its client may have given this socket up already, and come by another one.
-            Some(call) = self.calls.recv() => return Err(match call {
-                Call::Resume(handover) => Ended::Replaced(handover),
-                Call::Leave => Ended::Leave,
-            }),
+            Some(call) = self.calls.recv() => return Err(call.into()),
             () = poll_fn(|context| yielding.poll(Some(taken_bytes), held, context)) => {
                 return Err(Ended::Yielded);
             }

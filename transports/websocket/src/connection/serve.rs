@@ -102,8 +102,8 @@ impl Conversation {
                     self.welcome()
                 }
                 Turn::Yield(ended) => return ended,
-                Turn::Call(Call::Resume(handover)) => return Ended::Replaced(handover),
-                Turn::Call(Call::Leave) | Turn::Leave => return Ended::Leave,
+                Turn::Call(call) => return call.into(),
+                Turn::Leave => return Ended::Leave,
                 Turn::Tick => {
                     self.transactions.expire();
                     self.mark_key();
