@@ -1,6 +1,5 @@
 //! Contents that lie in the log: pinned, and read when somebody asks, on a small pool.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -11,13 +10,15 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot};
 use super::cache::{Cache, Found, Look, Piece};
 use super::format::{CONTENT_HEAD, Place, join};
 use super::index::Pinned;
+use super::reads::{Reads, Size};
 use super::segment::Segment;
 use crate::StoreError;
 use crate::content_ref::{ContentRef, StoredContent};
 
-/// Threads that read.
-const READERS: usize = 2;
-/// Reads that wait for a thread; who comes later waits for one of them.
+/// Who reads, by what each takes first: so a small content waits for one large one at most, and a large one for one small
+/// one.
+const READERS: [Size; 2] = [Size::Small, Size::Large];
+/// Reads of each size that wait for a thread; who comes later waits for one of them.
 const READS_MAX: usize = 1_024;
 /// A read from disk takes what lies around too, up to this much.
 const PIECE_BYTES: u64 = 64 << 10;
@@ -32,42 +33,44 @@ type Job = (
 /// The pool.
 pub(super) struct Readers {
     cache: Arc<Cache>,
-    room: Arc<Semaphore>,
-    /// `None` without threads: who asks reads.
-    jobs: Mutex<Option<Sender<Job>>>,
+    small_room: Arc<Semaphore>,
+    large_room: Arc<Semaphore>,
+    /// Closed without threads: who asks reads.
+    jobs: Arc<Reads<Job>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Readers {
-    /// A pool without threads.
-    pub(super) fn inline(cache: Arc<Cache>) -> Self {
+    fn new(cache: Arc<Cache>, jobs: Reads<Job>) -> Self {
         Self {
             cache,
-            room: Arc::new(Semaphore::new(READS_MAX)),
-            jobs: Mutex::new(None),
+            small_room: Arc::new(Semaphore::new(READS_MAX)),
+            large_room: Arc::new(Semaphore::new(READS_MAX)),
+            jobs: Arc::new(jobs),
             threads: Mutex::default(),
         }
     }
 
+    /// A pool without threads.
+    pub(super) fn inline(cache: Arc<Cache>) -> Self {
+        Self::new(cache, Reads::closed())
+    }
+
     /// Starts the threads.
     pub(super) fn start(cache: Arc<Cache>) -> std::io::Result<Self> {
-        let pool = Self::inline(Arc::clone(&cache));
-        let (sender, receiver) = channel();
-        let receiver = Arc::new(Mutex::new(receiver));
-        let mut threads = Vec::new();
-        for number in 0..READERS {
-            let (receiver, cache) = (Arc::clone(&receiver), Arc::clone(&cache));
+        let pool = Self::new(Arc::clone(&cache), Reads::open());
+        for (number, first) in READERS.into_iter().enumerate() {
+            let (jobs, cache) = (Arc::clone(&pool.jobs), Arc::clone(&cache));
             let thread = std::thread::Builder::new().name(format!("journal-read-{number}"));
-            threads.push(thread.spawn(move || serve(&receiver, &cache))?);
+            let thread = thread.spawn(move || serve(&jobs, first, &cache))?;
+            pool.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
-        *pool.jobs.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
-        *pool.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
         Ok(pool)
     }
 
-    /// Ends the threads; what is asked later is read by who asks.
+    /// Ends the threads when they have read what was asked; what is asked later is read by who asks.
     pub(super) fn stop(&self) {
-        *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.jobs.close();
         let threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
@@ -76,10 +79,14 @@ impl Readers {
     }
 }
 
-fn serve(jobs: &Mutex<Receiver<Job>>, cache: &Cache) {
-    loop {
-        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((content, answer, _place)) = job else { return };
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.jobs.close();
+    }
+}
+
+fn serve(jobs: &Reads<Job>, first: Size, cache: &Cache) {
+    while let Some((content, answer, _place)) = jobs.next(first) {
         // Who asked may have gone.
         answer.send(content.read(cache)).ok();
     }
@@ -98,6 +105,11 @@ impl PinnedContent {
     pub(super) fn of(pinned: Pinned) -> Self {
         let Pinned { content, segment, parts } = pinned;
         Self { place: content.place, length: content.length as usize, segment, parts }
+    }
+
+    /// Small is what is read with what lies around, in one piece.
+    const fn size(&self) -> Size {
+        if self.length as u64 <= PIECE_BYTES { Size::Small } else { Size::Large }
     }
 
     /// Reads it on this thread.
@@ -178,13 +190,18 @@ impl StoredContent for Pin {
         if let Some(found) = self.at_hand() {
             return found;
         }
-        let place = Arc::clone(&self.readers.room).acquire_owned().await;
-        let jobs = self.readers.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(jobs) = jobs else { return self.content.read(&self.readers.cache) };
+        let (readers, size) = (&self.readers, self.content.size());
+        let room = match size {
+            Size::Small => &readers.small_room,
+            Size::Large => &readers.large_room,
+        };
+        let place = Arc::clone(room).acquire_owned().await;
         let (answer, answered) = oneshot::channel();
-        let ended = || StoreError::Failed("the store is closed".into());
-        jobs.send((Arc::clone(&self.content), answer, place)).map_err(|_| ended())?;
-        answered.await.map_err(|_| ended())?
+        let job = (Arc::clone(&self.content), answer, place);
+        if readers.jobs.push(size, job).is_err() {
+            return self.content.read(&readers.cache);
+        }
+        answered.await.map_err(|_| StoreError::Failed("the store is closed".into()))?
     }
 }
 

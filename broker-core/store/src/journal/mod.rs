@@ -27,6 +27,7 @@ mod log;
 mod manifest;
 mod opening;
 mod queue;
+mod reads;
 pub mod repair;
 mod replay;
 mod room;

@@ -1,0 +1,138 @@
+//! What waits for one of the readers: small ones in one list and large ones in another, so that nothing waits for all that
+//! is of another size.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// How much there is to read.
+#[derive(Clone, Copy)]
+pub(super) enum Size {
+    Small,
+    Large,
+}
+
+/// Of each size the oldest first, and nothing more once it is closed.
+pub(super) struct Reads<T> {
+    waiting: Mutex<Waiting<T>>,
+    changed: Condvar,
+}
+
+struct Waiting<T> {
+    small: VecDeque<T>,
+    large: VecDeque<T>,
+    is_open: bool,
+}
+
+impl<T> Reads<T> {
+    pub(super) const fn open() -> Self {
+        Self::new(true)
+    }
+
+    pub(super) const fn closed() -> Self {
+        Self::new(false)
+    }
+
+    const fn new(is_open: bool) -> Self {
+        let waiting = Waiting { small: VecDeque::new(), large: VecDeque::new(), is_open };
+        Self { waiting: Mutex::new(waiting), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has this read; gives it back if it is closed.
+    pub(super) fn push(&self, size: Size, read: T) -> Result<(), T> {
+        let mut waiting = self.lock();
+        if !waiting.is_open {
+            return Err(read);
+        }
+        match size {
+            Size::Small => waiting.small.push_back(read),
+            Size::Large => waiting.large.push_back(read),
+        }
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// The oldest of this size, else the oldest of the other. Blocks until there is one; `None` once it is closed and all is
+    /// read.
+    pub(super) fn next(&self, first: Size) -> Option<T> {
+        let mut waiting = self.lock();
+        loop {
+            let Waiting { small, large, is_open } = &mut *waiting;
+            let (first, second) = match first {
+                Size::Small => (small, large),
+                Size::Large => (large, small),
+            };
+            if let Some(read) = first.pop_front().or_else(|| second.pop_front()) {
+                return Some(read);
+            }
+            if !*is_open {
+                return None;
+            }
+            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// What waits is still read.
+    pub(super) fn close(&self) {
+        self.lock().is_open = false;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled() -> Reads<&'static str> {
+        let reads = Reads::open();
+        for read in ["first large", "second large", "third large"] {
+            reads.push(Size::Large, read).unwrap();
+        }
+        for read in ["first small", "second small"] {
+            reads.push(Size::Small, read).unwrap();
+        }
+        reads
+    }
+
+    #[test]
+    fn nothing_waits_for_all_that_is_of_another_size() {
+        let reads = filled();
+        assert_eq!(reads.next(Size::Small), Some("first small"));
+        assert_eq!(reads.next(Size::Large), Some("first large"));
+        assert_eq!(reads.next(Size::Large), Some("second large"));
+    }
+
+    #[test]
+    fn both_readers_read_what_there_is() {
+        let reads = filled();
+        let read = [(); 4].map(|()| reads.next(Size::Small).unwrap());
+        assert_eq!(read, ["first small", "second small", "first large", "second large"]);
+        reads.push(Size::Small, "third small").unwrap();
+        let read = [(); 2].map(|()| reads.next(Size::Large).unwrap());
+        assert_eq!(read, ["third large", "third small"]);
+    }
+
+    #[test]
+    fn what_waits_is_read_before_the_end_and_nothing_more_is_taken() {
+        let reads = filled();
+        reads.close();
+        assert_eq!(reads.push(Size::Small, "too late"), Err("too late"));
+        assert_eq!(std::iter::from_fn(|| reads.next(Size::Small)).count(), 5);
+    }
+
+    #[test]
+    fn a_reader_waits_for_what_is_asked_and_for_the_end() {
+        let reads = Reads::open();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| std::iter::from_fn(|| reads.next(Size::Large)).count());
+            for read in 0..100 {
+                reads.push(Size::Small, read).unwrap();
+            }
+            reads.close();
+            assert_eq!(reader.join().unwrap(), 100);
+        });
+    }
+}
