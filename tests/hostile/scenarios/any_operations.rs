@@ -31,6 +31,11 @@ pub fn draw(values: &mut Values) -> (&'static str, Json) {
     (name, body(name, values))
 }
 
+/// The same of what is told most for what it asks.
+pub fn draw_large(values: &mut Values) -> (&'static str, Json) {
+    ("peek", json!({ "link": LOOKING, "from": values.below(FULL_MESSAGES), "maxCount": 100 }))
+}
+
 /// The first request of a connection, which may want to be able to come back.
 pub fn hello(values: &mut Values) -> Json {
     match values.below(2) {

@@ -37,6 +37,10 @@ const FULL_BYTES: usize = 900_000;
 const READS_MAX: usize = 256;
 /// Frames or writes in the life of a connection.
 const WRITES_MAX: usize = 12;
+/// Of those that ask over WebSocket so many are one that wants nothing but what is large, takes nothing of it, and asks again
+/// that often in a frame.
+const HOARDERS: usize = 4;
+const HOARDED: usize = 1_000;
 /// As large as a message of AMQP over WebSocket may be.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -132,7 +136,8 @@ impl Attacker {
     }
 
     fn ask_over_web(&mut self, stream: &mut TcpStream, is_binary: bool) -> std::io::Result<()> {
-        let reads = self.values.random.one_in(3);
+        let hoards = self.values.random.one_in(HOARDERS);
+        let reads = !hoards && self.values.random.one_in(3);
         // Most confirm nothing, some more than there was.
         let seen = [0, 0, 20, u64::MAX][self.values.below(4)];
         let mut say = |values: &mut Values, frame: String| {
@@ -163,8 +168,13 @@ impl Attacker {
         say(&mut self.values, any_operations::frame(seen, &[(7, "attach", &attach)]))?;
         let mut id = 10;
         for _ in 0..1 + self.values.below(WRITES_MAX) {
-            let count = self.count();
-            let same = self.values.random.one_in(2).then(|| any_operations::draw(&mut self.values));
+            let count = if hoards { HOARDED } else { self.count() };
+            let same = match hoards {
+                true => Some(any_operations::draw_large(&mut self.values)),
+                false => {
+                    self.values.random.one_in(2).then(|| any_operations::draw(&mut self.values))
+                }
+            };
             let (mut requests, mut bytes) = (Vec::new(), 0);
             for _ in 0..count {
                 let (name, body) =
