@@ -10,7 +10,7 @@
 //! ([`witness::Wants`]): large messages, each operation within seconds. How long the slowest of a hundred of their operations may take, by itself and beside a load that takes
 //! the CPU of the attack and does nothing else ([`load`]), say [`Aims`], for both rounds.
 //!
-//! `PEEKLOCK_HOSTILE_UNBOUNDED=1` takes the budgets out: then `states` has to fail, or it would be no attack.
+//! `PEEKLOCK_HOSTILE_UNBOUNDED=1` takes the budgets out: then `states` and `anything` have to fail, or they would be no attacks.
 //!
 //! `PEEKLOCK_HOSTILE_PROGRAM` names another program to attack, such as one that was built for use.
 //!
@@ -227,6 +227,12 @@ scenarios! {
     states pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
     amqp_transfers amqp_openings amqp_deliveries amqp_renewals amqp_floods amqp_links amqp_websockets returning
     anything waits presented apart away forwards ranges overlays
+}
+
+/// Rules that wait, and not only come.
+#[test]
+fn apart_waiting() {
+    judge(Broker::start, scenarios::apart::attack_waiting, SLOWER_MAX);
 }
 
 /// Everything again, of clients that all speak TLS.

@@ -39,7 +39,7 @@ const READS_MAX: usize = 256;
 const WRITES_MAX: usize = 12;
 /// Of those that ask over WebSocket so many are one that wants nothing but what is large, takes nothing of it, and asks again
 /// that often in a frame.
-const HOARDERS: usize = 4;
+const HOARDERS: usize = 2;
 const HOARDED: usize = 1_000;
 /// As large as a message of AMQP over WebSocket may be.
 const PIECE_BYTES: usize = 256 << 10;

@@ -15,8 +15,17 @@ const RULES: usize = 32;
 /// What each says, in one property.
 const RULE_BYTES: usize = 15 << 10;
 
+/// They are created soon: what is most is what the frames cost.
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
-    let mut attack = busy_topic(broker, 100, 2);
+    behind(busy_topic(broker, 100, 2), broker, weight)
+}
+
+/// They wait: what is most is what waits. The topic has nearly as many rules as it may.
+pub fn attack_waiting(broker: &Broker, weight: usize) -> Attack {
+    behind(busy_topic(broker, 1_900, 8), broker, weight)
+}
+
+fn behind(mut attack: Attack, broker: &Broker, weight: usize) -> Attack {
     let rule = |number: usize| {
         let properties = json!({ "p": "v".repeat(RULE_BYTES) });
         let filter = json!({ "type": "correlation", "properties": properties });
