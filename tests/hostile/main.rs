@@ -198,11 +198,16 @@ fn beside_a_load(
     burdened
 }
 
-/// How long the slowest of a hundred operations took. Tells of it, and of the worst ones.
+/// How long the slowest of a hundred operations took. Tells of it, of each transport's, and of the worst ones.
 fn slowest(mut took: Vec<Took>) -> Duration {
     let begun = took.iter().map(|took| took.begun).min();
     took.sort_unstable_by_key(|took| took.time);
-    let at = (took.len() * 99 / 100).min(took.len() - 1);
+    let of_hundred = |count: usize| (count * 99 / 100).min(count - 1);
+    for transport in witness::TRANSPORTS {
+        let mut own: Vec<&Took> = took.iter().filter(|took| took.over == transport).collect();
+        eprintln!("  of {}: {}", own.len(), own.swap_remove(of_hundred(own.len())));
+    }
+    let at = of_hundred(took.len());
     eprintln!("slowest of a hundred of {}: {}", took.len(), took[at]);
     for worst in took.iter().rev().take(WORST_COUNT) {
         let after = begun.map(|begun| worst.begun.duration_since(begun));

@@ -43,7 +43,7 @@ pub struct Took {
     /// What was asked.
     what: &'static str,
     /// By what it was asked.
-    over: &'static str,
+    pub over: &'static str,
     /// What it was told before, once for each time.
     refusals: Vec<String>,
 }
@@ -68,9 +68,12 @@ trait Client {
     fn take(&mut self) -> io::Result<Option<String>>;
 }
 
+/// What they speak, one each.
+pub const TRANSPORTS: [&str; 3] = ["http", "websocket", "amqp"];
+
 /// Makes the queues of the clients, as long as nobody is in the way.
 pub fn prepare(broker: &Broker) {
-    for name in ["http", "websocket", "amqp"] {
+    for name in TRANSPORTS {
         let target = format!("/$api/v1/queues/witness-{name}");
         assert_eq!(ask(broker.http, "PUT", &target, "{}").unwrap().status, 201);
     }
@@ -79,9 +82,10 @@ pub fn prepare(broker: &Broker) {
 /// Each transport's client makes its rounds. Returns how long each operation took.
 pub fn all(broker: &Broker, wants: Wants) -> Vec<Took> {
     let mut took = Vec::new();
-    make_rounds("http", wants, &|| Ok(Http { address: broker.http, takes: 0 }), &mut took);
-    make_rounds("websocket", wants, &|| Web::open(broker.websocket), &mut took);
-    make_rounds("amqp", wants, &|| Links::open(broker.amqp), &mut took);
+    let [http, websocket, amqp] = TRANSPORTS;
+    make_rounds(http, wants, &|| Ok(Http { address: broker.http, takes: 0 }), &mut took);
+    make_rounds(websocket, wants, &|| Web::open(broker.websocket), &mut took);
+    make_rounds(amqp, wants, &|| Links::open(broker.amqp), &mut took);
     took
 }
 
