@@ -17,6 +17,7 @@ impl Broker {
     /// couriers are at is not known. It counts consumers of this process, not those that are connected to it.
     pub async fn idle(&self) {
         let shared = &self.shared;
+        let mut quiet_before = None;
         loop {
             shared.activity.none_at_work().await;
             let turns = shared.pulses.turns();
@@ -25,9 +26,14 @@ impl Broker {
             // A namespace that is gone has nothing to do.
             let is_quiet = told.await.unwrap_or(true);
             // Whoever was asked early may have got something by who was asked later: that was a turn.
-            if is_quiet && shared.activity.is_none_at_work() && shared.pulses.turns() == turns {
+            let is_quiet =
+                is_quiet && shared.activity.is_none_at_work() && shared.pulses.turns() == turns;
+            // Or by one whose turn had begun before they were counted: it is over now, and the next round comes behind
+            // whatever it has sent.
+            if is_quiet && quiet_before == Some(turns) {
                 return;
             }
+            quiet_before = is_quiet.then_some(turns);
             tokio::task::yield_now().await;
         }
     }
