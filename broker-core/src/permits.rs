@@ -7,6 +7,7 @@
 //! What is shared is a [`Pool`]: who holds least of it goes first, and who is slow yields to who waits. What the broker
 //! loads for itself has room of another kind ([`Loads`]).
 
+mod arriving;
 mod loads;
 mod pace;
 mod pool;
@@ -18,6 +19,7 @@ use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use arriving::arriving_step;
 pub use loads::{LoadRoom, LoadedFor, Loads, loaded_bytes};
 pub use pace::{GRACE, Pace};
 pub use pool::{Place, Pool, Room, RoomAnswer, Seat};

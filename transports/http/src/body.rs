@@ -11,7 +11,7 @@ use actix_web::http::{StatusCode, header};
 use actix_web::web::{self, Bytes, BytesMut};
 use futures_util::Stream as _;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{Pace, Seat};
+use peeklock_core::permits::{Pace, Seat, arriving_step};
 use peeklock_json::{Marks, PART_BYTES};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -26,8 +26,6 @@ use crate::socket::Connection;
 const DISCARDED_BYTES_MAX: u64 = 64 * 1_024;
 /// What needs no room; every connection may have so much.
 const FREE_BYTES: u64 = 16 << 10;
-/// How much room is taken at once.
-const STEP_BYTES: u64 = 64 << 10;
 /// A body arrives at no less than so many bytes a second, after a while.
 const PACE_BYTES: u64 = 16 << 10;
 /// How long a body waits for room.
@@ -50,12 +48,14 @@ struct Arriving<'a> {
     payload: &'a mut web::Payload,
     what: &'a str,
     bytes_max: u64,
+    /// How much it is, if its head says so.
+    whole_bytes: Option<u64>,
     bytes: u64,
     pace: Pace,
 }
 
-/// Reads a body of at most so many bytes; `what` names it in a refusal. Room is taken as it arrives: what is
-/// only announced takes none. Who is slow yields to who waits; who waits long is told to come back (DESIGN D6).
+/// Reads a body of at most so many bytes; `what` names it in a refusal. Room is taken as it arrives: of what is
+/// large, what is only announced takes none. Who is slow yields to who waits; who waits long is told to come back (DESIGN D6).
 pub(crate) async fn read(
     exchange: &Exchange,
     payload: &mut web::Payload,
@@ -134,10 +134,10 @@ impl<'a> Arriving<'a> {
     ) -> Self {
         let Exchange { site, request, .. } = exchange;
         exchange.deadline.lift();
-        let connection = request.conn_data();
+        let (connection, whole_bytes) = (request.conn_data(), announced(request));
         let grace = site.config.body_timeout;
         let pace = Pace::begin(Instant::now(), 0, grace).at_least(PACE_BYTES);
-        Self { site, connection, payload, what, bytes_max, bytes: 0, pace }
+        Self { site, connection, payload, what, bytes_max, whole_bytes, bytes: 0, pace }
     }
 
     /// The next piece; none at the end.
@@ -173,7 +173,8 @@ impl<'a> Arriving<'a> {
     async fn have_room(&mut self, seat: &mut Seat) -> Result<(), Refusal> {
         let most = self.site.inbound.bytes_max();
         while self.bytes.min(most) > FREE_BYTES + seat.held_bytes() {
-            let step = STEP_BYTES.min(most - seat.held_bytes());
+            let step = arriving_step(self.whole_bytes, FREE_BYTES + seat.held_bytes());
+            let step = step.min(most - seat.held_bytes());
             let asked = Instant::now();
             match take(seat, step, self.bytes, asked + ROOM_PATIENCE).await {
                 // Meanwhile it was not read.

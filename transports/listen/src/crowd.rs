@@ -363,8 +363,9 @@ mod tests {
         // Whoever looked would find them, who have come in truth at 100.
         let silent = |member: &Member| member.seen.asked_at.store(0, Ordering::Relaxed);
         many.iter().for_each(silent);
-        assert!(!crowd.make_room_at(Some(other), at(349)), "before the grace of all is over");
-        assert!(crowd.make_room_at(Some(other), at(350)));
+        let over = 100 + u64::try_from(GRACE.as_millis()).unwrap();
+        assert!(!crowd.make_room_at(Some(other), at(over - 1)), "before the grace of all is over");
+        assert!(crowd.make_room_at(Some(other), at(over)));
         let there = crowd.join_at(other, at(350));
         assert!(!crowd.make_room_at(Some(one), at(350)), "it has most of them itself");
         assert!(

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use peeklock_core::contract::Principal;
-use peeklock_core::permits::{Pace, RoomAnswer, Seat};
+use peeklock_core::permits::{Pace, RoomAnswer, Seat, arriving_step};
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -19,8 +19,6 @@ use crate::progress::Progress;
 
 /// What every connection may have read without room of the budget.
 const FREE_BYTES: u64 = 16 << 10;
-/// How much room is taken at once.
-const STEP_BYTES: u64 = 64 << 10;
 /// A frame that has begun arrives at no less than so many bytes a second, or after a while is given up.
 const PACE_BYTES: u64 = 16 << 10;
 
@@ -131,9 +129,11 @@ impl Metered {
 
     /// Asks for more room.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let whole_bytes = self.progress.as_ref().and_then(Progress::announced_bytes);
+        let step = arriving_step(whole_bytes, self.allowed_bytes()).min(self.seat.bytes_max());
         loop {
             let now = Instant::now();
-            match self.seat.take(STEP_BYTES, self.unfinished_bytes, now, context) {
+            match self.seat.take(step, self.unfinished_bytes, now, context) {
                 RoomAnswer::Granted => {
                     self.again = None;
                     return Poll::Ready(Ok(()));

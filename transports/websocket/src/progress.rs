@@ -60,6 +60,12 @@ impl Progress {
         self.message_bytes
     }
 
+    /// What there will be of the message when the frame that is under way has come whole, if that says so yet.
+    pub(crate) fn announced_bytes(&self) -> Option<u64> {
+        let of_message = self.has_head() && !self.is_control();
+        of_message.then(|| self.message_bytes.saturating_add(self.missing_bytes))
+    }
+
     /// Whether anything has begun and is not whole.
     pub(crate) const fn is_under_way(&self) -> bool {
         self.is_within || self.head_bytes > 0
@@ -142,6 +148,7 @@ mod tests {
                 begun.chunks(piece_bytes).for_each(|piece| progress.pass(piece));
                 let bytes = begun.len() as u64;
                 assert_eq!(progress.message_bytes(), bytes);
+                assert_eq!(progress.announced_bytes(), None, "the next frame says it");
                 assert!(progress.is_under_way() && !progress.take_ended());
                 // A ping within it.
                 frame(PING, 0, 125).chunks(piece_bytes).for_each(|piece| progress.pass(piece));
@@ -151,6 +158,7 @@ mod tests {
                 let (almost, end) = last.split_at(last.len() - 1);
                 almost.chunks(piece_bytes).for_each(|piece| progress.pass(piece));
                 assert_eq!(progress.message_bytes(), bytes + almost.len() as u64);
+                assert_eq!(progress.announced_bytes(), Some(bytes + last.len() as u64));
                 assert!(!progress.take_ended());
                 progress.pass(end);
                 assert_eq!(progress.message_bytes(), 0);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Place;
 use crate::permits::pace::Pace;
 
-/// When who waits asks again: others may have become slow.
+/// When who waits asks again at the latest: who was told to yield may not have done it.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// The place of something that passes: judged by its pace from when it has room.
@@ -41,6 +41,12 @@ impl Seat {
         self.held_bytes
     }
 
+    /// The whole of its pool.
+    #[must_use]
+    pub fn bytes_max(&self) -> u64 {
+        self.place.bytes_max()
+    }
+
     /// Asks for more room, for something of which so much is here.
     pub fn take(
         &mut self,
@@ -65,7 +71,10 @@ impl Seat {
             }
             match order.must_yield(key, Some(context)) {
                 true => RoomAnswer::Yield,
-                false => RoomAnswer::Later(now + AGAIN),
+                false => {
+                    let again = now + AGAIN;
+                    RoomAnswer::Later(order.next_look().map_or(again, |look| look.min(again)))
+                }
             }
         })
     }

@@ -34,6 +34,11 @@ fn who_is_slow_yields_to_who_waits() {
         RoomAnswer::Later(start + ms(120))
     );
     assert!(!slower.is_told_to_yield(), "nobody is slow yet");
+    assert_eq!(
+        honest.take(STEP, 0, start + ms(180), &context()),
+        RoomAnswer::Later(start + GRACE),
+        "it asks again when the first is slow, and no later"
+    );
     let later = start + ms(255);
     assert!(!fast.must_yield(STEP, later, &context()));
     assert!(matches!(honest.take(STEP, 0, later, &context()), RoomAnswer::Later(_)));

@@ -68,6 +68,15 @@ impl Order {
         }
     }
 
+    /// When somebody will be slow, or will have waited for long, if nothing changes: then who waits looks again.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        let slow =
+            self.judged.range((self.now, u64::MAX)..).next().map(|(slow_from, _)| *slow_from);
+        let first = self.holding.first().and_then(|turn| self.waiting.get(self.turns.get(turn)?));
+        let long = first.filter(|_| self.is_of_parts).map(|waiter| waiter.since + GRACE);
+        slow.into_iter().chain(long).filter(|at| *at > self.now).min()
+    }
+
     fn is_told(&self, rank: Rank) -> bool {
         let place = self.waiting.get(&rank).and_then(|waiter| waiter.place);
         place.and_then(|key| self.places.get(&key)).is_some_and(|occupied| occupied.must_yield)

@@ -344,7 +344,7 @@ fn pings_within_a_message_do_not_keep_it() {
 fn unfinished_frames_share_a_budget() {
     run(async {
         let mut plan = Plan::new();
-        // Room for one step of 64 KiB.
+        // Room for one of them.
         plan.config.inbound_bytes_max = 64 << 10;
         let server = plan.start().await;
         let mut first = server.client().await;
