@@ -16,24 +16,17 @@ impl Broker {
     /// For tests, of a broker that was built with [`crate::BrokerBuilder::watched`]; of any other what its consumers and
     /// couriers are at is not known. It counts consumers of this process, not those that are connected to it.
     pub async fn idle(&self) {
-        let shared = &self.shared;
+        let activity = &self.shared.activity;
         let mut quiet_before = None;
         loop {
-            shared.activity.none_at_work().await;
-            let turns = shared.pulses.turns();
-            let (round, told) = Round::begin(Counts::All);
-            self.namespace.do_send(Look(round));
-            // A namespace that is gone has nothing to do.
-            let is_quiet = told.await.unwrap_or(true);
-            // Whoever was asked early may have got something by who was asked later: that was a turn.
-            let is_quiet =
-                is_quiet && shared.activity.is_none_at_work() && shared.pulses.turns() == turns;
-            // Or by one whose turn had begun before they were counted: it is over now, and the next round comes behind
-            // whatever it has sent.
-            if is_quiet && quiet_before == Some(turns) {
+            activity.none_at_work().await;
+            let quiet = self.quiet_round(Counts::All).await.filter(|_| activity.is_none_at_work());
+            // A turn that had begun before they were counted may have sent something behind a question. It is over now, and
+            // the next round comes behind that.
+            if quiet.is_some() && quiet == quiet_before {
                 return;
             }
-            quiet_before = is_quiet.then_some(turns);
+            quiet_before = quiet;
             tokio::task::yield_now().await;
         }
     }
@@ -43,13 +36,21 @@ impl Broker {
     pub async fn idle_but_for_store(&self) {
         let mut quiet_rounds = 0;
         while quiet_rounds < QUIET_ROUNDS {
-            let turns = self.shared.pulses.turns();
-            let (round, told) = Round::begin(Counts::AllButStore);
-            self.namespace.do_send(Look(round));
-            let is_quiet = told.await.unwrap_or(true) && self.shared.pulses.turns() == turns;
-            quiet_rounds = if is_quiet { quiet_rounds + 1 } else { 0 };
+            let quiet = self.quiet_round(Counts::AllButStore).await;
+            quiet_rounds = if quiet.is_some() { quiet_rounds + 1 } else { 0 };
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Asks everybody; if nobody has something to do, how many turns there have been.
+    async fn quiet_round(&self, counts: Counts) -> Option<u64> {
+        let turns = self.shared.pulses.turns();
+        let (round, told) = Round::begin(counts);
+        self.namespace.do_send(Look(round));
+        // A namespace that is gone has nothing to do.
+        let is_quiet = told.await.unwrap_or(true);
+        // Whoever was asked early may have got something by who was asked later: that was a turn.
+        (is_quiet && self.shared.pulses.turns() == turns).then_some(turns)
     }
 
     /// Somebody has something to do for this broker, until what is returned is dropped; none if nobody wants to know.

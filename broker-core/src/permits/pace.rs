@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// So long something may stand still before it is slow. A packet that is lost is sent again after 200 ms at the earliest, and
-/// who has to wait for one is not slow; who waits for the room of who is has it within 250.
+/// So long something may stand still before it is slow. Longer than 200 ms, after which a packet that was lost is sent again
+/// at the earliest; shorter than 250 ms, in which others should have the room of who is slow (decision 28).
 pub const GRACE: Duration = Duration::from_millis(225);
 /// Who passes less than so many bytes a second is slow, whatever it holds.
 const PACE_BYTES: u64 = 64 << 10;

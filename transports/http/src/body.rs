@@ -48,7 +48,7 @@ struct Arriving<'a> {
     payload: &'a mut web::Payload,
     what: &'a str,
     bytes_max: u64,
-    /// How much it is, if its head says so.
+    /// How much it is, if its head says so and room is taken for it.
     whole_bytes: Option<u64>,
     bytes: u64,
     pace: Pace,
@@ -64,7 +64,8 @@ pub(crate) async fn read(
 ) -> Result<RequestBody, Refusal> {
     let Exchange { site, request, .. } = exchange;
     refuse_encoding(request)?;
-    if let Some(bytes) = announced(request)
+    let whole_bytes = announced(request);
+    if let Some(bytes) = whole_bytes
         && bytes > bytes_max
     {
         return Err(
@@ -72,7 +73,7 @@ pub(crate) async fn read(
         );
     }
     let mut seat = site.inbound.seat();
-    let mut arriving = Arriving::new(exchange, payload, what, bytes_max);
+    let mut arriving = Arriving::new(exchange, payload, what, bytes_max, whole_bytes);
     let Some(first) = arriving.next(Some(&mut seat)).await? else {
         exchange.deadline.begin_anew(Duration::ZERO);
         return Ok(RequestBody { bytes: Bytes::new(), seat });
@@ -99,7 +100,7 @@ pub(crate) async fn discard(
     payload: &mut web::Payload,
 ) -> Result<(), Refusal> {
     let what = "body of a request that needs none";
-    let mut arriving = Arriving::new(exchange, payload, what, DISCARDED_BYTES_MAX);
+    let mut arriving = Arriving::new(exchange, payload, what, DISCARDED_BYTES_MAX, None);
     while let Some(chunk) = arriving.next(None).await? {
         arriving.taken(chunk.len());
     }
@@ -131,10 +132,11 @@ impl<'a> Arriving<'a> {
         payload: &'a mut web::Payload,
         what: &'a str,
         bytes_max: u64,
+        whole_bytes: Option<u64>,
     ) -> Self {
         let Exchange { site, request, .. } = exchange;
         exchange.deadline.lift();
-        let (connection, whole_bytes) = (request.conn_data(), announced(request));
+        let connection = request.conn_data();
         let grace = site.config.body_timeout;
         let pace = Pace::begin(Instant::now(), 0, grace).at_least(PACE_BYTES);
         Self { site, connection, payload, what, bytes_max, whole_bytes, bytes: 0, pace }

@@ -8,6 +8,8 @@ use crate::permits::pace::Pace;
 
 /// When who waits asks again at the latest: who was told to yield may not have done it.
 const AGAIN: Duration = Duration::from_millis(100);
+/// And at the earliest: who is always about to be slow, and never is, has nobody ask all the time.
+const SOON: Duration = Duration::from_millis(10);
 
 /// The place of something that passes: judged by its pace from when it has room.
 #[derive(Debug)]
@@ -72,8 +74,8 @@ impl Seat {
             match order.must_yield(key, Some(context)) {
                 true => RoomAnswer::Yield,
                 false => {
-                    let again = now + AGAIN;
-                    RoomAnswer::Later(order.next_look().map_or(again, |look| look.min(again)))
+                    let look = order.next_look().unwrap_or(now + AGAIN);
+                    RoomAnswer::Later(look.clamp(now + SOON, now + AGAIN))
                 }
             }
         })

@@ -39,6 +39,11 @@ fn who_is_slow_yields_to_who_waits() {
         RoomAnswer::Later(start + GRACE),
         "it asks again when the first is slow, and no later"
     );
+    assert_eq!(
+        honest.take(STEP, 0, start + ms(220), &context()),
+        RoomAnswer::Later(start + ms(230)),
+        "it does not ask all the time"
+    );
     let later = start + ms(255);
     assert!(!fast.must_yield(STEP, later, &context()));
     assert!(matches!(honest.take(STEP, 0, later, &context()), RoomAnswer::Later(_)));
