@@ -39,7 +39,7 @@ scripts seeds="1000000" first="1":
 bench *args:
     cargo run --release -- bench {{args}}
 
-# Compare with other brokers, and write the table into docs/performance.md
+# Compare with other brokers, and write the table into docs/reference/performance.md
 compare *args:
     benches/compare/run {{args}}
 

@@ -8,7 +8,7 @@ use super::root;
 /// Crates besides our own, at most, that a program has by `peeklock = "0.2"` alone.
 const CRATES_MAX: usize = 75;
 
-/// The library is lean by default: who embeds it builds few crates besides ours, which docs/performance.md says.
+/// The library is lean by default: who embeds it builds few crates besides ours, which docs/reference/performance.md says.
 #[test]
 fn the_library_has_few_crates_below_it() {
     let mut tree = Command::new(env!("CARGO"));
@@ -28,7 +28,7 @@ fn the_library_has_few_crates_below_it() {
     assert!(crates.len() > 20, "{crates:?}");
     let all = crates.iter().copied().collect::<Vec<_>>().join("\n");
     assert!(crates.len() <= CRATES_MAX, "{} crates:\n{all}", crates.len());
-    let page = super::read("docs/performance.md");
+    let page = super::read("docs/reference/performance.md");
     let figure = format!("| crates besides our own | {} | {CRATES_MAX} |", crates.len());
-    assert!(page.contains(&figure), "docs/performance.md does not say `{figure}`");
+    assert!(page.contains(&figure), "docs/reference/performance.md does not say `{figure}`");
 }

@@ -52,7 +52,7 @@ struct Flags {
     #[arg(long, default_value = ".")]
     data_dir: PathBuf,
     /// The document with the place for the table
-    #[arg(long, default_value = "docs/performance.md")]
+    #[arg(long, default_value = "docs/reference/performance.md")]
     docs: PathBuf,
     /// Write the table to standard output only
     #[arg(long)]
