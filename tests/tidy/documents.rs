@@ -101,25 +101,25 @@ fn each_mutation_can_be_applied() {
         text
     };
     run("--check");
-    let results = read("docs/testing.md");
+    let results = read("tests/mutations/README.md");
     for line in run("--list").lines() {
         let number = line.split_whitespace().next().unwrap();
         let row = format!("\n| {number} | ");
-        assert!(results.contains(&row), "docs/testing.md has no row for mutation {line}");
+        assert!(results.contains(&row), "tests/mutations/README.md has no row for mutation {line}");
     }
 }
 
 /// What was wrong once is shown by tests that are there, or by scenarios, of which tests are made.
 #[test]
 fn findings_are_shown_by_tests_that_are_there() {
-    let page = read("docs/findings.md");
+    let page = read("tests/FINDINGS.md");
     let mut count = 0;
     for shown in page.split('`').skip(1).step_by(2) {
         let Some((file, name)) = shown.split_once("::") else { continue };
         let text = read(file);
         let is_scenario = file.starts_with("tests/conformance/scenarios/");
         let found = if is_scenario { functions(&text, |_| true) } else { tests(&text) };
-        assert!(found.iter().any(|it| it.name == name), "docs/findings.md names {shown}");
+        assert!(found.iter().any(|it| it.name == name), "tests/FINDINGS.md names {shown}");
         count += 1;
     }
     assert!(count > 60, "{count}");
