@@ -23,7 +23,7 @@ fn python() -> String {
     set_up("venv").expect("Python is never left out")
 }
 
-/// SET-21, RCV-16, SND-29: the protocol of docs/websocket-protocol.md, spoken by a client that was
+/// SET-21, RCV-16, SND-29: the protocol of docs/reference/websocket.md, spoken by a client that was
 /// written from it: both encodings, and resumption.
 #[test]
 fn a_client_written_from_the_document_speaks_websocket() {

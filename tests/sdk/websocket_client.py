@@ -1,4 +1,4 @@
-"""A client of the WebSocket protocol, written from docs/websocket-protocol.md alone.
+"""A client of the WebSocket protocol, written from docs/reference/websocket.md alone.
 
     python websocket_client.py ws://HOST:PORT
 

@@ -12,7 +12,6 @@ mod doors;
 mod floors;
 mod lean;
 mod packages;
-mod prose;
 mod requirements;
 mod source;
 

@@ -1,4 +1,4 @@
-// One connection to the broker, over as many sockets as it takes (docs/websocket-protocol.md): its state, its sessions and
+// One connection to the broker, over as many sockets as it takes (docs/reference/websocket.md): its state, its sessions and
 // its links. `sockets.js` has the sockets, `frames.js` what is said again over the next one, `requests.js` what is asked.
 //
 //   connecting --> open --> lost --> open ...          closed is final

@@ -1,5 +1,5 @@
 // Declarations: queues, topics, subscriptions and rules as they shall be (section "Declarations" of
-// docs/websocket-protocol.md).
+// docs/reference/websocket.md).
 
 import { PeeklockError } from "./error.js";
 import { encodeRule } from "./topics.js";

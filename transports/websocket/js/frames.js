@@ -1,5 +1,5 @@
 // The frames of one session in both directions: what was sent and the broker has not taken is kept, so that it can be
-// repeated over the next socket, and what was taken is confirmed (sections 3 and 7 of docs/websocket-protocol.md).
+// repeated over the next socket, and what was taken is confirmed (sections 3 and 7 of docs/reference/websocket.md).
 
 /** Frames of the broker are confirmed when so many, or so many bytes, have not been. */
 const CONFIRM_COUNT = 64;

@@ -1,5 +1,5 @@
 // What senders and receivers have in common: a number that stands for a queue, in the present session
-// of the connection (section 4 of docs/websocket-protocol.md).
+// of the connection (section 4 of docs/reference/websocket.md).
 
 import { cancelled } from "./error.js";
 

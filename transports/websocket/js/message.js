@@ -1,4 +1,4 @@
-// Messages between JavaScript and the protocol (section 5 of docs/websocket-protocol.md).
+// Messages between JavaScript and the protocol (section 5 of docs/reference/websocket.md).
 
 import { argument, PeeklockError } from "./error.js";
 import { decodeProperties, duration, encodeProperties, fromBase64, instant, isBytes, toBase64 } from "./value.js";

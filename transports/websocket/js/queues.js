@@ -1,4 +1,4 @@
-// Queues and their counts (section "Management" of docs/websocket-protocol.md).
+// Queues and their counts (section "Management" of docs/reference/websocket.md).
 
 import { instant } from "./value.js";
 

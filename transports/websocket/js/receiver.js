@@ -1,4 +1,4 @@
-// Receiving and settling (section 6 of docs/websocket-protocol.md).
+// Receiving and settling (section 6 of docs/reference/websocket.md).
 //
 // Credit is given for those who wait for a message, and for `prefetch` more. So nothing is locked
 // before somebody wants it, unless prefetch says so (RCV-19 to RCV-21). What was pushed and is wanted

@@ -1,4 +1,4 @@
-// Sending (section 5 of docs/websocket-protocol.md). A promise resolves when the broker has stored
+// Sending (section 5 of docs/reference/websocket.md). A promise resolves when the broker has stored
 // the message durably, or rejects with what it said; never forget one.
 
 import { argument, cancelled, PeeklockError } from "./error.js";

@@ -1,4 +1,4 @@
-// Receiving by session ("Sessions" in section 6 of docs/websocket-protocol.md).
+// Receiving by session ("Sessions" in section 6 of docs/reference/websocket.md).
 //
 //   accepting --> held --> lost, closed
 //

@@ -1,5 +1,5 @@
 // The sockets of one connection, one after the other: opening, the wait for a welcome, giving one up, trying again
-// (sections 2 and 8 of docs/websocket-protocol.md). What is said over them is none of their business.
+// (sections 2 and 8 of docs/reference/websocket.md). What is said over them is none of their business.
 
 const SUBPROTOCOL = "peeklock.v1.json";
 /** The code of a socket that is given up. It must be no 1000, which would end the connection in order. */

@@ -1,4 +1,4 @@
-// Topics, subscriptions and their rules (section "Management" of docs/websocket-protocol.md).
+// Topics, subscriptions and their rules (section "Management" of docs/reference/websocket.md).
 
 import { encodeMessage } from "./message.js";
 import { decodeProperties, encodeProperties } from "./value.js";

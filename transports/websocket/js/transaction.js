@@ -1,5 +1,5 @@
 // Transactions: several operations of which all take effect, or none ("Transactions" in section 6 of
-// docs/websocket-protocol.md).
+// docs/reference/websocket.md).
 //
 // The broker checks an operation when it is asked for and carries it out with the commit. What is asked for in
 // one turn goes in one frame, the commit with it: it says how many operations there have to be, so that none is

@@ -1,4 +1,4 @@
-//! What is said over a connection, once for both encodings: `docs/websocket-protocol.md` as types.
+//! What is said over a connection, once for both encodings: `docs/reference/websocket.md` as types.
 //!
 //! A struct has its JSON form from serde and its binary form from the order of its fields; an
 //! operation, an answer, a push has a key in JSON and a code in the binary form, side by side in

@@ -1,7 +1,7 @@
 //! WebSocket for Peeklock: pushed deliveries with credit, pipelined sends, settlement by ranges, and
 //! conversations that go on over a new socket when one is lost. (Data path, step 1.)
 //!
-//! The protocol is written down in `docs/websocket-protocol.md`; `frame` is the same as types. Read
+//! The protocol is written down in `docs/reference/websocket.md`; `frame` is the same as types. Read
 //! in the order of the modules. [`WebSocketTransport`] listens; `handshake` judges an upgrade;
 //! `connection` is a conversation with one client; `operation` has a file for each thing that is asked for
 //! in it, with its form, what it does, and its answer.

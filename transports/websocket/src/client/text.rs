@@ -1,4 +1,4 @@
-//! Messages, entities and rules as JSON text, in the form of the protocol (`docs/websocket-protocol.md`,
+//! Messages, entities and rules as JSON text, in the form of the protocol (`docs/reference/websocket.md`,
 //! sections 5 and 8): what tools print, store and read again.
 
 use bytes::Bytes;
