@@ -13,7 +13,7 @@
 //!
 //! The counts of hops and of copies travel along, so that a circle of brokers ends like a circle of entities
 //! (FWD-13, FWD-33). How a message is recognised is told in `docs/reference/websocket.md`, "Forwarding between
-//! brokers"; what a user follows is `docs/forwarding.md`. The files:
+//! brokers"; what a user follows is `docs/reference/forwarding.md`. The files:
 //!
 //! | File | What |
 //! |---|---|

@@ -12,7 +12,7 @@
 //! assert!(forwarder.check("webhook+https://169.254.169.254/latest/meta-data").is_err());
 //! ```
 //!
-//! `docs/forwarding.md` is what a user follows. The files, in the order in which a message meets them:
+//! `docs/reference/forwarding.md` is what a user follows. The files, in the order in which a message meets them:
 //!
 //! | File | What |
 //! |---|---|
