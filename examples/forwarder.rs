@@ -37,9 +37,7 @@ impl Forwarder for ByRegion {
     fn check(&self, destination: &str) -> Result<(), Rejection> {
         match destination.strip_prefix("region://") {
             Some(prefix) if !prefix.is_empty() => Ok(()),
-            _ => {
-                Err(Rejection::argument("write region:// and what the names of queues begin with"))
-            }
+            _ => Err(Rejection::argument("write region:// and the start of the queue names")),
         }
     }
 
@@ -51,7 +49,7 @@ impl Forwarder for ByRegion {
 
 #[async_trait::async_trait]
 impl Route for RegionRoute {
-    // The broker counts hops, moves the message, and keeps what is refused; a route only decides.
+    // The broker counts hops, moves the message, and keeps refused messages; a route only decides.
     async fn forward(&mut self, messages: &[Outgoing]) -> Vec<Verdict> {
         messages.iter().map(|outgoing| self.decide(outgoing)).collect()
     }
@@ -88,8 +86,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     admin.create_queue_with("orders", by_region).await?;
 
     let sender = client.sender("orders")?;
-    for (what, region) in [("two coffees", "eu"), ("one tea", "us"), ("dust", "mars")] {
-        sender.send(Message::new(what).with_application_property("region", region)).await?;
+    for (body, region) in [("two coffees", "eu"), ("one tea", "us"), ("dust", "mars")] {
+        sender.send(Message::new(body).with_application_property("region", region)).await?;
     }
     for queue in ["orders-eu", "orders-us", "orders/$Transfer/$deadletterqueue"] {
         let receiver = client.receiver(queue)?;

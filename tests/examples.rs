@@ -63,6 +63,7 @@ fn no_example_is_left_out() {
         "sessions",
         "topic",
         "transaction",
+        "worker",
     ];
     assert_eq!(names, run_here.map(str::to_owned).into());
 }
@@ -221,4 +222,15 @@ fn the_second_binary_serves_lines_and_prints_what_it_forwards() {
     assert_eq!(printed.next().unwrap(), "order: one tea");
     let told = Command::new("kill").arg(served.id().to_string()).status().unwrap();
     assert!(told.success() && served.wait().unwrap().success(), "it ends by a signal, in order");
+}
+
+/// SET-03, SET-05: a drink at its first attempt, one at its second, and an order that is refused.
+#[test]
+fn the_worker_prepares_two_drinks_and_refuses_an_order() {
+    let expected = [
+        "prepared two coffees at attempt 1",
+        "prepared one tea at attempt 2",
+        "refused b\"one soup\": NotOnTheMenu",
+    ];
+    assert_eq!(run("worker"), expected);
 }

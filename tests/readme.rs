@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "support/markdown.rs"]
+mod markdown;
 #[path = "support/set_up.rs"]
 mod set_up;
 
@@ -16,14 +18,10 @@ fn readme() -> String {
     std::fs::read_to_string(path).expect("README.md")
 }
 
-/// The code blocks of a language, in order.
+/// Texts of the code blocks of a language, in order.
 fn blocks(language: &str) -> Vec<String> {
-    let text = readme();
-    let fence = format!("```{language}\n");
-    text.split(&fence)
-        .skip(1)
-        .filter_map(|rest| rest.split_once("```").map(|(block, _)| block.to_owned()))
-        .collect()
+    let found = markdown::blocks(&readme()).into_iter();
+    found.filter(|block| block.language() == language).map(|block| block.text).collect()
 }
 
 /// A broker of the built binary; ends with the test.

@@ -172,3 +172,27 @@ pub struct Embedding;
 #[cfg(doctest)]
 #[doc = include_str!("../opentelemetry.md")]
 pub struct OpenTelemetry;
+
+/// Programs of the tutorials and how-to pages run.
+#[cfg(doctest)]
+mod guides {
+    macro_rules! pages {
+        ($($name:ident: $page:expr,)*) => {
+            $(
+                #[doc = $page]
+                pub struct $name;
+            )*
+        };
+    }
+
+    pages! {
+        EmbeddedWorker: include_str!("../guides/embedded-worker.md"),
+        DebugAHandler: include_str!("../guides/debug-a-handler.md"),
+        DrainDeadLetters: include_str!("../guides/drain-dead-letters.md"),
+        ObserveWithOpenTelemetry: include_str!("../guides/observe-with-opentelemetry.md"),
+        WriteAForwarder: include_str!("../guides/write-a-forwarder.md"),
+        WriteAStore: include_str!("../guides/write-a-store.md"),
+        WriteATransport: include_str!("../guides/write-a-transport.md"),
+        WriteAnAuthorizer: include_str!("../guides/write-an-authorizer.md"),
+    }
+}
