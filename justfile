@@ -72,6 +72,10 @@ package *program:
 deny:
     cargo deny check
 
+# Write the licences of all dependencies, which packages and images carry
+notices *args:
+    packaging/notices {{args}}
+
 # Dependencies that nothing uses
 machete:
     cargo machete

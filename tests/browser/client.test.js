@@ -14,6 +14,26 @@ const refused = (condition, more = {}) => (error) => {
   return true;
 };
 
+// ERR-02
+test("the stack of an error names the line that asked", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection);
+  const absent = async function sendToNothing() {
+    await connection.sender("no-such-queue").send("x");
+  };
+  const asked = [
+    absent,
+    async () => await connection.receiver("no-such-queue").receive({ waitSeconds: 0 }),
+    async () => await connection.queues.get("no-such-queue"),
+    async () => await connection.acceptSession(path, "s"),
+  ];
+  for (const ask of asked) {
+    const error = await ask().then(() => assert.fail("it succeeded"), (error) => error);
+    assert.ok(error instanceof PeeklockError, String(error));
+    assert.match(error.stack, /client\.test\.js:\d+/, error.stack);
+  }
+});
+
 // SET-01, SET-02, RCV-25
 test("a message that is completed is gone", async (t) => {
   const connection = await connected(t);

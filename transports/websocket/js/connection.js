@@ -13,7 +13,7 @@
 
 import { ConnectionString, Credential, isConnectionString } from "./credential.js";
 import { Declarations } from "./declarations.js";
-import { argument, cancelled, lost, PeeklockError } from "./error.js";
+import { argument, cancelled, lost, PeeklockError, traced } from "./error.js";
 import { Frames } from "./frames.js";
 import { parse } from "./json.js";
 import { Queues } from "./queues.js";
@@ -48,7 +48,11 @@ const isPassing = (code) =>
  */
 export async function connect(url, options = {}) {
   const connection = new Connection(url, options);
-  await connection.ready;
+  try {
+    await connection.ready;
+  } catch (error) {
+    throw traced(error);
+  }
   return connection;
 }
 
@@ -205,6 +209,8 @@ export class Connection extends EventTarget {
     const release = this.hold(text.length);
     try {
       return await new Promise((resolve, reject) => this.post({ name, write: () => text, resolve, reject }));
+    } catch (error) {
+      throw traced(error);
     } finally {
       release();
     }

@@ -22,6 +22,17 @@ export class PeeklockError extends Error {
   }
 }
 
+/**
+ * The same error, with a stack that names the code that awaits it: answers of the broker come from the event loop, where
+ * no caller is known. Call it in the `catch` of an async function.
+ */
+export const traced = (error) => {
+  if (error instanceof PeeklockError) {
+    Error.captureStackTrace?.(error, traced);
+  }
+  return error;
+};
+
 /** A value that cannot be sent; nothing was. */
 export const argument = (detail) => new PeeklockError("ArgumentError", detail);
 

@@ -1,7 +1,7 @@
 // What senders and receivers have in common: a number that stands for a queue, in the present session
 // of the connection (section 4 of docs/reference/websocket.md).
 
-import { cancelled } from "./error.js";
+import { cancelled, traced } from "./error.js";
 
 export class Link {
   #path;
@@ -76,7 +76,7 @@ export class Link {
       if (error.condition === "EntityNotFound" && number === this.number && !this.isClosed) {
         this.attachAnew();
       }
-      throw error.condition === "InvalidOperation" && refusal ? refusal : error;
+      throw traced(error.condition === "InvalidOperation" && refusal ? refusal : error);
     }
   }
 

@@ -6,7 +6,7 @@
 // with its session: there is one lock, and renewing it prolongs all (SES-14). When that lock has ended,
 // or the connection began anew, everything here fails with SessionLockLost; accept the session again.
 
-import { argument, cancelled, PeeklockError } from "./error.js";
+import { argument, cancelled, PeeklockError, traced } from "./error.js";
 import { Receiver } from "./receiver.js";
 import { fromBase64, isBytes, toBase64 } from "./value.js";
 
@@ -56,6 +56,8 @@ export class SessionReceiver extends Receiver {
       this.#sessionId = sessionId;
       this.#lockedUntilUtc = new Date(lockedUntilUtc);
       this.wasAttached();
+    } catch (error) {
+      throw traced(error);
     } finally {
       signal?.removeEventListener("abort", this.#withdraw);
       this.#withdraw = undefined;
