@@ -185,10 +185,9 @@ impl Machine {
                 self.environment.insert("CLASSPATH", jar);
                 String::new()
             }),
-            "chromium" => set_up("../browser/setup").map(|node| {
+            "chromium" => set_up("../browser/setup").inspect(|_| {
                 let modules = sdk.join("../browser/node_modules");
                 link(modules, self.folder.join("node_modules"));
-                node
             }),
             _ => panic!("no setup for {language}"),
         };

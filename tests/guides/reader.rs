@@ -37,11 +37,11 @@ pub fn follow(page: &'static str) {
         has_a_rule(page, block);
     }
     let is_run = |block: &Block| ["sh", "toml"].contains(&block.language());
-    if blocks.iter().any(is_run) {
-        if let Some(mut reader) = Reader::start(page, text, &blocks) {
-            for block in &blocks {
-                reader.follow(block);
-            }
+    if blocks.iter().any(is_run)
+        && let Some(mut reader) = Reader::start(page, text, &blocks)
+    {
+        for block in &blocks {
+            reader.follow(block);
         }
     }
     example::check(page, &blocks);
