@@ -21,6 +21,7 @@ mod interrupt;
 mod listing;
 mod message;
 mod order;
+mod own;
 mod property;
 mod purge;
 mod terminal;
@@ -305,10 +306,10 @@ struct ServeFlags {
     /// Address for WebSocket; port 0 takes a free one [default: 127.0.0.1:5301]
     #[arg(long, value_name = "ADDR")]
     ws: Option<String>,
-    /// Address for AMQP, where the Azure SDKs connect; port 0 takes a free one [default: 127.0.0.1:5672, with TLS 127.0.0.1:5671]
+    /// Address where the Azure SDKs connect, for AMQP and everything else; port 0 takes a free one [default: 127.0.0.1:5672, with TLS 127.0.0.1:5671]
     #[arg(long, value_name = "ADDR")]
     amqp: Option<String>,
-    /// Address of one port for all of these; port 0 takes a free one [default: none]
+    /// Second address for everything; connection strings name it; port 0 takes a free one [default: none]
     #[arg(long, value_name = "ADDR")]
     gateway: Option<String>,
     /// Speak TLS alone, with the certificate of the configuration or one by the development authority

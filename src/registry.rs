@@ -14,7 +14,7 @@ use peeklock::forward_log::LogForwarder;
 use peeklock::forward_peeklock::PeerForwarder;
 use peeklock::forward_webhook::WebhookForwarder;
 use peeklock::http::{HttpConfig, HttpTransport, MetricsHook};
-use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig};
+use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig, SharedPort};
 use peeklock::policies::Policies;
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
 use peeklock::tls::{Acceptor, Protocol, Tls};
@@ -37,7 +37,7 @@ pub struct Around {
     pub metrics: MetricsHook,
     /// The certificate in use; none without TLS.
     pub tls: Option<Arc<Tls>>,
-    /// Where the gateway hands its connections to.
+    /// Ways into the transports for connections at a port that serves everything.
     pub entrances: Entrances,
 }
 
@@ -55,7 +55,8 @@ pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", mem
 pub const AUTHORIZERS: [(&str, MakeAuthorizer); 2] =
     [("jwt", authorize_by_issuer), ("sas", authorize_by_policies)];
 
-/// All that the configuration asks for are started, in this order: the gateway is a way into those before it.
+/// All that the configuration asks for are started, in this order: the port of AMQP and the gateway serve those before
+/// them.
 pub const TRANSPORTS: [(&str, MakeTransport); 4] =
     [("http", http), ("websocket", websocket), ("amqp", amqp), ("gateway", gateway)];
 
@@ -135,6 +136,7 @@ fn http(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     config.tls = around.acceptor(Protocol::Http);
     config.proxies = section.proxy_protocol.0.clone();
     config.entrance = around.entrances.http.clone();
+    config.amqp = around.entrances.amqp.clone();
     Some(Box::new(HttpTransport::new(config)))
 }
 
@@ -180,9 +182,13 @@ fn amqp(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     config.idle_timeout = section.idle_timeout.0.to_std();
     config.write_timeout = section.write_timeout.0.to_std();
     config.i_know = loaded.config.security.i_know.0;
-    config.tls = around.acceptor(Protocol::Other);
+    config.tls = around.acceptor(Protocol::HttpOrAmqp);
     config.proxies = section.proxy_protocol.0.clone();
     config.entrance = around.entrances.amqp.clone();
+    config.shared_port = Some(SharedPort {
+        opening_timeout: loaded.config.gateway.opening_timeout.0.to_std(),
+        entrances: around.entrances.clone(),
+    });
     Some(Box::new(AmqpTransport::new(config)))
 }
 

@@ -35,7 +35,7 @@ pub use root_key::FILE as ROOT_KEY_FILE;
 use root_key::Keeper;
 use signals::Signals;
 use supervisor::Patience;
-pub use whereabouts::{HTTP_URL as HTTP_URL_FILE, PUBLIC_URL as PUBLIC_URL_FILE};
+pub use whereabouts::{HTTP_URL as HTTP_URL_FILE, ONE_PORT, PUBLIC_URL as PUBLIC_URL_FILE};
 
 /// How long requests in progress may take after a signal (DESIGN section 6).
 const GRACE: Duration = Duration::from_secs(5);

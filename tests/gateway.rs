@@ -1,4 +1,5 @@
-//! Is everything served on one port as it is on the ports of its own? Do all of them tell the authorizer who asks?
+//! Is everything served on one port, that of AMQP or a gateway, as it is on ports of its own? Do all ports report the client to
+//! the authorizer?
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -18,7 +19,7 @@ use peeklock::contract::{AllowAll, Authorizer, Grant, Principal, RunningTranspor
 use peeklock::description::QueueProperties;
 use peeklock::error::Rejection;
 use peeklock::http::{HttpConfig, HttpTransport};
-use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig};
+use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig, SharedPort};
 use peeklock::tls::authority::Authority;
 use peeklock::tls::{Acceptor, ClientCertificates, ClientTls, Protocol, Tls, certificates};
 use peeklock::websocket::{WebSocketConfig, WebSocketTransport};
@@ -78,8 +79,10 @@ impl World {
             settings;
         let broker = Broker::builder().arbiters(1).authorizer(authorizer).start().await.unwrap();
         http.entrance = entrances.http.clone();
+        http.amqp = entrances.amqp.clone();
         websocket.entrance = entrances.websocket.clone();
         amqp.entrance = entrances.amqp.clone();
+        amqp.shared_port = Some(SharedPort { opening_timeout, entrances: entrances.clone() });
         let gateway = GatewayConfig {
             address: at,
             workers: 2,
@@ -104,7 +107,12 @@ impl World {
     }
 
     async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.gateway).await.unwrap()
+        connect(self.gateway).await
+    }
+
+    /// The ports that serve everything.
+    const fn shared_ports(&self) -> [SocketAddr; 2] {
+        [self.gateway, self.amqp]
     }
 
     async fn stop(self) {
@@ -117,6 +125,10 @@ impl World {
         }
         self.broker.stop(Duration::ZERO).await.unwrap();
     }
+}
+
+async fn connect(address: SocketAddr) -> TcpStream {
+    TcpStream::connect(address).await.unwrap()
 }
 
 fn run(body: impl Future<Output = ()>) {
@@ -217,10 +229,12 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(connect: impl AsyncFn() -> S) 
 fn everything_is_spoken_on_one_port() {
     run(async {
         let world = World::start(|_| {}).await;
-        speak(async || world.connect().await).await;
-        let mut secret = world.connect().await;
-        say(&mut secret, [22, 3, 1, 0, 5]).await;
-        assert!(is_closed(&mut secret).await, "no TLS is spoken here");
+        for address in world.shared_ports() {
+            speak(async || connect(address).await).await;
+            let mut secret = connect(address).await;
+            say(&mut secret, [22, 3, 1, 0, 5]).await;
+            assert!(is_closed(&mut secret).await, "no TLS is spoken here");
+        }
         world.stop().await;
     });
 }
@@ -235,17 +249,22 @@ fn everything_is_spoken_within_tls() {
         let tls = Tls::open(authority.config()).unwrap();
         let world = World::start(|settings| {
             settings.tls = Some(tls.acceptor(Protocol::HttpOrAmqp));
+            settings.amqp.tls = Some(tls.acceptor(Protocol::HttpOrAmqp));
         })
         .await;
         let trusted = certificates(&authority.authority_file()).unwrap();
         let client = ClientTls::of_system().trusting(trusted);
-        speak(async || client.connect("localhost", world.connect().await).await.unwrap()).await;
-        let mut plain = world.connect().await;
-        say(&mut plain, get("/livez", "localhost")).await;
-        assert_eq!(answer(&mut plain).await.0, 400);
-        let mut plain = world.connect().await;
-        say(&mut plain, HEADER).await;
-        assert!(is_closed(&mut plain).await);
+        for address in world.shared_ports() {
+            let secure =
+                async || client.connect("localhost", connect(address).await).await.unwrap();
+            speak(secure).await;
+            let mut plain = connect(address).await;
+            say(&mut plain, get("/livez", "localhost")).await;
+            assert_eq!(answer(&mut plain).await.0, 400);
+            let mut plain = connect(address).await;
+            say(&mut plain, HEADER).await;
+            assert!(is_closed(&mut plain).await);
+        }
         world.stop().await;
     });
 }
@@ -310,7 +329,7 @@ fn a_certificate_is_told_to_the_authorizer_by_every_way_in() {
             settings.authorizer = Arc::new(Telling(sender));
             settings.http.tls = Some(tls.acceptor(Protocol::Http));
             settings.websocket.tls = Some(tls.acceptor(Protocol::Http));
-            settings.amqp.tls = Some(tls.acceptor(Protocol::Other));
+            settings.amqp.tls = Some(tls.acceptor(Protocol::HttpOrAmqp));
             settings.tls = Some(tls.acceptor(Protocol::HttpOrAmqp));
         })
         .await;
@@ -326,16 +345,18 @@ fn a_certificate_is_told_to_the_authorizer_by_every_way_in() {
         let wrapped: Vec<u8> = by_amqp.chunks(125).flat_map(frame).collect();
         let websocket = upgrade("/", "localhost", "peeklock.v1.json");
         let tunnel = upgrade("/$servicebus/websocket", "localhost", "AMQPWSB10");
+        let shared = world.shared_ports();
+        let and_own = |own| [own, shared[0], shared[1]];
         let ways = [
-            (world.http, None, sent.to_vec()),
-            (world.websocket, Some(websocket), [hello, text(attach)].concat()),
-            (world.amqp, None, by_amqp),
-            (world.amqp, Some(tunnel), wrapped),
+            (and_own(world.http), None, false, sent.to_vec()),
+            (and_own(world.websocket), Some(websocket), false, [hello, text(attach)].concat()),
+            (and_own(world.http), None, true, by_amqp),
+            (and_own(world.amqp), Some(tunnel), true, wrapped),
         ];
         for (client, expected) in [(&shop, Some("CN=shop")), (&nobody, None)] {
-            for (own, upgraded, said) in &ways {
-                for address in [*own, world.gateway] {
-                    let socket = TcpStream::connect(address).await.unwrap();
+            for (addresses, upgraded, logs_in, said) in &ways {
+                for &address in addresses {
+                    let socket = connect(address).await;
                     let peer = socket.local_addr().ok();
                     let mut stream = client.connect("localhost", socket).await.unwrap();
                     if let Some(request) = upgraded {
@@ -349,11 +370,11 @@ fn a_certificate_is_told_to_the_authorizer_by_every_way_in() {
                         // Another one may be asked about still, which has gone.
                         if who.peer == peer {
                             let subject = who.tls.map(|identity| identity.subject);
-                            assert_eq!(subject.as_deref(), expected, "{own} by {address}");
+                            assert_eq!(subject.as_deref(), expected, "{address}");
                             asked.push(resource);
                         }
                     }
-                    let logs_in = *own == world.amqp && expected.is_some();
+                    let logs_in = *logs_in && expected.is_some();
                     assert_eq!(asked.iter().any(String::is_empty), logs_in, "{asked:?}");
                 }
             }
@@ -373,41 +394,47 @@ fn what_is_spoken_has_the_bounds_of_its_listener() {
             settings.amqp.connection_count_max = 1;
         })
         .await;
-        for host in ["http.test", "ws.test", "amqp.test"] {
-            for (of, request, good) in [
-                ("http.test", get("/livez", host), 200),
-                ("ws.test", upgrade("/", host, "peeklock.v1.json"), 101),
-                ("amqp.test", upgrade("/$servicebus/websocket", host, "amqp"), 101),
-            ] {
-                let mut stream = world.connect().await;
-                say(&mut stream, request).await;
-                let expected = if of == host { good } else { 421 };
-                assert_eq!(answer(&mut stream).await.0, expected, "{of} asked for {host}");
+        for address in world.shared_ports() {
+            for host in ["http.test", "ws.test", "amqp.test"] {
+                for (of, request, good) in [
+                    ("http.test", get("/livez", host), 200),
+                    ("ws.test", upgrade("/", host, "peeklock.v1.json"), 101),
+                    ("amqp.test", upgrade("/$servicebus/websocket", host, "amqp"), 101),
+                ] {
+                    let mut stream = connect(address).await;
+                    say(&mut stream, request).await;
+                    let expected = if of == host { good } else { 421 };
+                    assert_eq!(answer(&mut stream).await.0, expected, "{of} asked for {host}");
+                }
             }
         }
-        // The one place of AMQP is taken at its own port, by one that has a link; who comes by the gateway waits for it.
+        // The one place of AMQP is taken by one that has a link; one that comes in at another port waits for it.
         world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
         let open = |address| Amqp::open(StdStream::connect(address).unwrap(), 100).unwrap();
-        let mut own = open(world.amqp);
-        own.attach(&link::receiver("own", 0, "q")).unwrap();
-        let mut other = open(world.gateway);
-        other.say(&link::receiver("other", 0, "q")).unwrap();
-        other.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        assert!(other.hear().is_err(), "there is one place");
-        drop(own);
-        other.stream.set_read_timeout(None).unwrap();
-        assert!(matches!(other.hear().unwrap().0, Performative::Attach(_)));
-        drop(other);
+        for (first, second) in [(world.amqp, world.gateway), (world.gateway, world.http)] {
+            let mut own = open(first);
+            own.attach(&link::receiver("own", 0, "q")).unwrap();
+            let mut other = open(second);
+            other.say(&link::receiver("other", 0, "q")).unwrap();
+            other.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            assert!(other.hear().is_err(), "there is one place");
+            drop(own);
+            other.stream.set_read_timeout(None).unwrap();
+            assert!(matches!(other.hear().unwrap().0, Performative::Attach(_)));
+        }
         world.stop().await;
         // An idle connection of HTTP makes room for the next, whichever way it came.
         let world = World::start(|settings| settings.http.connection_count_max = 1).await;
-        let mut idle = world.connect().await;
-        say(&mut idle, get("/livez", "localhost")).await;
-        assert_eq!(answer(&mut idle).await.0, 200);
-        let mut next = world.connect().await;
-        say(&mut next, get("/livez", "localhost")).await;
-        assert_eq!(answer(&mut next).await.0, 200);
-        assert!(is_closed(&mut idle).await);
+        let [gateway, amqp] = world.shared_ports();
+        for (first, second) in [(gateway, amqp), (amqp, world.http), (world.http, gateway)] {
+            let mut idle = connect(first).await;
+            say(&mut idle, get("/livez", "localhost")).await;
+            assert_eq!(answer(&mut idle).await.0, 200);
+            let mut next = connect(second).await;
+            say(&mut next, get("/livez", "localhost")).await;
+            assert_eq!(answer(&mut next).await.0, 200);
+            assert!(is_closed(&mut idle).await);
+        }
         world.stop().await;
     });
 }
@@ -422,24 +449,28 @@ fn silence_is_ended() {
             settings.http.head_timeout = Duration::from_millis(50);
         })
         .await;
-        for begun in ["", "A", "AMQ"] {
-            let mut stream = world.connect().await;
-            say(&mut stream, begun).await;
-            assert!(is_closed(&mut stream).await, "{begun}");
+        for address in world.shared_ports() {
+            for begun in ["", "A", "AMQ"] {
+                let mut stream = connect(address).await;
+                say(&mut stream, begun).await;
+                assert!(is_closed(&mut stream).await, "{begun}");
+            }
+            let mut half = connect(address).await;
+            say(&mut half, "GET / HT").await;
+            assert_eq!(answer(&mut half).await.0, 408, "from here on it is the time of HTTP");
         }
-        let mut half = world.connect().await;
-        say(&mut half, "GET / HT").await;
-        assert_eq!(answer(&mut half).await.0, 408, "from here on it is the time of HTTP");
         world.stop().await;
         let world = World::start(|_| {}).await;
-        let mut silent = Vec::new();
-        for _ in 0..300 {
-            silent.push(world.connect().await);
+        for address in world.shared_ports() {
+            let mut silent = Vec::new();
+            for _ in 0..300 {
+                silent.push(connect(address).await);
+            }
+            assert!(is_closed(&mut silent[0]).await, "it is not among the last 256");
+            let mut stream = connect(address).await;
+            say(&mut stream, get("/livez", "localhost")).await;
+            assert_eq!(answer(&mut stream).await.0, 200);
         }
-        assert!(is_closed(&mut silent[0]).await, "it is not among the last 256");
-        let mut stream = world.connect().await;
-        say(&mut stream, get("/livez", "localhost")).await;
-        assert_eq!(answer(&mut stream).await.0, 200);
         world.stop().await;
     });
 }
@@ -492,7 +523,51 @@ fn a_transport_decides_who_makes_room_behind_the_gateway() {
     });
 }
 
-/// LIS-01: a gateway is a way into transports that are there.
+/// LIS-06: the port of HTTP serves a client that begins as AMQP, whichever way its bytes arrive, and its connection ends in order
+/// when the broker stops. Without AMQP it is answered as no HTTP.
+#[test]
+fn the_port_of_http_serves_amqp() {
+    run(async {
+        let world = World::start(|_| {}).await;
+        world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
+        for header in [HEADER, SASL] {
+            let mut stream = connect(world.http).await;
+            for byte in header {
+                say(&mut stream, [*byte]).await;
+            }
+            let mut heard = [0; 8];
+            stream.read_exact(&mut heard).await.unwrap();
+            assert_eq!(&heard, header);
+        }
+        let mut second = connect(world.http).await;
+        say(&mut second, get("/livez", "localhost")).await;
+        assert_eq!(answer(&mut second).await.0, 200);
+        say(&mut second, [HEADER, &b"\r\n\r\n"[..]].concat()).await;
+        assert_eq!(answer(&mut second).await.0, 400, "a connection is for one protocol");
+        let mut client = Amqp::open(StdStream::connect(world.http).unwrap(), 100).unwrap();
+        client.attach(&link::receiver("a", 0, "q")).unwrap();
+        world.stop().await;
+        let ended = loop {
+            match client.hear().unwrap().0 {
+                Performative::Close(close) => break close,
+                _ => {}
+            }
+        };
+        let condition = ended.error.unwrap().condition;
+        assert_eq!(condition.to_string(), "amqp:connection:forced");
+
+        let broker = Broker::builder().arbiters(1).start().await.unwrap();
+        let config = HttpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let http = Box::new(HttpTransport::new(config)).start(broker.clone()).await.unwrap();
+        let mut stream = connect(http.local_address()).await;
+        say(&mut stream, [HEADER, &b"\r\n\r\n"[..]].concat()).await;
+        assert_eq!(answer(&mut stream).await.0, 400);
+        http.stop(Duration::ZERO).await;
+        broker.stop(Duration::ZERO).await.unwrap();
+    });
+}
+
+/// LIS-01: a gateway, or a port of AMQP that is shared, is a way into transports that are there.
 #[test]
 fn a_gateway_without_transports_does_not_start() {
     run(async {
@@ -506,6 +581,14 @@ fn a_gateway_without_transports_does_not_start() {
             entrances: Entrances::default(),
         };
         let Err(error) = Box::new(Gateway::new(gateway)).start(broker.clone()).await else {
+            panic!("it has started")
+        };
+        assert!(error.to_string().contains("has not started"), "{error}");
+        let mut amqp = AmqpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let (opening_timeout, entrances) = (Duration::from_secs(1), Entrances::default());
+        amqp.entrance = entrances.amqp.clone();
+        amqp.shared_port = Some(SharedPort { opening_timeout, entrances });
+        let Err(error) = Box::new(AmqpTransport::new(amqp)).start(broker.clone()).await else {
             panic!("it has started")
         };
         assert!(error.to_string().contains("has not started"), "{error}");
@@ -546,9 +629,10 @@ fn whatever_a_connection_begins_with_is_answered_or_ended() {
             proxy,
             hello,
         ];
+        let ports = [world.gateway, world.amqp, world.http];
         let mut random = Random(0x6761_7465_7761_7921);
         let mut open = tokio::task::JoinSet::new();
-        for number in 0..800 {
+        for number in 0..800_usize {
             let mut bytes = match number % 7 {
                 6 => (0..random.below(64))
                     .map(|_| u8::try_from(random.below(256)).unwrap())
@@ -566,7 +650,7 @@ fn whatever_a_connection_begins_with_is_answered_or_ended() {
                     _ => bytes.insert(place, u8::try_from(random.below(256)).unwrap()),
                 }
             }
-            let mut stream = world.connect().await;
+            let mut stream = connect(ports[number % ports.len()]).await;
             open.spawn(async move {
                 // It may be ended before all was said.
                 stream.write_all(&bytes).await.ok();

@@ -188,9 +188,10 @@ fn the_lines_for_azure_sdks_work() {
         String::from_utf8(ended.stdout).expect("text").trim().to_owned()
     };
     peeklock(&["queue", "create", "parcels"]);
-    let port = served.amqp.rsplit(':').next().expect("a port");
-    let policy = "RootManageSharedAccessKey";
-    let string = peeklock(&["connection-string", "--policy", policy, "--port", port]);
+    let address = served.amqp.trim_start_matches("amqp://");
+    let (url, policy) = (format!("ws://{address}"), "RootManageSharedAccessKey");
+    // The port of AMQP serves the command as well.
+    let string = peeklock(&["connection-string", "--policy", policy, "--url", &url]);
     let languages: [(&str, Run); 4] =
         [("python", python), ("javascript", javascript), ("go", go), ("java", java)];
     for (language, run) in languages {

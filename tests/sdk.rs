@@ -115,8 +115,8 @@ fn administer(arguments: &[&str]) {
     scenarios(&mut command, 45);
 }
 
-/// ADM-02, SEC-21: the administration client of azure-servicebus of Python works unchanged over https, whose certificate it
-/// verifies.
+/// ADM-02, SEC-21, LIS-05: the administration client of azure-servicebus of Python works unchanged over https, whose certificate it
+/// verifies, at the port and with the string of the client for messages.
 #[test]
 fn the_python_administration_client_works_unchanged() {
     administer(&["python"]);
@@ -128,13 +128,13 @@ fn the_asynchronous_python_administration_client_works_unchanged() {
     administer(&["python-async"]);
 }
 
-/// ADM-02, ADM-60, SEC-21, SEC-24: in the emulator's place it works over plain HTTP, with the emulator's key, by a transport of the application.
+/// ADM-02, ADM-60, LIS-05, SEC-21, SEC-24: in the emulator's place it works over plain HTTP, with the emulator's key, by a transport of the application.
 #[test]
 fn the_python_administration_client_works_in_the_emulators_place() {
     administer(&["python-in-place"]);
 }
 
-/// ADM-02, SEC-21: that of @azure/service-bus of JavaScript does.
+/// ADM-02, LIS-05, SEC-21: that of @azure/service-bus of JavaScript does.
 #[test]
 fn the_javascript_administration_client_works_unchanged() {
     administer(&["javascript", &node()]);

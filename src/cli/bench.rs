@@ -35,7 +35,7 @@ Examples:
 
 Over AMQP each client has a connection with a session and a link. A window is of transfers that \
 are not answered, and of deliveries whose completion is not; what came together is completed by \
-one disposition. Queues are made over WebSocket, by --url at the same port, as a gateway has it.
+one disposition. Queues are made over WebSocket, by --url at the same port, which serves everything.
 
 CPU and memory are those of the broker's process; in process they are of broker and load \
 together, and of a broker given by --url they are not known. The load takes its share of the same \

@@ -13,13 +13,12 @@ use peeklock::path::{EntityAddress, EntityName};
 use peeklock::websocket::client::{Client, ClientOptions, ClientTls, connect_with, url_of};
 
 use super::arguments::SubscriptionName;
-use super::contexts::{self, Contexts, DEFAULT};
+use super::contexts::{self, Contexts, DEFAULT_URL};
 use super::identity::TlsFiles;
 use super::interrupt::Interrupt;
+use super::own::{self, Own};
 use super::terminal::{Out, line, note};
-use super::token::Own;
-use super::{Failure, exit, token, variable};
-use crate::config::TlsSection;
+use super::{Failure, exit, variable};
 use crate::place::{self, Place};
 
 /// How long a command that is to end tries to get a lost connection back.
@@ -69,9 +68,9 @@ pub enum Output {
 /// Whom a connection string is for.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ClientKind {
-    /// Azure SDKs, and whoever else speaks AMQP
+    /// Azure SDKs, and other clients of AMQP or HTTP
     Sdk,
-    /// Commands of this program, which speak WebSocket
+    /// Commands of this program; differs only behind a proxy, and where the port of AMQP is not known
     Peeklock,
 }
 
@@ -124,9 +123,9 @@ impl Common {
             return of_connection_string(string, "--connection-string");
         }
         if self.data_dir.is_some() {
-            let (text, source) = token::first_key(self.data_dir.as_deref())?;
+            let (text, source) = own::first_key(self.data_dir.as_deref())?;
             let mut target = of_connection_string(&text, &source)?;
-            target.authorities.extend(self.own_authority());
+            target.authorities.extend(own::authority(self.data_dir.as_deref()));
             return Ok(target);
         }
         if let Some(url) = &self.url {
@@ -148,8 +147,44 @@ impl Common {
         }
         match Contexts::load()?.current {
             Some(name) => of_context(&name, format!("context `{name}`")),
-            None => of_context(DEFAULT, "the default".to_owned()),
+            None => self.usual(token),
         }
+    }
+
+    /// The broker that runs in `./data`, with its first key and its authority, so that a command next to `peeklock serve` needs
+    /// no flags, also with TLS and where anonymous access is over; else the usual address.
+    fn usual(&self, token: Option<String>) -> Result<Target, Failure> {
+        if let Some(own) = Own::running() {
+            let mut target = of_connection_string(&own.string, &own.source)?;
+            target.authorities.extend(own::authority(None));
+            if token.is_some() {
+                (target.string, target.token) = (None, token);
+            }
+            return Ok(target);
+        }
+        let place = DEFAULT_URL.trim_start_matches("ws://");
+        // Whoever names an authority wants TLS.
+        let url = match self.files.names_authority() {
+            true => format!("wss://{place}"),
+            false => DEFAULT_URL.to_owned(),
+        };
+        Ok(Target { token, ..Target::of_url(url, "the default") })
+    }
+
+    /// Names what says which broker is meant, if that is neither a data directory nor the default.
+    pub fn names_broker(&self) -> Result<Option<String>, Failure> {
+        if self.data_dir.is_some() {
+            return Ok(None);
+        }
+        let source = self.target()?.source;
+        let is_named = self.url.is_some()
+            || self.context.is_some()
+            || self.connection_string.is_some()
+            || variable("PEEKLOCK_CONNECTION_STRING")?.is_some()
+            || variable("PEEKLOCK_URL")?.is_some()
+            || variable("PEEKLOCK_CONTEXT")?.is_some()
+            || Contexts::load()?.current.is_some();
+        Ok(is_named.then_some(source))
     }
 
     /// Where this command reaches that broker.
@@ -166,18 +201,12 @@ impl Common {
 
     /// What a broker on this machine has written for its clients: that of `--data-dir`, or else of `./data`.
     pub fn own(&self) -> Result<Own, Failure> {
-        token::own(self.data_dir.as_deref())
+        Own::read(self.data_dir.as_deref())
     }
 
     /// Whether the broker is that of a data directory on this machine.
     pub const fn names_data_dir(&self) -> bool {
         self.data_dir.is_some()
-    }
-
-    /// The development authority of the broker of the data directory, if it has one.
-    fn own_authority(&self) -> Option<PathBuf> {
-        let file = TlsSection::authority(self.data_dir.as_deref()?).authority_file();
-        file.exists().then_some(file)
     }
 
     /// Connects, does the work, and closes the connection in order.

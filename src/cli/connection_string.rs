@@ -11,9 +11,9 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::connect::{ClientKind, Common, Output, Patience};
+use super::own::Own;
 use super::policy::KeyFlag;
-use super::terminal::object;
-use super::token::Own;
+use super::terminal::{note, object};
 use super::{Failure, say};
 use crate::place::{self, Place};
 
@@ -24,18 +24,21 @@ Examples:
   peeklock connection-string --data-dir /var/lib/peeklock     the same of a service
   peeklock connection-string --entity orders --policy shop --host bus.example.com
   peeklock connection-string --host bus.example.com --tls     by a proxy that speaks TLS
-  PEEKLOCK_CONNECTION_STRING=$(peeklock connection-string --for peeklock) peeklock top
+  PEEKLOCK_CONNECTION_STRING=$(peeklock connection-string) peeklock top
 
-Without --policy nothing is asked of the broker: it is read from `root.connection-string` in its data directory, which its \
-owner alone can read (default: ./data). With --policy the broker is asked for the keys, which takes the right Manage; once \
-they were told, nobody is let in without a token, for good.
+Every client takes the same string: those of the Azure SDKs for messages and for administration, and commands of this program. The port that \
+it names serves all of them.
 
-It says UseDevelopmentEmulator=true where clients speak no TLS: --tls leaves that out, --plain has it say so. Host and TLS are those of \
-`http.public_url` where the broker on this machine has one, or else those by which this command has reached the broker.
+Without --policy nothing is asked of a broker: the string is read from `root.connection-string` in a data directory (default: ./data), which its \
+owner alone can read. A note on standard error names that file, and warns when no broker runs there. With --policy the broker is asked for the key, \
+which takes the right Manage; once it has answered, nobody is let in without a token any more. A broker that was started with --ephemeral has no file: ask it \
+with --policy RootManageSharedAccessKey.
 
-It names no port where clients look by themselves: Azure SDKs at 5672, or 5671 with TLS, commands of this program at 5301. Where AMQP is \
-served is known of a broker on this machine (--data-dir), and of one that serves it where this command has reached it or at those ports; of another one \
---port says it.
+UseDevelopmentEmulator=true means that clients use no TLS: --tls leaves it out, --plain adds it. Host and TLS are those of \
+`http.public_url` where the broker on this machine has one, or else those with which this command has reached the broker.
+
+A broker on this machine (--data-dir) names its port itself. Another one is asked whether it serves AMQP where this command has reached it, or at port 5672, \
+with TLS 5671; if it does not, --port names the port.
 
 ",
     exit_codes!()
@@ -63,7 +66,7 @@ pub struct ConnectionStringFlags {
     /// Host that it names, as clients on other machines know the broker [default: that by which this command has reached it]
     #[arg(long, value_name = "HOST", value_parser = host)]
     host: Option<Box<str>>,
-    /// Port that it names, such as that of a proxy [default: that of the listener]
+    /// Port that it names, such as that of a proxy [default: the port of AMQP, or of the gateway]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Clients speak TLS there, as with a proxy that ends it
@@ -98,17 +101,11 @@ impl ConnectionStringFlags {
             ConnectionString::parse(text)
                 .map_err(|error| Failure::usage(format!("{}: {}", own.source, error.detail())))
         };
-        let [amqp, websocket] = &own.strings;
-        let string = parse(match self.client {
-            ClientKind::Sdk => amqp,
-            ClientKind::Peeklock => websocket,
-        })?;
+        let string = parse(&own.string)?;
         let listened =
             Sent { endpoint: string.endpoint.clone(), is_secure: !string.use_development_emulator };
-        // One line with a port is that of a gateway, which serves all at one port (LIS-05).
-        let is_gateway = amqp == websocket && string.endpoint.port.is_some();
         let public = own.public_url.as_deref().and_then(|url| Place::parse(url, place::HTTP));
-        let sent = published(listened, public.as_ref(), is_gateway, self.client);
+        let sent = published(listened, public.as_ref(), own.is_one_port, self.client);
         Ok((string, self.named(sent)))
     }
 
@@ -121,7 +118,7 @@ impl ConnectionStringFlags {
         if self.client == ClientKind::Peeklock || self.port.is_some() {
             return Ok(of_port(Some(place.port())));
         }
-        let usual = if place.is_secure { port::AMQPS } else { port::AMQP };
+        let usual = usual_port(place.is_secure);
         let tls = self.common.tls()?;
         let speaks = |place: Place| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -133,7 +130,7 @@ impl ConnectionStringFlags {
             return Ok(of_port(Some(place.port())));
         }
         if speaks(place.at_port(usual))? {
-            return Ok(of_port(None));
+            return Ok(of_port(Some(usual)));
         }
         Err(Failure::usage(format!(
             "where {} serves AMQP is not known: it is neither at {place} nor at port {usual}; --port names its port \
@@ -143,15 +140,30 @@ impl ConnectionStringFlags {
     }
 }
 
-/// Where clients go that reach a broker by a URL of its own, such as that of a proxy: to its host, with TLS if that has it. Its port is
-/// that of everything where one port serves everything.
-fn published(listened: Sent, public: Option<&Place>, is_gateway: bool, client: ClientKind) -> Sent {
-    let Some(public) = public.filter(|_| is_gateway || client == ClientKind::Sdk) else {
+/// Where clients go that reach a broker by a URL of its own, such as that of a proxy: to its host, with TLS if that has it. The port is that
+/// of the URL where everything is served there, and else that of the listener, or the usual one where the listener has its usual one.
+fn published(
+    listened: Sent,
+    public: Option<&Place>,
+    is_one_port: bool,
+    client: ClientKind,
+) -> Sent {
+    let Some(public) = public.filter(|_| is_one_port || client == ClientKind::Sdk) else {
         return listened;
     };
-    let port = if is_gateway { Some(public.port()) } else { listened.endpoint.port };
+    let has_usual_port = listened.endpoint.port == Some(usual_port(listened.is_secure));
+    let port = match (is_one_port, has_usual_port) {
+        (true, _) => Some(public.port()),
+        (false, true) => Some(usual_port(public.is_secure)),
+        (false, false) => listened.endpoint.port,
+    };
     let endpoint = Endpoint { host: public.host().into(), port };
     Sent { endpoint, is_secure: public.is_secure }
+}
+
+/// The port of AMQP unless another one is configured.
+const fn usual_port(is_secure: bool) -> u16 {
+    if is_secure { port::AMQPS } else { port::AMQP }
 }
 
 /// Whether a listener answers as one of AMQP does.
@@ -175,7 +187,8 @@ fn host(text: &str) -> Result<Box<str>, String> {
 
 pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
     let Some(policy) = &flags.policy else {
-        let (string, sent) = flags.sent_by(&flags.common.own()?)?;
+        let own = flags.own_key()?;
+        let (string, sent) = flags.sent_by(&own)?;
         let string = flags.reaching(string, sent);
         return say(&told(&string, ROOT_POLICY, flags.common.output));
     };
@@ -195,6 +208,29 @@ pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
 }
 
 impl ConnectionStringFlags {
+    /// The first key of a broker on this machine, with a note on where it is from.
+    fn own_key(&self) -> Result<Own, Failure> {
+        // That of another broker would lead nobody there.
+        if let Some(source) = self.common.names_broker()? {
+            return Err(Failure::usage(format!(
+                "{source} names a broker, and without --policy the key of a data directory on this machine is printed; \
+                 `--policy {ROOT_POLICY}` asks that broker for the key of its first policy, after which it lets nobody in \
+                 without a token, and --data-dir names a data directory"
+            )));
+        }
+        let own = self.common.own()?;
+        let source = &own.source;
+        if own.is_in_use == Some(false) {
+            note(&format!(
+                "warning: no broker runs in the directory of `{source}`: this is the key of one that did; for a broker \
+                 elsewhere use --data-dir, and for one that keeps nothing (--ephemeral) --policy {ROOT_POLICY}"
+            ));
+        } else if !self.common.names_data_dir() {
+            note(&format!("from `{source}`; --data-dir names another directory"));
+        }
+        Ok(own)
+    }
+
     /// A string for that place, and for the entity.
     fn reaching(&self, mut string: ConnectionString, sent: Sent) -> ConnectionString {
         string.endpoint = sent.endpoint;
@@ -229,11 +265,11 @@ mod tests {
         use ClientKind::{Peeklock, Sdk};
         let secure = Place::parse("https://bus.test", place::HTTP);
         let plain = Place::parse("http://bus.test:8080/", place::HTTP);
-        let usual = sent("127.0.0.1", None, false);
+        let usual = sent("localhost", Some(5672), false);
         let other = sent("127.0.0.1", Some(7), true);
         for (listened, public, is_gateway, client, expected) in [
             (&usual, None, false, Sdk, usual.clone()),
-            (&usual, secure.as_ref(), false, Sdk, sent("bus.test", None, true)),
+            (&usual, secure.as_ref(), false, Sdk, sent("bus.test", Some(5671), true)),
             (&other, plain.as_ref(), false, Sdk, sent("bus.test", Some(7), false)),
             (&usual, secure.as_ref(), false, Peeklock, usual.clone()),
             (&other, secure.as_ref(), true, Sdk, sent("bus.test", Some(443), true)),

@@ -22,6 +22,11 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
+    /// Whether a flag names an authority.
+    pub const fn names_authority(&self) -> bool {
+        self.ca.is_some()
+    }
+
     /// What they say, with authorities besides. Reads them.
     pub fn client(&self, authorities: &[PathBuf]) -> Result<ClientTls, Failure> {
         let variable = |name: &str| {

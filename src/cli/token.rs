@@ -1,16 +1,14 @@
 //! `peeklock token`: a shared access signature, signed with the key of a connection string.
 
-use std::fs;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use peeklock::auth_sas::ConnectionString;
 use peeklock::time::Timestamp;
 
-use super::{Failure, exit, say, variable};
-use crate::server::{PUBLIC_URL_FILE, ROOT_KEY_FILE};
+use super::own::first_key;
+use super::{Failure, say, variable};
 
 pub const HELP: &str = "\
 Examples:
@@ -22,11 +20,6 @@ Examples:
 The key is that of PEEKLOCK_CONNECTION_STRING, else that of the file `root.connection-string` in the data directory of the \
 broker, which its owner alone can read. Nothing is asked of the broker. A token ends with its time, and with its key: \
 see `peeklock policy regenerate`.";
-
-/// Where a broker has its data unless it is told otherwise.
-const DATA_DIR: &str = "./data";
-/// The file has at most so many bytes.
-const FILE_BYTES_MAX: u64 = 16 << 10;
 
 #[derive(Args)]
 pub struct TokenFlags {
@@ -64,51 +57,4 @@ pub fn in_time(time: Duration) -> Timestamp {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let ms = now.saturating_add(time).as_millis();
     Timestamp::from_unix_ms(i64::try_from(ms).unwrap_or(i64::MAX / 100_000))
-}
-
-/// The connection string of the first policy of a broker on this machine, for commands of this program, and where it
-/// was (SEC-25).
-pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
-    let (text, shown) = first_strings(data_dir)?;
-    Ok((text.lines().next_back().unwrap_or_default().to_owned(), shown))
-}
-
-/// What a broker on this machine has said of where it is reached.
-pub struct Own {
-    /// As the file has it for clients of AMQP, and for commands.
-    pub strings: [String; 2],
-    /// The URL by which its clients reach it, if its configuration names one (`http.public_url`).
-    pub public_url: Option<String>,
-    /// Where that was.
-    pub source: String,
-}
-
-/// All that a broker on this machine has written for clients.
-pub fn own(data_dir: Option<&Path>) -> Result<Own, Failure> {
-    let (text, source) = first_strings(data_dir)?;
-    let lines = [text.lines().next(), text.lines().next_back()];
-    let file = data_dir.unwrap_or(Path::new(DATA_DIR)).join(PUBLIC_URL_FILE);
-    // A broker without such a setting has none.
-    let public_url = fs::read_to_string(file).ok().map(|url| url.trim().to_owned());
-    let strings = lines.map(|line| line.unwrap_or_default().to_owned());
-    Ok(Own { strings, public_url, source })
-}
-
-/// A line for clients of AMQP, and one for commands unless they are the same.
-fn first_strings(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
-    let path = data_dir.unwrap_or(Path::new(DATA_DIR)).join(ROOT_KEY_FILE);
-    let shown = path.display().to_string();
-    let mut text = String::new();
-    let reading =
-        fs::File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
-    reading.map_err(|error| {
-        Failure::ended(
-            exit::NOT_FOUND,
-            format!(
-                "`{shown}`: {error}; --data-dir names the data directory of the broker, which writes that file when it \
-                 starts, and PEEKLOCK_CONNECTION_STRING goes over it"
-            ),
-        )
-    })?;
-    Ok((text.trim().to_owned(), shown))
 }

@@ -28,7 +28,7 @@ const TIMED_OUT_BYTES: u64 = 8;
 const ISSUER_BYTES: u64 = 256 << 10;
 /// Headers of proxies that have begun, of one listener.
 const PROXY_BYTES: u64 = 256 * (4 << 10);
-/// Connections that have not said what they speak.
+/// Connections of one port that have not shown their protocol.
 const UNSPOKEN_BYTES: u64 = 256 * (16 << 10);
 /// A TLS handshake.
 const HANDSHAKE_BYTES: u64 = 64 << 10;
@@ -198,7 +198,6 @@ impl Config {
         let untaken = websocket.saturating_add(amqp);
         let tls = self.tls.enabled.0;
         let handshakes = if tls { self.tls.handshake_count_max.0 as u64 } else { 0 };
-        let gateway = self.gateway.address.0.0.is_some();
         let listeners = self.addresses().len() as u64;
         vec![
             Row::shared(
@@ -233,8 +232,8 @@ impl Config {
             .and_each((untaken, UNTAKEN_BYTES)),
             Row::fixed("headers of the PROXY protocol", listeners.saturating_mul(PROXY_BYTES)),
             Row::fixed(
-                "connections at the gateway that have not said what they speak",
-                if gateway { UNSPOKEN_BYTES } else { 0 },
+                "connections that have not shown their protocol",
+                self.shared_ports().saturating_mul(UNSPOKEN_BYTES),
             ),
             Row::shared(
                 "TLS handshakes",

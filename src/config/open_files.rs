@@ -4,7 +4,7 @@
 //! | What | Bounded by |
 //! |---|---|
 //! | connections, and sockets beside them | `connection_count_max` of each transport, [`sockets`] |
-//! | sockets on their way through the gateway | [`GatewayConfig::sockets_on_their_way`], `tls.handshake_count_max` |
+//! | sockets on their way through the ports that serve everything: that of AMQP, and the gateway | [`GatewayConfig::sockets_on_their_way`], `tls.handshake_count_max` |
 //! | threads of forwarders | `limits.forwarder_thread_count_max` |
 //! | segments and what else the journal has | `journal.capacity_bytes`, [`JournalConfig::FILES_BESIDE_SEGMENTS`] |
 //! | runtimes | `workers` of each listener, `server.arbiters` |
@@ -109,19 +109,19 @@ impl Config {
         let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let Openers { http, websocket, amqp, forwarders } = openers;
         let [http, websocket, amqp] = [http, websocket, amqp].map(|it| sockets(count(it)) as u64);
-        let gateway = match self.gateway.address.0.0 {
-            // HTTP has its sockets there beside those of its own port; the others share theirs.
-            Some(_) => {
-                let behind = http.saturating_add(websocket).saturating_add(amqp);
-                let on_their_way =
-                    GatewayConfig::sockets_on_their_way(count(behind), self.handshakes());
-                http.saturating_add(on_their_way as u64)
-            }
-            None => 0,
-        };
-        [http, websocket, amqp, gateway, forwarders.saturating_mul(CLIENT_FILES)]
+        let behind = http.saturating_add(websocket).saturating_add(amqp);
+        let on_their_way = GatewayConfig::sockets_on_their_way(count(behind), self.handshakes());
+        // HTTP has its sockets at these ports beside those of its own port; the others share theirs.
+        let shared_ports =
+            (on_their_way as u64).saturating_mul(self.shared_ports()).saturating_add(http);
+        [http, websocket, amqp, shared_ports, forwarders.saturating_mul(CLIENT_FILES)]
             .into_iter()
             .fold(0, u64::saturating_add)
+    }
+
+    /// Ports that serve everything: that of AMQP, and the gateway.
+    pub(super) fn shared_ports(&self) -> u64 {
+        1 + u64::from(self.gateway.address.0.0.is_some())
     }
 
     /// TLS handshakes at the same time: at the port of a transport they have a place there.

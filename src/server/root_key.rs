@@ -1,19 +1,17 @@
 //! The connection string of the root policy, in a file that only its owner reads: the first key has to be reachable
 //! (SEC-25).
 //!
-//! Clients of AMQP, which are those of the Azure SDKs, and this program's commands connect to listeners of their own. While
-//! both listen where their clients look by themselves, one string without a port is for both; otherwise the file has a
-//! line for each, that for AMQP first. With a gateway, which serves all of them, it names that (LIS-05).
+//! One string is for every client, of messages and of administration: it names the gateway where there is one, and else the
+//! port of AMQP, which serves everything too (LIS-05).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use peeklock::auth_sas::{ConnectionString, Endpoint};
-use peeklock::contract::port;
 use peeklock::policies::{KeyText, Policies, ROOT_POLICY};
 use peeklock::tls::Certificate;
 use tokio::sync::watch;
@@ -25,6 +23,8 @@ use crate::config::Loaded;
 
 /// Its name in the data directory.
 pub const FILE: &str = "root.connection-string";
+/// The name of this machine for itself.
+const LOCALHOST: &str = "localhost";
 /// After so long what could not be written is written again.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -48,25 +48,22 @@ pub fn keep(
         let found = transports.iter().find(|(transport, _)| *transport == name);
         found.map(|(_, running)| running.local_address())
     };
-    let (Some(amqp), Some(websocket)) = (at("amqp"), at("websocket")) else { return Ok(None) };
-    let endpoints = match at("gateway") {
-        Some(gateway) => vec![endpoint(gateway, certificate)],
-        None => endpoints(amqp, websocket, certificate),
-    };
+    let Some(address) = at("gateway").or_else(|| at("amqp")) else { return Ok(None) };
     if loaded.config.server.ephemeral.0 {
         return Ok(None);
     }
-    let places = Places { endpoints, is_secure: certificate.is_some() };
+    let place =
+        ClientPlace { endpoint: endpoint(address, certificate), is_secure: certificate.is_some() };
     let path = Path::new(&loaded.config.server.data_dir.0).join(FILE);
     let changes = policies.changes();
     let known = policies.root_key();
     if let Some(key) = &known {
-        write(&path, &places, key)
+        write(&path, &place, key)
             .map_err(|source| ServeError::RootKey { path: path.display().to_string(), source })?;
     }
     let policies = policies.clone();
     let current = move || policies.root_key();
-    let write = move |path: &Path, key: &KeyText| write(path, &places, key);
+    let write = move |path: &Path, key: &KeyText| write(path, &place, key);
     let task = tokio::spawn(follow(path, known, changes, AGAIN, current, write));
     Ok(Some(Keeper(task.abort_handle())))
 }
@@ -118,55 +115,56 @@ async fn follow(
     }
 }
 
-/// Where the listeners are, and whether TLS is spoken there.
-struct Places {
-    endpoints: Vec<Endpoint>,
+/// Where clients find the broker, and whether TLS is spoken there.
+struct ClientPlace {
+    endpoint: Endpoint,
     is_secure: bool,
 }
 
-/// What clients of either kind are told.
-fn endpoints(
-    amqp: SocketAddr,
-    websocket: SocketAddr,
-    certificate: Option<&Certificate>,
-) -> Vec<Endpoint> {
-    let [mut amqp, websocket] = [amqp, websocket].map(|address| endpoint(address, certificate));
-    let usual = if certificate.is_some() { port::AMQPS } else { port::AMQP };
-    if amqp.host == websocket.host
-        && (amqp.port, websocket.port) == (Some(usual), Some(port::WEBSOCKET))
-    {
-        amqp.port = None;
-        return vec![amqp];
-    }
-    vec![amqp, websocket]
-}
-
-/// Where clients of this machine reach the listener: by its address, or by a name that its certificate is for.
+/// Where clients of this machine reach the listener.
 fn endpoint(address: SocketAddr, certificate: Option<&Certificate>) -> Endpoint {
     let address = reachable(address);
-    let by_name = certificate
-        .filter(|it| !it.is_for_address(address.ip()))
-        .and_then(|it| it.dns_names.iter().find(|name| !name.starts_with('*')).cloned());
-    let host = by_name.unwrap_or_else(|| match address {
+    Endpoint { host: host(address, certificate).into(), port: Some(address.port()) }
+}
+
+/// The name of this machine for itself if it listens there: SDKs verify names better than addresses, and people read them
+/// better. With TLS it is a name that the certificate has, unless it has the address.
+fn host(address: SocketAddr, certificate: Option<&Certificate>) -> String {
+    let is_localhost = address.ip() == IpAddr::from(Ipv4Addr::LOCALHOST);
+    let Some(certificate) = certificate else {
+        return if is_localhost { LOCALHOST.to_owned() } else { text_of(address) };
+    };
+    if is_localhost && certificate.is_for(LOCALHOST) {
+        return LOCALHOST.to_owned();
+    }
+    if certificate.is_for_address(address.ip()) {
+        return text_of(address);
+    }
+    // That name means another address.
+    let leads_here =
+        |name: &&String| !name.starts_with('*') && !name.eq_ignore_ascii_case(LOCALHOST);
+    certificate.dns_names.iter().find(leads_here).cloned().unwrap_or_else(|| text_of(address))
+}
+
+/// The address without its port.
+fn text_of(address: SocketAddr) -> String {
+    match address {
         SocketAddr::V4(address) => address.ip().to_string(),
         SocketAddr::V6(address) => format!("[{}]", address.ip()),
-    });
-    Endpoint { host: host.into(), port: Some(address.port()) }
+    }
 }
 
 /// Writes it whole or not at all.
-fn write(path: &Path, places: &Places, key: &KeyText) -> io::Result<()> {
+fn write(path: &Path, place: &ClientPlace, key: &KeyText) -> io::Result<()> {
     let new: PathBuf = path.with_extension("connection-string.new");
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
     let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    for endpoint in &places.endpoints {
-        let string = ConnectionString::of_key(endpoint.clone(), ROOT_POLICY, key.reveal());
-        let string = if places.is_secure { string } else { string.without_tls() };
-        writeln!(file, "{}", string.reveal())?;
-    }
+    let string = ConnectionString::of_key(place.endpoint.clone(), ROOT_POLICY, key.reveal());
+    let string = if place.is_secure { string } else { string.without_tls() };
+    writeln!(file, "{}", string.reveal())?;
     file.sync_all()?;
     fs::rename(&new, path)
 }
@@ -176,23 +174,45 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use peeklock::time::Timestamp;
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
 
-    fn told(amqp: &str, websocket: &str) -> Vec<String> {
-        let endpoints = endpoints(amqp.parse().unwrap(), websocket.parse().unwrap(), None);
-        endpoints.iter().map(ToString::to_string).collect()
+    /// A certificate for these names and addresses.
+    fn certificate(names: &[&str], addresses: &[&str]) -> Certificate {
+        Certificate {
+            subject: String::new(),
+            issuer: String::new(),
+            dns_names: names.iter().map(|&name| name.to_owned()).collect(),
+            addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+            not_before: Timestamp::from_unix_ms(0),
+            not_after: Timestamp::NEVER,
+            fingerprint: String::new(),
+        }
     }
 
-    /// SEC-21, AMQP-01: without a port every client looks where it is listened by default.
+    /// SEC-21, LIS-05: a string names the port, and a host that leads there and that the certificate is for.
     #[test]
-    fn a_port_is_named_where_clients_would_not_look_by_themselves() {
-        assert_eq!(told("127.0.0.1:5672", "127.0.0.1:5301"), ["127.0.0.1"]);
-        assert_eq!(told("0.0.0.0:5672", "0.0.0.0:5301"), ["127.0.0.1"]);
-        assert_eq!(told("[::1]:5672", "[::1]:5301"), ["[::1]"]);
-        assert_eq!(told("127.0.0.1:1", "127.0.0.1:5301"), ["127.0.0.1:1", "127.0.0.1:5301"]);
-        assert_eq!(told("127.0.0.1:5672", "10.0.0.1:5301"), ["127.0.0.1:5672", "10.0.0.1:5301"]);
+    fn a_string_names_a_host_that_clients_can_verify() {
+        let development = certificate(&["localhost", "bus.test"], &["127.0.0.1", "::1"]);
+        let public = certificate(&["*.example.com", "bus.example.com"], &[]);
+        let local = certificate(&["localhost"], &["127.0.0.1"]);
+        for (address, certificate, expected) in [
+            ("127.0.0.1:5672", None, "localhost:5672"),
+            ("0.0.0.0:5672", None, "localhost:5672"),
+            ("[::1]:5672", None, "[::1]:5672"),
+            ("10.0.0.1:1", None, "10.0.0.1:1"),
+            ("127.0.0.1:5671", Some(&development), "localhost:5671"),
+            ("0.0.0.0:443", Some(&development), "localhost:443"),
+            ("[::1]:5671", Some(&development), "[::1]:5671"),
+            ("10.0.0.1:5671", Some(&development), "bus.test:5671"),
+            ("127.0.0.1:5671", Some(&public), "bus.example.com:5671"),
+            ("127.77.0.1:443", Some(&local), "127.77.0.1:443"),
+        ] {
+            let told = endpoint(address.parse().unwrap(), certificate);
+            assert_eq!(told.to_string(), expected, "{address}");
+        }
     }
 
     /// SEC-25: a key that could not be written is tried again without another change, also when it is another one by

@@ -13,11 +13,14 @@ use peeklock::tls::Certificate;
 use super::{Running, ServeError};
 use crate::config::Loaded;
 
-/// The name of the file with `http.public_url`.
+/// The name of the file with `http.public_url`, and behind it [`ONE_PORT`] where that leads to the gateway.
 pub const PUBLIC_URL: &str = "public-url";
 /// The name of the file that says where HTTP is served: a URL, and behind it the name by which its certificate is known, if that is not
 /// its address.
 pub const HTTP_URL: &str = "http-url";
+
+/// Says that everything is served at the public URL, since there is a gateway.
+pub const ONE_PORT: &str = "one-port";
 
 /// Writes both files; what there is nothing to say of has none.
 pub fn tell(
@@ -30,9 +33,14 @@ pub fn tell(
     }
     let http = transports.iter().find(|(name, _)| *name == "http");
     let http = http.map(|(_, running)| http_url(running.local_address(), certificate));
+    let has_gateway = transports.iter().any(|(name, _)| *name == "gateway");
     let public_url = Some(&*loaded.config.http.public_url.0).filter(|url| !url.is_empty());
+    let public_url = public_url.map(|url| match has_gateway {
+        true => format!("{url} {ONE_PORT}"),
+        false => url.to_owned(),
+    });
     let data_dir = Path::new(&loaded.config.server.data_dir.0);
-    for (name, text) in [(PUBLIC_URL, public_url), (HTTP_URL, http.as_deref())] {
+    for (name, text) in [(PUBLIC_URL, public_url.as_deref()), (HTTP_URL, http.as_deref())] {
         let path = data_dir.join(name);
         write(&path, text)
             .map_err(|source| ServeError::RootKey { path: path.display().to_string(), source })?;

@@ -114,7 +114,8 @@ fn policies_are_managed_and_their_connection_strings_let_clients_in() {
     root(4, &["policy", "list", "--entity", "absent"]);
 }
 
-/// SEC-25: on the machine of the broker the first key is at hand, also when nobody is let in without one.
+/// SEC-25, LIS-05: on the machine of the broker the first key is available, also when nobody is let in without one; one string is
+/// for every client.
 #[test]
 fn the_first_key_is_taken_from_the_data_directory() {
     let closed = [("PEEKLOCK__SECURITY__ALLOW_ANONYMOUS", "false")];
@@ -129,20 +130,17 @@ fn the_first_key_is_taken_from_the_data_directory() {
         ended.out
     };
     let file = std::fs::read_to_string(format!("{directory}/root.connection-string")).unwrap();
-    let (sdk, own) = file.trim().split_once('\n').expect("a line for each kind of client");
-    assert_eq!(at(0, &["connection-string"]).trim(), sdk);
-    assert_eq!(at(0, &["connection-string", "--for", "peeklock"]).trim(), own);
-    assert!(own.starts_with(&format!("Endpoint=sb://{};", broker.address())), "{own}");
-    assert_ne!(sdk, own);
+    assert_eq!(file.lines().count(), 1, "{file}");
+    assert!(file.starts_with("Endpoint=sb://localhost:"), "{file}");
     let told = json(&at(0, &["connection-string", "--entity", "/orders/", "-o", "json"]));
     assert_eq!(told["policy"], ROOT);
     assert!(told["connectionString"].as_str().unwrap().contains(";EntityPath=orders;"), "{told}");
     // The string of a policy leads where that of the first one does, for either kind of client.
-    for (client, first) in [("sdk", sdk), ("peeklock", own)] {
-        let of_root = at(0, &["connection-string", "--policy", ROOT, "--for", client]);
-        assert_eq!(of_root.trim(), first);
+    for client in ["sdk", "peeklock"] {
+        assert_eq!(at(0, &["connection-string", "--for", client]), file);
+        assert_eq!(at(0, &["connection-string", "--policy", ROOT, "--for", client]), file);
         let secure = at(0, &["connection-string", "--for", client, "--tls"]);
-        assert_eq!(format!("{};UseDevelopmentEmulator=true", secure.trim()), first);
+        assert_eq!(format!("{};UseDevelopmentEmulator=true", secure.trim()), file.trim());
     }
     let keys = json(&at(0, &["policy", "keys", ROOT, "-o", "json"]));
     assert!(file.contains(keys["primaryKey"].as_str().unwrap()));
@@ -154,4 +152,67 @@ fn the_first_key_is_taken_from_the_data_directory() {
     let both = ["queue", "list", "--url", "ws://a:1", "--data-dir", directory];
     assert_eq!(Program::new(&both).run().code, 2);
     drop(broker);
+}
+
+/// LIS-05, LIS-07: the string of a data directory comes with a note on where it is from, with a warning where no broker runs there, and
+/// never where something else names a broker. Commands in the folder of a running broker need no flags.
+#[test]
+fn the_key_of_a_data_directory_is_not_taken_for_that_of_another_broker() {
+    let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/client-cli-own-key");
+    if std::path::Path::new(folder).exists() {
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+    let directory = format!("{folder}/data");
+    std::fs::create_dir_all(&directory).unwrap();
+    let here = |code: i32, arguments: &[&str], variables: &[(&str, &str)]| {
+        let program = Program::new(arguments).within(folder);
+        let program = variables.iter().fold(program, |it, (name, value)| it.variable(name, value));
+        let ended = program.run();
+        assert_eq!(ended.code, code, "{arguments:?}\n{}\n{}", ended.out, ended.log);
+        ended
+    };
+    let string = ["connection-string"];
+    for settings in [&[][..], &[("PEEKLOCK__TLS__ENABLED", "true")]] {
+        let broker = Broker::start_in(&directory, settings);
+        let told = here(0, &string, &[]);
+        assert!(told.out.starts_with("Endpoint=sb://localhost:"), "{}", told.out);
+        let source = "./data/root.connection-string";
+        assert!(told.log.contains(source) && !told.log.contains("warning"), "{}", told.log);
+        let named = here(0, &["connection-string", "--data-dir", &directory], &[]);
+        assert_eq!((named.out, named.log.as_str()), (told.out.clone(), ""));
+        // Whatever names a broker, be it this one, is asked for a key or nothing is printed.
+        let key = told.out.split("SharedAccessKey=").nth(1).unwrap().split(';').next().unwrap();
+        let url = &*broker.url;
+        let other = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=a;SharedAccessKey=b";
+        for (arguments, variables) in [
+            (&["connection-string", "--url", url][..], &[][..]),
+            (&["connection-string", "--url", "ws://127.0.0.1:1"], &[]),
+            (&["connection-string", "--connection-string", other], &[]),
+            (&string, &[("PEEKLOCK_URL", url)]),
+            (&string, &[("PEEKLOCK_CONNECTION_STRING", other)]),
+        ] {
+            let refused = here(2, arguments, variables);
+            assert!(refused.log.contains("--policy RootManageSharedAccessKey"), "{}", refused.log);
+            assert!(refused.out.is_empty() && !refused.log.contains(key.trim()), "{}", refused.out);
+        }
+        // A command finds this broker with its key, whether it has TLS, and also after anonymous access.
+        here(0, &["queue", "create", "orders", "--if-not-exists"], &[]);
+        here(0, &["policy", "keys", ROOT], &[]);
+        here(0, &["queue", "list"], &[]);
+        drop(broker);
+        let stale = here(0, &string, &[]);
+        assert_eq!(stale.out, told.out);
+        assert!(stale.log.contains("warning: no broker runs"), "{}", stale.log);
+    }
+    // Without a broker there the usual address is tried, with TLS where an authority is named.
+    let authority = format!("{directory}/tls/authority.pem");
+    for (more, url) in
+        [(&[][..], "ws://127.0.0.1:5301"), (&["--ca", &*authority], "wss://127.0.0.1:5301")]
+    {
+        let program = Program::new(&[&["queue", "list"], more].concat()).within(folder);
+        let ended = program.run();
+        if ended.code != 0 {
+            assert!(ended.log.contains(&format!("{url} (the default)")), "{}", ended.log);
+        }
+    }
 }

@@ -41,6 +41,12 @@ impl Program {
         self
     }
 
+    /// In this folder.
+    pub fn within(mut self, folder: &str) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
     pub fn input(mut self, bytes: &[u8]) -> Self {
         self.input = Some(bytes.to_vec());
         self

@@ -72,7 +72,7 @@ fn each_row_of_the_sum_has_its_size() {
         ("one message over AMQP of more than 16 MiB", 172_032, 0),
         ("what AMQP and WebSocket clients have not taken", 262_144, 640_000),
         ("headers of the PROXY protocol", 4_096, 0),
-        ("connections at the gateway that have not said what they speak", 4_096, 0),
+        ("connections that have not shown their protocol", 8_192, 0),
         ("TLS handshakes", 16_384, 0),
         ("HTTP connections", 0, 320_000),
         ("WebSocket connections", 0, 640_000),
@@ -89,7 +89,6 @@ fn each_row_of_the_sum_has_its_size() {
     let without = [
         "spans that a collector does not have yet",
         "gauges of entities for a collector",
-        "connections at the gateway that have not said what they speak",
         "TLS handshakes",
         "TLS connections",
     ];

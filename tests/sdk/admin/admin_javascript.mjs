@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 
 const require = createRequire(new URL("../js/package.json", import.meta.url));
-const { ServiceBusAdministrationClient } = require("@azure/service-bus");
+const { ServiceBusAdministrationClient, ServiceBusClient } = require("@azure/service-bus");
 
 const string = process.argv[2];
 const retryOptions = { maxRetries: 0 };
@@ -362,6 +362,18 @@ scenario("ADM-51: more authorization rules than there may be are refused", async
 scenario("ADM-11: a wrong key is refused", async () => {
   const client = new ServiceBusAdministrationClient(string.replace("SharedAccessKey=", "SharedAccessKey=x"), { retryOptions });
   await refused(() => client.getQueue("js-plain"), 401);
+});
+scenario("LIS-01, LIS-05, ADM-02: one string is for messages and administration", async () => {
+  const name = await queue();
+  const client = new ServiceBusClient(string);
+  await client.createSender(name).sendMessages({ body: "two books" });
+  assert.equal((await admin.getQueueRuntimeProperties(name)).activeMessageCount, 1);
+  const receiver = client.createReceiver(name);
+  const [message] = await receiver.receiveMessages(1, { maxWaitTimeInMs: 20000 });
+  await receiver.completeMessage(message);
+  assert.equal(message.body, "two books");
+  assert.equal((await admin.getQueueRuntimeProperties(name)).totalMessageCount, 0);
+  await client.close();
 });
 scenario("ADM-03: an older version of the API", async () => {
   const client = new ServiceBusAdministrationClient(string, { serviceVersion: "2017-04", retryOptions });

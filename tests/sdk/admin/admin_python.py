@@ -62,15 +62,14 @@ class World:
         return self.kind.from_connection_string(string or self.string, retry_total=0, **more)
 
     def messages(self, string=None):
-        """A client for messages, over TLS where the other one is."""
-        more = {"connection_verify": self.broker.authority} if self.broker.is_secure else {}
-        return ServiceBusClient.from_connection_string(
-            string or self.broker.connection_string(),
-            **more,
-            # Without it this SDK would dial 5671.
-            custom_endpoint_address=f"sb://{self.broker.amqp}",
-            transport_type=TransportType.Amqp,
-        )
+        """A client for messages with the string of the other one, over TLS where that is."""
+        more = {}
+        if self.broker.is_secure:
+            more["connection_verify"] = self.broker.authority
+            # Without it this SDK would dial 5671, whatever port the string names.
+            more["custom_endpoint_address"] = f"sb://localhost:{self.broker.ports['amqp']}"
+            more["transport_type"] = TransportType.Amqp
+        return ServiceBusClient.from_connection_string(string or self.string, **more)
 
     def name(self):
         self.count += 1
@@ -692,6 +691,21 @@ def a_policy_without_manage_is_refused(world):
     string = world.string.split(";SharedAccessKeyName")[0] + f";SharedAccessKeyName=listener;SharedAccessKey={key}"
     with world.client(string) as client:
         refused(ClientAuthenticationError, lambda: client.get_queue("plain"), 401)
+
+
+@scenario
+def one_string_is_for_messages_and_administration(world):
+    """LIS-01, LIS-05, ADM-02"""
+    queue = world.queue()
+    with world.messages() as client:
+        with client.get_queue_sender(queue) as sender:
+            sender.send_messages(ServiceBusMessage("two books"))
+        assert world.admin.get_queue_runtime_properties(queue).active_message_count == 1
+        with client.get_queue_receiver(queue) as receiver:
+            [message] = receiver.receive_messages(max_wait_time=20)
+            receiver.complete_message(message)
+    assert str(message) == "two books"
+    assert world.admin.get_queue_runtime_properties(queue).total_message_count == 0
 
 
 @scenario

@@ -27,7 +27,8 @@ def main():
         broker = Broker(program, Path(place) / "broker", ["--emulator"] if in_place else ["--tls"])
         try:
             key = EMULATOR_KEY if in_place else None
-            string = broker.connection_string(key=key, host=f"localhost:{broker.ports['http']}")
+            # The port that messages use, too.
+            string = broker.connection_string(key=key, host=f"localhost:{broker.ports['amqp']}")
             if language.startswith("python"):
                 import admin_python
                 import awaited

@@ -34,9 +34,10 @@ func denied(err error, status int, said string) {
 // administered registers a scenario with a client.
 func administered(title string, run func(*World, *admin.Client)) {
 	scenario(title, func(w *World) {
-		// Messages go over TLS too.
-		w.client = w.open(w.broker.secureString("amqp"), &azservicebus.ClientOptions{TLSConfig: w.broker.named()})
-		run(w, w.administrator(w.broker.secureString("http")))
+		// One string is for messages too (LIS-05).
+		text := w.broker.secureString("amqp")
+		w.client = w.open(text, &azservicebus.ClientOptions{TLSConfig: w.broker.named()})
+		run(w, w.administrator(text))
 	})
 }
 
@@ -408,7 +409,7 @@ func administration() {
 
 	// ADM-11
 	administered("a wrong key is refused", func(w *World, _ *admin.Client) {
-		text := strings.Replace(w.broker.secureString("http"), "SharedAccessKey=", "SharedAccessKey=x", 1)
+		text := strings.Replace(w.broker.secureString("amqp"), "SharedAccessKey=", "SharedAccessKey=x", 1)
 		_, err := w.administrator(text).GetQueue(w.ctx, "any", nil)
 		denied(err, 401, "")
 	})

@@ -55,6 +55,9 @@ pub struct HttpConfig {
     pub proxies: Proxies,
     /// Where connections come in that another listener has accepted (LIS-01).
     pub entrance: Entrance,
+    /// Where connections go that begin as AMQP; such clients are served there if its transport has started, and are refused
+    /// as no HTTP if it has not.
+    pub amqp: Entrance,
     /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
     pub i_know: bool,
     /// Renders `/metrics`; without it there is no such page.
@@ -81,6 +84,7 @@ impl Default for HttpConfig {
             tls: None,
             proxies: Proxies::default(),
             entrance: Entrance::default(),
+            amqp: Entrance::default(),
             i_know: false,
             metrics: None,
         }

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::service::http;
 use crate::site::Site;
-use crate::socket::Socket;
+use crate::socket::{Socket, TakesOver};
 
 /// The way in.
 pub(crate) struct HttpEntrance {
@@ -72,7 +72,10 @@ where
             let peer = stream.peer();
             let (upgrades, mut upgraded) = oneshot::channel();
             // How a connection ends is for its client to know.
-            service.call((Socket::new(stream, site, Some(upgrades)), peer)).await.ok();
+            service
+                .call((Socket::new(stream, site, TakesOver::Upgrades(upgrades)), peer))
+                .await
+                .ok();
             drop(socket);
             upgraded.try_recv().ok()
         })

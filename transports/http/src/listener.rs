@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use actix_http::error::DispatchError;
 use actix_server::{Server, ServerHandle};
-use actix_service::{ServiceFactoryExt as _, fn_service};
+use actix_service::{Service as _, ServiceFactoryExt as _, apply_fn_factory, fn_service};
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
-use peeklock_listen::{Admission, Listener, sockets};
+use peeklock_listen::{Admission, Entrance, Listener, sockets};
+use peeklock_tls::Stream;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
@@ -20,7 +21,7 @@ use crate::config::HttpConfig;
 use crate::entrance::HttpEntrance;
 use crate::service::http;
 use crate::site::Site;
-use crate::socket::Socket;
+use crate::socket::{Socket, TakesOver};
 
 const NAME: &str = "http";
 /// After the grace of a stop, for answers that are being written.
@@ -84,6 +85,7 @@ impl Transport for HttpTransport {
         let mut config = self.config;
         // It leads to the site, which must not keep itself.
         let entrance = std::mem::take(&mut config.entrance);
+        let amqp = std::mem::take(&mut config.amqp);
         let listener = Listener { transport: NAME, address: config.address, i_know: config.i_know };
         let failed = |source| listener.failed(source);
         let socket = listener.bind(&broker)?;
@@ -94,7 +96,7 @@ impl Transport for HttpTransport {
             let site = Arc::clone(&site);
             std::thread::Builder::new()
                 .name("peeklock-http".to_owned())
-                .spawn(move || run(&site, socket, started))
+                .spawn(move || run(&site, &amqp, socket, started))
                 .map_err(failed)?
         };
         let ended = || failed(io::Error::other("the listener's thread ended"));
@@ -108,11 +110,12 @@ impl Transport for HttpTransport {
 /// The listener's thread: serves until it is stopped.
 fn run(
     site: &Arc<Site>,
+    amqp: &Entrance,
     listener: TcpListener,
     started: oneshot::Sender<io::Result<ServerHandle>>,
 ) {
     actix_rt::System::new().block_on(async move {
-        match server(site, listener) {
+        match server(site, amqp, listener) {
             Ok(server) => {
                 drop(started.send(Ok(server.handle())));
                 if let Err(error) = server.await {
@@ -126,25 +129,41 @@ fn run(
     });
 }
 
-fn server(site: &Arc<Site>, listener: TcpListener) -> io::Result<Server> {
+fn server(site: &Arc<Site>, amqp: &Entrance, listener: TcpListener) -> io::Result<Server> {
     let config = &site.config;
     let workers = config.workers.max(1);
     let sockets = sockets(config.connection_count_max);
-    let site = Arc::clone(site);
+    let (site, amqp) = (Arc::clone(site), amqp.clone());
     let admission = Admission { proxies: config.proxies.clone(), tls: config.tls.clone() };
     let connections = move || {
-        let (site, admission) = (Arc::clone(&site), admission.clone());
-        let http = http(&site);
-        let sockets = fn_service(move |stream: TcpStream| {
-            let (site, admission) = (Arc::clone(&site), admission.clone());
+        let admission = admission.clone();
+        let streams = fn_service(move |stream: TcpStream| {
+            let admission = admission.clone();
+            // Why it came to nothing was told there.
+            async move { admission.admit(stream).await.map_err(DispatchError::Io) }
+        });
+        let (amqp, served) = (amqp.clone(), Arc::clone(&site));
+        let connections = apply_fn_factory(http(&site), move |stream: Stream, http| {
+            let (amqp, site) = (amqp.clone(), Arc::clone(&served));
+            let (taking, mut taken) = oneshot::channel();
+            let takes_over =
+                if amqp.is_open() { TakesOver::Amqp(taking) } else { TakesOver::Nobody };
+            let peer = stream.peer();
+            let serving = http.call((Socket::new(stream, Arc::clone(&site), takes_over), peer));
             async move {
-                // Why it came to nothing was told there.
-                let stream = admission.admit(stream).await.map_err(DispatchError::Io)?;
-                let peer = stream.peer();
-                Ok::<_, DispatchError>((Socket::new(stream, site, None), peer))
+                let served = serving.await;
+                if let Ok(stream) = taken.try_recv() {
+                    let _tracked = site.taken_over.track();
+                    tracing::debug!(
+                        ?peer,
+                        "a client speaks AMQP at the port of HTTP and is served"
+                    );
+                    amqp.attend(stream).await.map_err(DispatchError::Io)?;
+                }
+                served
             }
         });
-        sockets.and_then(http)
+        streams.and_then(connections)
     };
     let server = Server::build()
         .workers(workers)
@@ -165,9 +184,20 @@ impl RunningTransport for Running {
     async fn stop(self: Box<Self>, grace: Duration) {
         self.handle.pause().await;
         self.site.begin_stop(grace);
-        if tokio::time::timeout(grace, self.site.requests.quiet()).await.is_err() {
-            let requests = self.site.requests.count();
-            tracing::warn!(transport = NAME, requests, "grace is over, requests are cut");
+        let Site { requests, taken_over, .. } = &*self.site;
+        // Those that AMQP has taken over are ended by it.
+        let quiet = async {
+            requests.quiet().await;
+            taken_over.quiet().await;
+        };
+        if tokio::time::timeout(grace, quiet).await.is_err() {
+            let (requests, taken_over) = (requests.count(), taken_over.count());
+            tracing::warn!(
+                transport = NAME,
+                requests,
+                taken_over,
+                "grace is over, requests are cut"
+            );
         }
         self.handle.stop(true).await;
         let thread = self.thread;

@@ -28,6 +28,8 @@ pub(crate) struct Site {
     pub(crate) places: Arc<Places>,
     /// The requests that are being served.
     pub(crate) requests: Tracker,
+    /// Connections that AMQP has taken over.
+    pub(crate) taken_over: Tracker,
 }
 
 impl Site {
@@ -41,6 +43,7 @@ impl Site {
             places: Places::new(config.connection_count_max.max(1)),
             config,
             requests: Tracker::default(),
+            taken_over: Tracker::default(),
         }
     }
 

@@ -56,6 +56,23 @@ impl Entrance {
         self.0.set(Arc::new(enter)).ok();
     }
 
+    /// Whether its transport has started.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    /// Serves a connection that another listener has accepted, to its end, in the thread of the caller, which runs a
+    /// `LocalSet`.
+    ///
+    /// # Errors
+    /// When the transport has not started.
+    pub async fn attend(&self, stream: Stream) -> io::Result<()> {
+        let enter = self.get().ok_or_else(|| io::Error::other("the transport has not started"))?;
+        enter.open().await?.attend(stream).await;
+        Ok(())
+    }
+
     pub(crate) fn get(&self) -> Option<&dyn Enter> {
         self.0.get().map(|enter| &**enter)
     }
@@ -63,7 +80,7 @@ impl Entrance {
 
 impl fmt::Debug for Entrance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entrance").field("is_open", &self.0.get().is_some()).finish()
+        f.debug_struct("Entrance").field("is_open", &self.is_open()).finish()
     }
 }
 

@@ -1,17 +1,18 @@
-//! One port for everything (LIS-01): tells what a connection speaks and hands it to the transport that serves it, with its
-//! first bytes given back.
+//! One port for everything (LIS-01): finds out which protocol a connection speaks and hands it to the transport that serves
+//! it, with its first bytes given back.
 //!
 //! ```text
 //!  socket ─► proxy? ─► TLS? ─► first bytes ─┬─ AMQP ──────────────────────────► amqp
 //!                                           └─ any other ─► http ─► answers, or upgrade ─► amqp, websocket
 //! ```
 //!
-//! A connection stays with the thread that has accepted it, whoever serves it: what TLS has begun cannot be moved. Its
+//! The port of AMQP is such a port where its transport has a [`SharedPort`]; a [`Gateway`] is a further one. A connection
+//! stays with the thread that has accepted it, whoever serves it: what TLS has begun cannot be moved. Its
 //! bounds are those of its transport, beside the connections that came there by themselves (LIS-02): there are sockets for
 //! as many as the transports have, so that those decide who gets one. What is bounded here is the way there: the time until a
-//! connection has said what it speaks, and how many are at that (LIS-03).
+//! connection has shown its protocol, and the number of connections that have not (LIS-03).
 //!
-//! Absent on purpose: what is said on a connection. A gateway parses nothing, and transports do not know that there is one.
+//! Absent on purpose: what is said on a connection. A gateway parses nothing, and transports do not know each other.
 
 mod opening;
 
@@ -40,6 +41,8 @@ use crate::workers::Workers;
 use opening::{Spoken, tell};
 
 const NAME: &str = "gateway";
+/// The name of the threads of a gateway that is no port of a transport.
+const THREADS: &str = "peeklock-gate";
 /// Connections that have not said what they speak. For a further one the oldest ends, and for one that waits for a socket.
 const OPENING_COUNT_MAX: usize = 256;
 /// Sockets that a thread has not looked at yet.
@@ -59,6 +62,15 @@ pub struct GatewayConfig {
     /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
     pub i_know: bool,
     /// The transports behind it, which start before it.
+    pub entrances: Entrances,
+}
+
+/// Makes the port of a transport a port for everything (LIS-01).
+#[derive(Clone, Debug)]
+pub struct SharedPort {
+    /// `gateway.opening_timeout`: time until a connection has shown its protocol.
+    pub opening_timeout: Duration,
+    /// The transports that are served there, the one whose port it is among them. The others start before it.
     pub entrances: Entrances,
 }
 
@@ -110,24 +122,13 @@ pub struct Gateway {
 
 impl GatewayConfig {
     /// Sockets at the same time that are none of the transports yet, where those have so many and so many TLS handshakes go on:
-    /// of proxies that have not said for whom they speak, of handshakes, of those that have not said what they speak, and of those
+    /// of proxies that have not said for whom they speak, of handshakes, of those that have not shown their protocol, and of those
     /// that wait for a socket of AMQP or WebSocket. As many as there may be of each, but no more than the transports have, or
     /// 256: where few connections are taken, few files may be open.
     #[must_use]
     pub fn sockets_on_their_way(socket_count_max: usize, handshake_count_max: usize) -> usize {
         let all = proxy::WAITING_COUNT_MAX + OPENING_COUNT_MAX + 2 * entrance::WAITING_COUNT_MAX;
         all.saturating_add(handshake_count_max).min(socket_count_max.max(OPENING_COUNT_MAX))
-    }
-
-    /// Sockets at the same time, once the transports have started. For a further one that goes which has been silent for longest;
-    /// if all have said what they speak, it waits until one that is on its way has arrived, or has had its time.
-    fn sockets(&self) -> usize {
-        let Entrances { amqp, http, websocket } = &self.entrances;
-        let of = |entrance: &Entrance| entrance.get().map_or(0, |transport| transport.sockets());
-        let behind = [amqp, http, websocket].into_iter().map(of).fold(0, usize::saturating_add);
-        let tls = self.admission.tls.as_ref();
-        let handshakes = tls.map_or(0, Acceptor::handshake_count_max);
-        behind.saturating_add(Self::sockets_on_their_way(behind, handshakes))
     }
 }
 
@@ -139,9 +140,27 @@ impl Gateway {
     }
 }
 
+/// How a port serves everything.
+pub(crate) struct Door {
+    /// The address, and the name of the transport whose port it is.
+    pub(crate) listener: Listener,
+    /// The name of its threads.
+    pub(crate) threads: &'static str,
+    /// Number of threads; at least one.
+    pub(crate) workers: usize,
+    /// How a socket becomes a stream.
+    pub(crate) admission: Admission,
+    /// What is served.
+    pub(crate) shared: SharedPort,
+    /// Connections of the transport whose port it is, which end with it.
+    pub(crate) own: Option<Tracker>,
+}
+
 /// What all threads share.
 struct Site {
-    config: GatewayConfig,
+    transport: &'static str,
+    admission: Admission,
+    shared: SharedPort,
     openings: Arc<Handshakes>,
     connections: Tracker,
 }
@@ -159,7 +178,8 @@ type Socket = (std::net::TcpStream, OwnedSemaphorePermit);
 struct Running {
     listener: Listener,
     address: SocketAddr,
-    site: Arc<Site>,
+    /// Connections here, and those of the transport whose port it is, wherever they came in.
+    connections: Vec<Tracker>,
     accepting: watch::Sender<bool>,
     workers: Workers,
 }
@@ -174,22 +194,59 @@ impl Transport for Gateway {
         self: Box<Self>,
         broker: Broker,
     ) -> Result<Box<dyn RunningTransport>, TransportError> {
-        let config = self.config;
-        let listener = Listener { transport: NAME, address: config.address, i_know: config.i_know };
-        let failed = |error| listener.failed(error);
-        let Entrances { amqp, http, websocket } = &config.entrances;
-        if [amqp, http, websocket].iter().any(|entrance| entrance.get().is_none()) {
-            return Err(failed(io::Error::other("a transport behind the gateway has not started")));
-        }
+        let GatewayConfig { address, workers, opening_timeout, admission, i_know, entrances } =
+            self.config;
+        let listener = Listener { transport: NAME, address, i_know };
+        let shared = SharedPort { opening_timeout, entrances };
+        let door = Door { listener, threads: THREADS, workers, admission, shared, own: None };
+        door.check()?;
         let socket = listener.bind(&broker)?;
+        door.open(socket)
+    }
+}
+
+impl Door {
+    /// Whether all that is to be served has started.
+    pub(crate) fn check(&self) -> Result<(), TransportError> {
+        let Entrances { amqp, http, websocket } = &self.shared.entrances;
+        if [amqp, http, websocket].iter().any(|entrance| entrance.get().is_none()) {
+            let why = "a transport behind the gateway has not started";
+            return Err(self.listener.failed(io::Error::other(why)));
+        }
+        Ok(())
+    }
+
+    /// Sockets at the same time, once the transports have started. For a further one that goes which has been silent for longest;
+    /// if all have shown their protocol, it waits until one that is on its way has arrived, or has had its time.
+    fn sockets(&self) -> usize {
+        let Entrances { amqp, http, websocket } = &self.shared.entrances;
+        let of = |entrance: &Entrance| entrance.get().map_or(0, |transport| transport.sockets());
+        let behind = [amqp, http, websocket].into_iter().map(of).fold(0, usize::saturating_add);
+        let tls = self.admission.tls.as_ref();
+        let handshakes = tls.map_or(0, Acceptor::handshake_count_max);
+        behind.saturating_add(GatewayConfig::sockets_on_their_way(behind, handshakes))
+    }
+
+    /// Serves the connections of a socket that [`Listener::bind`] has given.
+    pub(crate) fn open(
+        self,
+        socket: std::net::TcpListener,
+    ) -> Result<Box<dyn RunningTransport>, TransportError> {
+        self.check()?;
+        let (count, places) = (self.workers.max(1), places(self.sockets()));
+        let Self { listener, threads, workers: _, admission, shared, own } = self;
+        let failed = |error| listener.failed(error);
         socket.set_nonblocking(true).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        let (count, places) = (config.workers.max(1), places(config.sockets()));
+        let transport = listener.transport;
         let site = Arc::new(Site {
+            transport,
+            admission,
+            shared,
             openings: Handshakes::new(OPENING_COUNT_MAX),
             connections: Tracker::default(),
-            config,
         });
+        let connections = std::iter::once(site.connections.clone()).chain(own).collect();
         let (senders, mains): (Vec<_>, Vec<_>) = (0..count)
             .map(|_| {
                 let (sender, sockets) = mpsc::channel(SOCKETS_AHEAD);
@@ -197,7 +254,7 @@ impl Transport for Gateway {
                 (sender, move || run(site, sockets))
             })
             .unzip();
-        let workers = Workers::running("peeklock-gate", mains).map_err(failed)?;
+        let workers = Workers::running(threads, mains).map_err(failed)?;
         let (accepting, stop) = watch::channel(true);
         if let Some(first) = workers.handles().first() {
             let _runtime = first.enter();
@@ -217,17 +274,18 @@ impl Transport for Gateway {
                 }
             }));
         }
-        tracing::info!(transport = NAME, %address, "listening");
-        Ok(Box::new(Running { listener, address, site, accepting, workers }))
+        tracing::info!(transport, %address, "listening");
+        Ok(Box::new(Running { listener, address, connections, accepting, workers }))
     }
 }
 
 /// What a thread does.
 async fn run(site: Arc<Site>, mut sockets: mpsc::Receiver<Socket>) {
+    let transport = site.transport;
     let thread = match Thread::open(site).await {
         Ok(thread) => Rc::new(thread),
         Err(error) => {
-            tracing::error!(transport = NAME, %error, "a thread of the gateway has ended");
+            tracing::error!(transport, %error, "a thread of the listener has ended");
             return;
         }
     };
@@ -243,7 +301,7 @@ async fn run(site: Arc<Site>, mut sockets: mpsc::Receiver<Socket>) {
 
 impl Thread {
     async fn open(site: Arc<Site>) -> io::Result<Self> {
-        let Entrances { amqp, http, websocket } = &site.config.entrances;
+        let Entrances { amqp, http, websocket } = &site.shared.entrances;
         let (amqp, http, websocket) = (at(amqp).await?, at(http).await?, at(websocket).await?);
         Ok(Self { site, amqp, http, websocket })
     }
@@ -274,7 +332,7 @@ impl Thread {
     }
 
     async fn upgrade(&self, Upgrade { stream, path }: Upgrade) {
-        let Entrances { amqp, websocket, .. } = &self.site.config.entrances;
+        let Entrances { amqp, websocket, .. } = &self.site.shared.entrances;
         let takers = [(amqp, &self.amqp), (websocket, &self.websocket)];
         let takes = |entrance: &Entrance| entrance.get().is_some_and(|it| it.takes_upgrade(&path));
         if let Some((_, taker)) = takers.into_iter().find(|(entrance, _)| takes(entrance)) {
@@ -286,14 +344,14 @@ impl Thread {
 impl Site {
     /// A socket as a stream, and what its client speaks; it has so long to say it (LIS-03).
     async fn opened(&self, socket: std::net::TcpStream) -> io::Result<(Stream, Spoken)> {
-        let Self { config, openings, .. } = self;
-        let mut stream = admitted(socket, &config.admission).await?;
+        let Self { admission, shared, openings, .. } = self;
+        let mut stream = admitted(socket, admission).await?;
         let place = openings.enter();
         let ended = |why| Err(io::Error::new(io::ErrorKind::TimedOut, why));
         let spoken = tokio::select! {
             biased;
             () = place.needed() => return ended("it was the oldest that had said nothing, and others waited"),
-            spoken = tokio::time::timeout(config.opening_timeout, tell(&mut stream)) => spoken,
+            spoken = tokio::time::timeout(shared.opening_timeout, tell(&mut stream)) => spoken,
         };
         match spoken {
             Ok(spoken) => Ok((stream, spoken?)),
@@ -318,7 +376,7 @@ impl RunningTransport for Running {
     async fn stop(self: Box<Self>, grace: Duration) {
         self.accepting.send_replace(false);
         let transport = self.listener.transport;
-        end(transport, self.address, &self.site.connections, grace, self.workers).await;
+        end(transport, self.address, &self.connections, grace, self.workers).await;
     }
 }
 
@@ -339,12 +397,10 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let site = Site {
-            config: GatewayConfig {
-                address,
-                workers: 1,
+            transport: NAME,
+            admission: Admission::default(),
+            shared: SharedPort {
                 opening_timeout: Duration::from_secs(5),
-                admission: Admission::default(),
-                i_know: false,
                 entrances: Entrances::default(),
             },
             openings: Handshakes::new(OPENING_COUNT_MAX),

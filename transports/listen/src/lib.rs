@@ -15,7 +15,7 @@
 //! | `serve.rs` | from a socket to its connection, and the end of all of them |
 //! | `start.rs` | from the settings of a transport to its listener |
 //! | `entrance.rs` | ways into transports for connections that another listener has accepted |
-//! | `gateway.rs`, `gateway/opening.rs` | the listener that serves everything on one port (LIS-01) |
+//! | `gateway.rs`, `gateway/opening.rs` | one port for everything: that of AMQP, and further ones (LIS-01) |
 //! | `workers.rs` | the threads that connections live in |
 //! | `tracker.rs` | how many there are, and whether they are to end |
 //! | `places.rs` | places beside sockets, for the transports whose clients say who they are only when they are served |
@@ -53,7 +53,7 @@ pub use accept::{sockets, spare_sockets};
 pub use admission::Admission;
 pub use crowd::{Leaving, Member};
 pub use entrance::{Attend, Enter, Entrance, Upgrade};
-pub use gateway::{Entrances, Gateway, GatewayConfig};
+pub use gateway::{Entrances, Gateway, GatewayConfig, SharedPort};
 pub use idle::Idling;
 pub use listener::Listener;
 pub use lookout::Lookout;

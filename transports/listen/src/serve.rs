@@ -123,8 +123,8 @@ impl<S: Serve> RunningTransport for Running<S> {
 
     async fn stop(self: Box<Self>, grace: Duration) {
         self.accepting.send_replace(false);
-        end(self.listener.transport, self.address, self.site.connections(), grace, self.workers)
-            .await;
+        let connections = [self.site.connections().clone()];
+        end(self.listener.transport, self.address, &connections, grace, self.workers).await;
     }
 }
 
@@ -132,13 +132,21 @@ impl<S: Serve> RunningTransport for Running<S> {
 pub(crate) async fn end(
     transport: &'static str,
     address: SocketAddr,
-    connections: &Tracker,
+    connections: &[Tracker],
     grace: Duration,
     workers: Workers,
 ) {
-    connections.begin_stop(grace);
-    if tokio::time::timeout(grace + CLOSE_GRACE, connections.quiet()).await.is_err() {
-        let connections = connections.count();
+    for tracker in connections {
+        tracker.begin_stop(grace);
+    }
+    let quiet = async {
+        for tracker in connections {
+            tracker.quiet().await;
+        }
+    };
+    if tokio::time::timeout(grace + CLOSE_GRACE, quiet).await.is_err() {
+        // One that came in at a shared port is in two of them.
+        let connections = connections.iter().map(Tracker::count).max().unwrap_or_default();
         tracing::warn!(transport, connections, "grace is over, connections are cut");
     }
     if !workers.end().await {

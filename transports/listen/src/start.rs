@@ -8,9 +8,10 @@ use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, TransportError};
 use peeklock_tls::Acceptor;
 
-use crate::accept::sockets;
+use crate::accept::{places, sockets};
 use crate::admission::Admission;
-use crate::entrance::Entrance;
+use crate::entrance::{Entrance, Shared};
+use crate::gateway::{Door, SharedPort};
 use crate::listener::Listener;
 use crate::proxy::Proxies;
 use crate::serve::{Serve, Threads};
@@ -37,6 +38,8 @@ pub struct Start {
     /// Where connections come in that another listener has accepted (LIS-01). It leads to the site, which must not keep it:
     /// it would keep itself.
     pub entrance: Entrance,
+    /// The other transports that are served at the same port; none where the port is for this one only.
+    pub shared_port: Option<SharedPort>,
 }
 
 impl Start {
@@ -52,13 +55,16 @@ impl Start {
         let listener =
             Listener { transport: self.transport, address: self.address, i_know: self.i_know };
         let socket = listener.bind(&broker)?;
-        let threads = Threads {
-            name: self.threads,
-            count: self.workers,
-            socket_count_max: sockets(self.connection_count_max),
-            admission: Admission { proxies: self.proxies, tls: self.tls },
-            entrance: self.entrance,
+        let socket_count_max = sockets(self.connection_count_max);
+        let admission = Admission { proxies: self.proxies, tls: self.tls };
+        let (name, count, entrance) = (self.threads, self.workers, self.entrance);
+        let site = Arc::new(site(broker));
+        let Some(shared) = self.shared_port else {
+            let threads = Threads { name, count, socket_count_max, admission, entrance };
+            return listener.serve(socket, threads, site);
         };
-        listener.serve(socket, threads, Arc::new(site(broker)))
+        let own = Some(site.connections().clone());
+        entrance.open(Shared::new(site, places(socket_count_max), socket_count_max));
+        Door { listener, threads: name, workers: count, admission, shared, own }.open(socket)
     }
 }

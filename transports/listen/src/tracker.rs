@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Counts connections or requests that are being served, and tells them when they are to end.
-#[derive(Debug)]
+/// Counts connections or requests that are being served, and tells them when they are to end. Clones are the same one.
+#[derive(Clone, Debug)]
 pub struct Tracker {
     count: watch::Sender<usize>,
     stopping: watch::Sender<Option<Duration>>,

@@ -86,6 +86,7 @@ impl Transport for WebSocketTransport {
             proxies: config.proxies.clone(),
             tls: config.tls.clone(),
             entrance: std::mem::take(&mut config.entrance),
+            shared_port: None,
         };
         start.serve(broker, |broker| Site::new(broker, config))
     }

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use peeklock_core::contract::port;
-use peeklock_listen::{Entrance, Proxies};
+use peeklock_listen::{Entrance, Proxies, SharedPort};
 use peeklock_tls::Acceptor;
 
 use crate::connection::Config;
@@ -54,6 +54,10 @@ pub struct AmqpConfig {
     pub proxies: Proxies,
     /// Where connections come in that another listener has accepted (LIS-01).
     pub entrance: Entrance,
+    /// The other transports that are served at `amqp.address` (LIS-01), with [`entrance`](Self::entrance) as its `amqp`.
+    /// None by default: the port answers AMQP and AMQP over WebSocket. With TLS it takes an acceptor for
+    /// [`Protocol::HttpOrAmqp`](peeklock_tls::Protocol::HttpOrAmqp).
+    pub shared_port: Option<SharedPort>,
     /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
     pub i_know: bool,
 }
@@ -78,6 +82,7 @@ impl Default for AmqpConfig {
             tls: None,
             proxies: Proxies::default(),
             entrance: Entrance::default(),
+            shared_port: None,
             i_know: false,
         }
     }

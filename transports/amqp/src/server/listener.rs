@@ -73,6 +73,8 @@ impl Transport for AmqpTransport {
             proxies: config.proxies.clone(),
             tls: config.tls.clone(),
             entrance: std::mem::take(&mut config.entrance),
+            // It leads to the site, as the entrance does.
+            shared_port: config.shared_port.take(),
         };
         start.serve(broker, |broker| Site::new(broker, config))
     }

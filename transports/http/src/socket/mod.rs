@@ -16,7 +16,8 @@
 //!   time for a client, however many requests it sends ahead.
 //! - What was written must be read at a pace; what goes with the answer (locks, room) lives until then.
 //! - A request for WebSocket is not the framework's: on a connection that another listener has accepted it goes back
-//!   there with it, whichever request it is, and for the framework the connection ends.
+//!   there with it, whichever request it is, and for the framework the connection ends. On the port of HTTP the same
+//!   happens to a connection that begins as AMQP.
 //! - A client that has gone is seen also behind what it has sent ahead, while its request waits ([`Lookout`]).
 //! - A body is not read farther ahead of its reader than a bound, in bytes and in pieces, and however small the
 //!   chunks are in which it comes, they are passed on as large ones ([`chunks`]).
@@ -53,6 +54,8 @@ use head::{Body, Fault, HEAD_BYTES_MAX, HEADER_COUNT_MAX, Head, HeadReader, blan
 use timer::Timer;
 use write::Writing;
 
+/// How AMQP begins (AMQP 2.2), and no request of HTTP.
+const AMQP: &[u8] = b"AMQP";
 /// How much is read at once of what is looked at here.
 const READ_BYTES: usize = 8 << 10;
 /// How much of a head needs no room that connections share.
@@ -71,8 +74,7 @@ const IN_ITS_PLACE: &[u8] =
 pub(crate) struct Socket {
     /// None when it was given back for an upgrade.
     stream: Option<Stream>,
-    /// Who takes upgrades; none where they are answered as any request.
-    upgrades: Option<oneshot::Sender<Upgrade>>,
+    takes_over: TakesOver,
     principal: Principal,
     site: Arc<Site>,
     place: ConnectionPlace,
@@ -93,6 +95,16 @@ pub(crate) struct Socket {
     lookout: Lookout,
     writing: Option<Writing>,
     _counted: Connected,
+}
+
+/// Who takes a connection over that is not for HTTP.
+pub(crate) enum TakesOver {
+    /// Nobody: it is answered as any other.
+    Nobody,
+    /// One with a request for WebSocket is taken.
+    Upgrades(oneshot::Sender<Upgrade>),
+    /// One that begins as AMQP is taken.
+    Amqp(oneshot::Sender<Stream>),
 }
 
 enum Phase {
@@ -116,17 +128,13 @@ enum Phase {
 }
 
 impl Socket {
-    /// Of a connection whose upgrades somebody takes, if anybody does.
-    pub(crate) fn new(
-        stream: Stream,
-        site: Arc<Site>,
-        upgrades: Option<oneshot::Sender<Upgrade>>,
-    ) -> Self {
+    /// The socket of a connection that this one takes over if it is not for HTTP.
+    pub(crate) fn new(stream: Stream, site: Arc<Site>, takes_over: TakesOver) -> Self {
         let place = site.places.enter();
         let mut socket = Self {
             principal: stream.principal(),
             stream: Some(stream),
-            upgrades,
+            takes_over,
             seat: site.inbound.seat(),
             site,
             connection: Rc::new(Connection::new(place.occupied())),
@@ -183,13 +191,13 @@ impl Socket {
         if matches!(self.phase, Phase::Head(None)) {
             self.phase = Phase::Head(Some(Instant::now()));
         }
+        if self.is_first && self.input.starts_with(AMQP) && self.is_taken_by_amqp() {
+            return;
+        }
         match self.head.read(&self.input) {
             Head::Partial => {}
             Head::Whole { bytes, body } => self.pass_on(bytes, body),
-            Head::Upgrade { bytes, path } => match self.upgrades.take() {
-                Some(upgrades) => self.upgrade(upgrades, path),
-                None => self.pass_on(bytes, Body::ToEnd),
-            },
+            Head::Upgrade { bytes, path } => self.upgrade(bytes, path),
             Head::Refused(fault) => self.refuse(refusal(fault)),
         }
     }
@@ -202,16 +210,46 @@ impl Socket {
         self.phase = Phase::Passing { bytes, then: Box::new(Phase::Body(body)) };
     }
 
-    /// The connection is somebody else's, with all that was read of the request and behind it.
-    fn upgrade(&mut self, upgrades: oneshot::Sender<Upgrade>, path: String) {
+    /// A request for WebSocket, which somebody else may take.
+    fn upgrade(&mut self, bytes: usize, path: String) {
+        match std::mem::replace(&mut self.takes_over, TakesOver::Nobody) {
+            TakesOver::Upgrades(upgrades) => {
+                if let Some(stream) = self.hand_over() {
+                    // Who waits for it may have been ended.
+                    upgrades.send(Upgrade { stream, path }).ok();
+                }
+            }
+            other => {
+                self.takes_over = other;
+                self.pass_on(bytes, Body::ToEnd);
+            }
+        }
+    }
+
+    /// Hands a connection over that begins as AMQP; false if nobody takes it.
+    fn is_taken_by_amqp(&mut self) -> bool {
+        match std::mem::replace(&mut self.takes_over, TakesOver::Nobody) {
+            TakesOver::Amqp(amqp) => {
+                if let Some(stream) = self.hand_over() {
+                    amqp.send(stream).ok();
+                }
+                true
+            }
+            other => {
+                self.takes_over = other;
+                false
+            }
+        }
+    }
+
+    /// The connection is somebody else's, with all that was read of it and not passed on.
+    fn hand_over(&mut self) -> Option<Stream> {
         self.seat.give_back();
         self.place.leave();
         self.phase = Phase::Ended;
-        if let Some(mut stream) = self.stream.take() {
-            stream.give_back(std::mem::take(&mut self.input));
-            // Who waits for it may have been ended.
-            upgrades.send(Upgrade { stream, path }).ok();
-        }
+        let mut stream = self.stream.take()?;
+        stream.give_back(std::mem::take(&mut self.input));
+        Some(stream)
     }
 
     /// Until when something has to arrive.

@@ -57,7 +57,7 @@ final class Administration {
         return new Scenario(title, w -> {
             // Messages go over TLS too, and the SDK asks the machine whom to trust.
             SSLContext.setDefault(w.broker.trust);
-            body.run(w, client(w.broker, w.broker.secureString("http")));
+            body.run(w, client(w.broker, w.broker.secureString("amqp")));
         });
     }
 
@@ -72,7 +72,7 @@ final class Administration {
             .addPolicy((context, next) -> {
                 try {
                     URL url = context.getHttpRequest().getUrl();
-                    context.getHttpRequest().setUrl(new URL("https", "localhost", Integer.parseInt(broker.port("http")), url.getFile()));
+                    context.getHttpRequest().setUrl(new URL("https", "localhost", Integer.parseInt(broker.port("amqp")), url.getFile()));
                 } catch (java.net.MalformedURLException wrong) {
                     return reactor.core.publisher.Mono.error(wrong);
                 }
@@ -355,7 +355,7 @@ final class Administration {
 
         // ADM-11
         all.add(scenario("a wrong key is refused", (w, admin) -> {
-            var stranger = client(w.broker, w.broker.secureString("http").replace("SharedAccessKey=", "SharedAccessKey=x"));
+            var stranger = client(w.broker, w.broker.secureString("amqp").replace("SharedAccessKey=", "SharedAccessKey=x"));
             refused(com.azure.core.exception.ClientAuthenticationException.class, () -> stranger.getQueue("any"));
         }));
 

@@ -1,0 +1,112 @@
+//! A broker on this machine, by the files in its data directory.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::{Failure, exit};
+use crate::config::TlsSection;
+use crate::server::{ONE_PORT, PUBLIC_URL_FILE, ROOT_KEY_FILE};
+
+/// Locks on files of this machine, on Linux.
+const LOCKS: &str = "/proc/locks";
+/// The data directory of a broker unless another one is named.
+const DATA_DIR: &str = "./data";
+/// Maximum size of a file with a connection string.
+const FILE_BYTES_MAX: u64 = 16 << 10;
+
+/// The connection string of the first policy of a broker on this machine, and the file that it is from (SEC-25).
+pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
+    let path = data_dir.unwrap_or(Path::new(DATA_DIR)).join(ROOT_KEY_FILE);
+    let shown = path.display().to_string();
+    let mut text = String::new();
+    let reading =
+        fs::File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+    reading.map_err(|error| {
+        Failure::ended(
+            exit::NOT_FOUND,
+            format!(
+                "`{shown}`: {error}; --data-dir names the data directory of the broker, which writes that file when it \
+                 starts, and PEEKLOCK_CONNECTION_STRING goes over it"
+            ),
+        )
+    })?;
+    Ok((text.lines().next().unwrap_or_default().trim().to_owned(), shown))
+}
+
+/// Files that a broker on this machine has written for its clients.
+pub struct Own {
+    /// Connection string of the first policy.
+    pub string: String,
+    /// The URL by which its clients reach it, if its configuration names one (`http.public_url`).
+    pub public_url: Option<String>,
+    /// Whether everything is served at that URL.
+    pub is_one_port: bool,
+    /// File of the connection string.
+    pub source: String,
+    /// Whether a broker runs there; none where the system does not say.
+    pub is_in_use: Option<bool>,
+}
+
+impl Own {
+    /// Reads them, from `./data` unless another directory is named.
+    ///
+    /// # Errors
+    /// When the file of the first key cannot be read.
+    pub fn read(data_dir: Option<&Path>) -> Result<Self, Failure> {
+        let (string, source) = first_key(data_dir)?;
+        let data_dir = data_dir.unwrap_or(Path::new(DATA_DIR));
+        // A broker without such a setting has no such file.
+        let public = fs::read_to_string(data_dir.join(PUBLIC_URL_FILE)).unwrap_or_default();
+        let mut words = public.split_whitespace().map(str::to_owned);
+        let public_url = words.next();
+        let is_one_port = words.next().is_some_and(|word| word == ONE_PORT);
+        Ok(Self { string, public_url, is_one_port, source, is_in_use: is_in_use(data_dir) })
+    }
+
+    /// Those of the broker that runs in `./data`, if one does and this user may read them.
+    pub fn running() -> Option<Self> {
+        let may_run = is_in_use(Path::new(DATA_DIR)) == Some(true);
+        may_run.then(|| Self::read(None).ok()).flatten()
+    }
+}
+
+/// Certificate of the development authority of a broker's data directory, if it has one.
+pub fn authority(data_dir: Option<&Path>) -> Option<PathBuf> {
+    let data_dir = data_dir.unwrap_or(Path::new(DATA_DIR));
+    let file = TlsSection::authority(data_dir).authority_file();
+    file.exists().then_some(file)
+}
+
+/// Whether a broker has a data directory open, which it locks then; none where the system does not say. Nothing is locked to
+/// find out: a broker that starts at that moment would be refused.
+fn is_in_use(data_dir: &Path) -> Option<bool> {
+    let inode = fs::metadata(data_dir).ok()?.ino();
+    let locks = fs::read_to_string(LOCKS).ok()?;
+    Some(locks.lines().any(|line| is_lock_of(line, inode)))
+}
+
+/// Whether a line of the system's list tells of a lock on this file, such as `1: FLOCK ADVISORY WRITE 4711 08:01:131090 0 EOF`.
+/// The device is left out: some file systems have another one there.
+fn is_lock_of(line: &str, inode: u64) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let Some(kind) = words.iter().position(|word| *word == "FLOCK") else { return false };
+    let of_file = words.get(kind + 4).and_then(|file| file.rsplit(':').next());
+    of_file.and_then(|number| number.parse().ok()) == Some(inode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SEC-25: a broker is known by the lock on its data directory.
+    #[test]
+    fn a_lock_is_known_by_its_file() {
+        let line = "1: FLOCK  ADVISORY  WRITE 4711 08:01:131090 0 EOF";
+        assert!(is_lock_of(line, 131_090) && !is_lock_of(line, 131_091));
+        for other in ["", "1: FLOCK", "2: POSIX  ADVISORY  WRITE 4711 08:01:131090 0 EOF"] {
+            assert!(!is_lock_of(other, 131_090), "{other}");
+        }
+    }
+}
