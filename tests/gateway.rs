@@ -548,13 +548,11 @@ fn the_port_of_http_serves_amqp() {
         client.attach(&link::receiver("a", 0, "q")).unwrap();
         world.stop().await;
         let ended = loop {
-            match client.hear().unwrap().0 {
-                Performative::Close(close) => break close,
-                _ => {}
+            if let Performative::Close(close) = client.hear().unwrap().0 {
+                break close;
             }
         };
-        let condition = ended.error.unwrap().condition;
-        assert_eq!(condition.to_string(), "amqp:connection:forced");
+        assert_eq!(ended.error.unwrap().condition(), "amqp:connection:forced");
 
         let broker = Broker::builder().arbiters(1).start().await.unwrap();
         let config = HttpConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));

@@ -209,7 +209,7 @@ fn the_key_of_a_data_directory_is_not_taken_for_that_of_another_broker() {
     for (more, url) in
         [(&[][..], "ws://127.0.0.1:5301"), (&["--ca", &*authority], "wss://127.0.0.1:5301")]
     {
-        let program = Program::new(&[&["queue", "list"], more].concat()).within(folder);
+        let program = Program::new(&[&["queue", "list"][..], more].concat()).within(folder);
         let ended = program.run();
         if ended.code != 0 {
             assert!(ended.log.contains(&format!("{url} (the default)")), "{}", ended.log);
