@@ -11,6 +11,11 @@ run *args:
 test *args:
     ./test {{args}}
 
+# Run the official suites of SDKs whole, against `PEEKLOCK_BIN` or a debug build; `just official --suite go-amqp` only one,
+# `just official --suite go-azservicebus 'TestReceiver*'` some of its tests
+official *args:
+    tests/sdk/official/whole {{args}}
+
 # Kill a broker under load so many times, with choices by a seed if one is given
 kill rounds="500" seed="":
     PEEKLOCK_KILL_ROUNDS={{rounds}} {{ if seed == "" { "" } else { "PEEKLOCK_KILL_SEED=" + seed } }} cargo test --test durability killed -- --nocapture

@@ -206,3 +206,35 @@ fn the_java_administration_client_works_unchanged() {
 fn qpid_jms_works_unchanged() {
     java("jms", 42);
 }
+
+/// AMQP-01, ADM-02, TXN-09, SEC-21: the package Azure.Messaging.ServiceBus of .NET connects with a connection string and works
+/// unchanged, with its administration client, processors and transactions.
+#[test]
+fn the_dotnet_sdk_works_unchanged() {
+    let Some(program) = set_up("dotnet/setup") else { return };
+    scenarios(Command::new(program).arg(env!("CARGO_BIN_EXE_peeklock")), 46);
+}
+
+/// Runs the short selection of the tests that the authors of an SDK wrote for the cloud.
+fn official(language: &str, suites: &[&str], count_min: usize) {
+    let Some(python) = set_up(&format!("official/setup {language}")) else { return };
+    let mut command = Command::new(python);
+    command.arg(folder().join("official/run.py")).arg(env!("CARGO_BIN_EXE_peeklock"));
+    for suite in suites {
+        command.args(["--suite", suite]);
+    }
+    scenarios(&mut command, count_min);
+}
+
+/// AMQP-01, AMQP-04, ADM-02, SEC-27: the live tests of azservicebus for Go and of its package admin, and the tests of go-amqp,
+/// pass unchanged, with tokens of an identity provider. `tests/sdk/official/expected` lists those that are expected to fail.
+#[test]
+fn the_go_sdk_with_official_tests_works_unchanged() {
+    official("go", &["go-azservicebus", "go-azservicebus-admin", "go-amqp"], 300);
+}
+
+/// AMQP-01, ADM-02, SEC-27: the live tests of azure-servicebus for Python pass unchanged, synchronous, asynchronous and of administration.
+#[test]
+fn the_python_sdk_with_official_tests_works_unchanged() {
+    official("python", &["python-sync", "python-async", "python-admin"], 200);
+}

@@ -7,11 +7,13 @@ use std::process::Command;
 /// How a script ends where this machine lacks the language.
 const LEFT_OUT: i32 = 3;
 
-/// What the script prints once everything is there: the interpreter or the program to run. None where the machine lacks the language, which is
-/// said then.
+/// The line that a script prints once everything is there: the interpreter or the program to run. Words after the name of the script are
+/// its arguments. None where the machine lacks the language; the script reports that, and this prints it.
 pub fn set_up(script: &str) -> Option<String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(script);
-    let made = Command::new(&script).output().expect("the script runs");
+    let mut words = script.split(' ');
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk");
+    let script = folder.join(words.next().expect("the script has a name"));
+    let made = Command::new(&script).args(words).output().expect("the script runs");
     let errors = String::from_utf8_lossy(&made.stderr);
     if made.status.code() == Some(LEFT_OUT) {
         // Around the harness, which keeps what a test prints that passes.

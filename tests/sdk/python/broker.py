@@ -36,8 +36,9 @@ def sign(policy, key, resource, seconds):
 class Broker:
     """A process; `start` again after `kill` serves at the same ports what it has kept."""
 
-    def __init__(self, program, directory, arguments=(), settings=None, **ports):
+    def __init__(self, program, directory, arguments=(), settings=None, address="127.0.0.1", **ports):
         self.program = program
+        self.address = address
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.arguments = arguments
@@ -53,7 +54,7 @@ class Broker:
         environment.update({f"PEEKLOCK__{name}": value for name, value in self.settings.items()})
         command = [self.program, "serve", "--data-dir", "data", *self.arguments]
         for listener, port in self.ports.items():
-            command += [f"--{listener}", f"127.0.0.1:{port}"]
+            command += [f"--{listener}", f"{self.address}:{port}"]
         log = open(self.directory / "log", "ab")
         self.process = subprocess.Popen(
             command, cwd=self.directory, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
@@ -69,7 +70,7 @@ class Broker:
         else:
             raise RuntimeError(f"the broker did not start; see {self.directory}/log")
         self.ports = {"http": found["http"], "ws": found["websocket"], "amqp": found["amqp"]}
-        self.amqp = f"127.0.0.1:{found['amqp']}"
+        self.amqp = f"{self.address}:{found['amqp']}"
         self.trust = ssl.create_default_context(cafile=self.authority) if self.is_secure else None
         first = (self.directory / "data/root.connection-string").read_text().splitlines()[0]
         self.key = first.split("SharedAccessKey=", 1)[1].split(";")[0]
@@ -107,7 +108,7 @@ class Broker:
 
     def request(self, method, path, body=None):
         request = urllib.request.Request(
-            f"{'https' if self.is_secure else 'http'}://127.0.0.1:{self.ports['http']}/{path}",
+            f"{'https' if self.is_secure else 'http'}://{self.address}:{self.ports['http']}/{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={

@@ -1,0 +1,89 @@
+"""The suites: where each comes from, how its tests are listed, and which of them make the short selection."""
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).parent
+AZSERVICEBUS = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Tests of others, which run unchanged."""
+
+    name: str
+    # "go" or "python".
+    language: str
+    # Import path of the Go package, or files below the folder `tests` of the Python distribution.
+    source: object
+    # Name of the compiled tests, as `setup` leaves them.
+    binary: str = ""
+    # Arguments of the test program.
+    arguments: tuple = ()
+    # 1: tests as they are written. 2: their immediate subtests, where one test runs a whole conformance suite.
+    depth: int = 1
+    # Tests of one broker process.
+    chunk: int = 10
+    # Whether the short selection has its quick tests.
+    is_short: bool = True
+    # What the suite needs besides a broker: "premium" or "nodes".
+    needs: frozenset = field(default_factory=frozenset)
+
+
+SUITES = (
+    Suite(
+        name="go-azservicebus",
+        language="go",
+        source=AZSERVICEBUS,
+        binary="azservicebus.test",
+    ),
+    Suite(
+        name="go-azservicebus-admin",
+        language="go",
+        source=f"{AZSERVICEBUS}/admin",
+        binary="admin.test",
+        needs=frozenset({"premium"}),
+    ),
+    Suite(
+        name="go-amqp",
+        language="go",
+        source="github.com/Azure/go-amqp",
+        binary="go-amqp.test",
+        chunk=200,
+        needs=frozenset({"nodes"}),
+    ),
+    Suite(
+        name="gocloud-azuresb",
+        language="go",
+        source="gocloud.dev/pubsub/azuresb",
+        binary="azuresb.test",
+        arguments=("-record",),
+        depth=2,
+        chunk=1,
+        is_short=False,
+    ),
+    Suite(
+        name="python-sync",
+        language="python",
+        # The other files need no broker.
+        source=tuple(
+            f"test_{name}.py"
+            for name in ("queues", "sessions", "subscriptions", "topic", "sb_client", "list_sessions", "message")
+        ),
+        chunk=5,
+    ),
+    Suite(
+        name="python-async",
+        language="python",
+        source=("async_tests/test_*.py",),
+        chunk=5,
+    ),
+    Suite(
+        name="python-admin",
+        language="python",
+        source=("mgmt_tests/test_*.py", "mgmt_tests/async/test_*.py"),
+    ),
+)
