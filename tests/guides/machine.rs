@@ -92,7 +92,7 @@ pub struct Machine {
     /// Where its terminals start.
     pub folder: PathBuf,
     /// Variables of its terminals.
-    pub environment: BTreeMap<&'static str, String>,
+    environment: BTreeMap<&'static str, String>,
 }
 
 impl Machine {

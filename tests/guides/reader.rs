@@ -50,11 +50,6 @@ pub fn follow(page: &'static str) {
 impl Reader {
     fn start(page: &'static str, text: String, blocks: &[Block]) -> Option<Self> {
         let mut machine = Machine::start(page)?;
-        // Until the port of AMQP serves everything by default.
-        if text.contains("127.0.0.1:5672") {
-            machine.environment.insert("PEEKLOCK__GATEWAY__ADDRESS", "127.0.0.1:5672".to_owned());
-            machine.environment.insert("PEEKLOCK__AMQP__ADDRESS", "127.0.0.1:5673".to_owned());
-        }
         // Programs that the page installs are there from the beginning.
         let mut needed: Vec<&str> =
             blocks.iter().filter_map(|block| word(block, "needs")).collect();
