@@ -95,7 +95,7 @@ fn the_browser_client_signs_and_trusts() {
         &["secure.test.js"],
         &[
             ("PEEKLOCK_WS", served.url.clone()),
-            ("PEEKLOCK_CONNECTION_STRING", string.lines().last().unwrap().to_owned()),
+            ("PEEKLOCK_CONNECTION_STRING", string.trim().to_owned()),
             ("NODE_EXTRA_CA_CERTS", format!("{directory}/tls/authority.pem")),
         ],
     );

@@ -189,7 +189,7 @@ pub async fn connect_with(url: &str, options: ClientOptions) -> Result<Client, B
 /// use peeklock_websocket::client::{ClientOptions, connect_by};
 ///
 /// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
-/// // As `peeklock connection-string --for peeklock` prints it.
+/// // As `peeklock connection-string` prints it.
 /// let string = std::env::var("PEEKLOCK_CONNECTION_STRING")?;
 /// let client = connect_by(&string, ClientOptions::default()).await?;
 /// # client.close().await;
