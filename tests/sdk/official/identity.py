@@ -1,5 +1,5 @@
-"""An identity provider of the tests' own, in the place of Microsoft Entra ID: it signs access tokens, and it answers as the managed identity
-of a machine in Azure does, which is where the SDKs ask when the environment names it.
+"""An identity provider of the tests' own, in the place of Microsoft Entra ID. It signs access tokens, and it answers as the managed identity
+of a machine in Azure does: SDKs ask there when the environment names it.
 """
 
 import base64
@@ -101,6 +101,16 @@ class Provider:
         padded = b"\0\1" + b"\xff" * (256 - 3 - len(padded)) + b"\0" + padded
         signature = pow(int.from_bytes(padded, "big"), self.exponent, self.modulus).to_bytes(256, "big")
         return f"{signed}.{encoded(signature)}", ends
+
+    def command(self, folder):
+        """Makes a program `az` that prints a token, as the command line of Azure does for older SDKs."""
+        token, ends = self.token()
+        expires_on = time.strftime("%Y-%m-%d %H:%M:%S.000000", time.localtime(ends))
+        told = {"accessToken": token, "expiresOn": expires_on, "expires_on": ends, "tokenType": "Bearer"}
+        folder.mkdir()
+        (folder / "token.json").write_text(json.dumps(told))
+        (folder / "az").write_text(f"#!/bin/sh\ncat '{folder}/token.json'\n")
+        (folder / "az").chmod(0o755)
 
     def serve(self):
         """Answers as a managed identity; returns the environment that leads the SDKs here."""

@@ -72,9 +72,8 @@ class Run:
         self.results = {}
 
     def prepare_go(self):
-        module = "cloud" if self.suite.source.startswith("gocloud.dev") else "azure"
         template = "{{.Dir}}\n{{.Module.Version}}"
-        self.folder, self.version = go(module, "list", "-f", template, self.suite.source).splitlines()
+        self.folder, self.version = go(self.suite.module, "list", "-f", template, self.suite.source).splitlines()
         self.binary = str(MADE / self.suite.binary)
         # A program of tests may look at these before it lists them.
         surroundings = {**os.environ, "AZURE_RECORD_MODE": "playback"}

@@ -82,6 +82,8 @@ class Place:
         kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR")}
         authorities = str(self.directory / "authorities.pem")
         trust = {"SSL_CERT_FILE": authorities, "REQUESTS_CA_BUNDLE": authorities}
+        self.provider.command(self.directory / "bin")
+        kept["PATH"] = f"{self.directory / 'bin'}:{kept['PATH']}"
         return {**kept, **trust, **self.provider.serve()}
 
 

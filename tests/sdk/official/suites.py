@@ -19,7 +19,8 @@ class Suite:
     language: str
     # Import path of the Go package, or files below the folder `tests` of the Python distribution.
     source: object
-    # Name of the compiled tests, as `setup` leaves them.
+    # Folder below `go` of the module that pins the versions, and the compiled tests, as `setup` leaves them.
+    module: str = "azure"
     binary: str = ""
     # Arguments of the test program.
     arguments: tuple = ()
@@ -47,6 +48,15 @@ SUITES = (
         binary="admin.test",
         needs=frozenset({"premium"}),
     ),
+    # The version that Dapr ships.
+    Suite(
+        name="go-azservicebus-older",
+        language="go",
+        source=AZSERVICEBUS,
+        module="older",
+        binary="older/azservicebus.test",
+        is_short=False,
+    ),
     Suite(
         name="go-amqp",
         language="go",
@@ -59,6 +69,7 @@ SUITES = (
         name="gocloud-azuresb",
         language="go",
         source="gocloud.dev/pubsub/azuresb",
+        module="cloud",
         binary="azuresb.test",
         arguments=("-record",),
         depth=2,
