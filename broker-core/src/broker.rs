@@ -237,6 +237,14 @@ impl Broker {
         self.find(path).map_err(|rejection| self.refuse(rejection, path))
     }
 
+    /// Whether entities have paths below this one: `orders/eu` is below `orders`.
+    #[must_use]
+    pub fn has_entities_below(&self, path: &str) -> bool {
+        let prefix = format!("{}/", path.to_lowercase());
+        let kinds = [EntityKind::Queue, EntityKind::Topic, EntityKind::Subscription];
+        kinds.iter().any(|kind| !self.shared.directory.list(*kind, &prefix, 0, 1).is_empty())
+    }
+
     /// The entity or sub-queue whose management node a path names, `orders/$management` for `orders` (ADR-13).
     ///
     /// # Errors

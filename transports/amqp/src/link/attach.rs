@@ -254,8 +254,8 @@ impl Connection {
         true
     }
 
-    /// Refuses a link: it is attached without the end that the broker has, and detached at once
-    /// (AMQP-36).
+    /// Refuses a link: it is attached without source and target, and detached at once with the error (AMQP-36).
+    /// Some clients look at one end to recognise a refusal, others at both.
     pub fn refuse(&mut self, id: LinkId, error: AmqpError) {
         let initial_delivery_count = self.config.initial_delivery_count;
         let Some(link) = self.link_mut(id) else {
@@ -275,9 +275,6 @@ impl Connection {
             role: link.role.other(),
             snd_settle_mode: link.snd_settle_mode,
             rcv_settle_mode: link.rcv_settle_mode,
-            // The end that the client has is there.
-            source: client_sends.then(Source::default),
-            target: (!client_sends).then(|| Target::Node(NodeTarget::default())),
             max_message_size: client_sends.then_some(self.config.message_bytes_max.get()),
             initial_delivery_count: (!client_sends).then_some(initial_delivery_count),
             ..Attach::default()

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   attach ─► asked ─► accepted: attached ─► detach of either side ─► of the other ─► gone
-//!               └───► refused: attach without end, detach (AMQP-36) ──────┘
+//!               └───► refused: attach without ends, detach (AMQP-36) ─────┘
 //! ```
 
 mod attach;

@@ -6,6 +6,9 @@ use peeklock_words::message::{Content, ContentError};
 
 /// The message format of a batch.
 pub const BATCH_FORMAT: u32 = 0x8001_3700;
+/// Maximum number of messages in a batch. Clients fill a batch by bytes, and the smallest message of an SDK takes more
+/// than a 65,536th of the default `limits.batch_bytes_max`: only empty messages of raw clients meet this limit first.
+pub const BATCH_COUNT_MAX: usize = 65_536;
 
 /// Why bytes are no batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

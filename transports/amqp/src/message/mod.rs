@@ -18,7 +18,7 @@ use bytes::Bytes;
 use peeklock_words::amqp::{Reader, descriptor};
 
 pub use self::assembly::Assembly;
-pub use self::batch::{BATCH_FORMAT, BatchError, unpack};
+pub use self::batch::{BATCH_COUNT_MAX, BATCH_FORMAT, BatchError, unpack};
 pub use self::declare::Declare;
 pub use self::discharge::Discharge;
 #[cfg(feature = "server")]

@@ -131,7 +131,7 @@ impl Conversation {
         let folded: Box<str> = path.to_lowercase().into();
         let principal = self.principal(token);
         let tried = self.broker.access(principal.clone());
-        // Whether there is such an entity is not asked (AMQP-21).
+        // The token is kept also where no entity is yet: links may be attached as soon as it is created.
         tried.allow(Action::End, path).await.map_err(Refused::Token)?;
         let bytes = token.len() + folded.len();
         self.make_room(&folded, bytes)?;

@@ -109,6 +109,28 @@ async fn a_batch_is_taken_apart() {
     server.stop().await;
 }
 
+/// AMQP-42, SND-30: a batch is bounded by its bytes: an SDK fills it with as many small messages as have room.
+#[tokio::test]
+async fn a_batch_of_many_small_messages_is_taken() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.sender(0, "q").await.unwrap();
+    let message = b"\x00\x53\x75\xa0\x01x";
+    let batch = |count: usize| {
+        let head = [0x00, 0x53, 0x75, 0xa0, u8::try_from(message.len()).unwrap()];
+        [&head[..], message].concat().repeat(count)
+    };
+    client.send(0, BATCH_FORMAT, false, &batch(16_384)).await;
+    assert_eq!(client.disposed().await, (0, DeliveryState::accepted()));
+    assert_eq!(server.counts().await.active, 16_384);
+    client.send(0, BATCH_FORMAT, false, &batch(65_537)).await;
+    let (_, refused) = client.disposed().await;
+    assert_eq!(condition(&refused), "amqp:link:message-size-exceeded");
+    assert!(error(&refused).contains("65536 messages"), "{refused:?}");
+    assert_eq!(server.counts().await.active, 16_384);
+    server.stop().await;
+}
+
 /// AMQP-43, AMQP-90, SND-06: a message that is too large is rejected, with a tracking id and the name of its entity
 /// whoever sees it first, and the link stays.
 #[tokio::test]
@@ -214,7 +236,7 @@ async fn a_missing_entity_is_told_in_these_words() {
     let attach = Performative::Attach(Box::new(Client::sender_of(0, "none")));
     client.say(&attach).await;
     let (Performative::Attach(answer), _) = client.hear().await else { panic!() };
-    assert!(answer.target.is_none() && answer.source.is_some());
+    assert!(answer.target.is_none() && answer.source.is_none());
     let (Performative::Detach(detach), _) = client.hear().await else { panic!() };
     let error = detach.error.unwrap();
     let words = "The messaging entity 'none' could not be found.";

@@ -18,7 +18,7 @@ use super::Node;
 use super::credit::Credit;
 use crate::connection::{Fate, LinkId, Part, ReceivedId};
 use crate::error::{AmqpError, condition};
-use crate::message::{Assembly, BATCH_FORMAT, BatchError, unpack};
+use crate::message::{Assembly, BATCH_COUNT_MAX, BATCH_FORMAT, BatchError, unpack};
 use crate::server::attach::REQUEST_CREDIT;
 use crate::server::conversation::{Conversation, Expect};
 use crate::server::gather::Each;
@@ -299,18 +299,13 @@ impl Conversation {
                 Ok(content) => Ok(Read::One(content)),
                 Err(error) => refused(condition::DECODE_ERROR, error.to_string()),
             },
-            BATCH_FORMAT => {
-                let count_max = self.broker.settings().limits.connection_inbound_count_max;
-                unpack(whole, count_max).map(Read::Batch).or_else(|error| {
-                    let condition = match error {
-                        BatchError::TooMany(_) => condition::MESSAGE_SIZE_EXCEEDED,
-                        BatchError::Envelope(_) | BatchError::Message(..) => {
-                            condition::DECODE_ERROR
-                        }
-                    };
-                    refused(condition, error.to_string())
-                })
-            }
+            BATCH_FORMAT => unpack(whole, BATCH_COUNT_MAX).map(Read::Batch).or_else(|error| {
+                let condition = match error {
+                    BatchError::TooMany(_) => condition::MESSAGE_SIZE_EXCEEDED,
+                    BatchError::Envelope(_) | BatchError::Message(..) => condition::DECODE_ERROR,
+                };
+                refused(condition, error.to_string())
+            }),
             other => {
                 let text = format!("message-format 0x{other:x} is not offered");
                 refused(condition::NOT_IMPLEMENTED, text)

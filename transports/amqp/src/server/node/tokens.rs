@@ -1,7 +1,8 @@
 //! `$cbs`: clients put tokens (AMQP-20 to AMQP-27).
 
 use bytes::Bytes;
-use peeklock_core::contract::TOKEN_BYTES_MAX;
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::{Action, TOKEN_BYTES_MAX};
 use peeklock_core::path::{EntityAddress, Node as AddressNode};
 use peeklock_words::amqp::{Scalar, code, descriptor};
 use percent_encoding::percent_decode_str;
@@ -9,6 +10,7 @@ use percent_encoding::percent_decode_str;
 use super::NodeRequest;
 use super::reply::{Asker, Names, head};
 use crate::server::conversation::Conversation;
+use crate::server::error;
 use crate::server::login::Refused;
 
 const NAMES: Names = Names { code: "status-code", description: "status-description" };
@@ -42,16 +44,32 @@ impl Conversation {
             );
             return (400, text);
         }
-        match self.put_token(&path_of(&audience), token).await {
+        let path = path_of(&audience);
+        match self.put_token(&path, token).await {
             Ok(()) => {
                 self.has_shown().await;
-                (202, "Accepted".to_owned())
+                match self.missing_entity(&path).await {
+                    None => (202, "Accepted".to_owned()),
+                    Some(text) => (404, text),
+                }
             }
             Err(Refused::Token(error)) => (401, error.to_string()),
             Err(Refused::Many) => {
                 (403, "connection has the most tokens that it may have: use another one".to_owned())
             }
         }
+    }
+
+    /// Text for a client whose good token names an entity that does not exist (AMQP-21). Some clients learn it from this
+    /// answer only. A path above entities is one that tokens are put for, and a token without a right there was
+    /// refused before.
+    async fn missing_entity(&self, path: &str) -> Option<String> {
+        if path.is_empty() || self.broker.has_entities_below(path) {
+            return None;
+        }
+        let error = self.access_at(path).entity(path, Action::End).await.err()?;
+        let is_missing = error.condition() == Condition::EntityNotFound;
+        is_missing.then(|| error::of(&error).description().to_owned())
     }
 }
 

@@ -6,9 +6,10 @@ use peeklock_core::time::Timestamp;
 use peeklock_words::amqp::Scalar;
 
 use crate::codec::value::{Map, Raw};
+use crate::message::BATCH_COUNT_MAX;
 
-/// So many locks, numbers or messages may be named by one request.
-const ITEM_COUNT_MAX: usize = 4_096;
+/// Maximum number of locks, and of messages to receive, in one request.
+pub(super) const ITEM_COUNT_MAX: usize = 4_096;
 
 /// The body of a request: a map.
 pub(super) struct Body(Map);
@@ -86,16 +87,16 @@ impl Body {
         }
     }
 
-    /// Numbers of messages, in an array or a list.
-    pub(super) fn sequences(&self) -> Result<Vec<SequenceNumber>, Rejection> {
-        self.items("sequence-numbers", "integers", |item| {
+    /// At most `count_max` numbers of messages, in an array or a list.
+    pub(super) fn sequences(&self, count_max: usize) -> Result<Vec<SequenceNumber>, Rejection> {
+        self.items(("sequence-numbers", count_max), "integers", |item| {
             integer(item).and_then(|number| u64::try_from(number).ok()).map(SequenceNumber)
         })
     }
 
     /// Tokens of locks, in an array or a list.
     pub(super) fn tokens(&self) -> Result<Vec<LockToken>, Rejection> {
-        self.items("lock-tokens", "uuids", |item| match item {
+        self.items(("lock-tokens", ITEM_COUNT_MAX), "uuids", |item| match item {
             Scalar::Uuid(token) => Some(LockToken(token)),
             _ => None,
         })
@@ -103,7 +104,7 @@ impl Body {
 
     fn items<T>(
         &self,
-        key: &str,
+        (key, count_max): (&str, usize),
         of: &str,
         read: impl Fn(Scalar<'_>) -> Option<T>,
     ) -> Result<Vec<T>, Rejection> {
@@ -111,7 +112,7 @@ impl Body {
         let not_these = || wrong(key, &format!("an array of {of}"));
         let mut items = Vec::new();
         for item in value.items().map_err(|_| not_these())? {
-            bounded(key, items.len())?;
+            bounded(key, items.len(), count_max)?;
             let item = item.ok().and_then(&read);
             items.push(item.ok_or_else(not_these)?);
         }
@@ -127,7 +128,7 @@ impl Body {
         let not_these = || wrong(key, "a list of maps");
         let mut maps = Vec::new();
         for item in value.raw_items().map_err(|_| not_these())? {
-            bounded(key, maps.len())?;
+            bounded(key, maps.len(), BATCH_COUNT_MAX)?;
             maps.push(Self(Map::from_raw(item).map_err(|_| not_these())?));
         }
         if maps.is_empty() {
@@ -143,12 +144,12 @@ impl Body {
     }
 }
 
-fn bounded(key: &str, count: usize) -> Result<(), Rejection> {
-    if count < ITEM_COUNT_MAX {
+fn bounded(key: &str, count: usize, count_max: usize) -> Result<(), Rejection> {
+    if count < count_max {
         return Ok(());
     }
     Err(Rejection::out_of_range(format!(
-        "`{key}` has more than {ITEM_COUNT_MAX} items, which is the most of one request"
+        "`{key}` has more than {count_max} items, which is the most of one request"
     )))
 }
 

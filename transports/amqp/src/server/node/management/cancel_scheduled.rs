@@ -6,6 +6,7 @@ use peeklock_core::error::Rejection;
 
 use super::super::reply::Asker;
 use super::{ManagementAnswer, Memo, Planned, Question, Refusal};
+use crate::message::BATCH_COUNT_MAX;
 use crate::server::conversation::Conversation;
 
 impl Conversation {
@@ -13,7 +14,8 @@ impl Conversation {
         &mut self,
         question: &Question<'_>,
     ) -> Result<Planned, Refusal> {
-        let sequences = question.body.sequences()?;
+        // What one request has scheduled, one can cancel.
+        let sequences = question.body.sequences(BATCH_COUNT_MAX)?;
         let entity = self.managed_entity(question, Action::CancelScheduled).await?;
         let commands = vec![Command::CancelScheduled { sequences }];
         Ok(Planned::Commands { entity, commands, read: Self::done, memo: Memo::default() })

@@ -10,6 +10,7 @@ use peeklock_words::amqp::{code, write};
 
 use super::super::Node;
 use super::super::reply::Asker;
+use super::body::ITEM_COUNT_MAX;
 use super::pieces::Pieces;
 use super::{ManagementAnswer, Memo, Planned, Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
@@ -20,7 +21,7 @@ impl Conversation {
         &mut self,
         question: &Question<'_>,
     ) -> Result<Planned, Refusal> {
-        let sequences = question.body.sequences()?;
+        let sequences = question.body.sequences(ITEM_COUNT_MAX)?;
         let asked = match question.body.integer("receiver-settle-mode")? {
             Some(0) => Some(ReceiveMode::ReceiveAndDelete),
             Some(1) => Some(ReceiveMode::PeekLock),

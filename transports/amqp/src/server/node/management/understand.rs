@@ -7,7 +7,7 @@ use peeklock_words::amqp::Scalar;
 
 use super::super::NodeRequest;
 use super::add_rule::rule;
-use super::body::Body;
+use super::body::{Body, ITEM_COUNT_MAX};
 use crate::server::settle::properties;
 
 /// The keys of the bodies of all operations.
@@ -35,7 +35,7 @@ pub(crate) fn understand(bytes: Bytes) -> usize {
     let Ok(body) = Body::read(request.body()) else { return count };
     let keys: usize = KEYS.iter().map(|key| understood(&body, key)).sum();
     let lists = [
-        body.sequences().map_or(0, |numbers| numbers.len()),
+        body.sequences(ITEM_COUNT_MAX).map_or(0, |numbers| numbers.len()),
         body.tokens().map_or(0, |tokens| tokens.len()),
         body.maps("messages").map_or(0, |maps| maps.iter().filter(|map| has_message(map)).count()),
     ];
