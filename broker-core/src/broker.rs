@@ -424,6 +424,12 @@ impl Broker {
         self.shared.edge.take_content(content)
     }
 
+    /// Makes an encoded message ready to be sent whose id another broker has made: it is never a duplicate (DUP-14).
+    #[must_use]
+    pub fn inbound_with_assigned_id(&self, content: Content) -> InboundMessage {
+        self.shared.edge.take_with_assigned_id(content)
+    }
+
     /// A name for a command, never given before.
     #[must_use]
     pub fn ticket(&self) -> Ticket {

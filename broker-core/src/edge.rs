@@ -9,7 +9,8 @@ use std::hash::Hasher;
 use crate::command::InboundMessage;
 use crate::limits::Limits;
 use crate::message::{
-    Content, Message, MessageId, Overlay, PropertyChange, PropertyLimits, SettableProperty,
+    Content, Envelope, Message, MessageId, Overlay, PropertyChange, PropertyLimits,
+    SettableProperty,
 };
 
 /// What the id of a broker is the keyed hash of; another text would make all brokers others.
@@ -87,20 +88,24 @@ impl Edge {
     /// Takes a message of a typed client.
     #[must_use]
     pub fn take(&self, mut message: Message) -> InboundMessage {
-        let assigned = message.message_id.is_none();
-        if assigned {
-            message.message_id = Some(self.fresh_message_id());
+        if message.message_id.is_some() {
+            return self.admit(message.encode());
         }
-        self.admit(message.encode(), assigned)
+        message.message_id = Some(self.fresh_message_id());
+        self.take_with_assigned_id(message.encode())
     }
 
     /// Takes a message that is encoded already.
     #[must_use]
     pub fn take_content(&self, content: Content) -> InboundMessage {
         if content.message_id().is_some() {
-            return self.admit(content, false);
+            return self.admit(content);
         }
-        self.admit(content.with_message_id(&self.fresh_message_id()), true)
+        let sent_size = content.size();
+        let content = content.with_message_id(&self.fresh_message_id());
+        let added_bytes = content.size().saturating_sub(sent_size);
+        let envelope = content.envelope_with_assigned_id(&self.limits, added_bytes);
+        InboundMessage { content, envelope }
     }
 
     /// Takes a message that comes from another entity, with what was set on it there: its destination
@@ -122,17 +127,21 @@ impl Edge {
         let sets_broker_properties = sets(|_| true);
         let never_duplicate =
             never_duplicate && !sets(|property| property == SettableProperty::MessageId);
-        let mut message = self.admit(content, false);
+        let mut message = match never_duplicate {
+            true => self.take_with_assigned_id(content),
+            false => self.admit(content),
+        };
         if sets_broker_properties && let Ok(mut whole) = message.content.decode() {
             for overlay in overlays {
                 whole.apply_overlay(overlay);
             }
-            let changed = whole.encode().envelope(&self.limits, &self.duplicate_key);
-            let (size, header_size) = (message.envelope.size, message.envelope.header_size);
-            message.envelope = crate::message::Envelope { size, header_size, ..changed };
-        }
-        if never_duplicate {
-            message.envelope.let_never_be_duplicate();
+            let whole = whole.encode();
+            let changed = match never_duplicate {
+                true => self.take_with_assigned_id(whole),
+                false => self.admit(whole),
+            };
+            let Envelope { size, header_size, added_bytes, .. } = message.envelope;
+            message.envelope = Envelope { size, header_size, added_bytes, ..changed.envelope };
         }
         for overlay in overlays {
             // What describes it is no part of the message, and counts where it is stored (SET-41).
@@ -143,12 +152,24 @@ impl Edge {
         message
     }
 
-    /// An id that the broker gave is never a duplicate (DUP-14).
-    fn admit(&self, content: Content, assigned: bool) -> InboundMessage {
-        let mut envelope = content.envelope(&self.limits, &self.duplicate_key);
-        if assigned {
-            envelope.let_never_be_duplicate();
-        }
+    /// A message with the id of its sender, or none.
+    fn admit(&self, content: Content) -> InboundMessage {
+        let envelope = content.envelope(&self.limits, &self.duplicate_key);
+        InboundMessage { content, envelope }
+    }
+
+    /// A message whose sender gave it no id: that which a broker gave is never a duplicate (DUP-14). What does not look
+    /// like one is judged like any other.
+    #[must_use]
+    pub fn take_with_assigned_id(&self, content: Content) -> InboundMessage {
+        let envelope = match content.assigned_id_bytes() {
+            Some(bytes) => content.envelope_with_assigned_id(&self.limits, bytes),
+            None => {
+                let mut envelope = content.envelope(&self.limits, &self.duplicate_key);
+                envelope.let_never_be_duplicate();
+                envelope
+            }
+        };
         InboundMessage { content, envelope }
     }
 

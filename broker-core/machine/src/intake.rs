@@ -161,14 +161,14 @@ pub(crate) trait Intake {
 pub(crate) fn check_messages(messages: &[InboundMessage], size_max: u64) -> Result<u64, Rejection> {
     let mut total = 0u64;
     for message in messages {
-        let size = u64::from(message.envelope.size);
+        let size = u64::from(message.envelope.sent_size());
         if size > size_max {
             return Err(Rejection::message_size_exceeded("message", size, size_max));
         }
         if let Some(Defect::Size(rejection)) = &message.envelope.defect {
             return Err(rejection.clone());
         }
-        total += size;
+        total += u64::from(message.envelope.size);
     }
     for message in messages {
         if let Some(Defect::Property(rejection)) = &message.envelope.defect {
@@ -226,7 +226,7 @@ pub(crate) fn check_batch_size(
     messages: &[InboundMessage],
     ctx: &Ctx<'_>,
 ) -> Result<(), Rejection> {
-    let total: u64 = messages.iter().map(|message| u64::from(message.envelope.size)).sum();
+    let total: u64 = messages.iter().map(|message| u64::from(message.envelope.sent_size())).sum();
     if total > ctx.limits.batch_bytes_max {
         return Err(Rejection::message_size_exceeded("batch", total, ctx.limits.batch_bytes_max));
     }

@@ -22,7 +22,7 @@ pub const TOKEN_BYTES_MAX: usize = 16 << 10;
 #[non_exhaustive]
 pub struct Principal {
     /// The token it presented, as text; never logged (SEC-22).
-    pub token: Option<Box<str>>,
+    pub token: Option<Arc<str>>,
     /// The key of a policy that it presented in place of a token (AMQP-08).
     pub key: Option<PresentedKey>,
     /// Where it comes from.
@@ -85,7 +85,7 @@ impl Principal {
     /// The same with the token it presented, of at most [`TOKEN_BYTES_MAX`] bytes; who presents a longer one is granted
     /// nothing.
     #[must_use]
-    pub fn with_token(mut self, token: impl Into<Box<str>>) -> Self {
+    pub fn with_token(mut self, token: impl Into<Arc<str>>) -> Self {
         let token = token.into();
         self.shows_too_much = token.len() > TOKEN_BYTES_MAX;
         self.token = (!self.shows_too_much).then_some(token);
@@ -94,7 +94,7 @@ impl Principal {
 
     /// The same with the token it presented, if it did.
     #[must_use]
-    pub fn with_token_if_any(mut self, token: Option<impl Into<Box<str>>>) -> Self {
+    pub fn with_token_if_any(mut self, token: Option<impl Into<Arc<str>>>) -> Self {
         if let Some(token) = token {
             return self.with_token(token);
         }

@@ -19,7 +19,7 @@ use crate::site::Site;
 pub(crate) fn inbound(site: &Site, message: Message) -> InboundMessage {
     let mut inbound = site.broker.inbound(message);
     let bytes_max = site.broker.settings().limits.message_bytes_http_max;
-    let bytes = u64::from(inbound.envelope.size);
+    let bytes = u64::from(inbound.envelope.sent_size());
     if bytes > bytes_max && !matches!(inbound.envelope.defect, Some(Defect::Size(_))) {
         let rejection =
             Rejection::message_size_exceeded("message sent over HTTP", bytes, bytes_max);

@@ -106,7 +106,7 @@ impl Topic {
     ) -> Result<Plan, Rejection> {
         self.refuse_status()?;
         let size_max = self.description.message_bytes_max();
-        let size = u64::from(message.envelope.size);
+        let size = u64::from(message.envelope.sent_size());
         if size > size_max {
             return Err(Rejection::message_size_exceeded("message", size, size_max));
         }

@@ -28,6 +28,8 @@ pub struct Content {
 pub struct Sections<'a> {
     /// The header.
     pub header: &'a [u8],
+    /// The delivery annotations.
+    pub delivery_annotations: &'a [u8],
     /// The message annotations.
     pub message_annotations: &'a [u8],
     /// The properties.
@@ -73,8 +75,8 @@ pub enum ContentError {
     /// Something else stands where a section should.
     #[error("value is not a section of a message")]
     NoSection,
-    /// A section is repeated, or stands before one that goes first.
-    #[error("sections are repeated or out of order")]
+    /// A section is repeated, or a body has sections of several kinds.
+    #[error("a section is repeated, or the body has sections of several kinds")]
     SectionOrder,
     /// An application property has a type that the message model lacks (MSG-20, MSG-21).
     #[error("application property has an unsupported type")]
@@ -97,28 +99,23 @@ impl Content {
     }
 
     /// Checks bytes of unknown origin: every section and every length in it, in time and memory
-    /// proportional to the input. What is accepted is kept byte for byte (AMQP-45), except for
-    /// delivery annotations, which are dropped. A missing body reads as an empty one (MSG-01).
+    /// proportional to the input. Each section is kept byte for byte (AMQP-45). Sections in another order than that
+    /// of the standard, in which some clients write them, are put in order. A missing body reads as an
+    /// empty one (MSG-01).
     ///
     /// # Errors
     /// When the bytes are not one message in AMQP section encoding. Limits and validity of
     /// properties are not judged here but by [`Content::envelope`].
     pub fn parse(bytes: Bytes) -> Result<Self, ContentError> {
-        let checked = codec::layout(&bytes)?;
-        let bytes = match checked.delivery_annotations {
-            None => bytes,
-            Some((0, to)) => bytes.slice(to..),
-            Some((from, to)) => {
-                let mut kept = BytesMut::with_capacity(bytes.len() - (to - from));
-                kept.extend_from_slice(bytes.get(..from).unwrap_or_default());
-                kept.extend_from_slice(bytes.get(to..).unwrap_or_default());
-                kept.freeze()
+        match codec::layout(&bytes) {
+            Ok(layout) => Ok(Self { bytes, layout }),
+            Err(ContentError::SectionOrder) => {
+                let bytes = Bytes::from(codec::in_order(&bytes)?);
+                let layout = codec::layout(&bytes)?;
+                Ok(Self { bytes, layout })
             }
-        };
-        if bytes.is_empty() {
-            return Err(ContentError::Empty);
+            Err(error) => Err(error),
         }
-        Ok(Self { bytes, layout: checked.layout })
     }
 
     /// The same of what a sender sends, of which also those fields have the types of the standard that the broker
@@ -155,11 +152,13 @@ impl Content {
     #[must_use]
     #[inline]
     pub fn sections(&self) -> Sections<'_> {
-        let Layout { annotations_at, properties_at, application_at, body_at } = self.layout;
+        let Layout { delivery_at, annotations_at, properties_at, application_at, body_at } =
+            self.layout;
         let rest = self.bytes.get(place(body_at)..).unwrap_or_default();
         let (body, footer) = rest.split_at_checked(body_end(rest)).unwrap_or_default();
         Sections {
-            header: self.between(0, annotations_at),
+            header: self.between(0, delivery_at),
+            delivery_annotations: self.between(delivery_at, annotations_at),
             message_annotations: self.between(annotations_at, properties_at),
             properties: self.between(properties_at, application_at),
             application_properties: self.between(application_at, body_at),
@@ -315,10 +314,31 @@ impl Content {
         let application_at = bytes.len();
         bytes.extend_from_slice(after);
         let body_at = application_at + sections.application_properties.len();
-        let Layout { annotations_at, properties_at, .. } = self.layout;
+        let Layout { delivery_at, annotations_at, properties_at, .. } = self.layout;
+        let [delivery_at, annotations_at, properties_at] =
+            [delivery_at, annotations_at, properties_at].map(place);
         let layout =
-            Layout::new(place(annotations_at), place(properties_at), application_at, body_at);
+            Layout::new(delivery_at, annotations_at, properties_at, application_at, body_at);
         Self { bytes: bytes.into(), layout }
+    }
+
+    /// Bytes that the id of this message takes, where it has the form of one that a broker makes: by so many the message
+    /// is larger than its sender sent it.
+    #[must_use]
+    pub fn assigned_id_bytes(&self) -> Option<u32> {
+        let section = self.between(self.layout.properties_at, self.layout.application_at);
+        let mut reader = Reader::new(section);
+        reader.section().ok()?;
+        let (count, mut fields) = reader.list().ok()?;
+        let fields_bytes = fields.remaining();
+        let id = fields.raw().ok()?;
+        let is_assigned =
+            matches!(Reader::new(id).scalar(), Ok(Scalar::Text(text)) if is_assigned(text));
+        let without = match count {
+            1 => 0,
+            _ => 3 + codec::compound_bytes(Compound::List, fields_bytes - id.len() + 1, count),
+        };
+        is_assigned.then(|| length(section.len().saturating_sub(without)))
     }
 
     fn behind_properties(&self) -> &[u8] {
@@ -337,14 +357,14 @@ impl Content {
 
     /// Content was checked or encoded by this module, so what cannot be read is not there.
     #[inline]
-    fn properties(&self) -> PropertiesSection<'_> {
+    pub(super) fn properties(&self) -> PropertiesSection<'_> {
         let section = self.between(self.layout.properties_at, self.layout.application_at);
         PropertiesSection::read(section).unwrap_or_default()
     }
 
     #[inline]
     pub(super) fn view(&self) -> View<'_> {
-        let header = self.between(0, self.layout.annotations_at);
+        let header = self.between(0, self.layout.delivery_at);
         let annotations = self.between(self.layout.annotations_at, self.layout.properties_at);
         let properties = self.properties();
         let ttl = codec::ttl(header).unwrap_or_default();
@@ -387,6 +407,11 @@ fn is_one_data_section(rest: &[u8]) -> bool {
         _ => return false,
     };
     length == Ok(reader.remaining())
+}
+
+/// Whether an id has the form of those that brokers make (MSG-07).
+fn is_assigned(id: &str) -> bool {
+    id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 pub(super) fn length(bytes: usize) -> u32 {

@@ -21,6 +21,8 @@ pub struct Envelope {
     pub size: u32,
     /// The size without the body sections (MSG-25).
     pub header_size: u32,
+    /// Bytes of both sizes that a broker added for an id of its own (MSG-07).
+    pub added_bytes: u32,
     /// The sender's time to live, none if not set.
     pub time_to_live: Option<TimeSpan>,
     /// When the sender wants it enqueued.
@@ -89,6 +91,12 @@ impl Defect {
 }
 
 impl Envelope {
+    /// The size of the message as its sender sent it, which the limits of messages and batches judge (SND-30).
+    #[must_use]
+    pub const fn sent_size(&self) -> u32 {
+        self.size.saturating_sub(self.added_bytes)
+    }
+
     /// Whether the message is never a duplicate: its sender gave it no id (DUP-14).
     #[must_use]
     pub const fn never_duplicate(&self) -> bool {
@@ -106,21 +114,36 @@ impl Content {
     /// `duplicate_key`, so that nobody can choose ids that collide.
     #[must_use]
     pub fn envelope(&self, limits: &PropertyLimits, duplicate_key: &[u8; 16]) -> Envelope {
+        let mut envelope = self.judged(limits, None);
+        envelope.message_id_hash = self.properties().message_id.map(|id| hash(id, duplicate_key));
+        envelope
+    }
+
+    /// The same for a message whose id a broker has made, which takes `added_bytes`. Limits of ids and of
+    /// messages do not judge it, since no sender can change it, and the message is never a duplicate (DUP-14).
+    #[must_use]
+    pub fn envelope_with_assigned_id(&self, limits: &PropertyLimits, added_bytes: u32) -> Envelope {
+        self.judged(limits, Some(added_bytes))
+    }
+
+    fn judged(&self, limits: &PropertyLimits, assigned_bytes: Option<u32>) -> Envelope {
         let view = self.view();
         let header_size = self.header_size();
+        let is_assigned = assigned_bytes.is_some();
         let defect = match self.check_size(header_size, limits) {
             Err(rejection) => Some(Defect::Size(rejection)),
-            Ok(()) => self.check_properties(&view, limits).err().map(Defect::Property),
+            Ok(()) => self.check_properties(&view, limits, is_assigned).err().map(Defect::Property),
         };
         Envelope {
             size: self.size(),
             header_size,
+            added_bytes: assigned_bytes.unwrap_or(0),
             time_to_live: view.time_to_live,
             scheduled_enqueue_time: view
                 .annotations
                 .scheduled_enqueue_time
                 .map(Timestamp::from_unix_ms),
-            message_id_hash: view.properties.message_id.map(|id| hash(id, duplicate_key)),
+            message_id_hash: None,
             session_id: set(view.properties.group_id).map(Box::from),
             defect,
         }
@@ -143,10 +166,16 @@ impl Content {
         Ok(())
     }
 
-    fn check_properties(&self, view: &View<'_>, limits: &PropertyLimits) -> Result<(), Rejection> {
+    fn check_properties(
+        &self,
+        view: &View<'_>,
+        limits: &PropertyLimits,
+        is_assigned: bool,
+    ) -> Result<(), Rejection> {
         let View { time_to_live, annotations, properties } = view;
         let characters_max = limits.identifier_characters_max;
-        if properties.message_id.is_some_and(|id| id.is_longer_than(characters_max)) {
+        let message_id = properties.message_id.filter(|_| !is_assigned);
+        if message_id.is_some_and(|id| id.is_longer_than(characters_max)) {
             return Err(too_long("MessageId", characters_max));
         }
         for (name, text) in [

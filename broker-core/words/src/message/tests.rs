@@ -372,18 +372,26 @@ fn unknown_fields_are_kept_byte_for_byte() {
     assert_eq!(bare.with_message_id(&"id".into()), expected.encode());
 }
 
-/// AMQP 3.2.2: delivery annotations are for one hop and are not part of the message.
+/// AMQP-45: delivery annotations of a sender are kept, and count as header.
 #[test]
-fn delivery_annotations_are_dropped() {
-    let annotations = b"\x00\x53\x71\xc1\x05\x02\xa3\x01d\x41";
-    let header = b"\x00\x53\x70\x45";
+fn delivery_annotations_are_kept() {
+    let annotations = &b"\x00\x53\x71\xc1\x05\x02\xa3\x01d\x41"[..];
+    let header = &b"\x00\x53\x70\xc0\x08\x03\x40\x40\x70\x00\x00\x00\x05"[..];
     let rest = b"\x00\x53\x72\xc1\x01\x00\x00\x53\x73\xc0\x04\x01\xa1\x01m\x00\x53\x75\xa0\x01b";
-    let both = parse(&[&header[..], annotations, rest].concat());
-    assert_eq!(both, parse(&[&header[..], rest].concat()));
-    assert_eq!(both.message_id().as_deref(), Some("m"));
-    assert_eq!(parse(&[&annotations[..], rest].concat()), parse(rest));
-    let alone = Content::parse(Bytes::from_static(annotations));
-    assert_eq!(alone, Err(ContentError::Empty));
+    for header in [header, &[]] {
+        let bytes = [header, annotations, rest].concat();
+        let content = parse(&bytes);
+        assert_eq!(content.as_bytes(), &bytes);
+        let sections = content.sections();
+        assert_eq!((sections.header, sections.delivery_annotations), (header, annotations));
+        assert_eq!(content.message_id().as_deref(), Some("m"));
+        assert_eq!(content.time_to_live().is_some(), !header.is_empty());
+        assert_eq!(content.header_size() as usize, bytes.len() - 6);
+        let renamed = content.with_message_id(&"id".into());
+        assert_eq!(parse(renamed.as_bytes()), renamed);
+        assert_eq!(renamed.sections().delivery_annotations, annotations);
+    }
+    assert_eq!(parse(annotations).body_bytes(), "");
 }
 
 /// AMQ-21: ids keep their type and are compared by their text form.
@@ -544,7 +552,7 @@ fn content_is_small_and_shared() {
     fn assert_shared<T: Send + Sync + Clone>() {}
     assert_shared::<Content>();
     assert_shared::<Overlay>();
-    assert!(size_of::<Content>() <= 48);
+    assert!(size_of::<Content>() <= 56);
 }
 
 /// MSG-20: a property is read as what one expects, whatever width its sender gave it.

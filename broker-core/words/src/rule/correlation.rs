@@ -138,7 +138,7 @@ impl CorrelationFilter {
             )));
         }
         let mut names = BTreeSet::new();
-        for (name, value) in &self.properties {
+        for (name, _) in &self.properties {
             if name.is_empty() {
                 return Err(Rejection::argument(format!(
                     "correlation filter of rule {rule_name} has a property without a name"
@@ -147,13 +147,6 @@ impl CorrelationFilter {
             if !names.insert(name) {
                 return Err(Rejection::argument(format!(
                     "correlation filter of rule {rule_name} has property {} twice",
-                    Quoted(name)
-                )));
-            }
-            if *value == Value::Null {
-                return Err(Rejection::argument(format!(
-                    "correlation filter of rule {rule_name} has no value for property {}, and null \
-                     equals nothing",
                     Quoted(name)
                 )));
             }

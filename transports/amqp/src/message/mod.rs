@@ -23,7 +23,7 @@ pub use self::declare::Declare;
 pub use self::discharge::Discharge;
 #[cfg(feature = "server")]
 pub(crate) use self::outgoing::fields_of;
-pub use self::outgoing::{Stamps, encode};
+pub use self::outgoing::{NO_LOCK_MS, Stamps, encode};
 use crate::codec::list::{List, read_described};
 use crate::codec::value::Raw;
 use crate::error::AmqpError;

@@ -36,7 +36,11 @@ pub struct Stamps<'a> {
 
 const SCHEDULED: &str = "x-opt-scheduled-enqueue-time";
 const PARTITION_KEY: &str = "x-opt-partition-key";
+const VIA_PARTITION_KEY: &str = "x-opt-via-partition-key";
 const DELAYED: &str = "x-opt-peeklock-delayed-until";
+
+/// The beginning of the year 1, in milliseconds since 1970: the end of a lock that there is not.
+pub const NO_LOCK_MS: i64 = -62_135_596_800_000;
 
 /// Annotations that only the broker sets: what a sender wrote there is not passed on.
 const OWNED: [&str; 8] = [
@@ -58,13 +62,15 @@ pub fn encode(content: &Content, overlays: &[Overlay], stamps: &Stamps<'_>) -> V
     let sections = content.sections();
     let mut head = Vec::with_capacity(256 + sections.message_annotations.len());
     header(&mut head, sections.header, stamps);
-    if let Some(token) = stamps.lock_token {
-        section(&mut head, descriptor::DELIVERY_ANNOTATIONS, |items| {
+    section(&mut head, descriptor::DELIVERY_ANNOTATIONS, |items| {
+        let mut count = kept_annotations(items, sections.delivery_annotations, |_| false);
+        if let Some(token) = stamps.lock_token {
             write::symbol(items, "x-opt-lock-token");
             write::fixed(items, code::UUID, token.to_be_bytes());
-            2
-        });
-    }
+            count += 2;
+        }
+        count
+    });
     annotations(&mut head, sections.message_annotations, overlays, stamps);
     let is_changed = !overlays.is_empty();
     let mut kept =
@@ -77,28 +83,36 @@ pub fn encode(content: &Content, overlays: &[Overlay], stamps: &Stamps<'_>) -> V
         application_properties(&mut head, sections.application_properties, overlays);
         kept[1] = &[];
     }
-    tail(head, content.as_bytes(), kept)
+    let whole = content.as_bytes();
+    let mut footer = Vec::new();
+    if entries_of(sections.footer).any(|(key, _)| is_text(key)) {
+        kept[3] = &[];
+        section(&mut footer, descriptor::FOOTER, |items| {
+            entries_of(sections.footer).map(|(key, value)| annotation(items, key, value)).sum()
+        });
+    }
+    let kept_to = whole.len() - if footer.is_empty() { 0 } else { sections.footer.len() };
+    let mut pieces = tail(head, &whole.slice(..kept_to), kept);
+    if !footer.is_empty() {
+        pieces.push(footer.into());
+    }
+    pieces
 }
 
-/// The head, and the sections behind it as they are kept; in the one form that all clients read
-/// (AMQP-10).
+/// The head, and the sections behind it as they are kept, of which `whole` ends with the last; in the one form that all
+/// clients read (AMQP-10).
 fn tail(mut head: Vec<u8>, whole: &Bytes, kept: [&[u8]; 4]) -> Vec<Bytes> {
-    let [properties, application_properties, body, footer] = kept;
-    let plain = kept.iter().all(|section| is_plain(section));
-    if plain && !body.is_empty() {
+    let kept_bytes: usize = kept.iter().map(|section| section.len()).sum();
+    if kept_bytes == 0 {
+        return vec![head.into()];
+    }
+    if kept.iter().all(|section| is_plain(section)) {
         // They are the end of the content, so they are one piece.
-        let kept_bytes: usize = kept.iter().map(|section| section.len()).sum();
         return vec![head.into(), whole.slice(whole.len() - kept_bytes..)];
     }
-    for section in [properties, application_properties] {
+    for section in kept {
         plainly(&mut head, section);
     }
-    if body.is_empty() {
-        // The standard wants a body.
-        head.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::DATA, code::BINARY8, 0]);
-    }
-    plainly(&mut head, body);
-    plainly(&mut head, footer);
     vec![head.into()]
 }
 
@@ -169,6 +183,61 @@ fn is_null(value: &[u8]) -> bool {
     value == [code::NULL]
 }
 
+/// Whether a key is text, which is no key of annotations (AMQP 3.2.10).
+fn is_text(key: &[u8]) -> bool {
+    matches!(Reader::new(key).scalar(), Ok(Scalar::Text(_)))
+}
+
+/// Writes an annotation. A key of text becomes a symbol: some clients cannot read another key, at each delivery again.
+fn annotation(items: &mut Vec<u8>, key: &[u8], value: &[u8]) -> usize {
+    match Reader::new(key).scalar() {
+        Ok(Scalar::Text(name)) => write::symbol(items, name),
+        _ => items.put(key),
+    }
+    items.put(value);
+    2
+}
+
+/// Writes the annotations of a sender, without those that the broker owns and those that are replaced.
+fn kept_annotations(items: &mut Vec<u8>, kept: &[u8], is_replaced: impl Fn(&str) -> bool) -> usize {
+    let mut count = 0;
+    for (key, value) in entries_of(kept) {
+        let name = match Reader::new(key).scalar() {
+            Ok(Scalar::Symbol(name) | Scalar::Text(name)) => name,
+            _ => "",
+        };
+        // Some clients fall over a null where they look for a value.
+        let is_void = is_null(value) && name.starts_with("x-opt-");
+        if is_void || OWNED.contains(&name) || is_replaced(name) {
+            continue;
+        }
+        let typed = typed(name, value);
+        count += annotation(items, key, typed.as_deref().unwrap_or(value));
+    }
+    count
+}
+
+/// The value of an annotation that a sender may set, in the type that clients insist on (AMQP-56), where it has
+/// another.
+fn typed(name: &str, value: &[u8]) -> Option<Vec<u8>> {
+    let mut encoded = Vec::new();
+    match (name, Reader::new(value).scalar().ok()?) {
+        (PARTITION_KEY | VIA_PARTITION_KEY, Scalar::Symbol(text)) => {
+            write::text(&mut encoded, text)
+        }
+        (PARTITION_KEY | VIA_PARTITION_KEY, Scalar::Binary(bytes)) => {
+            write::text(&mut encoded, std::str::from_utf8(bytes).ok()?);
+        }
+        (SCHEDULED, Scalar::I64(at_ms)) => write::timestamp(&mut encoded, at_ms),
+        (SCHEDULED, Scalar::I32(at_ms)) => write::timestamp(&mut encoded, at_ms.into()),
+        (SCHEDULED, Scalar::U64(at_ms)) => {
+            write::timestamp(&mut encoded, i64::try_from(at_ms).ok()?);
+        }
+        _ => return None,
+    }
+    Some(encoded)
+}
+
 /// Writes fields as they are encoded.
 fn list(head: &mut Vec<u8>, descriptor: u8, values: &[Option<&[u8]>]) {
     let put = |sink: &mut Measure, value: &[u8]| sink.put(value);
@@ -186,7 +255,8 @@ fn list(head: &mut Vec<u8>, descriptor: u8, values: &[Option<&[u8]>]) {
     }
 }
 
-/// A header, always: durable and priority as they were sent, the rest from the broker.
+/// A header, always: durable and priority as they were sent, first-acquirer too at the first delivery, the rest from
+/// the broker.
 fn header(head: &mut Vec<u8>, kept: &[u8], stamps: &Stamps<'_>) {
     let kept = fields_of(kept);
     let kept = |field: usize| kept.get(field).copied().filter(|value| !is_null(value));
@@ -198,30 +268,18 @@ fn header(head: &mut Vec<u8>, kept: &[u8], stamps: &Stamps<'_>) {
     write::uint(&mut numbers, stamps.delivery_count);
     let (ttl, count) = numbers.split_at(ttl_bytes);
     let ttl = (!ttl.is_empty()).then_some(ttl);
-    list(head, descriptor::HEADER, &[kept(0), kept(1), ttl, None, Some(count)]);
+    let first_acquirer = kept(3).filter(|_| stamps.delivery_count == 0);
+    list(head, descriptor::HEADER, &[kept(0), kept(1), ttl, first_acquirer, Some(count)]);
 }
 
 fn annotations(head: &mut Vec<u8>, kept: &[u8], overlays: &[Overlay], stamps: &Stamps<'_>) {
     let partition_key = changed(overlays, SettableProperty::PartitionKey);
     let scheduled = changed(overlays, SettableProperty::ScheduledEnqueueTimeUtc);
     section(head, descriptor::MESSAGE_ANNOTATIONS, |items| {
-        let mut count = 0;
-        for (key, value) in entries_of(kept) {
-            let name = match Reader::new(key).scalar() {
-                Ok(Scalar::Symbol(name) | Scalar::Text(name)) => name,
-                _ => "",
-            };
-            let replaced = OWNED.contains(&name)
-                || (name == SCHEDULED && scheduled.is_some())
-                || (name == PARTITION_KEY && partition_key.is_some());
-            // Some clients fall over a null where they look for a value.
-            let void = is_null(value) && name.starts_with("x-opt-");
-            if !replaced && !void {
-                items.put(key);
-                items.put(value);
-                count += 2;
-            }
-        }
+        let mut count = kept_annotations(items, kept, |name| {
+            (name == SCHEDULED && scheduled.is_some())
+                || (name == PARTITION_KEY && partition_key.is_some())
+        });
         if let Some(ValueRef::String(key)) = partition_key {
             write::symbol(items, PARTITION_KEY);
             write::text(items, key);

@@ -117,12 +117,78 @@ fn descriptors_leave_in_their_smallest_form() {
     assert!(sent.ends_with(&digits(&bytes("005375 a00161 005375 a00162 005378 c10100"))), "{sent}");
 }
 
-/// A message without body is sent with an empty one.
+/// AMQP-45: a message without a body is sent without one, and one with an empty body with that.
 #[test]
-fn there_is_always_a_body() {
-    let content = Content::parse(bytes("005373 c0 04 01 a1 01 61")).unwrap();
+fn a_body_is_sent_as_it_came() {
+    let properties = "005373 c0 04 01 a1 01 61";
+    for rest in [properties.to_owned(), format!("{properties} 005375 a000"), "005370 45".into()] {
+        let content = Content::parse(bytes(&rest)).unwrap();
+        let sent = digits(&sent(&content, &[], &stamps()));
+        let kept = if rest.starts_with("005370") { String::new() } else { rest };
+        let expected = format!("{} {kept}", stamped("", 10, true));
+        assert!(sent.ends_with(&digits(&bytes(&expected))), "{sent}");
+    }
+}
+
+/// AMQP-45: delivery annotations of a sender are passed on, without those that the broker owns.
+#[test]
+fn delivery_annotations_are_passed_on() {
+    let own = format!("{} 98 {:032x}", key("x-opt-lock-token"), 7);
+    let mine = format!("{} 54 05", key("mine"));
+    let both = format!("{own} {mine}");
+    let size = hex(&both).len() + 1;
+    let content = format!("005371 c1 {size:02x} 04 {both} {}", data("x"));
+    let content = Content::parse(bytes(&content)).unwrap();
+    let size = hex(&mine).len() + 1;
+    let expected = format!(
+        "005370 c0 0b 05 40 40 70 0000ea60 40 52 01 005371 c1 {size:02x} 02 {mine} {} {}",
+        stamped("", 10, true),
+        data("x"),
+    );
+    assert_eq!(digits(&sent(&content, &[], &stamps())), digits(&bytes(&expected)));
+}
+
+/// AMQP-45: keys of annotations and of a footer that came as text leave as symbols: some clients read no other key.
+/// AMQP-56: partition keys and the instant of a schedule have the types that clients insist on.
+#[test]
+fn keys_leave_as_symbols_and_known_values_in_their_types() {
+    let (text, symbol) = ("a1 01 6b 54 05", "a3 01 6b 54 05");
+    let typed = [
+        ("x-opt-partition-key", "a0 01 70", "a1 01 70"),
+        ("x-opt-via-partition-key", "a3 01 70", "a1 01 70"),
+        ("x-opt-scheduled-enqueue-time", "55 05", "83 0000000000000005"),
+    ];
+    let all = |value: fn(&(&'static str, &'static str, &'static str)) -> &'static str| {
+        typed.iter().map(|it| format!("{} {}", key(it.0), value(it))).collect::<String>()
+    };
+    let annotations = format!("{text} {}", all(|it| it.1));
+    let size = hex(&annotations).len() + 1;
+    let content = format!(
+        "005371 c1 06 02 {text} 005372 c1 {size:02x} 08 {annotations} {} 005378 c1 06 02 {text}",
+        data("x")
+    );
+    let content = Content::parse(bytes(&content)).unwrap();
+    let expected = format!(
+        "005371 c1 06 02 {symbol} {} {} 005378 c1 06 02 {symbol}",
+        stamped(&format!("{symbol} {}", all(|it| it.2)), 18, true),
+        data("x"),
+    );
     let sent = digits(&sent(&content, &[], &stamps()));
-    assert!(sent.ends_with(&digits(&bytes("005373 c0 04 01 a1 01 61 005375 a000"))), "{sent}");
+    assert!(sent.ends_with(&digits(&bytes(&expected))), "{sent}\n{}", digits(&bytes(&expected)));
+}
+
+/// AMQP-56: first-acquirer is that of the sender at the first delivery, and left out at later ones.
+#[test]
+fn first_acquirer_is_passed_on_at_the_first_delivery() {
+    let content = format!("005370 c0 05 04 40 40 40 41 {}", data("x"));
+    let content = Content::parse(bytes(&content)).unwrap();
+    for (delivery_count, expected) in [(0, "41 43"), (1, "40 52 01")] {
+        let stamps = Stamps { delivery_count, time_to_live_ms: None, ..stamps() };
+        let sent = digits(&sent(&content, &[], &stamps));
+        let size = 4 + hex(expected).len();
+        let expected = format!("005370 c0 {size:02x} 05 40 40 40 {expected}");
+        assert!(sent.starts_with(&digits(&bytes(&expected))), "{sent}");
+    }
 }
 
 /// What was set since is where it belongs: in place of what it replaces, or behind; removed is gone; and

@@ -171,7 +171,7 @@ impl Conversation {
             }
             let mut message = self.inbound(one.message)?;
             if one.never_duplicate {
-                message.envelope.let_never_be_duplicate();
+                message = self.broker.inbound_with_assigned_id(message.content);
             }
             Ok(PeerArrival {
                 message,

@@ -79,10 +79,12 @@ impl Queue {
         step: &Step,
     ) -> Result<(), Rejection> {
         self.refuse_status()?;
-        let (size, size_max) = (u64::from(message.envelope.size), self.message_bytes_max());
-        if size > size_max {
-            return Err(Rejection::message_size_exceeded("message", size, size_max));
+        let size_max = self.message_bytes_max();
+        let sent_size = u64::from(message.envelope.sent_size());
+        if sent_size > size_max {
+            return Err(Rejection::message_size_exceeded("message", sent_size, size_max));
         }
+        let size = u64::from(message.envelope.size);
         self.refuse_over_quota(step.bytes_added.saturating_add(size), ctx)?;
         let message = std::slice::from_ref(message);
         intake::refuse_too_many_delayed(message, ctx)?;

@@ -55,7 +55,8 @@ pub(crate) fn encode(message: &Message) -> Content {
         application_properties(&mut bytes, message);
     }
     body(&mut bytes, &message.body);
-    let layout = Layout::new(annotations_at, properties_at, application_at, body_at);
+    let layout =
+        Layout::new(annotations_at, annotations_at, properties_at, application_at, body_at);
     Content::new(Bytes::from(bytes), layout)
 }
 

@@ -18,7 +18,7 @@ pub(super) use self::encode::{
 };
 pub(super) use self::id::{IdRef, is_longer_than};
 pub(super) use self::section::{
-    Annotations, Layout, PropertiesSection, body_sections, check_unread, footer, layout,
+    Annotations, Layout, PropertiesSection, body_sections, check_unread, footer, in_order, layout,
     time_to_live, ttl,
 };
 pub(super) use self::value::{PropertyEntry, entries, read_value, read_value_ref};

@@ -12,22 +12,16 @@ type Result<T> = std::result::Result<T, ContentError>;
 /// begins at 0, a footer is found behind the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
+    pub(crate) delivery_at: u32,
     pub(crate) annotations_at: u32,
     pub(crate) properties_at: u32,
     pub(crate) application_at: u32,
     pub(crate) body_at: u32,
 }
 
-/// The layout of checked bytes, and the delivery annotations in them, which are not content.
-pub(crate) struct Checked {
-    /// As if the delivery annotations were not there.
-    pub(crate) layout: Layout,
-    /// Where they are: from, to.
-    pub(crate) delivery_annotations: Option<(usize, usize)>,
-}
-
 impl Layout {
     pub(crate) fn new(
+        delivery: usize,
         annotations: usize,
         properties: usize,
         application: usize,
@@ -36,6 +30,7 @@ impl Layout {
         // Content of 4 GiB and more is never accepted; its places need not be right.
         let at = |place| u32::try_from(place).unwrap_or(u32::MAX);
         Self {
+            delivery_at: at(delivery),
             annotations_at: at(annotations),
             properties_at: at(properties),
             application_at: at(application),
@@ -45,7 +40,7 @@ impl Layout {
 }
 
 /// Finds the sections of untrusted bytes and checks all of them (AMQP 3.2).
-pub(crate) fn layout(bytes: &[u8]) -> Result<Checked> {
+pub(crate) fn layout(bytes: &[u8]) -> Result<Layout> {
     if bytes.is_empty() {
         return Err(ContentError::Empty);
     }
@@ -53,9 +48,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<Checked> {
         return Err(ContentError::TooLarge);
     }
     let mut reader = Reader::new(bytes);
-    let mut places = [None; 4];
-    let [annotations, properties, application, body] = &mut places;
-    let mut delivery_annotations = None;
+    let mut places = [None; 5];
+    let [delivery, annotations, properties, application, body] = &mut places;
     let mut last = 0;
     while !reader.is_empty() {
         let from = bytes.len() - reader.remaining();
@@ -65,8 +59,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<Checked> {
         match section {
             descriptor::HEADER => drop(header_ttl(&mut reader)?),
             descriptor::DELIVERY_ANNOTATIONS => {
+                *delivery = Some(from);
                 check_map(&mut reader)?;
-                delivery_annotations = Some((from, bytes.len() - reader.remaining()));
             }
             descriptor::MESSAGE_ANNOTATIONS => {
                 *annotations = Some(from);
@@ -92,17 +86,41 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<Checked> {
             }
         }
     }
-    let removed = delivery_annotations.map_or(0, |(from, to)| to - from);
-    // Everything that has a place stands behind the delivery annotations.
-    let body = body.unwrap_or(bytes.len()) - removed;
-    let place = |found: Option<usize>, next| found.map_or(next, |at| at - removed);
-    let application = place(*application, body);
-    let properties = place(*properties, application);
-    let annotations = place(*annotations, properties);
-    Ok(Checked {
-        layout: Layout::new(annotations, properties, application, body),
-        delivery_annotations,
-    })
+    let body = body.unwrap_or(bytes.len());
+    let application = application.unwrap_or(body);
+    let properties = properties.unwrap_or(application);
+    let annotations = annotations.unwrap_or(properties);
+    let delivery = delivery.unwrap_or(annotations);
+    Ok(Layout::new(delivery, annotations, properties, application, body))
+}
+
+/// The sections of `bytes` in the order of the standard. Sections of one rank keep their order, so that those of a body
+/// stay as they were and repeated ones are found by [`layout`].
+pub(crate) fn in_order(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut ordered = Vec::with_capacity(bytes.len());
+    for wanted in descriptor::HEADER..=descriptor::FOOTER {
+        let mut reader = Reader::new(bytes);
+        while !reader.is_empty() {
+            let whole = reader;
+            let section = reader.section()?;
+            reader.raw()?;
+            if !(descriptor::HEADER..=descriptor::FOOTER).contains(&section) {
+                return Err(ContentError::NoSection);
+            }
+            if rank(section) == wanted {
+                ordered.extend_from_slice(whole.up_to(&reader)?);
+            }
+        }
+    }
+    Ok(ordered)
+}
+
+/// The place of a section among the others; the kinds of a body share one.
+const fn rank(section: u8) -> u8 {
+    match section {
+        descriptor::SEQUENCE | descriptor::VALUE => descriptor::DATA,
+        other => other,
+    }
 }
 
 /// Where the body sections of `bytes`, which begin with them, end; the first one's descriptor.
@@ -141,10 +159,6 @@ pub(crate) fn footer(bytes: &[u8]) -> Result<()> {
 }
 
 fn check_order(last: u8, section: u8) -> Result<()> {
-    let rank = |section| match section {
-        descriptor::SEQUENCE | descriptor::VALUE => descriptor::DATA,
-        other => other,
-    };
     if !(descriptor::HEADER..=descriptor::FOOTER).contains(&section) {
         return Err(ContentError::NoSection);
     }
@@ -287,7 +301,7 @@ impl<'a> Annotations<'a> {
             match key {
                 annotation::SCHEDULED_ENQUEUE_TIME => {
                     annotations.scheduled_enqueue_time =
-                        value()?.timestamp(annotation::SCHEDULED_ENQUEUE_TIME)?;
+                        value()?.instant(annotation::SCHEDULED_ENQUEUE_TIME)?;
                 }
                 annotation::DELIVERY_TIME => {
                     if let Scalar::I64(at) = value()? {
@@ -295,10 +309,12 @@ impl<'a> Annotations<'a> {
                     }
                 }
                 annotation::PARTITION_KEY => {
-                    annotations.partition_key = value()?.text(annotation::PARTITION_KEY)?;
+                    annotations.partition_key =
+                        value()?.text_or_binary(annotation::PARTITION_KEY)?;
                 }
                 annotation::VIA_PARTITION_KEY => {
-                    annotations.via_partition_key = value()?.text(annotation::VIA_PARTITION_KEY)?;
+                    annotations.via_partition_key =
+                        value()?.text_or_binary(annotation::VIA_PARTITION_KEY)?;
                 }
                 annotation::FORCE_PERSISTENCE => {
                     annotations.force_persistence = value()? == Scalar::Bool(true);
@@ -384,6 +400,29 @@ impl<'a> Scalar<'a> {
             Self::Null => Ok(None),
             Self::Text(text) | Self::Symbol(text) => Ok(Some(text)),
             _ => Err(ContentError::BadValue(field)),
+        }
+    }
+
+    /// Text also where it is binary: the SDK for Python sends what it has received so (AMQP-44).
+    fn text_or_binary(self, field: &'static str) -> Result<Option<&'a str>> {
+        match self {
+            Self::Binary(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => Ok(Some(text)),
+                Err(_) => Err(ContentError::BadValue(field)),
+            },
+            other => other.text(field),
+        }
+    }
+
+    /// An instant also where it is a number of milliseconds: the SDK for Python sends what it has received so (AMQP-44).
+    fn instant(self, field: &'static str) -> Result<Option<i64>> {
+        match self {
+            Self::I64(milliseconds) => Ok(Some(milliseconds)),
+            Self::I32(milliseconds) => Ok(Some(milliseconds.into())),
+            Self::U64(milliseconds) => {
+                Ok(Some(i64::try_from(milliseconds).map_err(|_| ContentError::BadValue(field))?))
+            }
+            other => other.timestamp(field),
         }
     }
 

@@ -212,9 +212,9 @@ fn sections_are_known_by_number_and_by_name() {
     assert_eq!(content.header_size() as usize, 3 + 20 + 6);
 }
 
-/// AMQP 3.2: sections are in order, and only data and sequence sections repeat.
+/// AMQP 3.2: only data and sequence sections repeat, and a body is of one kind.
 #[test]
-fn sections_out_of_order_are_refused() {
+fn repeated_sections_are_refused() {
     let (header, properties) = (b"\x00\x53\x70\x45", b"\x00\x53\x73\x45");
     let (data, value) = (b"\x00\x53\x75\xa0\x01b", b"\x00\x53\x77\x40");
     let (sequence, footer) = (b"\x00\x53\x76\x45", b"\x00\x53\x78\xc1\x01\x00");
@@ -232,6 +232,7 @@ fn sections_out_of_order_are_refused() {
         assert_eq!(
             [
                 parts.header,
+                parts.delivery_annotations,
                 parts.message_annotations,
                 parts.properties,
                 parts.application_properties,
@@ -244,19 +245,81 @@ fn sections_out_of_order_are_refused() {
         assert_eq!(parts.footer.is_empty(), !bytes.ends_with(footer));
     }
     let bad: &[&[&[u8]]] = &[
-        &[properties, header],
         &[header, header],
         &[properties, properties],
-        &[data, properties],
         &[data, value],
+        &[data, properties, value],
+        &[properties, data, properties],
         &[data, sequence],
         &[sequence, data],
         &[value, value],
-        &[footer, data],
         &[footer, footer],
+        &[footer, data, footer],
     ];
     for sections in bad {
         assert_eq!(parse(&sections.concat()), Err(ContentError::SectionOrder), "{sections:?}");
+    }
+}
+
+/// AMQP-45: sections are taken in any order, since clients write some behind the body, and stored in the order of the
+/// standard; those of a body keep theirs.
+#[test]
+fn sections_are_put_in_order() {
+    let header = &b"\x00\x53\x70\xc0\x08\x03\x40\x40\x70\x00\x00\x00\x05"[..];
+    let delivery = &b"\x00\x53\x71\xc1\x05\x02\xa3\x01d\x41"[..];
+    let annotations = &b"\x00\x53\x72\xc1\x05\x02\xa3\x01x\x41"[..];
+    let properties = &b"\x00\x53\x73\xc0\x04\x01\xa1\x01m"[..];
+    let application = &b"\x00\x53\x74\xc1\x05\x02\xa1\x01k\x41"[..];
+    let (first, second) = (&b"\x00\x53\x75\xa0\x01b"[..], &b"\x00\x53\x75\xa0\x01c"[..]);
+    let footer = &b"\x00\x53\x78\xc1\x05\x02\xa3\x01f\x41"[..];
+    let ordered = [header, delivery, annotations, properties, application, first, second, footer];
+    let expected = parse(&ordered.concat()).unwrap();
+    assert_eq!(expected.sections().delivery_annotations, delivery);
+    let mixed: [[&[u8]; 8]; 3] = [
+        [footer, first, second, application, properties, annotations, delivery, header],
+        [header, annotations, properties, application, first, second, delivery, footer],
+        [first, footer, header, second, delivery, application, annotations, properties],
+    ];
+    for sections in mixed {
+        assert_eq!(parse(&sections.concat()).unwrap(), expected, "{sections:?}");
+    }
+    let unknown = [properties, header, b"\x00\x53\x79\x40"].concat();
+    assert_eq!(parse(&unknown), Err(ContentError::NoSection));
+}
+
+/// AMQP-44: a partition key may be binary and an instant a number, as the SDK for Python sends what it has received.
+#[test]
+fn annotations_of_a_message_that_is_sent_again_are_read() {
+    let annotated = |key: &str, value: &[u8]| {
+        let mut items = Vec::new();
+        write::symbol(&mut items, key);
+        items.extend_from_slice(value);
+        let mut bytes = b"\x00\x53\x72".to_vec();
+        write::compound(&mut bytes, write::Compound::Map, items.len(), 2);
+        bytes.extend(items);
+        bytes.extend(b"\x00\x53\x75\xa0\x01b");
+        parse(&bytes).map(|content| content.decode().unwrap())
+    };
+    for (key, is_via) in [("x-opt-partition-key", false), ("x-opt-via-partition-key", true)] {
+        let message = annotated(key, b"\xa0\x01p").unwrap();
+        let found = if is_via { message.transaction_partition_key } else { message.partition_key };
+        assert_eq!(found.as_deref(), Some("p"), "{key}");
+        assert_eq!(annotated(key, b"\xa0\x01\xff"), Err(ContentError::BadValue(key_name(key))));
+    }
+    let at = Some(Timestamp::from_unix_ms(5));
+    let numbers: [&[u8]; 4] =
+        [b"\x83\0\0\0\0\0\0\0\x05", b"\x55\x05", b"\x71\0\0\0\x05", b"\x53\x05"];
+    for number in numbers {
+        let message = annotated("x-opt-scheduled-enqueue-time", number).unwrap();
+        assert_eq!(message.scheduled_enqueue_time, at, "{number:02x?}");
+    }
+    assert!(annotated("x-opt-scheduled-enqueue-time", b"\xa1\x01x").is_err());
+}
+
+fn key_name(key: &str) -> &'static str {
+    match key {
+        "x-opt-partition-key" => "x-opt-partition-key",
+        _ => "x-opt-via-partition-key",
     }
 }
 

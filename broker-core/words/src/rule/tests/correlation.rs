@@ -63,8 +63,18 @@ fn a_filter_that_asks_for_nothing_is_refused() {
     };
     refused(CorrelationFilter::default());
     refused(CorrelationFilter::property("", 1));
-    refused(CorrelationFilter::property("a", Value::Null));
     refused(CorrelationFilter::property("a", 1).and_property("a", 2));
+}
+
+/// TOP-18, TOP-21: a null is taken, and equals nothing.
+#[test]
+fn a_filter_with_a_null_matches_nothing() {
+    let filter = CorrelationFilter::property("a", Value::Null);
+    assert!(Rule::create(correlated("r", filter.clone()), &limits()).is_ok());
+    for message in [with(&[]), with(&[("a", Value::Null)]), with(&[("a", 1.into())])] {
+        assert!(!matches(&filter, &message));
+        assert!(!matches(&filter.clone().and_property("b", 1), &message));
+    }
 }
 
 /// TOP-20
