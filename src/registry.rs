@@ -172,6 +172,7 @@ fn amqp(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     config.workers = workers(section.workers.0);
     config.connection_count_max = section.connection_count_max(&loaded.settings.limits);
     config.link_count_max = section.link_count_max.0;
+    config.shared_link_count_max = section.shared_link_count_max.0;
     config.unsettled_count_max = section.unsettled_count_max.0;
     if let Some(bytes) = NonZero::new(loaded.settings.limits.message_bytes_max) {
         config.message_bytes_max = bytes;

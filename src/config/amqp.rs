@@ -25,8 +25,10 @@ pub struct AmqpSection {
     pub workers: Scalar<usize>,
     /// Connections at the same time; zero for the limit of the namespace.
     pub connection_count_max: Scalar<usize>,
-    /// Links of one connection.
+    /// Links, and tokens, of one connection.
     pub link_count_max: Scalar<usize>,
+    /// Those of all connections together beyond the first 256 of each.
+    pub shared_link_count_max: Scalar<usize>,
     /// Deliveries of one receiver that are not settled.
     pub unsettled_count_max: Scalar<u32>,
     /// Messages that have not arrived whole in memory.

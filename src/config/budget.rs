@@ -49,6 +49,10 @@ const AMQP_BYTES: u64 = 48 << 10;
 const UNTAKEN_BYTES: u64 = 64 << 10;
 /// A link over AMQP or WebSocket: itself, its names, what its entity and the rights of its client know of it.
 const LINK_BYTES: u64 = 2 << 10;
+/// Links over AMQP that each connection has of its own, and what one beyond those may take, with its session and its
+/// token.
+const AMQP_OWN_LINKS: usize = 256;
+const SHARED_LINK_BYTES: u64 = 4 << 10;
 /// What is asked of links over AMQP that are not attached yet.
 const ATTACH_BYTES: u64 = 64 << 10;
 /// The token of a connection, and those of a connection over AMQP.
@@ -250,7 +254,9 @@ impl Config {
         let single = http.saturating_add(websocket);
         let amqp_sockets = sockets(self.amqp.connection_count_max(limits)) as u64;
         let links = |count: usize| (count as u64).saturating_mul(LINK_BYTES);
-        let amqp_links = links(self.amqp.link_count_max.0).saturating_add(ATTACH_BYTES);
+        let own_links = self.amqp.link_count_max.0.min(AMQP_OWN_LINKS);
+        let amqp_links = links(own_links).saturating_add(ATTACH_BYTES);
+        let shared_links = self.amqp.shared_link_count_max.0 as u64;
         let issuer = if self.security.jwt.issuer.0.is_empty() { 0 } else { ISSUER_BYTES };
         let tokens = single
             .saturating_mul(TOKEN_BYTES)
@@ -272,6 +278,11 @@ impl Config {
                 (websocket, links(self.websocket.link_count_max.0)),
             ),
             Row::each("links over AMQP", "amqp.link_count_max", (amqp, amqp_links)),
+            Row::shared(
+                "links over AMQP beyond 256 of a connection",
+                "amqp.shared_link_count_max",
+                shared_links.saturating_mul(SHARED_LINK_BYTES),
+            ),
             Row::shared("tokens", count_max, issuer).and_each((1, tokens)),
             Row::each("what is remembered of what somebody may do", count_max, (all, RIGHTS_BYTES)),
             Row::each("TLS connections", count_max, (all, tls)),

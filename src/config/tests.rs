@@ -417,6 +417,7 @@ fn a_number_outside_its_range_is_refused_with_the_range() {
         ("websocket.grace", "\"2h\"", "from 0s to 1h"),
         ("amqp.workers", "1025", "from 0 to 1024 threads"),
         ("amqp.link_count_max", "0", "from 1 to 65536 links"),
+        ("amqp.shared_link_count_max", "1000001", "from 0 to 1000000 links"),
         ("amqp.unsettled_count_max", "0", "from 1 to 1048576 deliveries"),
         ("amqp.idle_timeout", "\"9s\"", "from 10s to 1h"),
         ("amqp.opening_timeout", "\"unlimited\"", "from 10ms to 1h"),

@@ -242,7 +242,7 @@ func failures() {
 		sender := w.sender(queue)
 		ok(sender.SendMessage(w.ctx, text("x"), nil))
 		w.ask("DELETE", "queues/"+queue, nil)
-		refusedWith(sender.SendMessage(w.ctx, text("y"), nil), "amqp:not-found")
+		refused(sender.SendMessage(w.ctx, text("y"), nil), azservicebus.CodeNotFound)
 		w.ask("PUT", "queues/"+queue, properties{})
 		ok(sender.SendMessage(w.ctx, text("z"), nil))
 		equal(w.drain(queue), []string{"z"}, "what is there")

@@ -201,10 +201,10 @@ func sending() {
 	// AMQP-90, AMQP-36
 	scenario("a queue that is not there is named", func(w *World) {
 		err := w.sender("nowhere").SendMessage(w.ctx, text("x"), nil)
-		refusedWith(err, "amqp:not-found")
+		refused(err, azservicebus.CodeNotFound)
 		that(strings.Contains(err.Error(), "nowhere"), "%v", err)
 		_, err = w.receiver("nowhere").ReceiveMessages(w.ctx, 1, nil)
-		refusedWith(err, "amqp:not-found")
+		refused(err, azservicebus.CodeNotFound)
 	})
 
 	// AMQP-46, AMQP-79

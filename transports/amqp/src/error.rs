@@ -2,13 +2,26 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::LazyLock;
 
 use peeklock_words::amqp::ContentError;
 use peeklock_words::amqp::write::{self, Fields, Sink};
+use peeklock_words::condition::Condition;
 
 use crate::codec::fields::FieldReader;
 use crate::codec::list::{List, null, put};
-use crate::codec::value::Map;
+use crate::codec::value::{Map, Raw};
+
+/// The key of `info` under which the broker says whether trying again can succeed (ERR-02).
+pub const IS_TRANSIENT: &str = "com.microsoft:is-transient";
+
+/// The `info` of errors that are not transient, and of those that are.
+static TRANSIENCE: LazyLock<[Map; 2]> = LazyLock::new(|| {
+    [false, true].map(|is_transient| {
+        let value = Raw::encoded(|bytes| write::boolean(bytes, is_transient));
+        Map::of_symbols([(IS_TRANSIENT, value)])
+    })
+});
 
 /// Conditions that the standard names and this crate uses.
 pub mod condition {
@@ -83,6 +96,30 @@ impl AmqpError {
     pub fn with_info(mut self, info: Map) -> Self {
         self.parts.info = Some(info);
         self
+    }
+
+    /// This error as the broker sends it: `info` says whether trying again can succeed, by the catalogue of errors, unless
+    /// it was set before (ERR-02).
+    #[must_use]
+    pub fn with_transience(self) -> Self {
+        if self.parts.info.is_some() {
+            return self;
+        }
+        let of_condition = |condition: &Condition| condition.amqp() == Some(self.condition());
+        let is_transient = match Condition::all().find(of_condition) {
+            Some(condition) => condition.retryable(),
+            // Clients attach or connect again.
+            None => {
+                matches!(self.condition(), condition::DETACH_FORCED | condition::CONNECTION_FORCED)
+            }
+        };
+        self.transient(is_transient)
+    }
+
+    /// This error with this answer to whether trying again can succeed.
+    pub(crate) fn transient(self, is_transient: bool) -> Self {
+        let [no, yes] = &*TRANSIENCE;
+        self.with_info(if is_transient { yes } else { no }.clone())
     }
 
     /// The same with a description that is at least so many bytes shorter; none if it is not that long.

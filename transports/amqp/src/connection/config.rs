@@ -22,8 +22,10 @@ pub struct Config {
     pub channel_max: u16,
     /// The highest handle: one more links in a session than this (AMQP-30).
     pub handle_max: u32,
-    /// Links of all sessions together.
+    /// Links of all sessions together, until [`Connection::allow`](super::Connection::allow) changes it.
     pub link_count_max: usize,
+    /// Sessions, until that changes it.
+    pub session_count_max: usize,
     /// After how long a silence the peer is gone (AMQP-06).
     pub idle_time_out: Duration,
     /// How long the peer may take until its `open` is here.
@@ -59,9 +61,10 @@ impl Default for Config {
             sasl_required: true,
             frame_bytes_max: 64 << 10,
             frame_sent_bytes_max: 1 << 20,
-            channel_max: 1_023,
-            handle_max: 1_023,
+            channel_max: 4_999,
+            handle_max: 4_999,
             link_count_max: 4_096,
+            session_count_max: 1_024,
             idle_time_out: Duration::from_secs(240),
             opening_max: Duration::from_secs(20),
             closing_max: Duration::from_secs(5),

@@ -49,6 +49,12 @@ impl LinkId {
     pub const fn session(self) -> SessionId {
         self.session
     }
+
+    /// All links that a session may have.
+    #[cfg(feature = "server")]
+    pub(crate) const fn all_of(session: SessionId) -> std::ops::RangeInclusive<Self> {
+        Self { session, generation: 0 }..=Self { session, generation: u64::MAX }
+    }
 }
 
 /// What is behind a part of a message.

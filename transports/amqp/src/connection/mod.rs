@@ -66,6 +66,8 @@ pub struct Connection {
     /// Numbers sessions and links, so that none is taken for another.
     pub(crate) generation: u64,
     pub(crate) link_count: usize,
+    /// What all links have left behind of their `attach`.
+    pub(crate) links_bytes: usize,
     pub(crate) events: VecDeque<Event>,
     /// A disposition of the client's that is being told, delivery by delivery.
     pub(crate) settling: Option<BegunDisposition>,
@@ -98,6 +100,7 @@ impl Connection {
             sessions: BTreeMap::new(),
             generation: 0,
             link_count: 0,
+            links_bytes: 0,
             events: VecDeque::new(),
             settling: None,
             under_way: VecDeque::new(),
@@ -165,6 +168,24 @@ impl Connection {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Closed
+    }
+
+    /// Sets how many links and sessions there may be; those beyond that are there stay.
+    pub const fn allow(&mut self, link_count_max: usize, session_count_max: usize) {
+        self.config.link_count_max = link_count_max;
+        self.config.session_count_max = session_count_max;
+    }
+
+    /// How many links there are, with those that were refused and are not detached.
+    #[must_use]
+    pub const fn link_count(&self) -> usize {
+        self.link_count
+    }
+
+    /// How many sessions there are, with those that were ended and are awaited.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
     }
 
     /// Whether frames may be written.

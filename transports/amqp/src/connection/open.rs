@@ -53,6 +53,9 @@ impl Connection {
 
     pub(super) fn take_close(&mut self, error: Option<AmqpError>) {
         if self.phase == Phase::Open {
+            let live = self.sessions.iter().filter(|(_, session)| !session.ending);
+            let live: Vec<_> = live.map(|(channel, session)| session.id(*channel)).collect();
+            live.into_iter().for_each(|session| self.answer_detaches(session));
             self.wire.frame(0, &Close { error: None });
             self.forget(error, true);
         }
@@ -72,13 +75,13 @@ impl Connection {
                 None => self.break_off(AmqpError::illegal_state("connection is not open")),
             };
         }
-        self.wire.frame(0, &Close { error });
+        self.wire.frame(0, &Close { error: error.map(AmqpError::with_transience) });
         self.phase = Phase::Closing;
         self.clock.until = Some(now.saturating_add(self.config.closing_max));
         self.sessions.clear();
         self.under_way.clear();
         self.settling = None;
-        self.link_count = 0;
+        self.forget_links();
     }
 
     /// Closes the connection for what its peer did.
@@ -96,9 +99,11 @@ impl Connection {
             Phase::Closed => return,
             Phase::Opening => {
                 self.send_open();
-                self.wire.frame(0, &Close { error: Some(error.clone()) });
+                self.wire.frame(0, &Close { error: Some(error.clone().with_transience()) });
             }
-            Phase::Open => self.wire.frame(0, &Close { error: Some(error.clone()) }),
+            Phase::Open => {
+                self.wire.frame(0, &Close { error: Some(error.clone().with_transience()) })
+            }
             _ => {}
         }
         let told = self.phase == Phase::Closing;
@@ -113,8 +118,13 @@ impl Connection {
         self.sessions.clear();
         self.under_way.clear();
         self.settling = None;
-        self.link_count = 0;
+        self.forget_links();
         self.events.push_back(Event::Closed { error, by_client });
+    }
+
+    const fn forget_links(&mut self) {
+        self.link_count = 0;
+        self.links_bytes = 0;
     }
 
     /// The highest channel that both take.

@@ -129,6 +129,8 @@ fn check(connection: &mut Connection, config: &Config, broker: &Broker) {
         assert!(connection.unsettled_count(*session) <= config.unsettled_max);
     }
     assert!(connection.link_count <= config.link_count_max + 1 + 8 * 4);
+    let links = connection.sessions.values().flat_map(|session| session.links.values());
+    assert_eq!(connection.links_bytes, links.map(|link| link.kept_bytes).sum::<usize>());
     let counted: usize = connection.sessions.values().map(|session| session.links.len()).sum();
     assert_eq!(connection.link_count, counted, "links are miscounted");
     assert!(connection.events.len() <= 4, "events queue up");

@@ -132,6 +132,7 @@ impl Connection {
             session.handles.map(handle, link_id.generation);
             session.links.insert(link_id.generation, link);
             self.link_count += 1;
+            self.links_bytes += bytes;
         }
         if let Some(error) = self.refusal(&attach) {
             self.refuse(link_id, error);
@@ -155,6 +156,11 @@ impl Connection {
             condition::RESOURCE_LIMIT_EXCEEDED,
             "session has as many links as its client's handle-max has handles for",
         )))
+    }
+
+    /// Answers each `detach` of the client in a session that waits for that: nothing can be sent behind an `end` (AMQP-39).
+    pub(crate) fn answer_detaches(&mut self, session: SessionId) {
+        self.hurry(session, |_| true);
     }
 
     /// Answers the client's `detach` of such links at once.
@@ -191,7 +197,7 @@ impl Connection {
             )));
         }
         let bytes_max = self.links_bytes_max();
-        if self.links_bytes() > bytes_max {
+        if self.links_bytes > bytes_max {
             return Some(AmqpError::new(
                 condition::RESOURCE_LIMIT_EXCEEDED,
                 format!(
@@ -212,10 +218,13 @@ impl Connection {
         self.config.link_count_max.saturating_mul(LINK_BYTES).saturating_add(frame_bytes)
     }
 
-    /// What they do.
-    fn links_bytes(&self) -> usize {
-        let links = self.sessions.values().flat_map(|session| session.links.values());
-        links.map(|link| link.kept_bytes).sum()
+    /// From now on a link keeps so much of its `attach`.
+    fn keep(&mut self, id: LinkId, bytes: impl FnOnce(&Link) -> usize) {
+        if let Some(link) = self.link_mut(id) {
+            let kept = bytes(link);
+            let before = std::mem::replace(&mut link.kept_bytes, kept);
+            self.links_bytes = self.links_bytes.saturating_sub(before).saturating_add(kept);
+        }
     }
 
     /// Accepts a link. False if its client does not wait for that any more.
@@ -226,7 +235,6 @@ impl Connection {
             return false;
         };
         link.stage = Stage::Attached;
-        link.kept_bytes = link.names_bytes;
         let client_sends = link.role == Role::Sender;
         let message_bytes_max = answer.message_bytes_max.unwrap_or(config_max).get();
         link.message_bytes_max = message_bytes_max;
@@ -247,6 +255,7 @@ impl Connection {
             ..Attach::default()
         };
         let (credit, drain) = (link.credit, link.drain);
+        self.keep(id, |link| link.names_bytes);
         self.wire.frame(id.session.channel, &reply);
         if !client_sends && (credit > 0 || drain) {
             self.tell_credit(id);
@@ -257,6 +266,11 @@ impl Connection {
     /// Refuses a link: it is attached without source and target, and detached at once with the error (AMQP-36).
     /// Some clients look at one end to recognise a refusal, others at both.
     pub fn refuse(&mut self, id: LinkId, error: AmqpError) {
+        self.attach_without_ends(id, Some(error));
+    }
+
+    /// The same; without an error for a client that has detached the link before it was answered.
+    pub(super) fn attach_without_ends(&mut self, id: LinkId, error: Option<AmqpError>) {
         let initial_delivery_count = self.config.initial_delivery_count;
         let Some(link) = self.link_mut(id) else {
             return;
@@ -266,7 +280,6 @@ impl Connection {
             return;
         }
         link.stage = Stage::Left;
-        link.kept_bytes = 0;
         let client_sends = link.role == Role::Sender;
         let reply = Attach {
             // Nobody asks for it any more.
@@ -279,10 +292,14 @@ impl Connection {
             initial_delivery_count: (!client_sends).then_some(initial_delivery_count),
             ..Attach::default()
         };
+        self.keep(id, |_| 0);
         let channel = id.session.channel;
         self.wire.frame(channel, &reply);
         let handle = reply.handle;
-        self.wire.frame(channel, &Detach { handle, closed: true, error: Some(error) });
+        self.wire.frame(
+            channel,
+            &Detach { handle, closed: true, error: error.map(AmqpError::with_transience) },
+        );
         self.free_our_handle(id.session, handle);
         if leaving {
             self.remove_link(id);

@@ -36,10 +36,12 @@ impl Connection {
         };
         let answered = match link.stage {
             Stage::Left => return,
-            Stage::Asked | Stage::Leaving { attached: false } => {
+            Stage::Asked => {
                 let gone = || AmqpError::new(condition::DETACH_FORCED, "link is gone");
                 return self.refuse(id, error.unwrap_or_else(gone));
             }
+            // What its client asked for is no error.
+            Stage::Leaving { attached: false } => return self.attach_without_ends(id, error),
             Stage::Attached => false,
             Stage::Leaving { attached: true } => true,
         };
@@ -48,6 +50,7 @@ impl Connection {
         link.assembly = None;
         link.under_way = None;
         let handle = link.handle;
+        let error = error.map(AmqpError::with_transience);
         self.wire.frame(id.session.channel, &Detach { handle, closed: true, error });
         self.free_our_handle(id.session, handle);
         self.under_way.retain(|other| *other != id);
@@ -70,9 +73,10 @@ impl Connection {
 
     pub(crate) fn remove_link(&mut self, id: LinkId) {
         if let Some(session) = self.session_mut(id.session)
-            && session.links.remove(&id.generation).is_some()
+            && let Some(link) = session.links.remove(&id.generation)
         {
             self.link_count = self.link_count.saturating_sub(1);
+            self.links_bytes = self.links_bytes.saturating_sub(link.kept_bytes);
         }
     }
 }

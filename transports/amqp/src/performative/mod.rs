@@ -32,8 +32,8 @@ use crate::codec::fields::{FieldReader, descriptor};
 use crate::codec::list::{List, read_list, write_list};
 use crate::error::AmqpError;
 
-/// A delivery tag has no more bytes than this (AMQP 2.8.7).
-const TAG_BYTES_MAX: usize = 32;
+/// Maximum bytes of a delivery tag.
+const TAG_BYTES_MAX: usize = 64;
 
 /// The body of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -205,7 +205,8 @@ impl ReceiverSettleMode {
     }
 }
 
-/// The tag of a delivery, kept in place.
+/// The tag of a delivery, kept in place. The standard allows 32 bytes; some clients send the text of a UUID, which has
+/// more (AMQP-41).
 #[derive(Clone, Copy)]
 pub struct DeliveryTag {
     bytes: [u8; TAG_BYTES_MAX],

@@ -37,6 +37,8 @@ const LEEWAY_BYTES: u64 = 128 << 10;
 pub(super) const REQUEST_CREDIT: u32 = 50;
 /// The property by which a message is sent by way of the link's entity to another (AMQP-96).
 const DESTINATION: &str = "com.microsoft:transfer-destination-address";
+/// The property by which a client says what kind of entity it takes its own for (AMQP-37).
+const ENTITY_TYPE: &str = "com.microsoft:entity-type";
 /// What clients of JMS want before they send anything that is to be delivered later (AMQP-101).
 const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
 /// What transactions can be: of one broker, several at a time in a session, and over several sessions.
@@ -104,6 +106,7 @@ impl Conversation {
                 }
                 (AddressNode::Management, role) => {
                     let entity = self.manageable(&address).await?;
+                    self.check_type(attach, &entity)?;
                     match role {
                         Role::Sender => self.attach_manager(link, attach, entity).await,
                         Role::Receiver => {
@@ -169,6 +172,7 @@ impl Conversation {
         };
         let action = if destination.is_some() { Action::SendVia } else { Action::Send };
         let entity = self.entity(address, action).await?;
+        self.check_type(attach, &entity)?;
         if entity.sub_queue() != SubQueue::Main || entity.kind() == EntityKind::Subscription {
             let text = "messages are sent to queues and topics, and not to this";
             return Err(self.refuse(Rejection::invalid_operation(text), entity.path()));
@@ -191,6 +195,30 @@ impl Conversation {
         let attaching = Attaching { link, entity, answer, kind };
         self.when_room(Work::Attach(Box::new(attaching))).await;
         Ok(())
+    }
+
+    /// Refuses a client that takes a queue for a topic or the other way round. Clients of topics and of subscriptions are
+    /// not told apart: the SDK for Java calls both subscriptions.
+    fn check_type(&self, attach: &Attach, entity: &Entity) -> Result<(), AmqpError> {
+        let property = attach.properties.as_ref().and_then(|map| map.get(ENTITY_TYPE));
+        let expected = match property.as_ref().map(Raw::scalar) {
+            Some(Ok(Scalar::I32(number))) => i64::from(number),
+            Some(Ok(Scalar::I64(number))) => number,
+            Some(Ok(Scalar::U32(number))) => i64::from(number),
+            // Others say something else there.
+            _ => return Ok(()),
+        };
+        let is_queue = entity.kind() == EntityKind::Queue;
+        let expected = match (expected, is_queue) {
+            (0, false) => "a queue",
+            (1 | 2, true) => "a topic or subscription",
+            _ => return Ok(()),
+        };
+        let found = if is_queue { "a queue" } else { "a topic or subscription" };
+        let text = format!(
+            "the client expects {expected} (`{ENTITY_TYPE}`), and this is {found}: use the client for that"
+        );
+        Err(self.refuse(Rejection::invalid_operation(text), entity.path()))
     }
 
     /// What an address names, however it is written (AMQP-33).
@@ -221,6 +249,7 @@ impl Conversation {
         let wanted = Wanted::of(attach)?;
         let action = if wanted.is_some() { Action::AcceptSession } else { Action::Receive };
         let entity = self.entity(address, action).await?;
+        self.check_type(attach, &entity)?;
         let mode = match attach.snd_settle_mode {
             Some(SenderSettleMode::Settled) => ReceiveMode::ReceiveAndDelete,
             _ => ReceiveMode::PeekLock,

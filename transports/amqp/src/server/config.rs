@@ -28,8 +28,10 @@ pub struct AmqpConfig {
     pub workers: usize,
     /// `amqp.connection_count_max`: connections.
     pub connection_count_max: usize,
-    /// `amqp.link_count_max`: links of one connection.
+    /// `amqp.link_count_max`: links, and tokens, of one connection.
     pub link_count_max: usize,
+    /// `amqp.shared_link_count_max`: those of all connections together beyond the first 256 of each.
+    pub shared_link_count_max: usize,
     /// What deliveries to a client are counted from on each link, on the wire as here. Clients take any number; it
     /// goes round at 2³² (AMQP-09).
     pub initial_delivery_count: u32,
@@ -70,7 +72,8 @@ impl Default for AmqpConfig {
             allowed_origins: Vec::new(),
             workers: 2,
             connection_count_max: 5_000,
-            link_count_max: 256,
+            link_count_max: 4_999,
+            shared_link_count_max: 65_536,
             initial_delivery_count: 0,
             unsettled_count_max: 8_192,
             message_bytes_max: NonZero::new(100 << 20).unwrap_or(NonZero::<u64>::MIN),
@@ -101,7 +104,6 @@ impl AmqpConfig {
             container_id: container_id.into(),
             // JavaScript says nothing of itself when its connection string has a token and no key (AMQP-04).
             sasl_required: false,
-            link_count_max: self.link_count_max,
             initial_delivery_count: self.initial_delivery_count,
             idle_time_out: self.idle_timeout,
             opening_max: self.opening_timeout,

@@ -32,9 +32,11 @@ use super::deliver::token_of;
 use super::gather::Each;
 use super::login::{LoggedIn, ShownToken};
 use super::node::{Asker, Managing, Node, ToAsk, Told};
+use super::outcomes::OutcomeKind;
 use super::place::Seeking;
 use super::removed::{Leaving, Lost};
 use super::settle::Understood;
+use super::share::Share;
 use super::site::Site;
 use super::transaction::{Book, Committed, Joining};
 use super::turn::TICK;
@@ -88,8 +90,15 @@ pub(super) enum Asked {
     Detach(LinkId),
 }
 
-/// A lock that ends, and what the client is answered, if it has not forgotten the delivery.
-pub(super) type Ended = (LockToken, Option<(SentId, DeliveryState)>);
+/// A delivery that is being settled.
+pub(super) struct Ended {
+    pub(super) token: LockToken,
+    pub(super) kind: OutcomeKind,
+    /// What the client is answered, if it has not forgotten the delivery.
+    pub(super) answer: Option<(SentId, DeliveryState)>,
+    /// The delivery, unless its client has settled it for good: it stays if this is refused and its lock stays.
+    pub(super) sent: Option<Sent>,
+}
 
 /// A delivery that the client was sent under a lock and has not settled, whether its link is there or not
 /// (AMQP-39).
@@ -116,6 +125,8 @@ pub(super) struct Conversation {
     /// What counts where no token was put.
     pub(super) access: Access,
     pub(super) shown: Vec<ShownToken>,
+    /// What it may have of links, sessions and tokens.
+    pub(super) share: Share,
     /// Its place, as soon as it has one.
     pub(super) place: Option<Place>,
     /// Until when one that has shown a key may come to its first link, as long as it has had none.
@@ -264,6 +275,7 @@ impl Conversation {
         let config = &site.config;
         let window_bytes = config.outbound_bytes_max;
         let first = u64::from(config.initial_delivery_count);
+        let share = Share::new(Arc::clone(&site.links), config.link_count_max);
         let outlet = Arc::clone(&mailbox) as Arc<_>;
         Self {
             _tracked: site.connections.track(),
@@ -278,7 +290,12 @@ impl Conversation {
             is_open: false,
             logged_in: LoggedIn::Not,
             known_at: Instant::now(),
-            amqp: Connection::new(config.of_connection(&broker.settings().name)),
+            amqp: {
+                let mut amqp = Connection::new(config.of_connection(&broker.settings().name));
+                amqp.allow(share.count(), share.session_count());
+                amqp
+            },
+            share,
             who,
             began: Instant::now(),
             input: BytesMut::new(),
@@ -374,6 +391,7 @@ impl Conversation {
                 continue;
             }
             let next = self.behind.take();
+            self.make_room_for_links();
             let before = self.input.len();
             let next = next.or_else(|| self.amqp.next_event(&mut self.input, now));
             self.steps.add_bytes(before.saturating_sub(self.input.len()) as u64);
@@ -451,7 +469,7 @@ impl Conversation {
 
     fn end_session(&mut self, session: SessionId, unsettled: &[DeliveryTag]) {
         let links: Vec<LinkId> =
-            self.nodes.keys().copied().filter(|link| link.session() == session).collect();
+            self.nodes.range(LinkId::all_of(session)).map(|(link, _)| *link).collect();
         for link in links {
             self.detach(link);
         }

@@ -1,34 +1,40 @@
 //! What entities deliver, as clients are sent it (AMQP-54 to AMQP-57).
 
 use bytes::Bytes;
-use peeklock_core::command::{MessageState, ReceivedMessage};
+use peeklock_core::command::{MessageState, ReceiveMode, ReceivedMessage};
+use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::message::{Content, Overlay};
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::conversation::{Conversation, Sent};
-use super::node::{Node, Waiting, return_at};
+use super::node::{Lapse, Node, Waiting, return_at};
 use crate::connection::LinkId;
 use crate::link::Delivery;
-use crate::message::{Stamps, encode};
+use crate::message::{NO_LOCK_MS, Stamps, encode};
 use crate::performative::DeliveryTag;
+
+/// How long a link that receives for good is kept after the lock of its session has lapsed.
+const LAPSED_FOR: TimeSpan = TimeSpan::from_seconds(5);
 
 /// How a message is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// All of it.
-    Whole,
-    /// What stands before its body.
-    WithoutBody,
+    /// As it is delivered.
+    Delivered,
+    /// As a peek shows it: without a lock, whether it has one or not (PEK-05).
+    Peeked,
+    /// The same without its body.
+    PeekedWithoutBody,
 }
 
 /// A message in pieces; none if it is not here or cannot be read.
 pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Bytes>> {
     let content = Content::parse(message.content.loaded()?.clone()).ok()?;
     let content = match shown {
-        Shown::Whole => content,
-        Shown::WithoutBody => without_body(&content)?,
+        Shown::Delivered | Shown::Peeked => content,
+        Shown::PeekedWithoutBody => without_body(&content)?,
     };
     let overlays = message
         .overlays
@@ -52,7 +58,10 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
             first => number(first),
         },
         enqueued_at_ms: facts.enqueued_at.unix_ms(),
-        locked_until_ms: facts.lock.map(|lock| lock.until.unix_ms()),
+        locked_until_ms: match shown {
+            Shown::Delivered => facts.lock.map(|lock| lock.until.unix_ms()),
+            Shown::Peeked | Shown::PeekedWithoutBody => Some(NO_LOCK_MS),
+        },
         state: match facts.state {
             // The states of the protocol are fixed (RTY-12).
             MessageState::Active | MessageState::Delayed => 0,
@@ -106,7 +115,7 @@ impl Conversation {
     pub(super) fn deliver(&mut self, number: u32, message: ReceivedMessage, held_bytes: u64) {
         let lock = message.facts.lock;
         let removed = self.lost.unless_written(u64::from(lock.is_none()));
-        let payload = encoded(&message, Shown::Whole);
+        let payload = encoded(&message, Shown::Delivered);
         let is_lost = payload.is_none();
         // As long as that of a lock, which some clients insist on (AMQP-55).
         let sequence = u128::from(message.facts.sequence.0).to_be_bytes();
@@ -215,6 +224,9 @@ impl Conversation {
         if sent_any {
             self.links.limit(number);
         }
+        if self.rests_after_lapse(link) {
+            return;
+        }
         self.return_late(link);
         self.return_large(link);
         self.let_further(link);
@@ -227,6 +239,18 @@ impl Conversation {
     /// An entity delivers nothing more to a link: it is detached, and its client may attach it anew.
     pub(super) fn stopped(&mut self, number: u32, path: &str, reason: Rejection) {
         let Some(link) = self.numbers.get(&number).copied() else { return };
+        let removes =
+            self.links.get(number).is_some_and(|at| at.mode == ReceiveMode::ReceiveAndDelete);
+        if removes
+            && reason.condition() == Condition::SessionLockLost
+            && let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link)
+            && outlet.lapsed.is_none()
+        {
+            // There is nothing to settle. Who waits as long as the lock lasts is told that there is nothing more.
+            let until = self.broker.now().plus(LAPSED_FOR);
+            outlet.lapsed = Some(Lapse { reason, path: path.into(), until });
+            return;
+        }
         let error = super::error::of_live_link(&self.broker.refuse(reason, path));
         self.amqp.detach(link, Some(error));
         self.detach(link);

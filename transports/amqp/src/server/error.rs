@@ -23,5 +23,6 @@ pub(super) fn of_live_link(error: &BrokerError) -> AmqpError {
     if error.condition() == Condition::SessionLockLost {
         return of(error);
     }
-    AmqpError::new(condition::DETACH_FORCED, error.to_string())
+    let is_transient = error.condition().retryable();
+    AmqpError::new(condition::DETACH_FORCED, error.to_string()).transient(is_transient)
 }

@@ -1,10 +1,13 @@
 //! Who a client is: SASL (AMQP-03, AMQP-08), and the tokens that it puts (AMQP-21).
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use peeklock_core::Access;
 use peeklock_core::contract::{Action, Principal};
 use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::conversation::Conversation;
 use super::node::Node;
@@ -12,18 +15,17 @@ use crate::sasl::{Credentials, Plain};
 
 /// The user whose password is a token.
 const TOKEN_USER: &str = "$jwt";
-/// Tokens of one connection. One for each entity is what clients put; the oldest that no link rests on makes room.
-const TOKEN_COUNT_MAX: usize = 256;
-/// The same in bytes, with what they are for.
-const TOKENS_BYTES_MAX: usize = 128 << 10;
+/// How long a token is kept at least: a client that has put it is on its way to attach the link that needs it.
+const FRESH: TimeSpan = TimeSpan::from_seconds(10);
 
 /// What a client has shown, and where it counts.
 pub(super) struct ShownToken {
     /// In folded case; empty for the namespace.
     path: Box<str>,
     access: Access,
-    /// Of the token and its path.
-    bytes: usize,
+    /// Tokens for many entities may be one, which is kept once.
+    token: Arc<str>,
+    put_at: Timestamp,
 }
 
 impl ShownToken {
@@ -112,7 +114,7 @@ impl Conversation {
     }
 
     /// Whether it may stay.
-    fn is_let_in(&self) -> bool {
+    pub(super) fn is_let_in(&self) -> bool {
         self.shows_key() || self.broker.allows_anonymous()
     }
 
@@ -129,14 +131,15 @@ impl Conversation {
     /// links that are there (AMQP-26).
     pub(super) async fn put_token(&mut self, path: &str, token: &str) -> Result<(), Refused> {
         let folded: Box<str> = path.to_lowercase().into();
-        let principal = self.principal(token);
+        let token = self.kept_token(token);
+        let principal = self.who.clone().with_token(Arc::clone(&token));
         let tried = self.broker.access(principal.clone());
         // The token is kept also where no entity is yet: links may be attached as soon as it is created.
         tried.allow(Action::End, path).await.map_err(Refused::Token)?;
-        let bytes = token.len() + folded.len();
-        self.make_room(&folded, bytes)?;
+        self.make_room_for_token(&folded, &token)?;
+        let put_at = self.broker.now();
         if let Some(shown) = self.shown.iter_mut().find(|shown| shown.path == folded) {
-            shown.bytes = bytes;
+            (shown.token, shown.put_at) = (token, put_at);
             let access = shown.access.clone();
             access.renew(principal).await;
             if !access.holds() {
@@ -145,34 +148,74 @@ impl Conversation {
             }
             return Ok(());
         }
-        self.shown.push(ShownToken { path: folded, access: tried, bytes });
+        self.shown.push(ShownToken { path: folded, access: tried, token, put_at });
         Ok(())
     }
 
-    /// Makes room for a token of so many bytes for a path, beside those for others.
-    fn make_room(&mut self, path: &str, bytes: usize) -> Result<(), Refused> {
+    /// A token that was put, shared with the others that are the same.
+    fn kept_token(&self, token: &str) -> Arc<str> {
+        let same = self.shown.iter().find(|shown| *shown.token == *token);
+        same.map_or_else(|| Arc::from(token), |shown| Arc::clone(&shown.token))
+    }
+
+    /// The bytes of all tokens and their paths, without the one for `but`; each token counts once.
+    pub(super) fn shown_bytes(&self, but: Option<&str>) -> usize {
+        let mut counted = HashSet::new();
+        let others = self.shown.iter().filter(|shown| but != Some(&*shown.path));
+        let bytes = others.map(|shown| {
+            let is_new = counted.insert(Arc::as_ptr(&shown.token));
+            shown.path.len() + if is_new { shown.token.len() } else { 0 }
+        });
+        bytes.sum()
+    }
+
+    /// Makes room for a token for a path, beside those for others: those that no link rests on go before more room is
+    /// taken that is shared.
+    fn make_room_for_token(&mut self, path: &str, token: &Arc<str>) -> Result<(), Refused> {
         loop {
-            let others = self.shown.iter().filter(|shown| *shown.path != *path);
-            let (count, held) =
-                others.fold((0, 0), |(count, held), it| (count + 1, held + it.bytes));
-            if count < TOKEN_COUNT_MAX && held + bytes <= TOKENS_BYTES_MAX {
+            let of_others = |shown: &&ShownToken| *shown.path != *path;
+            let is_here = |shown: &ShownToken| Arc::ptr_eq(&shown.token, token);
+            let count = self.shown.iter().filter(of_others).count();
+            let is_shared = self.shown.iter().filter(of_others).any(is_here);
+            let bytes = path.len() + if is_shared { 0 } else { token.len() };
+            let held = self.shown_bytes(Some(path));
+            if count < self.share.count() && held + bytes <= self.share.token_bytes() {
                 return Ok(());
             }
-            let unused = self.unused(path).ok_or(Refused::Many)?;
-            self.shown.remove(unused);
+            if let Some(unused) = self.unused(path) {
+                self.shown.remove(unused);
+            } else if !self.grow() {
+                return Err(Refused::Many);
+            }
         }
     }
 
     /// The oldest token at or below whose path no link is attached, not even to ask something, but for the one for
-    /// this path.
-    fn unused(&self, but: &str) -> Option<usize> {
+    /// this path and those that were put just now.
+    fn unused(&mut self, but: &str) -> Option<usize> {
         let links = self.numbers.keys().filter_map(|number| self.links.get(*number));
         let of_links = links.map(|link| link.entity.path());
         // Those of requests are no links of the entity.
         let others = self.nodes.values().filter_map(Node::path);
-        let paths: Vec<String> = of_links.chain(others).map(str::to_lowercase).collect();
-        let is_unused = |shown: &ShownToken| !paths.iter().any(|path| shown.covers(path));
-        self.shown.iter().position(|shown| *shown.path != *but && is_unused(shown))
+        let mut used = HashSet::new();
+        for path in of_links.chain(others) {
+            let path = path.to_lowercase();
+            used.extend(
+                path.match_indices('/').filter_map(|(at, _)| path.get(..at)).map(Box::from),
+            );
+            used.insert(Box::<str>::from(path));
+        }
+        // What covers all.
+        if !used.is_empty() {
+            used.insert(Box::default());
+        }
+        let now = self.broker.now();
+        let is_unused = |shown: &ShownToken| {
+            now >= shown.put_at.plus(FRESH) && *shown.path != *but && !used.contains(&shown.path)
+        };
+        let unused = self.shown.iter().position(is_unused);
+        self.steps.add(used.len());
+        unused
     }
 
     /// What counts at a path: the token that was put nearest to it of those that are good still, or of those that are

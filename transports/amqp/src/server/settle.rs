@@ -17,6 +17,7 @@ use peeklock_words::amqp::Scalar;
 use super::conversation::{Conversation, Ended, Expect, Sent};
 use super::deliver::token_of;
 use super::gather::Each;
+use super::outcomes::OutcomeKind;
 use super::transaction::{Book, PartKind};
 use super::work::Work;
 use crate::codec::value::Map;
@@ -104,17 +105,23 @@ impl Conversation {
         let limits = &self.broker.settings().limits;
         let settlement = match self.understood.settlement(&outcome, limits) {
             Ok(settlement) => settlement,
-            Err(rejection) => {
-                // The client has forgotten it, or does when it is answered (AMQP-65).
+            Err(rejection) if settled => {
+                // The client has forgotten it (AMQP-65).
                 let Some(sent) = self.sent.remove(&token) else { return };
-                let path = sent.entity.path().to_owned();
-                if let (true, Some(transaction)) = (settled, transaction) {
+                if let Some(transaction) = transaction {
                     // Nobody hears of it: the transaction does nothing.
+                    let path = sent.entity.path().to_owned();
                     let of = PartKind::Settled { token, sent, answer: None };
-                    return self.not_joined(transaction, of, rejection, &path);
+                    self.not_joined(transaction, of, rejection, &path);
                 }
-                let error = self.refuse(rejection, &path);
-                return self.amqp.answer(id, DeliveryState::rejected(error));
+                return;
+            }
+            Err(rejection) => {
+                let Some(sent) = self.sent.get(&token) else { return };
+                let error = self.refuse(rejection, sent.entity.path());
+                // Its lock stays, and with it the delivery, which may be settled otherwise (AMQP-62).
+                self.amqp.answer_kept(id, DeliveryState::rejected(error));
+                return;
             }
         };
         let Some(sent) = self.sent.remove(&token) else { return };
@@ -151,9 +158,11 @@ impl Conversation {
         let permit = Some(Arc::new(permit));
         let mut commands = Vec::with_capacity(list.len());
         let each = Each::new(list.into_iter().map(|settling| {
-            let Settling { token, settlement, answer, .. } = settling;
+            let Settling { token, sent, settlement, answer, .. } = settling;
+            let kind = OutcomeKind::of(&settlement);
             commands.push(Command::Settle { token, settlement });
-            (token, answer.map(|(id, outcome)| (id, DeliveryState::Outcome(outcome))))
+            let answer = answer.map(|(id, outcome)| (id, DeliveryState::Outcome(outcome)));
+            Ended { token, kind, answer, sent: Some(sent) }
         }));
         let is_open = self.links.get(number).is_some_and(|link| link.is_open());
         let slot = match is_open {
@@ -169,18 +178,34 @@ impl Conversation {
     }
 
     /// What became of it is durable, or it was refused.
-    pub(super) fn settled(
-        &mut self,
-        (token, answer): Ended,
-        path: &str,
-        result: Result<(), Rejection>,
-    ) {
-        self.lock_over(token);
-        let Some((id, state)) = answer else { return };
-        let state = match result {
-            Ok(()) => state,
-            Err(rejection) => DeliveryState::rejected(self.refuse(rejection, path)),
+    pub(super) fn settled(&mut self, ended: Ended, path: &str, result: Result<(), Rejection>) {
+        let Ended { token, kind, answer, sent } = ended;
+        let refused = match result {
+            Ok(()) => {
+                let is_gone = |sent: &Sent| !self.numbers.contains_key(&sent.number);
+                if sent.as_ref().is_some_and(is_gone) {
+                    self.site.outcomes().remember(token, kind);
+                }
+                None
+            }
+            Err(rejection) => Some(rejection),
         };
+        let keeps_lock = refused.as_ref().is_some_and(keeps_lock);
+        let (id, state) = match (answer, refused) {
+            (None, _) => return self.lock_over(token),
+            (Some((id, state)), None) => (id, state),
+            (Some((id, _)), Some(rejection)) => {
+                (id, DeliveryState::rejected(self.refuse(rejection, path)))
+            }
+        };
+        if keeps_lock
+            && let Some(sent) = sent
+            && self.amqp.answer_kept(id, state.clone())
+        {
+            self.sent.insert(token, sent);
+            return;
+        }
+        self.lock_over(token);
         self.amqp.answer(id, state);
     }
 
@@ -233,6 +258,20 @@ impl Conversation {
     }
 }
 
+/// Whether what was refused so left the lock as it was.
+const fn keeps_lock(rejection: &Rejection) -> bool {
+    matches!(
+        rejection.condition(),
+        Condition::ArgumentError
+            | Condition::ArgumentOutOfRange
+            | Condition::InvalidOperation
+            | Condition::NotImplemented
+            | Condition::MessageSizeExceeded
+            | Condition::QuotaExceeded
+            | Condition::ServerBusy
+    )
+}
+
 /// The answer to a success: of the kind that the client has said (AMQP-60), and without error (AMQP-61).
 fn same_kind(outcome: Outcome) -> Outcome {
     match outcome {
@@ -261,7 +300,11 @@ fn settlement(outcome: &Outcome, limits: &Limits) -> Result<Settlement, Rejectio
             let mut changes = properties(info)?;
             let reason = text(info, REASON);
             let description = text(info, DESCRIPTION);
-            changes.retain(|(name, _)| name != REASON && name != DESCRIPTION);
+            // Of another type they are properties like others (AMQP-63).
+            changes.retain(|(name, value)| {
+                let is_text = matches!(value, Value::String(_) | Value::Null);
+                !is_text || (name != REASON && name != DESCRIPTION)
+            });
             let [reason, description] = [&reason, &description].map(Option::as_deref);
             Settlement::dead_letter(reason, description, &changes, limits)?
         }

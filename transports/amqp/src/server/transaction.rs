@@ -19,8 +19,9 @@ use peeklock_core::transaction::{
 };
 use peeklock_link::pending::correlation;
 
-use super::conversation::{Conversation, Expect, Sent};
+use super::conversation::{Conversation, Ended, Expect, Sent};
 use super::gather::Each;
+use super::outcomes::OutcomeKind;
 use super::work::Work;
 use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
 use crate::error::{AmqpError, condition};
@@ -291,7 +292,9 @@ impl Conversation {
     fn take_back(&mut self, forgotten: Vec<Forgotten>) {
         for Forgotten { token, entity } in forgotten {
             let path = entity.path().into();
-            let expect = Expect::Settled(Each::new([(token, None)]));
+            let kind = OutcomeKind::Abandoned;
+            let ended = Ended { token, kind, answer: None, sent: None };
+            let expect = Expect::Settled(Each::new([ended]));
             let slot = self.links.ask_of(path, 0, None, expect);
             // At once, whatever the retry policy.
             let delay = Some(TimeSpan::ZERO);

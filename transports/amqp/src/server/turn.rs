@@ -145,6 +145,8 @@ impl Conversation {
                     }
                     self.amqp.tick(self.began.elapsed());
                     self.forget_ended();
+                    self.shrink_share();
+                    self.end_lapses();
                     self.expire_transactions();
                 }
                 Turn::Stop(grace) => {

@@ -8,6 +8,10 @@ use crate::connection::{Connection, Event, SessionId};
 use crate::error::{AmqpError, condition};
 use crate::performative::{Begin, End};
 
+/// Sessions above the limit are begun and ended at once, and stay until their client ends them too; of one that does not
+/// there are no more than this.
+const REFUSED_COUNT_MAX: usize = 64;
+
 impl Connection {
     pub(crate) fn take_begin(&mut self, channel: u16, begin: &Begin) -> Result<(), Fault> {
         let channel_max = self.channel_max();
@@ -25,6 +29,14 @@ impl Connection {
             return Err(Fault::Connection(AmqpError::illegal_state(format!(
                 "begin on channel {channel} answers none, or cannot be answered"
             ))));
+        }
+        let count_max = self.config.session_count_max;
+        let is_beyond = self.sessions.len() >= count_max;
+        if self.sessions.len() >= count_max.saturating_add(REFUSED_COUNT_MAX) {
+            return Err(Fault::Connection(AmqpError::new(
+                condition::RESOURCE_LIMIT_EXCEEDED,
+                "sessions that were refused are not ended, and more are begun",
+            )));
         }
         let generation = self.next_generation();
         let window = self.config.incoming_window;
@@ -56,12 +68,24 @@ impl Connection {
                 ..Begin::default()
             },
         );
-        self.events.push_back(Event::Begun(session.id(channel)));
+        let id = session.id(channel);
         self.sessions.insert(channel, session);
+        if is_beyond {
+            let text = format!(
+                "connection has {count_max} sessions, which is the most: use another connection"
+            );
+            self.end(id, Some(AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text)));
+        } else {
+            self.events.push_back(Event::Begun(id));
+        }
         Ok(())
     }
 
     pub(crate) fn take_end(&mut self, channel: u16, error: Option<AmqpError>) -> Result<(), Fault> {
+        if let Some(session) = self.session_of(channel)? {
+            let id = session.id(channel);
+            self.answer_detaches(id);
+        }
         let Some(session) = self.sessions.get_mut(&channel) else {
             return Err(no_session(channel));
         };
@@ -95,12 +119,15 @@ impl Connection {
             session.ending = true;
             session.unsettled.clear();
         }
+        let error = error.map(AmqpError::with_transience);
         self.wire.frame(session.channel, &End { error });
     }
 
     fn remove_links(&mut self, channel: u16) {
         if let Some(session) = self.sessions.get_mut(&channel) {
             self.link_count = self.link_count.saturating_sub(session.links.len());
+            let bytes: usize = session.links.values().map(|link| link.kept_bytes).sum();
+            self.links_bytes = self.links_bytes.saturating_sub(bytes);
             session.links.clear();
             session.handles.clear();
         }

@@ -96,8 +96,23 @@ impl Connection {
     pub fn answer(&mut self, delivery: SentId, state: DeliveryState) {
         if self.take_unsettled(delivery).is_some() {
             let id = delivery_id(delivery.number);
+            let state = state.with_transience();
             self.wire.dispose(delivery.session.channel, Role::Sender, id, state);
         }
+    }
+
+    /// Answers what the client said of a delivery that is refused and whose lock stays: the delivery stays too, for what
+    /// the client says next. False if it is not there any more.
+    pub fn answer_kept(&mut self, delivery: SentId, state: DeliveryState) -> bool {
+        let session = self.session_mut(delivery.session);
+        let is_there =
+            session.is_some_and(|session| session.unsettled.contains_key(&delivery.number));
+        if is_there {
+            let id = delivery_id(delivery.number);
+            let state = state.with_transience();
+            self.wire.dispose(delivery.session.channel, Role::Sender, id, state);
+        }
+        is_there
     }
 
     /// Makes room for another delivery when this one is not the client's any more: its lock has ended, or
@@ -136,7 +151,7 @@ impl Connection {
         };
         session.incoming.unanswered = session.incoming.unanswered.saturating_sub(1);
         let channel = delivery.session.channel;
-        self.wire.dispose(channel, Role::Receiver, delivery.id, state);
+        self.wire.dispose(channel, Role::Receiver, delivery.id, state.with_transience());
         self.open_window(channel);
     }
 }
@@ -153,6 +168,7 @@ fn session_lock_lost() -> DeliveryState {
         condition::SESSION_LOCK_LOST,
         "the session lock under which it was delivered has expired",
     ))
+    .with_transience()
 }
 
 fn lock_lost() -> DeliveryState {
@@ -160,4 +176,5 @@ fn lock_lost() -> DeliveryState {
         condition::MESSAGE_LOCK_LOST,
         "delivery is not known, or was settled already: its lock is gone",
     ))
+    .with_transience()
 }

@@ -88,6 +88,17 @@ impl DeliveryState {
         Self::Outcome(Outcome::Rejected(Rejected { error: Some(error) }))
     }
 
+    /// This state as the broker sends it: of what is wrong it says whether trying again can succeed (ERR-02).
+    #[must_use]
+    pub fn with_transience(self) -> Self {
+        match self {
+            Self::Outcome(Outcome::Rejected(Rejected { error: Some(error) })) => {
+                Self::rejected(error.with_transience())
+            }
+            other => other,
+        }
+    }
+
     /// The same with a description of what is wrong that is at least so many bytes shorter, if it has one that long.
     pub(crate) fn shortened(&self, bytes: usize) -> Option<Self> {
         let Self::Outcome(Outcome::Rejected(Rejected { error: Some(error) })) = self else {

@@ -21,6 +21,7 @@ mod flow;
 mod forced;
 mod large;
 mod management;
+mod many;
 mod passwords;
 mod places;
 mod receiving;

@@ -12,7 +12,7 @@ use peeklock_amqp::server::AmqpConfig;
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Rejected};
 use peeklock_core::clock::Clock as _;
 use peeklock_core::contract::AllowAll;
-use peeklock_core::description::{EntityStatus, QueueUpdate};
+use peeklock_core::description::{EntityStatus, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::testing::FaultStore;
 use peeklock_core::time::TimeSpan;
@@ -181,7 +181,19 @@ async fn sub_queues_take_the_same_frames() {
         };
         assert_eq!(error.condition(), "amqp:not-allowed", "{address}");
         assert_eq!(left().await, (1, 1), "{address}");
-        server.clock.advance(TimeSpan::from_minutes(1));
+        // AMQP-62, DLQ-07: its lock stays, and with it the delivery: it may be settled otherwise.
+        let malformed = Map::of_symbols([(
+            "peeklock-delay-ms",
+            Raw::encoded(|bytes| Value::I64(-1).encode_to(bytes)),
+        )]);
+        let wrong = DeliveryState::Outcome(Outcome::Modified(Modified {
+            message_annotations: Some(malformed),
+            ..Modified::default()
+        }));
+        let refused = client.settle(second, wrong).await;
+        let condition = crate::sending::condition(&refused);
+        assert_eq!(condition, "com.microsoft:argument-out-of-range", "{address}");
+        assert_eq!(client.settle(second, modified(false)).await, modified(false));
         let third = delivered(&mut client).await;
         let accepted = DeliveryState::accepted();
         assert_eq!(client.settle(third, accepted.clone()).await, accepted);
@@ -207,6 +219,62 @@ async fn a_dead_letter_has_its_reason() {
     let properties: Vec<_> = content.application_properties().collect();
     assert!(properties.contains(&("DeadLetterReason", Value::String("bad".into()))));
     assert!(properties.contains(&("more", Value::String("x".into()))));
+    server.stop().await;
+}
+
+/// AMQP-63: a reason that is no text is a property like others.
+#[tokio::test]
+async fn a_reason_that_is_no_text_is_a_property() {
+    let (server, mut client) = receiving(&["a"]).await;
+    client.credit(0, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    let number = Raw::encoded(|bytes| Value::I32(7).encode_to(bytes));
+    let info = Map::of_symbols([("DeadLetterReason", number)]);
+    let error = AmqpError::new("com.microsoft:dead-letter", "").with_info(info);
+    client.settle(id(&transfer), DeliveryState::rejected(error)).await;
+    let dead = server.dead_letters().await;
+    assert_eq!(dead[0].application_property("DeadLetterReason"), Some(&Value::I32(7)));
+    server.stop().await;
+}
+
+/// AMQP-37: a client that says it takes a queue for a topic, or the other way round, is refused; others are not asked.
+#[tokio::test]
+async fn a_client_of_another_kind_of_entity_is_refused() {
+    let server = Server::start().await;
+    server.broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+    let update = SubscriptionUpdate::default();
+    server.broker.create_subscription("t", "s", update, vec![]).await.unwrap();
+    let mut client = server.client().await;
+    let typed = |value: Value| {
+        let value = Raw::encoded(|bytes| value.encode_to(bytes));
+        Some(Map::of_symbols([("com.microsoft:entity-type", value)]))
+    };
+    let cases = [
+        ("q", 0, true),
+        ("q", 1, false),
+        ("q", 2, false),
+        ("q/$deadletterqueue", 0, true),
+        ("t/Subscriptions/s", 2, true),
+        ("t/Subscriptions/s", 1, true),
+        ("t/Subscriptions/s", 0, false),
+    ];
+    for (handle, (address, number, is_taken)) in (0..).zip(cases) {
+        let attach = Client::receiver_of(handle, address, LOCKED);
+        let attach = Attach { properties: typed(Value::I32(number)), ..attach };
+        let answer = client.attach_receiver(attach).await.map(drop);
+        let expected = if is_taken { Ok(()) } else { Err("amqp:not-allowed".to_owned()) };
+        assert_eq!(answer, expected, "{address} {number}");
+    }
+    for (handle, address, value, is_taken) in [
+        (10, "t", Value::I32(1), true),
+        (11, "t", Value::I32(0), false),
+        (12, "q", Value::I32(1), false),
+        (13, "q", Value::from("entity-mgmt"), true),
+    ] {
+        let attach = Attach { properties: typed(value), ..Client::sender_of(handle, address) };
+        let answer = client.attach_sender(attach).await.map(drop);
+        assert_eq!(answer.is_ok(), is_taken, "{address}");
+    }
     server.stop().await;
 }
 
@@ -344,13 +412,13 @@ async fn the_lock_of_a_forgotten_delivery_runs_on() {
     server.stop().await;
 }
 
-/// AMQ-12: what a client says of the type of an entity is taken and ignored, whatever it is.
+/// AMQ-12: what a client says of the type of an entity is taken and ignored where it is no number of another type.
 #[tokio::test]
-async fn the_type_of_an_entity_is_ignored() {
+async fn the_type_of_an_entity_may_be_anything() {
     let server = Server::start().await;
     server.put(&["a"]).await;
     let mut client = server.client().await;
-    let types = [Value::I32(2), Value::String("topic".into()), Value::Bool(true), Value::Null];
+    let types = [Value::I32(0), Value::String("topic".into()), Value::Bool(true), Value::Null];
     for (handle, value) in (0..).zip(types) {
         let value = Raw::encoded(|bytes| value.encode_to(bytes));
         let properties = Some(Map::of_symbols([("com.microsoft:entity-type", value)]));

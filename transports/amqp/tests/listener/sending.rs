@@ -4,9 +4,11 @@ use peeklock_amqp::codec::value::Symbols;
 use peeklock_amqp::message::BATCH_FORMAT;
 use peeklock_amqp::performative::{Attach, Flow, Performative, SenderSettleMode};
 use peeklock_amqp::state::{DeliveryState, Outcome};
-use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
+use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::limits::Limits;
 use peeklock_core::message::Message;
 use peeklock_core::rule::{Filter, RuleDescription};
+use peeklock_words::amqp::Scalar;
 
 use crate::client::{Client, text};
 use crate::request::map;
@@ -131,6 +133,60 @@ async fn a_batch_of_many_small_messages_is_taken() {
     server.stop().await;
 }
 
+/// SND-06, SND-30, MSG-07: limits judge what came: a message of the greatest size and a batch of that size are taken also
+/// without ids, which the broker adds, and so is the message where it is forwarded to. A byte more is refused.
+#[tokio::test]
+async fn ids_that_the_broker_adds_count_against_no_limit() {
+    let server = Server::start().await;
+    let update = QueueUpdate { forward_to: Some("q".into()), ..QueueUpdate::default() };
+    server.broker.create_queue("on", update).await.unwrap();
+    let mut client = server.client().await;
+    client.sender(0, "q").await.unwrap();
+    client.sender(1, "on").await.unwrap();
+    let most = 1 << 20;
+    let of = |bytes: usize| {
+        let mut message = b"\x00\x53\x75\xb0".to_vec();
+        message.extend(u32::try_from(bytes - 8).unwrap().to_be_bytes());
+        message.resize(bytes, b'x');
+        message
+    };
+    client.passes_flows = true;
+    client.receiver(2, "q", SenderSettleMode::Settled).await.unwrap();
+    client.send(1, 0, false, &of(most)).await;
+    assert_eq!(client.disposed().await.1, DeliveryState::accepted());
+    client.credit(2, 0, 1, false).await;
+    assert_eq!(client.message().await.1.body_bytes().len(), most - 8);
+    for (handle, bytes, is_taken) in [(0, most, true), (1, most + 1, false), (0, most + 1, false)] {
+        client.send(handle, 0, false, &of(bytes)).await;
+        let (_, state) = client.disposed().await;
+        assert_eq!(state == DeliveryState::accepted(), is_taken, "{bytes}: {state:?}");
+    }
+    // 1,024 messages of 1,024 bytes.
+    for (bytes, is_taken) in [(1_024, true), (1_025, false)] {
+        let message = of(bytes);
+        let mut batch = Vec::new();
+        for _ in 0..1_024 {
+            batch.extend(b"\x00\x53\x75\xb0");
+            batch.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+            batch.extend(&message);
+        }
+        client.send(0, BATCH_FORMAT, false, &batch).await;
+        let (_, state) = client.disposed().await;
+        assert_eq!(state == DeliveryState::accepted(), is_taken, "{bytes}: {state:?}");
+    }
+    assert_eq!(server.counts().await.active, 1_025);
+    server.stop().await;
+    // Nor does a limit of ids judge one that is the broker's own (MSG-05).
+    let mut limits = Limits::default();
+    limits.message_id_chars_max = 16;
+    let server = Server::start_under(limits).await;
+    let mut client = server.client().await;
+    client.sender(0, "q").await.unwrap();
+    client.send(0, 0, false, &text("x")).await;
+    assert_eq!(client.disposed().await.1, DeliveryState::accepted());
+    server.stop().await;
+}
+
 /// AMQP-43, AMQP-90, SND-06: a message that is too large is rejected, with a tracking id and the name of its entity
 /// whoever sees it first, and the link stays.
 #[tokio::test]
@@ -241,6 +297,9 @@ async fn a_missing_entity_is_told_in_these_words() {
     let error = detach.error.unwrap();
     let words = "The messaging entity 'none' could not be found.";
     assert!(error.description().starts_with(words), "{error}");
+    // ERR-02: trying again is of no use.
+    let is_transient = error.info().unwrap().get("com.microsoft:is-transient").unwrap();
+    assert_eq!(is_transient.scalar(), Ok(Scalar::Bool(false)));
     server.stop().await;
 }
 

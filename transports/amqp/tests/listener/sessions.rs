@@ -213,6 +213,30 @@ async fn a_lapsed_session_lock_ends_the_link() {
     server.stop().await;
 }
 
+/// AMQP-74: a link that receives for good from a session has nothing to settle when the lock lapses. A client that waits as
+/// long as the lock lasts is told that there is nothing more, and is detached when it asks for more.
+#[tokio::test]
+async fn a_lapsed_session_lock_ends_no_wait_for_good() {
+    let server = Server::start().await;
+    server.put_in_sessions(&[("one", "a")]).await;
+    let mut client = server.client().await;
+    let attach = of_session(0, "s", raw("one"));
+    let attach = Attach { snd_settle_mode: Some(SenderSettleMode::Settled), ..attach };
+    client.attach_receiver(attach).await.unwrap();
+    client.credit(0, 0, 2, false).await;
+    assert_eq!(client.message().await.1.body_bytes(), Bytes::from_static(b"a"));
+    server.clock.advance(TimeSpan::from_seconds(61));
+    // Its session is free, so its lock has lapsed.
+    let mut other = server.client().await;
+    other.attach_receiver(of_session(0, "s", raw("one"))).await.unwrap();
+    client.credit(0, 1, 1, true).await;
+    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    assert_eq!((flow.link_credit, flow.drain, flow.delivery_count), (Some(0), true, Some(2)));
+    client.credit(0, 2, 1, false).await;
+    assert_eq!(client.detached().await, "com.microsoft:session-lock-lost");
+    server.stop().await;
+}
+
 /// SES-31, AMQP-39: detaching gives what was delivered back, uncounted; AMQP-89, SES-12, SES-24: the holder renews
 /// the lock and has a state, of which the next one knows.
 #[tokio::test]

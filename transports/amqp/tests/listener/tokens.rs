@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use peeklock_amqp::performative::{Detach, End, Performative, SenderSettleMode};
+use peeklock_amqp::performative::{End, Performative, SenderSettleMode};
 use peeklock_auth_jwt::testing::{IssuerKey, key_set};
 use peeklock_auth_jwt::{JwtAuthorizer, JwtConfig, KeySource, Role};
 use peeklock_core::clock::{Clock as _, ManualClock};
 use peeklock_core::contract::{AllowAll, Authorizer, Grant, Principal, Right, Rights};
-use peeklock_core::description::QueueUpdate;
+use peeklock_core::description::{EntityKind, QueueUpdate};
 use peeklock_core::error::Rejection;
 use peeklock_core::message::{Body, Content, Message, MessageId, Value};
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -148,7 +148,7 @@ async fn a_token_for_a_missing_entity_is_answered_404() {
     client.credit(1, 0, 100, false).await;
     let reply = put(&mut client, "amqp://h/none", "q", MessageId::Ulong(1)).await;
     assert_eq!(status(&reply), Value::I32(401));
-    server.broker.delete_queue("q").await.unwrap();
+    server.broker.delete("q", EntityKind::Queue).await.unwrap();
     let reply = put(&mut client, "amqp://h/q", "q", MessageId::Ulong(2)).await;
     assert_eq!(status(&reply), Value::I32(404));
     server.broker.create_queue("q", QueueUpdate::default()).await.unwrap();
@@ -179,34 +179,63 @@ async fn tokens_make_room_for_others() {
     server.stop().await;
 }
 
-/// AMQP-21, AMQP-27: where links rest on all tokens that a connection may have, 256 of them and 128 KiB, another one is
-/// refused by 403; a newer one for a path that has one is taken, and so is another when a link is gone.
+/// AMQP-21, AMQP-27: tokens that links rest on, and those that were put less than 10 s ago, make no room. Where there is
+/// none, of 256 tokens and 128 KiB or what is shared beyond, another is refused by 403; a newer one for a path that has
+/// one is taken.
 #[tokio::test]
-async fn tokens_that_links_rest_on_make_no_room() {
-    let server = Server::start_with(Arc::new(AllowAll), |config| config.link_count_max = 300).await;
-    for (count, length) in [(256, 9), (7, 16 << 10)] {
+async fn tokens_that_are_needed_make_no_room() {
+    let server = Server::start_with(Arc::new(AllowAll), |config| {
+        config.shared_link_count_max = 0;
+    })
+    .await;
+    for (linked, free, length) in [(254_u32, 2, 9), (6, 1, 16 << 10)] {
         let mut client = server.client().await;
         client.sender(0, "$cbs").await.unwrap();
         client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
         client.credit(1, 0, 1_000, false).await;
         let name = |number: u32| format!("of-{number}-{length}");
-        for number in 0..count {
+        for number in 0..linked {
             server.broker.create_queue(&name(number), QueueUpdate::default()).await.unwrap();
             client.sender(2 + number, &name(number)).await.unwrap();
         }
         client.passes_flows = true;
-        let token = "t".repeat(length);
-        let mut puts: Vec<_> = (0..count).map(|number| (name(number), 202)).collect();
-        server.broker.create_queue(&name(count), QueueUpdate::default()).await.unwrap();
-        puts.extend([(name(count), 403), (name(1), 202)]);
-        for (path, expected) in puts {
-            let reply = put(&mut client, &path, &token, MessageId::Ulong(1)).await;
-            assert_eq!(status(&reply), Value::I32(expected), "{path}");
-        }
-        client.say(&Performative::Detach(Detach { handle: 2, closed: true, error: None })).await;
-        while !matches!(client.hear().await, (Performative::Detach(_), _)) {}
-        let reply = put(&mut client, &name(count), &token, MessageId::Ulong(1)).await;
-        assert_eq!(status(&reply), Value::I32(202));
+        let mut puts: Vec<_> = (0..linked).map(|number| (name(number), 202)).collect();
+        puts.extend((linked..linked + free).map(|number| (name(number), 404)));
+        puts.extend([("other".to_owned(), 403), (name(1), 202)]);
+        let mut put_all = async |puts: &[(String, i32)]| {
+            for (path, expected) in puts {
+                let token = format!("{path}{}", "t".repeat(length - path.len().min(length)));
+                let reply = put(&mut client, path, &token, MessageId::Ulong(1)).await;
+                assert_eq!(status(&reply), Value::I32(*expected), "{path}");
+            }
+        };
+        put_all(&puts).await;
+        server.clock.advance(TimeSpan::from_seconds(10));
+        // Those that no link rests on are the ones that make room.
+        let more: Vec<_> = (0..free).map(|number| (format!("more-{number}"), 404)).collect();
+        put_all(&more).await;
+        put_all(&[("again".to_owned(), 403)]).await;
+    }
+    server.stop().await;
+}
+
+/// AMQP-27: a token for many entities is kept once, however long it is.
+#[tokio::test]
+async fn a_token_for_many_entities_is_kept_once() {
+    let server = Server::start_with(Arc::new(AllowAll), |config| {
+        config.shared_link_count_max = 0;
+    })
+    .await;
+    let mut client = server.client().await;
+    client.passes_flows = true;
+    client.sender(0, "$cbs").await.unwrap();
+    client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
+    client.credit(1, 0, 1_000, false).await;
+    let token = "t".repeat(15 << 10);
+    for number in 0..100 {
+        let audience = format!("amqp://h/of-{number}");
+        let reply = put(&mut client, &audience, &token, MessageId::Ulong(number)).await;
+        assert_eq!(status(&reply), Value::I32(404), "{number}");
     }
     server.stop().await;
 }
@@ -331,7 +360,7 @@ async fn what_is_put_is_not_too_long() {
     client.receiver(1, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
     client.credit(1, 0, 10, false).await;
     let long = ["x".repeat(4 << 10), "x".repeat((4 << 10) + 1), "x".repeat((16 << 10) + 1)];
-    let cases = [(&*long[0], &*long[1], 202), (&long[1], "t", 400), ("q", &long[2], 400)];
+    let cases = [(&*long[0], &*long[1], 404), (&long[1], "t", 400), ("q", &long[2], 400)];
     for (audience, token, expected) in cases {
         let reply = put(&mut client, audience, token, MessageId::Ulong(1)).await;
         assert_eq!(status(&reply), Value::I32(expected));

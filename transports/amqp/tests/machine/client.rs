@@ -139,7 +139,7 @@ impl Client {
         let error = error.clone();
         match self.hear().pop() {
             Some((0, Performative::Close(close), _)) => {
-                assert_eq!(close.error, Some(error.clone()))
+                assert_eq!(close.error, Some(error.clone().with_transience()))
             }
             other => panic!("{other:?} instead of close"),
         }
@@ -154,7 +154,9 @@ impl Client {
         };
         let error = error.clone();
         match self.hear().pop() {
-            Some((0, Performative::End(end), _)) => assert_eq!(end.error, Some(error.clone())),
+            Some((0, Performative::End(end), _)) => {
+                assert_eq!(end.error, Some(error.clone().with_transience()))
+            }
             other => panic!("{other:?} instead of end"),
         }
         error.condition().to_owned()
@@ -169,7 +171,10 @@ impl Client {
         let error = error.clone();
         match self.hear().pop() {
             Some((0, Performative::Detach(detach), _)) => {
-                assert_eq!((detach.closed, detach.error), (true, Some(error.clone())));
+                assert_eq!(
+                    (detach.closed, detach.error),
+                    (true, Some(error.clone().with_transience()))
+                );
             }
             other => panic!("{other:?} instead of detach"),
         }

@@ -212,7 +212,8 @@ fn closing_from_here_waits_for_the_answer_but_not_for_ever() {
     for answers in [true, false] {
         let mut client = Client::open(config.clone());
         client.connection.close(Some(error.clone()), client.now);
-        let close = Performative::Close(Close { error: Some(error.clone()) });
+        let told = Some(error.clone().with_transience());
+        let close = Performative::Close(Close { error: told });
         assert_eq!(client.hear(), [(0, close, bytes::Bytes::new())]);
         client.say(7, &crate::client::begin(1));
         client.say(0, &Performative::Open(Box::new(open_of_client())));

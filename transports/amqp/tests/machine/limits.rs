@@ -47,10 +47,10 @@ fn the_largest_frame_is_taken() {
 #[test]
 fn channels_and_handles_above_their_limits_close_the_connection() {
     let mut client = open();
-    client.say(1_024, &begin(1));
+    client.say(5_000, &begin(1));
     assert_eq!(client.closed(), "amqp:connection:framing-error");
     let mut client = in_session();
-    client.say(0, &Performative::Attach(Box::new(receiver(1_024))));
+    client.say(0, &Performative::Attach(Box::new(receiver(5_000))));
     assert_eq!(client.closed(), "amqp:connection:framing-error");
 }
 

@@ -5,13 +5,15 @@ use std::num::NonZero;
 use bytes::Bytes;
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::connection::{Config, Event};
-use peeklock_amqp::error::AmqpError;
+use peeklock_amqp::error::{AmqpError, IS_TRANSIENT};
 use peeklock_amqp::link::{Answer, Delivery};
 use peeklock_amqp::performative::{
-    Attach, Detach, Disposition, Open, Performative, ReceiverSettleMode, SenderSettleMode,
+    Attach, Close, DeliveryTag, Detach, Disposition, End, Open, Performative, ReceiverSettleMode,
+    SenderSettleMode, Transfer,
 };
 use peeklock_amqp::state::{DeliveryState, Outcome, Rejected};
 use peeklock_amqp::terminus::{Coordinator, Node, NodeTarget, Source, Target};
+use peeklock_words::amqp::Scalar;
 
 use crate::client::{Client, credit, receiver, sender, tag, transfer};
 
@@ -105,7 +107,8 @@ fn a_link_is_refused_by_attach_without_ends_and_detach() {
         assert_eq!((&reply.name, reply.handle), (&asked.name, 0));
         assert_eq!((&reply.source, &reply.target), (&None, &None));
         assert_eq!(reply.initial_delivery_count.is_some(), !client_sends);
-        assert_eq!(*detach, Detach { handle: 0, closed: true, error: Some(error()) });
+        let told = Some(error().with_transience());
+        assert_eq!(*detach, Detach { handle: 0, closed: true, error: told });
         let said = if client_sends {
             Performative::Transfer(transfer(0, 0))
         } else {
@@ -176,9 +179,85 @@ fn a_client_that_does_not_wait_is_not_attached() {
     let heard = client.hear();
     assert!(matches!(
         &heard[..],
-        [(0, Performative::Attach(attach), _), (0, Performative::Detach(_), _)] if attach.source.is_none()
+        [(0, Performative::Attach(attach), _), (0, Performative::Detach(detach), _)]
+            if attach.source.is_none() && detach.error.is_none()
     ));
     client.attach(receiver(0));
+}
+
+/// AMQP-39: a `detach` is answered before the `end` or `close` that came with it, and without an error, whether the link
+/// was attached by then or not; what is said of the link afterwards is not sent.
+#[test]
+fn a_detach_is_answered_before_the_end_that_comes_with_it() {
+    for is_attached in [true, false] {
+        for is_close in [true, false] {
+            let (mut client, _) = Client::in_session(Config::default());
+            let link = if is_attached {
+                client.attach(receiver(0))
+            } else {
+                client.say(0, &Performative::Attach(Box::new(receiver(0))));
+                client.asked()
+            };
+            let detach = Performative::Detach(Detach { handle: 0, closed: true, error: None });
+            client.say(0, &detach);
+            let (said, heard) = if is_close {
+                let close = Performative::Close(Close { error: None });
+                (close.clone(), close)
+            } else {
+                let end = Performative::End(End { error: None });
+                (end.clone(), end)
+            };
+            client.say(0, &said);
+            client.events();
+            client.connection.detach(link, None);
+            let answers: Vec<_> = client.hear().into_iter().map(|(_, heard, _)| heard).collect();
+            let skipped = usize::from(!is_attached);
+            assert_eq!(answers[skipped..], [detach, heard], "{answers:?}");
+        }
+    }
+}
+
+/// ERR-02: each error that is sent says whether trying again can succeed, by the catalogue of errors.
+#[test]
+fn an_error_says_whether_it_is_transient() {
+    let (mut client, _) = Client::in_session(Config::default());
+    let cases = [
+        ("amqp:not-found", false),
+        ("amqp:unauthorized-access", false),
+        ("amqp:link:message-size-exceeded", false),
+        ("com.microsoft:timeout", true),
+        ("com.microsoft:server-busy", true),
+        ("amqp:internal-error", true),
+        ("amqp:link:detach-forced", true),
+        ("amqp:link:stolen", false),
+    ];
+    for (handle, (condition, expected)) in (0..).zip(cases) {
+        client.say(0, &Performative::Attach(Box::new(receiver(handle))));
+        let link = client.asked();
+        client.connection.refuse(link, AmqpError::new(condition, "why"));
+        let heard = client.hear();
+        let [_, (0, Performative::Detach(Detach { error: Some(error), .. }), _)] = &heard[..]
+        else {
+            panic!("{heard:?}")
+        };
+        let is_transient = error.info().unwrap().get(IS_TRANSIENT).unwrap();
+        assert_eq!(is_transient.scalar(), Ok(Scalar::Bool(expected)), "{condition}");
+    }
+}
+
+/// AMQP-41: a delivery-tag may be the text of a UUID.
+#[test]
+fn a_delivery_tag_may_be_long() {
+    let (mut client, _) = Client::in_session(Config::default());
+    client.attach(sender(0));
+    for length in [36, 64] {
+        let delivery_tag = DeliveryTag::new(&vec![b'a'; length]);
+        assert!(delivery_tag.is_some(), "{length}");
+        let said = Transfer { delivery_tag, ..transfer(0, 0) };
+        client.say_with(0, &Performative::Transfer(said), b"x");
+        assert!(matches!(client.event(), Some(Event::Received { .. })));
+    }
+    assert_eq!(DeliveryTag::new(&[0; 65]), None);
 }
 
 /// The same name in the same direction again takes the link from its older handle.

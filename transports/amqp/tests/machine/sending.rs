@@ -102,8 +102,11 @@ fn deliveries_are_answered_in_ranges() {
         client.connection.dispose(delivery, state);
     }
     let accepted = || Some(DeliveryState::accepted());
-    let expected =
-        [(0, Some(2), accepted()), (3, None, Some(rejected())), (4, Some(5), accepted())];
+    let expected = [
+        (0, Some(2), accepted()),
+        (3, None, Some(rejected().with_transience())),
+        (4, Some(5), accepted()),
+    ];
     assert_eq!(dispositions(&mut client), expected);
 }
 

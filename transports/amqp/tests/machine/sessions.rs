@@ -84,7 +84,7 @@ fn a_session_that_was_ended_from_here_looks_at_nothing() {
     client.attach(sender(0));
     let error = AmqpError::new("amqp:internal-error", "broken");
     client.connection.end(session, Some(error.clone()));
-    let end = Performative::End(End { error: Some(error) });
+    let end = Performative::End(End { error: Some(error.with_transience()) });
     assert_eq!(client.hear(), [(0, end, Bytes::new())]);
     client.say_with(0, &Performative::Transfer(transfer(0, 0)), b"x");
     client.say_with(0, &Performative::Transfer(transfer(9, 0)), b"x");

@@ -129,7 +129,7 @@ fn receiver_mode(random: &mut Random) -> ReceiverSettleMode {
 
 fn tag(random: &mut Random) -> DeliveryTag {
     let bytes = binary(random);
-    DeliveryTag::new(&bytes[..bytes.len().min(32)]).unwrap()
+    DeliveryTag::new(&bytes[..bytes.len().min(64)]).unwrap()
 }
 
 fn channel(random: &mut Random) -> u16 {

@@ -168,7 +168,7 @@ impl Conversation {
         for message in messages {
             let sequence = message.facts.sequence.0;
             let tag = DeliveryTag::new(&sequence.to_be_bytes());
-            let (Some(payload), Some(tag)) = (encoded(&message, Shown::Whole), tag) else {
+            let (Some(payload), Some(tag)) = (encoded(&message, Shown::Peeked), tag) else {
                 return self.stopped(number, path, unreadable());
             };
             browser.next = SequenceNumber(sequence.saturating_add(1));

@@ -14,7 +14,7 @@ pub(super) use self::inlet::{Inbound, Inlet};
 pub(super) use self::management::{Asking, Manager, Managing, Plan, ToAsk, Told};
 #[cfg(feature = "testing")]
 pub(crate) use self::management::{operations, understand};
-pub(super) use self::outlet::{Outlet, Waiting, return_at};
+pub(super) use self::outlet::{Lapse, Outlet, Waiting, return_at};
 pub(super) use self::reply::{Asker, Replies};
 pub(super) use self::request::{NodeRequest, Requests, TOKENS_NODE, management_node};
 

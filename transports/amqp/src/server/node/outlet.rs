@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use peeklock_core::Broker;
 use peeklock_core::command::LockGrant;
+use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_link::{LARGE_BYTES, Links};
@@ -43,6 +44,16 @@ pub(in crate::server) struct Outlet {
     pub(in crate::server) last_sent: Option<LockToken>,
     /// How much is left of a large message that it holds, and since when it is as much.
     still: Option<(usize, Instant)>,
+    /// That the lock of its session has lapsed, until the link is detached for that.
+    pub(in crate::server) lapsed: Option<Lapse>,
+}
+
+/// The lapsed lock of a session from which a link receives for good.
+pub(in crate::server) struct Lapse {
+    pub(in crate::server) reason: Rejection,
+    pub(in crate::server) path: Box<str>,
+    /// When the link is detached, unless its client asks for more before.
+    pub(in crate::server) until: Timestamp,
 }
 
 /// What becomes of credit that is to be given back.
@@ -102,6 +113,7 @@ impl Outlet {
             is_held_up: false,
             last_sent: None,
             still: None,
+            lapsed: None,
         }
     }
 
@@ -140,6 +152,11 @@ impl Conversation {
         // As much as is left now: some of it may have been used since the client said so.
         let credit = self.amqp.credit(link);
         match self.nodes.get_mut(&link) {
+            Some(Node::Outlet(outlet)) if outlet.lapsed.is_some() => {
+                if credit > 0 && !drain {
+                    self.end_lapse(link);
+                }
+            }
             Some(Node::Outlet(outlet)) => {
                 let sent = sent(outlet, &self.links);
                 // What waits here is of this credit.
@@ -157,6 +174,41 @@ impl Conversation {
             Some(Node::Replies(_)) if drain => self.amqp.drained(link),
             _ => {}
         }
+    }
+
+    /// Whether a link has nothing more to receive, since the lock of its session has lapsed: a drain is over then.
+    pub(in crate::server) fn rests_after_lapse(&mut self, link: LinkId) -> bool {
+        let Some(Node::Outlet(outlet)) = self.nodes.get(&link) else { return false };
+        if outlet.lapsed.is_none() {
+            return false;
+        }
+        if outlet.waiting.is_empty() && self.amqp.is_sent(link) {
+            self.amqp.drained(link);
+        }
+        true
+    }
+
+    /// Detaches a link since the lock of its session has lapsed.
+    fn end_lapse(&mut self, link: LinkId) {
+        let Some(Node::Outlet(outlet)) = self.nodes.get(&link) else { return };
+        let number = outlet.number;
+        if let Some(Lapse { reason, path, .. }) = &outlet.lapsed {
+            let (reason, path) = (reason.clone(), path.clone());
+            self.stopped(number, &path, reason);
+        }
+    }
+
+    /// Detaches the links whose clients have asked for nothing since the lock of their session has lapsed.
+    pub(in crate::server) fn end_lapses(&mut self) {
+        let now = self.broker.now();
+        let is_due = |outlet: &Outlet| outlet.lapsed.as_ref().is_some_and(|it| it.until <= now);
+        let due: Vec<LinkId> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| matches!(node, Node::Outlet(outlet) if is_due(outlet)))
+            .map(|(link, _)| *link)
+            .collect();
+        due.into_iter().for_each(|link| self.end_lapse(link));
     }
 
     /// Lets an entity send further when half of what it may be let send was sent, or all that it was let.

@@ -63,7 +63,7 @@ impl Conversation {
     /// Text for a client whose good token names an entity that does not exist (AMQP-21). Some clients learn it from this
     /// answer only. A path above entities is one that tokens are put for, and a token without a right there was
     /// refused before.
-    async fn missing_entity(&self, path: &str) -> Option<String> {
+    async fn missing_entity(&mut self, path: &str) -> Option<String> {
         if path.is_empty() || self.broker.has_entities_below(path) {
             return None;
         }

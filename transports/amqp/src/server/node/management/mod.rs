@@ -59,6 +59,7 @@ use super::{Node, NodeRequest};
 use crate::connection::{LinkId, SessionId};
 use crate::error::AmqpError;
 use crate::server::conversation::{Conversation, Expect};
+use crate::server::outcomes::{OutcomeKind, is_lock_lost};
 
 const NAMES: Names = Names { code: "statusCode", description: "statusDescription" };
 /// The most bytes of a request without contents; so many have room in it as may be named by one.
@@ -94,6 +95,8 @@ struct Memo {
     link: Option<u32>,
     /// The locks that it names, by command.
     tokens: Vec<LockToken>,
+    /// How it settles them, if it does.
+    kind: Option<OutcomeKind>,
     /// How many messages it sends.
     count: usize,
     /// Its commands became part of a transaction, and have done nothing yet.
@@ -340,6 +343,29 @@ impl Conversation {
         }
     }
 
+    /// The result of a command, or success where it settles what was settled with the same outcome before: what a client
+    /// has said of a delivery may have been on its way still when it was planned (AMQP-62).
+    fn or_settled_before(
+        &mut self,
+        slot: usize,
+        index: usize,
+        result: Result<Outcome, Rejection>,
+    ) -> Result<Outcome, Rejection> {
+        if !result.as_ref().is_err_and(is_lock_lost) {
+            return result;
+        }
+        let settles = match self.links.asked_mut(slot) {
+            Some((_, _, Expect::Managed(managing))) if !managing.memo.is_joined => {
+                managing.memo.tokens.get(index).copied().zip(managing.memo.kind)
+            }
+            _ => None,
+        };
+        match settles {
+            Some((token, kind)) if self.site.outcomes().has(token, kind) => Ok(Outcome::Done),
+            _ => result,
+        }
+    }
+
     /// One command of a request is answered, by what holds so much of the account; the request is when all are.
     pub(in crate::server) fn managed(
         &mut self,
@@ -348,6 +374,7 @@ impl Conversation {
         result: Result<Outcome, Rejection>,
         held_bytes: u64,
     ) {
+        let result = self.or_settled_before(slot, index, result);
         let Some((_, path, Expect::Managed(managing))) = self.links.asked_mut(slot) else {
             return self.account.release(held_bytes);
         };

@@ -39,7 +39,7 @@ impl Conversation {
             return Err(unexpected());
         };
         let bytes_max = self.reply_bytes_max(asker);
-        let shown = if memo.without_bodies { Shown::WithoutBody } else { Shown::Whole };
+        let shown = if memo.without_bodies { Shown::PeekedWithoutBody } else { Shown::Peeked };
         let (mut list, mut count) = (Pieces::default(), 0);
         for message in messages {
             let pieces = encoded(&message, shown).ok_or_else(unreadable)?;

@@ -125,7 +125,7 @@ impl Conversation {
         };
         let (mut list, count) = (Pieces::default(), messages.len());
         for message in &messages {
-            let Some(pieces) = encoded(message, Shown::Whole) else {
+            let Some(pieces) = encoded(message, Shown::Delivered) else {
                 let locks = messages.iter().filter_map(|message| message.facts.lock);
                 let tokens: Vec<LockToken> = locks.map(|lock| lock.token).collect();
                 if let Some(link) = memo.link {

@@ -7,6 +7,7 @@ use peeklock_core::error::Rejection;
 use super::super::reply::Asker;
 use super::{ManagementAnswer, Memo, Planned, Question, Refusal};
 use crate::server::conversation::Conversation;
+use crate::server::outcomes::OutcomeKind;
 use crate::server::settle::properties;
 
 impl Conversation {
@@ -14,12 +15,22 @@ impl Conversation {
         &mut self,
         question: &Question<'_>,
     ) -> Result<Planned, Refusal> {
-        let tokens = question.body.tokens()?;
+        let mut tokens = question.body.tokens()?;
         let settlement = self.settlement_of(question)?;
         let entity = self.managed_entity(question, Action::Settle).await?;
+        let kind = OutcomeKind::of(&settlement);
+        if question.request.transaction.is_none() {
+            // What was done is not done again: its client did not see the answer (AMQP-62).
+            let outcomes = self.site.outcomes();
+            tokens.retain(|token| !outcomes.has(*token, kind));
+            if tokens.is_empty() {
+                return Ok(Planned::apart(async { Ok(ManagementAnswer::Done) }));
+            }
+        }
         let settle = |token| Command::Settle { token, settlement: settlement.clone() };
         let commands = tokens.iter().copied().map(settle).collect();
-        let memo = Memo { tokens, link: self.session_link(question)?, ..Memo::default() };
+        let link = self.session_link(question)?;
+        let memo = Memo { tokens, kind: Some(kind), link, ..Memo::default() };
         Ok(Planned::Commands { entity, commands, read: Self::settled_by_token, memo })
     }
 

@@ -1,0 +1,102 @@
+//! Clients with many links and sessions on one connection.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use peeklock_amqp::performative::{Begin, Detach, End, Performative, SenderSettleMode};
+use peeklock_core::contract::{AllowAll, Authorizer, Grant, Principal};
+use peeklock_core::error::Rejection;
+
+use crate::client::Client;
+use crate::server::Server;
+
+const LIMIT: &str = "amqp:resource-limit-exceeded";
+
+/// Nobody without a token is let in.
+struct Strict;
+
+#[async_trait]
+impl Authorizer for Strict {
+    async fn authorize(&self, principal: &Principal, _: &str) -> Result<Grant, Rejection> {
+        match principal.token {
+            Some(_) => Ok(Grant::everything()),
+            None => Err(Rejection::unauthorized("no token")),
+        }
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        false
+    }
+}
+
+/// Begins sessions until one is refused; how many were not.
+async fn begin_many(client: &mut Client, most: u16) -> u16 {
+    for channel in 1..=most {
+        client.on(channel);
+        let begin = Begin { incoming_window: 10, outgoing_window: 10, ..Begin::default() };
+        client.say(&Performative::Begin(Box::new(begin))).await;
+        let (Performative::Begin(_), _) = client.hear().await else { panic!() };
+        // A refused session is ended at once; one that is not answers this.
+        client.say(&Performative::End(End::default())).await;
+        let (Performative::End(end), _) = client.hear().await else { panic!() };
+        if let Some(error) = end.error {
+            assert_eq!(error.condition(), LIMIT);
+            return channel;
+        }
+        let begin = Begin { incoming_window: 10, outgoing_window: 10, ..Begin::default() };
+        client.say(&Performative::Begin(Box::new(begin))).await;
+        let (Performative::Begin(_), _) = client.hear().await else { panic!() };
+    }
+    most
+}
+
+/// AMQP-30: one connection has hundreds of links: the SDKs open three for each sender or receiver. Beyond its limit, and
+/// where the room that connections share is used up, a link is refused; links that are detached make room.
+#[tokio::test]
+async fn a_connection_has_hundreds_of_links() {
+    let server = Server::start_with(Arc::new(AllowAll), |config| {
+        config.link_count_max = 600;
+        config.shared_link_count_max = 500;
+    })
+    .await;
+    let mut client = server.client().await;
+    for handle in 0..600 {
+        client.receiver(handle, "q", SenderSettleMode::Unsettled).await.unwrap();
+    }
+    let refused = client.receiver(600, "q", SenderSettleMode::Unsettled).await;
+    assert_eq!(refused, Err(LIMIT.to_owned()));
+    client.say(&Performative::Detach(Detach { handle: 600, closed: true, error: None })).await;
+    let mut other = server.client().await;
+    for handle in 0..256 + 128 {
+        other.receiver(handle, "q", SenderSettleMode::Unsettled).await.unwrap();
+    }
+    let refused = other.receiver(384, "q", SenderSettleMode::Unsettled).await;
+    assert_eq!(refused, Err(LIMIT.to_owned()));
+    client.detach(0).await;
+    client.receiver(0, "q", SenderSettleMode::Unsettled).await.unwrap();
+    server.stop().await;
+}
+
+/// AMQP-30, SEC-16: who has shown nothing good has 256 links and 1,024 sessions, however many others may have.
+#[tokio::test]
+async fn a_stranger_has_few_links_and_sessions() {
+    let server = Server::start_for(Arc::new(Strict)).await;
+    let mut client = server.client().await;
+    for handle in 0..256 {
+        client.receiver(handle, "$cbs", SenderSettleMode::Unsettled).await.unwrap();
+    }
+    let refused = client.receiver(256, "$cbs", SenderSettleMode::Unsettled).await;
+    assert_eq!(refused, Err(LIMIT.to_owned()));
+    // One of them is that in which it began.
+    assert_eq!(begin_many(&mut client, 2_000).await, 1_024);
+    server.stop().await;
+}
+
+/// AMQP-05: a client that is let in has up to 5,000 sessions, which the SDK for Go opens for each link.
+#[tokio::test]
+async fn a_connection_has_thousands_of_sessions() {
+    let server = Server::start_with(Arc::new(AllowAll), |_| {}).await;
+    let mut client = server.client().await;
+    assert_eq!(begin_many(&mut client, 2_500).await, 2_500);
+    server.stop().await;
+}
