@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusError
+from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusError
 from world import check, raises, scenario, text, texts
 
 # It comes back to a broker that is away for a second or two.
@@ -111,7 +111,7 @@ async def a_queue_that_is_deleted_takes_its_links_with_it(w):
     async with client.get_queue_sender(queue) as sender:
         await sender.send_messages(ServiceBusMessage("x"))
         await w.ask("DELETE", f"queues/{queue}")
-        await raises(MessagingEntityNotFoundError, sender.send_messages(ServiceBusMessage("y")))
+        await raises(ServiceBusAuthenticationError, sender.send_messages(ServiceBusMessage("y")))
         await w.ask("PUT", f"queues/{queue}", {})
         await sender.send_messages(ServiceBusMessage("z"))
     check(await w.drain(queue), ["z"])
