@@ -61,12 +61,7 @@ pub(super) fn judge(config: &Config, limits: &Limits) -> Result<(), (&'static st
         ("amqp.inbound_bytes_max", amqp.inbound_bytes_max.0, MEMORY, "bytes"),
         ("amqp.outbound_bytes_max", amqp.outbound_bytes_max.0, MEMORY, "bytes"),
         ("amqp.link_count_max", count(amqp.link_count_max.0), 1..=65_536, "links"),
-        (
-            "amqp.shared_link_count_max",
-            count(amqp.shared_link_count_max.0),
-            0..=1_000_000,
-            "links",
-        ),
+        ("amqp.shared_link_count_max", count(amqp.shared_link_count_max.0), 0..=1_000_000, "links"),
         (
             "amqp.unsettled_count_max",
             u64::from(amqp.unsettled_count_max.0),
