@@ -182,7 +182,7 @@ FORWARDING = [
     ("a forwarder's message does not overtake one that its entity refused", "FWD-10", "src/actor/transfer.rs",
      "if not_taking.contains(&named) {", "if not_taking.contains(&named) && false {"),
     ("an id that a broker made stays no duplicate on its way", "DUP-14", "src/edge.rs",
-     "        if never_duplicate {\n            message.envelope", "        if never_duplicate && false {\n            message.envelope"),
+     "let mut message = match never_duplicate {", "let mut message = match never_duplicate && false {"),
 ]
 
 TOPICS = [
