@@ -10,7 +10,7 @@ mod check;
 mod read;
 pub mod write;
 
-pub use self::check::check_value;
+pub use self::check::{ItemBounds, check_value, check_value_of};
 pub use self::read::{Reader, Scalar, Width, width};
 pub use crate::message::ContentError;
 

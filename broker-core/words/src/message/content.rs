@@ -12,6 +12,7 @@ use super::codec::{
     self, Annotations, Compound, Layout, PropertiesSection, Reader, Scalar, code, descriptor,
 };
 use super::{Body, Message, MessageId, Overlay, Value};
+use crate::amqp::ItemBounds;
 use crate::error::Rejection;
 use crate::time::{TimeSpan, Timestamp};
 
@@ -69,9 +70,16 @@ pub enum ContentError {
     /// Values are nested too deeply.
     #[error("values are nested too deeply")]
     TooDeep,
-    /// A list, map or array has too many items.
-    #[error("a list, map or array has more than 1000000 items")]
+    /// A list, map or array has too many items (AMQP-14).
+    #[error(
+        "a list or array has more than 65536 items, or a map more than 32768 entries; send fewer in one"
+    )]
     TooMany,
+    /// Arrays whose elements take no bytes, such as nulls, have too many (AMQP-14).
+    #[error(
+        "arrays of elements without bytes, such as nulls, have more than 65536 of them in all; send fewer"
+    )]
+    TooManyWidthless,
     /// Something else stands where a section should.
     #[error("value is not a section of a message")]
     NoSection,
@@ -107,11 +115,15 @@ impl Content {
     /// When the bytes are not one message in AMQP section encoding. Limits and validity of
     /// properties are not judged here but by [`Content::envelope`].
     pub fn parse(bytes: Bytes) -> Result<Self, ContentError> {
-        match codec::layout(&bytes) {
+        Self::parse_within(bytes, ItemBounds::stored())
+    }
+
+    fn parse_within(bytes: Bytes, bounds: ItemBounds) -> Result<Self, ContentError> {
+        match codec::layout(&bytes, bounds) {
             Ok(layout) => Ok(Self { bytes, layout }),
             Err(ContentError::SectionOrder) => {
                 let bytes = Bytes::from(codec::in_order(&bytes)?);
-                let layout = codec::layout(&bytes)?;
+                let layout = codec::layout(&bytes, bounds)?;
                 Ok(Self { bytes, layout })
             }
             Err(error) => Err(error),
@@ -119,12 +131,13 @@ impl Content {
     }
 
     /// The same of what a sender sends, of which also those fields have the types of the standard that the broker
-    /// passes on unread: receivers in the field end their connections over others, at every delivery.
+    /// passes on unread, and values have no more items than receivers in the field take: they end their connections over
+    /// others, or receive nothing more, at every delivery.
     ///
     /// # Errors
     /// As [`Content::parse`], and [`ContentError::BadValue`] for such a field.
     pub fn from_sender(bytes: Bytes) -> Result<Self, ContentError> {
-        let content = Self::parse(bytes)?;
+        let content = Self::parse_within(bytes, ItemBounds::of_sender())?;
         let sections = content.sections();
         codec::check_unread(sections.header, sections.properties)?;
         Ok(content)
@@ -382,8 +395,9 @@ impl Content {
         if is_one_data_section(rest) {
             return Ok(());
         }
-        let (_, end) = codec::body_sections(rest)?;
-        codec::footer(rest.get(end..).unwrap_or_default())
+        let mut bounds = ItemBounds::of_sender();
+        let (_, end) = codec::body_sections(rest, &mut bounds)?;
+        codec::footer(rest.get(end..).unwrap_or_default(), &mut bounds)
     }
 }
 
@@ -392,7 +406,7 @@ fn body_end(rest: &[u8]) -> usize {
     if is_one_data_section(rest) {
         return rest.len();
     }
-    codec::body_sections(rest).map_or(rest.len(), |(_, end)| end)
+    codec::body_sections(rest, &mut ItemBounds::stored()).map_or(rest.len(), |(_, end)| end)
 }
 
 /// Nearly every body is one data section without a footer behind it.

@@ -1,8 +1,7 @@
 //! The sections of content: where they are, and what the broker reads of them.
 
 use super::{IdRef, annotation, descriptor};
-use crate::amqp::check_value;
-use crate::amqp::{Reader, Scalar};
+use crate::amqp::{ItemBounds, Reader, Scalar, check_value_of};
 use crate::message::ContentError;
 use crate::time::TimeSpan;
 
@@ -40,13 +39,14 @@ impl Layout {
 }
 
 /// Finds the sections of untrusted bytes and checks all of them (AMQP 3.2).
-pub(crate) fn layout(bytes: &[u8]) -> Result<Layout> {
+pub(crate) fn layout(bytes: &[u8], mut bounds: ItemBounds) -> Result<Layout> {
     if bytes.is_empty() {
         return Err(ContentError::Empty);
     }
     if u32::try_from(bytes.len()).is_err() {
         return Err(ContentError::TooLarge);
     }
+    let bounds = &mut bounds;
     let mut reader = Reader::new(bytes);
     let mut places = [None; 5];
     let [delivery, annotations, properties, application, body] = &mut places;
@@ -57,32 +57,32 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<Layout> {
         check_order(last, section)?;
         last = section;
         match section {
-            descriptor::HEADER => drop(header_ttl(&mut reader)?),
+            descriptor::HEADER => drop(header_ttl(&mut reader, bounds)?),
             descriptor::DELIVERY_ANNOTATIONS => {
                 *delivery = Some(from);
-                check_map(&mut reader)?;
+                check_map(&mut reader, bounds)?;
             }
             descriptor::MESSAGE_ANNOTATIONS => {
                 *annotations = Some(from);
                 let map = reader;
-                check_map(&mut reader)?;
+                check_map(&mut reader, bounds)?;
                 Annotations::of_map(map)?;
             }
             descriptor::PROPERTIES => {
                 *properties = Some(from);
-                PropertiesSection::of_list(&mut reader)?;
+                PropertiesSection::of_list(&mut reader, bounds)?;
             }
             descriptor::APPLICATION_PROPERTIES => {
                 *application = Some(from);
-                check_map(&mut reader)?;
+                check_map(&mut reader, bounds)?;
             }
             descriptor::FOOTER => {
                 body.get_or_insert(from);
-                check_map(&mut reader)?;
+                check_map(&mut reader, bounds)?;
             }
             _ => {
                 body.get_or_insert(from);
-                check_body(section, &mut reader)?;
+                check_body(section, &mut reader, bounds)?;
             }
         }
     }
@@ -124,7 +124,7 @@ const fn rank(section: u8) -> u8 {
 }
 
 /// Where the body sections of `bytes`, which begin with them, end; the first one's descriptor.
-pub(crate) fn body_sections(bytes: &[u8]) -> Result<(Option<u8>, usize)> {
+pub(crate) fn body_sections(bytes: &[u8], bounds: &mut ItemBounds) -> Result<(Option<u8>, usize)> {
     let mut reader = Reader::new(bytes);
     let mut first = None;
     loop {
@@ -137,7 +137,7 @@ pub(crate) fn body_sections(bytes: &[u8]) -> Result<(Option<u8>, usize)> {
             descriptor::FOOTER => return Ok((first, end)),
             descriptor::DATA | descriptor::SEQUENCE | descriptor::VALUE => {
                 check_order(first.unwrap_or(0), section)?;
-                check_body(section, &mut reader)?;
+                check_body(section, &mut reader, bounds)?;
                 first = Some(section);
             }
             _ => return Err(ContentError::SectionOrder),
@@ -146,7 +146,7 @@ pub(crate) fn body_sections(bytes: &[u8]) -> Result<(Option<u8>, usize)> {
 }
 
 /// Checks what stands behind a body: a footer or nothing.
-pub(crate) fn footer(bytes: &[u8]) -> Result<()> {
+pub(crate) fn footer(bytes: &[u8], bounds: &mut ItemBounds) -> Result<()> {
     let mut reader = Reader::new(bytes);
     if reader.is_empty() {
         return Ok(());
@@ -154,7 +154,7 @@ pub(crate) fn footer(bytes: &[u8]) -> Result<()> {
     if reader.section()? != descriptor::FOOTER {
         return Err(ContentError::SectionOrder);
     }
-    check_map(&mut reader)?;
+    check_map(&mut reader, bounds)?;
     if reader.is_empty() { Ok(()) } else { Err(ContentError::SectionOrder) }
 }
 
@@ -166,7 +166,7 @@ fn check_order(last: u8, section: u8) -> Result<()> {
     if rank(section) > rank(last) || again { Ok(()) } else { Err(ContentError::SectionOrder) }
 }
 
-fn check_body(section: u8, reader: &mut Reader<'_>) -> Result<()> {
+fn check_body(section: u8, reader: &mut Reader<'_>, bounds: &mut ItemBounds) -> Result<()> {
     if section == descriptor::DATA {
         let Scalar::Binary(_) = reader.scalar()? else {
             return Err(ContentError::BadValue("data section"));
@@ -177,13 +177,13 @@ fn check_body(section: u8, reader: &mut Reader<'_>) -> Result<()> {
         let mut list = *reader;
         list.list()?;
     }
-    check_value(reader)
+    check_value_of(reader, bounds)
 }
 
-fn check_map(reader: &mut Reader<'_>) -> Result<()> {
+fn check_map(reader: &mut Reader<'_>, bounds: &mut ItemBounds) -> Result<()> {
     let mut map = *reader;
     map.map()?;
-    check_value(reader)
+    check_value_of(reader, bounds)
 }
 
 /// The header's time to live in milliseconds, from its section or from nothing.
@@ -193,15 +193,15 @@ pub(crate) fn ttl(section: &[u8]) -> Result<Option<u32>> {
     }
     let mut reader = Reader::new(section);
     reader.section()?;
-    header_ttl(&mut reader)
+    header_ttl(&mut reader, &mut ItemBounds::stored())
 }
 
-fn header_ttl(reader: &mut Reader<'_>) -> Result<Option<u32>> {
+fn header_ttl(reader: &mut Reader<'_>, bounds: &mut ItemBounds) -> Result<Option<u32>> {
     let (count, mut fields) = reader.list()?;
     let mut ttl = None;
     for field in 0..count {
         if field != 2 {
-            check_value(&mut fields)?;
+            check_value_of(&mut fields, bounds)?;
             continue;
         }
         ttl = match fields.scalar()? {
@@ -351,11 +351,11 @@ impl<'a> PropertiesSection<'a> {
         }
         let mut reader = Reader::new(section);
         reader.section()?;
-        Self::of_list(&mut reader)
+        Self::of_list(&mut reader, &mut ItemBounds::stored())
     }
 
     #[inline]
-    fn of_list(reader: &mut Reader<'a>) -> Result<Self> {
+    fn of_list(reader: &mut Reader<'a>, bounds: &mut ItemBounds) -> Result<Self> {
         let (count, mut fields) = reader.list()?;
         let mut properties = Self::default();
         for field in 0..count {
@@ -373,7 +373,7 @@ impl<'a> PropertiesSection<'a> {
                 9 => properties.creation_time = fields.scalar()?.timestamp("creation-time")?,
                 10 => properties.group_id = text(&mut fields, "group-id")?,
                 12 => properties.reply_to_group_id = text(&mut fields, "reply-to-group-id")?,
-                1 | 7 | 11 => check_value(&mut fields)?,
+                1 | 7 | 11 => check_value_of(&mut fields, bounds)?,
                 _ => return Err(ContentError::BadCount),
             }
         }

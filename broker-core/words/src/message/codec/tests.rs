@@ -503,22 +503,69 @@ fn compound_elements_of_arrays_are_checked() {
     }
 }
 
-/// AMQP-14: a list, map or array has a million items at most, also where they take no bytes.
+/// AMQP-14: a list or array of a sender has 65,536 items at most and a map half as many entries, also where items take no
+/// bytes. What was stored when more was taken is read as before.
 #[test]
-fn too_many_items_are_refused() {
-    let body = |code: u8, count: u32, items: &[u8]| {
+fn too_many_items_of_a_sender_are_refused() {
+    let content = |code: u8, count: u32, items: &[u8]| {
         let size = u32::try_from(items.len() + 4).unwrap();
         let head = [0x00, 0x53, 0x77, code];
-        parse(&[&head[..], &size.to_be_bytes(), &count.to_be_bytes(), items].concat()).map(drop)
+        Bytes::from([&head[..], &size.to_be_bytes(), &count.to_be_bytes(), items].concat())
     };
-    let nulls = vec![0x40; 1_000_001];
-    assert_eq!(body(0xd0, 1_000_000, &nulls[1..]), Ok(()));
-    assert_eq!(body(0xd0, 1_000_001, &nulls), Err(ContentError::TooMany));
-    assert_eq!(body(0xd1, 1_000_002, &[&nulls[..], &[0x40]].concat()), Err(ContentError::TooMany));
-    // An array of trues, of which only the constructor is there.
-    assert_eq!(body(0xf0, 1_000_000, &[0x41]), Ok(()));
-    assert_eq!(body(0xf0, 1_000_001, &[0x41]), Err(ContentError::TooMany));
-    assert_eq!(body(0xf0, u32::MAX, &[0x41]), Err(ContentError::TooMany));
+    let nulls = vec![0x40; 65_540];
+    let cases = [
+        (0xd0, 65_536, &nulls[..65_536], true),
+        (0xd0, 65_537, &nulls[..65_537], false),
+        (0xd1, 65_536, &nulls[..65_536], true),
+        (0xd1, 65_538, &nulls[..65_538], false),
+        // Arrays of nulls, trues, falses, zeros and empty lists, of which only the constructor is there.
+        (0xf0, 65_536, &[0x40][..], true),
+        (0xf0, 65_537, &[0x40], false),
+        (0xf0, 65_537, &[0x41], false),
+        (0xf0, 65_537, &[0x42], false),
+        (0xf0, 65_537, &[0x43], false),
+        (0xf0, 65_537, &[0x44], false),
+        (0xf0, 65_537, &[0x45], false),
+    ];
+    for (code, count, items, is_taken) in cases {
+        let content = content(code, count, items);
+        let expected = if is_taken { Ok(()) } else { Err(ContentError::TooMany) };
+        assert_eq!(Content::from_sender(content.clone()).map(drop), expected, "{code:x} {count}");
+        assert!(Content::parse(content).is_ok(), "{code:x} {count}");
+    }
+    let endless = content(0xf0, u32::MAX, &[0x41]);
+    assert_eq!(Content::parse(endless).err(), Some(ContentError::TooMany));
+}
+
+/// AMQP-14: elements of arrays that take no bytes are 65,536 at most in a whole message, wherever in it they are.
+#[test]
+fn elements_without_bytes_are_bounded_over_a_message() {
+    let nulls = |count: u32| [&b"\xf0\0\0\0\x05"[..], &count.to_be_bytes(), b"\x40"].concat();
+    let annotations = |value: &[u8]| {
+        let entry = [b"\xa3\x01k", value].concat();
+        [&b"\x00\x53\x72\xc1"[..], &[entry.len() as u8 + 1, 2], &entry].concat()
+    };
+    let list = |values: &[Vec<u8>]| {
+        let items = values.concat();
+        let size = u32::try_from(items.len() + 4).unwrap();
+        let count = u32::try_from(values.len()).unwrap();
+        [&b"\xd0"[..], &size.to_be_bytes(), &count.to_be_bytes(), &items].concat()
+    };
+    let message = |in_annotations: u32, in_body: &[u32]| {
+        let values: Vec<_> = in_body.iter().map(|count| nulls(*count)).collect();
+        let body = [b"\x00\x53\x77", &list(&values)[..]].concat();
+        Bytes::from([annotations(&nulls(in_annotations)), body].concat())
+    };
+    assert!(Content::from_sender(message(16_384, &[16_384, 32_768])).is_ok());
+    for too_many in [message(16_384, &[16_384, 32_769]), message(1, &[700; 100])] {
+        assert_eq!(
+            Content::from_sender(too_many.clone()).err(),
+            Some(ContentError::TooManyWidthless)
+        );
+        assert!(Content::parse(too_many).is_ok());
+    }
+    let alone = message(65_537, &[]);
+    assert_eq!(Content::from_sender(alone).err(), Some(ContentError::TooMany));
 }
 
 /// Reads everything that can be read of content, whatever it is.
