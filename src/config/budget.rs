@@ -43,8 +43,12 @@ const HTTP_ANSWER_BYTES: u64 = 16 << 10;
 const WEBSOCKET_BYTES: u64 = 128 << 10;
 /// What its frame needs no room for, and what is read at once.
 const FRAME_BYTES: u64 = (16 + 8) << 10;
-/// Of a connection over AMQP: what is read at once, and what of its messages needs no room.
-const AMQP_BYTES: u64 = 48 << 10;
+/// Of a connection over AMQP: what is read at once, and what of its messages needs no room; within WebSocket also what is
+/// kept of the pieces of messages that were read and written last, and pongs.
+const AMQP_BYTES: u64 = (48 + 144) << 10;
+/// Of a connection to another broker or a webhook: what is read and written at once, the largest answer and what is made of
+/// it, the list or request that is not confirmed, TLS.
+const FORWARD_BYTES: u64 = 3 << 20;
 /// What a connection over AMQP or WebSocket has not taken, without room for it.
 const UNTAKEN_BYTES: u64 = 64 << 10;
 /// A link over AMQP or WebSocket: itself, its names, what its entity and the rights of its client know of it.
@@ -286,6 +290,11 @@ impl Config {
             Row::shared("tokens", count_max, issuer).and_each((1, tokens)),
             Row::each("what is remembered of what somebody may do", count_max, (all, RIGHTS_BYTES)),
             Row::each("TLS connections", count_max, (all, tls)),
+            Row::each(
+                "connections to other brokers and to webhooks",
+                "limits.forwarder_thread_count_max",
+                (limits.forwarder_thread_count_max as u64, FORWARD_BYTES),
+            ),
         ]
     }
 }

@@ -16,6 +16,7 @@ const STUCK: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub struct Attack {
     keeps: bool,
+    memory_max: Option<u64>,
     attempts: Arc<AtomicU64>,
     lasting: Duration,
     grace: Duration,
@@ -34,6 +35,16 @@ impl Attack {
     /// Whether it does.
     pub const fn keeps(&self) -> bool {
         self.keeps
+    }
+
+    /// The broker may take no more memory than this for it, whatever its budgets are.
+    pub const fn takes_at_most(&mut self, bytes: u64) {
+        self.memory_max = Some(bytes);
+    }
+
+    /// How much that is, if it is bounded so.
+    pub const fn memory_max(&self) -> Option<u64> {
+        self.memory_max
     }
 
     /// Goes on for so long at least, whatever else it takes to judge it.

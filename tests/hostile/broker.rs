@@ -60,6 +60,9 @@ const SETTINGS: [(&str, &str); 21] = [
     ("LOG__FILTER", "error"),
 ];
 
+/// Brokers of attackers may be forwarded to.
+const PEERS: &str = "[peers]\nallowed_hosts = [\"127.0.0.1\"]\n";
+
 /// What each of the budgets above is instead, where it is to be none.
 const UNBOUNDED: &str = "1073741824";
 
@@ -84,6 +87,8 @@ pub struct Broker {
     pub http: SocketAddr,
     pub websocket: SocketAddr,
     pub amqp: SocketAddr,
+    /// All of that by one port.
+    pub gateway: SocketAddr,
     /// Where it listens: those three, and the gateway.
     listens: [SocketAddr; 4],
     /// How TLS is spoken with it, if it is.
@@ -155,7 +160,8 @@ impl Broker {
         std::fs::create_dir_all(&directory).unwrap();
         let sections = ["http", "websocket", "amqp", "gateway"]
             .map(|name| format!("[{name}]\nproxy_protocol = [\"{PROXIES}\"]\n"));
-        std::fs::write(directory.join("peeklock.toml"), sections.concat() + settings).unwrap();
+        std::fs::write(directory.join("peeklock.toml"), sections.concat() + PEERS + settings)
+            .unwrap();
         let program = std::env::var_os("PEEKLOCK_HOSTILE_PROGRAM");
         let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_peeklock").into());
         let mut command = Command::new(program);
@@ -197,7 +203,7 @@ impl Broker {
                 }
             }
         });
-        let [http, websocket, amqp, _] = listens;
+        let [http, websocket, amqp, gateway] = listens;
         Self {
             process,
             _banner: banner,
@@ -205,6 +211,7 @@ impl Broker {
             http,
             websocket,
             amqp,
+            gateway,
             listens,
             tls: None,
             _tunnels: Vec::new(),

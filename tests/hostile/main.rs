@@ -16,7 +16,8 @@
 //!
 //! | Attack | Shown by |
 //! |---|---|
-//! | pings whose pongs are not read | `scenarios/pongs.rs` |
+//! | pings whose pongs are not read | `scenarios/pongs.rs`, over AMQP in WebSocket `scenarios/amqp_pings.rs` |
+//! | brokers that are forwarded to, and ping or announce a huge frame | `scenarios/hostile_peers.rs`, `the_command_line_holds_little_for_a_hostile_broker` here |
 //! | thousands of `explain` in a frame, or over HTTP | `scenarios/explain.rs` |
 //! | settlements of thousands of ranges, answers unread | `scenarios/failures.rs` |
 //! | a frame or batch of a million empty messages | `scenarios/empty_messages.rs` |
@@ -72,6 +73,7 @@ mod judge;
 #[path = "../support/amqp.rs"]
 mod links;
 mod load;
+mod peer;
 mod random;
 mod scenarios;
 mod tunnel;
@@ -85,6 +87,7 @@ use alone::alone;
 use broker::Broker;
 use judge::Judge;
 use load::{Burner, Cpu, Load};
+use peer::{Flood, HostilePeer, Until};
 use scenarios::Scenario;
 use witness::{Took, Wants};
 
@@ -124,6 +127,9 @@ const LASTING: Duration = Duration::from_secs(1);
 const SLOWER_MAX: f64 = 3.0;
 /// The same beside wrong tokens, which cost nothing to make up.
 const SLOWER_BY_TOKENS_MAX: f64 = 2.0;
+/// How long a client stays with a hostile broker, and how much memory it may take, the program included.
+const CLIENT_TIME: Duration = Duration::from_secs(2);
+const CLIENT_BYTES_MAX: u64 = 128 << 20;
 /// So many operations are told of that took longest.
 const WORST_COUNT: usize = 5;
 
@@ -155,7 +161,8 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
         eprintln!("attempts: {attempts} in {elapsed:?}, {in_a_second:.0} a second");
     }
     let (keeps, grace, connections) = (attack.keeps(), attack.grace(), attack.connections_left());
-    judge.memory_was_bounded(keeps);
+    let memory_max = attack.memory_max();
+    judge.memory_was_bounded(keeps, memory_max);
     let ends = Instant::now();
     attack.end();
     eprintln!("ended in {:.1?}", ends.elapsed());
@@ -163,7 +170,7 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     drop(attacks_alone);
     judge.nothing_is_left(keeps, grace, connections);
     witness::all(&broker, Wants::USUAL);
-    judge.memory_was_bounded(keeps);
+    judge.memory_was_bounded(keeps, memory_max);
     drop(judge);
     broker.stop();
     assert!(beside <= aims.slow_max, "{beside:?} beside the attack, of {:?}", aims.slow_max);
@@ -230,7 +237,8 @@ macro_rules! scenarios {
 scenarios! {
     SLOWER_MAX,
     states pongs explain failures empty_messages peeks receives patterns half_heads half_frames half_bodies
-    amqp_transfers amqp_openings amqp_deliveries amqp_renewals amqp_floods amqp_links amqp_websockets returning
+    amqp_transfers amqp_openings amqp_deliveries amqp_renewals amqp_floods amqp_links amqp_websockets amqp_pings
+    hostile_peers returning
     anything waits presented apart away forwards ranges overlays
 }
 
@@ -238,6 +246,38 @@ scenarios! {
 #[test]
 fn apart_waiting() {
     judge(Broker::start, scenarios::apart::attack_waiting, SLOWER_MAX);
+}
+
+/// A client of the program holds little for a broker that pings without end or announces a huge frame, whether it has
+/// said welcome or not.
+#[test]
+fn the_command_line_holds_little_for_a_hostile_broker() {
+    let broker = Broker::start();
+    let peers = [Until::Upgrade, Until::Welcome].map(|until| {
+        [Flood::Pings, Flood::Frame]
+            .map(|flood| HostilePeer::before(broker.websocket, until, flood))
+    });
+    let program = env!("CARGO_BIN_EXE_peeklock");
+    // What a welcome broker may answer is as large as a large message.
+    let [[pings, frame], [pings_of_welcome, _]] = &peers;
+    for peer in [pings, frame, pings_of_welcome] {
+        let mut client = std::process::Command::new(program)
+            .args(["queue", "list", "--url", &format!("ws://{}", peer.address)])
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let (begun, mut most) = (Instant::now(), 0);
+        while begun.elapsed() < CLIENT_TIME && client.try_wait().unwrap().is_none() {
+            most = most.max(Broker::resident_bytes(client.id()).unwrap_or_default());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        client.kill().ok();
+        client.wait().unwrap();
+        assert!(most < CLIENT_BYTES_MAX, "the client took {} MiB", most >> 20);
+    }
+    drop(peers);
+    broker.stop();
 }
 
 /// Everything again, of clients that all speak TLS.

@@ -201,8 +201,8 @@ impl WebSocket {
     }
 }
 
-/// Opcode, begin and end of the content of a frame of the server.
-fn frame_in(bytes: &[u8]) -> Option<(u8, usize, usize)> {
+/// Opcode, begin and end of the content of a frame without a mask.
+pub fn frame_in(bytes: &[u8]) -> Option<(u8, usize, usize)> {
     let (code, short) = (bytes.first()? & 0x0f, usize::from(bytes.get(1)? & 0x7f));
     let (start, length) = match short {
         126 => (4, usize::from(u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?))),

@@ -24,6 +24,16 @@ pub fn log_in(frames: &mut Frames) {
     frames.say_sasl(&Init { mechanism: mechanism::ANONYMOUS.into(), ..Init::default() });
 }
 
+/// The bytes that open a connection, for a client that waits for no answer.
+#[allow(dead_code, reason = "of what is shared each test uses a part")]
+pub fn opened() -> Vec<u8> {
+    let mut frames = Frames::default();
+    log_in(&mut frames);
+    frames.say_header(Protocol::Amqp);
+    frames.say(0, &Session::open("client"), &[]);
+    frames.output.to_vec()
+}
+
 impl Amqp {
     /// Logs in and begins a session that takes so many frames.
     ///

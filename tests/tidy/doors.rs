@@ -35,6 +35,47 @@ fn no_transport_knows_another() {
     }
 }
 
+/// DESIGN D6: what a library buffers of a connection is bounded, on both of its ends: WebSockets are configured in one place,
+/// and a client of HTTP says how much it reads ahead.
+#[test]
+fn what_libraries_buffer_is_bounded() {
+    const WEBSOCKETS: &str = "transports/listen/src/websocket.rs";
+    let (mut websockets, mut clients) = (0, 0);
+    for path in ["transports", "plugins", "src"].into_iter().flat_map(|folder| files(folder, "rs"))
+    {
+        let place = place(&path);
+        if !place.starts_with("src/") && place.split('/').nth(2) != Some("src") {
+            continue;
+        }
+        let code: String = code(&path).split_whitespace().collect();
+        let configures = code.contains("protocol::WebSocketConfig");
+        assert_eq!(configures, place == WEBSOCKETS, "{place} configures a WebSocket");
+        for unbounded in ["accept_async(", "accept_hdr_async(", "client_async(", "connect_async("] {
+            assert!(
+                !code.contains(unbounded),
+                "{place} has a WebSocket with the bounds of the library"
+            );
+        }
+        let made = code.split("WebSocketStream::from_raw_socket(").skip(1);
+        for made in made.chain(code.split("_async_with_config(").skip(1)) {
+            let arguments = made.split(';').next().unwrap();
+            assert!(
+                !arguments.contains("None"),
+                "{place} has a WebSocket with the bounds of the library"
+            );
+            websockets += 1;
+        }
+        let of_http = code.matches("http1::Builder::new()").count();
+        assert_eq!(of_http, code.matches(".max_buf_size(").count(), "{place} reads without bound");
+        assert!(
+            !code.contains("http1::handshake") && !code.contains("{SendRequest,handshake}"),
+            "{place}"
+        );
+        clients += of_http;
+    }
+    assert!(websockets >= 4 && clients >= 4, "{websockets} and {clients} are seen");
+}
+
 /// What a broker does for whoever holds it, and `Access` for who may: to transports only the second is open.
 #[test]
 fn no_transport_goes_round_the_door() {

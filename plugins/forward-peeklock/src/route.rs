@@ -23,6 +23,8 @@ const CALL_TIME: Duration = Duration::from_secs(15);
 const LIST_BYTES_MAX: usize = 1 << 20;
 /// How long the other broker is asked to keep a lost connection.
 const GRACE: Duration = Duration::from_secs(10);
+/// The largest frame of the other broker that is read: a welcome, or what became of one list.
+const FRAME_BYTES_MAX: usize = 64 << 10;
 /// The longest pause before a connection is made anew.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -215,6 +217,7 @@ impl PeerRoute {
         options.pause_max = PAUSE_MAX;
         options.give_up_after = Some(CALL_TIME);
         options.connect_timeout = self.config.connect_timeout;
+        options.frame_bytes_max = FRAME_BYTES_MAX;
         options.connector = Some(Arc::new(Way {
             reach: self.config.reach.clone(),
             place: self.target.place.clone(),

@@ -76,13 +76,14 @@ fn each_row_of_the_sum_has_its_size() {
         ("TLS handshakes", 16_384, 0),
         ("HTTP connections", 0, 320_000),
         ("WebSocket connections", 0, 640_000),
-        ("AMQP connections", 0, 252_288),
+        ("AMQP connections", 0, 1_009_152),
         ("links over WebSocket", 0, 2_560_000),
         ("links over AMQP", 0, 2_880_000),
         ("links over AMQP beyond 256 of a connection", 262_144, 0),
         ("tokens", 0, 800_000),
         ("what is remembered of what somebody may do", 0, 240_000),
         ("TLS connections", 0, 1_500_000),
+        ("connections to other brokers and to webhooks", 0, 786_432),
     ];
     assert_eq!(found, expected);
     let off = load("budget-off", "").unwrap();
@@ -111,7 +112,7 @@ fn the_largest_rows_are_told_with_their_settings() {
         "amqp.link_count_max: 2812 MiB for links over AMQP; websocket.link_count_max: 2500 MiB for links over WebSocket"
     );
     assert_eq!(sum(&budget, |row| row.shared_bytes) >> 20, 3_471);
-    assert_eq!(sum(&budget, Row::bytes) >> 20, 13_813);
+    assert_eq!(sum(&budget, Row::bytes) >> 20, 15_320);
 }
 
 /// The memory for messages is in what may be kept, if they are in memory only; what is on its way to the disk in what

@@ -4,6 +4,7 @@ pub mod amqp_deliveries;
 pub mod amqp_floods;
 pub mod amqp_links;
 pub mod amqp_openings;
+pub mod amqp_pings;
 pub mod amqp_renewals;
 pub mod amqp_transfers;
 pub mod amqp_websockets;
@@ -21,6 +22,7 @@ pub mod forwards;
 pub mod half_bodies;
 pub mod half_frames;
 pub mod half_heads;
+pub mod hostile_peers;
 pub mod overlays;
 pub mod patterns;
 pub mod peeks;
@@ -41,6 +43,9 @@ use super::wire::{WebSocket, ask};
 
 /// Begins an attack, so many times as large as usual.
 pub type Scenario = fn(&Broker, usize) -> Attack;
+
+/// What pings, and frames of brokers that are forwarded to, may make the broker take: it holds nothing of them.
+const PINGED_BYTES_MAX: u64 = 64 << 20;
 
 /// A queue of the attacker.
 fn queue(broker: &Broker) {

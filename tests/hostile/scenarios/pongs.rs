@@ -3,10 +3,12 @@
 use super::super::attacker::{Attack, flood};
 use super::super::broker::Broker;
 use super::super::wire::{WebSocket, masked};
+use super::PINGED_BYTES_MAX;
 
 pub fn attack(broker: &Broker, weight: usize) -> Attack {
     let pings = masked(0x89, &[b'x'; 125]).repeat(500);
     let mut attack = Attack::default();
+    attack.takes_at_most(PINGED_BYTES_MAX);
     for _ in 0..4 {
         let mut socket = WebSocket::open(broker.websocket).unwrap();
         // Some 256 MiB, if they are taken: each socket alone is as much as the broker may take.

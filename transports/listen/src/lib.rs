@@ -25,6 +25,7 @@
 //! | `relayed.rs` | what tells that a request comes by a proxy (SEC-17) |
 //! | `strangers.rs` | who is refused for where it comes from, in the log (SEC-23) |
 //! | `upgrade.rs` | who may connect over WebSocket (SEC-23; feature `upgrade`) |
+//! | `websocket.rs` | bounds on what the library of WebSocket buffers (feature `upgrade`) |
 //!
 //! A transport with threads of its own, as HTTP has them by its framework, takes the listener and the tracker and leaves
 //! the rest. Absent on purpose: what a connection costs, and who makes room for whom, which each transport decides by what
@@ -47,6 +48,8 @@ mod strangers;
 mod tracker;
 #[cfg(feature = "upgrade")]
 pub mod upgrade;
+#[cfg(feature = "upgrade")]
+pub mod websocket;
 mod workers;
 
 pub use accept::{sockets, spare_sockets};

@@ -67,6 +67,26 @@ pub fn host(request: &Request, is_same: impl Fn(&str, &str) -> bool) -> Option<&
     }
 }
 
+/// Refuses an upgrade with a query, in which a token would stand in logs of others, or with a body, which nobody reads.
+/// `instead` says where a token goes.
+///
+/// # Errors
+/// With the answer to the request.
+#[expect(clippy::result_large_err, reason = "the library's type")]
+pub fn check_bare(broker: &Broker, request: &Request, instead: &str) -> Result<(), ErrorResponse> {
+    let refused =
+        |detail: String| Err(refuse(broker, StatusCode::BAD_REQUEST, Rejection::argument(detail)));
+    if request.uri().query().is_some_and(|query| !query.is_empty()) {
+        return refused(format!("the URL has a query; {instead}"));
+    }
+    let headers = request.headers();
+    let length = headers.get(header::CONTENT_LENGTH);
+    if headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|it| it != "0") {
+        return refused("an upgrade to WebSocket has no body; leave out Content-Length".to_owned());
+    }
+    Ok(())
+}
+
 /// The names of the subprotocols that are offered, in their order.
 pub fn subprotocols(request: &Request) -> impl Iterator<Item = &str> {
     let offered = request.headers().get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();

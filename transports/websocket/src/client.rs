@@ -105,6 +105,10 @@ pub struct ClientOptions {
     pub give_up_after: Option<Duration>,
     /// How long a connection may take.
     pub connect_timeout: Duration,
+    /// The largest frame of the broker that is read, in bytes. A larger one ends the connection. By default as much as the
+    /// answer to a peek, a receive or a large message may have; a broker that is not trusted can make the client hold this
+    /// for each connection.
+    pub frame_bytes_max: usize,
     /// Opens streams in place of TCP, and of TLS if the URL begins with `wss://`.
     pub connector: Option<Arc<dyn Connector>>,
 }
@@ -123,6 +127,7 @@ impl Default for ClientOptions {
             pause_max: Duration::from_secs(10),
             give_up_after: None,
             connect_timeout: Duration::from_secs(5),
+            frame_bytes_max: 256 << 20,
             connector: None,
         }
     }

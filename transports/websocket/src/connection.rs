@@ -13,6 +13,7 @@ mod outbound;
 mod place;
 mod price;
 mod serve;
+mod stall;
 mod yielding;
 
 use std::collections::VecDeque;
@@ -29,6 +30,7 @@ use peeklock_core::permits::{Budget, Permit};
 use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker};
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox, Steps};
+use peeklock_listen::websocket::Pongs;
 use peeklock_listen::{Idling, Lookout, Member};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
@@ -38,13 +40,14 @@ pub(crate) use self::inbound::{Asked, Done, Refusal};
 pub(crate) use self::open::converse;
 
 use self::apart::{Own, Work};
-use self::outbound::Unwritten;
 use self::price::Price;
+use self::stall::Stall;
 use self::yielding::Yielding;
 use crate::error::{Close, code};
 use crate::frame::{BadRequest, Encoding, Item, Request, WireError};
 use crate::operation::{Expect, WaitingCommit};
 use crate::site::{Call, ConversationPlace, Handover, Site, Socket};
+use crate::unwritten::Unwritten;
 
 /// What something said takes besides what it says of messages.
 const ITEM_BYTES: u64 = 64;
@@ -188,16 +191,15 @@ pub(crate) struct Conversation {
     unflushed: bool,
     /// What of a frame is not with the socket at all.
     outgoing: Unwritten,
-    /// Bytes of pongs among that.
-    pong_bytes: usize,
+    /// Pongs among that.
+    pongs: Pongs,
     /// When the listener ends it.
     deadline: Option<Pin<Box<Sleep>>>,
     read_since_tick: bool,
     written_since_tick: bool,
     silent_ticks: u32,
-    /// Bytes that the socket had taken in all at the last tick, and for how long it has taken too few.
-    written_bytes: u64,
-    stalled: Duration,
+    /// How long its client has not taken what was written.
+    stall: Stall,
 }
 
 /// Closes a socket and gives its peer a moment to answer.

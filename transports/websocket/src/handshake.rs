@@ -33,12 +33,8 @@ pub(crate) fn accept(
             Rejection::new(Condition::EntityNotFound, "WebSocket is served at the path /");
         return Err(upgrade::refuse(broker, StatusCode::NOT_FOUND, rejection));
     }
-    if request.uri().query().is_some() {
-        let rejection = Rejection::argument(
-            "the URL has a query; a token is sent in the first frame, never in the URL",
-        );
-        return Err(upgrade::refuse(broker, StatusCode::BAD_REQUEST, rejection));
-    }
+    let instead = "a token is sent in the first frame, never in the URL";
+    upgrade::check_bare(broker, request, instead)?;
     let Some(encoding) = upgrade::subprotocols(request).find_map(Encoding::of_subprotocol) else {
         let rejection = Rejection::argument(
             "none of the subprotocols offered is known; offer peeklock.v1.binary or \

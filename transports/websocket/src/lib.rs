@@ -15,8 +15,8 @@ mod site;
 
 mod handshake;
 mod metered;
-mod pieces;
 mod progress;
+mod unwritten;
 
 mod frame;
 

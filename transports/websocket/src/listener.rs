@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
 use peeklock_core::telemetry;
+use peeklock_listen::websocket::{BufferSizes, PIECE_BYTES};
 use peeklock_listen::{Serve, Start, Tracker, upgrade};
 use peeklock_tls::Stream;
 use tokio_tungstenite::accept_hdr_async_with_config;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig as SocketConfig};
+use tokio_tungstenite::tungstenite::protocol::Role;
 
 use crate::config::WebSocketConfig;
 use crate::connection::converse;
@@ -127,11 +128,13 @@ async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)
     let (seat, peer) = (site.inbound.seat(), stream.peer());
     let mut metered =
         Metered::new(stream, seat, site.config.frame_timeout, site.config.frame_bytes_max);
-    let config = SocketConfig::default()
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
-        .max_message_size(Some(site.config.frame_bytes_max))
-        .max_frame_size(Some(site.config.frame_bytes_max));
+    let sizes = BufferSizes {
+        read_bytes: READ_BUFFER_BYTES,
+        write_bytes: WRITE_BUFFER_BYTES,
+        written_frame_bytes_max: PIECE_BYTES,
+        message_bytes_max: site.config.frame_bytes_max,
+    };
+    let config = sizes.config();
     let (mut agreed, mut by_proxy) = (None, false);
     let judge = judge(site, peer, &mut agreed, &mut by_proxy);
     let accepting = accept_hdr_async_with_config(&mut metered, judge, Some(config));
@@ -147,7 +150,11 @@ async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)
             upgrade::turn_away_late(&site.broker, &mut metered, INSTEAD).await;
             return None;
         }
-        Err(_) => return None,
+        Err(_) => {
+            telemetry::count_unopened("websocket", "silent");
+            tracing::debug!(?peer, "connection closed before its client said anything");
+            return None;
+        }
     }
     let encoding = agreed?;
     metered.frame_taken();

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use peeklock_core::contract::Principal;
 use peeklock_core::permits::{Pace, RoomAnswer, Seat, arriving_step};
+use peeklock_listen::websocket::Pieces;
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use crate::pieces::Pieces;
 use crate::progress::Progress;
 
 /// What every connection may have read without room of the budget.
@@ -33,7 +33,7 @@ pub(crate) struct Metered {
     /// How far the client's frames have come, behind the upgrade.
     progress: Option<Progress>,
     /// What goes on to the reader, behind the upgrade.
-    pieces: Pieces,
+    pieces: Option<Pieces>,
     /// Of the frame that has not arrived whole.
     pace: Option<Pace>,
     /// When room is asked for again.
@@ -56,7 +56,7 @@ impl Metered {
             patience,
             unfinished_bytes: 0,
             progress: None,
-            pieces: Pieces::new(frame_bytes_max),
+            pieces: Some(Pieces::new(frame_bytes_max)),
             pace: None,
             again: None,
             written_bytes: 0,
@@ -163,22 +163,11 @@ impl AsyncRead for Metered {
         if this.progress.is_none() {
             return this.poll_more(context, buffer);
         }
-        loop {
-            let before = buffer.filled().len();
-            this.pieces.hand_on(buffer.remaining(), |part| buffer.put_slice(part));
-            if buffer.filled().len() > before || buffer.remaining() == 0 {
-                return Poll::Ready(Ok(()));
-            }
-            let most = this.pieces.readable_bytes().min(buffer.remaining());
-            let mut more = ReadBuf::new(buffer.initialize_unfilled_to(most));
-            ready!(this.poll_more(context, &mut more))?;
-            let is_over = more.filled().is_empty();
-            let passed = this.pieces.read(more.filled());
-            buffer.advance(passed);
-            if passed > 0 || is_over {
-                return Poll::Ready(Ok(()));
-            }
-        }
+        // Taken out meanwhile: the rest of this counts what is read.
+        let Some(mut pieces) = this.pieces.take() else { return this.poll_more(context, buffer) };
+        let read = pieces.poll_read(buffer, |more| this.poll_more(context, more));
+        this.pieces = Some(pieces);
+        read
     }
 }
 

@@ -8,6 +8,7 @@ mod client {
 
     mod consumers;
     mod handles;
+    mod hostile;
     mod loss;
     mod requests;
     mod secure;

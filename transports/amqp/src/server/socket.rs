@@ -16,6 +16,11 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
         false
     }
 
+    /// Whether something that it has written by itself may not be taken yet, such as answers to pings.
+    fn is_unflushed(&self) -> bool {
+        false
+    }
+
     /// Whether the end of what its client sends has arrived, whatever of it is unread.
     fn has_ended(&self) -> bool {
         false

@@ -359,13 +359,13 @@ impl Conversation {
         output.advance(output.remaining());
     }
 
-    /// What was written last may wait in a layer above the socket.
+    /// What was written last may wait in a layer above the socket, and so may the answers of that layer to pings.
     fn poll_flush<S: Socket>(
         &mut self,
         stream: &mut S,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.is_unflushed {
+        if self.is_unflushed || stream.is_unflushed() {
             match Pin::new(stream).poll_flush(context) {
                 Poll::Ready(Ok(())) => self.is_unflushed = false,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),

@@ -3,6 +3,8 @@
 //! A message holds any run of bytes: frames of AMQP may be cut anywhere. What has arrived of one that is not
 //! whole counts as other bytes do that wait for more; pings and pongs, which may stand within a message, do not: who
 //! pings is not late with anything, nor does it finish anything.
+//!
+//! While the client takes no pongs, nothing more of it is read than a few pings ([`Pongs`]).
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -15,12 +17,13 @@ use peeklock_core::condition::Condition;
 use peeklock_core::contract::browser::{Known, split_host};
 use peeklock_core::error::Rejection;
 use peeklock_listen::upgrade;
+use peeklock_listen::websocket::{BufferSizes, PIECE_BYTES, Pieces, Pongs};
 use percent_encoding::percent_decode_str;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::protocol::{Message, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::{Message, Role};
 use tokio_tungstenite::tungstenite::{Bytes as Payload, Error};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
@@ -40,16 +43,26 @@ const MESSAGE_BYTES_MAX: usize = 256 << 10;
 const UNFINISHED_BYTES_MAX: u64 = 2 * MESSAGE_BYTES_MAX as u64;
 /// What stands before the content of a ping or pong of a client: its head, and the mask.
 const CONTROL_HEAD_BYTES: u64 = 6;
-/// What is put into one message.
-const PIECE_BYTES: usize = 64 << 10;
-/// What is read at once.
-const READ_BYTES: usize = 8 << 10;
+/// Pings and pongs that are passed over in one go.
+const CONTROLS_PER_TURN: usize = 256;
+/// What the library may buffer.
+const SIZES: BufferSizes = BufferSizes {
+    read_bytes: 8 << 10,
+    // Each message goes to the socket at once.
+    write_bytes: 0,
+    written_frame_bytes_max: PIECE_BYTES,
+    message_bytes_max: MESSAGE_BYTES_MAX,
+};
 
 /// A socket over WebSocket.
 pub(super) struct WebSocket<S> {
     stream: WebSocketStream<Below<S>>,
     /// What was not handed out of the last message.
     rest: Payload,
+    /// How large that message is, which is in memory until all of it was handed out.
+    rest_message_bytes: u64,
+    /// Pongs that wait for the client.
+    pongs: Pongs,
     /// Whether its client has closed it with the code of an end in order.
     was_closed: bool,
 }
@@ -60,6 +73,8 @@ pub(super) struct Below<S> {
     first: Bytes,
     /// What was read of a message that is not whole.
     unfinished_bytes: u64,
+    /// What goes on to the library, behind the upgrade.
+    pieces: Option<Pieces>,
 }
 
 /// Answers an upgrade; whether it came by a proxy comes with it. None if it was refused.
@@ -69,12 +84,8 @@ pub(super) async fn accept<S: Socket>(
     stream: S,
     first: &[u8],
 ) -> Option<(WebSocket<S>, bool)> {
-    let mut below = Below { stream, first: Bytes::copy_from_slice(first), unfinished_bytes: 0 };
-    let config = WebSocketConfig::default()
-        .read_buffer_size(READ_BYTES)
-        .write_buffer_size(0)
-        .max_message_size(Some(MESSAGE_BYTES_MAX))
-        .max_frame_size(Some(MESSAGE_BYTES_MAX));
+    let mut below = Below::new(stream, Bytes::copy_from_slice(first));
+    let config = SIZES.config();
     let mut by_proxy = false;
     #[expect(clippy::result_large_err, reason = "the library's type")]
     let judge = |request: &Request, response: Response| {
@@ -95,9 +106,7 @@ pub(super) async fn accept<S: Socket>(
             return None;
         }
     }
-    below.unfinished_bytes = 0;
-    let stream = WebSocketStream::from_raw_socket(below, Role::Server, Some(config)).await;
-    Some((WebSocket { stream, rest: Payload::new(), was_closed: false }, by_proxy))
+    Some((WebSocket::upgraded(below).await, by_proxy))
 }
 
 /// Who may connect (SEC-23), where, and by which name.
@@ -118,6 +127,9 @@ fn judge(
         let rejection = Rejection::new(Condition::EntityNotFound, INSTEAD);
         return Err(upgrade::refuse(broker, StatusCode::NOT_FOUND, rejection));
     }
+    let instead =
+        "a token is put to $cbs, a name and a key go by SASL, and neither stands in the URL";
+    upgrade::check_bare(broker, request, instead)?;
     let name = upgrade::subprotocols(request)
         .find(|name| SUBPROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(name)));
     let Some(name) = name.and_then(|name| HeaderValue::from_str(name).ok()) else {
@@ -146,10 +158,35 @@ fn is_same_name(left: &str, right: &str) -> bool {
     left.eq_ignore_ascii_case(right)
 }
 
+impl<S: Socket> WebSocket<S> {
+    /// A socket behind its upgrade.
+    async fn upgraded(mut below: Below<S>) -> Self {
+        below.unfinished_bytes = 0;
+        below.pieces = Some(Pieces::new(MESSAGE_BYTES_MAX));
+        let config = Some(SIZES.config());
+        let stream = WebSocketStream::from_raw_socket(below, Role::Server, config).await;
+        Self {
+            stream,
+            rest: Payload::new(),
+            rest_message_bytes: 0,
+            pongs: Pongs::default(),
+            was_closed: false,
+        }
+    }
+
+    /// Has the socket take all that the library has buffered.
+    fn poll_taken(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(context)).map_err(failed)?;
+        self.pongs.taken();
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl<S: Socket> Socket for WebSocket<S> {
     fn withheld_bytes(&self) -> u64 {
         let below = self.stream.get_ref();
-        below.unfinished_bytes.saturating_add(below.stream.withheld_bytes())
+        let of_rest = if self.rest.is_empty() { 0 } else { self.rest_message_bytes };
+        of_rest.saturating_add(below.unfinished_bytes).saturating_add(below.stream.withheld_bytes())
     }
 
     fn was_closed(&self) -> bool {
@@ -158,6 +195,10 @@ impl<S: Socket> Socket for WebSocket<S> {
 
     fn has_ended(&self) -> bool {
         self.stream.get_ref().stream.has_ended()
+    }
+
+    fn is_unflushed(&self) -> bool {
+        self.pongs.are_owed()
     }
 }
 
@@ -174,13 +215,23 @@ impl<S: Socket> AsyncRead for WebSocket<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let mut passed_over = 0;
         while self.rest.is_empty() {
+            if passed_over == CONTROLS_PER_TURN {
+                // Now the others of this thread.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if !self.pongs.may_read() {
+                ready!(self.poll_taken(context))?;
+            }
             let Some(message) = ready!(Pin::new(&mut self.stream).poll_next(context)) else {
                 return Poll::Ready(Ok(()));
             };
             match message.map_err(failed)? {
                 Message::Binary(bytes) => {
                     self.stream.get_mut().unfinished_bytes = 0;
+                    self.rest_message_bytes = bytes.len() as u64;
                     self.rest = bytes;
                 }
                 Message::Text(_) => {
@@ -192,7 +243,13 @@ impl<S: Socket> AsyncRead for WebSocket<S> {
                     self.was_closed = code == Some(CloseCode::Normal);
                     return Poll::Ready(Ok(()));
                 }
-                Message::Ping(content) | Message::Pong(content) => {
+                Message::Ping(content) => {
+                    passed_over += 1;
+                    self.stream.get_mut().passed_over(content.len() as u64);
+                    self.pongs.owe(content.len());
+                }
+                Message::Pong(content) => {
+                    passed_over += 1;
                     self.stream.get_mut().passed_over(content.len() as u64);
                 }
                 Message::Frame(_) => {}
@@ -219,6 +276,10 @@ impl<S: Socket> AsyncWrite for WebSocket<S> {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.pongs.are_owed() {
+            // What is written is taken only behind them.
+            ready!(self.poll_taken(context))?;
+        }
         ready!(Pin::new(&mut self.stream).poll_ready(context)).map_err(failed)?;
         let length = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(PIECE_BYTES);
         let mut message = Vec::with_capacity(length);
@@ -236,7 +297,7 @@ impl<S: Socket> AsyncWrite for WebSocket<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context).map_err(failed)
+        self.poll_taken(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -245,6 +306,11 @@ impl<S: Socket> AsyncWrite for WebSocket<S> {
 }
 
 impl<S> Below<S> {
+    /// A socket before its upgrade, of which this was read already.
+    const fn new(stream: S, first: Bytes) -> Self {
+        Self { stream, first, unfinished_bytes: 0, pieces: None }
+    }
+
     /// A ping or a pong of so much content came: what was read of it is no part of a message.
     const fn passed_over(&mut self, content_bytes: u64) {
         let bytes = CONTROL_HEAD_BYTES.saturating_add(content_bytes);
@@ -264,15 +330,30 @@ impl<S: Socket> AsyncRead for Below<S> {
             buffer.put_slice(&this.first.split_to(count));
             return Poll::Ready(Ok(()));
         }
-        if this.unfinished_bytes > UNFINISHED_BYTES_MAX {
-            let text = "a message of AMQP over WebSocket has too many pieces";
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
-        }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
-        this.unfinished_bytes += (buffer.filled().len() - before) as u64;
-        Poll::Ready(Ok(()))
+        let Some(pieces) = &mut this.pieces else {
+            return poll_counted(&mut this.stream, &mut this.unfinished_bytes, context, buffer);
+        };
+        pieces.poll_read(buffer, |more| {
+            poll_counted(&mut this.stream, &mut this.unfinished_bytes, context, more)
+        })
     }
+}
+
+/// Reads, and counts what was read of a message that is not whole.
+fn poll_counted<S: Socket>(
+    stream: &mut S,
+    unfinished_bytes: &mut u64,
+    context: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    if *unfinished_bytes > UNFINISHED_BYTES_MAX {
+        let text = "a message of AMQP over WebSocket has too many pieces";
+        return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
+    }
+    let before = buffer.filled().len();
+    ready!(Pin::new(stream).poll_read(context, buffer))?;
+    *unfinished_bytes += (buffer.filled().len() - before) as u64;
+    Poll::Ready(Ok(()))
 }
 
 impl<S: Socket> AsyncWrite for Below<S> {
@@ -310,9 +391,7 @@ mod tests {
 
     async fn socket() -> (DuplexStream, WebSocket<DuplexStream>) {
         let (client, stream) = duplex(1 << 20);
-        let below = Below { stream, first: Bytes::new(), unfinished_bytes: 0 };
-        let stream = WebSocketStream::from_raw_socket(below, Role::Server, None).await;
-        (client, WebSocket { stream, rest: Payload::new(), was_closed: false })
+        (client, WebSocket::upgraded(Below::new(stream, Bytes::new())).await)
     }
 
     /// A frame of a client, whose mask changes nothing.
@@ -361,6 +440,36 @@ mod tests {
         client.write_all(&frame(CONTINUED_LAST, b"s")).await.unwrap();
         assert_eq!(read(&mut socket).await.unwrap().unwrap(), 5);
         assert_eq!(socket.withheld_bytes(), 0);
+    }
+
+    /// AMQP-17: pings of a client that takes no pongs are not read without end, and are read again when it takes them.
+    #[tokio::test]
+    async fn pings_are_not_read_while_pongs_are_not_taken() {
+        let (client, stream) = duplex(1 << 10);
+        let mut socket = WebSocket::upgraded(Below::new(stream, Bytes::new())).await;
+        let (mut pongs, mut pings) = tokio::io::split(client);
+        let pinging = tokio::spawn(async move {
+            for _ in 0..1_000 {
+                pings.write_all(&frame(PING, &[0; 125])).await.unwrap();
+            }
+            pings.write_all(&frame(0x82, b"whole")).await.unwrap();
+            pings
+        });
+        for _ in 0..2_000 {
+            assert!(read(&mut socket).await.is_none());
+        }
+        assert!(socket.is_unflushed() && !pinging.is_finished());
+        let taking = tokio::spawn(async move {
+            tokio::io::copy(&mut pongs, &mut tokio::io::sink()).await.unwrap();
+        });
+        let read = loop {
+            if let Some(read) = read(&mut socket).await {
+                break read.unwrap();
+            }
+        };
+        assert_eq!(read, 5);
+        drop((pinging.await.unwrap(), socket));
+        taking.await.unwrap();
     }
 
     /// AMQP-17: a message may come in small pieces, but has an end, also where they are empty.

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use peeklock_amqp::client::{Frames, Session};
+use peeklock_amqp::frame::header::Protocol;
 use peeklock_amqp::performative::Performative;
+use peeklock_amqp::sasl::{Init, mechanism};
 use peeklock_auth_sas::{SasAuthorizer, SasConfig};
 use peeklock_core::contract::AllowAll;
 use peeklock_core::message::Body;
@@ -294,4 +297,70 @@ async fn a_close_of_the_websocket_is_one_in_order() {
         assert_eq!(server.delivery_counts().await, [delivered]);
         server.stop().await;
     }
+}
+
+/// A binary message of a client, whose mask changes nothing.
+fn binary(content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).unwrap().to_be_bytes();
+    [&[0x82, 0xfe][..], &length, &[0; 4], content].concat()
+}
+
+/// AMQP-17, DESIGN D6: a client that pings and takes no pongs is not read any more, and is closed when it has taken nothing
+/// for `amqp.write_timeout`, before and after it has opened its connection.
+#[tokio::test]
+async fn a_client_that_pings_and_takes_nothing_is_closed() {
+    const READ_BYTES_MAX: usize = 64 << 20;
+    let brief = |config: &mut peeklock_amqp::server::AmqpConfig| {
+        config.write_timeout = Duration::from_millis(200);
+    };
+    let server = Server::start_with(Arc::new(AllowAll), brief).await;
+    let mut frames = Frames::default();
+    frames.say_header(Protocol::Sasl);
+    frames.say_sasl(&Init { mechanism: mechanism::ANONYMOUS.into(), ..Init::default() });
+    frames.say_header(Protocol::Amqp);
+    frames.say(0, &Session::open("client"), &[]);
+    let opened = binary(&frames.output);
+    let pings = [&[0x89, 0xfd, 0, 0, 0, 0][..], &[b'x'; 125]].concat().repeat(500);
+    let flooding = [Vec::new(), opened].map(|said| {
+        let pings = pings.clone();
+        let request = request(server.address, "/$servicebus/websocket", "amqp");
+        async move {
+            let (mut socket, _) = upgrade(request).await.unwrap();
+            let stream = socket.get_mut();
+            stream.write_all(&said).await.unwrap();
+            let mut written = 0;
+            // It ends when the broker has closed.
+            while stream.write_all(&pings).await.is_ok() {
+                written += pings.len();
+                assert!(written < READ_BYTES_MAX, "pings are read without end");
+            }
+        }
+    });
+    let flooded = futures_util::future::join_all(flooding);
+    tokio::time::timeout(Duration::from_secs(30), flooded).await.expect("closed in time");
+    server.stop().await;
+}
+
+/// AMQP-17, SEC-18: an upgrade has neither a query, in which a token would be in logs of others, nor a body.
+#[tokio::test]
+async fn an_upgrade_with_a_query_or_a_body_is_refused() {
+    let server = Server::start().await;
+    let refused = |path: &str, headers: &[(&'static str, &'static str)]| {
+        let mut request = request(server.address, path, "amqp");
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, HeaderValue::from_static(value));
+        }
+        async move {
+            let (status, body) = upgrade(request).await.expect_err("an upgrade");
+            assert_eq!(status, 400);
+            body
+        }
+    };
+    let path = "/$servicebus/websocket";
+    assert!(refused(&format!("{path}?sig=secret"), &[]).await.contains("query"));
+    assert!(refused(path, &[("content-length", "5")]).await.contains("no body"));
+    assert!(refused(path, &[("transfer-encoding", "chunked")]).await.contains("no body"));
+    let bare = request(server.address, &format!("{path}?"), "amqp");
+    assert!(upgrade(bare).await.is_ok());
+    server.stop().await;
 }

@@ -3,6 +3,7 @@
 
 mod open;
 mod read;
+mod stream;
 mod write;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -16,12 +17,13 @@ use bytes::Bytes;
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use peeklock_core::contract::browser::split_host;
 use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_listen::websocket::Pongs;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
-use self::open::message;
+use self::stream::BrokerStream;
 use super::backoff::Backoff;
 use super::core::{AnswerSender, Ask, Core, Lifeline, Pushed, lost};
 use super::credential::Credential;
@@ -29,13 +31,22 @@ use super::{ClientOptions, Stream as Connected};
 use crate::error::{Close, code};
 use crate::frame::text::{Guid, Token};
 use crate::operation::{Authenticate, Decision, Delay, Operation, Settle, Welcome};
+use crate::unwritten::Unwritten;
 
-type Socket = WebSocketStream<Box<dyn Connected>>;
+type Socket = WebSocketStream<BrokerStream>;
 
 /// A frame ends when it has about so many bytes.
 const FRAME_BYTES: usize = 256 << 10;
 /// How long the close of a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a client that is being closed waits for what is under way.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a broker may take to read again what was sent before the connection was lost.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(30);
+/// Frames that the broker has not confirmed, beyond which no more are sent: this much, or a few times what it may answer at
+/// once, which is little where it is not trusted.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+const KEPT_ANSWERS: usize = 16;
 
 /// Somebody who waits for an answer.
 enum Waiting {
@@ -79,12 +90,16 @@ enum Turn {
     Tick,
     /// To look whether a newer token is due.
     Look,
+    /// The client is being closed, and the broker does not answer.
+    Unanswered,
 }
 
 /// What comes by itself.
 struct Timers {
     ticks: Interval,
     looks: Option<Interval>,
+    /// Until when what is under way is waited for, from the close of the client on.
+    closing: Option<Pin<Box<Sleep>>>,
 }
 
 /// A connection that was opened, and what the broker said.
@@ -154,8 +169,16 @@ struct Driver {
     unconfirmed_bytes: usize,
     /// Frames sent that the broker has not confirmed; the last one has the number `sent`.
     kept: VecDeque<Bytes>,
+    kept_bytes: usize,
+    kept_bytes_max: usize,
     sent: u64,
     unflushed: bool,
+    /// What of a frame is not with the socket.
+    outgoing: Unwritten,
+    /// Pongs that the broker has not taken.
+    pongs: Pongs,
+    /// Deliveries among what was asked that go back because nobody takes them.
+    given_back_count: usize,
     read_since_tick: bool,
     written_since_tick: bool,
     silent_ticks: u32,
@@ -169,7 +192,6 @@ impl Driver {
             core,
             address,
             credential: Credential::of(&options),
-            options,
             resume_token: None,
             heartbeat: Duration::from_secs(20),
             frame_bytes_max: FRAME_BYTES,
@@ -181,12 +203,19 @@ impl Driver {
             confirmed: 0,
             unconfirmed_bytes: 0,
             kept: VecDeque::new(),
+            kept_bytes: 0,
+            kept_bytes_max: KEPT_BYTES_MAX
+                .min(options.frame_bytes_max.saturating_mul(KEPT_ANSWERS)),
             sent: 0,
             unflushed: false,
+            outgoing: Unwritten::default(),
+            pongs: Pongs::default(),
+            given_back_count: 0,
             read_since_tick: true,
             written_since_tick: true,
             silent_ticks: 0,
             is_told_to_close: false,
+            options,
         }
     }
 
@@ -260,20 +289,23 @@ impl Driver {
         self.resume_token = welcome.resume_token.map(|Guid(token)| token);
         self.frame_bytes_max = usize::try_from(welcome.frame_bytes_max).unwrap_or(FRAME_BYTES);
         (self.read_since_tick, self.written_since_tick, self.silent_ticks) = (true, true, 0);
-        self.unflushed = false;
+        (self.unflushed, self.pongs) = (false, Pongs::default());
+        self.outgoing = Unwritten::default();
         if welcome.resumed {
             self.confirm(welcome.received);
             let encoding = self.options.encoding;
             let writing = async {
                 for bytes in &self.kept {
-                    socket.feed(message(encoding, bytes.clone())).await?;
+                    for piece in Unwritten::new(bytes.clone(), encoding) {
+                        socket.feed(piece).await?;
+                    }
                 }
                 socket.flush().await
             };
-            if writing.await.is_err() {
-                return Err(Ended::Lost);
-            }
-            return Ok(());
+            return match tokio::time::timeout(RESUME_TIMEOUT, writing).await {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(_)) | Err(_) => Err(Ended::Lost),
+            };
         }
         // What was under way has an open end; links are attached again as they are needed.
         let reason = lost("the connection was lost; whether the operation took effect is unknown");
@@ -289,6 +321,7 @@ impl Driver {
         }
         (self.seen, self.confirmed, self.sent, self.unconfirmed_bytes) = (0, 0, 0, 0);
         self.kept.clear();
+        self.kept_bytes = 0;
         core.links(|links| {
             for link in links.values().filter_map(|link| link.pushed.as_ref()) {
                 link.send(Pushed::Fresh).ok();
@@ -301,6 +334,7 @@ impl Driver {
         let mut timers = Timers {
             ticks: interval(self.heartbeat / 2),
             looks: self.credential.look_each().map(interval),
+            closing: None,
         };
         // The token of the hello was signed before the broker's clock was known.
         self.look();
@@ -311,10 +345,13 @@ impl Driver {
             let step = match self.turn(socket, &mut timers).await {
                 Turn::Frame(frame) => self.read(socket, frame).await,
                 Turn::Asked => Ok(()),
+                Turn::Flushed if !self.outgoing.is_empty() => self.write_on(socket).await,
                 Turn::Flushed => {
                     self.unflushed = false;
+                    self.pongs.taken();
                     Ok(())
                 }
+                Turn::Unanswered => Err(Ended::Closed),
                 Turn::Tick => self.tick(),
                 Turn::Look => {
                     self.look();
@@ -343,14 +380,22 @@ impl Driver {
                 Poll::Ready(Err(error)) => return Poll::Ready(Turn::Frame(Some(Err(error)))),
                 Poll::Pending => {}
             }
-        } else {
-            self.core.waker.register(context.waker());
-            if self.may_send() && self.core.has_asked(self.is_told_to_close) {
-                return Poll::Ready(Turn::Asked);
-            }
         }
-        if let Poll::Ready(frame) = Pin::new(&mut *socket).poll_next(context) {
+        self.core.waker.register(context.waker());
+        let may_ask = !self.unflushed && self.may_send();
+        if may_ask && self.core.has_asked(self.is_told_to_close) {
+            return Poll::Ready(Turn::Asked);
+        }
+        if self.pongs.may_read()
+            && let Poll::Ready(frame) = Pin::new(&mut *socket).poll_next(context)
+        {
             return Poll::Ready(Turn::Frame(frame));
+        }
+        if self.core.is_closing() {
+            let until = || Box::pin(tokio::time::sleep(CLOSING_TIMEOUT));
+            if timers.closing.get_or_insert_with(until).as_mut().poll(context).is_ready() {
+                return Poll::Ready(Turn::Unanswered);
+            }
         }
         if let Some(looks) = &mut timers.looks
             && looks.poll_tick(context).is_ready()

@@ -12,6 +12,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::transaction::Transactions;
 use peeklock_json::{IN_JSON_FACTOR, message_in_json_max};
 use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox, Steps};
+use peeklock_listen::websocket::Pongs;
 use peeklock_listen::{Lookout, Member};
 use peeklock_tls::Handshake;
 use tokio::sync::{mpsc, watch};
@@ -20,9 +21,9 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMess
 use bytes::Bytes;
 
 use super::close;
-use super::outbound::Unwritten;
 use super::place;
 use super::serve::payload;
+use super::stall::Stall;
 use super::yielding::Yielding;
 use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Postponed};
 use crate::error::{Close, code};
@@ -30,6 +31,7 @@ use crate::frame::text::Guid;
 use crate::frame::{ClientFrame, Encoding, Item, Request, ServerFrame, announced};
 use crate::operation::{Hello, Notice, Operation, Welcome};
 use crate::site::{Call, Handover, Site, Socket};
+use crate::unwritten::Unwritten;
 
 /// Serves a socket after its upgrade, to its end.
 pub(crate) async fn converse(
@@ -228,13 +230,12 @@ impl Conversation {
             sent: 0,
             unflushed: false,
             outgoing: Unwritten::default(),
-            pong_bytes: 0,
+            pongs: Pongs::default(),
             deadline: None,
             read_since_tick: true,
             written_since_tick: true,
             silent_ticks: 0,
-            written_bytes: 0,
-            stalled: Duration::ZERO,
+            stall: Stall::default(),
             site,
         });
         conversation.run(handover).await;
@@ -312,11 +313,12 @@ impl Conversation {
         if !matches!(written, Ok(Ok(()))) {
             return Err(Ended::Lost(None));
         }
-        (self.unflushed, self.pong_bytes) = (false, 0);
+        (self.unflushed, self.pongs) = (false, Pongs::default());
         self.outgoing = Unwritten::default();
         self.flushed = self.sent;
         (self.read_since_tick, self.written_since_tick) = (true, true);
-        (self.silent_ticks, self.stalled, self.written_bytes) = (0, Duration::ZERO, 0);
+        self.silent_ticks = 0;
+        self.stall.rest();
         self.place.regain();
         if self.deadline.is_none() {
             self.links.pause(false);

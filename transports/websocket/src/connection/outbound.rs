@@ -10,16 +10,13 @@ use peeklock_core::request::Released;
 use peeklock_core::telemetry::count_undelivered;
 use peeklock_core::time::Timestamp;
 use peeklock_link::{Collect, Event, Sources};
-use tokio_tungstenite::tungstenite::Message as SocketMessage;
-use tokio_tungstenite::tungstenite::protocol::frame::Frame;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
 use super::{Conversation, Ended, Own, Written};
 use crate::frame::text::Instant;
 use crate::frame::{Encoding, Item, LIST_COUNT_MAX, ServerFrame};
 use crate::operation::{Closing, Detached, Drained, Notice, SessionAccepted};
-use crate::pieces::PIECE_BYTES;
 use crate::site::Socket;
+use crate::unwritten::Unwritten;
 
 /// A frame ends when it has about so many bytes.
 const FRAME_BYTES: u64 = 256 << 10;
@@ -239,7 +236,7 @@ impl Conversation {
             self.kept_bytes -= sent.held_bytes;
             self.confirmed_bytes += sent.held_bytes;
             self.account.release(sent.held_bytes);
-            self.stalled = std::time::Duration::ZERO;
+            self.stall.rest();
             for (number, bytes) in sent.deliveries {
                 self.links.taken(number, bytes);
                 if !given.contains(&number) {
@@ -271,67 +268,4 @@ fn by_link(mut delivered: Vec<(u32, u64)>) -> Box<[(u32, u64)]> {
         is_same
     });
     delivered.into_boxed_slice()
-}
-
-/// What of a frame was not written. A large one is written in pieces (RFC 6455, section 5.4): the library keeps a buffer as
-/// large as the largest piece that it has ever written on a connection.
-#[derive(Default)]
-pub(super) struct Unwritten {
-    rest: Bytes,
-    /// What the next piece is.
-    next: Option<Data>,
-}
-
-impl Unwritten {
-    pub(super) const fn new(frame: Bytes, encoding: Encoding) -> Self {
-        let kind = match encoding {
-            Encoding::Binary => Data::Binary,
-            Encoding::Json => Data::Text,
-        };
-        Self { rest: frame, next: Some(kind) }
-    }
-
-    pub(super) const fn is_empty(&self) -> bool {
-        self.next.is_none()
-    }
-}
-
-impl Iterator for Unwritten {
-    type Item = SocketMessage;
-
-    fn next(&mut self) -> Option<SocketMessage> {
-        let kind = self.next.take()?;
-        let most = usize::try_from(PIECE_BYTES).unwrap_or(usize::MAX);
-        let piece = self.rest.split_to(self.rest.len().min(most));
-        let is_last = self.rest.is_empty();
-        if !is_last {
-            self.next = Some(Data::Continue);
-        }
-        Some(SocketMessage::Frame(Frame::message(piece, OpCode::Data(kind), is_last)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// RFC 6455, section 5.4: the kind of a message is that of its first piece, the end that of its last.
-    #[test]
-    fn a_frame_is_written_in_pieces() {
-        let piece = usize::try_from(PIECE_BYTES).unwrap();
-        let pieces = |length: usize| {
-            let frame = Unwritten::new(vec![7; length].into(), Encoding::Binary);
-            let pieces = frame.map(|message| {
-                let SocketMessage::Frame(frame) = message else { panic!("{message:?}") };
-                let header = frame.header();
-                (header.opcode, header.is_final, frame.payload().len())
-            });
-            pieces.collect::<Vec<_>>()
-        };
-        let (binary, more) = (OpCode::Data(Data::Binary), OpCode::Data(Data::Continue));
-        assert_eq!(pieces(3), [(binary, true, 3)]);
-        assert_eq!(pieces(piece), [(binary, true, piece)]);
-        let expected = [(binary, false, piece), (more, false, piece), (more, true, 1)];
-        assert_eq!(pieces(2 * piece + 1), expected);
-    }
 }

@@ -28,12 +28,6 @@ const ASKED_BYTES_FREE: u64 = 16 << 10;
 const YIELDS: &str = "a frame arrives slowly, and others wait";
 /// Why one who has asked for much has to give it up.
 const ASKS_MUCH: &str = "what was asked for at once takes long, and others wait";
-/// Pongs that may wait for the socket; with more, nothing is read.
-const PONG_BYTES_MAX: usize = 4 << 10;
-/// What a pong has besides what was in the ping.
-const PONG_HEAD_BYTES: usize = 4;
-/// Who takes less than so many bytes a second, while more waits, is slow.
-const PACE_BYTES: u64 = 4 << 10;
 
 /// What happens next.
 enum Turn {
@@ -47,7 +41,7 @@ enum Turn {
     Mail,
     /// The socket has taken all that was written.
     Flushed,
-    /// Others wait for the room that this one holds, and it is slow.
+    /// Its client takes nothing, or others wait for the room that this one holds, and it is slow.
     Yield(Ended),
     /// Another task wants something of this one.
     Call(Call),
@@ -97,7 +91,8 @@ impl Conversation {
                 Turn::Mail => self.write(socket).await,
                 Turn::Flushed if !self.outgoing.is_empty() => self.write_on(socket).await,
                 Turn::Flushed => {
-                    (self.unflushed, self.pong_bytes) = (false, 0);
+                    self.unflushed = false;
+                    self.pongs.taken();
                     self.flushed();
                     self.welcome()
                 }
@@ -183,6 +178,11 @@ impl Conversation {
         } else if self.has_mail(context) {
             return Poll::Ready(Turn::Mail);
         }
+        if self.poll_stall(socket, context).is_ready() {
+            let reason = "what was written is not taken";
+            let slow = Ended::Lost(Some(Close::new(code::SLOW, reason)));
+            return Poll::Ready(Turn::Yield(slow));
+        }
         if let Poll::Ready(ended) = self.poll_yield(socket, context) {
             return Poll::Ready(Turn::Yield(ended));
         }
@@ -206,6 +206,17 @@ impl Conversation {
             return Poll::Ready(Turn::Frame(None));
         }
         ticks.poll_tick(context).map(|_| Turn::Tick)
+    }
+
+    /// Ready if its client has not taken what was written for `websocket.frame_timeout`, by what the socket takes and what
+    /// the client confirms.
+    fn poll_stall(&mut self, socket: &Socket, context: &mut Context<'_>) -> Poll<()> {
+        if !self.unflushed && self.may_write() {
+            self.stall.rest();
+            return Poll::Pending;
+        }
+        let patience = self.site.config.frame_timeout;
+        self.stall.poll(socket.get_ref().written_bytes(), patience, context)
     }
 
     /// Ready if others wait for room that its client holds up: it does not take what is written, or does not say that
@@ -253,7 +264,7 @@ impl Conversation {
             && self.handing_over.is_none()
             && self.links.pending_count() < self.command_count_max()
             && (self.may_answer() || !self.may_write())
-            && self.pong_bytes < PONG_BYTES_MAX
+            && self.pongs.may_read()
     }
 
     /// Whether there is room for answers: little is here that was not written.
@@ -356,7 +367,7 @@ impl Conversation {
             SocketMessage::Ping(payload) => {
                 // The library has put the pong into its buffer.
                 self.unflushed = true;
-                self.pong_bytes += payload.len() + PONG_HEAD_BYTES;
+                self.pongs.owe(payload.len());
                 return Ok(());
             }
             SocketMessage::Pong(_) => return Ok(()),
@@ -387,7 +398,6 @@ impl Conversation {
         }
         // Locks that have ended make room although the client says nothing.
         self.links.forget_ended(self.broker.now());
-        let patience = self.site.config.frame_timeout;
         // Told while it was not read.
         if socket.get_mut().must_yield() {
             return Err(Ended::Lost(Some(Close::new(code::SLOW, YIELDS))));
@@ -397,18 +407,6 @@ impl Conversation {
             socket.get_mut().begin_anew();
         } else if socket.get_mut().is_late() {
             let reason = "a frame has begun and did not arrive in time";
-            return Err(Ended::Lost(Some(Close::new(code::SLOW, reason))));
-        }
-        // The same for what is written: by what the socket takes, and what the client says it took.
-        let written_bytes = socket.get_mut().written_bytes();
-        let taken = written_bytes - std::mem::replace(&mut self.written_bytes, written_bytes);
-        if (self.unflushed || !self.may_write()) && taken < pace_bytes(beat) {
-            self.stalled += beat;
-        } else {
-            self.stalled = Duration::ZERO;
-        }
-        if self.stalled > patience {
-            let reason = "what was written is not taken";
             return Err(Ended::Lost(Some(Close::new(code::SLOW, reason))));
         }
         if std::mem::take(&mut self.read_since_tick) {
@@ -425,12 +423,6 @@ impl Conversation {
         }
         Ok(())
     }
-}
-
-/// What a client has to take in so much time.
-fn pace_bytes(time: Duration) -> u64 {
-    let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    PACE_BYTES.saturating_mul(ms) / 1_000
 }
 
 /// The bytes of a data frame; none if the client closes.

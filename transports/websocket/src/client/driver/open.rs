@@ -4,22 +4,24 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
+use peeklock_listen::websocket::{BufferSizes, PIECE_BYTES};
 use tokio::net::TcpStream;
 use tokio_tungstenite::client_async_with_config;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig as SocketConfig;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
-use super::{Connected, Driver, Opened, lost};
+use super::{BrokerStream, Connected, Driver, Opened, lost};
 use crate::client::ClientTls;
 use crate::error::code;
 use crate::frame::text::Guid;
 use crate::frame::{Encoding, Request, of_client};
 use crate::operation::{Hello, Notice, Operation, Resume};
 
-/// What an answer may have: as much as a peek, a receive, or a large message.
-const FRAME_BYTES_MAX: usize = 256 << 20;
+/// What is read at once, and kept for the connection.
+const READ_BUFFER_BYTES: usize = 128 << 10;
+/// After this the system is asked to take what is written so far.
+const WRITE_BUFFER_BYTES: usize = 64 << 10;
 /// So much of what an answer without an upgrade says is told.
 const REFUSAL_CHARS_MAX: usize = 300;
 
@@ -44,10 +46,15 @@ impl Driver {
         let encoding = self.options.encoding;
         let name = HeaderValue::from_static(encoding.subprotocol());
         request.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, name);
-        let config = SocketConfig::default()
-            .max_frame_size(Some(FRAME_BYTES_MAX))
-            .max_message_size(Some(FRAME_BYTES_MAX));
-        let upgraded = client_async_with_config(request, stream, Some(config)).await;
+        let frame_bytes_max = self.options.frame_bytes_max;
+        let sizes = BufferSizes {
+            read_bytes: READ_BUFFER_BYTES.min(frame_bytes_max),
+            write_bytes: WRITE_BUFFER_BYTES,
+            written_frame_bytes_max: PIECE_BYTES,
+            message_bytes_max: frame_bytes_max,
+        };
+        let stream = BrokerStream::new(stream);
+        let upgraded = client_async_with_config(request, stream, Some(sizes.config())).await;
         let (mut socket, _) = upgraded.map_err(|error| match &error {
             SocketError::Http(response) => {
                 let body = response.body().as_deref().unwrap_or_default();
@@ -87,7 +94,10 @@ impl Driver {
             };
             let frame = of_client::decode(encoding, &answer).map_err(|error| again(&error))?;
             return match frame.items.into_iter().next().map(|item| item.notice) {
-                Some(Notice::Welcome(welcome)) => Ok(Opened { socket, welcome }),
+                Some(Notice::Welcome(welcome)) => {
+                    socket.get_mut().welcomed();
+                    Ok(Opened { socket, welcome })
+                }
                 Some(Notice::Error(error)) => {
                     let error = error.into_error();
                     Err((error.rejection().clone(), error.retryable()))

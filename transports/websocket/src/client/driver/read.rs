@@ -20,6 +20,9 @@ use crate::frame::text::Token;
 use crate::frame::{Item, Run, of_client};
 use crate::operation::{Decision, FailedRange, FailedSend, Messages, Notice, Operation};
 
+/// Deliveries that wait to be given back.
+const GIVEN_BACK_COUNT_MAX: usize = 16_384;
+
 impl Driver {
     pub(super) async fn read(
         &mut self,
@@ -41,8 +44,10 @@ impl Driver {
                         Ended::Futile(refused(code, &reason))
                     });
                 }
-                Some(Ok(SocketMessage::Ping(_))) => {
+                Some(Ok(SocketMessage::Ping(content))) => {
+                    // The library has put the pong into its buffer.
                     self.unflushed = true;
+                    self.pongs.owe(content.len());
                     None
                 }
                 Some(Ok(_)) => None,
@@ -51,6 +56,9 @@ impl Driver {
             self.read_since_tick = true;
             if let Some(bytes) = bytes {
                 self.take(&bytes)?;
+            }
+            if !self.pongs.may_read() {
+                break;
             }
             frame = poll_fn(|context| {
                 Poll::Ready(match Pin::new(&mut *socket).poll_next(context) {
@@ -85,7 +93,8 @@ impl Driver {
     pub(super) fn confirm(&mut self, received: u64) {
         let before = self.sent - self.kept.len() as u64;
         for _ in before..received.min(self.sent) {
-            self.kept.pop_front();
+            let bytes = self.kept.pop_front().map_or(0, |bytes| bytes.len());
+            self.kept_bytes = self.kept_bytes.saturating_sub(bytes);
         }
     }
 
@@ -128,8 +137,13 @@ impl Driver {
         })
     }
 
-    /// Releases a message that nobody takes (RCV-14).
+    /// Releases a message that nobody takes (RCV-14). Beyond a bound its lock ends by itself: a broker delivers no more
+    /// than it was asked for.
     fn give_back(&mut self, link: u32, token: LockToken) {
+        if self.given_back_count >= GIVEN_BACK_COUNT_MAX {
+            return;
+        }
+        self.given_back_count += 1;
         let release = settle(link, Decision::Release, vec![Token(token)]);
         let operation = Box::new(Operation::Settle(release));
         let ask = Ask::Operation { key: 0, link: Some(link), operation, answer: None };

@@ -9,7 +9,6 @@ use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_json::size_in_json;
 
-use super::open::message;
 use super::{Attached, Driver, Ended, FRAME_BYTES, Socket, Waiting, settle};
 use crate::client::core::{AnswerSender, Ask, Core};
 use crate::frame::message::Outgoing;
@@ -18,6 +17,7 @@ use crate::operation::{
     CarryOutDeclaration, Decision, Detach, Operation, PlanDeclaration, Send, SetSessionState,
     Withdraw,
 };
+use crate::unwritten::Unwritten;
 
 /// Frames of the broker after which it is told that they were taken, if nothing else is sent.
 const CONFIRM_FRAMES: u64 = 16;
@@ -65,7 +65,8 @@ impl Driver {
         if self.may_send() {
             core.take(&mut self.asked);
         }
-        let requests = self.requests(&core);
+        let may_keep = self.resume_token.is_none() || self.kept_bytes < self.kept_bytes_max;
+        let requests = if may_keep { self.requests(&core) } else { Vec::new() };
         let is_due = self.resume_token.is_some()
             && (self.seen - self.confirmed >= CONFIRM_FRAMES
                 || self.unconfirmed_bytes >= CONFIRM_BYTES);
@@ -81,14 +82,21 @@ impl Driver {
         self.sent += 1;
         if self.resume_token.is_some() {
             self.kept.push_back(bytes.clone());
+            self.kept_bytes += bytes.len();
         }
         (self.confirmed, self.unconfirmed_bytes) = (self.seen, 0);
         self.written_since_tick = true;
-        if socket.feed(message(self.options.encoding, bytes)).await.is_err() {
-            return Some(Ended::Lost);
-        }
+        self.outgoing = Unwritten::new(bytes, self.options.encoding);
+        self.write_on(socket).await.err()
+    }
+
+    /// Writes the next piece of a frame.
+    pub(super) async fn write_on(&mut self, socket: &mut Socket) -> Result<(), Ended> {
+        let Some(piece) = self.outgoing.next() else { return Ok(()) };
+        // Nothing else is buffered but pongs, so this does not wait.
+        socket.feed(piece).await.map_err(|_| Ended::Lost)?;
         self.unflushed = true;
-        None
+        Ok(())
     }
 
     /// The requests of the next frame. Sends and completions of one link go together.
@@ -97,7 +105,10 @@ impl Driver {
         let mut bytes = 0;
         let limit = FRAME_BYTES.min(self.frame_bytes_max / 2);
         while requests.len() < REQUESTS_MAX && bytes < limit {
-            let Some(ask) = self.asked.pop_front() else { break };
+            let Some(ask) = self.asked.pop_front() else {
+                self.given_back_count = 0;
+                break;
+            };
             let size = self.size(&ask);
             if size > 0 && size + FRAME_OVERHEAD > self.frame_bytes_max {
                 let most = self.frame_bytes_max.saturating_sub(FRAME_OVERHEAD);

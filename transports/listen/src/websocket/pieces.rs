@@ -8,10 +8,15 @@
 //!
 //! The mask of a frame is that of its pieces, since each but the last has a length that four divides.
 
-use bytes::{Buf as _, BytesMut};
+use std::io;
+use std::task::{Poll, ready};
 
-/// What is handed on in one piece.
-pub(crate) const PIECE_BYTES: u64 = 64 << 10;
+use bytes::{Buf as _, BytesMut};
+use tokio::io::ReadBuf;
+
+/// The content of one piece.
+pub const PIECE_BYTES: usize = 64 << 10;
+const PIECE: u64 = PIECE_BYTES as u64;
 /// The head of a frame: two bytes, a longer length, the mask.
 const HEAD_BYTES_MAX: usize = 14;
 const FINAL: u8 = 0x80;
@@ -20,8 +25,8 @@ const CONTINUATION: u8 = 0x00;
 /// Opcodes from here on are of pings, pongs and closes, which have no pieces.
 const CONTROL: u8 = 0x08;
 
-/// Where in its frames a connection is.
-pub(crate) struct Pieces {
+/// Position of a connection within its frames.
+pub struct Pieces {
     /// A frame of more has to be refused by its head.
     frame_bytes_max: u64,
     /// What is to be handed on before anything else: a head that stands here alone.
@@ -55,7 +60,9 @@ struct Read {
 }
 
 impl Pieces {
-    pub(crate) fn new(frame_bytes_max: usize) -> Self {
+    /// The frames of a new connection, of which none has more content than this.
+    #[must_use]
+    pub fn new(frame_bytes_max: usize) -> Self {
         Self {
             frame_bytes_max: frame_bytes_max as u64,
             head: Head::default(),
@@ -70,7 +77,7 @@ impl Pieces {
     }
 
     /// How much may be read at once: no more than a piece has left, so that what is behind it is never in the way.
-    pub(crate) fn readable_bytes(&self) -> usize {
+    fn readable_bytes(&self) -> usize {
         match self.piece_bytes {
             0 => usize::MAX,
             missing => usize::try_from(missing).unwrap_or(usize::MAX),
@@ -78,7 +85,7 @@ impl Pieces {
     }
 
     /// Hands on what is here already, at most so many bytes; nothing if more has to be read.
-    pub(crate) fn hand_on(&mut self, room: usize, mut take: impl FnMut(&[u8])) {
+    fn hand_on(&mut self, room: usize, mut take: impl FnMut(&[u8])) {
         if self.head.is_empty() && self.piece_bytes == 0 && !self.kept.is_empty() {
             self.look();
         }
@@ -107,8 +114,35 @@ impl Pieces {
         }
     }
 
+    /// Reads into `buffer`, by `read` where more of the peer is needed. Nothing read means that the peer has ended.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn poll_read(
+        &mut self,
+        buffer: &mut ReadBuf<'_>,
+        mut read: impl FnMut(&mut ReadBuf<'_>) -> Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let before = buffer.filled().len();
+            self.hand_on(buffer.remaining(), |part| buffer.put_slice(part));
+            if buffer.filled().len() > before || buffer.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let most = self.readable_bytes().min(buffer.remaining());
+            let mut more = ReadBuf::new(buffer.initialize_unfilled_to(most));
+            ready!(read(&mut more))?;
+            let is_over = more.filled().is_empty();
+            let passed = self.read(more.filled());
+            buffer.advance(passed);
+            if passed > 0 || is_over {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
     /// Takes what was read: how much of it goes on as it is, from its beginning. The rest is kept here.
-    pub(crate) fn read(&mut self, bytes: &[u8]) -> usize {
+    fn read(&mut self, bytes: &[u8]) -> usize {
         if self.piece_bytes > 0 {
             self.pass_piece(bytes.len());
             return bytes.len();
@@ -165,13 +199,11 @@ impl Pieces {
     /// Whether a frame is handed on in pieces.
     fn is_cut(&self, bytes: &[u8], read: &Read) -> bool {
         let is_control = bytes.first().is_some_and(|first| first & CONTROL != 0);
-        !is_control
-            && read.content_bytes > PIECE_BYTES
-            && read.content_bytes <= self.frame_bytes_max
+        !is_control && read.content_bytes > PIECE && read.content_bytes <= self.frame_bytes_max
     }
 
     fn begin_piece(&mut self, first: u8) {
-        self.piece_bytes = self.rest_bytes.min(PIECE_BYTES);
+        self.piece_bytes = self.rest_bytes.min(PIECE);
         self.rest_bytes -= self.piece_bytes;
         let is_last = self.rest_bytes == 0 && self.is_final;
         let first = if is_last { first | FINAL } else { first };
@@ -321,7 +353,7 @@ mod tests {
     /// frames in pieces too.
     #[test]
     fn large_frames_are_handed_on_in_pieces() {
-        let piece = usize::try_from(PIECE_BYTES).unwrap();
+        let piece = PIECE_BYTES;
         let mask = Some([7, 1, 200, 33]);
         let sent = [
             frame(FINAL | TEXT, mask, &content(9)),

@@ -1,0 +1,75 @@
+//! The stream below a connection, of which little is read before the broker has said welcome.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::Connected;
+
+/// Bytes of an upgrade and a welcome, with the pings around them.
+const UNWELCOME_BYTES_MAX: usize = 64 << 10;
+
+/// A stream to a broker.
+pub(super) struct BrokerStream {
+    stream: Box<dyn Connected>,
+    /// How much may still be read before the welcome; none behind it.
+    left_bytes: Option<usize>,
+}
+
+impl BrokerStream {
+    /// A stream on which nothing was said yet.
+    pub(super) const fn new(stream: Box<dyn Connected>) -> Self {
+        Self { stream, left_bytes: Some(UNWELCOME_BYTES_MAX) }
+    }
+
+    /// The broker has said welcome.
+    pub(super) const fn welcomed(&mut self) {
+        self.left_bytes = None;
+    }
+}
+
+impl AsyncRead for BrokerStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let Some(left) = &mut this.left_bytes else {
+            return Pin::new(&mut this.stream).poll_read(context, buffer);
+        };
+        if *left == 0 {
+            let text = format!(
+                "the other side sent {UNWELCOME_BYTES_MAX} bytes and no welcome; is it a broker?"
+            );
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
+        }
+        let most = buffer.remaining().min(*left);
+        let mut more = ReadBuf::new(buffer.initialize_unfilled_to(most));
+        ready!(Pin::new(&mut this.stream).poll_read(context, &mut more))?;
+        let read = more.filled().len();
+        *left -= read;
+        buffer.advance(read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for BrokerStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
