@@ -448,7 +448,8 @@ pub fn run(host: Host) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     if !matches!(failure, Failure::Told(_)) {
         // Without standard error nobody is there to be told.
-        let _unheard = writeln!(io::stderr(), "error: {}", failure.text());
+        let _unheard =
+            writeln!(io::stderr(), "error: {}", terminal::text(failure.text().as_bytes()));
     }
     ExitCode::from(failure.code())
 }

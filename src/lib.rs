@@ -16,5 +16,6 @@ mod place;
 mod registry;
 mod server;
 mod telemetry;
+mod visible;
 
 pub use host::{Connection, Host};

@@ -2,20 +2,26 @@
 
 use std::fmt::Write as _;
 
-use super::{Failure, FileFlag, say};
+use super::{Failure, FileFlag, say, terminal};
 use crate::config::{Layers, Loaded, Row};
 
 pub fn check(file: FileFlag) -> Result<(), Failure> {
     let layers = Layers { file: file.config, ..Layers::default() };
     let loaded = Loaded::load(&layers)?;
-    let rows = loaded.rows();
+    let rows = loaded.rows().into_iter().map(shown).collect::<Vec<_>>();
     let changed = rows.iter().filter(|row| row.source.is_some()).count();
     let file = match &loaded.file {
-        Some(file) => format!("file {}", file.display()),
+        Some(file) => format!("file {}", terminal::line(&file.display().to_string())),
         None => "no file".to_owned(),
     };
     let values = if changed == 1 { "1 value is" } else { &format!("{changed} values are") };
     say(&format!("configuration is valid ({file}); {values} set\n\n{}", table(&rows)))
+}
+
+/// A row without anything that acts on a terminal: the file may be of others.
+fn shown(row: Row) -> Row {
+    let line = |text: &str| terminal::line(text).into_owned();
+    Row { key: line(&row.key), value: line(&row.value), source: row.source.as_deref().map(line) }
 }
 
 /// The rows under one head, in columns.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::connect::{Common, Output, Patience};
-use super::terminal::note;
+use super::terminal::{note, toml};
 use super::{Failure, queue, rule, subscription, topic};
 use crate::config::{QueueDeclaration, SubscriptionDeclaration, TopicDeclaration, Topology};
 
@@ -56,8 +56,9 @@ pub fn run(flags: &ExportFlags) -> Result<(), Failure> {
         let text = topology.text().map_err(|error| {
             Failure::Failed(format!("the namespace has a value that TOML cannot hold: {error}"))
         })?;
+        let text = toml(&text);
         let Some(path) = &flags.to else { return session.out.say(&text) };
-        std::fs::write(path, text)
+        std::fs::write(path, &*text)
             .map_err(|error| Failure::Failed(format!("`{}`: {error}", path.display())))?;
         let (queues, topics) = (topology.queues.len(), topology.topics.len());
         note(&format!("{}: {queues} queues, {topics} topics", path.display()));

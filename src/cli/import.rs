@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Failure, say};
+use super::{Failure, say, terminal};
 use crate::config::import as read;
 
 pub const HELP: &str = "\
@@ -35,7 +35,7 @@ pub fn import(flags: &ImportFlags) -> Result<(), Failure> {
         toml::to_string_pretty(&config).map_err(|error| Failure::Failed(error.to_string()))?;
     for note in notes {
         // Without standard error nobody is there to be told.
-        let _unheard = writeln!(io::stderr(), "note: {note}");
+        let _unheard = writeln!(io::stderr(), "note: {}", terminal::line(&note));
     }
-    say(&text)
+    say(&terminal::toml(&text))
 }

@@ -4,10 +4,10 @@ mod bar;
 mod out;
 mod sheet;
 mod table;
-mod visible;
 
 pub use bar::Bar;
 pub use out::{Out, Wrote, note};
 pub use sheet::{object, sheet};
 pub use table::{Cell, Table};
-pub use visible::{cut, json, line, text};
+
+pub use crate::visible::{cut, json, line, text, toml};

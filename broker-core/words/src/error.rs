@@ -428,14 +428,26 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// The text without control characters and of bounded length: an address may be as long as a frame.
+/// Whether a character acts where it is shown instead of being seen: control characters, marks that change the direction
+/// of writing, separators of lines and paragraphs, and characters without any width.
+#[must_use]
+pub const fn is_unprintable(character: char) -> bool {
+    matches!(character,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}'
+        | '\u{ad}' | '\u{61c}' | '\u{180e}'
+        | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e007f}')
+}
+
+/// The text without unprintable characters and of bounded length: an address may be as long as a frame.
 fn tamed(text: &str) -> Cow<'_, str> {
-    if text.len() <= QUOTED_CHARS_MAX && !text.contains(char::is_control) {
+    if text.len() <= QUOTED_CHARS_MAX && !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
     }
     let mut harmless = String::new();
     for character in text.chars().take(QUOTED_CHARS_MAX) {
-        if character.is_control() {
+        if is_unprintable(character) {
             harmless.extend(character.escape_default());
         } else {
             harmless.push(character);

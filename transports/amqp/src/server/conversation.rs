@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use peeklock_core::contract::Principal;
-use peeklock_core::error::Rejection;
+use peeklock_core::error::{Quoted, Rejection};
 use peeklock_core::ids::LockToken;
 use peeklock_core::permits::{Budget, Seat};
 use peeklock_core::request::{Outcome, Released};
@@ -457,7 +457,8 @@ impl Conversation {
             Event::Ended { session, unsettled, .. } => self.end_session(session, &unsettled),
             Event::Closed { error, by_client } => {
                 if let (Some(error), true) = (&error, by_client) {
-                    tracing::debug!(%error, "closed by its client");
+                    let error = error.to_string();
+                    tracing::debug!(error = %Quoted(&error), "closed by its client");
                 }
                 // Nobody has to go for one that goes itself.
                 self.stop_seeking();
