@@ -13,7 +13,7 @@ use peeklock::contract::{Authorizer, Forwarder, Transport};
 use peeklock::forward_log::LogForwarder;
 use peeklock::forward_peeklock::PeerForwarder;
 use peeklock::forward_webhook::WebhookForwarder;
-use peeklock::http::{HttpConfig, HttpTransport, MetricsHook};
+use peeklock::http::{HttpConfig, HttpTransport, MetricsHook, Readiness};
 use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig, SharedPort};
 use peeklock::policies::Policies;
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
@@ -35,6 +35,8 @@ type MakeForwarder = fn(&Loaded) -> Result<Arc<dyn Forwarder>, ConfigError>;
 pub struct Around {
     /// Renders the metrics page.
     pub metrics: MetricsHook,
+    /// Set when everything is served and the files for clients are written.
+    pub readiness: Readiness,
     /// The certificate in use; none without TLS.
     pub tls: Option<Arc<Tls>>,
     /// Ways into the transports for connections at a port that serves everything.
@@ -133,6 +135,7 @@ fn http(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     config.metrics_public = section.metrics_public.0;
     config.i_know = loaded.config.security.i_know.0;
     config.metrics = Some(Arc::clone(&around.metrics));
+    config.readiness = Some(around.readiness.clone());
     config.tls = around.acceptor(Protocol::Http);
     config.proxies = section.proxy_protocol.0.clone();
     config.entrance = around.entrances.http.clone();

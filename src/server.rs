@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use peeklock::contract::{RunningTransport, Transport, TransportError};
 use peeklock::error::BrokerError;
-use peeklock::http::MetricsHook;
+use peeklock::http::{MetricsHook, Readiness};
 use peeklock::listen::Entrances;
 use peeklock::otlp::{Otlp, StartError as OtlpError};
 use peeklock::policies::{Policies, ROOT_POLICY};
@@ -353,11 +353,14 @@ async fn start(
     };
     let around = registry::Around {
         metrics,
+        readiness: Readiness::default(),
         tls: tls.as_ref().map(|(tls, _)| Arc::clone(tls)),
         entrances: Entrances::default(),
     };
     let configured = registry::TRANSPORTS.into_iter().filter_map(|(_, make)| make(loaded, &around));
-    open(loaded, policies, broker, tls, configured.chain(host.transports)).await
+    let served = open(loaded, policies, broker, tls, configured.chain(host.transports)).await?;
+    around.readiness.set();
+    Ok(served)
 }
 
 /// Lets clients in. A broker of which not all of that succeeds is stopped, with what serves already.

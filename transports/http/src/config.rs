@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use peeklock_core::contract::port;
@@ -10,6 +11,21 @@ use peeklock_tls::Acceptor;
 
 /// Renders the metrics page; provided by a metrics plugin.
 pub type MetricsHook = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Whether a program has begun to serve in full; set by its host.
+#[derive(Clone, Default, Debug)]
+pub struct Readiness(Arc<AtomicBool>);
+
+impl Readiness {
+    /// From now on `/readyz` says that the broker can work.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
 
 /// The settings of the HTTP transport.
 #[derive(Clone)]
@@ -62,6 +78,8 @@ pub struct HttpConfig {
     pub i_know: bool,
     /// Renders `/metrics`; without it there is no such page.
     pub metrics: Option<MetricsHook>,
+    /// `/readyz` answers 503 until this is set; without it the broker is ready as soon as it listens.
+    pub readiness: Option<Readiness>,
 }
 
 impl Default for HttpConfig {
@@ -87,6 +105,7 @@ impl Default for HttpConfig {
             amqp: Entrance::default(),
             i_know: false,
             metrics: None,
+            readiness: None,
         }
     }
 }

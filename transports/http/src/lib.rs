@@ -63,5 +63,5 @@ mod data;
 mod tests;
 
 pub use api::openapi_json;
-pub use config::{HttpConfig, MetricsHook};
+pub use config::{HttpConfig, MetricsHook, Readiness};
 pub use listener::HttpTransport;

@@ -60,11 +60,17 @@ impl Places {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         let own = Arc::new(Occupied::new(self.start));
         let mut seats = self.lock();
-        let is_full = seats.len() >= self.count_max;
-        let makes_room = is_full && tell_one(&seats, own.now());
-        seats.insert(key, Arc::clone(&own));
+        let has_room = self.has_room(&seats, own.now());
+        if has_room {
+            seats.insert(key, Arc::clone(&own));
+        }
         drop(seats);
-        ConnectionPlace { places: Arc::clone(self), key, own, is_beyond: is_full && !makes_room }
+        ConnectionPlace { places: Arc::clone(self), key, own, is_beyond: !has_room }
+    }
+
+    /// Whether there is a place for one more, or one makes room for it.
+    fn has_room(&self, seats: &HashMap<u64, Arc<Occupied>>, now: u64) -> bool {
+        seats.len() < self.count_max || tell_one(seats, now)
     }
 
     /// Has everybody look whether there is something to do: the listener is being stopped.
@@ -160,9 +166,21 @@ impl ConnectionPlace {
         Arc::clone(&self.own)
     }
 
-    /// Whether there was none any more when it came.
+    /// Whether there is none for it.
     pub(crate) const fn is_beyond(&self) -> bool {
         self.is_beyond
+    }
+
+    /// Looks again for a place where there was none: another connection may have ended meanwhile. Whether there is one.
+    pub(crate) fn seek(&mut self) -> bool {
+        if self.is_beyond {
+            let mut seats = self.places.lock();
+            if self.places.has_room(&seats, self.own.now()) {
+                seats.insert(self.key, Arc::clone(&self.own));
+                self.is_beyond = false;
+            }
+        }
+        !self.is_beyond
     }
 
     /// A request is here.
@@ -209,8 +227,12 @@ mod tests {
         assert!(!third.is_beyond());
         assert!(second.is_told(&context) && !first.is_told(&context));
         third.is_busy();
-        assert!(places.enter().is_beyond(), "the second is told already, the others are busy");
+        let mut fourth = places.enter();
+        assert!(fourth.is_beyond(), "the second is told already, the others are busy");
+        assert!(!fourth.seek());
         drop(second);
+        assert!(!fourth.seek(), "the first and the third are there and busy");
+        drop(fourth);
         first.is_idle();
         drop(third);
         assert!(!places.enter().is_beyond() && !first.is_told(&context), "there is room");

@@ -9,7 +9,7 @@ use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use serde::Serialize;
 
-use crate::config::MetricsHook;
+use crate::config::{MetricsHook, Readiness};
 use crate::error::{Answer, Refusal};
 use crate::room::PATIENCE;
 use crate::route::Probe;
@@ -45,6 +45,10 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
             // Why stands in the broker's log; here it would tell strangers about the machine.
             let detail = if failed { "the broker has failed" } else { "the broker is stopping" };
             Err(Refusal::from(Rejection::internal(detail))
+                .with_status(StatusCode::SERVICE_UNAVAILABLE))
+        }
+        Probe::Ready if !site.config.readiness.as_ref().is_none_or(Readiness::is_set) => {
+            Err(Refusal::from(Rejection::server_busy("the broker is starting"))
                 .with_status(StatusCode::SERVICE_UNAVAILABLE))
         }
         Probe::Ready => match site.broker.stalled() {

@@ -114,16 +114,30 @@ fn parse(bytes: &[u8]) -> Head {
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
         Ok(httparse::Status::Partial) => partial(bytes),
-        Ok(httparse::Status::Complete(bytes)) => match body(&request) {
+        Ok(httparse::Status::Complete(end)) => match lines(bytes, end).and(body(&request)) {
             Ok(Body::ToEnd) if request.method == Some("GET") => {
-                Head::Upgrade { bytes, path: path(&request) }
+                Head::Upgrade { bytes: end, path: path(&request) }
             }
-            Ok(body) => Head::Whole { bytes, body },
+            Ok(body) => Head::Whole { bytes: end, body },
             Err(fault) => Head::Refused(fault),
         },
         Err(httparse::Error::TooManyHeaders) => Head::Refused(Fault::TooManyHeaders),
         Err(error) => Head::Refused(malformed(&error.to_string())),
     }
+}
+
+/// Checks that every line of a head ends in both of its characters: whoever stands between may see the end of a line
+/// elsewhere (RFC 9112, section 2.2).
+fn lines(bytes: &[u8], end: usize) -> Result<(), Fault> {
+    let head = bytes.get(..end).unwrap_or_default();
+    let mut before = None;
+    for byte in head {
+        if *byte == b'\n' && before != Some(b'\r') {
+            return Err(malformed("a line of the head ends in LF without CR"));
+        }
+        before = Some(*byte);
+    }
+    Ok(())
 }
 
 /// Of a target that was found to be one.
@@ -251,7 +265,6 @@ mod tests {
         for (head, body) in [
             ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", length(0)),
             ("GET / HTTP/1.0\r\n\r\n", length(0)),
-            ("GET / HTTP/1.1\nHost: x\n\n", length(0)),
             ("POST /a HTTP/1.1\r\nHost: x\r\ncontent-length:  7 \r\n\r\n", length(7)),
             ("POST /a HTTP/1.1\r\nTransfer-Encoding: Chunked\r\nHost: x\r\n\r\n", chunked()),
             ("CONNECT q:443 HTTP/1.1\r\nHost: x\r\n\r\n", Body::ToEnd),
@@ -308,6 +321,13 @@ mod tests {
             "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
         ] {
             assert!(is_malformed(&format!("{lines}\r\n")), "{lines}");
+        }
+        for head in [
+            "GET / HTTP/1.1\nHost: x\n\n",
+            "GET / HTTP/1.1\r\nHost: x\n\r\n",
+            "GET / HTTP/1.1\r\nHost: x\r\n\n",
+        ] {
+            assert!(is_malformed(head), "{head}");
         }
         // No line of it is needed to see that it is none.
         assert!(is_malformed("\u{16}\u{3}\u{1}\u{2}"));

@@ -40,7 +40,7 @@ use std::time::Instant;
 use actix_web::http::StatusCode;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{RoomAnswer, Seat};
+use peeklock_core::permits::{GRACE, RoomAnswer, Seat};
 use peeklock_core::telemetry::Connected;
 use peeklock_listen::{Lookout, Upgrade};
 use peeklock_tls::Stream;
@@ -64,6 +64,9 @@ const FREE_BYTES: u64 = 16 << 10;
 const STEP_BYTES: u64 = 32 << 10;
 /// How much is read of further requests before the answer to the one at hand was written.
 const EARLY_BYTES_MAX: usize = 8 << 10;
+
+/// The parts of the grace of others after which a connection without a place looks for one again.
+const PLACE_LOOKS: [u32; 3] = [16, 4, 1];
 
 /// What the framework gets in place of a head that is none. It has a body that nobody reads, so that the
 /// framework takes what the client still sends before it closes: a client sees the answer then.
@@ -131,7 +134,7 @@ impl Socket {
     /// The socket of a connection that this one takes over if it is not for HTTP.
     pub(crate) fn new(stream: Stream, site: Arc<Site>, takes_over: TakesOver) -> Self {
         let place = site.places.enter();
-        let mut socket = Self {
+        Self {
             principal: stream.principal(),
             stream: Some(stream),
             takes_over,
@@ -149,15 +152,26 @@ impl Socket {
             lookout: Lookout::default(),
             writing: None,
             _counted: Connected::by("http"),
-        };
-        if socket.place.is_beyond() {
-            let count_max = socket.site.config.connection_count_max;
-            let detail = format!(
-                "all {count_max} connections that `http.connection_count_max` allows are in use"
-            );
-            socket.refuse(Rejection::server_busy(detail).into());
         }
-        socket
+    }
+
+    /// Waits a moment for a place where all were taken when the connection came: the one before it may have ended, and the
+    /// listener not have seen that. Refuses the connection if there is none.
+    fn poll_place(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while self.place.is_beyond() && !self.place.seek() {
+            let waited = self.since.elapsed();
+            let next = PLACE_LOOKS.into_iter().map(|part| GRACE / part).find(|at| *at > waited);
+            let Some(next) = next else {
+                let count_max = self.site.config.connection_count_max;
+                let detail = format!(
+                    "all {count_max} connections that `http.connection_count_max` allows are in use"
+                );
+                self.refuse(Rejection::server_busy(detail).into());
+                break;
+            };
+            ready!(self.timer.poll(self.since + next, context));
+        }
+        Poll::Ready(())
     }
 
     pub(crate) fn connection(&self) -> Rc<Connection> {
@@ -487,6 +501,10 @@ impl AsyncRead for Socket {
             match std::mem::replace(&mut this.phase, Phase::Ended) {
                 Phase::Head(began) => {
                     this.phase = Phase::Head(began);
+                    ready!(this.poll_place(context));
+                    if !matches!(this.phase, Phase::Head(_)) {
+                        continue;
+                    }
                     if !this.input.is_empty() {
                         this.judge_head();
                     }

@@ -183,6 +183,21 @@ async fn an_idle_connection_makes_room() {
     server.stop().await;
 }
 
+/// One connection after the other finds a place, also where there is only one: the end of the one before may be seen a moment
+/// later.
+#[tokio::test]
+async fn connections_one_after_the_other_need_one_place() {
+    let mut plan = patient();
+    plan.config.connection_count_max = 1;
+    let server = plan.start().await;
+    for _ in 0..100 {
+        let mut client = server.connect().await;
+        client.write(&server.request("GET /livez", "")).await;
+        assert_eq!(client.read().await.unwrap().status, 200);
+    }
+    server.stop().await;
+}
+
 /// HTP-08: where all connections wait for messages, the receive that has waited longest ends early for a new one, and the
 /// others go on.
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use peeklock_core::command::Command;
 use peeklock_core::request::{Outlet, Released, Reply, Request};
 use peeklock_core::time::TimeSpan;
+use peeklock_http::Readiness;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -247,6 +248,21 @@ async fn who_has_an_arbiter_that_stands_still_is_not_ready() {
     drop(go_on);
     // The one arbiter has come to something else.
     server.send("a").await;
+    assert_eq!(server.ask("GET /readyz", "").await.status, 200);
+    server.stop().await;
+}
+
+/// SEC-25: a broker is not ready before its host says so, which is when the first key is where its operator finds it.
+#[tokio::test]
+async fn a_broker_is_not_ready_before_its_host_says_so() {
+    let readiness = Readiness::default();
+    let mut plan = Plan::new();
+    plan.config.readiness = Some(readiness.clone());
+    let server = plan.start().await;
+    let answer = server.ask("GET /readyz", "").await;
+    assert_eq!(answer.error(), (503, "ServerBusy".to_owned()));
+    assert_eq!(server.ask("GET /livez", "").await.status, 200);
+    readiness.set();
     assert_eq!(server.ask("GET /readyz", "").await.status, 200);
     server.stop().await;
 }
