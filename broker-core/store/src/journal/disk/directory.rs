@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl OsDisk {
         }
         let directory = File::open(path)?;
         let lock = Lock::take(&directory, path)?;
-        warn_of_readers(&directory, path);
+        warn_of_others(&directory, path);
         let reserve = Reserve::of(&directory, RESERVED_DESCRIPTORS)?;
         Ok(Self { _lock: lock, directory, is_read_only: false, reserve })
     }
@@ -61,6 +61,10 @@ impl OsDisk {
 
     fn open_with(&self, name: &str, flags: OFlags) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.reserve.open(&self.directory, || open_at(&self.directory, name, flags))?;
+        // What else has this name would be written over.
+        if flags.contains(OFlags::RDWR) && file.metadata()?.nlink() > 1 {
+            return Err(is_a_hard_link(name));
+        }
         Ok(Arc::new(OsFile(file)))
     }
 }
@@ -170,17 +174,32 @@ pub(super) fn open_at(directory: &File, name: &str, flags: OFlags) -> io::Result
     Ok(file)
 }
 
-pub(super) fn is_a_link(name: &str) -> io::Error {
+fn is_a_link(name: &str) -> io::Error {
     io::Error::other(format!(
         "`{name}` is a link, and what it leads to may belong to somebody else; remove it"
     ))
 }
 
-/// Says that others than the owner can read what is stored, in a directory from before files were made for
-/// their owner alone.
-fn warn_of_readers(directory: &File, path: &Path) {
+pub(super) fn is_a_hard_link(name: &str) -> io::Error {
+    io::Error::other(format!(
+        "`{name}` has a second name (a hard link), under which it would be written too; put a copy in its place"
+    ))
+}
+
+/// Warns that another user owns the directory, or that others than the owner can read what is stored, as in a directory
+/// from before files were made for their owner only.
+fn warn_of_others(directory: &File, path: &Path) {
+    let Ok(metadata) = directory.metadata() else { return };
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner != own {
+        tracing::warn!(
+            directory = %path.display(), owner, own,
+            "another user owns the data directory and may replace every file in it; `chown` gives it to the user of the \
+             broker"
+        );
+    }
     let others = |metadata: &Metadata| metadata.permissions().mode() & 0o077 != 0;
-    if directory.metadata().is_ok_and(|metadata| others(&metadata)) {
+    if others(&metadata) {
         tracing::warn!(
             directory = %path.display(),
             "others than its owner may look into the data directory; files made from now on are \
@@ -231,6 +250,12 @@ mod tests {
         symlink(&theirs, data.join("manifest")).unwrap();
         assert!(disk.open("manifest").is_err());
         assert!(disk.create("manifest").is_err());
+        std::fs::hard_link(&theirs, data.join("segment")).unwrap();
+        let refused = disk.open("segment").err().unwrap().to_string();
+        assert!(refused.contains("`segment` has a second name"), "{refused}");
+        drop(disk);
+        // Whoever only looks writes to nothing.
+        assert!(OsDisk::look_at(&data).unwrap().open("segment").is_ok());
         assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "precious");
     }
 

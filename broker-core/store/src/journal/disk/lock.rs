@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::directory::{is_a_link, open_at};
+use super::directory::{is_a_hard_link, open_at};
 
 /// The file that tells a second process that the directory is in use.
 pub(super) const LOCK_NAME: &str = "lock";
@@ -99,7 +99,7 @@ fn take_lock(lock: File, directory: &File, path: &Path) -> io::Result<File> {
     }
     // What else has this name would be written over.
     if lock.metadata()?.nlink() > 1 {
-        return Err(is_a_link(LOCK_NAME));
+        return Err(is_a_hard_link(LOCK_NAME));
     }
     let pid = format!("{:<20}\n", std::process::id());
     lock.write_all_at(pid.as_bytes(), 0)?;
