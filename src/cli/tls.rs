@@ -7,7 +7,7 @@ mod trust;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use peeklock::tls::authority::{Authority, Kept};
+use peeklock::tls::authority::{Authority, AuthorityError, Kept, Trustworthy};
 
 use super::{Failure, FileFlag, exit};
 use crate::config::{Flag, Layers, Loaded, TlsSection};
@@ -76,9 +76,21 @@ impl Of {
 
     /// The same with what there is.
     fn kept(&self) -> Result<(Authority, Kept), Failure> {
+        self.with(Authority::kept)
+    }
+
+    /// The same examined, for who is to trust it.
+    fn trustworthy(&self) -> Result<(Authority, Trustworthy), Failure> {
+        self.with(Authority::trustworthy)
+    }
+
+    fn with<T>(
+        &self,
+        read: impl Fn(&Authority) -> Result<Option<T>, AuthorityError>,
+    ) -> Result<(Authority, T), Failure> {
         let authority = self.authority()?;
-        match authority.kept().map_err(|error| Failure::Failed(error.to_string()))? {
-            Some(kept) => Ok((authority, kept)),
+        match read(&authority).map_err(|error| Failure::Failed(error.to_string()))? {
+            Some(found) => Ok((authority, found)),
             None => Err(Failure::ended(
                 exit::NOT_FOUND,
                 format!(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
-use peeklock::tls::authority::Kept;
+use peeklock::tls::authority::Trustworthy;
 
 use super::super::{Failure, say};
 use super::Of;
@@ -36,31 +36,31 @@ pub struct TrustFlags {
 }
 
 pub fn run(flags: &TrustFlags) -> Result<(), Failure> {
-    let (authority, kept) = flags.of.kept()?;
+    let (authority, examined) = flags.of.trustworthy()?;
+    if flags.system {
+        return trust(&examined);
+    }
     let file = authority.authority_file();
     let file = fs::canonicalize(&file).unwrap_or(file);
-    if flags.system {
-        return trust(&file, &kept);
-    }
-    say(&advice(&file, &kept))
+    say(&advice(&file, &examined))
 }
 
 /// A name for the authority among others.
-fn name(kept: &Kept) -> String {
-    let id: String = kept.authority.fingerprint.split(':').take(4).collect();
+fn name(examined: &Trustworthy) -> String {
+    let id: String = examined.certificate.fingerprint.split(':').take(4).collect();
     format!("peeklock-{}", id.to_lowercase())
 }
 
-/// Has Debian trust it.
-fn trust(file: &Path, kept: &Kept) -> Result<(), Failure> {
+/// Has Debian trust what was examined.
+fn trust(examined: &Trustworthy) -> Result<(), Failure> {
     if !Path::new(DEBIAN).is_dir() {
         return Err(Failure::Failed(format!(
             "`{DEBIAN}` is not there: this is no Debian with ca-certificates; `peeklock tls trust` tells what other \
              systems need"
         )));
     }
-    let target = PathBuf::from(DEBIAN).join(format!("{}.crt", name(kept)));
-    fs::copy(file, &target).map_err(|error| {
+    let target = PathBuf::from(DEBIAN).join(format!("{}.crt", name(examined)));
+    fs::write(&target, &examined.pem).map_err(|error| {
         Failure::Failed(format!("`{}`: {error}; --system is for root (sudo)", target.display()))
     })?;
     let updated = Command::new("update-ca-certificates").output();
@@ -77,11 +77,12 @@ fn trust(file: &Path, kept: &Kept) -> Result<(), Failure> {
 }
 
 /// What each kind of client needs.
-fn advice(file: &Path, kept: &Kept) -> String {
-    let (file, name) = (file.display(), name(kept));
+fn advice(file: &Path, examined: &Trustworthy) -> String {
+    let (file, name) = (file.display(), name(examined));
     format!(
         "\
-The authority vouches for its own names and names below them alone ({subject}).
+The authority ({subject}) vouches for these names and names below them, and for nothing else:
+{names}
 
 This program          peeklock --ca '{file}' …, or PEEKLOCK_CA='{file}'
 curl                  curl --cacert '{file}' https://localhost:5300/health
@@ -98,6 +99,7 @@ Java                  keytool -importcert -noprompt -alias {name} -file '{file}'
 
 SSL_CERT_FILE stands in place of what the system trusts. The file has no secret; keys stay where they are.
 ",
-        subject = kept.authority.subject,
+        subject = examined.certificate.subject,
+        names = examined.names.join(", "),
     )
 }

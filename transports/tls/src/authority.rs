@@ -59,6 +59,17 @@ pub struct Kept {
     pub certificate: Certificate,
 }
 
+/// An authority that may be trusted: it vouches for its own names and names below them, and for nothing else (TLS-05).
+#[derive(Clone, Debug)]
+pub struct Trustworthy {
+    /// What its certificate says.
+    pub certificate: Certificate,
+    /// The certificate that was examined, in PEM form: to be installed in place of the file, which may change.
+    pub pem: String,
+    /// The names and addresses that it is limited to.
+    pub names: Vec<String>,
+}
+
 /// What was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Made {
@@ -154,6 +165,22 @@ impl Authority {
         Ok(Some(Kept { authority: authority.1, certificate: certificate.1 }))
     }
 
+    /// The authority, examined for who is to trust it; none if it was never made.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not limited to its own names.
+    pub fn trustworthy(&self) -> Result<Option<Trustworthy>, AuthorityError> {
+        let Some((pem, certificate)) = self.certificate_of(AUTHORITY_FILE)? else {
+            return Ok(None);
+        };
+        let unusable = |detail| AuthorityError::Unusable { path: self.authority_file(), detail };
+        if pem.matches("-----BEGIN").count() != 1 {
+            return Err(unusable("it has more than one certificate".to_owned()));
+        }
+        let names = Names::of_authority(&pem).map_err(unusable)?;
+        Ok(Some(Trustworthy { certificate, pem, names: names.texts().collect() }))
+    }
+
     /// Makes what is missing (TLS-05): an authority for `localhost`, `127.0.0.1`, `::1` and these names, and a certificate by
     /// it, which is made anew in time before it ends. Private keys are readable by their owner alone.
     ///
@@ -161,6 +188,7 @@ impl Authority {
     /// When the authority that is there is for other names, or nothing can be written.
     pub fn prepare(&self, names: &[String]) -> Result<Made, AuthorityError> {
         let wanted = Names::wanted(names)?;
+        self.check_directory()?;
         let Some((pem, _)) = self.certificate_of(AUTHORITY_FILE)? else {
             return self.replace_for(&wanted).map(|()| Made::Authority);
         };
@@ -193,6 +221,7 @@ impl Authority {
 
     fn replace_for(&self, names: &Names) -> Result<(), AuthorityError> {
         let failed = |source| AuthorityError::File { path: self.directory.clone(), source };
+        self.check_directory()?;
         create_directory(&self.directory).map_err(failed)?;
         let key = KeyPair::generate()?;
         let name = digest(&SHA256, key.public_key_raw());
@@ -212,6 +241,19 @@ impl Authority {
         self.write(AUTHORITY_KEY_FILE, &key_text, Secrecy::Private)?;
         self.issue(names, &issuer)?;
         self.write(AUTHORITY_FILE, &certificate.pem(), Secrecy::Public)
+    }
+
+    /// Refuses a directory that is a link: keys would be written to where it leads.
+    fn check_directory(&self) -> Result<(), AuthorityError> {
+        match fs::symlink_metadata(&self.directory) {
+            Ok(found) if found.is_symlink() => {
+                let text = "it is a symbolic link, and what it leads to may belong to somebody else; put a directory in its \
+                            place";
+                let source = io::Error::other(text);
+                Err(AuthorityError::File { path: self.directory.clone(), source })
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// A certificate of the broker by an authority.
@@ -324,21 +366,37 @@ impl Names {
         Ok(names)
     }
 
-    /// What an authority is constrained to.
+    /// What an authority is constrained to. Fails for one that can vouch for anything else: that signs for other
+    /// authorities, has constraints that a client may pass over, or is free for names or for addresses.
     fn of_authority(pem: &str) -> Result<Self, String> {
         let der =
             CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| error.to_string())?;
         let (_, parsed) = X509Certificate::from_der(&der).map_err(|error| error.to_string())?;
+        let basic = parsed.basic_constraints().map_err(|error| error.to_string())?;
+        if basic.is_none_or(|it| !it.value.ca || it.value.path_len_constraint != Some(0)) {
+            return Err("it is no development authority of Peeklock: that is an authority which signs for no other".into());
+        }
         let constraints = parsed.name_constraints().map_err(|error| error.to_string())?;
+        let constraints = constraints.filter(|it| it.critical);
         let permitted = constraints.and_then(|it| it.value.permitted_subtrees.as_ref());
-        let permitted = permitted.ok_or("it is no development authority of Peeklock")?;
+        let permitted = permitted.ok_or(
+            "it is no development authority of Peeklock: it is not limited to names of its own, so that whoever has its key \
+             could stand in for every host",
+        )?;
         let mut names = Self::default();
         for subtree in permitted {
             match &subtree.base {
-                GeneralName::DNSName(name) => names.dns.push((*name).to_owned()),
-                GeneralName::IPAddress(bytes) => names.addresses.extend(network(bytes)),
-                _ => {}
+                GeneralName::DNSName(name) if is_host(name) => names.dns.push((*name).to_owned()),
+                GeneralName::IPAddress(bytes) => {
+                    let address = address(bytes).ok_or("it is for a network of addresses")?;
+                    names.addresses.push(address);
+                }
+                other => return Err(format!("it is for {other:?}, which is no name of a host")),
             }
+        }
+        // A kind of name of which none is permitted is not limited (RFC 5280 4.2.1.10).
+        if names.dns.is_empty() || names.addresses.is_empty() {
+            return Err("it is not limited in its names, or not in its addresses".into());
         }
         Ok(names)
     }
@@ -361,17 +419,24 @@ impl Names {
         })
     }
 
+    fn texts(&self) -> impl Iterator<Item = String> {
+        self.dns.iter().cloned().chain(self.addresses.iter().map(IpAddr::to_string))
+    }
+
     fn text(&self) -> String {
-        let addresses = self.addresses.iter().map(IpAddr::to_string);
-        self.dns.iter().cloned().chain(addresses).collect::<Vec<_>>().join(", ")
+        self.texts().collect::<Vec<_>>().join(", ")
     }
 }
 
-/// The address of a constraint, whose mask has all bits.
-fn network(bytes: &[u8]) -> Option<IpAddr> {
-    match bytes.len() {
-        8 => <[u8; 4]>::try_from(bytes.get(..4)?).ok().map(IpAddr::from),
-        32 => <[u8; 16]>::try_from(bytes.get(..16)?).ok().map(IpAddr::from),
+/// The address of a constraint; none if its mask lacks bits, so that it is for a network.
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let (address, mask) = bytes.split_at_checked(bytes.len() / 2)?;
+    if mask.iter().any(|byte| *byte != u8::MAX) {
+        return None;
+    }
+    match mask.len() {
+        4 => <[u8; 4]>::try_from(address).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(address).ok().map(IpAddr::from),
         _ => None,
     }
 }

@@ -5,7 +5,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use peeklock_tls::authority::{Authority, AuthorityError, Made};
-use rcgen::{CertificateParams, Issuer, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CidrSubnet, GeneralSubtree, IsCa, Issuer, KeyPair,
+    NameConstraints, date_time_ymd,
+};
 
 use super::pair::{Server, config, directory, run, shown, talk, trusting_file};
 
@@ -78,6 +81,63 @@ fn an_authority_vouches_for_its_own_names_alone() {
             assert_eq!(connected.is_ok(), is_trusted, "{name}");
         }
     });
+}
+
+/// TLS-05: an authority is offered to be trusted only if it is limited to names and addresses of hosts, and signs for no other
+/// authority.
+#[test]
+fn an_authority_that_is_not_limited_is_not_trustworthy() {
+    let authority = Authority::at(directory("foreign"));
+    authority.prepare(&names(&["bus.test"])).unwrap();
+    let own = std::fs::read_to_string(authority.authority_file()).unwrap();
+    let examined = authority.trustworthy().unwrap().unwrap();
+    assert_eq!(examined.names, ["localhost", "bus.test", "127.0.0.1", "::1"]);
+    assert_eq!(examined.pem, own);
+
+    let name = || GeneralSubtree::DnsName("localhost".to_owned());
+    let network =
+        |bits| GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix([127, 0, 0, 1].into(), bits));
+    let made = |permitted: Option<Vec<GeneralSubtree>>, path: BasicConstraints| {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(path);
+        params.name_constraints = permitted.map(|permitted_subtrees| NameConstraints {
+            permitted_subtrees,
+            excluded_subtrees: Vec::new(),
+        });
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+    };
+    let none_below = || BasicConstraints::Constrained(0);
+    let limited = made(Some(vec![name(), network(32)]), none_below());
+    let unlimited = [
+        made(None, none_below()),
+        made(Some(vec![name()]), none_below()),
+        made(Some(vec![network(32)]), none_below()),
+        made(Some(vec![name(), network(8)]), none_below()),
+        made(Some(vec![GeneralSubtree::DnsName(String::new()), network(32)]), none_below()),
+        made(Some(vec![name(), network(32)]), BasicConstraints::Unconstrained),
+        made(Some(vec![name(), network(32)]), BasicConstraints::Constrained(1)),
+        limited.clone() + &made(None, none_below()),
+    ];
+    for pem in unlimited {
+        std::fs::write(authority.authority_file(), pem).unwrap();
+        assert!(matches!(authority.trustworthy(), Err(AuthorityError::Unusable { .. })));
+    }
+    std::fs::write(authority.authority_file(), &limited).unwrap();
+    assert_eq!(authority.trustworthy().unwrap().unwrap().pem, limited);
+}
+
+/// TLS-05: keys are not written to where a link in the place of the directory leads.
+#[test]
+fn a_link_in_the_place_of_the_directory_is_refused() {
+    let place = directory("linked");
+    std::fs::create_dir(place.join("theirs")).unwrap();
+    std::os::unix::fs::symlink(place.join("theirs"), place.join("tls")).unwrap();
+    let authority = Authority::at(place.join("tls"));
+    for refused in [authority.prepare(&[]).map(drop), authority.replace(&[])] {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("symbolic link"), "{refused}");
+    }
+    assert_eq!(std::fs::read_dir(place.join("theirs")).unwrap().count(), 0);
 }
 
 /// TLS-05: at a start within 60 days of its end the certificate is made anew, by the same authority, and not before.
