@@ -42,6 +42,8 @@ pub const REJECTED: &str = "peeklock_rejections_total";
 pub const UNAUTHORIZED: &str = "peeklock_tokens_refused_total";
 /// TLS handshakes that came to nothing, by `cause`.
 pub const HANDSHAKES_REFUSED: &str = "peeklock_tls_handshakes_refused_total";
+/// Connections that were closed before their client had said what it speaks, by `transport` and `cause`.
+pub const UNOPENED: &str = "peeklock_connections_unopened_total";
 /// Entities rebuilt after a failure.
 pub const REBUILT: &str = "peeklock_entity_rebuilds_total";
 /// Seconds from submission of a batch until it is durable.
@@ -82,6 +84,7 @@ pub fn describe() {
     describe_counter!(REJECTED, "Rejections and failures answered, by condition");
     describe_counter!(UNAUTHORIZED, "Callers refused who may not do what they ask, by cause");
     describe_counter!(HANDSHAKES_REFUSED, "TLS handshakes that came to nothing, by cause");
+    describe_counter!(UNOPENED, "Connections closed before their client said what it speaks");
     describe_counter!(REBUILT, "Entities rebuilt after a failure");
     describe_gauge!(CONNECTIONS, "Connections that are open, by transport");
     describe_histogram!(COMMIT_SECONDS, metrics::Unit::Seconds, "Time until a batch is durable");
@@ -159,6 +162,11 @@ pub(crate) fn count_unauthorized(cause: &'static str) {
 /// Counts one TLS handshake that came to nothing.
 pub fn count_refused_handshake(cause: &'static str) {
     counter!(HANDSHAKES_REFUSED, "cause" => cause).increment(1);
+}
+
+/// Counts one connection that was closed before its client had said what it speaks.
+pub fn count_unopened(transport: &'static str, cause: &'static str) {
+    counter!(UNOPENED, "transport" => transport, "cause" => cause).increment(1);
 }
 
 /// A connection that is open; counted as long as this is there.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use peeklock_core::contract::Principal;
+use peeklock_core::telemetry::count_unopened;
 use tokio::io::AsyncReadExt as _;
 
 use super::conversation::Conversation;
@@ -18,11 +19,16 @@ pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Prin
     let mut first = [0];
     let read = tokio::select! {
         biased;
-        () = handshake.needed() => return,
+        () = handshake.needed() => return unopened(&who, "made_room"),
         read = tokio::time::timeout(patience, stream.read_exact(&mut first)) => read,
     };
-    if !matches!(read, Ok(Ok(_))) {
-        return;
+    match read {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => {
+            let peer = who.peer;
+            return tracing::debug!(?peer, %error, "a client went before it said anything");
+        }
+        Err(_) => return unopened(&who, "silent"),
     }
     // No frame of AMQP begins like a request of HTTP.
     if first != *b"G" {
@@ -31,11 +37,17 @@ pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Prin
     let upgrade = websocket::accept(&site, who.peer, stream, &first);
     let upgraded = tokio::select! {
         biased;
-        () = handshake.needed() => return,
+        () = handshake.needed() => return unopened(&who, "made_room"),
         upgraded = upgrade => upgraded,
     };
     if let Some((stream, by_proxy)) = upgraded {
         let who = if by_proxy { who.through_proxy() } else { who };
         Conversation::new(site, who).run(stream, &[], handshake).await;
     }
+}
+
+/// Counts and logs a connection that is closed before its client has said what it speaks.
+fn unopened(who: &Principal, cause: &'static str) {
+    count_unopened("amqp", cause);
+    tracing::debug!(peer = ?who.peer, cause, "connection closed before its client said anything");
 }
