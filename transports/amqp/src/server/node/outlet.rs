@@ -151,12 +151,14 @@ impl Conversation {
     pub(in crate::server) fn credited(&mut self, link: LinkId, drain: bool) {
         // As much as is left now: some of it may have been used since the client said so.
         let credit = self.amqp.credit(link);
-        match self.nodes.get_mut(&link) {
-            Some(Node::Outlet(outlet)) if outlet.lapsed.is_some() => {
-                if credit > 0 && !drain {
-                    self.end_lapse(link);
-                }
+        if self.has_lapsed(link) {
+            // A drain is answered where nothing waits any more.
+            if credit > 0 && !drain {
+                self.end_lapse(link);
             }
+            return;
+        }
+        match self.nodes.get_mut(&link) {
             Some(Node::Outlet(outlet)) => {
                 let sent = sent(outlet, &self.links);
                 // What waits here is of this credit.
@@ -186,6 +188,11 @@ impl Conversation {
             self.amqp.drained(link);
         }
         true
+    }
+
+    /// Whether the lock of its session has lapsed for a link that is kept.
+    fn has_lapsed(&self, link: LinkId) -> bool {
+        matches!(self.nodes.get(&link), Some(Node::Outlet(outlet)) if outlet.lapsed.is_some())
     }
 
     /// Detaches a link since the lock of its session has lapsed.
