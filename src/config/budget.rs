@@ -260,7 +260,11 @@ impl Config {
         let links = |count: usize| (count as u64).saturating_mul(LINK_BYTES);
         let own_links = self.amqp.link_count_max.0.min(AMQP_OWN_LINKS);
         let amqp_links = links(own_links).saturating_add(ATTACH_BYTES);
-        let shared_links = self.amqp.shared_link_count_max.0 as u64;
+        let shared_links = match self.amqp.link_count_max.0 > own_links {
+            true => self.amqp.shared_link_count_max.0 as u64,
+            // Nobody may have more than its own.
+            false => 0,
+        };
         let issuer = if self.security.jwt.issuer.0.is_empty() { 0 } else { ISSUER_BYTES };
         let tokens = single
             .saturating_mul(TOKEN_BYTES)
