@@ -13,7 +13,7 @@ use crate::condition::Condition;
 use crate::contract::action::{Action, Actions, Needs};
 use crate::contract::epoch::Mark;
 use crate::contract::rights::{self, Grant};
-use crate::error::{Denial, Rejection};
+use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::request::{Outlet, Released, Reply, Request};
 use crate::time::Timestamp;
@@ -234,9 +234,10 @@ impl Entitlement {
         }
         let state = self.lock();
         let missing = || rights::missing(action, state.policy.as_deref());
-        judgement.reason.or_else(|| state.refusal.clone()).unwrap_or_else(|| {
-            state.denied(Rejection::unauthorized(missing()).because(Denial::RIGHT))
-        })
+        judgement
+            .reason
+            .or_else(|| state.refusal.clone())
+            .unwrap_or_else(|| state.denied(missing()))
     }
 
     /// Why a command is refused; of a commit, why one of its operations is.

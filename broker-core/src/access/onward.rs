@@ -8,7 +8,7 @@ use super::entitlement::Entitlement;
 use crate::command::{Command, RuleCommand, SessionCommand, TopicCommand};
 use crate::contract::action::Action;
 use crate::contract::rights;
-use crate::error::{Denial, Rejection};
+use crate::error::Rejection;
 use crate::ids::ReceiverId;
 use crate::request::Outlet;
 use crate::time::Timestamp;
@@ -118,8 +118,7 @@ impl Onward {
     ) -> Result<(), Rejection> {
         let Some(way) = way.filter(|way| &*way.destination == destination) else {
             // Nobody has asked for it there.
-            let missing = rights::missing(Action::BeSentTo, None);
-            return Err(Rejection::unauthorized(missing).because(Denial::RIGHT));
+            return Err(rights::missing(Action::BeSentTo, None));
         };
         way.held.as_ref().map_or(Ok(()), |held| held.check(Action::BeSentTo, now))
     }

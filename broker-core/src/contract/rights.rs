@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::action::{Action, Actions, Needs};
 use super::epoch::Mark;
+use crate::error::{Denial, Rejection};
 use crate::time::Timestamp;
 
 /// A right on an entity or on the namespace (SEC-01).
@@ -190,8 +191,20 @@ impl Grant {
     }
 }
 
-/// Says what an action takes, to who was not granted it. The same whatever there is (SEC-08).
-pub(crate) fn missing(action: Action, policy: Option<&str>) -> String {
+/// The refusal of an action that was not granted. The same whatever there is (SEC-08).
+pub(crate) fn missing(action: Action, policy: Option<&str>) -> Rejection {
+    let rejection = Rejection::unauthorized(missing_text(action, policy)).because(Denial::RIGHT);
+    let Needs::OneOf(one_of, _) = action.needs() else { return rejection };
+    match Right::ALL.into_iter().find(|right| one_of.contains(*right)) {
+        Some(claim) => rejection.in_cloud_words(&format!(
+            "Unauthorized access. '{}' claim(s) are required to perform this operation.",
+            claim.name()
+        )),
+        None => rejection,
+    }
+}
+
+fn missing_text(action: Action, policy: Option<&str>) -> String {
     match (action.needs(), policy) {
         (Needs::OneOf(one_of, _), Some(policy)) => {
             format!(

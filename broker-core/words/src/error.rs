@@ -23,16 +23,24 @@ const BUSY_WAIT_SECONDS: u8 = 10;
 /// Text of a caller that is repeated to it in a detail is cut after so many characters, enough for
 /// any legal path.
 const QUOTED_CHARS_MAX: usize = 400;
+/// The cloud's words for a lock that is lost (ERR-10).
+pub const LOCK_LOST: &str = "The lock supplied is invalid. Either the lock expired, or the message has already been \
+                         removed from the queue.";
+/// The cloud's words for the lock of a session (ERR-10).
+pub const SESSION_LOCK_LOST: &str =
+    "The session lock has expired on the MessageSession. Accept a new MessageSession.";
 /// No policy has a longer name (SEC-01).
 const POLICY_CHARS_MAX: usize = 256;
 
 /// A refused operation that changed nothing: a condition and a detail, without any identity.
 ///
-/// Details are lowercase, name the thing and the limit, and have no full stop.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{condition}: {detail}")]
+/// Details are lowercase, name the thing and the limit, and have no full stop. Before them may stand sentences of the cloud
+/// ([`Rejection::in_cloud_words`]), in its spelling.
+#[derive(Clone, Debug)]
 pub struct Rejection {
     condition: Condition,
+    /// Bytes at the start of the detail that are sentences of the cloud, with the space behind them.
+    cloud_bytes: u16,
     detail: Box<str>,
     denial: Option<Box<Denial>>,
 }
@@ -49,6 +57,14 @@ pub struct Denial {
     /// Where the caller comes from.
     pub peer: Option<SocketAddr>,
 }
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}: {}", self.cloud_words(), self.condition, self.own_words())
+    }
+}
+
+impl Error for Rejection {}
 
 /// Two are one if their caller sees no difference.
 impl PartialEq for Rejection {
@@ -77,7 +93,28 @@ impl Rejection {
     /// A rejection with a detail of the caller's own making.
     #[must_use]
     pub fn new(condition: Condition, detail: impl Into<Box<str>>) -> Self {
-        Self { condition, detail: detail.into(), denial: None }
+        Self { condition, cloud_bytes: 0, detail: detail.into(), denial: None }
+    }
+
+    /// The same with sentences of the cloud before all others: programs look for those words, or for a text that begins
+    /// with them (ERR-10). They end with a full stop.
+    #[must_use]
+    pub fn in_cloud_words(mut self, sentences: &str) -> Self {
+        if let Ok(bytes) = u16::try_from(sentences.len() + 1) {
+            self.detail = format!("{sentences} {}", self.own_words()).into();
+            self.cloud_bytes = bytes;
+        }
+        self
+    }
+
+    /// The sentences of the cloud, with a space behind them; empty without any.
+    fn cloud_words(&self) -> &str {
+        self.detail.get(..usize::from(self.cloud_bytes)).unwrap_or_default()
+    }
+
+    /// The detail without the sentences of the cloud.
+    fn own_words(&self) -> &str {
+        self.detail.get(usize::from(self.cloud_bytes)..).unwrap_or(&self.detail)
     }
 
     /// The same with why it is, for the operator.
@@ -170,6 +207,19 @@ impl Rejection {
         Self::new(Condition::EntityNotFound, format!("no entity has the path {}", Quoted(path)))
     }
 
+    /// A destination that is set or changed names no entity (FWD-02).
+    #[must_use]
+    pub fn destination_not_found(property: &str, destination: &str) -> Self {
+        Self::new(
+            Condition::EntityNotFound,
+            format!(
+                "no entity has the path {}, to which {property} is to forward messages; create it first, or leave \
+                 {property} out",
+                Quoted(destination)
+            ),
+        )
+    }
+
     /// The address names an entity of another kind (ADR-12, ADR-14).
     #[must_use]
     pub fn entity_is_no(wanted: EntityKind, path: &str, found: EntityKind) -> Self {
@@ -196,6 +246,7 @@ impl Rejection {
             Condition::EntityAlreadyExists,
             format!("an entity with the path {} exists already", Quoted(path)),
         )
+        .in_cloud_words(&format!("The messaging entity '{}' already exists.", tamed(path)))
     }
 
     /// The entity's status blocks the operation (ENT-24).
@@ -264,12 +315,13 @@ impl Rejection {
             Condition::MessageLockLost,
             format!("lock {token} does not exist, has expired or was released"),
         )
+        .in_cloud_words(LOCK_LOST)
     }
 
     /// The receiver does not hold the session: its lock ended, or it never had one (SES-15).
     #[must_use]
     pub fn session_lock_lost(detail: impl Into<Box<str>>) -> Self {
-        Self::new(Condition::SessionLockLost, detail)
+        Self::new(Condition::SessionLockLost, detail).in_cloud_words(SESSION_LOCK_LOST)
     }
 
     /// Another receiver holds the session (SES-06).
@@ -279,6 +331,10 @@ impl Rejection {
             Condition::SessionCannotBeLocked,
             format!("session {} is held by another receiver", Quoted(session)),
         )
+        .in_cloud_words(&format!(
+            "The requested session '{}' cannot be accepted. It may be locked by another receiver.",
+            tamed(session)
+        ))
     }
 
     /// No such deferred or scheduled message, or it is locked.

@@ -306,7 +306,10 @@ fn validate_characters(name: &str) -> Result<(), Rejection> {
         return Err(Rejection::argument(format!(
             "name {} has the character {character:?}; letters, digits, `.`, `-` and `_` are allowed",
             Quoted(name)
-        )));
+        ))
+        .in_cloud_words(
+            "Entity segments can contain only letters, numbers, periods (.), hyphens (-), and underscores (_).",
+        ));
     }
     Ok(())
 }

@@ -64,6 +64,10 @@ impl Refused {
 impl From<Refused> for Rejection {
     fn from(refused: Refused) -> Self {
         let cause = refused.cause();
+        let expired_at = match &refused {
+            Refused::Expired(at) => Some(*at),
+            _ => None,
+        };
         let detail = match refused {
             Refused::Malformed(what) => format!("the bearer token is no JWT: {what}"),
             Refused::Algorithm => {
@@ -91,6 +95,12 @@ impl From<Refused> for Rejection {
             Refused::Early(from) => format!("the bearer token is not good before {from}"),
             Refused::Expired(at) => format!("the bearer token has expired, at {at}"),
         };
-        Self::unauthorized(detail).because(cause)
+        let rejection = Self::unauthorized(detail).because(cause);
+        match expired_at {
+            Some(at) => rejection.in_cloud_words(&format!(
+                "ExpiredToken: The token is expired. Expiration time: {at}."
+            )),
+            None => rejection,
+        }
     }
 }

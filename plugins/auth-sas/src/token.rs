@@ -226,6 +226,15 @@ impl Refused {
 impl From<Refused> for Rejection {
     fn from(refused: Refused) -> Self {
         let (cause, policy) = (refused.cause(), refused.policy().map(Box::<str>::from));
+        let cloud = match &refused {
+            Refused::Expired(_, until) => {
+                Some(format!("ExpiredToken: The token is expired. Expiration time: {until}."))
+            }
+            Refused::Signature(_) => {
+                Some("InvalidSignature: The token has an invalid signature.".to_owned())
+            }
+            _ => None,
+        };
         let detail = match refused {
             Refused::Missing => {
                 "no token was presented; connect with the connection string of a policy, which `peeklock \
@@ -258,6 +267,10 @@ impl From<Refused> for Rejection {
             }
         };
         let rejection = Self::unauthorized(detail).because(cause);
+        let rejection = match cloud {
+            Some(sentence) => rejection.in_cloud_words(&sentence),
+            None => rejection,
+        };
         match policy {
             Some(policy) => rejection.by_policy(&policy),
             None => rejection,

@@ -303,7 +303,10 @@ impl Queue {
             return Err(Rejection::invalid_operation(format!(
                 "`{}` requires sessions: its messages are received by accepting one",
                 self.path()
-            )));
+            ))
+            .in_cloud_words(
+                "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.",
+            ));
         }
         Ok(())
     }

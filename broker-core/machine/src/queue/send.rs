@@ -119,7 +119,11 @@ impl Queue {
             return Err(Rejection::invalid_operation(format!(
                 "`{}` requires sessions and takes no message without session id",
                 self.path()
-            )));
+            ))
+            .in_cloud_words(
+                "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have \
+                 session support enabled can only receive messages that have the SessionId set to a valid value.",
+            ));
         }
         intake::refuse_without_room(ctx)?;
         self.refuse_over_quota(total, ctx)?;

@@ -32,7 +32,12 @@ impl Bounds<'_> {
 
     pub(super) fn duplicate_window(&self, value: TimeSpan) -> Result<(), Rejection> {
         let (min, max) = (self.limits.duplicate_window_min, self.limits.duplicate_window_max);
-        self.within("DuplicateDetectionHistoryTimeWindow", value, min, max)
+        let within = self.within("DuplicateDetectionHistoryTimeWindow", value, min, max);
+        within.map_err(|rejection| {
+            let (min, max) = (clock(min), clock(max));
+            rejection
+                .in_cloud_words(&format!("The value supplied must be between {min} and {max}."))
+        })
     }
 
     pub(super) fn time_to_live(&self, value: TimeSpan) -> Result<(), Rejection> {
@@ -51,7 +56,12 @@ impl Bounds<'_> {
 
     pub(super) fn message_kilobytes(&self, value: u64) -> Result<(), Rejection> {
         let (min, max) = (self.limits.message_bytes_min, self.limits.message_bytes_max);
-        self.within("MaxMessageSizeInKilobytes", value, min / 1_024, max / 1_024)
+        let (property, min, max) = ("MaxMessageSizeInKilobytes", min / 1_024, max / 1_024);
+        self.within(property, value, min, max).map_err(|rejection| {
+            rejection.in_cloud_words(&format!(
+                "The value for '{property}' must be between {min} and {max}."
+            ))
+        })
     }
 
     pub(super) fn user_metadata(&self, text: Option<&str>) -> Result<(), Rejection> {
@@ -119,10 +129,42 @@ impl Fixed<'_> {
         if wanted.is_none_or(|wanted| wanted == kept) {
             return Ok(());
         }
-        Err(Rejection::argument(format!(
-            "{property} of {} {} is {kept} since its creation and cannot change",
-            self.kind,
-            Quoted(self.path)
-        )))
+        Err(cannot_change(self.kind, property, self.path, kept))
     }
+}
+
+/// The refusal of an update that changes what is fixed at creation (ENT-16).
+fn cannot_change(
+    kind: EntityKind,
+    property: &str,
+    path: &str,
+    kept: impl fmt::Display,
+) -> Rejection {
+    let named = match kind {
+        EntityKind::Queue => "Queue",
+        EntityKind::Topic => "Topic",
+        EntityKind::Subscription => "Subscription",
+    };
+    let cloud = match property {
+        "EnablePartitioning" => format!("Partitioning cannot be changed for {named}."),
+        _ => format!(
+            "The value for the {property} property of an existing {named} cannot be changed."
+        ),
+    };
+    Rejection::argument(format!(
+        "{property} of {kind} {} is {kept} since its creation and cannot change",
+        Quoted(path)
+    ))
+    .in_cloud_words(&cloud)
+}
+
+/// A duration as .NET writes it: `7.00:00:00`, `00:00:20`.
+fn clock(span: TimeSpan) -> String {
+    const TICKS_PER_SECOND: i64 = 10_000_000;
+    let seconds = span.ticks() / TICKS_PER_SECOND;
+    let days = match seconds / 86_400 {
+        0 => String::new(),
+        days => format!("{days}."),
+    };
+    format!("{days}{:02}:{:02}:{:02}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60)
 }

@@ -94,9 +94,25 @@ fn every_detail_names_the_thing_in_lower_case_and_without_full_stop() {
     for rejection in rejections {
         assert!(!rejection.detail().ends_with('.'), "{rejection}");
         assert!(
-            rejection.detail().starts_with(|c: char| !c.is_uppercase())
+            rejection.own_words().starts_with(|c: char| !c.is_uppercase())
                 || rejection.detail().starts_with("RequiresSession"),
             "{rejection}"
         );
     }
+}
+
+/// ERR-10: the cloud's sentences come first, before the name of the condition, and ours follow.
+#[test]
+fn the_words_that_programs_look_for_come_first() {
+    let error = stamped(Rejection::message_lock_lost(LockToken::new(SequenceNumber(1), 2)));
+    let lost = "The lock supplied is invalid. Either the lock expired, or the message has already been removed \
+                from the queue. ";
+    let text = error.to_string();
+    let ours = text.strip_prefix(lost).unwrap_or_else(|| panic!("{text}"));
+    assert!(ours.starts_with("MessageLockLost: lock ") && ours.contains(" does not exist, "));
+    assert!(error.detail().starts_with(lost) && error.detail().ends_with("was released"));
+    let exists = Rejection::entity_already_exists("a\nb");
+    let expected = "The messaging entity 'a\\nb' already exists. EntityAlreadyExists: an entity with the path \
+                    `a\\nb` exists already";
+    assert_eq!(exists.to_string(), expected);
 }

@@ -1,5 +1,7 @@
 //! Dispositions: what becomes of deliveries, in ranges, both ways (AMQP 2.6.12).
 
+use peeklock_words::error::{LOCK_LOST, SESSION_LOCK_LOST};
+
 use super::{Session, Unsettled, delivery_id};
 use crate::connection::{Connection, Event, Fault, LinkId, ReceivedId, SentId, SessionId};
 use crate::error::{AmqpError, condition};
@@ -166,7 +168,7 @@ impl Session {
 fn session_lock_lost() -> DeliveryState {
     DeliveryState::rejected(AmqpError::new(
         condition::SESSION_LOCK_LOST,
-        "the session lock under which it was delivered has expired",
+        format!("{SESSION_LOCK_LOST} The session lock under which it was delivered has expired"),
     ))
     .with_transience()
 }
@@ -174,7 +176,7 @@ fn session_lock_lost() -> DeliveryState {
 fn lock_lost() -> DeliveryState {
     DeliveryState::rejected(AmqpError::new(
         condition::MESSAGE_LOCK_LOST,
-        "delivery is not known, or was settled already: its lock is gone",
+        format!("{LOCK_LOST} Delivery is not known, or was settled already: its lock is gone"),
     ))
     .with_transience()
 }

@@ -286,7 +286,11 @@ impl Queue {
                 "`{}{}` has no sessions",
                 self.path(),
                 sub_queue.suffix()
-            )));
+            ))
+            .in_cloud_words(
+                "A sessionful message receiver cannot be created on an entity that does not require sessions. Ensure \
+                 RequiresSession is set to true when creating a Queue or Subscription to enable sessionful behavior.",
+            ));
         }
         Ok(())
     }
