@@ -229,7 +229,8 @@ impl Broker {
     }
 
     /// An entity or sub-queue by its path (ADR-01 to ADR-15). The handle stays with the entity it
-    /// found: if the path is deleted and created again, it answers `EntityNotFound` (DESIGN D4).
+    /// found: if the path is deleted and created again, it answers `EntityNotFound` (DESIGN D4). An entity is there
+    /// when its creation was answered; one that is on its way to the store is not waited for.
     ///
     /// # Errors
     /// `EntityNotFound`.
@@ -255,6 +256,28 @@ impl Broker {
 
     pub(crate) fn find(&self, path: &str) -> Result<Entity, Rejection> {
         self.find_at(&Node::Entity, path)
+    }
+
+    /// As [`Broker::find`]; where a creation is on its way to the store, its outcome is waited for (ENT-32).
+    pub(crate) async fn found(&self, path: &str) -> Result<Entity, Rejection> {
+        match self.find(path) {
+            Err(reason) if reason.condition() == Condition::EntityNotFound => {}
+            found => return found,
+        }
+        self.formed(path).await;
+        self.find(path)
+    }
+
+    /// As [`Broker::entity`]; where a creation is on its way to the store, its outcome is waited for (ENT-32).
+    pub(crate) async fn formed_entity(&self, path: &str) -> Result<Entity, BrokerError> {
+        self.found(path).await.map_err(|rejection| self.refuse(rejection, path))
+    }
+
+    /// Waits for the outcome of the creation of the entity that a path names, if one is on its way to the store.
+    pub(crate) async fn formed(&self, path: &str) {
+        if let Ok(address) = EntityAddress::parse(path) {
+            self.shared.directory.formed(&address.entity.key()).await;
+        }
     }
 
     fn find_at(&self, wanted: &Node, path: &str) -> Result<Entity, Rejection> {
@@ -288,17 +311,24 @@ impl Broker {
         })
     }
 
-    /// What an entity forwards to must be there when it is created or updated (FWD-02).
-    pub(crate) fn check_destinations(
+    /// The destinations that an entity gets must be there (FWD-02): the first is in ForwardTo, the second in
+    /// ForwardDeadLetteredMessagesTo.
+    pub(crate) async fn check_destinations(
         &self,
         destinations: [Option<&str>; 2],
     ) -> Result<(), Rejection> {
-        for text in destinations.into_iter().flatten() {
+        for (text, property) in destinations.into_iter().zip(Destination::PROPERTIES) {
+            let Some(text) = text else { continue };
             match Destination::parse(text)? {
-                Destination::Entity(key) if self.shared.directory.get(&key).is_none() => {
-                    return Err(Rejection::entity_not_found(text));
+                Destination::Entity(key) => {
+                    let directory = &self.shared.directory;
+                    if directory.get(&key).is_none() {
+                        directory.formed(&key).await;
+                    }
+                    if directory.get(&key).is_none() {
+                        return Err(Rejection::destination_not_found(property, text));
+                    }
                 }
-                Destination::Entity(_) => {}
                 Destination::Foreign(scheme) => self.shared.forwarders.check(&scheme, text)?,
             }
         }
@@ -309,10 +339,9 @@ impl Broker {
     /// (ENT-14). Answers when it is durably gone.
     ///
     /// # Errors
-    /// `EntityNotFound`; `InvalidOperation` for a sub-queue (DLQ-02); `UpdateConflict` while it is being
-    /// created or opened again.
+    /// `EntityNotFound`; `InvalidOperation` for a sub-queue (DLQ-02).
     pub async fn delete_entity(&self, path: &str) -> Result<(), BrokerError> {
-        let kind = self.entity(path)?.kind();
+        let kind = self.formed_entity(path).await?.kind();
         self.delete(path, kind).await
     }
 
@@ -321,7 +350,7 @@ impl Broker {
     /// # Errors
     /// As for [`Broker::delete_entity`]; `EntityNotFound` for one of another kind.
     pub async fn delete(&self, path: &str, kind: EntityKind) -> Result<(), BrokerError> {
-        let entity = self.manageable(path, kind)?;
+        let entity = self.manageable(path, kind).await?;
         let key = entity.key().clone();
         self.ask_namespace((1, 0), |answer| DeleteEntity { key, answer })
             .await
@@ -400,8 +429,18 @@ impl Broker {
     }
 
     /// An entity of that kind; its sub-queues are managed with it (DLQ-02).
-    fn manageable(&self, path: &str, kind: EntityKind) -> Result<Entity, BrokerError> {
-        let entity = self.entity(path)?;
+    async fn manageable(&self, path: &str, kind: EntityKind) -> Result<Entity, BrokerError> {
+        let entity = self.formed_entity(path).await?;
+        self.managed_as(entity, path, kind)
+    }
+
+    /// An entity that was found, if it is of that kind and managed by itself.
+    fn managed_as(
+        &self,
+        entity: Entity,
+        path: &str,
+        kind: EntityKind,
+    ) -> Result<Entity, BrokerError> {
         if entity.kind() != kind {
             return Err(self.refuse(Rejection::entity_is_no(kind, path, entity.kind()), path));
         }

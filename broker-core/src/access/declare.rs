@@ -99,7 +99,7 @@ impl Access {
         for Named { path, destinations, .. } in named {
             let path = self.allow(Action::Plan, &path).await?;
             self.allow_forwarding_to(destinations).await?;
-            if self.broker.find(&path).is_err() {
+            if self.broker.found(&path).await.is_err() {
                 self.allow(Action::Create, &path).await?;
             }
             breather.part().await;
@@ -244,6 +244,7 @@ async fn find(
     let path = path.as_str();
     for text in destinations.iter().flatten() {
         find_destination_of(broker, snapshot, text)
+            .await
             .map_err(|rejection| broker.refuse(rejection, path))?;
     }
     let Some(found) = found(broker, path, *rules, telling, breather).await? else {
@@ -261,20 +262,23 @@ async fn find(
     };
     for text in kept.into_iter().flatten() {
         // What it forwards to already is judged if it is to be changed.
-        let _unserved = find_destination_of(broker, snapshot, text);
+        let _unserved = find_destination_of(broker, snapshot, text).await;
     }
     let key = EntityAddress::parse(path).map(|address| address.entity.key());
     snapshot.entities.insert(key.unwrap_or_else(|_| PathKey::fold(path)), found);
     Ok(())
 }
 
-fn find_destination_of(
+async fn find_destination_of(
     broker: &Broker,
     snapshot: &mut Snapshot,
     text: &str,
 ) -> Result<(), Rejection> {
     match Destination::parse(text)? {
         Destination::Entity(key) => {
+            if broker.shared.directory.get(&key).is_none() {
+                broker.shared.directory.formed(&key).await;
+            }
             if broker.shared.directory.get(&key).is_some() {
                 snapshot.destinations.insert(key);
             }
@@ -292,7 +296,7 @@ async fn found(
     telling: &mut Telling,
     breather: &mut Breather,
 ) -> Result<Option<Found>, BrokerError> {
-    let Ok(entity) = broker.find(path) else { return Ok(None) };
+    let Ok(entity) = broker.found(path).await else { return Ok(None) };
     let found = match entity.kind() {
         EntityKind::Queue => {
             broker.describe_queue(path).await.map(|described| Found::Queue(described.description))

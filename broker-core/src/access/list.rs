@@ -173,6 +173,7 @@ impl Access {
     ) -> Result<Listing<SubscriptionUpdate>, BrokerError> {
         let resource = super::canonical(topic);
         // Looked up behind the refusal: it is the same whether there is such a topic or not.
+        self.broker.formed(&resource).await;
         match self.broker.subscription_prefix(&resource) {
             Ok(prefix) => self.listing_of(prefix.as_str(), &resource).await,
             Err(absent) => {

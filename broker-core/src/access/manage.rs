@@ -160,6 +160,28 @@ impl Access {
         self.broker.create_rule(&path, rule).await
     }
 
+    /// Adds a rule as a receiver of the subscription does, for which Listen is enough (SEC-06).
+    ///
+    /// # Errors
+    /// `Unauthorized`; as for [`crate::Broker::create_rule`].
+    pub async fn create_own_rule(
+        &self,
+        subscription: &str,
+        rule: RuleDescription,
+    ) -> Result<RuleDescription, BrokerError> {
+        let path = self.allow(Action::ChangeOwnRules, subscription).await?;
+        self.broker.create_rule(&path, rule).await
+    }
+
+    /// Removes a rule as a receiver of the subscription does, for which Listen is enough (SEC-06).
+    ///
+    /// # Errors
+    /// `Unauthorized`; as for [`crate::Broker::delete_rule`].
+    pub async fn delete_own_rule(&self, subscription: &str, name: &str) -> Result<(), BrokerError> {
+        let path = self.allow(Action::ChangeOwnRules, subscription).await?;
+        self.broker.delete_rule(&path, name).await
+    }
+
     /// Replaces filter and action of a rule.
     ///
     /// # Errors
@@ -248,7 +270,11 @@ impl Access {
     /// `Unauthorized`; `EntityNotFound`.
     pub async fn find_destination(&self, place: usize, path: &str) -> Result<(), BrokerError> {
         self.allow_destination(place, path).await?;
-        self.broker.entity(path).map(|_| ())
+        let found = self.broker.check_destinations(match place {
+            0 => [Some(path), None],
+            _ => [None, Some(path)],
+        });
+        found.await.map_err(|rejection| self.broker.refuse(rejection, path))
     }
 
     /// Asks whether an entity may be forwarded to: by what its principal has shown for all, or else by what was shown for it.

@@ -291,13 +291,13 @@ impl Access {
     pub async fn entity(&self, path: &str, purpose: Action) -> Result<Entity, BrokerError> {
         let resource = canonical(path);
         let pass = self.pass(&resource, purpose).await?;
-        Ok(self.broker.entity(&resource)?.with_pass(pass))
+        Ok(self.broker.formed_entity(&resource).await?.with_pass(pass))
     }
 
     /// As [`Access::entity`], for callers that cannot wait.
     ///
     /// # Errors
-    /// As for [`Access::entity`]; `ServerBusy` if the authorizer has to be waited for.
+    /// As for [`Access::entity`]; `ServerBusy` if the authorizer has to be waited for, or the outcome of a creation.
     pub fn entity_now(&self, path: &str, purpose: Action) -> Result<Entity, BrokerError> {
         self.now(path, self.entity(path, purpose))
     }
@@ -313,7 +313,8 @@ impl Access {
             Poll::Ready(answer) => answer,
             Poll::Pending => Err(self.broker.refuse(
                 Rejection::server_busy(
-                    "who may do this is not known yet, and has to be waited for",
+                    "the answer has to be waited for: who may do this is not known yet, or the entity is \
+                     being created; try again",
                 ),
                 path,
             )),
@@ -332,6 +333,7 @@ impl Access {
         via: &Entity,
     ) -> Result<(Entity, Arc<str>), BrokerError> {
         let pass = self.pass(&canonical(path), Action::BeSentTo).await?;
+        self.broker.formed(path).await;
         let found = self.broker.find_destination(path, via);
         let destination = found.map_err(|rejection| self.broker.refuse(rejection, path))?;
         let held = pass.map(|pass| Arc::clone(&pass.held));
@@ -368,7 +370,7 @@ impl Access {
             }
             None => None,
         };
-        Ok(self.broker.find(path)?.with_pass(pass))
+        Ok(self.broker.found(path).await?.with_pass(pass))
     }
 
     /// An entity or sub-queue by its path, for any of some purposes; who has none is refused the first.
@@ -384,7 +386,9 @@ impl Access {
         let mut refused = None;
         for purpose in purposes {
             match self.ask_for(*purpose, &resource).await {
-                Ok(pass) => return Ok(self.broker.entity(&resource)?.with_pass(pass)),
+                Ok(pass) => {
+                    return Ok(self.broker.formed_entity(&resource).await?.with_pass(pass));
+                }
                 Err(rejection) => refused = refused.or(Some(rejection)),
             }
         }

@@ -52,6 +52,7 @@ impl Access {
     /// `Unauthorized`; as for [`crate::Broker::policies`].
     pub async fn policies(&self, owner: &str) -> Result<Vec<PolicyDescription>, BrokerError> {
         let owner = self.allow(Action::ReadPolicies, owner).await?;
+        self.broker.formed(&owner).await;
         self.broker.policies(&owner)
     }
 
@@ -61,6 +62,7 @@ impl Access {
     /// `Unauthorized`; as for [`crate::Broker::policy`].
     pub async fn policy(&self, owner: &str, name: &str) -> Result<PolicyDescription, BrokerError> {
         let owner = self.allow(Action::ReadPolicies, owner).await?;
+        self.broker.formed(&owner).await;
         self.broker.policy(&owner, name)
     }
 
@@ -150,6 +152,7 @@ impl Access {
     /// `Unauthorized`; as for [`crate::Broker::policy_keys`].
     pub async fn policy_keys(&self, owner: &str, name: &str) -> Result<PolicyKeys, BrokerError> {
         let owner = self.allow(Action::ReadKeys, owner).await?;
+        self.broker.formed(&owner).await;
         self.broker.policy_keys(&owner, name).await
     }
 }

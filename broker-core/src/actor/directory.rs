@@ -5,6 +5,7 @@ mod order;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use dashmap::DashMap;
+use tokio::sync::watch;
 
 use self::order::Order;
 use super::inlet::Inlet;
@@ -17,6 +18,9 @@ use crate::telemetry::Observed;
 #[derive(Default)]
 pub struct Directory {
     entries: DashMap<PathKey, Entry>,
+    /// Paths whose creation is on its way to the store. A sender is dropped when the outcome is known, which ends the
+    /// waits on it.
+    forming: DashMap<PathKey, watch::Sender<()>>,
     queues: RwLock<Order>,
     topics: RwLock<Order>,
     subscriptions: RwLock<Order>,
@@ -42,6 +46,31 @@ impl Directory {
     #[must_use]
     pub fn get(&self, key: &PathKey) -> Option<Entry> {
         self.entries.get(key).map(|entry| entry.clone())
+    }
+
+    /// Waits for the outcome of a creation at a path, if one is on its way to the store. The number of callers that wait is
+    /// bounded by the requests under way, and their time by that of the creation.
+    pub async fn formed(&self, key: &PathKey) {
+        let forming = self.forming.get(key).map(|sender| sender.subscribe());
+        if let Some(mut outcome) = forming {
+            // Nothing is ever sent: the end of the sender is the outcome.
+            outcome.changed().await.ok();
+        }
+    }
+
+    /// A creation at this path is on its way to the store.
+    pub(super) fn begin_forming(&self, key: &PathKey) {
+        self.forming.entry(key.clone()).or_insert_with(|| watch::channel(()).0);
+    }
+
+    /// The outcome of the creation at this path is known; what was created is entered before.
+    pub(super) fn end_forming(&self, key: &PathKey) {
+        self.forming.remove(key);
+    }
+
+    /// The broker is stopped: no outcome comes any more.
+    pub(super) fn end_all_forming(&self) {
+        self.forming.clear();
     }
 
     /// All entities in the order of their keys (ENT-30); for what wants them all.

@@ -138,7 +138,7 @@ impl Entity {
         };
         match &self.pass {
             Some(pass) => pass.access.entity_of_a_transaction(&path).await,
-            None => self.handle.broker.find(&path),
+            None => self.handle.broker.found(&path).await,
         }
     }
 

@@ -133,6 +133,7 @@ impl Broker {
     }
 
     async fn change_policies(&self, owner: &str, change: PolicyChange) -> Result<(), BrokerError> {
+        self.formed(owner).await;
         let key = self.owner_of_policies(owner)?;
         self.ask_namespace((1, 0), |answer| ChangePolicies { owner: key, change, answer })
             .await

@@ -27,7 +27,8 @@ impl Broker {
         let refuse = |rejection| self.refuse(rejection, path);
         let name = self.name_of_new(path).map_err(refuse)?;
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
-        self.check_destinations(QueueUpdate::destinations(&description)).map_err(refuse)?;
+        let destinations = QueueUpdate::destinations(&description);
+        self.check_destinations(destinations).await.map_err(refuse)?;
         let root = Root::Queue(description);
         let created = self.ask_namespace((1, 0), |answer| Create { root, answer }).await;
         self.describe_in::<QueueUpdate>(&created.map_err(refuse)?, path).await

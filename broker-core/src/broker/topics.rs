@@ -93,7 +93,8 @@ impl Broker {
             return Err(refuse(Rejection::entity_not_found(topic)));
         };
         let description = properties.create(topic, name, settings).map_err(refuse)?;
-        self.check_destinations(SubscriptionUpdate::destinations(&description)).map_err(refuse)?;
+        let destinations = SubscriptionUpdate::destinations(&description);
+        self.check_destinations(destinations).await.map_err(refuse)?;
         let description = Box::new(description);
         let cost = (rules.len() + 1, rules_bytes(&rules));
         let mail = |answer| CreateSubscription { description, rules, answer };
@@ -143,7 +144,7 @@ impl Broker {
 
     /// How the keys of a topic's subscriptions begin.
     pub(crate) fn subscription_prefix(&self, topic: &str) -> Result<PathKey, BrokerError> {
-        let entity = self.manageable(topic, EntityKind::Topic)?;
+        let entity = self.managed_as(self.entity(topic)?, topic, EntityKind::Topic)?;
         Ok(PathKey::fold(&format!("{}/Subscriptions/", entity.path())))
     }
 
@@ -249,7 +250,7 @@ impl Broker {
 
     /// Asks the topic of a subscription, which has its rules.
     async fn ask_rules(&self, path: &str, command: RuleCommand) -> Result<Outcome, BrokerError> {
-        let (topic, id) = self.topic_of(path)?;
+        let (topic, id) = self.topic_of(path).await?;
         topic.manage(of_rules(id, command)).await
     }
 
@@ -261,7 +262,7 @@ impl Broker {
         name: Box<str>,
         command: RuleCommand,
     ) -> Result<RuleDescription, BrokerError> {
-        let (topic, id) = self.topic_of(path)?;
+        let (topic, id) = self.topic_of(path).await?;
         let command = of_rules(id, command);
         let room = topic.management_room(&command).await?;
         topic.manage_in(&room, command).await?;
@@ -270,14 +271,14 @@ impl Broker {
     }
 
     /// The topic of a subscription, and the id by which that knows it.
-    fn topic_of(&self, path: &str) -> Result<(Entity, EntityId), BrokerError> {
+    async fn topic_of(&self, path: &str) -> Result<(Entity, EntityId), BrokerError> {
         let refuse = |rejection| self.refuse(rejection, path);
-        let kind = self.entity(path)?.kind();
+        let kind = self.formed_entity(path).await?.kind();
         if kind != EntityKind::Subscription {
             let detail = format!("`{path}` is a {kind}: rules belong to subscriptions");
             return Err(refuse(Rejection::invalid_operation(detail)));
         }
-        let subscription = self.manageable(path, EntityKind::Subscription)?;
+        let subscription = self.manageable(path, EntityKind::Subscription).await?;
         let (topic, _) = subscription_of(subscription.path()).map_err(refuse)?;
         Ok((self.entity(&topic)?, subscription.id()))
     }

@@ -9,7 +9,7 @@ use crate::command::{
 };
 use crate::condition::Condition;
 use crate::description::{
-    Cleared, EntityKind, QueueDescription, QueueUpdate, SubscriptionDescription,
+    Cleared, Destination, EntityKind, QueueDescription, QueueUpdate, SubscriptionDescription,
     SubscriptionUpdate, TopicDescription, TopicUpdate,
 };
 use crate::error::{BrokerError, Rejection};
@@ -92,7 +92,7 @@ impl Broker {
         &self,
         path: &str,
     ) -> Result<U::Described, BrokerError> {
-        let entity = self.manageable(path, U::KIND)?;
+        let entity = self.manageable(path, U::KIND).await?;
         let room = entity.management_room(&Command::Describe).await?;
         described::<U>(&entity, &room).await
     }
@@ -103,7 +103,7 @@ impl Broker {
         room: &Arc<Permit>,
         path: &str,
     ) -> Result<U::Described, BrokerError> {
-        described::<U>(&self.manageable(path, U::KIND)?, room).await
+        described::<U>(&self.manageable(path, U::KIND).await?, room).await
     }
 
     /// Replaces the properties named for who may forward to the destinations that the entity gets (FWD-05). With
@@ -115,7 +115,7 @@ impl Broker {
         properties: U,
         read_at: Option<Timestamp>,
     ) -> Result<U::Described, BrokerError> {
-        let entity = self.manageable(path, U::KIND)?;
+        let entity = self.manageable(path, U::KIND).await?;
         let refuse = |rejection| self.refuse(rejection, path);
         loop {
             let described = self.describe::<U>(path).await?;
@@ -125,8 +125,10 @@ impl Broker {
                 .apply_to(current, &self.shared.settings.limits)
                 .map_err(refuse)?;
             let (before, after) = (U::destinations(current), U::destinations(&description));
-            access.allow_forwarding_to(newly(before, after)).await?;
-            self.check_destinations(after).map_err(refuse)?;
+            let newly = newly(before, after);
+            access.allow_forwarding_to(newly).await?;
+            // A destination that is gone keeps nobody from changing anything else of the entity.
+            self.check_destinations(newly).await.map_err(refuse)?;
             let command = U::replace(description, read_at.unwrap_or(updated_at));
             let room = entity.management_room(&command).await?;
             match entity.manage_in(&room, command).await {
@@ -153,9 +155,20 @@ fn newly<'a>(before: [Option<&str>; 2], after: [Option<&'a str>; 2]) -> [Option<
     let [messages, dead_letters] = before;
     let [new_messages, new_dead_letters] = after;
     [
-        new_messages.filter(|destination| messages != Some(*destination)),
-        new_dead_letters.filter(|destination| dead_letters != Some(*destination)),
+        new_messages.filter(|destination| !is_same(messages, destination)),
+        new_dead_letters.filter(|destination| !is_same(dead_letters, destination)),
     ]
+}
+
+/// Whether two texts name one destination: an entity in any spelling, anything else to the letter.
+fn is_same(before: Option<&str>, after: &str) -> bool {
+    let entity = |text| match Destination::parse(text) {
+        Ok(Destination::Entity(key)) => Some(key),
+        Ok(Destination::Foreign(_)) | Err(_) => None,
+    };
+    before.is_some_and(|before| {
+        before == after || entity(before).is_some_and(|key| entity(after) == Some(key))
+    })
 }
 
 fn unexpected(entity: &Entity, outcome: &Outcome) -> BrokerError {

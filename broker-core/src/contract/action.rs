@@ -61,6 +61,8 @@ pub enum Action {
     ReadRules,
     /// Adds, changes and removes rules (SEC-06).
     ChangeRules,
+    /// Adds and removes rules over the management node of a subscription, as its receivers do (SEC-06).
+    ChangeOwnRules,
     /// Reads the policies of an entity or of the namespace, without their keys (SEC-05).
     ReadPolicies,
     /// Reads the keys of a policy (SEC-17).
@@ -120,6 +122,7 @@ impl Action {
         Self::BeForwardedTo,
         Self::ReadRules,
         Self::ChangeRules,
+        Self::ChangeOwnRules,
         Self::ReadPolicies,
         Self::ReadKeys,
         Self::ChangePolicies,
@@ -147,6 +150,7 @@ impl Action {
             | Self::AcceptSession
             | Self::HoldSession
             | Self::DeleteBatch => Needs::OneOf(LISTEN, Operator),
+            Self::ChangeOwnRules => Needs::OneOf(LISTEN.and(Right::Manage), Operator),
             Self::Peek | Self::ListSessions => Needs::OneOf(LISTEN, Viewer),
             Self::Overview | Self::ReadRules => Needs::OneOf(LISTEN.and(Right::Manage), Viewer),
             Self::Describe | Self::Plan | Self::List | Self::ReadMetrics => {

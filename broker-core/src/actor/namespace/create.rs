@@ -92,6 +92,7 @@ impl NamespaceActor {
 
     /// Lets a creation wait for the next block of ids.
     pub(super) fn wait_for_id(&mut self, waits: WaitsForId, itself: Addr<Self>) {
+        self.directory().begin_forming(&waits.key());
         self.waiting.push(waits);
         if self.waiting.len() == 1 {
             self.take_id_block(itself);
@@ -104,7 +105,12 @@ impl NamespaceActor {
             refuse(Some(mail.answer), Rejection::cancelled("the broker is stopping"));
             return;
         }
-        if self.paths.contains_key(&PathKey::fold(path)) {
+        let key = PathKey::fold(path);
+        if self.passing(&key).is_some() {
+            self.park(key, mail, itself);
+            return;
+        }
+        if self.paths.contains_key(&key) {
             let reason = Rejection::entity_already_exists(path);
             refuse(Some(mail.answer), reason);
             return;
@@ -167,6 +173,7 @@ impl Handler<IdBlockTaken> for NamespaceActor {
     fn handle(&mut self, mail: IdBlockTaken, context: &mut Self::Context) {
         let IdBlockTaken { limit, result } = mail;
         let waiting = std::mem::take(&mut self.waiting);
+        let keys: Vec<PathKey> = waiting.iter().map(WaitsForId::key).collect();
         // Whether or not it landed, the next block begins behind it.
         self.next_id = self.id_limit;
         self.id_limit = limit;
@@ -181,6 +188,7 @@ impl Handler<IdBlockTaken> for NamespaceActor {
                 | WaitsForId::Subscription(CreateSubscription { answer, .. })) = waits;
                 refuse(Some(answer), Rejection::internal("the store failed"));
             }
+            self.end_if_settled(keys);
             return;
         }
         for waits in waiting {
@@ -190,6 +198,28 @@ impl Handler<IdBlockTaken> for NamespaceActor {
                     self.create_subscription(mail, context.address());
                 }
             }
+        }
+        self.end_if_settled(keys);
+    }
+}
+
+impl NamespaceActor {
+    /// Ends the waits for creations that were refused.
+    fn end_if_settled(&mut self, keys: Vec<PathKey>) {
+        for key in keys {
+            if self.passing(&key).is_none() {
+                self.outcome_is_known(&key);
+            }
+        }
+    }
+}
+
+impl WaitsForId {
+    /// The path to create.
+    fn key(&self) -> PathKey {
+        match self {
+            Self::Root(mail) => PathKey::fold(mail.root.path()),
+            Self::Subscription(mail) => PathKey::fold(&mail.description.path()),
         }
     }
 }

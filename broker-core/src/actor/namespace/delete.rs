@@ -31,23 +31,31 @@ pub(super) struct Retired(pub(super) EntityId);
 
 impl NamespaceActor {
     /// Retires an open entity, a topic with its subscriptions, to delete it when nothing of it is on its
-    /// way.
-    fn delete(&mut self, id: EntityId, answer: Option<AnswerTo>, itself: Addr<Self>) {
-        let family = self.family_of(id);
-        // What is being created below it has to be known first.
-        let is_busy = family
-            .iter()
-            .filter_map(|id| self.entities.get(id))
-            .any(|entity| matches!(entity.state, State::Creating | State::Opening));
-        let Some(entity) = self.entities.get_mut(&id) else { return };
-        let reason = Rejection::entity_not_found(&entity.path);
-        match entity.state {
-            State::Retiring | State::Deleting | State::Undoing => refuse(answer, reason),
-            State::Creating | State::Opening | State::Open if is_busy => {
-                refuse(answer, Rejection::update_conflict(&entity.path));
+    /// way. What is being created or deleted of it comes to its end before.
+    fn delete(&mut self, mail: DeleteEntity, itself: Addr<Self>) {
+        let Some(id) = self.paths.get(&mail.key).copied() else {
+            refuse(Some(mail.answer), Rejection::entity_not_found(mail.key.as_str()));
+            return;
+        };
+        let passing = self.family_of(id).into_iter().find_map(|member| {
+            let entity = self.entities.get(&member)?;
+            // A subscription that is being deleted goes with its topic.
+            let is_waited_for = match entity.state {
+                State::Creating | State::Opening => true,
+                State::Retiring | State::Deleting | State::Undoing => member == id,
+                State::Open | State::Closed => false,
+            };
+            is_waited_for.then(|| entity.key.clone())
+        });
+        match passing {
+            Some(_) if self.stopping => {
+                refuse(Some(mail.answer), Rejection::cancelled("the broker is stopping"));
             }
-            State::Creating | State::Opening | State::Open | State::Closed => {
-                entity.answer = answer;
+            Some(key) => self.park(key, mail, itself),
+            None => {
+                if let Some(entity) = self.entities.get_mut(&id) {
+                    entity.answer = Some(mail.answer);
+                }
                 self.retire_family(id, itself);
             }
         }
@@ -102,10 +110,7 @@ impl Handler<DeleteEntity> for NamespaceActor {
     type Result = ();
 
     fn handle(&mut self, mail: DeleteEntity, context: &mut Self::Context) {
-        match self.paths.get(&mail.key).copied() {
-            Some(id) => self.delete(id, Some(mail.answer), context.address()),
-            None => refuse(Some(mail.answer), Rejection::entity_not_found(mail.key.as_str())),
-        }
+        self.delete(mail, context.address());
     }
 }
 

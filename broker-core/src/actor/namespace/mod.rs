@@ -17,6 +17,7 @@ mod delete;
 mod landing;
 mod look;
 mod open;
+mod parked;
 mod policy;
 mod rebuild;
 mod records;
@@ -50,6 +51,7 @@ pub use create::{Create, Root};
 pub use delete::DeleteEntity;
 pub(super) use delete::IdleElapsed;
 use delete::Retired;
+use parked::Parked;
 pub use policy::ChangePolicies;
 pub(super) use rebuild::TreeFailed;
 pub(crate) use records::{Loaded, load};
@@ -97,6 +99,8 @@ pub struct NamespaceActor {
     are_facts_new: bool,
     /// Creations that wait for a block of ids.
     waiting: Vec<WaitsForId>,
+    /// Operations that wait for the outcome of a creation or deletion.
+    parked: Parked,
     /// Entities whose policies are on their way to the store.
     policies_in_flight: BTreeSet<EntityId>,
     makes_root_policy: bool,
@@ -187,6 +191,7 @@ impl NamespaceActor {
             facts: loaded.facts,
             are_facts_new: loaded.are_facts_new,
             waiting: Vec::new(),
+            parked: Parked::default(),
             policies_in_flight: BTreeSet::new(),
             makes_root_policy: loaded.has_policies
                 && !loaded.policies.contains_key(&EntityId(NAMESPACE_SPACE)),
@@ -235,6 +240,9 @@ impl NamespaceActor {
             is_unsure: false,
             answer: None,
         };
+        if state == State::Creating {
+            self.directory().begin_forming(&key);
+        }
         self.paths.insert(key, id);
         self.entities.insert(id, entity);
         self.root_count += usize::from(kind != EntityKind::Subscription);
@@ -278,6 +286,7 @@ impl NamespaceActor {
         let entity = self.entities.remove(&id)?;
         self.paths.remove(&entity.key);
         self.directory().remove(&entity.key);
+        self.outcome_is_known(&entity.key);
         if entity.kind != EntityKind::Subscription {
             self.shared.policies.install(&entity.key, Vec::new());
         }

@@ -169,10 +169,11 @@ impl NamespaceActor {
         entity.state = State::Open;
         let entry = entity.entry(id);
         let (key, answer) = (entity.key.clone(), entity.answer.take());
-        self.directory().insert(key, entry);
+        self.directory().insert(key.clone(), entry);
         if let Some(answer) = answer {
             answer.send(Ok(()));
         }
+        self.outcome_is_known(&key);
     }
 }
 
@@ -218,6 +219,8 @@ impl Handler<Adopted> for NamespaceActor {
                     entity.state = State::Retiring;
                     let reason = Rejection::entity_not_found(&entity.path);
                     super::refuse(entity.answer.take(), reason);
+                    let key = entity.key.clone();
+                    self.outcome_is_known(&key);
                 }
                 self.delete_if_retired(topic, context.address());
             }

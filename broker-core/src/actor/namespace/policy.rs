@@ -68,11 +68,15 @@ impl NamespaceActor {
     }
 
     fn change_policies(&mut self, mail: ChangePolicies, itself: Addr<Self>) {
-        let ChangePolicies { owner, change, answer } = mail;
         if self.stopping {
-            refuse(Some(answer), Rejection::cancelled("the broker is stopping"));
+            refuse(Some(mail.answer), Rejection::cancelled("the broker is stopping"));
             return;
         }
+        if self.passing(&mail.owner).is_some() {
+            self.park(mail.owner.clone(), mail, itself);
+            return;
+        }
+        let ChangePolicies { owner, change, answer } = mail;
         match self.changed_policies(&owner, &change) {
             Ok((id, policies)) => self.write_policies(id, policies, Some(answer), itself),
             Err(reason) => refuse(Some(answer), reason),

@@ -58,7 +58,8 @@ impl NamespaceActor {
         refuse(entity.answer.take(), reason);
         // Its path answers with the reason, rather than that there is nothing.
         let (key, entry) = (entity.key.clone(), entity.entry(id));
-        self.directory().insert(key, entry);
+        self.directory().insert(key.clone(), entry);
+        self.outcome_is_known(&key);
     }
 }
 

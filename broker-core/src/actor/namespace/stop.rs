@@ -35,6 +35,7 @@ impl NamespaceActor {
         if self.unended.is_empty()
             && let Some(stopped) = self.stopped.take()
         {
+            self.directory().end_all_forming();
             stopped.send(()).ok();
         }
     }
@@ -89,6 +90,7 @@ impl Handler<Stop> for NamespaceActor {
     fn handle(&mut self, Stop { grace, answer }: Stop, context: &mut Self::Context) {
         self.stopping = true;
         self.stopped = Some(answer);
+        self.release_parked();
         for actor in self.entities.values().filter_map(|entity| entity.actor.as_ref()) {
             actor.do_send(EndWaits);
         }

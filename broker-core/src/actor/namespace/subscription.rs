@@ -57,6 +57,12 @@ impl NamespaceActor {
             refuse(Some(mail.answer), Rejection::cancelled("the broker is stopping"));
             return;
         }
+        let topic = PathKey::fold(&mail.description.topic);
+        let key = PathKey::fold(&mail.description.path());
+        if let Some(key) = [topic, key].into_iter().find(|key| self.passing(key).is_some()) {
+            self.park(key, mail, itself);
+            return;
+        }
         let owner = match self.owner_of(&mail.description) {
             Ok(owner) => owner,
             Err(reason) => {

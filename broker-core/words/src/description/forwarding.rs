@@ -17,6 +17,9 @@ pub enum Destination {
 }
 
 impl Destination {
+    /// The properties that have one: for messages, and for dead-lettered messages.
+    pub const PROPERTIES: [&str; 2] = ["ForwardTo", "ForwardDeadLetteredMessagesTo"];
+
     /// Reads a destination.
     ///
     /// # Errors
@@ -57,11 +60,8 @@ pub(super) fn validate(
     forward_to: Option<&str>,
     forward_dead_lettered_messages_to: Option<&str>,
 ) -> Result<(), Rejection> {
-    let destinations = [
-        ("ForwardTo", forward_to),
-        ("ForwardDeadLetteredMessagesTo", forward_dead_lettered_messages_to),
-    ];
-    for (property, text) in destinations {
+    let destinations = [forward_to, forward_dead_lettered_messages_to];
+    for (property, text) in Destination::PROPERTIES.into_iter().zip(destinations) {
         let Some(text) = text else { continue };
         if Destination::parse(text)? == Destination::Entity(PathKey::fold(root)) {
             return Err(Rejection::invalid_operation(format!(

@@ -1,0 +1,62 @@
+//! Operations that name an entity whose creation or deletion is on its way to the store: they wait for the outcome, since
+//! an answer such as "exists" would be followed by "not found" (ENT-32). Each holds its room of management meanwhile, which
+//! bounds them.
+
+use std::collections::HashMap;
+
+use actix::dev::ToEnvelope;
+use actix::{Addr, Handler, Message};
+
+use super::{NamespaceActor, State};
+use crate::ids::EntityId;
+use crate::path::PathKey;
+
+/// Operations by the path whose outcome they wait for. Each is sent to the namespace again in their order.
+#[derive(Default)]
+pub(super) struct Parked(HashMap<PathKey, Vec<Box<dyn FnOnce() + Send>>>);
+
+impl State {
+    /// Whether a creation or deletion is under way, or an entity is being opened.
+    pub(super) const fn is_passing(self) -> bool {
+        match self {
+            Self::Creating | Self::Opening | Self::Retiring | Self::Deleting | Self::Undoing => {
+                true
+            }
+            Self::Open | Self::Closed => false,
+        }
+    }
+}
+
+impl NamespaceActor {
+    /// The entity at a path that is neither there nor gone.
+    pub(super) fn passing(&self, key: &PathKey) -> Option<EntityId> {
+        let id = self.paths.get(key).copied()?;
+        self.entities.get(&id).is_some_and(|entity| entity.state.is_passing()).then_some(id)
+    }
+
+    /// Sends an operation to the namespace again when the outcome at a path is known.
+    pub(super) fn park<M>(&mut self, key: PathKey, mail: M, itself: Addr<Self>)
+    where
+        M: Message<Result = ()> + Send + 'static,
+        Self: Handler<M>,
+        actix::Context<Self>: ToEnvelope<Self, M>,
+    {
+        let again = Box::new(move || itself.do_send(mail));
+        self.parked.0.entry(key).or_default().push(again);
+    }
+
+    /// A creation or deletion at a path has come to an end: waiting operations go on.
+    pub(super) fn outcome_is_known(&mut self, key: &PathKey) {
+        self.directory().end_forming(key);
+        for again in self.parked.0.remove(key).into_iter().flatten() {
+            again();
+        }
+    }
+
+    /// Lets all waiting operations go on, such as at a stop.
+    pub(super) fn release_parked(&mut self) {
+        for again in std::mem::take(&mut self.parked.0).into_values().flatten() {
+            again();
+        }
+    }
+}
