@@ -105,6 +105,7 @@ fn by_policies(loaded: &Loaded, policies: &Policies) -> SasAuthorizer {
     let mut sas = SasConfig::closed();
     sas.allow_anonymous = config.security.allow_anonymous.0;
     sas.beyond_loopback = config.security.i_know.0;
+    sas.own_hosts = config.known_hosts();
     sas.audience_hosts = config.security.strict_audience.0.then(|| config.known_hosts());
     SasAuthorizer::new(policies, sas)
 }
@@ -170,6 +171,7 @@ fn websocket(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
 fn amqp(loaded: &Loaded, around: &Around) -> Option<Box<dyn Transport>> {
     let section = &loaded.config.amqp;
     let mut config = AmqpConfig::at(section.address.0);
+    config.own_hosts = loaded.config.known_hosts();
     config.allowed_hosts.clone_from(&section.allowed_hosts.0);
     config.allowed_origins.clone_from(&section.allowed_origins.0);
     config.workers = workers(section.workers.0);

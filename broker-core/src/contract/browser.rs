@@ -1,9 +1,21 @@
 //! Who may talk to a listener that any web page can reach: `Host` and `Origin` (SEC-23). For transports
-//! whose clients may be browsers.
+//! whose clients may be browsers. And which names are those of this broker, in `Host` and in what a token is for.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::broker::Broker;
+
+/// Ends of names that the public DNS does not have, so that no stranger can have such a name lead to this machine
+/// (RFC 6761, RFC 6762, RFC 8375; `internal` is set aside by ICANN).
+const PRIVATE_ENDS: [&str; 6] =
+    [".localhost", ".internal", ".local", ".test", ".home.arpa", ".localdomain"];
+/// How hosts of the cloud end.
+const CLOUD_ENDS: [&str; 4] = [
+    ".servicebus.windows.net",
+    ".servicebus.chinacloudapi.cn",
+    ".servicebus.usgovcloudapi.net",
+    ".servicebus.cloudapi.de",
+];
 
 /// Whom a listener knows.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +37,14 @@ pub enum Foreign {
          `{0}.allowed_hosts`"
     )]
     Host(&'static str),
+    /// The same where everybody knows a key.
+    #[error(
+        "the Host of the request is not an IP address, `localhost`, a name without a dot, a name that ends with \
+         .localhost, .internal, .local, .localdomain, .home.arpa or .test, or one of the setting `{0}.allowed_hosts`; \
+         with --emulator everybody knows a key, and a web page could reach this broker by a name of its own: add the \
+         name that your clients use to `{0}.allowed_hosts`"
+    )]
+    DevelopmentHost(&'static str),
     /// Another `Origin`.
     #[error(
         "the Origin of the request is neither this listener nor one of the setting \
@@ -34,8 +54,8 @@ pub enum Foreign {
 }
 
 impl Known<'_> {
-    /// Refuses a foreign `Host` while anonymous access is on, and a foreign `Origin` always. `host` is the one that the
-    /// request names; an origin is none if it is no text.
+    /// Refuses a foreign `Host` while anonymous access is on or everybody knows a key (SEC-24), and a foreign `Origin`
+    /// always. `host` is the one that the request names; an origin is none if it is no text.
     ///
     /// # Errors
     /// With what is foreign.
@@ -47,6 +67,11 @@ impl Known<'_> {
     ) -> Result<(), Foreign> {
         if broker.allows_anonymous() && !host.is_some_and(|host| is_known_host(host, self.hosts)) {
             return Err(Foreign::Host(self.transport));
+        }
+        if broker.shared.policies.have_development_key()
+            && !host.is_some_and(|host| is_known_host(host, self.hosts) || is_private_host(host))
+        {
+            return Err(Foreign::DevelopmentHost(self.transport));
         }
         let is_known = |origin| is_known_origin(origin, host, self.origins);
         if origins.all(|origin| origin.is_some_and(is_known)) {
@@ -67,6 +92,28 @@ fn is_known_host(host: &str, allowed_hosts: &[String]) -> bool {
     let is_allowed =
         |allowed: &String| allowed.eq_ignore_ascii_case(name) || allowed.eq_ignore_ascii_case(host);
     is_literal || name.eq_ignore_ascii_case("localhost") || allowed_hosts.iter().any(is_allowed)
+}
+
+/// Whether a `Host` is a name that the public DNS cannot have, such as that of a container.
+fn is_private_host(host: &str) -> bool {
+    let Some((name, _)) = split_host(host) else { return false };
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    let Some((_, end)) = name.rsplit_once('.') else { return true };
+    // A network of containers is the end of their names, such as `broker.shop_default`.
+    end.contains('_') || PRIVATE_ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// Whether the first part of what a token is for is a host, although no scheme stands before it: `bus.example/orders` signed
+/// instead of `sb://bus.example/orders`. A path may begin with a dot in it, too, and is not to become another one; so it is
+/// a host only with a port, as an IP address, as `localhost`, as a host of the cloud, or as one of `own_hosts`.
+#[must_use]
+pub fn is_host_of_audience(first: &str, own_hosts: &[String]) -> bool {
+    let Some((name, port)) = split_host(first) else { return false };
+    let is_cloud = || {
+        let name = name.to_ascii_lowercase();
+        CLOUD_ENDS.iter().any(|end| name.ends_with(end))
+    };
+    port.is_some() || is_known_host(name, own_hosts) || is_cloud()
 }
 
 /// Whether an `Origin` is one of those allowed, or that of the listener itself, as `Host` names it.

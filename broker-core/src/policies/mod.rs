@@ -138,6 +138,12 @@ impl Policies {
         self.0.development.set((digest, Arc::new(policy))).ok();
     }
 
+    /// Whether there is a key that everybody knows (SEC-24).
+    #[must_use]
+    pub fn have_development_key(&self) -> bool {
+        self.0.development.get().is_some()
+    }
+
     /// Keys of policies of that name, whosever they are, each once and so many at most: for who has signed with one where its
     /// policy does not hold (SEC-26). Of more keys the same ones are left out, as long as none is changed.
     #[must_use]

@@ -15,6 +15,8 @@ use crate::time::Timestamp;
 pub const NAME_CHARS_MAX: usize = 256;
 /// Bytes of a key; in Base64 they are 44 characters.
 const KEY_BYTES: usize = 32;
+/// Characters of a key: those of so many bytes in Base64.
+const KEY_CHARS: usize = 44;
 
 /// The text of a key. Never shown by accident (SEC-22).
 #[derive(Clone, PartialEq, Eq)]
@@ -91,17 +93,19 @@ pub struct PolicyUpdate {
 }
 
 impl KeyText {
-    /// A key that somebody has given: 32 bytes in Base64 (SEC-02).
+    /// A key that a client has given: any 44 characters, as the cloud takes them (SEC-02), but none that a connection
+    /// string cannot carry.
     ///
     /// # Errors
     /// `ArgumentError` for what is none.
     pub fn parse(text: &str) -> Result<Self, Rejection> {
-        match STANDARD.decode(text) {
-            Ok(bytes) if bytes.len() == KEY_BYTES => Ok(Self(text.into())),
-            Ok(_) | Err(_) => Err(Rejection::argument(format!(
-                "a key is {KEY_BYTES} bytes in Base64, 44 characters; leave it out to have one made"
-            ))),
+        let is_carried = |c: char| !c.is_control() && !c.is_whitespace() && c != ';';
+        if text.chars().count() == KEY_CHARS && text.chars().all(is_carried) {
+            return Ok(Self(text.into()));
         }
+        Err(Rejection::argument(format!(
+            "a key has {KEY_CHARS} characters, without spaces and `;`; leave it out to have one made"
+        )))
     }
 
     /// A fresh one, of which nothing can be guessed.

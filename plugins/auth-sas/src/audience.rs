@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use peeklock_core::contract::browser::split_host;
+use peeklock_core::contract::browser::{is_host_of_audience, split_host};
 use percent_encoding::percent_decode_str;
 
 /// What stands behind the path of an entity in the addresses of nodes that clients sign. No name has a `$` in front, so that it
@@ -18,20 +18,19 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// Reads the resource of a token, decoded: an absolute URL of any scheme, or a path.
+    /// Reads the resource of a token, decoded: an absolute URL of any scheme, one without its scheme where its host is one
+    /// of a broker ([`is_host_of_audience`]), or a path.
     #[must_use]
-    pub fn parse(resource: &str) -> Self {
+    pub fn parse(resource: &str, own_hosts: &[String]) -> Self {
         let resource = resource.trim().to_ascii_lowercase().replace('\\', "/");
-        let is_url = resource.contains("://");
         let (host, path) = match resource.split_once("://") {
             Some((_, rest)) => {
                 let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
                 let host = split_host(authority).map_or(authority, |(host, _)| host);
                 (Some(host.to_owned()), path)
             }
-            // A host with its port, which no name of an entity looks like: one of the SDKs signs it so.
             None => match resource.split_once('/').unwrap_or((&resource, "")) {
-                (authority, path) if authority.contains(':') => {
+                (authority, path) if is_host_of_audience(authority, own_hosts) => {
                     let host = split_host(authority).map_or(authority, |(host, _)| host);
                     (Some(host.to_owned()), path)
                 }
@@ -39,7 +38,7 @@ impl Audience {
             },
         };
         let path = path.split(['?', '#']).next().unwrap_or_default().trim_matches('/');
-        let path = format!("/{}", if is_url { decoded(path) } else { path.into() });
+        let path = format!("/{}", if host.is_some() { decoded(path) } else { path.into() });
         let entity = path.strip_suffix(SUFFIX).unwrap_or(&path);
         Self { host, path: entity.trim_matches('/').to_owned() }
     }
@@ -99,7 +98,11 @@ mod tests {
     use super::*;
 
     fn check(audience: &str, resource: &str, expected: bool) {
-        assert_eq!(Audience::parse(audience).covers(resource), expected, "{audience} {resource}");
+        assert_eq!(
+            Audience::parse(audience, &[]).covers(resource),
+            expected,
+            "{audience} {resource}"
+        );
     }
 
     /// SEC-13: case, scheme, port, host and a slash at the end do not matter.
@@ -168,6 +171,36 @@ mod tests {
         check("sb://bus/eu", "eu/orders", true);
     }
 
+    /// SEC-13: without a scheme a host is told from a path by what it is.
+    #[test]
+    fn a_host_needs_no_scheme() {
+        let own = ["bus.example.com".to_owned()];
+        for host in [
+            "bus.example.com",
+            "BUS.example.com:5671",
+            "elsewhere.example:443",
+            "127.0.0.1",
+            "[::1]",
+            "localhost",
+            "shop.servicebus.windows.net",
+        ] {
+            let covers = |audience: String, resource: &str| {
+                Audience::parse(&audience, &own).covers(resource)
+            };
+            assert!(covers(host.to_owned(), "") && covers(format!("{host}/"), "orders"), "{host}");
+            for queue in ["orders", "Orders/"] {
+                let audience = format!("{host}/{queue}");
+                assert!(covers(audience.clone(), "orders"), "{audience}");
+                assert!(!covers(audience.clone(), "") && !covers(audience, "other"), "{host}");
+            }
+        }
+        // A name with dots in it stays the name of an entity, and is no word for all of them.
+        for name in ["queue.1", "orders.eu", "servicebus.windows.net", "bus.example.com.evil"] {
+            let audience = Audience::parse(name, &own);
+            assert!(audience.covers(name) && !audience.covers("") && !audience.covers("other"));
+        }
+    }
+
     /// SEC-13: `messages` is a name like any other: what is for such an entity is not for what it is in.
     #[test]
     fn an_entity_named_messages_is_not_its_parent() {
@@ -193,7 +226,7 @@ mod tests {
             ("q", false),
             ("sb://bus.example.com.evil/q", false),
         ] {
-            assert_eq!(Audience::parse(audience).is_of_host(&hosts), expected, "{audience}");
+            assert_eq!(Audience::parse(audience, &[]).is_of_host(&hosts), expected, "{audience}");
         }
     }
 }

@@ -59,7 +59,7 @@ impl SasAuthorizer {
 
     fn show<'a>(&self, text: &'a str) -> Result<Shown<'a>, Refused> {
         let token = Token::parse(text)?;
-        let audience = Audience::parse(&token.resource());
+        let audience = Audience::parse(&token.resource(), &self.config.own_hosts);
         let hosts = self.config.audience_hosts.as_deref();
         if hosts.is_some_and(|hosts| !audience.is_of_host(hosts)) {
             return Err(Refused::Host(self.named(token.policy())));

@@ -9,6 +9,8 @@ pub struct SasConfig {
     pub allow_anonymous: bool,
     /// `security.i_know`: whether that holds for those too that are not of this machine.
     pub beyond_loopback: bool,
+    /// Hosts that clients know this broker by: a token may be for one of them without a scheme before it (SEC-13).
+    pub own_hosts: Vec<String>,
     /// `security.strict_audience`: the hosts of which one has to stand in a token; none if the host does not
     /// matter (SEC-13).
     pub audience_hosts: Option<Vec<String>>,

@@ -364,13 +364,16 @@ pub async fn sessions_are_listed_by_id(s: &Stage) {
         s.advance(seconds(1)).await;
         let before = s.now();
         s.advance(seconds(1)).await;
-        held.set_state(Some("x".into())).await.unwrap();
         let list = async |which, skip, top| s.sessions(path, which, skip, top).await.unwrap();
+        assert_eq!(list(SessionFilter::WithActiveMessages, 0, 100).await, ["a", "b"]);
+        assert_eq!(list(SessionFilter::WithActiveMessages, 1, 100).await, ["b"]);
+        held.set_state(Some("x".into())).await.unwrap();
+        // The maximal instant lists those with a state beside them.
+        let working = SessionFilter::StateSetAfter(Timestamp::NEVER);
+        assert_eq!(list(working, 0, 100).await, ["a", "b", "c"]);
         assert_eq!(list(SessionFilter::All, 0, 100).await, ["a", "b", "c"]);
         assert_eq!(list(SessionFilter::All, 1, 1).await, ["b"]);
         assert_eq!(list(SessionFilter::All, 3, 100).await, Vec::<String>::new());
-        assert_eq!(list(SessionFilter::WithActiveMessages, 0, 100).await, ["a", "b"]);
-        assert_eq!(list(SessionFilter::WithActiveMessages, 1, 100).await, ["b"]);
         assert_eq!(list(SessionFilter::StateSetAfter(before), 0, 100).await, ["c"]);
         let none = list(SessionFilter::StateSetAfter(s.now()), 0, 100).await;
         assert_eq!(none, Vec::<String>::new());

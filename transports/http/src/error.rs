@@ -1,13 +1,13 @@
 //! Refusals as problem+json (ERR-02, RFC 9457). The status comes from the condition's row.
 
 use actix_web::HttpResponse;
-use actix_web::http::{StatusCode, header};
+use actix_web::http::{Method, StatusCode, header};
 use peeklock_core::condition::{Condition, Surface};
-use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::error::{BrokerError, Denial, Rejection};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::atom;
+use crate::atom::{self, AtomRoute};
 use crate::site::Site;
 
 /// The Content-Type of every answer that is an error.
@@ -71,6 +71,8 @@ pub(crate) struct Circumstances<'a> {
     /// The entity asked for.
     pub(crate) entity: &'a str,
     pub(crate) form: Form,
+    /// The operation of the Atom API.
+    pub(crate) operation: Option<(&'a Method, &'a AtomRoute)>,
 }
 
 /// What the body of a refusal is.
@@ -180,8 +182,14 @@ impl Refusal {
             answer.force_close();
         }
         if circumstances.form == Form::Atom {
-            let sub_code = sub_code(condition, status);
-            return answer.body(atom::refusal(status, sub_code, &error.to_string()));
+            let is_denied =
+                error.rejection().denial().is_some_and(|denial| denial.cause == Denial::RIGHT);
+            let text = match circumstances.operation.filter(|_| is_denied) {
+                // Clients look for these words at the start, where other refusals have their SubCode.
+                Some((method, route)) => format!("{} {error}", atom::denied(method, route)),
+                None => format!("SubCode={}. {error}", sub_code(condition, status)),
+            };
+            return answer.body(atom::refusal(status, &text));
         }
         let problem = Problem {
             kind: format!("urn:peeklock:condition:{condition}"),

@@ -20,7 +20,7 @@ pub(crate) fn check(site: &Site, request: &HttpRequest) -> Result<(), Refusal> {
         let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
         site.strangers.refused(foreign, peer, named, origins());
         let status = match foreign {
-            Foreign::Host(_) => StatusCode::MISDIRECTED_REQUEST,
+            Foreign::Host(_) | Foreign::DevelopmentHost(_) => StatusCode::MISDIRECTED_REQUEST,
             Foreign::Origin(_) => StatusCode::FORBIDDEN,
         };
         let peer = request.conn_data::<Principal>().and_then(|principal| principal.peer);

@@ -121,7 +121,10 @@ impl Drop for AnswerBody {
 impl Exchange {
     async fn answer(&self, route: Option<&Route>, payload: &mut web::Payload) -> HttpResponse {
         let site = &*self.site;
-        let circumstances = circumstances(route);
+        let mut circumstances = circumstances(route);
+        if let Some(Route::Atom(route)) = route {
+            circumstances.operation = Some((self.request.method(), route));
+        }
         let answer = async {
             origin::check(site, &self.request)?;
             let Some(route) = route else {
@@ -276,8 +279,9 @@ fn access(site: &Site, request: &HttpRequest, route: Option<&Route>) -> Access {
         Some(Route::Head { entity }) => {
             principal.asking_at(format!("{entity}/messages/head"), entity.as_str())
         }
-        Some(Route::Lock { entity, .. }) => {
-            principal.asking_at(format!("{entity}/messages/lock"), entity.as_str())
+        Some(Route::Lock { entity, reference, token }) => {
+            let address = format!("{entity}/messages/{reference}/{token}");
+            principal.asking_at(address, entity.as_str())
         }
         Some(_) | None => principal,
     };
@@ -392,5 +396,5 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
         )
         | None => (Surface::Management, false, ""),
     };
-    Circumstances { surface, token_in_path, entity, form }
+    Circumstances { surface, token_in_path, entity, form, operation: None }
 }

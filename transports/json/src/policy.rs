@@ -45,11 +45,11 @@ pub struct PolicyProperties {
     /// `Manage` comes with the other two.
     #[serde(skip_serializing_if = "Option::is_none")]
     rights: Option<Vec<RightName>>,
-    /// 32 bytes in Base64; made if it is left out.
+    /// 44 characters; made if it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     primary_key: Option<KeyForm>,
-    /// 32 bytes in Base64; made if it is left out.
+    /// 44 characters; made if it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     secondary_key: Option<KeyForm>,

@@ -45,7 +45,7 @@ pub fn check(
         let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
         strangers.refused(foreign, peer, named, origins());
         let status = match foreign {
-            Foreign::Host(_) => StatusCode::MISDIRECTED_REQUEST,
+            Foreign::Host(_) | Foreign::DevelopmentHost(_) => StatusCode::MISDIRECTED_REQUEST,
             Foreign::Origin(_) => StatusCode::FORBIDDEN,
         };
         // Counted, and told in the log.

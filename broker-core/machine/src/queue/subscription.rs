@@ -82,7 +82,8 @@ impl Queue {
             last_sequence: self.last_sequence,
             created_at: self.usage.created_at,
             updated_at: self.usage.updated_at,
-            accessed_at: self.usage.last_at,
+            // To be created is to be accessed, as clients of the cloud know it.
+            accessed_at: self.usage.last_at.max(self.usage.created_at),
             sessions: self.sessions.as_ref().map(|sessions| sessions.counts()),
         })
     }

@@ -47,7 +47,6 @@ impl Queue {
         if !self.description.status.allows_receive() {
             self.turn_receivers_away(step);
         }
-        self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Done))
     }
 }

@@ -235,12 +235,13 @@ impl Topic {
 
     fn describe(&self) -> DescribedTopic {
         let counts = self.counts();
-        let [rules, sql_rules] = [self.matcher.rule_count(), self.matcher.sql_rule_count()];
+        let correlation_rules = self.matcher.correlation_rule_count();
+        let sql_rules = self.matcher.rule_count().saturating_sub(correlation_rules);
         DescribedTopic {
             description: (*self.description).clone(),
             subscription_count: self.subscriptions.len() as u64,
             sql_rule_count: sql_rules as u64,
-            correlation_rule_count: rules.saturating_sub(sql_rules) as u64,
+            correlation_rule_count: correlation_rules as u64,
             scheduled: counts.scheduled,
             transfer: counts.transfer,
             transfer_dead_letter: counts.transfer_dead_letter,

@@ -39,7 +39,6 @@ impl Topic {
         if let Some(outbox) = &mut self.outbox {
             outbox.heed_status(step);
         }
-        self.usage.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Done))
     }
 }

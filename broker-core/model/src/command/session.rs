@@ -51,6 +51,7 @@ pub enum SessionFilter {
     All,
     /// Those that have active messages.
     WithActiveMessages,
-    /// Those whose state was set after this instant.
+    /// Those whose state was set after this instant; with the last of all instants those that have active messages or a
+    /// state.
     StateSetAfter(Timestamp),
 }

@@ -243,11 +243,6 @@ impl QueueUpdate {
     /// What is in force when these are put over `base`, whether it can be or not (ENT-17).
     #[must_use]
     pub fn over(self, base: &QueueDescription) -> QueueDescription {
-        // A queue that forwards is never idle (TMP-12).
-        let auto_delete_on_idle = match &self.forward_to {
-            Some(_) => TimeSpan::MAX,
-            None => self.auto_delete_on_idle.unwrap_or(base.auto_delete_on_idle),
-        };
         QueueDescription {
             path: base.path.clone(),
             lock_duration: self.lock_duration.unwrap_or(base.lock_duration),
@@ -272,7 +267,7 @@ impl QueueUpdate {
             status: self.status.unwrap_or(base.status),
             forward_to: self.forward_to,
             forward_dead_lettered_messages_to: self.forward_dead_lettered_messages_to,
-            auto_delete_on_idle,
+            auto_delete_on_idle: self.auto_delete_on_idle.unwrap_or(base.auto_delete_on_idle),
             enable_partitioning: self.enable_partitioning.unwrap_or(base.enable_partitioning),
             enable_express: self.enable_express.unwrap_or(base.enable_express),
             max_message_size_in_kilobytes: self

@@ -461,16 +461,20 @@ fn impossible_destinations_are_refused() {
 
 /// TMP-12
 #[test]
-fn a_queue_that_forwards_is_never_deleted_for_being_idle() {
+fn a_queue_that_forwards_keeps_its_idle_time() {
     let update = QueueUpdate {
         forward_to: Some("other".into()),
         auto_delete_on_idle: Some(TimeSpan::from_minutes(30)),
         ..QueueUpdate::default()
     };
     let created = update.clone().create("orders", &Settings::default()).unwrap();
-    assert!(created.auto_delete_on_idle.is_unlimited());
+    assert_eq!(created.auto_delete_on_idle, TimeSpan::from_minutes(30));
     let idle = QueueDescription { auto_delete_on_idle: TimeSpan::from_minutes(5), ..queue() };
-    assert!(update.apply_to(&idle, &limits()).unwrap().auto_delete_on_idle.is_unlimited());
+    let updated = update.apply_to(&idle, &limits()).unwrap();
+    assert_eq!(updated.auto_delete_on_idle, TimeSpan::from_minutes(30));
+    let forwards = QueueUpdate { forward_to: Some("other".into()), ..QueueUpdate::default() };
+    let updated = forwards.apply_to(&idle, &limits()).unwrap();
+    assert_eq!(updated.auto_delete_on_idle, TimeSpan::from_minutes(5));
     let dead_letters = QueueUpdate {
         forward_dead_lettered_messages_to: Some("other".into()),
         ..QueueUpdate::default()

@@ -49,6 +49,8 @@ pub struct Matcher {
     catch_all: Index,
     /// How many rules have other filters than SQL.
     plain_count: usize,
+    /// How many of those have a correlation filter.
+    correlation_count: usize,
     /// How the steps of a publish grow with the size of what the rules read.
     weight: u64,
     /// What the rules take in memory.
@@ -351,6 +353,7 @@ impl Matcher {
         let round = owner.settings.round();
         self.index_mut(round).add(subscription, place, &rule);
         self.plain_count += usize::from(!rule.is_sql());
+        self.correlation_count += usize::from(rule.is_correlation());
         self.weight = self.weight.saturating_add(rule.weight());
         self.memory_bytes = self.memory_bytes.saturating_add(rule.memory_bytes());
         self.action_count += usize::from(rule.has_action());
@@ -395,6 +398,12 @@ impl Matcher {
     #[must_use]
     pub fn sql_rule_count(&self) -> usize {
         self.ordinary.sql.len() + self.catch_all.sql.len()
+    }
+
+    /// How many of them have a correlation filter; a filter that is true or false is one in SQL (ADM-47).
+    #[must_use]
+    pub const fn correlation_rule_count(&self) -> usize {
+        self.correlation_count
     }
 
     /// How many subscriptions are known.
@@ -463,6 +472,7 @@ impl Matcher {
         let Some(entry) = self.rules.get_mut(index(place)).and_then(Option::take) else { return };
         self.free.push(place);
         self.plain_count -= usize::from(!entry.rule.is_sql());
+        self.correlation_count -= usize::from(entry.rule.is_correlation());
         self.weight = self.weight.saturating_sub(entry.rule.weight());
         self.memory_bytes = self.memory_bytes.saturating_sub(entry.rule.memory_bytes());
         self.action_count -= usize::from(entry.rule.has_action());

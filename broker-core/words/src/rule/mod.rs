@@ -142,6 +142,11 @@ impl Rule {
         matches!(self.filter, Compiled::Sql(_))
     }
 
+    /// Whether its filter compares properties with values.
+    const fn is_correlation(&self) -> bool {
+        matches!(self.filter, Compiled::Correlation)
+    }
+
     /// Whether it changes what it selects.
     #[must_use]
     pub const fn has_action(&self) -> bool {

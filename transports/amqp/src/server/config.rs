@@ -22,6 +22,8 @@ pub struct AmqpConfig {
     /// `amqp.allowed_hosts`: names, besides `localhost` and IP addresses, by which clients over WebSocket may
     /// address this broker while anonymous access is on (SEC-23).
     pub allowed_hosts: Vec<String>,
+    /// Hosts that clients know this broker by: an audience may name one of them without a scheme before it (AMQP-24).
+    pub own_hosts: Vec<String>,
     /// `amqp.allowed_origins`: origins whose web pages may connect over WebSocket (SEC-23).
     pub allowed_origins: Vec<String>,
     /// `amqp.workers`: threads that serve connections.
@@ -69,6 +71,7 @@ impl Default for AmqpConfig {
         Self {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port::AMQP)),
             allowed_hosts: Vec::new(),
+            own_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             workers: 2,
             connection_count_max: 5_000,

@@ -128,7 +128,7 @@ fn carried(action: Action) -> Carried {
         Action::ReadRules => {
             requests(&[("enumerate-rules", &[("top", value(1_i32)), ("skip", value(0_i32))])])
         }
-        Action::ChangeRules => requests(&[
+        Action::ChangeOwnRules => requests(&[
             ("add-rule", &[("rule-name", value("r")), ("rule-description", rule)]),
             ("remove-rule", &[("rule-name", value("r"))]),
         ]),
@@ -143,6 +143,7 @@ fn carried(action: Action) -> Carried {
         | Action::Delete
         | Action::List
         | Action::BeForwardedTo
+        | Action::ChangeRules
         | Action::ReadPolicies
         | Action::ReadKeys
         | Action::ChangePolicies

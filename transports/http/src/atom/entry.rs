@@ -17,6 +17,9 @@ const FEED: &str = "application/atom+xml;type=feed;charset=utf-8";
 /// Who has made all this; entries have to have an author (RFC 4287, 4.1.2).
 const AUTHOR: &str = "peeklock";
 
+/// The first version of the API with MaxMessageSizeInKilobytes.
+const MESSAGE_SIZE_FROM: &str = "2021-05";
+
 /// By how much an entry may be longer that has instants than one that has none yet.
 pub(super) const INSTANTS_BYTES: usize = 256;
 
@@ -48,6 +51,11 @@ impl Addresses {
     /// Where a resource is.
     fn url(&self, route: &AtomRoute) -> String {
         format!("{}/{}?api-version={}", self.base, encode_path(&route.address()), self.version)
+    }
+
+    /// Whether the client speaks a version that has MaxMessageSizeInKilobytes. Versions are dates.
+    pub(super) fn have_message_size(&self) -> bool {
+        self.version.as_str() >= MESSAGE_SIZE_FROM
     }
 
     fn page_url(&self, route: &AtomRoute, page: Page) -> String {
@@ -154,11 +162,11 @@ pub(super) async fn feed<W: Fn(&mut Xml)>(
 }
 
 /// The body of a refusal (ADM-50).
-pub(crate) fn refusal(status: StatusCode, sub_code: u32, text: &str) -> Vec<u8> {
+pub(crate) fn refusal(status: StatusCode, detail: &str) -> Vec<u8> {
     let mut xml = Xml::document();
     xml.element("Error", &[], |xml| {
         xml.leaf("Code", status.as_str());
-        xml.leaf("Detail", &format!("SubCode={sub_code}. {text}"));
+        xml.leaf("Detail", detail);
     });
     xml.bytes()
 }

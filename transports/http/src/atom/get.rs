@@ -3,6 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic};
+use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::path::subscription_path;
@@ -18,7 +19,13 @@ use crate::version::versioned;
 pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCode) -> Answer {
     match route {
         AtomRoute::Entity { path } => {
-            match super::kind_at(exchange, Action::Describe, path).await? {
+            let kind = match super::kind_at(exchange, Action::Describe, path).await {
+                Err(refusal) if refusal.is(Condition::Unauthorized) => {
+                    return Err(absent(exchange, path).await.unwrap_or(refusal));
+                }
+                kind => kind?,
+            };
+            match kind {
                 EntityKind::Queue => queue_at(exchange, path, status).await,
                 EntityKind::Topic => topic_at(exchange, path, status).await,
                 // No address that was read is one of an entity and names a subscription.
@@ -30,6 +37,8 @@ pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCo
         }
         AtomRoute::Rule { topic, subscription, name } => {
             let path = subscription_path(topic, subscription);
+            // Over this API rules are for who manages the subscription, as in the cloud (SEC-05).
+            exchange.allow(Action::Describe, &path).await?;
             let rule = exchange.access.rule(&path, name).await?;
             let addresses = Addresses::of(exchange);
             rule::entry(rule, &path)?.answer_in_room(exchange, &addresses).await
@@ -40,6 +49,18 @@ pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCo
         | AtomRoute::Subscriptions { .. }
         | AtomRoute::Rules { .. } => Err(Refusal::no_resource()),
     }
+}
+
+/// The refusal of a path that names nothing, for a client that may send or receive there and not manage: it learns that
+/// from the data plane, and SDKs read it as "no such queue" (ADM-21).
+async fn absent(exchange: &Exchange, path: &str) -> Option<Refusal> {
+    let may_use = async |action| exchange.access.is_allowed(action, path).await;
+    if !may_use(Action::Send).await && !may_use(Action::Receive).await {
+        return None;
+    }
+    let action = if may_use(Action::Send).await { Action::Send } else { Action::Receive };
+    let refusal = exchange.entity(action, path).await.err()?;
+    refusal.is(Condition::EntityNotFound).then_some(refusal)
 }
 
 /// A queue as its client is told of it.
@@ -78,7 +99,7 @@ pub(super) fn topic_as_told(
     status: StatusCode,
 ) -> HttpResponse {
     let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
-    let answer = topic::entry(described, policies).answer(status, &addresses);
+    let answer = topic::entry(described, policies, &addresses).answer(status, &addresses);
     versioned(answer, updated_at)
 }
 

@@ -1,5 +1,6 @@
 //! Lists queues, topics, subscriptions and rules, a page at a time in the order of their names (HTP-13, ADM-23).
 
+use peeklock_core::contract::Action;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::path::subscription_path;
 
@@ -49,7 +50,7 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
             let mut entries = Vec::new();
             for topic in items {
                 let policies = teller.tell(&topic.description.path).await;
-                entries.push(topic::entry(topic, policies));
+                entries.push(topic::entry(topic, policies, addresses));
             }
             let list = (route, "Topics");
             feed(exchange, room, addresses, list, (page, has_more), entries).await
@@ -65,6 +66,8 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
         }
         AtomRoute::Rules { topic, subscription } => {
             let path = subscription_path(topic, subscription);
+            // Over this API rules are for who manages the subscription, as in the cloud (SEC-05).
+            exchange.allow(Action::List, &path).await?;
             let turn = access.turn_at_rules(&path).await?;
             let room = exchange.room().await?;
             let rules = whole(page, async |skip, top| turn.page(skip, top).await).await?;

@@ -23,8 +23,10 @@ pub(crate) use path::AtomRoute;
 
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::web;
+use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
+use peeklock_core::path::{EntityAddress, EntityName, SubQueue};
 
 use crate::body;
 use crate::error::{Answer, Refusal};
@@ -57,6 +59,35 @@ pub(crate) async fn dispatch(
     }
 }
 
+/// The words by which clients know that a right is missing (ADM-54).
+pub(crate) fn denied(method: &Method, route: &AtomRoute) -> String {
+    let is_write = *method == Method::PUT;
+    let is_deletion = *method == Method::DELETE;
+    let of_one = |kind: &str| {
+        let verb = match (is_write, is_deletion) {
+            (true, _) => "CreateOrUpdate",
+            (_, true) => "Delete",
+            _ => "Get",
+        };
+        format!("{verb}{kind}")
+    };
+    let operation = match route {
+        AtomRoute::Namespace | AtomRoute::Queues | AtomRoute::Topics | AtomRoute::Entity { .. } => {
+            return match (is_write, is_deletion) {
+                (true, _) => "Authorization failed for specified action: Manage,EntityWrite.",
+                (_, true) => "Authorization failed for specified action: Manage,EntityDelete.",
+                _ => "Manage,EntityRead claims required for this operation.",
+            }
+            .to_owned();
+        }
+        AtomRoute::Subscriptions { .. } => "EnumerateSubscriptions".to_owned(),
+        AtomRoute::Rules { .. } => "EnumerateRules".to_owned(),
+        AtomRoute::Subscription { .. } => of_one("Subscription"),
+        AtomRoute::Rule { .. } => of_one("Rule"),
+    };
+    format!("401 SubCode=40100: Unauthorized : Unauthorized access for '{operation}' operation.")
+}
+
 /// A PUT with `If-Match` changes what is there, one without makes what is not (ADM-21).
 fn is_update(exchange: &Exchange) -> bool {
     exchange.request.headers().contains_key(header::IF_MATCH)
@@ -82,7 +113,21 @@ fn expect(description: &Element, name: &str) -> Result<(), Refusal> {
     Err(Refusal::argument(detail))
 }
 
-/// Whether a queue or a topic stands at a path, for who may do this to it.
+/// Whether a queue or a topic stands at a path, for who may do this to it. The dead-letter queue of a topic is no wrong name:
+/// there can be none (ADM-21).
 async fn kind_at(exchange: &Exchange, action: Action, path: &str) -> Result<EntityKind, Refusal> {
-    Ok(exchange.entity(action, path).await?.kind())
+    let refusal = match exchange.entity(action, path).await {
+        Ok(entity) => return Ok(entity.kind()),
+        Err(refusal) => refusal,
+    };
+    if refusal.is(Condition::EntityNotFound)
+        && let Ok(EntityAddress { entity: EntityName::Root(topic), sub_queue, .. }) =
+            EntityAddress::parse(path)
+        && sub_queue != SubQueue::Main
+        && exchange.entity(action, &topic).await.is_ok()
+    {
+        let detail = format!("`{topic}` is a topic, which has no dead-letter queue");
+        return Err(Refusal::argument(detail));
+    }
+    Err(refusal)
 }

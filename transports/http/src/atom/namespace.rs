@@ -13,7 +13,7 @@ use crate::serve::Exchange;
 pub(super) async fn get(exchange: &Exchange) -> Answer {
     let namespace = exchange.access.namespace().await?;
     // Units are sold of that tier alone; this broker is one.
-    let units = if namespace.tier == Tier::Premium { "1" } else { "0" };
+    let has_units = namespace.tier == Tier::Premium;
     let entry = Entry {
         route: AtomRoute::Namespace,
         title: namespace.name.to_string(),
@@ -24,7 +24,9 @@ pub(super) async fn get(exchange: &Exchange) -> Answer {
             xml.leaf("Alias", "");
             xml.leaf("CreatedTime", &namespace.created_at.to_string());
             xml.leaf("MessagingSKU", &namespace.tier.to_string());
-            xml.leaf("MessagingUnits", units);
+            if has_units {
+                xml.leaf("MessagingUnits", "1");
+            }
             xml.leaf("ModifiedTime", &namespace.modified_at.to_string());
             xml.leaf("Name", &namespace.name);
             xml.leaf("NamespaceType", "Messaging");

@@ -1,5 +1,6 @@
-//! Changes an entity or a rule: `PUT` with `If-Match` (HTP-12, ADM-21, ADM-24, ADM-31). An entity keeps what the body does not
-//! name, but for its destinations and its metadata; a rule is replaced as a whole (TOP-24).
+//! Changes an entity or a rule: `PUT` with `If-Match` (HTP-12, ADM-21, ADM-24, ADM-31). A property that the body does not name
+//! gets its default, but for those that are fixed at creation or unknown to some clients; a rule is replaced as a whole
+//! (TOP-24).
 
 use actix_web::http::StatusCode;
 use actix_web::web;
@@ -78,8 +79,14 @@ async fn update_queue(
     let queue = updated(read_at, || async {
         let current = exchange.access.describe_queue(path).await?;
         let properties = queue::read(description, current.description.extensions.as_deref())?;
+        let properties =
+            queue::complete(properties, &exchange.site.broker.settings().new_queue(path));
         let access =
             Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
+                .other_than([
+                    &current.description.forward_to,
+                    &current.description.forward_dead_lettered_messages_to,
+                ])
                 .access(exchange)
                 .await?;
         let read_at = Some(read_at.unwrap_or(current.updated_at));
@@ -102,6 +109,8 @@ async fn update_topic(
     let topic = updated(read_at, || async {
         let current = exchange.access.describe_topic(path).await?;
         let properties = topic::read(description, current.description.extensions.as_deref())?;
+        let properties =
+            topic::complete(properties, &exchange.site.broker.settings().new_topic(path));
         let read_at = Some(read_at.unwrap_or(current.updated_at));
         Ok(exchange.access.update_topic(path, properties, read_at).await?)
     })
@@ -120,8 +129,14 @@ async fn update_subscription(
     let path = subscription_path(topic, name);
     let current = exchange.access.describe_subscription(&path).await?;
     let properties = subscription::read(description, current.description.extensions.as_deref())?;
+    let default = exchange.site.broker.settings().new_subscription(topic, name);
+    let properties = subscription::complete(properties, &default);
     let access =
         Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
+            .other_than([
+                &current.description.forward_to,
+                &current.description.forward_dead_lettered_messages_to,
+            ])
             .access(exchange)
             .await?;
     let read_at = Some(read_at.unwrap_or(current.updated_at));

@@ -56,6 +56,7 @@ fn surfaces(action: Action) -> &'static [Surface] {
         | Action::DeleteDeferred
         | Action::Overview
         | Action::Plan
+        | Action::ReadRules
         | Action::ReadPolicies
         | Action::ReadKeys => &[Json],
         Action::Describe | Action::List => &[Atom],
@@ -63,12 +64,12 @@ fn surfaces(action: Action) -> &'static [Surface] {
         | Action::Update
         | Action::Delete
         | Action::BeForwardedTo
-        | Action::ReadRules
         | Action::ChangeRules
         | Action::ChangePolicies => &[Json, Atom],
         Action::ReadMetrics => &[Page],
         // They take a link, or a session that is held, which HTTP has not; or are nobody's to ask for.
         Action::SendVia
+        | Action::ChangeOwnRules
         | Action::BeSentTo
         | Action::Forward
         | Action::AcceptSession
@@ -230,7 +231,9 @@ fn rest_rows() -> Vec<Row> {
 
 /// The Atom API: what each address has.
 async fn atom_rows(server: &Server) -> Vec<Row> {
-    let rule = (Action::ReadRules, Action::ChangeRules, Action::ChangeRules, Action::ChangeRules);
+    // Reading rules is for who manages the subscription over this API.
+    let rule = (Action::Describe, Action::ChangeRules, Action::ChangeRules, Action::ChangeRules);
+    let rules = (Action::List, Action::ChangeRules, Action::ChangeRules, Action::ChangeRules);
     let entity = (Action::Describe, Action::Create, Action::Update, Action::Delete);
     let list = (Action::List, Action::Create, Action::Update, Action::Delete);
     let mut rows = Vec::new();
@@ -242,7 +245,7 @@ async fn atom_rows(server: &Server) -> Vec<Row> {
         ("news", "news", entity),
         ("news/subscriptions", "news", list),
         ("news/subscriptions/audit", SUBSCRIPTION, entity),
-        ("news/subscriptions/audit/rules", SUBSCRIPTION, rule),
+        ("news/subscriptions/audit/rules", SUBSCRIPTION, rules),
         ("news/subscriptions/audit/rules/r", SUBSCRIPTION, rule),
     ] {
         let line = |method: &str| format!("{method} /{address}?{VERSION}");

@@ -205,6 +205,7 @@ pub fn operations(action: Action) -> &'static [&'static str] {
         // Lists have what is somebody's own, which `lists.rs` looks at; the others are of HTTP, of another broker, of no right, or of nobody.
         Action::List
         | Action::Overview
+        | Action::ChangeOwnRules
         | Action::ReadMetrics
         | Action::Forward
         | Action::End

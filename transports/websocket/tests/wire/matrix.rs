@@ -92,7 +92,11 @@ fn is_asked(action: Action) -> bool {
         | Action::ChangePolicies
         | Action::Commit => true,
         // By HTTP alone, by what needs no right, or by nobody.
-        Action::Overview | Action::ReadMetrics | Action::End | Action::Internal => false,
+        Action::Overview
+        | Action::ChangeOwnRules
+        | Action::ReadMetrics
+        | Action::End
+        | Action::Internal => false,
     }
 }
 

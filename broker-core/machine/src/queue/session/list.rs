@@ -56,6 +56,9 @@ impl Listing {
         match self.which {
             SessionFilter::All => true,
             SessionFilter::WithActiveMessages => session.active > 0,
+            SessionFilter::StateSetAfter(Timestamp::NEVER) => {
+                session.active > 0 || session.state().is_some()
+            }
             SessionFilter::StateSetAfter(at) => {
                 session.state().is_some_and(|state| state.set_at > at)
             }
@@ -275,6 +278,25 @@ mod tests {
             }
             let expected = names(&sessions, wanted);
             assert_eq!(listing.names, expected, "{which:?} {behind:?} {skip} {top}");
+        }
+    }
+
+    /// SES-29, AMQP-85: the maximal instant lists sessions with active messages and those that have a state alone.
+    #[test]
+    fn sessions_with_a_state_alone_are_listed_with_the_active_ones() {
+        let mut sessions = Sessions::default();
+        sessions.insert(SequenceNumber(1), SlotState::Active, "active");
+        sessions.insert(SequenceNumber(2), SlotState::Deferred, "deferred");
+        let at = Timestamp::from_ticks(1);
+        sessions.set_state("state", Some(bytes::Bytes::new()), at, StageNumber(1));
+        for (which, expected) in [
+            (SessionFilter::WithActiveMessages, &["active"][..]),
+            (SessionFilter::StateSetAfter(Timestamp::NEVER), &["active", "state"]),
+        ] {
+            let wanted = Wanted { which, behind: None, skip: 0, top: 9 };
+            let mut listing = listing(wanted);
+            assert!(listing.go_on(&sessions, SLICE_SESSIONS));
+            assert!(listing.names.iter().map(|name| &**name).eq(expected.iter().copied()));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use peeklock_core::condition::Condition;
+use peeklock_core::contract::browser::is_host_of_audience;
 use peeklock_core::contract::{Action, TOKEN_BYTES_MAX};
 use peeklock_core::path::{EntityAddress, Node as AddressNode};
 use peeklock_words::amqp::{Scalar, code, descriptor};
@@ -44,7 +45,7 @@ impl Conversation {
             );
             return (400, text);
         }
-        let path = path_of(&audience);
+        let path = path_of(&audience, &self.site.config.own_hosts);
         match self.put_token(&path, token).await {
             Ok(()) => {
                 self.has_shown().await;
@@ -74,12 +75,15 @@ impl Conversation {
 }
 
 /// The path of an audience (AMQP-24): scheme, host and port are not looked at, nor is its management node. Empty
-/// for the namespace.
-fn path_of(audience: &str) -> String {
+/// for the namespace. A host may stand there without a scheme (SEC-13).
+fn path_of(audience: &str, own_hosts: &[String]) -> String {
     let decoded = percent_decode_str(audience).decode_utf8_lossy();
     let path = match decoded.split_once("://") {
         Some((_, rest)) => rest.split_once('/').map_or("", |(_, path)| path),
-        None => &decoded,
+        None => match decoded.split_once('/').unwrap_or((&decoded, "")) {
+            (host, path) if is_host_of_audience(host, own_hosts) => path,
+            _ => &decoded,
+        },
     };
     let path = path.trim_matches('/');
     if path.is_empty() {
@@ -98,16 +102,22 @@ mod tests {
     /// AMQP-24: all forms of an audience name the same entity.
     #[test]
     fn an_audience_names_a_path() {
+        let own = ["bus.example".to_owned()];
         for audience in [
             "sb://localhost:5672/orders",
             "amqps://localhost/orders/",
             "amqp://h/orders/$management",
             "sb%3a%2f%2fh%2forders",
             "orders",
+            "bus.example/orders",
+            "127.0.0.1/orders/",
+            "h:5671/orders/$management",
         ] {
-            assert_eq!(path_of(audience), "orders", "{audience}");
+            assert_eq!(path_of(audience, &own), "orders", "{audience}");
         }
-        assert_eq!(path_of("amqp://h/"), "");
-        assert_eq!(path_of("amqp://h"), "");
+        for audience in ["amqp://h/", "amqp://h", "bus.example", "localhost:5671/"] {
+            assert_eq!(path_of(audience, &own), "", "{audience}");
+        }
+        assert_eq!(path_of("queue.1", &own), "queue.1");
     }
 }

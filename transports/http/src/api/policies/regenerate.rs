@@ -16,7 +16,7 @@ use crate::serve::Exchange;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Regeneration {
     key: KeyName,
-    /// The new key, 32 bytes in Base64; made if it is left out.
+    /// The new key, 44 characters; made if it is left out.
     #[schema(value_type = Option<String>)]
     value: Option<KeyForm>,
 }

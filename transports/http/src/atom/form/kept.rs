@@ -1,6 +1,17 @@
 //! What stands in a description without being a property of the broker's: kept as it was said, and told again (HTP-17).
 
+use super::super::entry::Addresses;
 use super::super::xml::{Element, SB, Xml, fragment, read_kept};
+use super::{Fields, entity_of, policies};
+
+/// The namespace of what this module keeps for its own purposes.
+pub(super) const OWN: &str = "urn:peeklock:kept";
+
+/// Properties with a destination, and the names under which their spelling is kept.
+const DESTINATIONS: [(&str, &str); 2] = [
+    ("ForwardTo", "GivenForwardTo"),
+    ("ForwardDeadLetteredMessagesTo", "GivenForwardDeadLetteredMessagesTo"),
+];
 
 /// What is kept of an entity or a rule.
 #[derive(Default)]
@@ -16,15 +27,24 @@ impl Kept {
     }
 
     /// What is to be stored after a description was read; none to leave it as it is. What has a name of its own takes the
-    /// place of what had it.
-    pub(super) fn with(self, description: &Element, known: &[&str]) -> Option<Box<str>> {
-        let is_known = |it: &&Element| &*it.namespace == SB && known.contains(&&*it.name);
-        let newer: Vec<&Element> = description.children.iter().filter(|it| !is_known(it)).collect();
-        if newer.is_empty() {
+    /// place of what had it; `own` takes the place of all that this module has kept for its own purposes.
+    pub(super) fn with(
+        self,
+        description: &Element,
+        known: &[&str],
+        own: &[Element],
+    ) -> Option<Box<str>> {
+        let is_own = |it: &Element| &*it.namespace == OWN;
+        let is_known =
+            |it: &&Element| is_own(it) || &*it.namespace == SB && known.contains(&&*it.name);
+        let newer = description.children.iter().filter(|it| !is_known(it));
+        let newer: Vec<&Element> = newer.chain(own).collect();
+        if newer.is_empty() && !self.0.iter().any(is_own) {
             return None;
         }
-        let is_replaced =
-            |it: &&Element| newer.iter().any(|newer| newer.is(&it.namespace, &it.name));
+        let is_replaced = |it: &&Element| {
+            is_own(it) || newer.iter().any(|newer| newer.is(&it.namespace, &it.name))
+        };
         let older = self.0.iter().filter(|it| !is_replaced(it));
         Some(fragment(older.chain(newer.iter().copied())).into())
     }
@@ -38,14 +58,47 @@ impl Kept {
     /// All that has no place of its own.
     pub(super) fn write_rest(&self, xml: &mut Xml, placed: &[&str]) {
         for element in &self.0 {
-            if &*element.namespace != SB || !placed.contains(&&*element.name) {
+            let is_placed = &*element.namespace == SB && placed.contains(&&*element.name);
+            if &*element.namespace != OWN && !is_placed {
                 xml.copy(element);
             }
         }
     }
 
-    /// What is kept, one after the other.
-    pub(super) fn elements(&self) -> &[Element] {
-        &self.0
+    /// What a description of an entity says that its properties do not have, to be kept for own purposes: destinations as
+    /// they were written, and the order of rights.
+    pub(super) fn own_of_entity(&self, description: &Element) -> Vec<Element> {
+        let fields = Fields(description);
+        let given = DESTINATIONS.iter().filter_map(|(property, name)| {
+            let text = fields.destination_text(property)?;
+            (text.contains("://") && entity_of(text).is_some()).then(|| own(name, text.to_owned()))
+        });
+        let orders = policies::orders(description).unwrap_or_else(|| {
+            // The policies stay, and so does how they are told.
+            self.own(policies::ORDER).map(|text| own(policies::ORDER, text.to_owned())).collect()
+        });
+        given.chain(orders).collect()
     }
+
+    /// A destination as it was written, or else in the form in which clients send one (ADM-36).
+    pub(super) fn destination(&self, property: &str, path: &str, addresses: &Addresses) -> String {
+        let name = DESTINATIONS.iter().find(|(known, _)| *known == property);
+        let given = name.and_then(|(_, name)| {
+            let leads_there = |text: &&str| {
+                entity_of(text).is_some_and(|entity| entity.eq_ignore_ascii_case(path))
+            };
+            self.own(name).find(leads_there)
+        });
+        given.map_or_else(|| addresses.destination(path), str::to_owned)
+    }
+
+    /// The text of what is kept under a name for own purposes.
+    pub(super) fn own(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |it| it.is(OWN, name)).map(|it| it.text.as_str())
+    }
+}
+
+/// Something to keep for own purposes.
+pub(super) fn own(name: &str, text: String) -> Element {
+    Element { namespace: OWN.into(), name: name.into(), text, ..Element::default() }
 }

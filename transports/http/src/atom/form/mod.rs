@@ -85,16 +85,26 @@ impl<'a> Fields<'a> {
 
     /// The name of an entity of this broker, whatever URL it came as; anything else as it is (ADM-36).
     fn destination(&self, name: &str) -> Option<Box<str>> {
-        let text = read_back(self.word(name)?);
-        let is_entity = matches!(Destination::parse(text), Ok(Destination::Entity(_)));
-        let address = EntityAddress::parse(text).ok().filter(|_| is_entity);
-        Some(address.map_or_else(|| text.into(), |address| address.entity.path().into()))
+        let text = self.destination_text(name)?;
+        Some(entity_of(text).unwrap_or_else(|| text.into()))
+    }
+
+    /// A destination as it was written.
+    fn destination_text(&self, name: &str) -> Option<&'a str> {
+        Some(read_back(self.word(name)?))
     }
 
     /// Kilobytes of a message, of which some clients tell none as zero (ADM-46).
     fn kilobytes(&self) -> Result<Option<u64>, Refusal> {
         Ok(self.number("MaxMessageSizeInKilobytes")?.filter(|kilobytes| *kilobytes != 0))
     }
+}
+
+/// The path of the entity that a destination names, unless it names something else.
+fn entity_of(destination: &str) -> Option<Box<str>> {
+    let is_entity = matches!(Destination::parse(destination), Ok(Destination::Entity(_)));
+    let address = EntityAddress::parse(destination).ok().filter(|_| is_entity)?;
+    Some(address.entity.path().into())
 }
 
 /// A destination without the URL that Java puts before one that it has read and takes for a name (ADM-36).
@@ -114,6 +124,16 @@ pub(super) struct Destinations<'a>([Option<&'a str>; 2]);
 impl<'a> Destinations<'a> {
     pub(super) fn of(messages: &'a Option<Box<str>>, dead_letters: &'a Option<Box<str>>) -> Self {
         Self([messages.as_deref(), dead_letters.as_deref()])
+    }
+
+    /// The destinations that are not what the entity has already: only these are judged.
+    pub(super) fn other_than(self, current: [&Option<Box<str>>; 2]) -> Self {
+        let [messages, dead_letters] = self.0;
+        let [current, current_dead_letters] = current.map(Option::as_deref);
+        Self([
+            messages.filter(|_| messages != current),
+            dead_letters.filter(|_| dead_letters != current_dead_letters),
+        ])
     }
 
     /// What the client may do, with what it has shown for these (HTP-18).

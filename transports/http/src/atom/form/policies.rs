@@ -5,9 +5,12 @@ use peeklock_core::contract::{Right, Rights};
 use peeklock_core::policies::{KeyText, PolicyKeys, PolicyUpdate};
 
 use super::super::xml::{Element, SB, Xml};
+use super::kept::{Kept, own};
 use crate::error::Refusal;
 use crate::serve::Exchange;
 
+/// The name under which the order of rights is kept.
+pub(super) const ORDER: &str = "RightsOrder";
 const LIST: &str = "AuthorizationRules";
 const RULE: &str = "AuthorizationRule";
 const KIND: &str = "SharedAccessAuthorizationRule";
@@ -143,31 +146,60 @@ impl Teller {
 }
 
 impl Told {
-    /// Writes the element, which clients expect to be there.
-    pub(super) fn write(&self, xml: &mut Xml) {
+    /// Writes the element, which clients expect to be there. Instants of policies are not in it, as in the cloud.
+    pub(super) fn write(&self, xml: &mut Xml, kept: &Kept) {
         if self.0.is_empty() {
             xml.leaf(LIST, "");
             return;
         }
         xml.element(LIST, &[], |xml| {
             for keys in &self.0 {
-                xml.element(RULE, &[("i:type", KIND)], |xml| write_one(xml, keys));
+                xml.element(RULE, &[("i:type", KIND)], |xml| write_one(xml, keys, kept));
             }
         });
     }
 }
 
-fn write_one(xml: &mut Xml, keys: &PolicyKeys) {
+/// The order of the rights of each policy that is not the usual one, to be kept: `Manage,Send` and the name. None if the
+/// description does not say which policies there are.
+pub(super) fn orders(description: &Element) -> Option<Vec<Element>> {
+    let list = description.child(SB, LIST).filter(|list| !list.is_nil())?;
+    let rules = list.children.iter().filter(|rule| rule.is(SB, RULE));
+    let order = |rule: &Element| {
+        let name = rule.child(SB, "KeyName")?.text.trim();
+        let rights: Vec<&str> =
+            rule.child(SB, "Rights")?.children.iter().map(|it| it.text.trim()).collect();
+        let usual = Right::ALL.map(Right::name);
+        let is_usual =
+            usual.into_iter().filter(|it| rights.contains(it)).eq(rights.iter().copied());
+        (!is_usual).then(|| own(ORDER, format!("{} {name}", rights.join(","))))
+    };
+    Some(rules.filter_map(order).collect())
+}
+
+/// The rights of a policy in the order in which they were said, as far as that is known and they are these still.
+fn in_order(name: &str, rights: Rights, kept: &Kept) -> Vec<Right> {
+    let all = || Right::ALL.into_iter().filter(|right| rights.contains(*right));
+    let known = kept.own(ORDER).filter_map(|text| text.split_once(' '));
+    let said =
+        known.filter(|(_, known)| known.eq_ignore_ascii_case(name)).find_map(|(order, _)| {
+            let named = |text: &str| Right::ALL.into_iter().find(|right| right.name() == text);
+            order.split(',').map(named).collect::<Option<Vec<Right>>>()
+        });
+    let is_same =
+        |said: &Vec<Right>| said.len() == all().count() && all().all(|right| said.contains(&right));
+    said.filter(is_same).unwrap_or_else(|| all().collect())
+}
+
+fn write_one(xml: &mut Xml, keys: &PolicyKeys, kept: &Kept) {
     for (element, value) in CLAIM {
         xml.leaf(element, value);
     }
     xml.element("Rights", &[], |xml| {
-        for right in Right::ALL.into_iter().filter(|right| keys.policy.rights.contains(*right)) {
+        for right in in_order(&keys.policy.name, keys.policy.rights, kept) {
             xml.leaf("AccessRights", right.name());
         }
     });
-    xml.leaf("CreatedTime", &keys.policy.created_at.to_string());
-    xml.leaf("ModifiedTime", &keys.policy.updated_at.to_string());
     xml.leaf("KeyName", &keys.policy.name);
     xml.leaf("PrimaryKey", keys.primary.reveal());
     xml.leaf("SecondaryKey", keys.secondary.reveal());

@@ -1,7 +1,7 @@
 //! `QueueDescription`.
 
 use peeklock_core::command::Described;
-use peeklock_core::description::QueueUpdate;
+use peeklock_core::description::{QueueDescription, QueueUpdate};
 
 use super::super::entry::{Addresses, Entry};
 use super::super::path::AtomRoute;
@@ -50,6 +50,8 @@ pub(in crate::atom) fn read(
     kept: Option<&str>,
 ) -> Result<QueueUpdate, Refusal> {
     let fields = Fields(description);
+    let kept = Kept::stored(kept);
+    let own = kept.own_of_entity(description);
     Ok(QueueUpdate {
         lock_duration: fields.span("LockDuration")?,
         max_size_in_megabytes: fields.number("MaxSizeInMegabytes")?,
@@ -72,8 +74,34 @@ pub(in crate::atom) fn read(
         // Clients of this form know nothing of retries; absence keeps what is there.
         retry_policy: None,
         session_retry_order: None,
-        extensions: Kept::stored(kept).with(description, &KNOWN),
+        extensions: kept.with(description, &KNOWN, &own),
     })
+}
+
+/// What an update says in full: what it does not name gets its default (ADM-31). What is fixed at creation stays, and so does
+/// what some versions of this form do not have.
+pub(in crate::atom) fn complete(said: QueueUpdate, default: &QueueDescription) -> QueueUpdate {
+    QueueUpdate {
+        lock_duration: said.lock_duration.or(Some(default.lock_duration)),
+        max_size_in_megabytes: said.max_size_in_megabytes.or(Some(default.max_size_in_megabytes)),
+        duplicate_detection_history_time_window: said
+            .duplicate_detection_history_time_window
+            .or(Some(default.duplicate_detection_history_time_window)),
+        default_message_time_to_live: said
+            .default_message_time_to_live
+            .or(Some(default.default_message_time_to_live)),
+        dead_lettering_on_message_expiration: said
+            .dead_lettering_on_message_expiration
+            .or(Some(default.dead_lettering_on_message_expiration)),
+        max_delivery_count: said.max_delivery_count.or(Some(default.max_delivery_count)),
+        enable_batched_operations: said
+            .enable_batched_operations
+            .or(Some(default.enable_batched_operations)),
+        status: said.status.or(Some(default.status)),
+        auto_delete_on_idle: said.auto_delete_on_idle.or(Some(default.auto_delete_on_idle)),
+        enable_express: said.enable_express.or(Some(default.enable_express)),
+        ..said
+    }
 }
 
 /// A queue as its client is told of it.
@@ -110,7 +138,7 @@ fn write(xml: &mut Xml, described: &Described, policies: &Told, addresses: &Addr
     xml.leaf("SizeInBytes", &described.size_bytes.to_string());
     xml.leaf("MessageCount", &described.counts.total().to_string());
     kept.write_flag(xml, "IsAnonymousAccessible", "false");
-    policies.write(xml);
+    policies.write(xml, &kept);
     xml.leaf("Status", queue.status.name());
     xml.leaf("CreatedAt", &described.created_at.to_string());
     xml.leaf("UpdatedAt", &described.updated_at.to_string());
@@ -121,15 +149,18 @@ fn write(xml: &mut Xml, described: &Described, policies: &Told, addresses: &Addr
     flag(xml, "EnablePartitioning", queue.enable_partitioning);
     xml.leaf("EntityAvailabilityStatus", "Available");
     flag(xml, "EnableExpress", queue.enable_express);
-    if let Some(text) = &queue.forward_to {
-        xml.leaf("ForwardTo", &addresses.destination(text));
+    if let Some(path) = &queue.forward_to {
+        xml.leaf("ForwardTo", &kept.destination("ForwardTo", path, addresses));
     }
     if let Some(text) = &queue.user_metadata {
         xml.leaf("UserMetadata", text);
     }
-    if let Some(text) = &queue.forward_dead_lettered_messages_to {
-        xml.leaf("ForwardDeadLetteredMessagesTo", &addresses.destination(text));
+    if let Some(path) = &queue.forward_dead_lettered_messages_to {
+        let name = "ForwardDeadLetteredMessagesTo";
+        xml.leaf(name, &kept.destination(name, path, addresses));
     }
-    xml.leaf("MaxMessageSizeInKilobytes", &queue.max_message_size_in_kilobytes.to_string());
+    if addresses.have_message_size() {
+        xml.leaf("MaxMessageSizeInKilobytes", &queue.max_message_size_in_kilobytes.to_string());
+    }
     kept.write_rest(xml, &PLACED);
 }

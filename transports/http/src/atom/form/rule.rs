@@ -8,9 +8,9 @@ use peeklock_core::time::Timestamp;
 
 use super::super::entry::Entry;
 use super::super::path::AtomRoute;
-use super::super::xml::{Element, SB, Xml, fragment};
-use super::kept::Kept;
-use super::value::{Pair, read_pairs, write_pairs};
+use super::super::xml::{Element, SB, Xml};
+use super::kept::{Kept, own};
+use super::value::{Pair, Spelling, read_pairs, write_pairs};
 use crate::error::Refusal;
 
 /// Its element.
@@ -19,26 +19,19 @@ pub(in crate::atom) const ELEMENT: &str = "RuleDescription";
 const COMPATIBILITY: &str = "20";
 /// What is read, or told by the broker alone.
 const KNOWN: [&str; 4] = ["Filter", "Action", "Name", "CreatedAt"];
-/// Names, among what is kept, the values that were called `int` and are beyond it, since some clients know no other
-/// integers (ADM-41).
-const WIDE_INT: &str = "WideInt";
-const OWN: &str = "urn:peeklock:kept";
 
 /// Reads a rule under the name that its address gives.
 pub(in crate::atom) fn read(description: &Element, name: &str) -> Result<RuleDescription, Refusal> {
-    let mut wide = Vec::new();
+    let mut spelled = Vec::new();
     let filter = match description.child(SB, "Filter").filter(|it| !it.is_nil()) {
-        Some(filter) => read_filter(filter, &mut wide)?,
+        Some(filter) => read_filter(filter, &mut spelled)?,
         None => Filter::True,
     };
     let mut rule = RuleDescription::new(name, filter, Timestamp::NONE);
     if let Some(action) = description.child(SB, "Action").filter(|it| !it.is_nil()) {
-        rule.action = read_action(action, &mut wide)?;
+        rule.action = read_action(action, &mut spelled)?;
     }
-    let kept = Kept::default().with(description, &KNOWN);
-    let wide: Vec<Element> = wide.into_iter().map(wide_int).collect();
-    let kept = format!("{}{}", kept.as_deref().unwrap_or_default(), fragment(&wide));
-    rule.extensions = Some(kept).filter(|text| !text.is_empty()).map(Into::into);
+    rule.extensions = Kept::default().with(description, &KNOWN, &spelled);
     Ok(rule)
 }
 
@@ -48,15 +41,15 @@ pub(in crate::atom) fn read_first(description: &Element) -> Result<RuleDescripti
     read(description, if name.is_empty() { DEFAULT_RULE } else { name })
 }
 
-fn read_filter(filter: &Element, wide: &mut Vec<String>) -> Result<Filter, Refusal> {
+fn read_filter(filter: &Element, spelled: &mut Vec<Element>) -> Result<Filter, Refusal> {
     match filter.kind.as_deref() {
         Some("TrueFilter") => Ok(Filter::True),
         Some("FalseFilter") => Ok(Filter::False),
-        Some("SqlFilter") | None => Ok(Filter::Sql(read_sql(filter, wide)?)),
+        Some("SqlFilter") | None => Ok(Filter::Sql(read_sql(filter, spelled)?)),
         Some("CorrelationFilter") => {
             let text = |name| filter.child(SB, name).filter(|it| !it.is_nil());
             let text = |name| text(name).map(|it| Box::from(it.text.as_str()));
-            let properties = narrow(read_pairs(filter, "Properties")?, wide);
+            let properties = noted(read_pairs(filter, "Properties")?, spelled);
             Ok(Filter::Correlation(CorrelationFilter {
                 correlation_id: text("CorrelationId"),
                 message_id: text("MessageId"),
@@ -79,10 +72,10 @@ fn read_filter(filter: &Element, wide: &mut Vec<String>) -> Result<Filter, Refus
     }
 }
 
-fn read_action(action: &Element, wide: &mut Vec<String>) -> Result<Option<SqlText>, Refusal> {
+fn read_action(action: &Element, spelled: &mut Vec<Element>) -> Result<Option<SqlText>, Refusal> {
     match action.kind.as_deref() {
         Some("EmptyRuleAction") | None => Ok(None),
-        Some("SqlRuleAction") => Ok(Some(read_sql(action, wide)?)),
+        Some("SqlRuleAction") => Ok(Some(read_sql(action, spelled)?)),
         Some(kind) => {
             let kind: String = kind.chars().take(64).collect();
             let detail =
@@ -92,11 +85,11 @@ fn read_action(action: &Element, wide: &mut Vec<String>) -> Result<Option<SqlTex
     }
 }
 
-fn read_sql(element: &Element, wide: &mut Vec<String>) -> Result<SqlText, Refusal> {
+fn read_sql(element: &Element, spelled: &mut Vec<Element>) -> Result<SqlText, Refusal> {
     let Some(text) = element.child(SB, "SqlExpression") else {
         return Err(Refusal::argument("the filter or action has no SqlExpression"));
     };
-    let pairs = narrow(read_pairs(element, "Parameters")?, wide);
+    let pairs = noted(read_pairs(element, "Parameters")?, spelled);
     let parameters =
         pairs.into_iter().fold(Parameters::new(), |parameters, Pair { name, value, .. }| {
             parameters.with(&name, value)
@@ -104,14 +97,11 @@ fn read_sql(element: &Element, wide: &mut Vec<String>) -> Result<SqlText, Refusa
     Ok(SqlText { text: text.text.as_str().into(), parameters })
 }
 
-/// Notes the names of those that were called `int` and are wider.
-fn narrow(pairs: Vec<Pair>, wide: &mut Vec<String>) -> Vec<Pair> {
-    wide.extend(pairs.iter().filter(|it| it.is_wide_int).map(|it| it.name.clone()));
+/// Notes the names of those whose spelling their values do not have.
+fn noted(pairs: Vec<Pair>, spelled: &mut Vec<Element>) -> Vec<Pair> {
+    let kept = |pair: &Pair| Some(own(pair.spelling?.name(), pair.name.clone()));
+    spelled.extend(pairs.iter().filter_map(kept));
     pairs
-}
-
-fn wide_int(name: String) -> Element {
-    Element { namespace: OWN.into(), name: WIDE_INT.into(), text: name, ..Element::default() }
 }
 
 /// A rule as its client is told of it; `path` is that of its subscription.
@@ -138,24 +128,23 @@ pub(in crate::atom) fn entry(
 
 fn write(xml: &mut Xml, rule: &RuleDescription) {
     let kept = Kept::stored(rule.extensions.as_deref());
-    let is_wide = |name: &str| {
-        kept.elements().iter().any(|it| it.is(OWN, WIDE_INT) && same_name(&it.text, name))
+    let spelling = |name: &str| {
+        let is_so = |it: &Spelling| kept.own(it.name()).any(|known| same_name(known, name));
+        Spelling::ALL.into_iter().find(is_so)
     };
     match &rule.filter {
         Filter::True => write_constant(xml, "TrueFilter", "1=1"),
         Filter::False => write_constant(xml, "FalseFilter", "1=0"),
-        Filter::Sql(sql) => write_sql(xml, ("Filter", "SqlFilter"), sql, is_wide),
-        Filter::Correlation(filter) => write_correlation(xml, filter, is_wide),
+        Filter::Sql(sql) => write_sql(xml, ("Filter", "SqlFilter"), sql, spelling),
+        Filter::Correlation(filter) => write_correlation(xml, filter, spelling),
     }
     match &rule.action {
-        Some(sql) => write_sql(xml, ("Action", "SqlRuleAction"), sql, is_wide),
+        Some(sql) => write_sql(xml, ("Action", "SqlRuleAction"), sql, spelling),
         None => xml.leaf_with("Action", &[("i:type", "EmptyRuleAction")], ""),
     }
     xml.leaf("CreatedAt", &rule.created_at.to_string());
     xml.leaf("Name", &rule.name);
-    for element in kept.elements().iter().filter(|it| !it.is(OWN, WIDE_INT)) {
-        xml.copy(element);
-    }
+    kept.write_rest(xml, &[]);
 }
 
 /// The `@` before the name of a parameter may be left out.
@@ -174,17 +163,21 @@ fn write_sql(
     xml: &mut Xml,
     (name, kind): (&str, &str),
     sql: &SqlText,
-    is_wide: impl Fn(&str) -> bool,
+    spelling: impl Fn(&str) -> Option<Spelling>,
 ) {
     xml.element(name, &[("i:type", kind)], |xml| {
         xml.leaf("SqlExpression", &sql.text);
         xml.leaf("CompatibilityLevel", COMPATIBILITY);
         let pairs = sql.parameters.iter().map(|(name, value)| (format!("@{name}"), value));
-        write_pairs(xml, "Parameters", pairs, is_wide);
+        write_pairs(xml, "Parameters", pairs, spelling);
     });
 }
 
-fn write_correlation(xml: &mut Xml, filter: &CorrelationFilter, is_wide: impl Fn(&str) -> bool) {
+fn write_correlation(
+    xml: &mut Xml,
+    filter: &CorrelationFilter,
+    spelling: impl Fn(&str) -> Option<Spelling>,
+) {
     xml.element("Filter", &[("i:type", "CorrelationFilter")], |xml| {
         for (name, text) in [
             ("CorrelationId", &filter.correlation_id),
@@ -201,6 +194,6 @@ fn write_correlation(xml: &mut Xml, filter: &CorrelationFilter, is_wide: impl Fn
             }
         }
         let pairs = filter.properties.iter().map(|(name, value)| (name.to_string(), value));
-        write_pairs(xml, "Properties", pairs, is_wide);
+        write_pairs(xml, "Properties", pairs, spelling);
     });
 }

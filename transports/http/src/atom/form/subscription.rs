@@ -1,7 +1,7 @@
 //! `SubscriptionDescription`.
 
 use peeklock_core::command::DescribedSubscription;
-use peeklock_core::description::SubscriptionUpdate;
+use peeklock_core::description::{SubscriptionDescription, SubscriptionUpdate};
 
 use super::super::entry::{Addresses, Entry};
 use super::super::path::AtomRoute;
@@ -45,6 +45,8 @@ pub(in crate::atom) fn read(
     kept: Option<&str>,
 ) -> Result<SubscriptionUpdate, Refusal> {
     let fields = Fields(description);
+    let kept = Kept::stored(kept);
+    let own = kept.own_of_entity(description);
     Ok(SubscriptionUpdate {
         lock_duration: fields.span("LockDuration")?,
         requires_session: fields.flag("RequiresSession")?,
@@ -62,8 +64,35 @@ pub(in crate::atom) fn read(
         retry_policy: None,
         session_retry_order: None,
         catch_all: None,
-        extensions: Kept::stored(kept).with(description, &KNOWN),
+        extensions: kept.with(description, &KNOWN, &own),
     })
+}
+
+/// What an update says in full: what it does not name gets its default (ADM-31). What is fixed at creation stays, and so does
+/// what some versions of this form do not have.
+pub(in crate::atom) fn complete(
+    said: SubscriptionUpdate,
+    default: &SubscriptionDescription,
+) -> SubscriptionUpdate {
+    SubscriptionUpdate {
+        lock_duration: said.lock_duration.or(Some(default.lock_duration)),
+        default_message_time_to_live: said
+            .default_message_time_to_live
+            .or(Some(default.default_message_time_to_live)),
+        dead_lettering_on_message_expiration: said
+            .dead_lettering_on_message_expiration
+            .or(Some(default.dead_lettering_on_message_expiration)),
+        enable_dead_lettering_on_filter_evaluation_exceptions: said
+            .enable_dead_lettering_on_filter_evaluation_exceptions
+            .or(Some(default.enable_dead_lettering_on_filter_evaluation_exceptions)),
+        max_delivery_count: said.max_delivery_count.or(Some(default.max_delivery_count)),
+        enable_batched_operations: said
+            .enable_batched_operations
+            .or(Some(default.enable_batched_operations)),
+        status: said.status.or(Some(default.status)),
+        auto_delete_on_idle: said.auto_delete_on_idle.or(Some(default.auto_delete_on_idle)),
+        ..said
+    }
 }
 
 /// A subscription as its client is told of it.
@@ -98,15 +127,16 @@ fn write(xml: &mut Xml, described: &DescribedSubscription, addresses: &Addresses
     xml.leaf("MaxDeliveryCount", &subscription.max_delivery_count.to_string());
     flag(xml, "EnableBatchedOperations", subscription.enable_batched_operations);
     xml.leaf("Status", subscription.status.name());
-    if let Some(text) = &subscription.forward_to {
-        xml.leaf("ForwardTo", &addresses.destination(text));
+    if let Some(path) = &subscription.forward_to {
+        xml.leaf("ForwardTo", &kept.destination("ForwardTo", path, addresses));
     }
     xml.leaf("CreatedAt", &described.created_at.to_string());
     xml.leaf("UpdatedAt", &described.updated_at.to_string());
     xml.leaf("AccessedAt", &described.accessed_at.to_string());
     counts::write(xml, &described.counts);
-    if let Some(text) = &subscription.forward_dead_lettered_messages_to {
-        xml.leaf("ForwardDeadLetteredMessagesTo", &addresses.destination(text));
+    if let Some(path) = &subscription.forward_dead_lettered_messages_to {
+        let name = "ForwardDeadLetteredMessagesTo";
+        xml.leaf(name, &kept.destination(name, path, addresses));
     }
     xml.leaf("AutoDeleteOnIdle", &subscription.auto_delete_on_idle.to_string());
     xml.leaf("EntityAvailabilityStatus", "Available");

@@ -1,9 +1,9 @@
 //! `TopicDescription`.
 
 use peeklock_core::command::{Counts, DescribedTopic};
-use peeklock_core::description::TopicUpdate;
+use peeklock_core::description::{TopicDescription, TopicUpdate};
 
-use super::super::entry::Entry;
+use super::super::entry::{Addresses, Entry};
 use super::super::path::AtomRoute;
 use super::super::xml::{Element, Xml};
 use super::kept::Kept;
@@ -51,6 +51,8 @@ pub(in crate::atom) fn read(
     kept: Option<&str>,
 ) -> Result<TopicUpdate, Refusal> {
     let fields = Fields(description);
+    let kept = Kept::stored(kept);
+    let own = kept.own_of_entity(description);
     Ok(TopicUpdate {
         max_size_in_megabytes: fields.number("MaxSizeInMegabytes")?,
         requires_duplicate_detection: fields.flag("RequiresDuplicateDetection")?,
@@ -65,14 +67,37 @@ pub(in crate::atom) fn read(
         support_ordering: fields.flag("SupportOrdering")?,
         max_message_size_in_kilobytes: fields.kilobytes()?,
         user_metadata: fields.text("UserMetadata").map(Box::from),
-        extensions: Kept::stored(kept).with(description, &KNOWN),
+        extensions: kept.with(description, &KNOWN, &own),
     })
+}
+
+/// What an update says in full: what it does not name gets its default (ADM-31). What is fixed at creation stays, and so does
+/// what some versions of this form do not have.
+pub(in crate::atom) fn complete(said: TopicUpdate, default: &TopicDescription) -> TopicUpdate {
+    TopicUpdate {
+        max_size_in_megabytes: said.max_size_in_megabytes.or(Some(default.max_size_in_megabytes)),
+        duplicate_detection_history_time_window: said
+            .duplicate_detection_history_time_window
+            .or(Some(default.duplicate_detection_history_time_window)),
+        default_message_time_to_live: said
+            .default_message_time_to_live
+            .or(Some(default.default_message_time_to_live)),
+        enable_batched_operations: said
+            .enable_batched_operations
+            .or(Some(default.enable_batched_operations)),
+        status: said.status.or(Some(default.status)),
+        auto_delete_on_idle: said.auto_delete_on_idle.or(Some(default.auto_delete_on_idle)),
+        enable_express: said.enable_express.or(Some(default.enable_express)),
+        support_ordering: said.support_ordering.or(Some(default.support_ordering)),
+        ..said
+    }
 }
 
 /// A topic as its client is told of it.
 pub(in crate::atom) fn entry(
     described: DescribedTopic,
     policies: Told,
+    addresses: &Addresses,
 ) -> Entry<impl Fn(&mut Xml)> {
     let path = described.description.path.to_string();
     Entry {
@@ -81,11 +106,11 @@ pub(in crate::atom) fn entry(
         published: described.created_at,
         updated: described.updated_at,
         element: ELEMENT,
-        write: move |xml: &mut Xml| write(xml, &described, &policies),
+        write: move |xml: &mut Xml| write(xml, &described, &policies, addresses),
     }
 }
 
-fn write(xml: &mut Xml, described: &DescribedTopic, policies: &Told) {
+fn write(xml: &mut Xml, described: &DescribedTopic, policies: &Told, addresses: &Addresses) {
     let topic = &described.description;
     let kept = Kept::stored(topic.extensions.as_deref());
     let flag = |xml: &mut Xml, name: &str, value: bool| xml.leaf(name, flag_text(value));
@@ -98,7 +123,7 @@ fn write(xml: &mut Xml, described: &DescribedTopic, policies: &Told) {
     xml.leaf("SizeInBytes", &described.size_bytes.to_string());
     kept.write_flag(xml, "FilteringMessagesBeforePublishing", "false");
     kept.write_flag(xml, "IsAnonymousAccessible", "false");
-    policies.write(xml);
+    policies.write(xml, &kept);
     xml.leaf("Status", topic.status.name());
     xml.leaf("CreatedAt", &described.created_at.to_string());
     xml.leaf("UpdatedAt", &described.updated_at.to_string());
@@ -118,6 +143,8 @@ fn write(xml: &mut Xml, described: &DescribedTopic, policies: &Told) {
     if let Some(text) = &topic.user_metadata {
         xml.leaf("UserMetadata", text);
     }
-    xml.leaf("MaxMessageSizeInKilobytes", &topic.max_message_size_in_kilobytes.to_string());
+    if addresses.have_message_size() {
+        xml.leaf("MaxMessageSizeInKilobytes", &topic.max_message_size_in_kilobytes.to_string());
+    }
     kept.write_rest(xml, &PLACED);
 }

@@ -17,11 +17,40 @@ const DECIMAL_BIAS: i32 = 6_176;
 /// Where its exponent begins.
 const DECIMAL_EXPONENT_AT: u32 = 113;
 
-/// A name with its value, and whether that was called an `int` although it is beyond 32 bits.
+/// A name with its value, and how that was spelled.
 pub(super) struct Pair {
     pub(super) name: String,
     pub(super) value: Value,
-    pub(super) is_wide_int: bool,
+    pub(super) spelling: Option<Spelling>,
+}
+
+/// A spelling that the value does not have, and with which it goes back (ADM-41).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spelling {
+    /// An `int` that is beyond 32 bits: some clients know no other integers.
+    WideInt,
+    /// A `dateTime` without a zone, which is taken as one in UTC.
+    WithoutZone,
+}
+
+impl Spelling {
+    pub(super) const ALL: [Self; 2] = [Self::WideInt, Self::WithoutZone];
+
+    /// The name under which it is kept.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::WideInt => "WideInt",
+            Self::WithoutZone => "WithoutZone",
+        }
+    }
+
+    fn of(kind: &str, text: &str, value: &Value) -> Option<Self> {
+        match (kind, value) {
+            ("int", Value::I64(_)) => Some(Self::WideInt),
+            ("dateTime", _) if Timestamp::parse(text.trim()).is_none() => Some(Self::WithoutZone),
+            _ => None,
+        }
+    }
 }
 
 /// Reads the pairs in `Parameters` or `Properties`.
@@ -36,7 +65,7 @@ fn read_pair(pair: &Element) -> Result<Pair, Refusal> {
     let absent = Element::default();
     let element = pair.child(SB, "Value").unwrap_or(&absent);
     if element.is_nil() {
-        return Ok(Pair { name, value: Value::Null, is_wide_int: false });
+        return Ok(Pair { name, value: Value::Null, spelling: None });
     }
     let kind = element.kind.as_deref().unwrap_or("string");
     let Some(value) = parse(kind, &element.text) else {
@@ -44,8 +73,8 @@ fn read_pair(pair: &Element) -> Result<Pair, Refusal> {
         let detail = format!("the value of `{name}` is `{shown}`, which is no {kind}");
         return Err(Refusal::argument(detail));
     };
-    let is_wide_int = kind == "int" && matches!(value, Value::I64(_));
-    Ok(Pair { name, value, is_wide_int })
+    let spelling = Spelling::of(kind, &element.text, &value);
+    Ok(Pair { name, value, spelling })
 }
 
 /// A value of a type of XML Schema, or of the serialisation of .NET; none if it is not one, or there is no such type.
@@ -161,12 +190,12 @@ fn decimal_text(bytes: [u8; 16]) -> String {
     format!("{sign}{whole}.{fraction}")
 }
 
-/// Writes pairs, if there are any. Names of wide integers are those that were called `int`.
+/// Writes pairs, if there are any, with their spelling.
 pub(super) fn write_pairs<'a>(
     xml: &mut Xml,
     name: &str,
     pairs: impl Iterator<Item = (String, &'a Value)>,
-    is_wide_int: impl Fn(&str) -> bool,
+    spelling: impl Fn(&str) -> Option<Spelling>,
 ) {
     let mut pairs = pairs.peekable();
     if pairs.peek().is_none() {
@@ -176,14 +205,14 @@ pub(super) fn write_pairs<'a>(
         for (name, value) in pairs {
             xml.element("KeyValueOfstringanyType", &[], |xml| {
                 xml.leaf("Key", &name);
-                write(xml, value, is_wide_int(&name));
+                write(xml, value, spelling(&name));
             });
         }
     });
 }
 
 /// Some clients split the type at its colon and look no further, so each has its prefix by itself.
-fn write(xml: &mut Xml, value: &Value, is_wide_int: bool) {
+fn write(xml: &mut Xml, value: &Value, spelling: Option<Spelling>) {
     let (namespace, kind, text) = match value {
         Value::Null => {
             let attributes = [("xmlns:i", INSTANCE), ("i:nil", "true")];
@@ -194,7 +223,9 @@ fn write(xml: &mut Xml, value: &Value, is_wide_int: bool) {
         Value::I8(value) => (SCHEMA, "byte", value.to_string()),
         Value::I16(value) => (SCHEMA, "short", value.to_string()),
         Value::I32(value) => (SCHEMA, "int", value.to_string()),
-        Value::I64(value) if is_wide_int => (SCHEMA, "int", value.to_string()),
+        Value::I64(value) if spelling == Some(Spelling::WideInt) => {
+            (SCHEMA, "int", value.to_string())
+        }
         Value::I64(value) => (SCHEMA, "long", value.to_string()),
         Value::U8(value) => (SCHEMA, "unsignedByte", value.to_string()),
         Value::U16(value) => (SCHEMA, "unsignedShort", value.to_string()),
@@ -217,6 +248,12 @@ fn write(xml: &mut Xml, value: &Value, is_wide_int: bool) {
             (SCHEMA, "dateTime", Timestamp::from_ticks(*ticks).to_string())
         }
         Value::TimeSpan(ticks) => (SCHEMA, "duration", duration_text(*ticks)),
+    };
+    let text = match text.strip_suffix('Z') {
+        Some(text) if spelling == Some(Spelling::WithoutZone) && kind == "dateTime" => {
+            text.to_owned()
+        }
+        _ => text,
     };
     let kind = format!("d6p1:{kind}");
     let attributes = [("xmlns:i", INSTANCE), ("i:type", kind.as_str()), ("xmlns:d6p1", namespace)];

@@ -23,7 +23,7 @@ impl Conversation {
         let rule = rule(name, &Body::of_map(map), count_max)?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
         Ok(Planned::apart(async move {
-            access.create_rule(&path, rule).await?;
+            access.create_own_rule(&path, rule).await?;
             Ok(ManagementAnswer::Done)
         }))
     }

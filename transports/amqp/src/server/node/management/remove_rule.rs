@@ -10,7 +10,7 @@ impl Conversation {
         let name = question.body.wanted_text("rule-name")?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
         Ok(Planned::apart(async move {
-            access.delete_rule(&path, &name).await?;
+            access.delete_own_rule(&path, &name).await?;
             Ok(ManagementAnswer::Done)
         }))
     }

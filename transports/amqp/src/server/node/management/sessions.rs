@@ -3,13 +3,14 @@
 use peeklock_core::command::{Command, Outcome, SessionFilter};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
+use peeklock_core::time::Timestamp;
 use peeklock_words::amqp::{code, write};
 
 use super::pieces::Pieces;
 use super::{ManagementAnswer, Planned, Question, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 
-/// From here on sessions with active messages are meant: the last millisecond of the year 9999.
+/// From here on sessions with active messages or a state are meant: the last millisecond of the year 9999.
 const ACTIVE_FROM_MS: i64 = 253_402_300_800_000 - 1;
 /// No session has a longer name (SES-03).
 const NAME_CHARS_MAX: usize = 128;
@@ -22,7 +23,7 @@ impl Conversation {
         let body = &question.body;
         let which = match body.instant("last-updated-time")? {
             Some(at) if at.unix_ms() < ACTIVE_FROM_MS => SessionFilter::StateSetAfter(at),
-            Some(_) | None => SessionFilter::WithActiveMessages,
+            Some(_) | None => SessionFilter::StateSetAfter(Timestamp::NEVER),
         };
         let skip = body.count("skip")?.unwrap_or(0);
         let top = body.count("top")?.unwrap_or(u32::MAX);
