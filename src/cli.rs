@@ -400,7 +400,10 @@ impl From<ConfigError> for Failure {
 
 impl From<ServeError> for Failure {
     fn from(error: ServeError) -> Self {
-        Self::Failed(error.to_string())
+        match error {
+            ServeError::Misconfigured(error) => Self::Misconfigured(error),
+            other => Self::Failed(other.to_string()),
+        }
     }
 }
 

@@ -351,8 +351,10 @@ impl Loaded {
         self.config.tls.open(&self.config.server.data_dir.0).map_err(|wrong| self.invalid(wrong))
     }
 
-    fn invalid(&self, (key, detail): (String, String)) -> ConfigError {
-        ConfigError::Invalid { source_name: source_of(&self.layers, &key), key, detail }
+    /// The error of a value that cannot be used, by its key, with its place in the file that it came from.
+    pub fn invalid(&self, (key, detail): (String, String)) -> ConfigError {
+        let source_name = source_of(&self.layers, &key);
+        ConfigError::Invalid { source_name, key, detail }.of_emulator()
     }
 
     /// Every value in force, in the order of the documentation.

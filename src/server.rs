@@ -26,7 +26,7 @@ use peeklock::store::{Store, StoreError};
 use peeklock::tls::{Tls, Watch};
 use peeklock::{Broker, StartError};
 
-use crate::config::{ConfigError, InPlace, Loaded, TlsSection, budget};
+use crate::config::{Config, ConfigError, InPlace, Loaded, TlsSection, budget};
 use crate::{Host, emulator};
 use crate::{files, memory, registry};
 use banner::{Banner, BannerTls, Listener};
@@ -65,9 +65,9 @@ pub enum ServeError {
     /// Nothing can look at the files of the certificate.
     #[error("changes of the certificate cannot be watched: {0}")]
     Watch(#[source] io::Error),
-    /// What a forwarder, or TLS, is configured with cannot be used.
+    /// A value of the configuration cannot be used.
     #[error(transparent)]
-    Forwarder(#[from] ConfigError),
+    Misconfigured(#[from] ConfigError),
     /// A transport could not listen.
     #[error("{source}{}", way_out(.source))]
     Transport {
@@ -169,6 +169,9 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
             }
         };
     drop(opening);
+    if loaded.emulator.is_some() {
+        tracing::info!("{}", emulator::READY);
+    }
     let is_new = broker.describe_queue(banner::QUEUE).await.is_err();
     greet(loaded, data_dir, &broker, &transports, is_new);
     let _watchdog = supervisor::ready(&broker);
@@ -252,8 +255,39 @@ fn warn(loaded: &Loaded, has_authorizer: bool) {
             "tls.certificate_file is not used, since tls.enabled is false: connections are not secure"
         );
     }
+    warn_of_everywhere(config);
     let limits = &loaded.settings.limits;
     warn_of_memory(&config.budget(limits), config.kept_bytes(limits));
+}
+
+/// A `*` is for networks that are closed, and looks like any other value once it is in the file.
+fn warn_of_everywhere(config: &Config) {
+    for (setting, proxies) in [
+        ("http.proxy_protocol", &config.http.proxy_protocol.0),
+        ("websocket.proxy_protocol", &config.websocket.proxy_protocol.0),
+        ("amqp.proxy_protocol", &config.amqp.proxy_protocol.0),
+        ("gateway.proxy_protocol", &config.gateway.proxy_protocol.0),
+    ] {
+        if proxies.are_everywhere() {
+            tracing::warn!(
+                setting,
+                "`*` takes every client for a proxy, which may then say any address to be its own; name the addresses \
+                 or networks of your proxies"
+            );
+        }
+    }
+    for (setting, hosts) in [
+        ("webhook.allowed_hosts", &config.webhook.allowed_hosts.0),
+        ("peers.allowed_hosts", &config.peers.allowed_hosts.0),
+    ] {
+        if hosts.iter().any(|host| host == "*") {
+            tracing::warn!(
+                setting,
+                "`*` lets whoever may set ForwardTo have this broker connect to any host, those of its own network too; \
+                 name the hosts"
+            );
+        }
+    }
 }
 
 /// In the emulator's place everybody knows a key (SEC-24).

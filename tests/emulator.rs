@@ -59,12 +59,16 @@ impl Emulator {
 
     /// Status and body of an answer.
     fn get(&self, path: &str, key: Option<&str>) -> (u16, String) {
+        // By the name that it has in a compose file, which nobody has configured.
+        self.get_at("emulator", path, key)
+    }
+
+    fn get_at(&self, host: &str, path: &str, key: Option<&str>) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.http).unwrap();
         let token = key.map(|key| sign(POLICY, key, "sb://localhost", Timestamp::NEVER));
         let token = token.map_or_else(String::new, |it| format!("Authorization: {it}\r\n"));
-        // By the name that it has in a compose file, which nobody has configured.
         let head =
-            format!("GET {path} HTTP/1.1\r\nHost: emulator\r\nConnection: close\r\n{token}\r\n");
+            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -84,7 +88,7 @@ impl Drop for Emulator {
     }
 }
 
-/// SEC-24, ADM-05, ADM-11, ADM-60, ADM-61, ADM-62: the file is taken unchanged, the development key is known and its signature checked,
+/// SEC-24, ADM-05, ADM-11, ADM-60, ADM-61, ADM-62, ADM-66: the file is taken unchanged, the development key is known and its signature checked,
 /// nobody is let in without, the health needs nothing, and the start tells of the key and of the environment.
 #[test]
 fn it_stands_where_the_emulator_stood() {
@@ -124,8 +128,69 @@ fn it_stands_where_the_emulator_stood() {
         assert!(log.contains(part), "{part}: {log}");
     }
     assert!(!log.contains("s3cret"));
+    assert_eq!(log.matches("Emulator Service is Successfully Up!").count(), 1, "ADM-66: {log}");
     // Nothing is kept, and everybody has a key all the same.
     assert!(!log.contains("every client is refused"), "{log}");
+}
+
+/// ADM-67: without a file there are the entities of Microsoft's image; a file with empty lists gives none.
+#[test]
+fn entities_of_the_image_are_there_without_a_file() {
+    let list = |emulator: &Emulator, path: &str| {
+        let (status, body) = emulator.get(&format!("/{path}?api-version=2021-05"), Some(KEY));
+        assert_eq!(status, 200, "{body}");
+        let titles = body.split("<entry").skip(1).filter_map(|entry| {
+            let title = entry.split("<title type=\"text\">").nth(1)?;
+            Some(title.split('<').next()?.to_owned())
+        });
+        titles.collect::<Vec<_>>()
+    };
+    let emulator = Emulator::start("built-in", &["--emulator"], &[]);
+    assert_eq!(list(&emulator, "$Resources/queues"), ["queue.1"]);
+    assert_eq!(list(&emulator, "$Resources/topics"), ["topic.1"]);
+    let subscriptions = ["subscription.1", "subscription.2", "subscription.3"];
+    assert_eq!(list(&emulator, "topic.1/subscriptions"), subscriptions);
+    let rules = "topic.1/subscriptions/subscription.1/rules";
+    assert_eq!(list(&emulator, rules), ["app-prop-filter-1"]);
+    let empty = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulator-empty.json");
+    let text = r#"{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [], "Topics": []}]}}"#;
+    std::fs::write(&empty, text).unwrap();
+    let environment = [("CONFIG_PATH", empty.to_str().unwrap())];
+    let emulator = Emulator::start("empty", &["--emulator"], &environment);
+    assert!(list(&emulator, "$Resources/queues").is_empty());
+    assert!(list(&emulator, "$Resources/topics").is_empty());
+}
+
+/// SEC-24: the key is no secret, so that no web page reaches the broker by a name of its own; names that containers have are taken.
+#[test]
+fn a_name_of_the_public_dns_is_refused_unless_it_is_configured() {
+    let environment = [("PEEKLOCK__HTTP__ALLOWED_HOSTS", "broker.example.com")];
+    let emulator = Emulator::start("hosts", &["--emulator"], &environment);
+    let list = "/$Resources/queues?api-version=2021-05";
+    for host in [
+        "127.0.0.1:5300",
+        "[::1]:5300",
+        "localhost",
+        "servicebus-emulator:5300",
+        "host.docker.internal",
+        "broker.shop.svc.cluster.local",
+        "broker.shop_default:5300",
+        "app.localhost",
+        "BROKER.example.com:5300",
+    ] {
+        assert_eq!(emulator.get_at(host, list, Some(KEY)).0, 200, "{host}");
+    }
+    for host in [
+        "evil.example",
+        "evil.example:5300",
+        "localhost.evil.example",
+        "a_b.evil.example",
+        "internal.evil.dev",
+    ] {
+        let (status, body) = emulator.get_at(host, list, Some(KEY));
+        assert_eq!(status, 421, "{host}");
+        assert!(body.contains("http.allowed_hosts") && body.contains("--emulator"), "{body}");
+    }
 }
 
 /// ADM-60, ADM-63: a configuration file that is nowhere stops the start, and the text names it and the ways to another.
@@ -191,11 +256,22 @@ fn its_file_becomes_one_of_ours() {
             "colour = \"",
             "UserConfig.Namespaces[0].Topics[0].Subscriptions[2].Rules[0]",
         ),
+        (
+            "\"ForwardTo\": \"queue.1\"",
+            "\"ForwardTo\": \"nowhere\"",
+            "UserConfig.Namespaces[0].Topics[0].Subscriptions[1].Properties.ForwardTo",
+        ),
+        (
+            "\"ForwardDeadLetteredMessagesTo\": \"queue.1\"",
+            "\"ForwardDeadLetteredMessagesTo\": \"nowhere\"",
+            "UserConfig.Namespaces[0].Queues[1].Properties.ForwardDeadLetteredMessagesTo",
+        ),
     ] {
         let wrong = folder.join(format!("wrong-{}.json", to.len()));
         std::fs::write(&wrong, text.replacen(from, to, 1)).unwrap();
         let started = program()
-            .args(["serve", "--ephemeral", "--emulator", "--emulator-config"])
+            .args(["serve", "--ephemeral", "--http", "127.0.0.1:0", "--ws", "127.0.0.1:0"])
+            .args(["--amqp", "127.0.0.1:0", "--emulator", "--emulator-config"])
             .arg(&wrong)
             .output()
             .unwrap();

@@ -8,10 +8,13 @@ use peeklock::contract::port::WEBSOCKET as WEBSOCKET_PORT;
 
 use super::{ConfigError, Layer};
 use crate::emulator::environment::Environment;
-use crate::emulator::{MOUNTED, file};
+use crate::emulator::{BUILT_IN, MOUNTED, file};
 
 /// The origin of what follows from the place.
 const ORIGIN: &str = "--emulator";
+/// The name of the file that is taken where there is none; it ends as the names of such files do, so that places are those
+/// in it.
+const BUILT_IN_NAME: &str = "the emulator's built-in Config.json";
 /// Where the emulator listens for administration and health.
 const HTTP_PORT: u16 = 5300;
 /// Where it listens for AMQP.
@@ -60,9 +63,10 @@ impl InPlace {
         Self { file, http_port, answers, notes: Vec::new() }
     }
 
-    /// The file, as people say it.
+    /// The name of the file in texts for people.
     pub fn file_text(&self) -> String {
-        self.file.as_deref().map_or_else(String::new, |file| file.display().to_string())
+        let built_in = || BUILT_IN_NAME.to_owned();
+        self.file.as_deref().map_or_else(built_in, |file| file.display().to_string())
     }
 
     /// The layers in place of defaults. Reads the file.
@@ -75,8 +79,8 @@ impl InPlace {
         if port == WEBSOCKET_PORT {
             layers.push(set("websocket.address", format!("127.0.0.1:{HTTP_PORT}")));
         }
-        if let Some(path) = self.file.clone() {
-            let (config, notes) = import(&path).map_err(|error| match error {
+        let (path, (config, notes)) = if let Some(path) = self.file.clone() {
+            let imported = import(&path).map_err(|error| match error {
                 ConfigError::Unreadable { path, source } => ConfigError::Emulator(format!(
                     "the emulator's configuration file `{}` cannot be read: {source}; name another with \
                      --emulator-config or CONFIG_PATH, or mount it at {MOUNTED}",
@@ -84,11 +88,16 @@ impl InPlace {
                 )),
                 other => other,
             })?;
-            let text = toml::to_string(&config)
-                .map_err(|error| ConfigError::Emulator(format!("`{}`: {error}", path.display())))?;
-            layers.push(Layer::of_text(&path, &text)?);
-            self.notes = notes;
-        }
+            (path, imported)
+        } else {
+            let path = PathBuf::from(BUILT_IN_NAME);
+            let imported = imported(&path, BUILT_IN)?;
+            (path, imported)
+        };
+        let text = toml::to_string(&config)
+            .map_err(|error| ConfigError::Emulator(format!("`{}`: {error}", path.display())))?;
+        layers.push(Layer::of_text(&path, &text)?);
+        self.notes = notes;
         Ok(layers)
     }
 
@@ -102,8 +111,12 @@ impl InPlace {
 pub fn import(path: &Path) -> Result<(toml::Table, Vec<String>), ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    imported(path, &text)
+}
+
+fn imported(path: &Path, text: &str) -> Result<(toml::Table, Vec<String>), ConfigError> {
     let refused = |error| ConfigError::Emulator(format!("`{}`: {error}", path.display()));
-    let imported = file::read(&text).map_err(refused)?;
+    let imported = file::read(text).map_err(refused)?;
     Ok((imported.config, imported.notes))
 }
 

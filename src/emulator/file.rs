@@ -11,6 +11,8 @@ const DELIVERY_COUNT_DEFAULT: i64 = 3;
 const WINDOW_DEFAULT: &str = "PT20S";
 /// How long messages live at most, likewise.
 const TIME_TO_LIVE_DEFAULT: &str = "PT1H";
+/// A property of filters and actions without effect in the cloud too, which tools write.
+const REQUIRES_PREPROCESSING: &str = "RequiresPreprocessing";
 /// The shortest time that this broker remembers them.
 const WINDOW_SECONDS_MIN: i64 = 20;
 
@@ -55,6 +57,13 @@ const PROPERTIES: &[(&str, &str, Kind, &[Owner])] = &[
         Kind::Flag,
         &[Owner::Subscription],
     ),
+    // As .NET spells it.
+    (
+        "EnableDeadLetteringOnFilterEvaluationExceptions",
+        "enable_dead_lettering_on_filter_evaluation_exceptions",
+        Kind::Flag,
+        &[Owner::Subscription],
+    ),
     ("MaxDeliveryCount", "max_delivery_count", Kind::Number, &[Owner::Queue, Owner::Subscription]),
     ("EnableBatchedOperations", "enable_batched_operations", Kind::Flag, ALL),
     ("Status", "status", Kind::Text, ALL),
@@ -79,13 +88,15 @@ const PROPERTIES: &[(&str, &str, Kind, &[Owner])] = &[
 ];
 const ALL: &[Owner] = &[Owner::Queue, Owner::Topic, Owner::Subscription];
 
-/// What a correlation filter compares, with its names in our configuration.
-const CORRELATION: [(&str, &str); 8] = [
+/// System properties that a correlation filter compares, with their names in our configuration. `Label` and `Subject` are
+/// one property.
+const CORRELATION: [(&str, &str); 9] = [
     ("CorrelationId", "correlation_id"),
     ("MessageId", "message_id"),
     ("To", "to"),
     ("ReplyTo", "reply_to"),
     ("Label", "subject"),
+    ("Subject", "subject"),
     ("SessionId", "session_id"),
     ("ReplyToSessionId", "reply_to_session_id"),
     ("ContentType", "content_type"),
@@ -383,21 +394,23 @@ fn read_rule(rule: &Place<'_>, notes: &mut Notes) -> Read<Table> {
     let Some(properties) = rule.member("Properties")? else {
         return rule.refuse("has no Properties, which say what it selects");
     };
-    properties.only(&["FilterType", "SqlFilter", "CorrelationFilter", "Action"], notes)?;
+    let known = ["FilterType", "SqlFilter", "CorrelationFilter", "Action", REQUIRES_PREPROCESSING];
+    properties.only(&known, notes)?;
     let kind = properties.member("FilterType")?;
     let kind_text = kind.as_ref().map(Place::text).transpose()?.unwrap_or_default();
     let is = |name: &str| kind_text.eq_ignore_ascii_case(name);
     if is("Sql") || is("SqlFilter") {
-        let sql = sql_of(&properties, "SqlFilter", notes)?;
-        let Some(sql) = sql else {
-            return properties.refuse("has no SqlFilter with a SqlExpression");
+        match sql_of(&properties, "SqlFilter", notes)? {
+            Some(sql) => table.insert("sql".to_owned(), sql.into()),
+            None => selects_all(&mut table, &properties, "SqlFilter", notes),
         };
-        table.insert("sql".to_owned(), sql.into());
     } else if is("Correlation") || is("CorrelationFilter") {
-        let Some(filter) = properties.member("CorrelationFilter")? else {
-            return properties.refuse("has no CorrelationFilter");
+        let filter = properties.member("CorrelationFilter")?;
+        let filter = filter.map(|filter| read_correlation(&filter, notes)).transpose()?;
+        match filter.filter(|filter| !filter.is_empty()) {
+            Some(filter) => table.insert("correlation".to_owned(), filter.into()),
+            None => selects_all(&mut table, &properties, "CorrelationFilter", notes),
         };
-        table.insert("correlation".to_owned(), read_correlation(&filter, notes)?.into());
     } else if is("True") || is("TrueFilter") {
         table.insert("filter".to_owned(), true.into());
     } else if is("False") || is("FalseFilter") {
@@ -412,10 +425,25 @@ fn read_rule(rule: &Place<'_>, notes: &mut Notes) -> Read<Table> {
     Ok(table)
 }
 
+/// A filter without a condition selects every message: tools such as Aspire write one for a rule of which only the name was
+/// given.
+fn selects_all(
+    table: &mut Table,
+    properties: &Place<'_>,
+    filter: &str,
+    notes: &mut Notes,
+) -> Option<Toml> {
+    notes.0.push(format!(
+        "{} has no condition in {filter}, so every message matches",
+        properties.path
+    ));
+    table.insert("filter".to_owned(), true.into())
+}
+
 /// The text in a filter or action; an empty one is none.
 fn sql_of<'a>(properties: &Place<'a>, name: &str, notes: &mut Notes) -> Read<Option<&'a str>> {
     let Some(holder) = properties.member(name)? else { return Ok(None) };
-    holder.only(&["SqlExpression", "CompatibilityLevel", "RequiresPreprocessing"], notes)?;
+    holder.only(&["SqlExpression", "CompatibilityLevel", REQUIRES_PREPROCESSING], notes)?;
     let Some(text) = holder.member("SqlExpression")? else { return Ok(None) };
     Ok(Some(text.text()?).filter(|text| !text.is_empty()))
 }
@@ -424,20 +452,30 @@ fn read_correlation(filter: &Place<'_>, notes: &mut Notes) -> Read<Table> {
     let mut table = Table::new();
     for (name, value) in filter.object()? {
         let place = filter.below(name, value);
-        if name.eq_ignore_ascii_case("Properties") {
+        let is = |known: &str| known.eq_ignore_ascii_case(name);
+        if value.is_null() || is(REQUIRES_PREPROCESSING) {
+            continue;
+        }
+        // The second name is that of .NET.
+        if is("Properties") || is("ApplicationProperties") {
             let mut properties = Table::new();
             for (name, value) in place.object()? {
                 properties.insert(name.clone(), property(&place.below(name, value))?);
             }
-            table.insert("properties".to_owned(), properties.into());
+            if !properties.is_empty() {
+                table.insert("properties".to_owned(), properties.into());
+            }
             continue;
         }
-        match CORRELATION.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
-            Some(_) if value.is_null() => {}
-            Some((_, ours)) => {
-                table.insert((*ours).to_owned(), place.text()?.into());
-            }
-            None => notes.unknown(&place.path),
+        let Some((_, ours)) = CORRELATION.iter().find(|(known, _)| is(known)) else {
+            notes.unknown(&place.path);
+            continue;
+        };
+        let text = Toml::from(place.text()?);
+        let before = table.insert((*ours).to_owned(), text.clone());
+        if before.is_some_and(|before| before != text) {
+            return place
+                .refuse("is a second value of the same property; Label and Subject are one");
         }
     }
     Ok(table)

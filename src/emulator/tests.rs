@@ -63,6 +63,69 @@ fn messages_live_an_hour_where_the_file_does_not_say() {
     assert_eq!(config["queues"][0]["default_message_time_to_live"].as_str(), Some("P7D"));
 }
 
+fn rule(properties: &str) -> String {
+    format!(
+        r#"{{"UserConfig": {{"Namespaces": [{{"Topics": [{{"Name": "t", "Subscriptions": [{{"Name": "s",
+           "Properties": {{"EnableDeadLetteringOnFilterEvaluationExceptions": true}},
+           "Rules": [{{"Name": "r", "Properties": {properties}}}]}}]}}]}}]}}}}"#
+    )
+}
+
+/// ADM-61: names as .NET and Aspire write them are taken; a filter without a condition selects every message, with a note.
+#[test]
+fn filters_are_taken_as_tools_write_them() {
+    for (properties, expected, note_count) in [
+        (
+            r#"{"FilterType": "Correlation", "CorrelationFilter": {"Subject": "x", "RequiresPreprocessing": true,
+               "ApplicationProperties": {"n": 1}, "Properties": {}}}"#,
+            r#"correlation = { subject = "x", properties = { n = 1 } }"#,
+            0,
+        ),
+        (r#"{"FilterType": "Correlation", "CorrelationFilter": {}}"#, "filter = true", 1),
+        (
+            r#"{"FilterType": "Correlation", "CorrelationFilter": {"To": null, "Properties": null}}"#,
+            "filter = true",
+            1,
+        ),
+        (r#"{"FilterType": "Correlation"}"#, "filter = true", 1),
+        (r#"{"FilterType": "Sql", "CorrelationFilter": {}}"#, "filter = true", 1),
+        (r#"{"FilterType": "Sql", "SqlFilter": {"SqlExpression": ""}}"#, "filter = true", 1),
+        (
+            r#"{"FilterType": "Sql", "SqlFilter": {"SqlExpression": "a = 1", "RequiresPreprocessing": true},
+               "RequiresPreprocessing": true}"#,
+            r#"sql = "a = 1""#,
+            0,
+        ),
+    ] {
+        let imported = read(&rule(properties)).unwrap();
+        assert_eq!(imported.notes.len(), note_count, "{properties}: {:?}", imported.notes);
+        let subscription = &imported.config["topics"][0]["subscriptions"][0];
+        let dead_letters = "enable_dead_lettering_on_filter_evaluation_exceptions";
+        assert_eq!(subscription[dead_letters].as_bool(), Some(true));
+        let mut expected: toml::Table = toml::from_str(expected).unwrap();
+        expected.insert("name".to_owned(), "r".into());
+        assert_eq!(subscription["rules"][0].as_table(), Some(&expected), "{properties}");
+    }
+    let both =
+        r#"{"FilterType": "Correlation", "CorrelationFilter": {"Label": "a", "Subject": "b"}}"#;
+    let refused = refused(&rule(both));
+    assert!(refused.contains("CorrelationFilter.Subject: is a second value"), "{refused}");
+}
+
+/// ADM-67: without a file there is what Microsoft's image has.
+#[test]
+fn the_built_in_file_is_the_first_part_of_the_sample() {
+    let built_in = read(super::BUILT_IN).unwrap();
+    assert_eq!(built_in.notes, Vec::<String>::new());
+    let sample = include_str!("../../tests/data/emulator-installer/Config.json");
+    let mut sample = read(sample).unwrap().config;
+    // The name of the namespace stays ours.
+    sample.remove("namespace");
+    let subscriptions = sample["topics"][0]["subscriptions"].as_array_mut().unwrap();
+    subscriptions.truncate(3);
+    assert_eq!(built_in.config, sample);
+}
+
 /// ADM-63: what cannot be meant is refused with its place in the file.
 #[test]
 fn what_cannot_be_meant_is_refused_with_its_place() {

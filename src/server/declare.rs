@@ -2,6 +2,7 @@
 
 use peeklock::Broker;
 use peeklock::declaration::{Declaration, Existing, Step};
+use peeklock::error::BrokerError;
 
 use super::ServeError;
 use crate::config::{ConfigError, Loaded};
@@ -11,7 +12,8 @@ use crate::emulator::declared::meant;
 /// on properties that were changed since. In the emulator's place it is updated (DEC-15).
 pub async fn declare(broker: &Broker, loaded: &Loaded) -> Result<(), ServeError> {
     let declaration = declared(loaded)?;
-    let plan = broker.declare(&declaration).await.map_err(ServeError::Declared)?;
+    let declared = broker.declare(&declaration).await;
+    let plan = declared.map_err(|error| misdeclared(loaded, error))?;
     for step in plan.kept {
         tracing::warn!(
             entity = &*step.path,
@@ -20,6 +22,17 @@ pub async fn declare(broker: &Broker, loaded: &Loaded) -> Result<(), ServeError>
         );
     }
     Ok(())
+}
+
+/// The error of a declaration that cannot be carried out: one of the configuration, with its place in the file, if the
+/// declaration is at fault (ADM-63, DEC-08).
+fn misdeclared(loaded: &Loaded, error: BrokerError) -> ServeError {
+    let place = error.detail().split_once(": ");
+    let place = place.filter(|(key, _)| key.starts_with("queues[") || key.starts_with("topics["));
+    let Some((key, detail)) = place else { return ServeError::Declared(error) };
+    let property = detail.split(' ').next().filter(|name| name.starts_with("forward_"));
+    let key = property.map_or_else(|| key.to_owned(), |name| format!("{key}.{name}"));
+    loaded.invalid((key, detail.to_owned())).into()
 }
 
 fn declared(loaded: &Loaded) -> Result<Declaration, ServeError> {

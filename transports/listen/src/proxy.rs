@@ -87,6 +87,12 @@ impl Proxies {
         Self(Some(Arc::new(Known { sources, header_timeout, waiting })))
     }
 
+    /// Whether everybody who connects is one, and so can say any address to be its own.
+    #[must_use]
+    pub fn are_everywhere(&self) -> bool {
+        self.0.as_ref().is_some_and(|known| known.sources.contains(&Source::Everywhere))
+    }
+
     /// Reads the header that this socket begins with, if it is a proxy's; nothing behind it is touched. Waits no longer
     /// than a header may take.
     ///
