@@ -55,13 +55,22 @@ pub const fn give_back_soon() {}
 #[cfg(target_os = "linux")]
 pub fn available_bytes() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| machine_bytes(&text));
+    let own = fs::read_to_string("/proc/self/cgroup").ok();
+    let own = own.as_deref().and_then(group_of).unwrap_or_default();
     let number = |name: &str| {
-        fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?.trim().parse::<u64>().ok()
+        fs::read_to_string(format!("/sys/fs/cgroup{own}/{name}")).ok()?.trim().parse::<u64>().ok()
     };
     // Without a limit the file says `max`, which is no number.
     let group =
         number("memory.max").map(|max| max.saturating_sub(number("memory.current").unwrap_or(0)));
     [machine, group].into_iter().flatten().min()
+}
+
+/// The path of the control group of a process, below where they are mounted; empty for the root, and within a container.
+#[cfg(target_os = "linux")]
+fn group_of(text: &str) -> Option<&str> {
+    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Some(path.trim_end_matches('/')).filter(|path| !path.contains(".."))
 }
 
 /// The memory that is available: this system does not tell.
@@ -79,6 +88,17 @@ fn machine_bytes(meminfo: &str) -> Option<u64> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_group_of_a_service_is_its_path() {
+        assert_eq!(
+            group_of("0::/system.slice/peeklock.service\n"),
+            Some("/system.slice/peeklock.service")
+        );
+        assert_eq!(group_of("12:cpu:/x\n0::/\n"), Some(""));
+        assert_eq!(group_of("0::/../x\n"), None);
+        assert_eq!(group_of("1:name=systemd:/x\n"), None);
+    }
 
     #[test]
     fn available_memory_is_read_in_bytes() {

@@ -76,8 +76,7 @@ def main():
     program, *part = sys.argv[1:]
     chosen = [function for function, _ in scenarios.SCENARIOS if all(word in function.__name__ for word in part)]
     directory = Path(tempfile.mkdtemp(prefix="peeklock-proton-"))
-    settings = {"AMQP__LINK_COUNT_MAX": str(scenarios.LINKS_MAX)}
-    broker = Broker(program, directory / "broker", settings=settings)
+    broker = Broker(program, directory / "broker")
     try:
         with ThreadPoolExecutor(WIDTH) as threads:
             outcomes = list(threads.map(lambda function: one(function, broker), chosen))
