@@ -1,4 +1,4 @@
-//! Runs the pages of `docs/tutorial`, `docs/how-to` and `docs/explanation`. Each test pastes the blocks of one page from the top, on
+//! Runs the README and the pages of `docs/tutorial`, `docs/how-to` and `docs/explanation`. Each test pastes the blocks of one page from the top, on
 //! a machine of its own (a network namespace), so that every port is as printed.
 //!
 //! | Fence | Rule |
@@ -32,6 +32,7 @@ use markdown::{Block, blocks};
 
 /// Blocks that no test runs: they change the machine, install something, or need a daemon.
 const BY_HAND: &[(&str, &str)] = &[
+    (README, "cargo install --path .   # installs the program `peeklock`"),
     (
         "how-to/observe-with-opentelemetry.md",
         "docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger",
@@ -104,6 +105,9 @@ const BY_HAND: &[(&str, &str)] = &[
     ("tutorial/first-forwarder.md", "cargo run"),
 ];
 
+/// The only page outside `docs`.
+const README: &str = "README.md";
+
 /// Pages that no test follows.
 const NOT_FOLLOWED: &[&str] = &["how-to/when-it-does-not-work.md"];
 
@@ -122,6 +126,8 @@ macro_rules! pages {
 }
 
 pages! {
+    the_readme_works_from_the_top: "README.md",
+    curl_sends_and_receives: "how-to/send-and-receive-with-curl.md",
     a_worker_is_embedded: "tutorial/embedded-worker.md",
     an_application_uses_an_azure_sdk: "tutorial/azure-service-bus-application.md",
     a_browser_consumes_messages: "tutorial/browser-consumer.md",
@@ -148,17 +154,22 @@ pages! {
     bounds_are_explained: "explanation/bounds.md",
 }
 
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
 fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs")
+    repository().join("docs")
 }
 
 fn read(page: &str) -> String {
-    std::fs::read_to_string(docs().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
+    let path = if page == README { repository().join(page) } else { docs().join(page) };
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// Pages of the three folders that a test follows, by their paths below `docs`.
+/// The README, and pages of the three folders that a test follows, by their paths below `docs`.
 fn pages_there() -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found = vec![README.to_owned()];
     for folder in ["explanation", "how-to", "tutorial"] {
         for entry in std::fs::read_dir(docs().join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

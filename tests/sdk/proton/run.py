@@ -76,7 +76,8 @@ def main():
     program, *part = sys.argv[1:]
     chosen = [function for function, _ in scenarios.SCENARIOS if all(word in function.__name__ for word in part)]
     directory = Path(tempfile.mkdtemp(prefix="peeklock-proton-"))
-    broker = Broker(program, directory / "broker")
+    settings = {"AMQP__LINK_COUNT_MAX": str(scenarios.LINKS_MAX)}
+    broker = Broker(program, directory / "broker", settings=settings)
     try:
         with ThreadPoolExecutor(WIDTH) as threads:
             outcomes = list(threads.map(lambda function: one(function, broker), chosen))
