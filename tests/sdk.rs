@@ -230,7 +230,7 @@ fn official(language: &str, suites: &[&str], count_min: usize) {
 /// pass unchanged, with tokens of an identity provider. `tests/sdk/official/expected` lists those that are expected to fail.
 #[test]
 fn the_go_sdk_with_official_tests_works_unchanged() {
-    official("go", &["go-azservicebus", "go-azservicebus-admin", "go-amqp"], 300);
+    official("go", &["go-azservicebus", "go-azservicebus-admin", "go-amqp"], 150);
 }
 
 /// AMQP-01, ADM-02, SEC-27: the live tests of azure-servicebus for Python pass unchanged, synchronous, asynchronous and of administration.

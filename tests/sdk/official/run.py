@@ -66,7 +66,8 @@ class Run:
         if not options.whole and not options.patterns:
             # Quick tests take less time than the start of their brokers.
             self.chunk *= 4
-            self.tests = [name for name in self.tests if name not in self.slow and name not in self.fails]
+            exceptions = {*self.slow, *self.fails}
+            self.tests = [name for name in self.tests if name not in exceptions and is_chosen(name, suite.short)]
         self.not_run_count = len(chosen) - len(self.tests)
         self.is_whole = options.whole and not options.patterns
         self.results = {}
@@ -185,7 +186,7 @@ def main():
     chosen = [suite for suite in SUITES if not options.suite or suite.name in options.suite]
     if unknown := set(options.suite or []) - {suite.name for suite in SUITES}:
         parser.error(f"no suite has the name {', '.join(sorted(unknown))}; there are {', '.join(suite.name for suite in SUITES)}")
-    chosen = [suite for suite in chosen if options.whole or options.patterns or suite.is_short]
+    chosen = [suite for suite in chosen if options.whole or options.patterns or suite.short]
     chosen = [suite for suite in chosen if suite.language != "go" or (MADE / suite.binary).exists()]
     with ThreadPoolExecutor(options.width) as threads:
         runs = list(threads.map(lambda suite: Run(suite, options), chosen))

@@ -28,8 +28,8 @@ class Suite:
     depth: int = 1
     # Tests of one broker process.
     chunk: int = 10
-    # Whether the short selection has its quick tests.
-    is_short: bool = True
+    # Name patterns of tests that may be in the short selection.
+    short: tuple = ("*",)
     # What the suite needs besides a broker: "premium" or "nodes".
     needs: frozenset = field(default_factory=frozenset)
 
@@ -55,7 +55,7 @@ SUITES = (
         source=AZSERVICEBUS,
         module="older",
         binary="older/azservicebus.test",
-        is_short=False,
+        short=(),
     ),
     Suite(
         name="go-amqp",
@@ -63,6 +63,17 @@ SUITES = (
         source="github.com/Azure/go-amqp",
         binary="go-amqp.test",
         chunk=200,
+        # Those that use a broker; the others depend on the speed of the machine.
+        short=(
+            "TestIntegration*",
+            "TestMultiple*",
+            "TestConcurrentSessionsOpenClose",
+            "TestReceiverModeFirst",
+            "TestSenderExactlyOnce",
+            "TestReceivingLotsOfSettledMessages",
+            "TestDrainingLink",
+            "TestSenderNullValue",
+        ),
         needs=frozenset({"nodes"}),
     ),
     Suite(
@@ -74,7 +85,7 @@ SUITES = (
         arguments=("-record",),
         depth=2,
         chunk=1,
-        is_short=False,
+        short=(),
     ),
     Suite(
         name="python-sync",
