@@ -285,7 +285,8 @@ scenarios! {
     ],
     forwarding: [
         messages_go_to_the_destination_in_their_order,
-        a_destination_must_be_there_and_be_another,
+        a_destination_must_be_there,
+        a_queue_that_forwards_to_itself_dead_letters_transfers,
         messages_that_are_there_are_forwarded_too,
         a_message_leaves_when_its_lock_has_ended,
         an_expired_message_is_not_forwarded,

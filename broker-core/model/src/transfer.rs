@@ -87,6 +87,9 @@ pub enum Admission {
     NotTried,
 }
 
+/// Reason of a message that would pass through more entities than it may (FWD-12).
+pub const HOPS_EXCEEDED: &str = "MaxTransferHopCountExceeded";
+
 /// What became of one message of a list, as its source is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Departure {

@@ -34,7 +34,9 @@ use crate::request::{Reply, Request, release_all};
 use crate::store::{Key, StoreError};
 use crate::time::TimeSpan;
 use crate::transfer::passage::Passages;
-use crate::transfer::{Arrival, Departure, HandOver, ListNumber, PinnedMessage, WhenFull, errand};
+use crate::transfer::{
+    Arrival, Departure, HOPS_EXCEEDED, HandOver, ListNumber, PinnedMessage, WhenFull, errand,
+};
 
 /// The courier of one entity.
 pub(super) struct Courier {
@@ -154,8 +156,8 @@ impl Errand {
     /// Brings a list to an entity.
     async fn hand_in(&self, mut list: HandOver<PinnedMessage>) -> Vec<Departure> {
         // Nothing is loaded for one that is not there.
-        if let Err(refusal) = self.find(&list.destination) {
-            return vec![Departure::NotAdmitted(refusal); list.messages.len()];
+        if let Err(departure) = self.find(&list.destination) {
+            return vec![departure; list.messages.len()];
         }
         let Some((arrivals, _room)) = self.load(&mut list, LoadedFor::Entity).await else {
             return Vec::new();
@@ -179,7 +181,7 @@ impl Errand {
     ) -> Vec<Departure> {
         let inlet = match self.find(destination) {
             Ok(inlet) => inlet,
-            Err(refusal) => return vec![Departure::NotAdmitted(refusal); keys.len()],
+            Err(departure) => return vec![departure; keys.len()],
         };
         let (ended, end) = oneshot::channel();
         let passage = self.passages.open(Box::new(move |how| {
@@ -200,17 +202,23 @@ impl Errand {
         errand::departures(&*self.shared.store, &keys, end)
     }
 
-    fn find(&self, path: &str) -> Result<Arc<Inlet>, Rejection> {
-        match Destination::parse(path)? {
-            Destination::Entity(key) => match self.shared.directory.get(&key) {
-                Some(entry) if entry.id == self.id => {
-                    Err(Rejection::invalid_operation(format!("`{path}` cannot forward to itself")))
-                }
-                Some(entry) => Ok(entry.inlet),
-                None => Err(Rejection::entity_not_found(path)),
-            },
-            Destination::Foreign(_) => Err(Rejection::entity_not_found(path)),
+    /// Finds the entity of a path, or what becomes of messages for it.
+    fn find(&self, path: &str) -> Result<Arc<Inlet>, Departure> {
+        let absent = || Departure::NotAdmitted(Rejection::entity_not_found(path));
+        let Destination::Entity(key) = Destination::parse(path).map_err(Departure::NotAdmitted)?
+        else {
+            return Err(absent());
+        };
+        let entry = self.shared.directory.get(&key).ok_or_else(absent)?;
+        if entry.id == self.id {
+            // Each hop would lead here again, up to the limit (FWD-03).
+            return Err(Departure::Refused {
+                reason: HOPS_EXCEEDED.into(),
+                description: format!("`{path}` forwards to itself; choose another destination")
+                    .into(),
+            });
         }
+        Ok(entry.inlet)
     }
 
     /// Has a forwarder judge messages, and carries out what it says (FWD-31).

@@ -80,22 +80,31 @@ pub async fn messages_go_to_the_destination_in_their_order(s: &Stage) {
 }
 
 /// FWD-02, FWD-03, FWD-04
-pub async fn a_destination_must_be_there_and_be_another(s: &Stage) {
+pub async fn a_destination_must_be_there(s: &Stage) {
     refused(s.create("a", forwards_to("b")).await, "EntityNotFound");
     refused(s.create("a", forwards_dead_letters_to("b")).await, "EntityNotFound");
-    refused(s.create("a", forwards_to("A")).await, "InvalidOperation");
+    refused(s.create("a", forwards_to("A")).await, "EntityNotFound");
     s.open_queue("b").await;
     refused(s.create("a", forwards_to("b/$deadletterqueue")).await, "ArgumentError");
     refused(s.create("a", forwards_to("b/Subscriptions/one")).await, "ArgumentError");
     let in_sessions = QueueUpdate { requires_session: Some(true), ..forwards_to("b") };
     refused(s.create("a", in_sessions).await, "InvalidOperation");
     s.open_queue_with("a", forwards_to("b")).await;
-    refused(s.update("b", forwards_to("b")).await, "InvalidOperation");
     refused(s.update("b", forwards_to("absent")).await, "EntityNotFound");
     let described = s.update("b", forwards_to("a")).await.unwrap();
     assert_eq!(described.description.forward_to.as_deref(), Some("a"));
     let described = s.update("b", QueueUpdate::default()).await.unwrap();
     assert_eq!(described.description.forward_to, None);
+}
+
+/// FWD-03, FWD-12: a message of a queue that forwards to itself rests in the transfer dead-letter queue.
+pub async fn a_queue_that_forwards_to_itself_dead_letters_transfers(s: &Stage) {
+    s.open_queue("a").await;
+    update(s, "a", forwards_to("A")).await;
+    s.put("a", "round").await;
+    s.until("a", |counts| counts.transfer_dead_letter == 1).await;
+    let seen = s.take(&tdlq("a")).await;
+    assert_eq!(verdict(&seen).0, "MaxTransferHopCountExceeded");
 }
 
 /// FWD-06: what is there when ForwardTo is set goes too, locked ones after their lock, scheduled ones

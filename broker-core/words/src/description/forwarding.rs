@@ -50,26 +50,16 @@ impl Destination {
     }
 }
 
-/// Judges the destinations of an entity by themselves (FWD-03, FWD-04); whether they exist is known to
-/// the directory. `root` is the queue itself, or the topic of a subscription.
+/// Judges the destinations of an entity by themselves (FWD-02, FWD-04). The directory knows whether they exist.
 pub(super) fn validate(
     kind: EntityKind,
     path: &str,
-    root: &str,
     requires_session: bool,
     forward_to: Option<&str>,
     forward_dead_lettered_messages_to: Option<&str>,
 ) -> Result<(), Rejection> {
-    let destinations = [forward_to, forward_dead_lettered_messages_to];
-    for (property, text) in Destination::PROPERTIES.into_iter().zip(destinations) {
-        let Some(text) = text else { continue };
-        if Destination::parse(text)? == Destination::Entity(PathKey::fold(root)) {
-            return Err(Rejection::invalid_operation(format!(
-                "{property} of {kind} {} names {} itself",
-                Quoted(path),
-                Quoted(root)
-            )));
-        }
+    for destination in [forward_to, forward_dead_lettered_messages_to].into_iter().flatten() {
+        Destination::parse(destination)?;
     }
     if requires_session && forward_to.is_some() {
         return Err(Rejection::invalid_operation(format!(

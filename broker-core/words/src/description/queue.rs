@@ -149,7 +149,6 @@ impl QueueDescription {
         forwarding::validate(
             EntityKind::Queue,
             &self.path,
-            &self.path,
             self.requires_session,
             self.forward_to.as_deref(),
             self.forward_dead_lettered_messages_to.as_deref(),

@@ -189,7 +189,6 @@ impl SubscriptionDescription {
         forwarding::validate(
             EntityKind::Subscription,
             &path,
-            &self.topic,
             self.requires_session,
             self.forward_to.as_deref(),
             self.forward_dead_lettered_messages_to.as_deref(),

@@ -12,11 +12,9 @@ use crate::queue::Queue;
 use crate::queue::dead_letter::verdict;
 use crate::queue::settle::overlay_bytes;
 use crate::time::TimeSpan;
-use crate::transfer::{Departure, ListNumber};
+use crate::transfer::{Departure, HOPS_EXCEEDED, ListNumber};
 use crate::{Ctx, Machine, Step};
 
-/// FWD-12.
-const HOPS_EXCEEDED: &str = "MaxTransferHopCountExceeded";
 /// When a list is offered again of which nothing became known.
 const RETRY: TimeSpan = TimeSpan::from_seconds(1);
 /// When dead letters are offered again that were refused (FWD-28).
