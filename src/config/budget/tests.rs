@@ -174,6 +174,6 @@ fn the_example_for_a_small_machine_fits() {
     let example = section.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let Loaded { config, settings, .. } = load("budget-example", example).unwrap();
     let budget = config.budget(&settings.limits);
-    assert_eq!(sum(&budget, |row| row.shared_bytes) >> 20, 2_255);
+    assert_eq!(sum(&budget, |row| row.shared_bytes) >> 20, 2_223);
     assert_eq!(sum(&budget, |row| row.connection_bytes) >> 20, 725);
 }
