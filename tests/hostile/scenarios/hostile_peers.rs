@@ -16,6 +16,8 @@ pub fn attack(broker: &Broker, _: usize) -> Attack {
     let mut attack = Attack::default();
     attack.takes_at_most(PINGED_BYTES_MAX);
     attack.last(std::time::Duration::from_secs(4));
+    // Their messages stay, and the thread that tries to forward them has a socket of its own.
+    attack.may_leave(4 * QUEUES);
     for until in [Until::Upgrade, Until::Welcome] {
         for flood in [Flood::Pings, Flood::Frame] {
             let peer = HostilePeer::before(broker.websocket, until, flood);
