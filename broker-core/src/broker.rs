@@ -43,7 +43,7 @@ use crate::path::{EntityAddress, Node, SubQueue};
 use crate::permits::{Budget, Loads, Permit, Pool, Turns};
 use crate::policies::Policies;
 use crate::refusals::Refusals;
-use crate::store::{Store, StoreError};
+use crate::store::{Shortage, Store, StoreError};
 use crate::telemetry::Observed;
 use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::Purse;
@@ -426,6 +426,12 @@ impl Broker {
     #[must_use]
     pub fn store_bytes(&self) -> Option<u64> {
         self.shared.store.stored_bytes()
+    }
+
+    /// Why the store refuses new messages now, if it does (QUO-05); for probes and metrics exporters.
+    #[must_use]
+    pub fn shortage(&self) -> Option<Shortage> {
+        self.shared.store.shortage(Shortage::PROBE_BYTES)
     }
 
     /// An entity of that kind; its sub-queues are managed with it (DLQ-02).

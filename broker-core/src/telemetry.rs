@@ -64,6 +64,8 @@ pub const ENTITY_SIZE_BYTES: &str = "peeklock_entity_size_bytes";
 
 /// For how long the oldest message of an entity has waited for a receiver.
 pub const ENTITY_OLDEST_AGE: &str = "peeklock_entity_oldest_available_age_seconds";
+/// 1 while the store refuses new messages (QUO-05); a gauge that is asked for.
+pub const STORE_FULL: &str = "peeklock_store_full";
 /// What the store has on its medium; a gauge that is asked for.
 pub const STORE_BYTES: &str = "peeklock_store_bytes";
 /// Connections that are open, by `transport`.

@@ -98,6 +98,10 @@ async fn a_full_disk_refuses_sends_and_nothing_else() {
         };
         assert_eq!(refusal.condition(), Condition::ServerBusy, "{refusal}");
         assert!(refusal.retryable());
+        let text = refusal.to_string();
+        let floor = format!("{} must stay free (`journal.free_bytes_min`)", 4 * SEGMENT_BYTES);
+        assert!(text.contains("bytes free") && text.contains(&floor), "{text}");
+        assert!(broker.shortage().is_some() && broker.failure().is_none(), "degraded, and ready");
         assert!(sent > 300, "most of the disk is used before sends are refused: {sent}");
         let mut left = sent;
         let mut expected = 0;
@@ -115,6 +119,8 @@ async fn a_full_disk_refuses_sends_and_nothing_else() {
     }
     room(&journal, 4_096).await;
     send(&queue, "last").await.unwrap();
+    room(&journal, 64 << 10).await;
+    assert_eq!(broker.shortage(), None);
     broker.stop(Duration::ZERO).await.unwrap();
     drop(broker);
 

@@ -13,6 +13,7 @@ use hyper::{Request, header};
 use peeklock::tls::ClientTls;
 
 use super::identity::TlsFiles;
+use super::terminal::line;
 use super::{Failure, exit, say};
 use crate::config::TlsSection;
 use crate::http;
@@ -31,6 +32,9 @@ http://127.0.0.1:5300. Its development authority is trusted.
 
 It asks for `/readyz`, which takes no key: the broker has opened its store, has not failed, is not stopping, and no thread \
 that serves entities has been at one entity for a second.
+
+A broker whose store is full is ready, but degraded: it refuses new messages, and consumers make room. The output says so, and the exit code \
+stays 0, because a restart or a broker without consumers would not help. The metric `peeklock_store_full` is for alerts.
 
 Exit codes:
   0  it can work
@@ -120,7 +124,7 @@ pub fn run(flags: &HealthFlags) -> Result<(), Failure> {
     let unreachable = |why: String| Failure::ended(exit::NO_CONNECTION, format!("{url}: {why}"));
     let late = || format!("no answer within {}", humantime::format_duration(flags.timeout));
     match asked.unwrap_or_else(|_| Err(late())) {
-        Ok(Answer { is_ready: true, .. }) => say("ready\n"),
+        Ok(Answer { is_ready: true, text }) => say(&format!("{}\n", line(text.trim()))),
         Ok(Answer { text, .. }) => Err(Failure::Failed(format!("{url}: {}", text.trim()))),
         Err(why) => Err(unreachable(why)),
     }

@@ -26,6 +26,41 @@ fn serves_says_where_and_stops_in_order() {
     assert!(log.contains("SIGTERM") && log.contains("stopped"), "{log}");
 }
 
+/// QUO-05: a disk below its floor is in the log from the start, in the probes, in the metrics, and in the error of a send
+/// with its directory, its free bytes, the floor and the setting; the broker stays ready.
+#[test]
+fn a_full_disk_is_reported_everywhere() {
+    let floor = 1_u64 << 60;
+    let config = format!("[journal]\nfree_bytes_min = {floor}\n");
+    let flags = ["serve", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+    let server = Server::start(peeklock("full-disk", &config, &flags));
+    let ready = server.get("/readyz");
+    assert_eq!(ready.0, 200);
+    assert!(ready.1.contains("degraded"), "{}", ready.1);
+    let health = server.get("/health").1;
+    assert!(health.contains("\"status\":\"degraded\"") && health.contains("shortage"), "{health}");
+    let metrics = server.get("/metrics").1;
+    assert!(metrics.contains("peeklock_store_full 1\n") && metrics.contains("peeklock_ready 1\n"));
+    let mut asking = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+    asking.args(["health", "--url", &format!("http://{}", server.address)]);
+    let (code, out, error) = run(asking);
+    assert_eq!((code, out.contains("degraded")), (0, true), "{out}{error}");
+    assert_eq!(server.ask("PUT", "/$api/v1/queues/q", "").0, 201);
+    let (status, answer) = server.ask("POST", "/q/messages", "x");
+    assert_eq!(status, 503, "{answer}");
+    let told = ["`./data`", "bytes free", &floor.to_string(), "journal.free_bytes_min"];
+    assert!(told.iter().all(|part| answer.contains(part)), "{answer}");
+    let (code, _, log) = server.stop("-TERM");
+    assert_eq!(code, 0, "{log}");
+    let warnings = log.lines().filter(|line| line.contains("new messages are refused"));
+    let warnings: Vec<&str> = warnings.collect();
+    assert!(
+        matches!(&warnings[..], [line] if told.iter().all(|part| line.contains(part))),
+        "{log}"
+    );
+    assert!(log.contains("is too small"), "{log}");
+}
+
 /// The allocator is told to give back soon what is free, and does as it is told (decision 35); one that was told otherwise is
 /// left alone.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

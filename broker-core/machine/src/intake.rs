@@ -257,9 +257,7 @@ pub(crate) fn refuse_without_room(ctx: &Ctx<'_>) -> Result<(), Rejection> {
     match ctx.room {
         Reserved::Granted => Ok(()),
         Reserved::Busy => Err(Rejection::server_busy("the store has no room just now")),
-        Reserved::Full => Err(Rejection::server_busy(
-            "the store is under its floor of free space; wait 10 s and retry",
-        )),
+        Reserved::Full => Err(Rejection::server_busy("the store is full; wait 10 s and retry")),
     }
 }
 

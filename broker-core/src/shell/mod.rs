@@ -480,6 +480,7 @@ impl<M: Machine> Shell<M> {
             };
             run(&mut self.machine, &mut ctx, &mut step)
         };
+        let result = result.map_err(|rejection| self.explain_shortage(rejection, room));
         let moves = std::mem::take(&mut step.moves);
         turn.weigh(moves, step.changes.iter().map(Change::steps).sum());
         if !step.changes.is_empty() {

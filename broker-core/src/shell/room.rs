@@ -25,7 +25,7 @@ use crate::error::Rejection;
 use crate::ids::ReceiverId;
 use crate::permits::{Budget, Permit};
 use crate::request::{Release, Request};
-use crate::store::{Reserved, Waker};
+use crate::store::{Reserved, Shortage, Waker};
 use crate::time::{TimeSpan, Timestamp};
 use crate::transfer::passage::Passage;
 
@@ -267,6 +267,22 @@ impl<M: Machine> Shell<M> {
             Reserved::Full => {}
         }
         room
+    }
+
+    /// Adds to the refusal of a full store what is full, by how much, and what makes room (QUO-05).
+    pub(super) fn explain_shortage(&self, rejection: Rejection, room: Reserved) -> Rejection {
+        if room != Reserved::Full || rejection.condition() != Condition::ServerBusy {
+            return rejection;
+        }
+        // A small message may have room where a large one has not.
+        let sizes = [0, Shortage::PROBE_BYTES, u64::MAX];
+        match sizes.into_iter().find_map(|bytes| self.store.shortage(bytes)) {
+            Some(shortage) => Rejection::server_busy(format!(
+                "the store is full: {shortage}; {}, then retry",
+                shortage.remedy()
+            )),
+            None => rejection,
+        }
     }
 
     /// Applies a send with what the store has said, and gives back what it does not use.

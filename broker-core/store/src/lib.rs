@@ -8,6 +8,7 @@
 pub mod content_ref;
 pub mod journal;
 pub mod memory;
+mod shortage;
 mod tail;
 // For tests of this workspace and of extensions.
 #[cfg(feature = "testing")]
@@ -20,6 +21,7 @@ pub use content_ref::{ContentRef, StoredContent};
 pub use journal::{Journal, JournalConfig};
 pub use memory::MemoryStore;
 pub use peeklock_record::{Batch, ContentOp, KEY_BYTES_MAX, Key, Record, Reserved, SPACE_BYTES};
+pub use shortage::Shortage;
 
 /// Why a store could not do what was asked.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -179,6 +181,13 @@ pub trait Store: Send + Sync {
 
     /// How many bytes are on its medium now, if it knows: of a log all that was not given back yet. For gauges.
     fn stored_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Why a message of so many bytes would be refused for want of room now, if it would be (QUO-05). For errors,
+    /// probes and gauges.
+    fn shortage(&self, bytes: u64) -> Option<Shortage> {
+        let _ = bytes;
         None
     }
 

@@ -6,7 +6,7 @@ mod space;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -14,8 +14,8 @@ use bytes::Bytes;
 use self::space::{Changed, Entry, Space};
 use super::tail::space_of;
 use super::{
-    Batch, BatchId, Completion, ContentOp, Fence, Key, Record, Reserved, SPACE_BYTES, Shard, Store,
-    StoreError, Submission, Visit, Waker,
+    Batch, BatchId, Completion, ContentOp, Fence, Key, Record, Reserved, SPACE_BYTES, Shard,
+    Shortage, Store, StoreError, Submission, Visit, Waker,
 };
 use crate::content_ref::ContentRef;
 
@@ -35,6 +35,8 @@ pub struct MemoryStore {
     waiting: Mutex<Vec<Waker>>,
     /// How many of what was dropped are not yet freed, over all shards.
     dropped_count: AtomicUsize,
+    /// Whether the log has said that new messages are refused.
+    is_short: AtomicBool,
 }
 
 #[derive(Default)]
@@ -64,6 +66,7 @@ impl MemoryStore {
             stored_bytes: AtomicU64::new(0),
             waiting: Mutex::default(),
             dropped_count: AtomicUsize::new(0),
+            is_short: AtomicBool::new(false),
         }
     }
 
@@ -83,6 +86,7 @@ impl MemoryStore {
             stored_bytes: AtomicU64::new(self.stored_bytes.load(Ordering::Relaxed)),
             waiting: Mutex::default(),
             dropped_count: AtomicUsize::new(0),
+            is_short: AtomicBool::new(false),
         }
     }
 
@@ -107,6 +111,27 @@ impl MemoryStore {
         if bytes > 0 {
             self.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.wake_waiting();
+        }
+    }
+
+    /// Logs, once, that new messages are refused (QUO-05).
+    #[cold]
+    fn report_shortage(&self, bytes: u64) {
+        if !self.is_short.swap(true, Ordering::Relaxed)
+            && let Some(shortage) = self.shortage(bytes)
+        {
+            let remedy = shortage.remedy();
+            tracing::warn!("new messages are refused, all else goes on: {shortage}; {remedy}");
+        }
+    }
+
+    /// Logs that new messages are accepted again, once an eighth of the store is free.
+    #[cold]
+    fn report_room(&self) {
+        if self.shortage(self.capacity_bytes / 8).is_none()
+            && self.is_short.swap(false, Ordering::Relaxed)
+        {
+            tracing::info!("the store has room again, new messages are accepted");
         }
     }
 
@@ -244,9 +269,13 @@ impl Store for MemoryStore {
         let reserved = self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if self.stored_bytes.load(Ordering::Relaxed).saturating_add(reserved) <= self.capacity_bytes
         {
+            if self.is_short.load(Ordering::Relaxed) {
+                self.report_room();
+            }
             return Reserved::Granted;
         }
         self.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.report_shortage(bytes);
         let mut waiting = lock(&self.waiting);
         if waiting.len() < WAITING_MAX {
             waiting.push(waker());
@@ -324,6 +353,14 @@ impl Store for MemoryStore {
             visit(key.key(space_of(prefix)).as_bytes(), &entry.value);
         });
         Ok(())
+    }
+
+    fn shortage(&self, bytes: u64) -> Option<Shortage> {
+        let stored_bytes = self.stored_bytes.load(Ordering::Relaxed);
+        let taken = stored_bytes.saturating_add(self.reserved_bytes.load(Ordering::Relaxed));
+        let capacity_bytes = self.capacity_bytes;
+        (taken.saturating_add(bytes) > capacity_bytes)
+            .then_some(Shortage::Memory { stored_bytes, capacity_bytes })
     }
 
     fn stored_bytes(&self) -> Option<u64> {

@@ -50,8 +50,12 @@ fn key(number: u64) -> Key {
 
 impl Full {
     fn new() -> Self {
+        Self::with_segments(QUOTA_SEGMENTS)
+    }
+
+    fn with_segments(segments: u64) -> Self {
         let disk = SimulatedDisk::new(1);
-        disk.set_quota(Some(QUOTA_SEGMENTS * SEGMENT_BYTES));
+        disk.set_quota(Some(segments * SEGMENT_BYTES));
         let (journal, book) = open(&disk, State::default()).unwrap();
         Self { disk, journal, book, next: 0, oldest: 0, woken: Arc::default() }
     }
@@ -144,6 +148,31 @@ fn a_full_disk_lets_room_be_made() {
         assert!(full.woken.load(Ordering::SeqCst) >= 1, "round {round}: nobody was woken");
         let again = full.fill();
         assert!(again * 10 > first * 8, "round {round}: room for {again} of {first}");
+    }
+}
+
+/// QUO-05: the smallest disk, which has the floor and three segments, takes messages again after all of them were
+/// completed, in the same process and after a restart, again and again; one message that stays is no obstacle.
+#[test]
+fn the_smallest_disk_has_room_again_after_a_purge() {
+    for restarts in [false, true] {
+        let mut full = Full::with_segments(FLOOR_SEGMENTS + 3);
+        let first = full.fill();
+        assert!(first > 3, "the smallest disk is of use: {first}");
+        for round in 0..10 {
+            assert_eq!(full.reserve(), Reserved::Full);
+            // The first message of each round stays until the next.
+            while full.oldest + 1 < full.next {
+                full.take();
+            }
+            if restarts {
+                full.restart();
+                full.turn();
+            }
+            let again = full.fill();
+            assert!(again * 2 >= first, "round {round}, restarts {restarts}: {again} of {first}");
+        }
+        full.must_be_well();
     }
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use peeklock_core::telemetry::{
     ENTITY_MESSAGES as MESSAGES, ENTITY_MESSAGES_DELAYED as DELAYED, ENTITY_OLDEST_AGE as OLDEST,
-    ENTITY_SIZE_BYTES as SIZE, Gauges, READY, STORE_BYTES,
+    ENTITY_SIZE_BYTES as SIZE, Gauges, READY, STORE_BYTES, STORE_FULL,
 };
 use peeklock_core::time::Timestamp;
 
@@ -73,6 +73,7 @@ impl fmt::Display for EntityGauges {
 /// What is asked of a broker when its metrics are looked at.
 pub(crate) struct Asked {
     pub(crate) is_ready: bool,
+    pub(crate) is_full: bool,
     pub(crate) store_bytes: Option<u64>,
     pub(crate) entities: Vec<Gauges>,
     pub(crate) now: Timestamp,
@@ -80,9 +81,11 @@ pub(crate) struct Asked {
 
 /// Adds the gauges of a broker and of its entities to a page.
 pub(crate) fn render(page: &mut String, asked: Asked, which: EntityGauges) {
-    let Asked { is_ready, store_bytes, entities, now } = asked;
+    let Asked { is_ready, is_full, store_bytes, entities, now } = asked;
     head(page, READY, "Whether the broker can do its work");
     line(page, format_args!("{READY} {}", u8::from(is_ready)));
+    head(page, STORE_FULL, "Whether the store refuses new messages for want of room");
+    line(page, format_args!("{STORE_FULL} {}", u8::from(is_full)));
     if let Some(bytes) = store_bytes {
         head(page, STORE_BYTES, "What the store has on its medium");
         line(page, format_args!("{STORE_BYTES} {bytes}"));

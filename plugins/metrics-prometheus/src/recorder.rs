@@ -91,6 +91,7 @@ impl PrometheusMetrics {
         let mut page = self.handle.render();
         let asked = Asked {
             is_ready: broker.failure().is_none(),
+            is_full: broker.shortage().is_some(),
             store_bytes: broker.store_bytes(),
             entities: Gauges::of(observed),
             now: broker.now(),

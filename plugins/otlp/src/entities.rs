@@ -5,7 +5,7 @@ use opentelemetry::metrics::Meter;
 use peeklock_core::Broker;
 use peeklock_core::telemetry::{
     ENTITY_MESSAGES, ENTITY_MESSAGES_DELAYED, ENTITY_OLDEST_AGE, ENTITY_SIZE_BYTES, Gauges, READY,
-    STORE_BYTES,
+    STORE_BYTES, STORE_FULL,
 };
 
 /// Has the broker looked at from now on: whether it is ready, and so many entities with the most messages.
@@ -16,6 +16,14 @@ pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
         .with_description("Whether the broker can do its work")
         .with_callback(move |observer| {
             observer.observe(u64::from(watched.failure().is_none()), &[]);
+        })
+        .build();
+    let watched = broker.clone();
+    meter
+        .u64_observable_gauge(STORE_FULL)
+        .with_description("Whether the store refuses new messages for want of room")
+        .with_callback(move |observer| {
+            observer.observe(u64::from(watched.shortage().is_some()), &[]);
         })
         .build();
     let watched = broker.clone();

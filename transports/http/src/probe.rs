@@ -15,6 +15,10 @@ use crate::room::PATIENCE;
 use crate::route::Probe;
 use crate::serve::Exchange;
 
+/// A broker whose store is full stays ready: consumers must reach it to make room.
+const DEGRADED: &str = "ready, but degraded: the store is full and new messages are refused (ServerBusy); receiving and \
+                        settling go on; the log of the broker has the numbers\n";
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Health {
@@ -31,6 +35,9 @@ struct Details {
     store: &'static str,
     durable: bool,
     entities: usize,
+    /// Why new messages are refused, if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shortage: Option<String>,
     /// This one included.
     requests_in_progress: usize,
 }
@@ -53,10 +60,14 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
         }
         Probe::Ready => match site.broker.stalled() {
             Some(stalled) => Err(waiting(exchange, &stalled).await),
-            None => Ok(HttpResponse::Ok().content_type("text/plain").body("ready\n")),
+            None => {
+                let body = if site.broker.shortage().is_some() { DEGRADED } else { "ready\n" };
+                Ok(HttpResponse::Ok().content_type("text/plain").body(body))
+            }
         },
         Probe::Health => {
             let is_known = exchange.access.is_allowed(Action::ReadMetrics, "").await;
+            let shortage = site.broker.shortage();
             let details = is_known.then(|| {
                 let (store, durable) = site.broker.store();
                 Details {
@@ -64,10 +75,16 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
                     store,
                     durable,
                     entities: site.broker.entity_count(),
+                    shortage: shortage.as_ref().map(ToString::to_string),
                     requests_in_progress: site.requests.count(),
                 }
             });
-            let health = Health { status: if failed { "failed" } else { "ok" }, details };
+            let status = match &shortage {
+                _ if failed => "failed",
+                Some(_) => "degraded",
+                None => "ok",
+            };
+            let health = Health { status, details };
             Ok(HttpResponse::Ok().insert_header((header::CACHE_CONTROL, "no-store")).json(health))
         }
         Probe::Metrics => {

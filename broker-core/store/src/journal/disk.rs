@@ -38,6 +38,11 @@ pub trait Disk: Send + Sync {
 
     /// Bytes that can still be allocated.
     fn free_bytes(&self) -> io::Result<u64>;
+
+    /// The path of the directory, for logs and errors, if it has one.
+    fn path(&self) -> Option<Arc<str>> {
+        None
+    }
 }
 
 /// A file that is read and written by position.
@@ -105,5 +110,9 @@ impl Disk for OnceFailed {
 
     fn free_bytes(&self) -> io::Result<u64> {
         self.disk.free_bytes()
+    }
+
+    fn path(&self) -> Option<Arc<str>> {
+        self.disk.path()
     }
 }

@@ -20,7 +20,7 @@ use super::queue::{Job, MoveReply, Queue};
 use super::room::Room;
 use super::segment::{Segment, Segments};
 use super::side;
-use crate::StoreError;
+use crate::{Shortage, StoreError};
 use sweep::Sweep;
 
 /// Records of dropped spaces that one step frees.
@@ -33,11 +33,17 @@ pub(super) const SPARES_MAX: usize = 4;
 const SPARES_IN_QUIET: usize = 2;
 /// So often must the keeper have looked around meanwhile.
 const LOOKS_IN_QUIET: u32 = 10;
+/// Segments that a disk must hold next to its floor: the one that is written, the one before it, and the next.
+const SEGMENTS_ON_A_SMALL_DISK: u64 = 3;
+/// A disk that was full has had room in so many looks before that is logged.
+const LOOKS_WITH_ROOM: u32 = 10;
 /// So few segments are left alone: two that are written and read, and what a restart leaves.
 const SEGMENTS_MIN: u64 = 3;
 
 /// On a full disk one part in so many of the log may be garbage.
 const TIGHT_GARBAGE_PART: u64 = 8;
+/// On a full disk segments are written again if that frees at least this part of one.
+const WORTHWHILE_PART: u64 = 4;
 /// So many times what is needed may the segments hold.
 const SPARSE_FACTOR: u64 = 4;
 
@@ -82,6 +88,10 @@ pub(super) struct Keeper {
     sealed_in_quiet: u32,
     /// How often it has looked around since.
     looks: u32,
+    /// Whether the log has said that new messages are refused.
+    is_short: bool,
+    /// Looks since then that found room.
+    looks_with_room: u32,
 }
 
 /// What follows when the committer has answered.
@@ -107,6 +117,8 @@ impl Keeper {
             stuck: None,
             sealed_in_quiet: 0,
             looks: 0,
+            is_short: false,
+            looks_with_room: 0,
         }
     }
 
@@ -134,6 +146,7 @@ impl Keeper {
         if self.retire() || self.make_spare() || self.write_side() || self.clean() {
             return if self.waiting.is_some() { Step::Waiting } else { Step::Did };
         }
+        self.report_shortage();
         Step::Idle
     }
 
@@ -150,6 +163,10 @@ impl Keeper {
             self.give_back_spares(SPARES_IN_QUIET);
         }
         self.note_free();
+        if self.is_short {
+            self.looks_with_room = self.looks_with_room.saturating_add(1);
+        }
+        self.report_shortage();
         // Nobody is called for good when capacity comes back by deletions alone.
         if !self.parts.room.is_tight() {
             self.parts.room.wake();
@@ -161,6 +178,53 @@ impl Keeper {
             Ok(free) => self.parts.room.set_free(free),
             Err(error) => tracing::warn!(%error, "free space is not known"),
         }
+    }
+
+    /// Logs that new messages are refused, and that they are accepted again (QUO-05).
+    fn report_shortage(&mut self) {
+        match self.parts.room.shortage(Shortage::PROBE_BYTES) {
+            Some(shortage) => {
+                self.looks_with_room = 0;
+                if !std::mem::replace(&mut self.is_short, true) {
+                    tracing::warn!(
+                        "new messages are refused, all else goes on: {shortage}; {}",
+                        shortage.remedy()
+                    );
+                }
+            }
+            None if self.is_short && self.looks_with_room >= LOOKS_WITH_ROOM => {
+                self.is_short = false;
+                tracing::info!("the store has room again, new messages are accepted");
+            }
+            None => {}
+        }
+    }
+
+    /// Warns of a disk on which the log cannot grow, whatever is received and purged.
+    pub(super) fn warn_of_a_small_disk(&self) {
+        let (floor, segment) = (self.parts.room.free_bytes_min(), self.parts.segment_bytes);
+        let needed = floor.saturating_add(SEGMENTS_ON_A_SMALL_DISK * segment);
+        let Ok(free) = self.parts.disk.free_bytes() else { return };
+        let taken: u64 = self.file_bytes().sum();
+        if free.saturating_add(taken) >= needed {
+            return;
+        }
+        let directory = self.parts.disk.path().unwrap_or_else(|| "journal".into());
+        tracing::warn!(
+            "the disk of `{directory}` is too small: {free} bytes are free and {taken} in use by the log, and \
+             {needed} are the least that these settings need, `journal.free_bytes_min` ({floor}) and three times \
+             `journal.segment_bytes` ({segment}); enlarge the disk, or lower both settings, the first to no less \
+             than four times the second"
+        );
+    }
+
+    /// Sizes of the files of all segments.
+    fn file_bytes(&self) -> impl Iterator<Item = u64> {
+        self.parts
+            .segments
+            .all()
+            .into_iter()
+            .map(|one| one.file.length().unwrap_or_else(|_| one.end()))
     }
 
     fn go_on(&mut self, reply: MoveReply, then: Then) {
@@ -338,11 +402,23 @@ impl Keeper {
         if self.parts.room.is_tight() {
             // Frames have heads: what was moved once must not be moved again for those.
             let garbage_max = (2 * segment_bytes).max(written / TIGHT_GARBAGE_PART);
-            return count > 2 && garbage > garbage_max;
+            return (count > 2 && garbage > garbage_max) || self.is_worthwhile();
         }
         // Restarts leave segments with little in them: files that are mostly not there count too.
         let is_sparse = count * segment_bytes > needed.saturating_mul(SPARSE_FACTOR);
         count > SEGMENTS_MIN && (garbage > written / 2 || is_sparse)
+    }
+
+    /// Whether writing all sealed segments again, however few there are, makes the log smaller by a good part of a
+    /// segment. A small disk, on which garbage of two segments never comes together, gets its room back by that.
+    fn is_worthwhile(&self) -> bool {
+        let segments = self.parts.segments.all();
+        let sealed = segments.iter().filter(|segment| segment.is_sealed());
+        let written: u64 = sealed.map(|one| one.end().saturating_sub(HEADER_BYTES)).sum();
+        let needed = self.parts.index.needed_bytes();
+        // Frames have heads, so that more is written again than is needed.
+        let moved = needed + needed / (TIGHT_GARBAGE_PART - 1);
+        written > moved + self.parts.segment_bytes / WORTHWHILE_PART
     }
 
     /// How much is written again at a time: the more, the longer the log is beyond what it may be. At

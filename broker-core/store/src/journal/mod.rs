@@ -55,8 +55,8 @@ use self::segment::Segments;
 use self::threads::Threads;
 use crate::content_ref::ContentRef;
 use crate::{
-    BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
-    Watcher,
+    BatchId, Completion, Fence, Key, Reserved, Shard, Shortage, Store, StoreError, Submission,
+    Visit, Waker, Watcher,
 };
 
 /// How a journal is kept. All sizes are in bytes.
@@ -204,8 +204,12 @@ impl Journal {
         let shard_count = parts.shard_count;
         let number = newest.map_or(1, |header| header.number + 1);
         let log = Log::begin(parts, number, next_lsn, oldest, end)?;
-        let room =
-            Arc::new(Room::new(Arc::clone(&index), config.capacity_bytes, config.free_bytes_min));
+        let room = Arc::new(Room::new(
+            Arc::clone(&index),
+            disk.path(),
+            config.capacity_bytes,
+            config.free_bytes_min,
+        ));
         let queue = Arc::new(Queue::default());
         let committer = Committer::new(
             log,
@@ -225,6 +229,7 @@ impl Journal {
             segment_bytes,
         });
         keeper.look_around();
+        keeper.warn_of_a_small_disk();
         let journal = Self {
             index,
             segments,
@@ -330,6 +335,10 @@ impl Store for Journal {
 
     fn reserve(&self, _: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
         self.room.reserve(bytes, waker)
+    }
+
+    fn shortage(&self, bytes: u64) -> Option<Shortage> {
+        self.room.shortage(bytes)
     }
 
     fn unreserve(&self, _: Shard, bytes: u64) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::index::Index;
-use crate::{Reserved, Waker};
+use crate::{Reserved, Shortage, Waker};
 
 /// Bytes that may be granted and not yet stored: more than twice the largest message, so that a large
 /// one is not for ever behind small ones.
@@ -19,6 +19,8 @@ const WAITING_MAX: usize = 1_024;
 /// The account of reservations.
 pub(super) struct Room {
     index: Arc<Index>,
+    /// Directory of the journal, for errors.
+    directory: Option<Arc<str>>,
     capacity_bytes: u64,
     free_bytes_min: u64,
     reserved: AtomicU64,
@@ -28,9 +30,15 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn new(index: Arc<Index>, capacity_bytes: u64, free_bytes_min: u64) -> Self {
+    pub(super) fn new(
+        index: Arc<Index>,
+        directory: Option<Arc<str>>,
+        capacity_bytes: u64,
+        free_bytes_min: u64,
+    ) -> Self {
         Self {
             index,
+            directory,
             capacity_bytes,
             free_bytes_min,
             reserved: AtomicU64::new(0),
@@ -82,6 +90,27 @@ impl Room {
         if bytes > before {
             self.wake();
         }
+    }
+
+    /// Why a message of so many bytes would be refused now, if it would be.
+    pub(super) fn shortage(&self, bytes: u64) -> Option<Shortage> {
+        let wanted = self.reserved.load(Ordering::Acquire).saturating_add(bytes);
+        let (free_bytes, free_bytes_min) = (self.free.load(Ordering::Acquire), self.free_bytes_min);
+        let (stored_bytes, capacity_bytes) = (self.index.needed_bytes(), self.capacity_bytes);
+        let directory = self.directory.clone();
+        if free_bytes < free_bytes_min.saturating_add(wanted) {
+            return Some(Shortage::Disk { directory, free_bytes, free_bytes_min });
+        }
+        (stored_bytes.saturating_add(wanted) > capacity_bytes).then_some(Shortage::Capacity {
+            directory,
+            stored_bytes,
+            capacity_bytes,
+        })
+    }
+
+    /// Bytes of the disk that must stay free.
+    pub(super) const fn free_bytes_min(&self) -> u64 {
+        self.free_bytes_min
     }
 
     /// Whether the disk is so full that garbage is worth more work than usual.

@@ -21,7 +21,8 @@ fn entity(path: &str, active: u64, dead_letter: u64) -> Gauges {
 
 fn page(entities: Vec<Gauges>, which: EntityGauges) -> String {
     let mut page = String::new();
-    let asked = Asked { is_ready: true, store_bytes: Some(4_096), entities, now: NOW };
+    let asked =
+        Asked { is_ready: true, is_full: true, store_bytes: Some(4_096), entities, now: NOW };
     render(&mut page, asked, which);
     page
 }
@@ -56,6 +57,8 @@ fn all_and_none_mean_what_they_say() {
         none,
         "# HELP peeklock_ready Whether the broker can do its work\n\
          # TYPE peeklock_ready gauge\npeeklock_ready 1\n\
+         # HELP peeklock_store_full Whether the store refuses new messages for want of room\n\
+         # TYPE peeklock_store_full gauge\npeeklock_store_full 1\n\
          # HELP peeklock_store_bytes What the store has on its medium\n\
          # TYPE peeklock_store_bytes gauge\npeeklock_store_bytes 4096\n"
     );

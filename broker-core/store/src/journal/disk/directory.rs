@@ -24,6 +24,7 @@ pub struct OsDisk {
     /// First of all, to be dropped before the lock of the directory is, which ends with the last descriptor.
     _lock: Lock,
     directory: File,
+    path: Arc<str>,
     is_read_only: bool,
     reserve: Reserve,
 }
@@ -45,7 +46,8 @@ impl OsDisk {
         let lock = Lock::take(&directory, path)?;
         warn_of_others(&directory, path);
         let reserve = Reserve::of(&directory, RESERVED_DESCRIPTORS)?;
-        Ok(Self { _lock: lock, directory, is_read_only: false, reserve })
+        let path = path.display().to_string().into();
+        Ok(Self { _lock: lock, directory, path, is_read_only: false, reserve })
     }
 
     /// Opens a directory that exists to look at it, and locks it: no file can be written through it.
@@ -56,7 +58,8 @@ impl OsDisk {
         let directory = File::open(path)?;
         let lock = Lock::take_to_look(&directory, path)?;
         let reserve = Reserve::of(&directory, 0)?;
-        Ok(Self { _lock: lock, directory, is_read_only: true, reserve })
+        let path = path.display().to_string().into();
+        Ok(Self { _lock: lock, directory, path, is_read_only: true, reserve })
     }
 
     fn open_with(&self, name: &str, flags: OFlags) -> io::Result<Arc<dyn DiskFile>> {
@@ -106,6 +109,10 @@ impl Disk for OsDisk {
     fn free_bytes(&self) -> io::Result<u64> {
         let found = fstatvfs(&self.directory)?;
         Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
+    fn path(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.path))
     }
 }
 

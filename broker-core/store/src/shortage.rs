@@ -1,0 +1,81 @@
+//! The reason why a store takes no new messages.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a store refuses new messages (QUO-05). Everything else goes on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Shortage {
+    /// The disk has too little free space.
+    Disk {
+        /// Directory of the store, if it has one.
+        directory: Option<Arc<str>>,
+        /// Bytes that are free.
+        free_bytes: u64,
+        /// Bytes that must stay free.
+        free_bytes_min: u64,
+    },
+    /// The store holds as much as its configuration allows.
+    Capacity {
+        /// Directory of the store, if it has one.
+        directory: Option<Arc<str>>,
+        /// Bytes that it holds.
+        stored_bytes: u64,
+        /// Bytes that it may hold.
+        capacity_bytes: u64,
+    },
+    /// The memory of a store without a disk is used up.
+    Memory {
+        /// Bytes that it holds.
+        stored_bytes: u64,
+        /// Bytes that it may hold.
+        capacity_bytes: u64,
+    },
+}
+
+impl Shortage {
+    /// Size of the message that stands for others where the state of a store is reported: while it would be
+    /// refused, the store counts as full.
+    pub const PROBE_BYTES: u64 = 64 << 10;
+
+    /// What makes room again.
+    #[must_use]
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::Disk { .. } => {
+                "receive or purge messages, free space on the disk, or lower `journal.free_bytes_min`"
+            }
+            Self::Capacity { .. } => "receive or purge messages, or raise `journal.capacity_bytes`",
+            Self::Memory { .. } => {
+                "receive or purge messages, or raise `server.ephemeral_bytes_max`"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = |directory: &Option<Arc<str>>| {
+            directory.as_ref().map(|path| format!(" of `{path}`")).unwrap_or_default()
+        };
+        match self {
+            Self::Disk { directory, free_bytes, free_bytes_min } => write!(
+                f,
+                "the disk{} has {free_bytes} bytes free, and {free_bytes_min} must stay free \
+                 (`journal.free_bytes_min`)",
+                at(directory)
+            ),
+            Self::Capacity { directory, stored_bytes, capacity_bytes } => write!(
+                f,
+                "the journal{} holds {stored_bytes} bytes, and may hold {capacity_bytes} \
+                 (`journal.capacity_bytes`)",
+                at(directory)
+            ),
+            Self::Memory { stored_bytes, capacity_bytes } => write!(
+                f,
+                "the store in memory holds {stored_bytes} bytes, and may hold {capacity_bytes} \
+                 (`server.ephemeral_bytes_max`)"
+            ),
+        }
+    }
+}
