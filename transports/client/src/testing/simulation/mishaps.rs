@@ -164,6 +164,8 @@ impl Run {
     /// The broker dies and is started again: locks are gone, and so is every answer that nobody has got.
     fn crash_broker(&mut self) -> Result<bool, String> {
         let waiting = self.house.crash(&mut self.random)?;
+        // One way for everything: a transaction is known only to the port that began it.
+        let way = self.house.port();
         let lost = {
             let mut state = self.shared.state();
             state.note(&match waiting {
@@ -173,7 +175,7 @@ impl Run {
                 }
             });
             state.restarts += 1;
-            state.way = Some(self.house.port());
+            state.way = Some(Arc::clone(&way));
             let under_way: Vec<_> = state
                 .asked
                 .extract_if(.., |_, asked| !matches!(asked.step, Step::Asked(_)))
@@ -195,8 +197,7 @@ impl Run {
             let pushed = self.shared.state().pushed.remove(&id);
             let Some(mut pushed) = pushed else { continue };
             pushed.lose();
-            let attached =
-                self.house.finish(self.house.port().pushed(&pushed.path, pushed.unsettled_max));
+            let attached = self.house.finish(way.pushed(&pushed.path, pushed.unsettled_max));
             match attached {
                 Some(Ok(real)) => pushed.restore(real),
                 Some(Err(error)) => return Err(format!("{}: {error}", pushed.path)),
