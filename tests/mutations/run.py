@@ -394,7 +394,7 @@ DECLARATIONS = [
 
 CONSUMERS = [
     ("a panic of a handler abandons its message", "SET-03", "../transports/client/src/consumer/outcome.rs",
-     "        Err(Refusal::abandon())\n    })", "        Ok(())\n    })"),
+     "            Err(Refusal::abandon())\n        })", "            Ok(())\n        })"),
     ("a dead-lettering that is refused becomes an abandon", "DLQ-07", "../transports/client/src/consumer/outcome.rs",
      "let settlement = instead.filter(|_| !is_gone && !error.retryable())?;", "let settlement = instead.filter(|_| !is_gone && !error.retryable() && false)?;"),
     ("locks are renewed", "SET-18", "../transports/client/src/consumer/renewal.rs",

@@ -70,7 +70,8 @@ pub use peeklock_inproc::{
     FromDelivery, Handler, Job, JobError, JobType, Jobs, LockKeeper, Received, Receiver, Refusal,
     RequestError, Requester, RequesterOptions, Responder, ResponseError, Sender,
     SessionConsumerOptions, SessionDelivery, SessionJob, SessionReceiver, StateError, TraceContext,
-    Traces, Transaction, WriteError, actors, actors_on, job_message, jobs, json_message, port,
+    Traces, Transaction, WriteError, actors, actors_on, already_settled, job_message, jobs,
+    json_message, port,
 };
 
 /// What is under all of this: the machines of entities and what drives them, for who writes a transport, a tool, or

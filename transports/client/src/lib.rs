@@ -37,6 +37,7 @@ pub use client::Client;
 pub use consumer::{Actors, actors, actors_on};
 pub use consumer::{
     Consumer, ConsumerOptions, Delivery, Handler, Refusal, SessionConsumerOptions, SessionDelivery,
+    already_settled,
 };
 pub use job::{FromDelivery, Job, JobError, JobType, Jobs, SessionJob, job_message, jobs};
 pub use keeper::LockKeeper;

@@ -364,3 +364,38 @@ fn actors_are_simulated() {
     assert_eq!(passed.runs, 30);
     assert!(passed.mishaps.values().sum::<u64>() > 30, "{:?}", passed.mishaps);
 }
+
+/// RCV-16: an error that an actor turns into a refusal by `?` is logged with the queue, the sequence number and the id of its
+/// message, as that of a function is.
+#[actix::test]
+async fn an_error_of_an_actor_is_logged_with_its_message() {
+    struct Clerk;
+
+    impl Actor for Clerk {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Delivery> for Clerk {
+        type Result = Outcome;
+
+        fn handle(&mut self, _: Delivery, _: &mut Self::Context) -> Outcome {
+            Err(std::io::Error::other("the drawer is stuck"))?
+        }
+    }
+
+    let (log, _guard) = Log::begin();
+    let client =
+        client(QueueUpdate { max_delivery_count: Some(1), ..QueueUpdate::default() }).await;
+    let clerks = actors(|| Clerk.start().recipient());
+    let options = ConsumerOptions::at_once(1);
+    let consumer = client.consume("orders", clerks, options).await.unwrap();
+    let message = Message::new("a").with_message_id("order-7");
+    client.sender("orders").unwrap().send(message).await.unwrap();
+    let dead = client.receiver(&dead_letter_path("orders")).unwrap();
+    dead.receive(TimeSpan::from_seconds(20)).await.unwrap().unwrap();
+    consumer.stop().await;
+    let line = log.line("a handler gives its message back");
+    let told = ["the drawer is stuck", "path=\"orders\"", "sequence_number=1 ", "order-7"];
+    assert!(told.iter().all(|part| line.contains(part)), "{line}");
+    client.stop().await;
+}

@@ -13,7 +13,7 @@ use peeklock_core::message::Message;
 use peeklock_core::time::TimeSpan;
 use peeklock_inproc::testing::{Mishap, Simulation, World};
 use peeklock_inproc::{
-    ConsumerOptions, Delivery, Refusal, SessionConsumerOptions, SessionDelivery,
+    Client, ConsumerOptions, Delivery, Refusal, SessionConsumerOptions, SessionDelivery,
 };
 
 type Done = Result<(), Box<dyn Error>>;
@@ -108,6 +108,45 @@ fn an_idempotent_handler_passes() {
     let mishaps: Vec<Mishap> = passed.mishaps.keys().copied().collect();
     assert_eq!(mishaps, ALL);
     assert!(passed.mishaps.values().all(|count| *count >= 20), "{:?}", passed.mishaps);
+}
+
+/// The handler of the guide, which completes an order together with its receipt in a transaction, passes in 50 worlds,
+/// among them many in which the broker crashes while the handler is at work (TXN-01).
+#[test]
+fn a_handler_with_a_transaction_goes_on_after_a_crash_of_the_broker() {
+    async fn work(client: Client, order: Delivery) -> Result<(), Refusal> {
+        let transaction = order.transaction().await?;
+        let receipt = Message::new(order.body().clone());
+        transaction.send(&client.sender("receipts")?, receipt).await?;
+        transaction.commit().await?;
+        Err(Refusal::already_settled())
+    }
+    let passed = Simulation::new().seeds(0..50).run(|world| async move {
+        let client = world.client();
+        for queue in ["orders", "receipts"] {
+            client.admin().create_queue(queue).await?;
+        }
+        let of = client.clone();
+        let handler = move |order| work(of.clone(), order);
+        world.consume("orders", handler, ConsumerOptions::default()).await?;
+        for number in 1..=ORDERS {
+            client.sender("orders")?.send(Message::new(format!("order {number}"))).await?;
+        }
+        world.come_to_rest().await;
+        assert_eq!(client.admin().queue("orders").await?.counts.dead_letter, 0);
+        // Both or none: no receipt is missing, and none comes twice.
+        let receiver = client.receiver("receipts")?;
+        let receipts = receiver.peek(peeklock_core::ids::SequenceNumber(0), 100).await?;
+        let mut receipts: Vec<_> = receipts.iter().map(|receipt| receipt.body().clone()).collect();
+        receipts.sort();
+        assert!(receipts.windows(2).all(|two| two[0] != two[1]), "a receipt comes twice");
+        assert_eq!(receipts.len() as u64, ORDERS);
+        Ok(())
+    });
+    assert!(
+        passed.mishaps.get(&Mishap::BrokerCrash).is_some_and(|count| *count >= 10),
+        "{passed:?}"
+    );
 }
 
 /// One seed, one trace: with messages of several entities, forwarding, retries, schedules and sessions.

@@ -110,6 +110,9 @@ impl Origin {
         outcome: Result<(), Refusal>,
     ) -> Result<(), BrokerError> {
         let token = self.token(message)?;
+        if let Err(refusal) = &outcome {
+            refusal.log();
+        }
         self.link().ask(Request::Settle(token, outcome.into())).await.map(drop)
     }
 
@@ -286,6 +289,12 @@ pub enum Refusal {
     /// Nothing more: the handler has settled it itself, alone or in a transaction. If it has not, the message is
     /// available again, as with `Release`.
     AlreadySettled,
+    /// Available again, counted as a failed delivery, because of an error: what `?` makes of one. The consumer logs the
+    /// error with the queue, the sequence number and the id of the message, also if an actor has returned it.
+    Failed {
+        /// The error.
+        error: String,
+    },
 }
 
 impl Refusal {
@@ -314,6 +323,19 @@ impl Refusal {
         Self::AlreadySettled
     }
 
+    /// Available again, counted as a failed delivery, because of an error, which is logged.
+    #[must_use]
+    pub fn failed(error: impl fmt::Display) -> Self {
+        Self::Failed { error: error.to_string() }
+    }
+
+    /// Logs the error, if there is one.
+    pub(super) fn log(&self) {
+        if let Self::Failed { error } = self {
+            tracing::warn!(%error, "a handler gives its message back");
+        }
+    }
+
     /// Set aside, to be received by number (DEF-01).
     #[must_use]
     pub const fn defer() -> Self {
@@ -325,6 +347,26 @@ impl Refusal {
     pub fn dead_letter(reason: impl Into<String>, description: impl Into<String>) -> Self {
         Self::DeadLetter { reason: reason.into(), description: description.into() }
     }
+}
+
+/// The last line of a handler that has settled its message itself, alone or in a transaction: nothing is left to do.
+///
+/// It is `Err(Refusal::already_settled())`. The outcome `Ok` asks the consumer to complete the message; this one asks for
+/// nothing, and is no failure.
+///
+/// ```
+/// # use peeklock_client::{Delivery, Refusal, already_settled};
+/// async fn work(order: Delivery) -> Result<(), Refusal> {
+///     order.complete().await?;
+///     // What is done from here on is done once.
+///     already_settled()
+/// }
+/// ```
+///
+/// # Errors
+/// Always, with [`Refusal::AlreadySettled`].
+pub const fn already_settled() -> Result<(), Refusal> {
+    Err(Refusal::AlreadySettled)
 }
 
 /// A body that is not what the handler reads never will be: dead-lettered for the reason `BodyNotReadable`.
@@ -365,40 +407,35 @@ impl From<WriteError> for Refusal {
 /// What a broker refuses may go well at the next attempt: abandoned. MaxDeliveryCount bounds how often.
 impl From<BrokerError> for Refusal {
     fn from(error: BrokerError) -> Self {
-        tracing::warn!(%error, "a handler gives its message back");
-        Self::abandon()
+        Self::failed(error)
     }
 }
 
 /// A request that the handler made of somebody else has no reply: abandoned likewise.
 impl From<RequestError> for Refusal {
     fn from(error: RequestError) -> Self {
-        tracing::warn!(%error, "a handler gives its message back");
-        Self::abandon()
+        Self::failed(error)
     }
 }
 
 /// So is one whose session has a state that is not what the handler reads: the message may not be to blame.
 impl From<StateError> for Refusal {
     fn from(error: StateError) -> Self {
-        tracing::warn!(%error, "a handler gives its message back");
-        Self::abandon()
+        Self::failed(error)
     }
 }
 
 /// The same for what a handler has to do with the world.
 impl From<std::io::Error> for Refusal {
     fn from(error: std::io::Error) -> Self {
-        tracing::warn!(%error, "a handler gives its message back");
-        Self::abandon()
+        Self::failed(error)
     }
 }
 
 /// The same for what took too long.
 impl From<Elapsed> for Refusal {
     fn from(error: Elapsed) -> Self {
-        tracing::warn!(%error, "a handler gives its message back");
-        Self::abandon()
+        Self::failed(error)
     }
 }
 
@@ -415,6 +452,7 @@ impl From<Result<(), Refusal>> for Settlement {
             Err(Refusal::AbandonWithDelay { delay, properties }) => {
                 Self::Abandon { properties, delay: Some(delay) }
             }
+            Err(Refusal::Failed { .. }) => Self::Abandon { properties: Vec::new(), delay: None },
             Err(Refusal::Defer) => Self::Defer { properties: Vec::new() },
             Err(Refusal::DeadLetter { reason, description }) => {
                 let limits = Limits::default();

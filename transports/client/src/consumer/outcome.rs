@@ -16,15 +16,22 @@ use crate::port::Settlement;
 /// that cannot be read: nothing bounds how often it comes there (SET-38), and at once it would come without end.
 const NOT_AGAIN_FOR: TimeSpan = TimeSpan::from_minutes(1);
 
+/// The lock ended under a handler, and the most likely causes.
+const LOCK_ENDED: &str = "a settlement was refused, because the lock ended before the handler did; a handler that blocks its \
+                          thread, as `std::thread::sleep` and synchronous I/O do, keeps locks from being renewed: await \
+                          instead, or use `spawn_blocking`";
+
 /// What a handler has come to; a panic abandons its message.
 pub(crate) async fn outcome_of(
     handling: impl Future<Output = Result<(), Refusal>>,
 ) -> Result<(), Refusal> {
     let outcome = AssertUnwindSafe(handling).catch_unwind().await;
-    outcome.unwrap_or_else(|_| {
-        tracing::warn!("a handler panicked, its message is abandoned");
-        Err(Refusal::abandon())
-    })
+    outcome
+        .unwrap_or_else(|_| {
+            tracing::warn!("a handler panicked, its message is abandoned");
+            Err(Refusal::abandon())
+        })
+        .inspect_err(Refusal::log)
 }
 
 /// What becomes of a message that cannot be read: it fails, until it is a dead letter (SET-35).
@@ -75,7 +82,11 @@ impl Tried {
             tracing::debug!(path, sequence_number, %condition, %error, "settled already");
             return None;
         }
-        tracing::warn!(path, sequence_number, %condition, %error, "a settlement was refused");
+        if is_gone {
+            tracing::warn!(path, sequence_number, %condition, %error, "{LOCK_ENDED}");
+        } else {
+            tracing::warn!(path, sequence_number, %condition, %error, "a settlement was refused");
+        }
         // Where it came too late, or may have been carried out, the message is delivered again, or gone (SET-25).
         let settlement = instead.filter(|_| !is_gone && !error.retryable())?;
         Some((Self::settlement(token, &settlement), settlement))
