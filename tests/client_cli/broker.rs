@@ -1,6 +1,7 @@
 //! A broker of the built program, in memory, on free ports; ended with the test.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use super::program::{Program, cleared};
@@ -8,6 +9,8 @@ use super::program::{Program, cleared};
 pub struct Broker {
     child: Child,
     pub url: String,
+    /// Address of its HTTP listener.
+    http: String,
 }
 
 impl Broker {
@@ -45,12 +48,16 @@ impl Broker {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let url = BufReader::new(child.stdout.take().unwrap())
-            .lines()
-            .map_while(Result::ok)
-            .find_map(|line| Some(line.trim().strip_prefix("websocket")?.trim().to_owned()))
-            .expect("the banner names the address");
-        Self { child, url }
+        let banner = BufReader::new(child.stdout.take().unwrap());
+        let mut lines = banner.lines().map_while(Result::ok);
+        let mut address = |name: &str| {
+            let address =
+                lines.find_map(|line| Some(line.trim().strip_prefix(name)?.trim().to_owned()));
+            address.expect("the banner names the address")
+        };
+        let http = address("http ").trim_start_matches("http://").to_owned();
+        let url = address("websocket ");
+        Self { child, url, http }
     }
 
     /// A broker with a queue `orders`.
@@ -64,6 +71,17 @@ impl Broker {
 
     pub fn address(&self) -> &str {
         self.url.split_once("://").unwrap().1
+    }
+
+    /// Its page of metrics.
+    pub fn metrics(&self) -> String {
+        let mut stream = TcpStream::connect(&self.http).unwrap();
+        let host = &self.http;
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
     }
 
     /// The program, told to talk to this broker.

@@ -235,6 +235,11 @@ impl Driver {
                 if answer.as_ref().is_some_and(AnswerSender::is_closed) {
                     return 0;
                 }
+                if let Operation::Detach(Detach { link, .. }) = &*operation {
+                    // Nothing more is asked over it, nor when its handle is dropped.
+                    core.links(|links| links.remove(link));
+                    self.attached.remove(link);
+                }
                 let is_answered = answer.is_some();
                 let id =
                     if is_answered { self.wait(Waiting::One { key, link, answer }) } else { 0 };
