@@ -173,7 +173,8 @@ fn a_strict_audience_is_a_host_of_the_configuration() {
     }
 }
 
-/// TLS-03: handshakes that come to nothing are counted by cause: what is no TLS, and half of one that has had its time.
+/// TLS-03: handshakes that come to nothing are counted by cause: what is no TLS, and half of one that has had its time. Those
+/// about which somebody has to do something are in the log at the level that an operator has.
 #[test]
 fn handshakes_that_come_to_nothing_are_counted() {
     let config = "[tls]\nenabled = true\nhandshake_timeout = \"1s\"\n";
@@ -207,6 +208,18 @@ fn handshakes_that_come_to_nothing_are_counted() {
             break;
         }
         assert!(Instant::now() < until, "{page}");
+    }
+    // A client that does not trust the certificate, which it says by an alert.
+    let mut stranger = Command::new("curl");
+    stranger.args(["-sS", "--noproxy", "*", &format!("https://{address}/livez")]);
+    let (code, _, errors) = run(stranger);
+    assert_ne!(code, 0, "it trusts an authority that nobody has told it of: {errors}");
+    let (code, _, log) = server.stop("-TERM");
+    assert_eq!(code, 0, "{log}");
+    for expected in ["without TLS at an address with TLS", "does not trust the certificate"] {
+        let line = log.lines().find(|line| line.contains(expected));
+        let line = line.unwrap_or_else(|| panic!("no `{expected}` in\n{log}"));
+        assert!(line.contains("WARN") && line.contains("peer=127.0.0.1:"), "{line}");
     }
 }
 

@@ -1,11 +1,14 @@
 //! The handshake: bounded in time and number, and answered in a way that people understand where it is none.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::{self, AlertDescription};
 
 use crate::certificate;
 use crate::source::Tls;
@@ -80,6 +83,45 @@ impl Refused {
     }
 }
 
+impl Refused {
+    /// What to do about it, if somebody has to do something: a client that only looks whether a port is open, or is slow,
+    /// needs nobody.
+    fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::NotTls => Some(
+                "the client speaks without TLS at an address with TLS; give it https://, wss:// or amqps://, or a connection \
+                 string without UseDevelopmentEmulator=true",
+            ),
+            Self::Failed(error) => match tls_error(error)? {
+                rustls::Error::AlertReceived(alert) if is_of_trust(*alert) => Some(
+                    "the client does not trust the certificate of this broker, or its name is not in it; `peeklock tls show` \
+                     prints names and issuer, `peeklock tls trust` how a client comes to trust the development authority",
+                ),
+                rustls::Error::AlertReceived(_) => Some("the client has ended the handshake"),
+                _ => Some("client and broker have not agreed"),
+            },
+            Self::Late | Self::MadeRoom => None,
+        }
+    }
+}
+
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Whether a client sends this alert about a certificate that it does not accept.
+const fn is_of_trust(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::UnrecognisedName
+    )
+}
+
 impl Acceptor {
     pub(crate) const fn new(tls: Arc<Tls>, protocol: Protocol) -> Self {
         Self { tls, protocol }
@@ -105,9 +147,23 @@ impl Acceptor {
         let accepted = acceptor.accept(socket).await;
         if let Err(refused) = &accepted {
             peeklock_core::telemetry::count_refused_handshake(refused.cause());
-            tracing::debug!(?peer, %refused, "no connection");
+            acceptor.log(peer, refused);
         }
         accepted
+    }
+
+    /// Logs why there is no connection: as a warning where people have to act, and up to a bound.
+    fn log(&self, peer: Option<SocketAddr>, refused: &Refused) {
+        let admitted = |advice| Some((advice, self.tls.lines.admit(Instant::now())?));
+        let line = refused.advice().and_then(admitted);
+        let peer = peer.map(tracing::field::display);
+        match line {
+            Some((advice, left_out)) => {
+                let left_out = (left_out > 0).then_some(left_out);
+                tracing::warn!(peer, %refused, left_out, "no TLS connection: {advice}");
+            }
+            None => tracing::debug!(peer, %refused, "no connection"),
+        }
     }
 
     async fn accept(&self, socket: TcpStream) -> Result<Stream, Refused> {

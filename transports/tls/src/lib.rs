@@ -31,6 +31,7 @@ mod client;
 mod config;
 mod files;
 mod handshakes;
+mod lines;
 mod source;
 mod standing;
 mod stream;

@@ -15,12 +15,14 @@ use crate::certificate::Certificate;
 use crate::config::{ClientCertificates, TlsConfig};
 use crate::files::{File, FileError, certificates_in, key_in, read};
 use crate::handshakes::Handshakes;
+use crate::lines::Lines;
 use crate::standing::{Said, Standing};
 
 /// The certificate of a broker with its key, read from files, for all its listeners.
 pub struct Tls {
     pub(crate) config: TlsConfig,
     pub(crate) handshakes: Arc<Handshakes>,
+    pub(crate) lines: Lines,
     in_use: RwLock<Arc<InUse>>,
     /// What was read last, good or not: what has not changed is not judged again.
     seen: Mutex<Contents>,
@@ -67,6 +69,7 @@ impl Tls {
         tell_readable_key(&config.key_file);
         Ok(Arc::new(Self {
             handshakes: Handshakes::new(config.handshake_count_max),
+            lines: Lines::default(),
             in_use: RwLock::new(Arc::new(in_use)),
             seen: Mutex::new(Some(read.contents())),
             config,

@@ -1,0 +1,52 @@
+//! A bound on lines of the log that strangers can cause.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Lines that are written in a while; the next one says how many were left out.
+const LINES_MAX: u32 = 10;
+/// How long that is.
+const WHILE: Duration = Duration::from_secs(10);
+
+/// Lines about handshakes.
+#[derive(Default)]
+pub(crate) struct Lines(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    since: Option<Instant>,
+    written: u32,
+    left_out: u64,
+}
+
+impl Lines {
+    /// Whether one more line may be written, with the number of lines that were left out before it.
+    pub(crate) fn admit(&self, now: Instant) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.since.is_none_or(|since| now.saturating_duration_since(since) >= WHILE) {
+            (state.since, state.written) = (Some(now), 0);
+        }
+        if state.written >= LINES_MAX {
+            state.left_out += 1;
+            return None;
+        }
+        state.written += 1;
+        Some(std::mem::take(&mut state.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// TLS-03: strangers fill no log; the next line says how many were left out.
+    #[test]
+    fn lines_have_a_bound() {
+        let (lines, begin) = (Lines::default(), Instant::now());
+        let written = |at| (0..100).filter(|_| lines.admit(at).is_some()).count();
+        assert_eq!(written(begin), LINES_MAX as usize);
+        assert_eq!(written(begin + WHILE / 2), 0);
+        assert_eq!(lines.admit(begin + WHILE), Some(190));
+        assert_eq!(lines.admit(begin + WHILE), Some(0));
+    }
+}
