@@ -6,6 +6,7 @@ use std::path::Path;
 
 use config::{FileFormat, Format as _, Map, Source, Value, ValueKind};
 
+use super::text::List;
 use super::{ConfigError, Flag, Row};
 
 /// What the names of environment variables begin with.
@@ -119,6 +120,28 @@ fn find<'a>(root: &'a Value, key: &str) -> Option<&'a Value> {
     Some(found)
 }
 
+/// Puts lists where the defaults have lists and another layer has them as one text, so that they are shown as they are in
+/// force.
+pub(super) fn spread_lists(value: &mut Value, default: &Value) {
+    match (&mut value.kind, &default.kind) {
+        (ValueKind::Table(table), ValueKind::Table(defaults)) => {
+            for (name, default) in defaults {
+                if let Some(value) = table.get_mut(name) {
+                    spread_lists(value, default);
+                }
+            }
+        }
+        (ValueKind::String(text), ValueKind::Array(_)) => {
+            if let Ok(List(parts)) = List::read(text) {
+                let origin = value.origin().map(str::to_owned);
+                let parts = parts.into_iter().map(|part| Value::new(origin.as_ref(), part));
+                value.kind = ValueKind::Array(parts.collect());
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Lists the scalars and lists of scalars under a value.
 pub(super) fn collect(key: &str, value: &Value, rows: &mut Vec<Row>) {
     match &value.kind {
@@ -149,7 +172,11 @@ impl fmt::Display for Written<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             ValueKind::Array(values) => {
-                let parts: Vec<String> = values.iter().map(|part| part.kind.to_string()).collect();
+                let part = |part: &Value| match &part.kind {
+                    ValueKind::String(text) => toml::Value::from(text.as_str()).to_string(),
+                    kind => kind.to_string(),
+                };
+                let parts: Vec<String> = values.iter().map(part).collect();
                 write!(f, "[{}]", parts.join(", "))
             }
             ValueKind::String(text) if text.is_empty() => f.write_str("\"\""),

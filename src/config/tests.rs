@@ -150,6 +150,32 @@ fn later_layers_win_and_are_named() {
     assert_eq!(source("log.filter"), None);
 }
 
+/// A list from the environment is the list that it looks like, with commas or as TOML writes it, and is shown as what is in
+/// force; what only begins as one is refused.
+#[test]
+fn lists_of_the_environment_have_either_form() {
+    let load = |test: &str, value: &str| {
+        load_with(test, "", |layers| {
+            let variable = ("PEEKLOCK__HTTP__ALLOWED_ORIGINS".to_owned(), value.to_owned());
+            layers.environment = Some(Map::from_iter([variable]));
+        })
+    };
+    for (test, value) in
+        [("list-toml", "[\"http://a\", 'http://b']"), ("list-commas", "http://a, http://b")]
+    {
+        let loaded = load(test, value).unwrap();
+        assert_eq!(loaded.config.http.allowed_origins.0, ["http://a", "http://b"]);
+        let row = loaded.rows().into_iter().find(|row| row.key == "http.allowed_origins").unwrap();
+        assert_eq!(row.value, "[\"http://a\", \"http://b\"]");
+        assert_eq!(row.source.as_deref(), Some("PEEKLOCK__HTTP__ALLOWED_ORIGINS"));
+    }
+    let refused = load("list-broken", "[http://a]").map(drop).unwrap_err().to_string();
+    assert!(
+        refused.contains("is not a list of texts") && refused.contains("ALLOWED_ORIGINS"),
+        "{refused}"
+    );
+}
+
 #[test]
 fn unknown_keys_are_named_with_what_was_meant() {
     let text = refusal("unknown", "[http]\nadress = \"127.0.0.1:1\"\n");

@@ -33,7 +33,7 @@ pub struct Scalar<T>(pub T);
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ratio(pub f64);
 
-/// A list in the configuration; in the environment its parts are separated by commas.
+/// A list in the configuration; in the environment its parts are separated by commas, or it has the form of TOML.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct List(pub Vec<String>);
 
@@ -289,6 +289,30 @@ impl<'de> Deserialize<'de> for List {
     }
 }
 
+impl List {
+    /// Reads a list that is written as one text, as in the environment: parts with commas between them, or a list of
+    /// texts in the form of TOML.
+    ///
+    /// # Errors
+    /// When it begins as a list of TOML and is none; the text says what was expected.
+    pub fn read(text: &str) -> Result<Self, String> {
+        #[derive(serde::Deserialize)]
+        struct Written {
+            list: Vec<String>,
+        }
+        let text = text.trim();
+        if text.starts_with('[') {
+            return toml::from_str(&format!("list = {text}")).map(|Written { list }| Self(list)).map_err(|_| {
+                format!(
+                    "`{text}` is not a list of texts; write [\"a\", \"b\"], or a, b in the environment and in flags"
+                )
+            });
+        }
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        Ok(Self(parts.map(str::to_owned).collect()))
+    }
+}
+
 struct ListVisitor;
 
 impl<'de> Visitor<'de> for ListVisitor {
@@ -299,8 +323,7 @@ impl<'de> Visitor<'de> for ListVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-        Ok(List(parts.map(str::to_owned).collect()))
+        List::read(text).map_err(E::custom)
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
