@@ -306,8 +306,9 @@ fn warn_of_emulator(emulator: &InPlace) {
     }
 }
 
-/// What a few clients may fill by being slow should fit from the first day. What all connections may have that there may be,
-/// and what entities may keep, is reached by those who make as many as there may be, and is worth a word.
+/// What a few clients may fill by being slow should fit from the first day, and is worth a warning. What all connections may
+/// have that there may be, and what entities may keep, fits on no usual machine with the default limits: it is logged for those
+/// who ask for more lines.
 fn warn_of_memory(budget: &[budget::Row], kept_bytes: u64) {
     let Some(available_bytes) = memory::available_bytes() else { return };
     let shared_bytes = budget::sum(budget, |row| row.shared_bytes);
@@ -321,7 +322,7 @@ fn warn_of_memory(budget: &[budget::Row], kept_bytes: u64) {
              them fill it: lower the settings named"
         );
     } else if available_bytes < budget_bytes {
-        tracing::info!(
+        tracing::debug!(
             budget_bytes,
             available_bytes,
             largest = %budget::largest(budget, ROWS_TOLD, budget::Row::bytes),
@@ -330,7 +331,7 @@ fn warn_of_memory(budget: &[budget::Row], kept_bytes: u64) {
         );
     }
     if available_bytes < budget_bytes.saturating_add(kept_bytes) {
-        tracing::info!(
+        tracing::debug!(
             kept_bytes,
             available_bytes,
             "messages, entities, sessions and message ids may take more memory than there is when there are as many \

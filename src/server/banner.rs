@@ -3,6 +3,11 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use peeklock::contract::port;
+use peeklock::policies::ROOT_POLICY;
+
+/// The data directory that commands look in by themselves.
+const DATA_DIR: &str = "./data";
 /// The queue of the first steps.
 pub const QUEUE: &str = "hello";
 
@@ -108,6 +113,29 @@ struct Steps<'a> {
     banner: &'a Banner<'a>,
 }
 
+impl Steps<'_> {
+    /// The command that prints a connection string. A broker that keeps nothing has no file with its first key, so it is
+    /// asked for it.
+    fn connection_string(&self) -> String {
+        let Banner { listeners, is_durable, data_dir, .. } = self.banner;
+        let command = "peeklock connection-string";
+        if *is_durable {
+            return match *data_dir {
+                DATA_DIR => command.to_owned(),
+                other => format!("{command} --data-dir '{other}'"),
+            };
+        }
+        let websocket = listeners.iter().find(|listener| listener.name == "websocket");
+        let url = match websocket.map(|listener| listener.address) {
+            Some(address) if address.port() != port::WEBSOCKET || !address.ip().is_loopback() => {
+                format!(" --url ws{}://{address}", self.banner.tls.secure())
+            }
+            _ => String::new(),
+        };
+        format!("{command} --policy {ROOT_POLICY}{url}")
+    }
+}
+
 impl fmt::Display for Steps<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Banner { tls, is_new, wants_token, data_dir, .. } = self.banner;
@@ -128,6 +156,7 @@ impl fmt::Display for Steps<'_> {
                 "  # an hour's right to do everything; policies give less (peeklock policy --help)\n  {token}\n"
             )?;
         }
+        writeln!(f, "  # the connection string for an Azure SDK\n  {}", self.connection_string())?;
         if *is_new {
             let create = format!("{curl} -X PUT 'http{s}://{url}/$api/v1/queues/{QUEUE}'");
             write!(f, "  # create a queue\n  {create}\n")?;
@@ -172,6 +201,15 @@ mod tests {
         let durable = banner(true, false);
         assert!(durable.contains("store     journal in ./data, durable at acknowledgement"));
         assert!(banner(false, false).contains("store     memory, nothing survives this process"));
+    }
+
+    /// SEC-25: the first steps name the command for the connection string, which works as printed: a broker that keeps nothing
+    /// has no file with its first key.
+    #[test]
+    fn the_first_steps_name_the_connection_string() {
+        assert!(banner(true, false).contains("\n  peeklock connection-string\n"));
+        let asks = "\n  peeklock connection-string --policy RootManageSharedAccessKey\n";
+        assert!(banner(false, false).contains(asks));
     }
 
     /// SEC-25: where a token is wanted, the first steps show how to come by one.
