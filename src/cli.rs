@@ -44,6 +44,7 @@ mod rule;
 mod schedule;
 mod send;
 mod session;
+mod sql_condition;
 mod subscription;
 mod tls;
 mod token;

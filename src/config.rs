@@ -33,7 +33,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use config::{FileFormat, Map, Value};
+use config::{FileFormat, Format as _, Map, Value};
 use peeklock::auth_jwt::JwtConfig;
 use peeklock::contract::browser::split_host;
 use peeklock::declaration::Declaration;
@@ -48,7 +48,7 @@ use peeklock::tls::Tls;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
-use source::{Layer, PREFIX, SEPARATOR, collect, explain, source_of};
+use source::{Layer, PREFIX, SEPARATOR, collect, explain, source_of, spread_lists};
 
 use crate::memory;
 
@@ -360,7 +360,11 @@ impl Loaded {
     /// Every value in force, in the order of the documentation.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
-        collect("", &self.layers, &mut rows);
+        let mut layers = self.layers.clone();
+        if let Ok(defaults) = FileFormat::Toml.parse(None, DEFAULT) {
+            spread_lists(&mut layers, &Value::new(None, defaults));
+        }
+        collect("", &layers, &mut rows);
         for row in &mut rows {
             row.source = source_of(&self.layers, &row.key);
         }

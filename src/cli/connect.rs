@@ -88,6 +88,8 @@ pub struct Session {
     pub client: Client,
     pub interrupt: Interrupt,
     pub out: Out,
+    /// Whether this command shows no token.
+    is_anonymous: bool,
 }
 
 struct Target {
@@ -227,7 +229,9 @@ impl Common {
                 () = interrupt.hit() => return Err(Failure::Told(exit::INTERRUPTED)),
                 client = connecting => client?,
             };
-            let session = Session { client: client.clone(), interrupt, out: Out::new() };
+            let is_anonymous = target.token.is_none() && target.string.is_none();
+            let session =
+                Session { client: client.clone(), interrupt, out: Out::new(), is_anonymous };
             let result = {
                 let mut working = std::pin::pin!(work(&session));
                 tokio::select! {
@@ -323,6 +327,17 @@ impl Session {
         tokio::select! {
             () = tokio::time::sleep(INTERRUPT_TIMEOUT) => {}
             () = self.client.disconnected() => {}
+        }
+    }
+
+    /// Warns after a command that ends anonymous access, if it was a client without a token itself: its next command would
+    /// be refused (SEC-17).
+    pub fn note_end_of_anonymous_access(&self) {
+        if self.is_anonymous {
+            note(
+                "from now on every client needs a token, permanently: `peeklock connection-string` prints a connection \
+                 string, and --data-dir uses the first key of a broker on this machine",
+            );
         }
     }
 

@@ -4,8 +4,11 @@ mod condition;
 mod copies;
 mod list;
 mod origin;
+mod pick;
+mod purge;
 mod resubmit;
 mod show;
+mod summary;
 
 use clap::Subcommand;
 
@@ -15,6 +18,7 @@ use super::{Failure, exit};
 
 pub const HELP: &str = "\
 Examples:
+  peeklock dlq summary orders                      how many, and why
   peeklock dlq list orders
   peeklock dlq list orders --where reason=MaxDeliveryCountExceeded
   peeklock dlq show orders 1001
@@ -22,7 +26,8 @@ Examples:
   peeklock dlq resubmit orders
   peeklock dlq resubmit 'orders/$transfer'         what could not be forwarded
   peeklock receive orders --dead-letter            takes them out for good
-  peeklock queue purge orders --dead-letter        deletes them
+  peeklock dlq purge orders --where 'description~timeout'
+  peeklock receive orders --settle dead-letter     dead-letters a message by hand
 
 `peeklock dlq COMMAND --help` has all flags.";
 
@@ -34,6 +39,12 @@ pub enum DlqCommand {
     /// Show everything of one dead-lettered message
     #[command(after_help = show::HELP)]
     Show(show::ShowFlags),
+    /// Count dead-lettered messages by reason
+    #[command(after_help = summary::HELP)]
+    Summary(summary::SummaryFlags),
+    /// Delete dead-lettered messages, all or some. Asks
+    #[command(after_help = purge::HELP)]
+    Purge(purge::PurgeFlags),
     /// Send dead-lettered messages again
     #[command(after_help = resubmit::HELP)]
     Resubmit(resubmit::ResubmitFlags),
@@ -61,6 +72,8 @@ pub fn run(command: &DlqCommand) -> Result<(), Failure> {
     match command {
         DlqCommand::List(flags) => list::run(flags),
         DlqCommand::Show(flags) => show::run(flags),
+        DlqCommand::Summary(flags) => summary::run(flags),
+        DlqCommand::Purge(flags) => purge::run(flags),
         DlqCommand::Resubmit(flags) => resubmit::run(flags),
     }
 }

@@ -5,12 +5,14 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use peeklock::command::MessageState;
 use peeklock::ids::SequenceNumber;
+use peeklock::rule::sql::Fault;
 use peeklock::time::{TimeSpan, Timestamp};
 use peeklock::websocket::client::{Received, Receiver};
 
 use super::arguments::{Source, span_of};
 use super::connect::{Common, Patience, Session};
-use super::message::{BodyFlags, CELL_CHARS_MAX, Form, Writer, id, instant, state_name};
+use super::message::{BodyFlags, CELL_CHARS_MAX, Form, Writer, id, instant, messages, state_name};
+use super::sql_condition::{SqlCondition, sql_condition};
 use super::terminal::{Bar, Cell, Table, Wrote, cut, note};
 use super::{Failure, exit};
 
@@ -21,12 +23,20 @@ Examples:
   peeklock peek orders --from 1001 -n 1 --long     all of one message
   peeklock peek orders --state scheduled --all
   peeklock peek orders --dead-letter
+  peeklock peek orders --where 'price > 5 AND sys.DeliveryCount > 0'
   peeklock peek steps --session order-17           whoever holds the session
-  peeklock peek orders --follow --body-only        what comes, as it comes
+  peeklock peek orders --follow --body-only        messages that stay in the queue, once each
   peeklock peek orders --all -o ndjson | peeklock send copies
 
 Peeking changes nothing: locked, deferred, scheduled and expired messages are seen too. Bodies \
 are cut in the table; --long and the forms for programs have them whole.
+
+--follow looks again and again, at most once each --interval, and shows messages that are in the queue at that moment. \
+A message that a consumer has completed before the next look is not shown: next to an active consumer you may see \
+few messages or none. To see every message, let a subscription of a topic receive copies.
+
+--where takes the SQL of filters (`peeklock rule test --help`) and is judged by this command: it sees application \
+properties, and those of the broker with `sys.`, and in a dead-letter queue DeadLetterReason.
 
 A message whose time to live is over is not received any more, but it stays to be seen until somebody \
 receives from the queue; the table says that it is expired if it has a time to live of its own.
@@ -61,7 +71,10 @@ pub struct PeekFlags {
     /// Show those of one state only
     #[arg(long, value_name = "STATE")]
     state: Option<State>,
-    /// Go on with what comes, until Ctrl-C
+    /// Show messages that meet a condition in SQL only
+    #[arg(long = "where", value_name = "SQL", value_parser = sql_condition)]
+    condition: Option<SqlCondition>,
+    /// Look again and again for new messages, until Ctrl-C; messages that a consumer takes in between are missed
     #[arg(short, long, conflicts_with = "all")]
     follow: bool,
     /// How often to look with --follow
@@ -122,6 +135,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
         Form::Long if !flags.long && !flags.follow => None,
         form => Some(form),
     };
+    let condition = flags.condition.as_ref().map(SqlCondition::ready).transpose()?;
     let count = if form.is_some() { count } else { count.min(ROWS_MAX) };
     let mut table = table(session.out.colours);
     let mut writer = Writer::new(session.out, form.unwrap_or(Form::Long));
@@ -129,6 +143,8 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
     let from = SequenceNumber(flags.from);
     let mut browse = Browse { session: flags.session.as_deref(), ..Browse::new(&receiver, from) };
     let (mut shown, mut next, mut is_cut, mut is_more) = (0, 0, false, false);
+    // Messages for which the condition fails, and why it does for the first of them.
+    let mut unjudged: Option<(u64, Fault)> = None;
     'pages: loop {
         let page = tokio::select! {
             biased;
@@ -143,6 +159,14 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
         let is_end = page.is_empty();
         let wanted = |message: &&Received| flags.state.is_none_or(|is| is.is(message.state()));
         for message in page.iter().filter(wanted) {
+            match condition.as_ref().map_or(Ok(true), |condition| condition.holds(message)) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(fault) => {
+                    unjudged.get_or_insert((0, fault)).0 += 1;
+                    continue;
+                }
+            }
             if shown == count {
                 next = message.sequence_number().0;
                 is_more = true;
@@ -185,6 +209,12 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
         if is_more {
             note(&format!("there are more; `--from {next}` goes on, --all -o ndjson shows all"));
         }
+    }
+    if let Some((count, fault)) = unjudged {
+        note(&format!(
+            "left out, because --where cannot be judged for them: {}; {fault}",
+            messages(count)
+        ));
     }
     if session.interrupt.is_set() && !flags.follow {
         return Err(Failure::Told(exit::INTERRUPTED));

@@ -27,7 +27,8 @@ Examples:
   peeklock receive orders --raw > invoice.pdf       one body, byte for byte
   peeklock receive orders --settle none             stays locked until the lock ends
   peeklock receive orders --abandon --delay 30s     comes again in half a minute
-  peeklock receive orders --dead-letter
+  peeklock receive orders --settle dead-letter --reason Unpaid    into the dead-letter queue
+  peeklock receive orders --dead-letter             from the dead-letter queue
   peeklock receive steps --next-session --all       all of the session with the oldest message
   peeklock receive steps --next-session --follow    one session after the other
   peeklock receive steps --session order-17 --wait 5s
@@ -86,6 +87,12 @@ pub struct ReceiveFlags {
     /// As --settle abandon
     #[arg(long, conflicts_with = "settle")]
     abandon: bool,
+    /// Reason of --settle dead-letter
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Error description of --settle dead-letter
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
     /// Nobody gets what is abandoned for so long; 0s for at once [default: as the entity retries]
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     delay: Option<TimeSpan>,
@@ -104,6 +111,8 @@ enum Settle {
     Complete,
     /// It is available again, with one more failed delivery
     Abandon,
+    /// It goes to the dead-letter queue, with --reason and --description
+    DeadLetter,
     /// It stays locked until its lock ends; lock tokens are told. In a session it is there again at once
     None,
 }
@@ -143,6 +152,17 @@ impl ReceiveFlags {
         if self.abandon { Settle::Abandon } else { self.settle }
     }
 
+    /// How a message that was written is settled at once.
+    fn outcome(&self) -> Result<(), Refusal> {
+        if self.settle() != Settle::DeadLetter {
+            return Ok(());
+        }
+        Err(Refusal::DeadLetter {
+            reason: self.reason.clone().unwrap_or_default(),
+            description: self.description.clone().unwrap_or_default(),
+        })
+    }
+
     const fn is_by_session(&self) -> bool {
         self.next_session || self.session.is_some()
     }
@@ -180,6 +200,15 @@ pub fn run(flags: &ReceiveFlags) -> Result<(), Failure> {
     }
     if flags.delay.is_some() && flags.settle() != Settle::Abandon {
         return Err(Failure::usage("--delay goes with --abandon"));
+    }
+    let is_dead_lettered = flags.settle() == Settle::DeadLetter;
+    if !is_dead_lettered && (flags.reason.is_some() || flags.description.is_some()) {
+        return Err(Failure::usage("--reason and --description go with --settle dead-letter"));
+    }
+    if is_dead_lettered && flags.source.is_dead_letter() {
+        return Err(Failure::usage(
+            "a dead letter cannot be dead-lettered again; `peeklock dlq` has commands for it",
+        ));
     }
     let count = match (flags.count, flags.all || flags.follow) {
         (Some(count), _) => count,
@@ -434,11 +463,13 @@ async fn written(
     if is_locked {
         let held = tokens(out);
         match flags.settle() {
-            Settle::Complete => {
+            Settle::Complete | Settle::DeadLetter => {
                 progress.unsettled += held.len() as u64;
                 // Each by itself: whatever ends this, it is known how far it came.
-                let mut completed: FuturesUnordered<_> =
-                    held.iter().map(|token| receiver.settle_token(*token, Ok(()))).collect();
+                let mut completed: FuturesUnordered<_> = held
+                    .iter()
+                    .map(|token| receiver.settle_token(*token, flags.outcome()))
+                    .collect();
                 while let Some(result) = completed.next().await {
                     progress.unsettled -= u64::from(result.is_ok());
                 }
@@ -481,7 +512,7 @@ fn tell(progress: &Progress, path: &str) {
     let Progress { unsettled, unabandoned, lost, .. } = progress;
     if *unsettled > 0 {
         note(&format!(
-            "error: {unsettled} of the messages written could not be completed: their locks had \
+            "error: {unsettled} of the messages written could not be settled: their locks had \
              ended, or the connection was lost; unless another receiver has them, they are delivered \
              again"
         ));

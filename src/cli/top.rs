@@ -262,6 +262,36 @@ fn sort(rows: &mut [Row], by: Sort, turned: Turned) {
     }
 }
 
+/// Columns that a narrow terminal shows whatever else is left out: name, order, and both rates.
+const ESSENTIAL: usize = 4;
+
+/// The columns, the most important one first. Those without a number in them are the first that a narrow terminal leaves
+/// out, and rates the last.
+fn importance(rows: &[Row], by: Sort) -> Vec<usize> {
+    let (name, kind, active, dead, scheduled, deferred) = (0, 1, 2, 3, 4, 5);
+    let (rate_in, rate_out, size) = (6, 7, 8);
+    let sorted = match by {
+        // Rates are there anyway.
+        Sort::Name | Sort::Active | Sort::In | Sort::Out => active,
+        Sort::Dead => dead,
+        Sort::Scheduled => scheduled,
+        Sort::Size => size,
+    };
+    let is_empty = |of: fn(&Row) -> Option<u64>| rows.iter().filter_map(of).all(|count| count == 0);
+    let counts = [
+        (dead, is_empty(|row| row.dead)),
+        (scheduled, is_empty(|row| row.scheduled)),
+        (deferred, is_empty(|row| row.deferred)),
+    ];
+    let of = |empty: bool| {
+        counts.iter().filter(move |(_, is_empty)| *is_empty == empty).map(|(column, _)| *column)
+    };
+    let mut order = vec![name, rate_in, rate_out, sorted];
+    let others = [active].into_iter().chain(of(false)).chain([kind, size]).chain(of(true));
+    order.extend(others.filter(|column| *column != sorted));
+    order
+}
+
 fn table(rows: &[Row], (by, turned): (Sort, Turned), colours: bool) -> Table {
     let heads =
         ["NAME", "KIND", "ACTIVE", "DEAD", "SCHEDULED", "DEFERRED", "IN/s", "OUT/s", "SIZE"];
@@ -280,7 +310,8 @@ fn table(rows: &[Row], (by, turned): (Sort, Turned), colours: bool) -> Table {
     if let Some(head) = heads.iter_mut().find(|head| *head == sorted) {
         head.push(if goes_up { '↑' } else { '↓' });
     }
-    let mut table = Table::new(&heads, heads.len(), colours);
+    let mut table =
+        Table::new(&heads, heads.len(), colours).with_importance(importance(rows, by), ESSENTIAL);
     let rate = |rate: Option<f64>| {
         Cell::Right(rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")))
     };
@@ -376,4 +407,33 @@ fn entry(row: &Row) -> serde_json::Value {
         entry.insert("outPerSecond".to_owned(), row.rate_out.into());
     }
     entry.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a terminal of 80 columns both rates are shown, also next to a long name; columns without a number go first.
+    #[test]
+    fn a_narrow_terminal_shows_the_rates() {
+        for name in ["orders", &"a-queue-with-a-long-name".repeat(5)] {
+            let row = Row::for_test(name, Some(7), Some(1));
+            let rows = [row];
+            let lines =
+                |width| table(&rows, (Sort::Active, Turned::No), false).lines(Some(width)).0;
+            for width in [80, 100] {
+                let lines = lines(width);
+                assert!(
+                    lines.iter().all(|line| line.chars().count() <= usize::from(width)),
+                    "{lines:?}"
+                );
+                let head = &lines[0];
+                for shown in ["NAME", "ACTIVE", "IN/s", "OUT/s"] {
+                    assert!(head.contains(shown), "{width}: {head}");
+                }
+            }
+            let head = &lines(60)[0];
+            assert!(head.contains("OUT/s") && !head.contains("DEFERRED"), "{head}");
+        }
+    }
 }

@@ -54,6 +54,82 @@ fn dead_letters_are_listed_with_reasons_and_chosen_by_them() {
     broker.ends(4, &["dlq", "list", "absent"]);
 }
 
+/// How many there are, and why, without taking one.
+#[test]
+fn dead_letters_are_counted_by_reason() {
+    let broker = broker();
+    let out = broker.ok(&["dlq", "summary", "orders"]);
+    let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["COUNT", "REASON", "OLDEST", "NEWEST", "DESCRIPTION"], "{out}");
+    let mut counted = [&lines[1][..2], &lines[2][..2]];
+    counted.sort_unstable();
+    assert_eq!(counted, [["2", "MaxDeliveryCountExceeded"], ["2", "TTLExpiredException"]]);
+    assert!(out.ends_with(&format!("4 messages in {DLQ}\n")), "{out}");
+    let out = broker.ok(&["dlq", "summary", "orders", "--where", "id=a", "-o", "json"]);
+    let summary: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&summary["total"], &summary["path"]), (&1.into(), &DLQ.into()));
+    assert_eq!(summary["reasons"][0]["reason"], "TTLExpiredException");
+    assert_eq!(
+        broker.ok(&["dlq", "summary", "orders", "--where", "id=x"]),
+        format!("0 messages in {DLQ}\n")
+    );
+    assert_eq!(broker.peek(DLQ).len(), 4);
+    broker.ends(4, &["dlq", "summary", "absent"]);
+}
+
+/// DEL-06: some of the dead letters are deleted: those that meet a condition, or the first ones, or by number. Others stay as
+/// they are; without a terminal the command wants --yes.
+#[test]
+fn some_dead_letters_are_deleted() {
+    let broker = broker();
+    let purge = |code: i32, arguments: &[&str]| {
+        broker.ends(code, &[&["dlq", "purge", "orders"], arguments].concat())
+    };
+    let left = || -> Vec<String> {
+        let messages = broker.peek(DLQ);
+        messages.iter().map(|message| message["body"].as_str().unwrap().to_owned()).collect()
+    };
+    let (_, log) = purge(2, &[]);
+    assert!(log.contains("--yes"), "{log}");
+    let counts = |messages: &[serde_json::Value]| -> Vec<serde_json::Value> {
+        messages.iter().map(|message| message["deliveryCount"].clone()).collect()
+    };
+    let before = counts(&broker.peek(DLQ));
+    assert_eq!(purge(0, &["--where", "id=c", "--yes"]).0, format!("deleted 1 message of {DLQ}\n"));
+    assert_eq!(left(), ["a", "b", "d"]);
+    let kept = broker.peek(DLQ);
+    assert_eq!(counts(&kept), [before[0].clone(), before[1].clone(), before[3].clone()]);
+    purge(0, &["--first", "1", "--yes"]);
+    assert_eq!(left(), ["b", "d"]);
+    let number = broker.peek(DLQ)[1]["sequenceNumber"].to_string();
+    let (out, _) = purge(0, &["--number", &number, "--yes", "-o", "json"]);
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&told["deleted"], &told["path"]), (&1.into(), &DLQ.into()));
+    purge(4, &["--number", "99", "--yes"]);
+    assert_eq!(left(), ["b"]);
+    purge(0, &["--yes"]);
+    assert!(left().is_empty());
+}
+
+/// SET-05: a message is dead-lettered by hand, with a reason and a description.
+#[test]
+fn a_message_is_dead_lettered_by_hand() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a", "b"]);
+    let settle = ["receive", "orders", "--settle", "dead-letter", "--body-only"];
+    let reason = ["--reason", "Unpaid", "--description", "the card has expired"];
+    assert_eq!(broker.ok(&[&settle[..], &reason].concat()), "a\n");
+    let letters = broker.peek(DLQ);
+    assert_eq!(letters.len(), 1);
+    let properties = &letters[0]["applicationProperties"];
+    assert_eq!(properties["DeadLetterReason"], "Unpaid");
+    assert_eq!(properties["DeadLetterErrorDescription"], "the card has expired");
+    assert_eq!(broker.bodies("orders"), [body("b", 0)]);
+    let (_, log) = broker.ends(2, &["receive", "orders", "--reason", "x"]);
+    assert!(log.contains("--settle dead-letter"), "{log}");
+    broker.ends(2, &[&settle[..], &["--dead-letter"]].concat());
+}
+
 #[test]
 fn one_dead_letter_is_shown_whole() {
     let broker = broker();

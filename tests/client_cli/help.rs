@@ -35,6 +35,8 @@ fn commands() -> Vec<Vec<&'static str>> {
         "peek",
         "dlq list",
         "dlq show",
+        "dlq summary",
+        "dlq purge",
         "dlq resubmit",
         "schedule cancel",
         "session list",

@@ -20,6 +20,18 @@ fn with_string(string: &str, arguments: &[&str]) -> Ended {
     Program::new(arguments).variable("PEEKLOCK_CONNECTION_STRING", string.trim()).run()
 }
 
+/// SEC-25: the key of a directory on this machine is never printed for a broker that is named by its address, and the first
+/// policy that an anonymous client makes tells it what that ends (SEC-17).
+#[test]
+fn a_connection_string_is_of_the_broker_that_is_named() {
+    let broker = Broker::with_queue(&[]);
+    let (out, log) = broker.ends(2, &["connection-string", "--url", "ws://127.0.0.1:1"]);
+    assert!(out.is_empty() && log.contains("--policy RootManageSharedAccessKey"), "{log}");
+    let create = ["policy", "create", "shop", "--entity", "orders", "--right", "send"];
+    let ended = broker.program(&create).run();
+    assert!(ended.code == 0 && ended.log.contains("every client needs a token"), "{}", ended.log);
+}
+
 /// SEC-01, SEC-02, SEC-09, SEC-17: policies are created, listed, shown and deleted, keys told and regenerated, and
 /// what signs with a key does what the policy gives, as long as the key lasts.
 #[test]

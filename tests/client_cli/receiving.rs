@@ -2,6 +2,45 @@
 
 use super::broker::{Broker, body};
 
+/// SQL-09: `peek --where` shows messages for which a condition in SQL is true, also by properties of the broker.
+#[test]
+fn messages_are_peeked_by_a_condition() {
+    let broker = Broker::with_queue(&[]);
+    for (body, price) in [("a", "3"), ("b", "7"), ("c", "9")] {
+        let price = format!("price:i32={price}");
+        broker.ok(&["send", "orders", body, "--property", &price, "--id", body]);
+    }
+    broker.ok(&["receive", "orders", "--settle", "abandon"]);
+    let peek = |code: i32, sql: &str| {
+        broker.ends(code, &["peek", "orders", "--where", sql, "--body-only"])
+    };
+    assert_eq!(peek(0, "price > 5").0, "b\nc\n");
+    assert_eq!(peek(0, "price > 5 AND sys.MessageId <> 'b'").0, "c\n");
+    assert_eq!(peek(0, "sys.DeliveryCount > 0").0, "a\n");
+    assert_eq!(peek(0, "sys.SequenceNumber >= 2").0, "b\nc\n");
+    assert_eq!(peek(6, "colour = 'red'").0, "");
+    let (_, log) = peek(2, "price >");
+    assert!(log.contains("--where"), "{log}");
+}
+
+/// A command asks for nothing over a link that it has detached: none of its requests is refused.
+#[test]
+fn commands_that_succeed_count_no_rejection() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &["a", "b"]);
+    broker.ok(&["peek", "orders"]);
+    broker.ok(&["receive", "orders"]);
+    broker.ok(&["queue", "create", "steps", "--requires-session"]);
+    broker.ok(&["send", "steps", "one", "--session", "s"]);
+    broker.ok(&["receive", "steps", "--session", "s"]);
+    broker.ok(&["dlq", "list", "orders"]);
+    let metrics = broker.metrics();
+    assert!(metrics.contains("peeklock_ready 1"), "{metrics}");
+    let rejections = metrics.lines().filter(|line| line.starts_with("peeklock_rejections_total{"));
+    let rejections: Vec<&str> = rejections.filter(|line| !line.ends_with(" 0")).collect();
+    assert!(rejections.is_empty(), "{rejections:?}");
+}
+
 #[test]
 fn a_received_message_is_shown_whole_and_gone() {
     let broker = Broker::with_queue(&[]);

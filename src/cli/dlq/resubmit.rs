@@ -3,24 +3,23 @@
 
 use clap::Args;
 use peeklock::condition::Condition;
-use peeklock::ids::{LockToken, SequenceNumber};
 use peeklock::message::{Message, MessageId};
 use peeklock::path::dead_letter_path;
-use peeklock::time::{TimeSpan, Timestamp};
+use peeklock::time::TimeSpan;
 use peeklock::websocket::client::{Received, Receiver, Sender};
 
 use super::super::arguments::{queue_of, sequence_number, span_of};
 use super::super::connect::{Common, Output, Patience, Session, code, may_be_done, told};
-use super::super::message::{Form, Writer, messages, tokens};
-use super::super::peek::Browse;
+use super::super::message::{Form, Writer, messages};
 use super::super::property::{Property, property};
 use super::super::send::{CONNECTION_LOST, Lost, set_properties};
 use super::super::terminal::{Bar, Wrote, note};
 use super::super::{Failure, exit};
-use super::condition::{MessageCondition, all_hold, condition, conditions};
+use super::condition::{MessageCondition, condition, conditions};
 use super::copies::{self, Copies};
 use super::or_of_topic;
-use super::origin::{self, Origin};
+use super::origin;
+use super::pick::{Pick, Taken};
 
 pub const HELP: &str = concat!(
     "\
@@ -54,11 +53,6 @@ dead-letter queue. Deferred dead letters and those that somebody else has locked
 ",
     exit_codes!()
 );
-
-/// Messages received, sent and completed together.
-const BATCH: u32 = 64;
-/// Messages of others that are held locked at most, so that they do not come again.
-const HELD_MAX: usize = 65_536;
 
 #[derive(Args)]
 pub struct ResubmitFlags {
@@ -100,27 +94,12 @@ pub struct ResubmitFlags {
 /// How it goes.
 #[derive(Default)]
 struct Progress {
-    /// Taken of those that were found.
-    done: u64,
     resubmitted: u64,
     duplicates: u64,
     /// Sent, and there still.
     doubled: u64,
     failed: u64,
     code: u8,
-    /// Locked, and to be given back.
-    held: Vec<LockToken>,
-    /// When the locks held are to be renewed.
-    renew_at: Option<Timestamp>,
-}
-
-/// What is to be resubmitted, as it was found by looking.
-struct Found {
-    count: u64,
-    /// The number of the last one: nothing behind it is touched.
-    last: u64,
-    /// Asked for by number, and not there.
-    absent: Vec<u64>,
 }
 
 impl ResubmitFlags {
@@ -129,9 +108,15 @@ impl ResubmitFlags {
         self.to.as_deref().map_or_else(|| origin::destination(&self.queue), Ok)
     }
 
-    fn is_meant(&self, message: &Received) -> bool {
-        (self.numbers.is_empty() || self.numbers.contains(&message.sequence_number().0))
-            && all_hold(&self.conditions, message)
+    /// Which dead letters are meant.
+    fn pick(&self) -> Pick<'_> {
+        Pick {
+            queue: &self.queue,
+            conditions: &self.conditions,
+            numbers: &self.numbers,
+            count: self.count,
+            verb: "resubmit",
+        }
     }
 
     /// What is sent in place of a dead letter.
@@ -172,101 +157,6 @@ pub fn run(flags: &ResubmitFlags) -> Result<(), Failure> {
     })
 }
 
-/// Looks for what is meant, without locking anything, and hands each to `see`.
-async fn look(
-    flags: &ResubmitFlags,
-    session: &Session,
-    receiver: &Receiver,
-    mut see: impl FnMut(&Received) -> Result<Wrote, Failure>,
-) -> Result<Found, Failure> {
-    // What comes later has a higher number.
-    let newest = Origin::of(&flags.queue, session).await?.last_sequence;
-    let most = flags.count.unwrap_or(u64::MAX);
-    let mut found = Found { count: 0, last: 0, absent: flags.numbers.clone() };
-    let mut browse = Browse::new(receiver, SequenceNumber(0));
-    loop {
-        let page = browse.page().await?;
-        if page.is_empty() {
-            break;
-        }
-        for message in &page {
-            let number = message.sequence_number().0;
-            if found.count == most {
-                // What was not looked at may be there.
-                found.absent.clear();
-                return Ok(found);
-            }
-            if number > newest {
-                break;
-            }
-            let is_active = message.state() == peeklock::command::MessageState::Active;
-            if is_active && flags.is_meant(message) {
-                found.count += 1;
-                found.last = number;
-                found.absent.retain(|absent| *absent != number);
-                if see(message)? == Wrote::Gone {
-                    found.absent.clear();
-                    return Ok(found);
-                }
-            }
-        }
-        if session.interrupt.is_set() {
-            return Err(Failure::Told(exit::INTERRUPTED));
-        }
-        if page.last().is_some_and(|message| message.sequence_number().0 > newest) {
-            break;
-        }
-    }
-    if found.count == 0 {
-        found.refuse_absent(flags)?;
-    }
-    Ok(found)
-}
-
-impl Found {
-    /// Fails if not all were there that were asked for by number.
-    fn refuse_absent(&self, flags: &ResubmitFlags) -> Result<(), Failure> {
-        let Some(first) = self.absent.first() else { return Ok(()) };
-        let others = match self.absent.len() - 1 {
-            0 => String::new(),
-            others => format!(", nor {others} others that were asked for"),
-        };
-        let queue = &flags.queue;
-        let code = if self.count == 0 { exit::NOT_FOUND } else { exit::IN_PART };
-        Err(Failure::ended(
-            code,
-            format!(
-                "there is no message {first} to resubmit in `{}`{others}; `peeklock dlq list {queue}` \
-                 shows those that are there",
-                dead_letter_path(queue)
-            ),
-        ))
-    }
-}
-
-/// How many of those that were found are there still.
-async fn there_still(
-    flags: &ResubmitFlags,
-    receiver: &Receiver,
-    found: &Found,
-) -> Result<u64, Failure> {
-    let mut browse = Browse::new(receiver, SequenceNumber(0));
-    let mut count = 0;
-    loop {
-        let page = browse.page().await?;
-        for message in &page {
-            if message.sequence_number().0 > found.last {
-                return Ok(count);
-            }
-            let is_active = message.state() == peeklock::command::MessageState::Active;
-            count += u64::from(is_active && flags.is_meant(message));
-        }
-        if page.is_empty() {
-            return Ok(count);
-        }
-    }
-}
-
 async fn dry_run(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure> {
     let receiver = session.client.receiver(&dead_letter_path(&flags.queue))?;
     let form = match flags.common.output {
@@ -276,7 +166,8 @@ async fn dry_run(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure
     };
     let mut rows = Copies::new(session.out.colours);
     let mut writer = Writer::new(session.out, form.unwrap_or(Form::Ndjson));
-    let found = look(flags, session, &receiver, |message| {
+    let pick = flags.pick();
+    let found = pick.look(session, &receiver, |message| {
         let copy = flags.copy(message)?;
         if form.is_some() {
             return writer.object(&copies::to_json(message, &copy));
@@ -294,7 +185,7 @@ async fn dry_run(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure
     let to = flags.to()?;
     let messages = if found.count == 1 { "message" } else { "messages" };
     note(&format!("dry run: {} {messages} would be sent to `{to}`", found.count));
-    found.refuse_absent(flags)
+    found.refuse_absent(&pick)
 }
 
 async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure> {
@@ -302,12 +193,18 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     let path = dead_letter_path(&flags.queue);
     let receiver = session.client.receiver(&path)?;
     let sender = session.client.sender(to)?;
-    let found = look(flags, session, &receiver, |_| Ok(Wrote::Done)).await?;
+    let pick = flags.pick();
+    let found = pick.look(session, &receiver, |_| Ok(Wrote::Done)).await?;
     let bar = Bar::new("resubmitting", Some(found.count));
     let mut progress = Progress { code: 1, ..Progress::default() };
+    let mut taken = Taken::default();
+    let move_on = async |meant: Vec<Received>, taken: &mut Taken| -> Result<bool, Failure> {
+        move_on(flags, &receiver, &sender, meant, taken, &mut progress, &bar).await?;
+        Ok(progress.failed == 0)
+    };
     let worked = tokio::select! {
         biased;
-        worked = work(flags, session, &receiver, &sender, &found, &mut progress, &bar) => Some(worked),
+        worked = pick.work(session, &receiver, &found, &mut taken, move_on) => Some(worked),
         // What is under way is not answered any more.
         () = session.overdue() => None,
     };
@@ -315,13 +212,13 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     let is_overdue = worked.is_none();
     let worked = worked.unwrap_or(Err(Failure::Told(exit::INTERRUPTED)));
     if !is_overdue {
-        // Should this fail, their locks end by themselves.
-        let _released = receiver.release_many(&progress.held).await;
+        taken.release(&receiver).await;
     }
-    let Progress { resubmitted, duplicates, doubled, failed, done, .. } = progress;
+    let Progress { resubmitted, duplicates, doubled, failed, .. } = progress;
+    let done = taken.done;
     // What is missing may be gone as well: somebody else may have taken it for good.
     let locked = if worked.is_ok() && failed == 0 && done < found.count {
-        let left = there_still(flags, &receiver, &found).await?;
+        let left = pick.there_still(&receiver, &found).await?;
         left.saturating_sub(duplicates + doubled).min(found.count - done)
     } else {
         0
@@ -367,7 +264,7 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     match worked {
         Ok(()) if duplicates + doubled + failed + locked == 0 => {
             closed.map_err(Failure::from)?;
-            found.refuse_absent(flags)
+            found.refuse_absent(&pick)
         }
         Ok(()) if resubmitted == 0 && failed > 0 => Err(Failure::Told(progress.code)),
         Ok(()) => Err(Failure::Told(exit::IN_PART)),
@@ -378,61 +275,13 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     }
 }
 
-async fn work(
-    flags: &ResubmitFlags,
-    session: &Session,
-    receiver: &Receiver,
-    sender: &Sender,
-    found: &Found,
-    progress: &mut Progress,
-    bar: &Bar,
-) -> Result<(), Failure> {
-    while progress.done < found.count {
-        if session.interrupt.is_set() {
-            return Err(Failure::Told(exit::INTERRUPTED));
-        }
-        renew(session, receiver, progress).await?;
-        let messages = receiver.receive_many(BATCH, TimeSpan::ZERO).await?;
-        if messages.is_empty() {
-            // Somebody else has the rest.
-            return Ok(());
-        }
-        let is_past = messages.iter().any(|message| message.sequence_number().0 > found.last);
-        let (meant, others): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| {
-            message.sequence_number().0 <= found.last && flags.is_meant(message)
-        });
-        hold(progress, &others);
-        let (meant, surplus) = {
-            let room = usize::try_from(found.count - progress.done).unwrap_or(usize::MAX);
-            let mut meant = meant;
-            let surplus = meant.split_off(room.min(meant.len()));
-            (meant, surplus)
-        };
-        hold(progress, &surplus);
-        progress.done += meant.len() as u64;
-        move_on(flags, receiver, sender, meant, progress, bar).await?;
-        if progress.failed > 0 || is_past {
-            return Ok(());
-        }
-        if progress.held.len() >= HELD_MAX {
-            return Err(Failure::ended(
-                exit::IN_PART,
-                format!(
-                    "{HELD_MAX} messages that do not meet the conditions stand before the rest, and no \
-                     more are held; receive or purge some of them, or resubmit with fewer conditions"
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// Sends copies, and completes the originals of those that were stored.
 async fn move_on(
     flags: &ResubmitFlags,
     receiver: &Receiver,
     sender: &Sender,
     meant: Vec<Received>,
+    taken: &mut Taken,
     progress: &mut Progress,
     bar: &Bar,
 ) -> Result<(), Failure> {
@@ -440,7 +289,7 @@ async fn move_on(
     let copies = match copies {
         Ok(copies) => copies,
         Err(failure) => {
-            hold(progress, &meant);
+            taken.hold(&meant);
             return Err(failure);
         }
     };
@@ -454,7 +303,7 @@ async fn move_on(
             Ok(number) if number.0 > 0 => stored.extend(message.lock_token()),
             Ok(_) => {
                 progress.duplicates += 1;
-                hold(progress, [message]);
+                taken.hold([message]);
             }
             Err(error) => {
                 progress.failed += 1;
@@ -470,7 +319,7 @@ async fn move_on(
                     };
                     bar.note(&format!("error: message {number} stays: {}{open}", told(&error)));
                 }
-                hold(progress, [message]);
+                taken.hold([message]);
             }
         }
     }
@@ -483,43 +332,5 @@ async fn move_on(
     progress.doubled += failed;
     progress.resubmitted += stored.len() as u64;
     bar.advance(meant.len() as u64);
-    Ok(())
-}
-
-/// Keeps messages locked until the end, so that they do not come again.
-fn hold<'a>(progress: &mut Progress, messages: impl IntoIterator<Item = &'a Received> + Clone) {
-    for message in messages.clone() {
-        if let Some(until) = message.locked_until() {
-            let at = progress.renew_at.map_or(until, |at| at.min(until));
-            progress.renew_at = Some(at);
-        }
-    }
-    progress.held.extend(tokens(messages));
-}
-
-/// Renews the locks held when the first of them would end soon.
-async fn renew(
-    session: &Session,
-    receiver: &Receiver,
-    progress: &mut Progress,
-) -> Result<(), Failure> {
-    const SOON: TimeSpan = TimeSpan::from_seconds(3);
-    let now = session.client.now();
-    let is_due = progress.renew_at.is_some_and(|at| at.minus(SOON) <= now);
-    if !is_due {
-        return Ok(());
-    }
-    // A lock that was lost is of a message that comes again, and is held again.
-    for renewed in receiver.renew_many(&progress.held).await {
-        if let Err(error) = renewed
-            && error.condition() != Condition::MessageLockLost
-        {
-            return Err(error.into());
-        }
-    }
-    let path = receiver.path();
-    let path = path.rsplit_once("/$").map_or(path, |(path, _)| path);
-    let lock_duration = Origin::of(path, session).await?.lock_duration;
-    progress.renew_at = Some(session.client.now().plus(lock_duration));
     Ok(())
 }

@@ -17,7 +17,10 @@ Examples:
   peeklock policy create worker --entity orders --right send --right listen
   peeklock policy create admin --right manage                  for everything there is
 
-The keys are made by the broker, and told by `peeklock policy keys` and `peeklock connection-string`.
+The broker makes the keys; `peeklock policy keys` and `peeklock connection-string` print them.
+
+The first policy ends anonymous access to the whole broker, permanently: from then on every client needs a token. Deleting \
+the policy does not bring anonymous access back. Your own commands take the first key with --data-dir.
 
 ",
     exit_codes!()
@@ -50,6 +53,7 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
                 }
                 failure
             })?;
+        session.note_end_of_anonymous_access();
         if flags.common.output == Output::Table {
             let text = format!("policy `{}` of {} created\n", line(&policy.name), owner.shown());
             return session.out.say(&text);

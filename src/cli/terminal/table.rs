@@ -1,7 +1,9 @@
 //! Tables: one line a row, numbers to the right, as wide as the terminal.
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{Attribute, CellAlignment, Color, ColumnConstraint, ContentArrangement, Row};
+use comfy_table::{
+    Attribute, CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Width,
+};
 
 use super::{Out, line};
 
@@ -20,6 +22,14 @@ pub enum Cell {
     Alarm(u64),
     /// Something else that is aligned like a number.
     Right(String),
+}
+
+/// Which columns stay where there is no room for all of them.
+struct Importance {
+    /// Columns, the most important one first; it is cut before others of the essential ones go.
+    order: Vec<usize>,
+    /// How many of them are essential.
+    essential: usize,
 }
 
 /// The columns for which there is room: the first, the last, and of the others as many as have some.
@@ -42,12 +52,38 @@ fn kept(contents: &[u16], flexible: usize, width: u16) -> Vec<usize> {
     kept
 }
 
+impl Importance {
+    /// The columns for which there is room, and the first with its width if it has to be cut.
+    fn kept(&self, contents: &[u16], width: u16) -> (Vec<usize>, Option<(usize, u16)>) {
+        let content = |index: &usize| contents.get(*index).copied().unwrap_or(0);
+        let Some((first, others)) = self.order.split_first() else { return (Vec::new(), None) };
+        let essential: u16 = others
+            .iter()
+            .take(self.essential.saturating_sub(1))
+            .map(|index| content(index).saturating_add(GAP))
+            .fold(GAP, u16::saturating_add);
+        let room = width.saturating_sub(essential).max(FLEXIBLE_WIDTH_MIN);
+        let first_width = content(first).min(room);
+        let mut used = u32::from(first_width) + u32::from(GAP);
+        let mut kept = vec![*first];
+        for index in others {
+            let more = u32::from(content(index)) + u32::from(GAP);
+            if used + more <= u32::from(width) {
+                used += more;
+                kept.push(*index);
+            }
+        }
+        (kept, (first_width < content(first)).then_some((*first, first_width)))
+    }
+}
+
 /// A table that is being filled.
 pub struct Table {
     table: comfy_table::Table,
     heads: Vec<String>,
     /// The columns from this one on may be cut to fit a terminal.
     flexible: usize,
+    importance: Option<Importance>,
     colours: bool,
 }
 
@@ -59,7 +95,15 @@ impl Table {
         if colours {
             table.enforce_styling();
         }
-        Self { table, heads: heads.iter().map(ToString::to_string).collect(), flexible, colours }
+        let heads = heads.iter().map(ToString::to_string).collect();
+        Self { table, heads, flexible, importance: None, colours }
+    }
+
+    /// The same, with an order in which columns are left out on a narrow terminal: the last first. The first one is cut
+    /// where the essential ones, so many from the front, would have no room.
+    pub fn with_importance(mut self, order: Vec<usize>, essential: usize) -> Self {
+        self.importance = Some(Importance { order, essential });
+        self
     }
 
     pub fn row(&mut self, cells: Vec<Cell>) {
@@ -107,10 +151,16 @@ impl Table {
         let narrow = width.filter(|width| u32::from(*width) + u32::from(GAP) < needed);
         if let Some(width) = narrow {
             self.table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-            let kept = kept(&self.table.column_max_content_widths(), self.flexible, width);
+            let contents = self.table.column_max_content_widths();
+            let (kept, cut) = match &self.importance {
+                Some(importance) => importance.kept(&contents, width),
+                None => (kept(&contents, self.flexible, width), None),
+            };
             for (index, column) in self.table.column_iter_mut().enumerate() {
                 if !kept.contains(&index) {
                     column.set_constraint(ColumnConstraint::Hidden);
+                } else if let Some((_, width)) = cut.filter(|(cut, _)| *cut == index) {
+                    column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width + GAP)));
                 } else if index < self.flexible && kept.len() > 1 {
                     column.set_constraint(ColumnConstraint::ContentWidth);
                 }

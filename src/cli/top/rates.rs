@@ -130,6 +130,25 @@ impl From<&DescribedSubscription> for Row {
     }
 }
 
+#[cfg(test)]
+impl Row {
+    /// A queue with rates of nothing.
+    pub fn for_test(path: &str, active: Option<u64>, dead: Option<u64>) -> Self {
+        Self {
+            kind: Kind::Queue,
+            path: path.to_owned(),
+            active,
+            dead,
+            scheduled: Some(0),
+            deferred: Some(0),
+            size_bytes: 123_456,
+            rate_in: Some(1_234.5),
+            rate_out: Some(1_234.5),
+            seen: Seen { created: 1, last_sequence: 1, total: Some(1) },
+        }
+    }
+}
+
 impl Rates {
     /// Takes a reading: gives its rows their rates.
     pub fn read(&mut self, rows: &mut [Row], now: Instant) {
