@@ -26,7 +26,7 @@ pub fn sql_condition(text: &str) -> Result<SqlCondition, String> {
 
 impl SqlCondition {
     fn compile(&self) -> Result<Compiled, String> {
-        let rule = RuleDescription::new("where", Filter::sql(&self.text), Timestamp::NONE);
+        let rule = RuleDescription::new("where", Filter::sql(self.text.as_str()), Timestamp::NONE);
         Rule::create(rule, &Limits::of(Tier::default()))
             .map(Compiled)
             .map_err(|rejection| rejection.detail().to_owned())

@@ -90,7 +90,7 @@ impl World {
         self.clock.now().plus(TimeSpan::from_seconds(seconds))
     }
 
-    fn access(&self, token: impl Into<Box<str>>) -> Access {
+    fn access(&self, token: impl Into<Arc<str>>) -> Access {
         self.broker.access(Principal::anonymous().with_token(token))
     }
 

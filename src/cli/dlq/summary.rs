@@ -87,7 +87,7 @@ impl Summary {
     /// The most frequent reason first.
     fn groups(&self) -> Vec<(&String, &Group)> {
         let mut groups: Vec<_> = self.reasons.iter().collect();
-        groups.sort_by(|(_, a), (_, b)| b.count.cmp(&a.count));
+        groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.count));
         groups
     }
 }

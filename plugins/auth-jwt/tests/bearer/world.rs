@@ -86,7 +86,7 @@ impl World {
         Self { broker, policies, clock, authorizer }
     }
 
-    pub fn access(&self, token: impl Into<Box<str>>) -> Access {
+    pub fn access(&self, token: impl Into<Arc<str>>) -> Access {
         self.broker.access(Principal::anonymous().with_token(token))
     }
 
