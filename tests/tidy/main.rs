@@ -12,6 +12,7 @@ mod doors;
 mod floors;
 mod lean;
 mod packages;
+mod prose;
 mod requirements;
 mod source;
 

@@ -281,9 +281,9 @@ fn steps_are_in_an_order_in_which_they_can_be_done() {
             "create queue `a` forward_to: - > b",
             "create subscription `t/Subscriptions/s` forward_to: - > a",
             "create queue `x` auto_delete_on_idle: - > PT10M",
-            "create queue `y` forward_to: - > x",
+            "create queue `y` forward_to: - > x, auto_delete_on_idle: - > PT10M",
             "update queue `old` forward_to: - > a",
-            "update queue `x` forward_to: - > y, auto_delete_on_idle: PT10M > unlimited",
+            "update queue `x` forward_to: - > y",
         ]
     );
     let Work::CreateQueue(begun) = &planned.work[4] else { panic!("{:?}", planned.work[4]) };
