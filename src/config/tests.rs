@@ -208,7 +208,6 @@ fn wrong_values_are_named_with_key_and_source() {
             "queues[0].lock_duration",
             "`soon` is",
         ),
-        ("[[queues]]\nname = \"a\"\nforward_to = \"b\"", "queues[0]", "neither there nor declared"),
         ("[forwarding]\nfailure_target = \"trash\"", "forwarding.failure_target", "dead_letter"),
         ("[forwarding]\non_destination_full = \"drop\"", "forwarding.on_destination_full", "hold"),
         ("[[queues]]\nname = \"a\"\n[[queues]]\nname = \"A\"", "queues[1]", "declared twice"),

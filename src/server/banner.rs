@@ -156,7 +156,6 @@ impl fmt::Display for Steps<'_> {
                 "  # an hour's right to do everything; policies give less (peeklock policy --help)\n  {token}\n"
             )?;
         }
-        writeln!(f, "  # the connection string for an Azure SDK\n  {}", self.connection_string())?;
         if *is_new {
             let create = format!("{curl} -X PUT 'http{s}://{url}/$api/v1/queues/{QUEUE}'");
             write!(f, "  # create a queue\n  {create}\n")?;
@@ -172,7 +171,9 @@ impl fmt::Display for Steps<'_> {
              {curl} -X DELETE \"$LOCKED\"\n  \
              # metrics\n  \
              {curl} 'http{s}://{url}/metrics'\n"
-        )
+        )?;
+        // The last step, because reading a key of a broker in memory ends anonymous access.
+        writeln!(f, "  # the connection string for an Azure SDK\n  {}", self.connection_string())
     }
 }
 

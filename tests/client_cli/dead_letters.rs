@@ -25,7 +25,7 @@ fn broker() -> Broker {
     broker
 }
 
-const DLQ: &str = "orders/$deadletterqueue";
+const DLQ: &str = "orders/$DeadLetterQueue";
 
 #[test]
 fn dead_letters_are_listed_with_reasons_and_chosen_by_them() {

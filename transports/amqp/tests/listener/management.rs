@@ -492,7 +492,7 @@ async fn rules_are_managed() {
     )]);
     assert_eq!(client.ask(0, "add-rule", &add("by-id", correlation)).await.status(), 200);
     // More properties than a filter may have are refused by their number, before they are compared (QUO-01).
-    let names: Vec<String> = (0..40_000).map(|number| format!("p{number}")).collect();
+    let names: Vec<String> = (0..30_000).map(|number| format!("p{number}")).collect();
     let properties: Vec<(&str, Vec<u8>)> =
         names.iter().map(|name| (name.as_str(), value(7_i32))).collect();
     let many = map(&[("correlation-filter", map(&[("properties", map(&properties))]))]);

@@ -480,11 +480,15 @@ async fn a_token_for_a_destination_is_of_the_same_client() {
     let server = plan.start().await;
     server.broker.create_queue("o", QueueUpdate::default()).await.unwrap();
     let body = entry("QueueDescription", "<ForwardTo>q</ForwardTo>");
+    let cleared = entry("QueueDescription", "");
     let put = async |own: &str, other: &str| {
         let head = format!(
             "PUT /o?{VERSION}\nIf-Match: *\nAuthorization: {own}\nVia: 1.1 proxy\n\
              ServiceBusSupplementaryAuthorization: {other}"
         );
+        // A destination that stays is not judged again.
+        let none = format!("PUT /o?{VERSION}\nIf-Match: *\nAuthorization: all");
+        assert_eq!(server.ask(&none, &cleared).await.status, 200);
         witnessed.seen.lock().unwrap().clear();
         let status = server.ask(&head, &body).await.status;
         (status, std::mem::take(&mut *witnessed.seen.lock().unwrap()))

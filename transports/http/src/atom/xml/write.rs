@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::io;
 
 use quick_xml::Writer;
-use quick_xml::escape::escape;
+use quick_xml::escape::partial_escape;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
 use super::name::{XML, is_character};
@@ -96,7 +96,7 @@ impl Xml {
     }
 
     fn text(&mut self, text: &str) {
-        let escaped = escape(printable(text)).replace('\r', "&#13;");
+        let escaped = partial_escape(printable(text)).replace('\r', "&#13;");
         self.event(Event::Text(BytesText::from_escaped(escaped)));
     }
 
