@@ -176,7 +176,7 @@ pub async fn a_token_settles_once_and_never_a_later_delivery(s: &Stage) {
     refused(s.renew(ORDERS, first.token()).await, "MessageLockLost");
     s.assert_empty(ORDERS).await;
     s.complete(ORDERS, &second).await;
-    refused(s.settle(ORDERS, second.token(), Decision::Complete).await, "MessageLockLost");
+    refused(s.settle(ORDERS, second.token(), Decision::Abandon(vec![])).await, "MessageLockLost");
 }
 
 /// SET-19, SET-20

@@ -332,10 +332,11 @@ def a_destination_that_is_absent_is_refused(world):
 
 
 @scenario
-def a_queue_cannot_forward_to_itself(world):
-    """ADM-36"""
+def a_queue_may_forward_to_itself(world):
+    """FWD-03: accepted, as the cloud does; its messages rest in the transfer dead-letter queue."""
     queue = world.admin.get_queue(world.queue())
-    refused(HttpResponseError, lambda: world.admin.update_queue(queue, forward_to=queue.name), 400)
+    world.admin.update_queue(queue, forward_to=queue.name)
+    assert world.admin.get_queue(queue.name).forward_to.endswith(f"/{queue.name}")
 
 
 @scenario
