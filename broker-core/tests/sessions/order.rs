@@ -162,10 +162,10 @@ fn deferred_messages_belong_to_their_session() {
         panic!()
     };
     assert_eq!(found[0].sequence.0, 1);
-    // The lock of the session ends: it is deferred as before, counted (DEF-05, SES-30).
+    // The lock of the session ends: it is deferred as before, counted once more (DEF-05, SES-30, SET-33).
     stand.wait(seconds(30));
     let peeked = stand.peek(SubQueue::Main);
-    assert_eq!((peeked[0].sequence.0, peeked[0].delivery_count), (1, 1));
+    assert_eq!((peeked[0].sequence.0, peeked[0].delivery_count), (1, 2));
     // Accepting needs no active message (DEF-08).
     assert_eq!(stand.accept(Some("a"), 3), Ok("a".into()));
     assert!(stand.in_session(3, by_number).is_ok());
