@@ -33,6 +33,7 @@ fn main() {
         || {
             let config = QueueConfig {
                 release_on_detach: false,
+                release_on_connection_loss: false,
                 expire_whole_sessions: true,
                 duplicate_key: [3; 16],
                 forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),

@@ -77,6 +77,7 @@ fn main() {
             let now = Timestamp::from_unix_ms(1_800_000_000_000);
             let config = QueueConfig {
                 release_on_detach: false,
+                release_on_connection_loss: false,
                 expire_whole_sessions: true,
                 duplicate_key: [3; 16],
                 forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),

@@ -40,6 +40,7 @@ const LISTS: usize = 500;
 fn config() -> QueueConfig {
     QueueConfig {
         release_on_detach: false,
+        release_on_connection_loss: false,
         expire_whole_sessions: true,
         duplicate_key: [3; 16],
         forwarding: ForwardingConfig::default(),

@@ -130,6 +130,7 @@ pub struct NamespaceSection {
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct LocksSection {
     release_on_detach: Scalar<bool>,
+    release_on_connection_loss: Scalar<bool>,
 }
 
 /// How sessions behave.
@@ -392,6 +393,7 @@ impl Config {
         self.limits.apply_to(&mut settings.limits);
         settings.auto_delete_on_idle_default = self.namespace.auto_delete_on_idle.0;
         settings.locks_release_on_detach = self.locks.release_on_detach.0;
+        settings.locks_release_on_connection_loss = self.locks.release_on_connection_loss.0;
         settings.sessions_expire_whole = self.sessions.expire_whole_session.0;
         settings.forwarding_failure_target = self.forwarding.failure_target.0;
         settings.forwarding_on_destination_full = self.forwarding.on_destination_full.0;

@@ -6,6 +6,7 @@ pub mod passage;
 pub use peeklock_model::transfer::*;
 
 use crate::request::ReceivedMessage;
+use crate::time::TimeSpan;
 
 /// A message of a frozen list, with its contents pinned.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct PinnedMessage {
     pub copies_spent: u16,
     /// Whether it is never a duplicate (DUP-14).
     pub never_duplicate: bool,
+    /// Its own time to live, as far as entities have let it have it.
+    pub time_to_live: Option<TimeSpan>,
     /// Where it lies.
     pub origin: Origin,
 }

@@ -15,7 +15,7 @@ use peeklock_core::description::{QueueUpdate, Settings, SubscriptionUpdate, Topi
 use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{EntityId, SequenceNumber};
-use peeklock_core::message::{Message, Value};
+use peeklock_core::message::{Message, MessageId, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::Store;
 use peeklock_core::store::memory::MemoryStore;
@@ -235,5 +235,60 @@ async fn the_copies_are_counted_across_brokers() {
     assert_eq!(refused.condition(), Condition::MaxTransferCopiesExceeded);
     let counts = broker.describe_subscription("t/Subscriptions/s0").await.unwrap().counts;
     assert_eq!(counts.active, 1);
+    stop(broker).await;
+}
+
+/// EXP-05, EXP-16: a time to live that an entity has lowered stays so when the message goes on, to a queue and through a
+/// topic to one.
+#[tokio::test]
+async fn a_lowered_time_to_live_travels() {
+    let broker = start(&Arc::new(MemoryStore::new(2, u64::MAX))).await;
+    broker.create_queue("last", QueueUpdate::default()).await.unwrap();
+    topic(&broker, "t", 1).await;
+    forward(&broker, "t/Subscriptions/s0", "last").await;
+    for (name, destination) in [("short", "last"), ("round", "t")] {
+        let short = QueueUpdate {
+            default_message_time_to_live: Some(TimeSpan::from_seconds(10)),
+            forward_to: Some(destination.into()),
+            ..QueueUpdate::default()
+        };
+        broker.create_queue(name, short).await.unwrap();
+        for (own, left) in [(TimeSpan::from_minutes(60), 10), (TimeSpan::from_seconds(5), 5)] {
+            let message = broker.inbound(Message::new("a").with_time_to_live(own));
+            broker.entity(name).unwrap().call(Command::Send { message }).await.unwrap();
+            let received = received(&broker, "last", 1).await;
+            let left = Some(TimeSpan::from_seconds(left));
+            assert_eq!(received[0].facts.time_to_live, left, "{name}, {own}");
+        }
+        // A message without a time to live has the default of its last queue (EXP-13).
+        send(&broker, name).await.unwrap();
+        assert_eq!(received(&broker, "last", 1).await[0].facts.time_to_live, Some(TimeSpan::MAX));
+    }
+    stop(broker).await;
+}
+
+/// MSG-07, DLQ-16, SET-11: limits of ids and reasons judge clients, and neither the id that the broker makes nor the
+/// reasons that it gives, wherever the message goes.
+#[tokio::test]
+async fn limits_do_not_judge_what_the_broker_makes() {
+    let mut settings = Settings::default();
+    settings.limits.message_id_chars_max = 8;
+    settings.limits.dead_letter_reason_chars_max = 5;
+    settings.limits.dead_letter_description_chars_max = 5;
+    let broker = Broker::builder().settings(settings).arbiters(1).start().await.unwrap();
+    broker.create_queue("last", QueueUpdate::default()).await.unwrap();
+    topic(&broker, "t", 1).await;
+    forward(&broker, "t/Subscriptions/s0", "last").await;
+    send(&broker, "t").await.unwrap();
+    let arrived = received(&broker, "last", 1).await[0].load().await.unwrap().message;
+    assert!(matches!(arrived.message_id, Some(MessageId::String(id)) if id.len() == 32));
+    let long = broker.inbound(Message::new("a").with_message_id("123456789"));
+    let refused = broker.entity("t").unwrap().call(Command::Send { message: long }).await;
+    assert_eq!(refused.unwrap_err().condition(), Condition::ArgumentOutOfRange);
+    broker.delete_entity("last").await.unwrap();
+    send(&broker, "t").await.unwrap();
+    let dead = received(&broker, &dead("t/Subscriptions/s0"), 1).await;
+    let reason = property(&dead[0], "DeadLetterReason").await;
+    assert!(reason.len() > 5, "{reason}");
     stop(broker).await;
 }

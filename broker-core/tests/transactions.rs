@@ -55,8 +55,8 @@ impl World {
     ) -> Result<(), Rejection> {
         let question = transactions.issue(id, &self.queue, self.send(bytes)).await?;
         let Question { entity, command, issued } = question;
-        entity.call(command).await.unwrap();
-        issued.confirm();
+        let outcome = entity.call(command).await.unwrap();
+        issued.confirm(&outcome);
         Ok(())
     }
 
@@ -157,8 +157,8 @@ async fn a_transaction_is_committed_when_all_of_it_is_answered() {
         transactions.issue(id, &world.queue, world.send(1)).await.unwrap();
     assert!(transactions.is_unanswered(id));
     assert_eq!(commit(&transactions, id).await, Err(Condition::InvalidOperation));
-    world.queue.call(check).await.unwrap();
-    issued.confirm();
+    let outcome = world.queue.call(check).await.unwrap();
+    issued.confirm(&outcome);
     let Question { issued: never_asked, .. } =
         transactions.issue(id, &world.queue, world.send(1)).await.unwrap();
     drop(never_asked);
@@ -401,8 +401,8 @@ async fn a_transaction_has_a_bounded_number_of_operations() {
         let complete = Command::Settle { token, settlement: Settlement::Complete };
         match transactions.issue(id, &world.queue, complete).await {
             Ok(Question { command: check, issued, .. }) => {
-                world.queue.call(check).await.unwrap();
-                issued.confirm();
+                let outcome = world.queue.call(check).await.unwrap();
+                issued.confirm(&outcome);
             }
             Err(rejection) => {
                 assert_eq!((number, rejection.condition()), (3, Condition::QuotaExceeded));
@@ -432,8 +432,8 @@ async fn lock(entity: &Entity, count_max: u32) -> Vec<LockToken> {
 async fn add(transactions: &Transactions, id: TransactionId, entity: &Entity, command: Command) {
     let question = transactions.issue(id, entity, command).await.unwrap();
     let Question { entity, command, issued } = question;
-    entity.call(command).await.unwrap();
-    issued.confirm();
+    let outcome = entity.call(command).await.unwrap();
+    issued.confirm(&outcome);
 }
 
 const fn complete(token: LockToken) -> Command {

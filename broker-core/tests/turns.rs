@@ -46,6 +46,7 @@ struct World<M> {
 fn config() -> QueueConfig {
     QueueConfig {
         release_on_detach: false,
+        release_on_connection_loss: false,
         expire_whole_sessions: true,
         duplicate_key: KEY,
         forwarding: ForwardingConfig::default(),
@@ -456,6 +457,7 @@ fn what_a_transaction_settles_in_a_subscription_is_weighed_before() {
             member: Some(id),
             sub_queue: SubQueue::Main,
             operation: Operation::Settle { token: *token, settlement: Settlement::Complete },
+            numbers: Vec::new(),
         };
         vec![Command::Commit { parts: locks.iter().map(complete).collect() }]
     };

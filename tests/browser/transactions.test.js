@@ -36,7 +36,8 @@ test("every operation takes effect at the commit and not before", async (t) => {
   assert.equal(complete.settled, undefined);
   const until = renew.lockedUntilUtc;
   const { parts, sequenceNumbers } = await transaction.commit();
-  assert.deepEqual(sequenceNumbers, [6, 7, 8, 9]);
+  // The scheduled message has had its number before the commit.
+  assert.deepEqual(sequenceNumbers, [7, 8, 9, 6]);
   assert.deepEqual(parts.map(({ sequenceNumbers }) => sequenceNumbers.length), [0, 0, 0, 0, 0, 1, 2, 1]);
   assert.deepEqual(parts[4].lockedUntilUtc, renew.lockedUntilUtc);
   assert.ok(renew.lockedUntilUtc > until);
@@ -48,6 +49,10 @@ test("every operation takes effect at the commit and not before", async (t) => {
   assert.equal(letter.applicationProperties.DeadLetterReason, "why");
   const { deferredMessageCount, scheduledMessageCount } = (await connection.queues.get(path)).runtime;
   assert.deepEqual([deferredMessageCount, scheduledMessageCount], [1, 1]);
+  const { text: later, sequenceNumber } = (await receiver.peek({ from: 6, maxCount: 1 }))[0];
+  assert.deepEqual([later, sequenceNumber], ["later", 6]);
+  await sender.cancelScheduled(parts[7].sequenceNumbers);
+  assert.equal((await connection.queues.get(path)).runtime.scheduledMessageCount, 0);
   await renew.complete();
 });
 

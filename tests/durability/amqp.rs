@@ -1,7 +1,7 @@
 //! What a client sends, receives and settles over AMQP, one thing at a time, on a connection that lives as long as
 //! it does; with deliveries that are settled by disposition.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::TcpStream;
 
@@ -27,10 +27,12 @@ use crate::links::Amqp;
 /// Room for more frames than come in a round.
 const WINDOW: u32 = i32::MAX.cast_unsigned();
 
-/// At most one connection to a broker.
+/// At most one connection to a broker at a time.
 pub struct Links {
     address: String,
     open: Option<Open>,
+    /// Tokens of the locks that were not settled when their connection was dropped.
+    dropped: HashSet<String>,
 }
 
 struct Open {
@@ -54,8 +56,20 @@ struct Link {
 }
 
 impl Links {
-    pub const fn new(address: String) -> Self {
-        Self { address, open: None }
+    pub fn new(address: String) -> Self {
+        Self { address, open: None, dropped: HashSet::new() }
+    }
+
+    /// Drops the connection without a close. Its locks stay, and their tokens settle over other transports
+    /// (SET-21, SET-24).
+    pub fn drop_connection(&mut self) {
+        let unsettled = self.open.take().map(|open| open.unsettled);
+        self.dropped.extend(unsettled.into_iter().flatten().map(|(token, _)| token));
+    }
+
+    /// Whether a lock was not settled when its connection was dropped.
+    pub fn has_dropped(&self, token: &str) -> bool {
+        self.dropped.contains(token)
     }
 
     /// Sends messages, all together or none; what is accepted has no number here.
@@ -324,10 +338,15 @@ fn seen(message: Bytes, is_locked: bool) -> Result<Seen, AmqpError> {
         Some(Value::String(text)) => Some(text.clone()),
         _ => None,
     };
-    let standing = match delivered.annotation("x-opt-message-state") {
-        Some(Value::I32(1)) => Standing::Deferred,
-        Some(Value::I32(2)) => Standing::Scheduled,
-        _ => Standing::Active,
+    // No scheduled message is delivered; the state 2 of a delivery only shows that it was scheduled (PEK-05).
+    let (standing, shows_scheduled) = match delivered.annotation("x-opt-message-state") {
+        None | Some(Value::I32(0)) => (Standing::Active, false),
+        Some(Value::I32(1)) => (Standing::Deferred, false),
+        Some(Value::I32(2)) => (Standing::Active, true),
+        Some(other) => {
+            let state = format!("the state of a delivery is {other:?}");
+            return Err(AmqpError::new("amqp:decode-error", state));
+        }
     };
     Ok(Seen {
         message_id: message.message_id.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -338,5 +357,6 @@ fn seen(message: Bytes, is_locked: bool) -> Result<Seen, AmqpError> {
         reason: text("DeadLetterReason"),
         mark: text("mark"),
         delayed_until: None,
+        shows_scheduled: Some(shows_scheduled),
     })
 }

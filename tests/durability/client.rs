@@ -66,6 +66,18 @@ impl<'a> Client<'a> {
         self.killed.load(Ordering::SeqCst)
     }
 
+    /// Drops the AMQP connection without a close, if there is one.
+    pub fn drop_links(&mut self) {
+        if let Some(links) = &mut self.links {
+            links.drop_connection();
+        }
+    }
+
+    /// Whether a lock was taken over an AMQP connection that was dropped before it was settled.
+    pub fn has_outlived_connection(&self, held: &Held) -> bool {
+        self.links.as_ref().is_some_and(|links| links.has_dropped(&held.token))
+    }
+
     /// Asks and writes down what came of it; refusals are the judge's.
     fn ask(
         &mut self,
@@ -440,6 +452,7 @@ fn read_message(message: &Value) -> Result<Held, String> {
         reason: text(&properties["DeadLetterReason"]),
         mark: text(&properties["mark"]),
         delayed_until: message["delayedUntilUtc"].as_str().map(milliseconds).transpose()?,
+        shows_scheduled: None,
     };
     Ok(Held { seen, token: text(&message["lockToken"]).unwrap_or_default() })
 }
@@ -459,6 +472,7 @@ fn read_raw(response: &Response) -> Result<Held, String> {
         reason: header("deadletterreason"),
         mark: header("mark"),
         delayed_until: None,
+        shows_scheduled: None,
     };
     Ok(Held { seen, token: properties["LockToken"].as_str().unwrap_or_default().to_owned() })
 }

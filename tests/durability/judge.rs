@@ -154,7 +154,7 @@ impl Judge {
             },
             Op::Send { sender, messages } => {
                 let round = self.round;
-                book.send(round, (sender, begun), messages, &outcome, &mut complain);
+                book.send(round, (sender, begun, ended_at), messages, &outcome, &mut complain);
             }
             Op::Receive { part, deletes, count_max, at_once } => match outcome {
                 Outcome::Delivered(seen) => {

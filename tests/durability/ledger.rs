@@ -65,6 +65,9 @@ pub struct Seen {
     pub mark: Option<String>,
     /// Until when it is Delayed, in milliseconds, if it was looked at and is (RTY-12).
     pub delayed_until: Option<u64>,
+    /// Whether AMQP shows the state Scheduled, which an enqueued message keeps there (PEK-05). `None` over other
+    /// transports: they show the standing only.
+    pub shows_scheduled: Option<bool>,
 }
 
 impl Seen {

@@ -18,6 +18,8 @@ use crate::random::Random;
 pub const CLIENTS: usize = 8;
 /// Each of so many sends, receives and settles over AMQP.
 const OVER_AMQP: usize = 3;
+/// How often a client over AMQP drops its connection before it settles a message.
+const LOST_PERCENT: u64 = 8;
 /// Messages that lie there from the first round to the last, while others come and go.
 const ARCHIVE: u64 = 1_500;
 /// So far ahead that it never comes.
@@ -51,6 +53,8 @@ pub struct Load {
     /// they come again; and those since.
     again: Mutex<Vec<Id>>,
     next_again: Mutex<Vec<Id>>,
+    /// Settlements of locks whose AMQP connection was dropped before (SET-21, SET-24).
+    settled_elsewhere: AtomicU64,
 }
 
 /// What the clients of a round think that is in a queue.
@@ -71,7 +75,13 @@ impl Load {
             next_id: AtomicU64::new(1),
             again: Mutex::new(Vec::new()),
             next_again: Mutex::new(Vec::new()),
+            settled_elsewhere: AtomicU64::new(0),
         }
+    }
+
+    /// Number of locks that were settled after their AMQP connection was dropped.
+    pub fn settled_elsewhere(&self) -> u64 {
+        self.settled_elsewhere.load(Ordering::Relaxed)
     }
 
     /// Creates the queues, and fills what stays.
@@ -221,6 +231,12 @@ fn fields(snapshot: Option<&Snapshot>) -> Fields {
     fields
 }
 
+/// MaxDeliveryCount of a queue that is there in every round.
+fn count_max(queue: &str) -> u64 {
+    let of = QUEUES.into_iter().find(|(name, _)| *name == queue);
+    of.map_or(u64::MAX, |(_, count_max)| count_max)
+}
+
 fn properties(count_max: u64, metadata: &str) -> Description {
     let properties = json!({
         // No lock ends by itself while a test looks.
@@ -353,21 +369,26 @@ impl Worker<'_> {
         };
         let reason = (verdict == Verdict::DeadLetter)
             .then(|| format!("reason {}", self.random.below(1_000_000)));
+        if self.random.chance(LOST_PERCENT) {
+            self.client.drop_links();
+        }
         let outcome = self.client.settle(queue, Part::Main, held, verdict, mark, reason)?;
         if let (Outcome::Done, Some(id)) = (outcome, held.seen.id()) {
+            if self.client.has_outlived_connection(held) {
+                self.load.settled_elsewhere.fetch_add(1, Ordering::Relaxed);
+            }
             let field = self.field(queue);
-            match verdict {
-                Verdict::Defer => field.deferred.lock().unwrap().push((id, held.seen.number)),
-                Verdict::DeadLetter => {
-                    field.dead.fetch_add(1, Ordering::Relaxed);
-                }
-                Verdict::Abandon if held.seen.standing == Standing::Deferred => {
-                    // Unless it has failed too often.
-                    if queue != "strict" {
-                        field.deferred.lock().unwrap().push((id, held.seen.number));
-                    }
-                }
-                Verdict::Abandon | Verdict::Release | Verdict::Complete => {}
+            let is_dead = match verdict {
+                Verdict::DeadLetter => true,
+                Verdict::Abandon | Verdict::Defer => held.seen.count >= count_max(queue),
+                Verdict::Release | Verdict::Complete => false,
+            };
+            let is_deferred = verdict == Verdict::Defer
+                || (verdict == Verdict::Abandon && held.seen.standing == Standing::Deferred);
+            if is_dead {
+                field.dead.fetch_add(1, Ordering::Relaxed);
+            } else if is_deferred {
+                field.deferred.lock().unwrap().push((id, held.seen.number));
             }
         }
         Ok(())
@@ -501,6 +522,13 @@ impl Worker<'_> {
     }
 
     fn later(&mut self) -> Did {
+        let deferred = self.field("later").deferred.lock().unwrap().len();
+        if deferred > 0 && self.random.chance(5) {
+            return self.deferred("later");
+        }
+        if self.field("later").dead.load(Ordering::Relaxed) > 0 && self.random.chance(5) {
+            return self.dead_letters("later");
+        }
         let scheduled = self.field("later").scheduled.lock().unwrap().len();
         if scheduled > 0 && self.random.chance(if scheduled > 100 { 60 } else { 25 }) {
             let count = usize::try_from(self.random.between(1, 3)).unwrap();
@@ -533,6 +561,12 @@ impl Worker<'_> {
             return self.send_some("later", 3, (10, 300));
         }
         let received = self.receive("later", false, 8)?;
+        if self.random.chance(30) {
+            for held in &received {
+                self.settle("later", held, 50)?;
+            }
+            return Ok(());
+        }
         self.complete_unless("later", false, &received)
     }
 
@@ -540,8 +574,14 @@ impl Worker<'_> {
     fn news(&mut self) -> Did {
         let name = if self.random.chance(50) { PICKED } else { REST };
         if self.is_short(name, 40) {
-            let draft = self.load.draft(self.random.between(0, 400));
-            let name = if matches!(draft.sent.id % 10, 1 | 6) { PICKED } else { REST };
+            let bytes = self.random.between(0, 400);
+            let is_picked = |draft: &Draft| matches!(draft.sent.id % 10, 1 | 6);
+            let draft = loop {
+                let draft = self.load.draft(bytes);
+                if is_picked(&draft) == (name == PICKED) {
+                    break draft;
+                }
+            };
             let outcome = self.client.publish(name, &draft)?;
             self.sent(name, &outcome, 1);
             return Ok(());

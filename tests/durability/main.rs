@@ -5,10 +5,12 @@
 //! reads everything that the next process has; [`judge`] compares, and knows nothing of the load.
 //!
 //! Proven for every round: FND-02 (acknowledged is stored), LIF-02 and LIF-04, RTY-06, RTY-12, RTY-13, RTY-17 and RTY-21
-//! (what is Delayed by an abandon or by a policy, and nothing else, is so after a kill, until the same instant), TOP-25 (what a
-//! catch-all gets), SND-09, SND-29 and SND-31 (batches and order), MSG-12 (numbers), SET-27 (counts), DUP-08, SCH-08, DEF-06, DLQ-12,
-//! ENT-14, and DESIGN D5, D11, D12. The page cache survives SIGKILL: what a lost sync would lose is
-//! for the simulated disk to find. [`sessions`] does the same for sessions: SES-04, SES-18, SES-19, SES-25.
+//! (what is Delayed by an abandon or by a policy, and nothing else, is so after a kill, until the same instant), TOP-25
+//! (what a catch-all gets), SND-09, SND-29 and SND-31 (batches and order), MSG-12 (numbers), SET-27, SET-33 and SET-38
+//! (counts), SET-21 and SET-24 (locks outlive a lost AMQP connection), PEK-05 (AMQP shows which messages were
+//! scheduled), DUP-08, SCH-08, DEF-06, DLQ-12, ENT-14, and DESIGN D5, D11, D12. The page cache survives SIGKILL: what a
+//! lost sync would lose is for the simulated disk to find. [`sessions`] does the same for sessions: SES-04, SES-18,
+//! SES-19, SES-25.
 //!
 //! [`transactions`] does the same to a program that embeds the broker, [`via`] to one that sends on by way of a topic.
 //!
@@ -230,6 +232,7 @@ fn must_have_seen_everything(run: &Run<'_>) {
         "unknown settlement, still there",
         "delivered after its delay",
         "still Delayed after a kill",
+        "enqueued before a kill, Scheduled over AMQP after it",
     ] {
         assert!(tally.contains_key(what), "not seen: {what}");
     }
@@ -237,6 +240,7 @@ fn must_have_seen_everything(run: &Run<'_>) {
     let stored = ["unknown send was stored", "unknown batch was stored"];
     assert!(stored.iter().any(|what| tally.contains_key(*what)), "not seen: any of {stored:?}");
     assert!(run.counts.kills_while_starting > 0, "{:?}", run.counts);
+    assert!(run.load.settled_elsewhere() > 0, "no lock outlived its AMQP connection");
     // TOP-25: mostly many in each round.
     assert!(run.counts.picked.min(run.counts.caught) > 20, "{:?}", run.counts);
     // Many times more on a machine that is not busy otherwise.

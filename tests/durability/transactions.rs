@@ -3,7 +3,8 @@
 //! The program embeds the broker. It moves tokens: a transaction completes messages and sends each of
 //! them again, one generation later, so that a token is there once, whatever happens. What it was told
 //! it says on its output, line by line, where a kill cannot take it back. Some transactions are rolled
-//! back, and some dead letters are mended by one (TXN-14).
+//! back, and some dead letters are mended by one (TXN-14). Some schedule a message that never comes due: a witness,
+//! which has its number before the commit (SCH-13).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,7 +17,7 @@ use peeklock::description::QueueUpdate;
 use peeklock::ids::SequenceNumber;
 use peeklock::message::Message;
 use peeklock::path::dead_letter_path;
-use peeklock::time::TimeSpan;
+use peeklock::time::{TimeSpan, Timestamp};
 use peeklock::{Broker, Client, Received};
 
 use crate::alone::alone;
@@ -29,6 +30,10 @@ pub(super) const WORKERS: u64 = 6;
 /// Tells the program its directory, the first number of its transactions and its seed.
 pub(super) const PROGRAM: &str = "PEEKLOCK_TRANSACTIONS_OF";
 pub(super) const LIFE_MS_MAX: u64 = 500;
+/// Stands in the place of the token in a witness.
+const WITNESS: u64 = u64::MAX;
+/// The instant of witnesses: in the year 3000.
+const WITNESS_AT: Timestamp = Timestamp::from_unix_ms(32_503_680_000_000);
 
 /// A token as it stands in a message: which, how often it was moved, and by which transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +62,9 @@ impl Token {
 #[derive(Default, Debug)]
 pub(super) struct Known {
     tokens: BTreeMap<u64, u64>,
+    /// Whether it schedules a witness, and the number of that, once it is committed.
+    has_witness: bool,
+    witness: Option<u64>,
     pub(super) end: End,
 }
 
@@ -68,7 +76,7 @@ pub(super) enum End {
     NotCommitted,
 }
 
-/// TXN-15, TXN-01, TXN-04, TXN-13, TXN-14: over many kills.
+/// TXN-15, TXN-01, TXN-04, TXN-13, TXN-14, SCH-13: over many kills.
 #[test]
 fn of_a_transaction_everything_is_there_after_a_kill_or_nothing() {
     let _alone = alone();
@@ -78,7 +86,7 @@ fn of_a_transaction_everything_is_there_after_a_kill_or_nothing() {
     let mut random = Random::new(seed);
     on_broker(&directory, prepare);
     let mut known: BTreeMap<u64, Known> = BTreeMap::new();
-    let mut ends = [0; 3];
+    let (mut ends, mut witnesses) = ([0; 3], 0);
     for round in 0..number("PEEKLOCK_KILL_ROUNDS").unwrap_or(12) {
         let life = Duration::from_millis(random.between(20, LIFE_MS_MAX));
         let first = known.keys().next_back().map_or(1, |last| last + 1);
@@ -87,16 +95,24 @@ fn of_a_transaction_everything_is_there_after_a_kill_or_nothing() {
             read_line(line, &mut known);
         }
         let found = on_broker(&directory, look);
+        let (witnessed, found): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(_, token)| token.token == WITNESS);
+        witnesses = witnessed.len();
         let mut judged = judge(&known, first, &found);
         judged.extend(judge_numbers(&found));
+        judged.extend(judge_witnesses(&known, first, &witnessed, &found));
         assert!(judged.is_empty(), "seed {seed}, round {round}:\n{}", judged.join("\n"));
         for known in known.range(first..).map(|(_, known)| known.end) {
             ends[known as usize] += 1;
         }
     }
     let [unknown, committed, not_committed] = ends;
-    eprintln!("{committed} committed, {not_committed} rolled back, {unknown} unknown, seed {seed}");
+    eprintln!(
+        "{committed} committed, {not_committed} rolled back, {unknown} unknown, {witnesses} witnesses, \
+         seed {seed}"
+    );
     assert!(committed > 20 && not_committed > 5, "the kills came too early to say something");
+    assert!(witnesses > 5, "few transactions have scheduled something");
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
@@ -152,6 +168,56 @@ fn judge_numbers(found: &[(u64, Token)]) -> Vec<String> {
     complaints
 }
 
+/// Each transaction that was carried out has its witness, under a number below its tokens, and no other has
+/// one (SCH-13, TXN-13).
+fn judge_witnesses(
+    known: &BTreeMap<u64, Known>,
+    first: u64,
+    witnessed: &[(u64, Token)],
+    found: &[(u64, Token)],
+) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut there: BTreeMap<u64, u64> = BTreeMap::new();
+    for (number, token) in witnessed {
+        if there.insert(token.transaction, *number).is_some() {
+            complaints.push(format!("{token:?} is there twice"));
+        }
+        if !known.get(&token.transaction).is_some_and(|known| known.has_witness) {
+            complaints.push(format!("{token:?} was never scheduled"));
+        }
+    }
+    let generations: BTreeMap<u64, u64> =
+        found.iter().map(|(_, token)| (token.token, token.generation)).collect();
+    for (transaction, known) in known.iter().filter(|(_, known)| known.has_witness) {
+        let has_moved = |(token, generation): (&u64, &u64)| {
+            generations.get(token).is_some_and(|there| there >= generation)
+        };
+        let was_carried_out = match known.end {
+            End::Committed => true,
+            End::NotCommitted => false,
+            // Later rounds move the tokens of transactions that were not carried out.
+            End::Unknown if *transaction < first => continue,
+            End::Unknown => known.tokens.iter().all(has_moved),
+        };
+        let number = there.get(transaction);
+        let is_right = match known.witness {
+            Some(told) => number == Some(&told),
+            None => number.is_some() == was_carried_out,
+        };
+        if !is_right {
+            complaints.push(format!("{number:?} is the witness of {transaction}: {known:?}"));
+        }
+    }
+    for (number, token) in found {
+        if let Some(witness) = there.get(&token.transaction)
+            && witness >= number
+        {
+            complaints.push(format!("{token:?} has the number {number}, its witness {witness}"));
+        }
+    }
+    complaints
+}
+
 pub(super) fn read_line(line: &str, known: &mut BTreeMap<u64, Known>) {
     let mut words = line.split(' ');
     let what = words.next().unwrap_or_default();
@@ -163,7 +229,12 @@ pub(super) fn read_line(line: &str, known: &mut BTreeMap<u64, Known>) {
             while let (Some(token), Some(generation)) = (number(), number()) {
                 tokens.insert(token, generation);
             }
-            known.insert(transaction, Known { tokens, end: End::Unknown });
+            known.insert(transaction, Known { tokens, ..Known::default() });
+        }
+        "scheduled" => known.get_mut(&number().unwrap()).unwrap().has_witness = true,
+        "witness" => {
+            let of = known.get_mut(&number().unwrap()).unwrap();
+            of.witness = Some(number().unwrap());
         }
         "committed" => known.get_mut(&number().unwrap()).unwrap().end = End::Committed,
         "rolled-back" => known.get_mut(&number().unwrap()).unwrap().end = End::NotCommitted,
@@ -296,6 +367,12 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
         let moved = moved(number, &held);
         let transaction = client.begin_transaction().await.unwrap();
         // In any order.
+        let (schedules, schedules_first) = (random.chance(40), random.chance(50));
+        let witness = Token { token: WITNESS, generation: 0, transaction: number, place: 0 };
+        let witness = Message::new(witness.written()).with_scheduled_enqueue_time(WITNESS_AT);
+        if schedules && schedules_first {
+            transaction.send(&sender, witness.clone()).await.unwrap();
+        }
         let sends_first = random.chance(50);
         for is_send in [sends_first, !sends_first] {
             for (message, copy) in held.iter().zip(&moved) {
@@ -308,7 +385,13 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
         }
         let tokens: Vec<String> =
             moved.iter().map(|copy| format!("{} {}", copy.token, copy.generation)).collect();
+        if schedules && !schedules_first {
+            transaction.send(&sender, witness).await.unwrap();
+        }
         tell(&format!("begun {number} {} .", tokens.join(" ")));
+        if schedules {
+            tell(&format!("scheduled {number} ."));
+        }
         if random.chance(20) {
             transaction.roll_back().await.unwrap();
             tell(&format!("rolled-back {number} ."));
@@ -318,7 +401,11 @@ async fn work(client: &Client, next: &AtomicU64, mut random: Random) {
             continue;
         }
         let committed = transaction.commit().await.unwrap();
-        let numbers = committed.sequence_numbers();
+        let mut numbers = committed.sequence_numbers();
+        if schedules {
+            let witness = if schedules_first { numbers.remove(0) } else { numbers.pop().unwrap() };
+            tell(&format!("witness {number} {} .", witness.0));
+        }
         if numbers.len() != held.len() || !numbers.is_sorted_by(|one, two| one.0 + 1 == two.0) {
             tell(&format!("wrong numbers {numbers:?} ."));
         }

@@ -8,6 +8,8 @@ use crate::path::SubQueue;
 pub struct QueueConfig {
     /// Whether an orderly detach releases the locks of a link (SET-21).
     pub release_on_detach: bool,
+    /// Whether the loss of a connection of AMQP releases the locks of its links (SET-21).
+    pub release_on_connection_loss: bool,
     /// Whether one expired message of a session expires the whole session (EXP-47).
     pub expire_whole_sessions: bool,
     /// Key of the hash by which message ids are compared (DUP-01).
@@ -46,6 +48,7 @@ impl QueueConfig {
     pub const fn of(settings: &Settings, duplicate_key: [u8; 16]) -> Self {
         Self {
             release_on_detach: settings.locks_release_on_detach,
+            release_on_connection_loss: settings.locks_release_on_connection_loss,
             expire_whole_sessions: settings.sessions_expire_whole,
             duplicate_key,
             forwarding: ForwardingConfig {

@@ -6,7 +6,7 @@ use super::duplicate_history::DuplicateHistory;
 use super::peers::{PeerSource, Peers};
 use super::{Ctx, Step};
 use crate::change::{Change, Durability};
-use crate::command::InboundMessage;
+use crate::command::{InboundMessage, MachineOutcome, Outcome};
 use crate::description::EntityStatus;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
@@ -19,6 +19,21 @@ pub(crate) struct Quota<'a> {
     pub(crate) kind: &'static str,
     pub(crate) path: &'a str,
     pub(crate) bytes_max: u64,
+}
+
+/// Sequence numbers reserved for the messages that a transaction schedules, message by message.
+pub(crate) struct SetAside {
+    /// The last number that is given now.
+    pub(crate) last: SequenceNumber,
+    told: Vec<SequenceNumber>,
+    numbers: Vec<SequenceNumber>,
+}
+
+impl SetAside {
+    /// The answer to the check of the sending operation.
+    pub(crate) fn into_outcome(self) -> MachineOutcome {
+        Outcome::NumbersSetAside { told: self.told, numbers: self.numbers }
+    }
 }
 
 /// A machine that messages are sent to.
@@ -87,6 +102,37 @@ pub(crate) trait Intake {
         Some(if self.is_scheduled(found) { found } else { SequenceNumber(0) })
     }
 
+    /// Reserves sequence numbers after `last` for scheduled messages; returns `None` if no message is scheduled.
+    /// A duplicate gets no number; its sender gets the same answer as without a transaction (DUP-12).
+    fn set_aside(
+        &self,
+        messages: &[InboundMessage],
+        last: SequenceNumber,
+        now: Timestamp,
+    ) -> Option<SetAside> {
+        let is_for_later = |message: &InboundMessage| {
+            message.envelope.scheduled_enqueue_time.is_some_and(|at| at > now)
+        };
+        if !messages.iter().any(is_for_later) {
+            return None;
+        }
+        let mut set_aside = SetAside { last, told: Vec::new(), numbers: Vec::new() };
+        for message in messages {
+            let envelope = &message.envelope;
+            let (told, number) = match self.find_duplicate(envelope.message_id_hash, now) {
+                Some(kept) => (DuplicateHistory::told(envelope, kept), SequenceNumber(0)),
+                None if is_for_later(message) => {
+                    set_aside.last = set_aside.last.next();
+                    (set_aside.last, set_aside.last)
+                }
+                None => (SequenceNumber(0), SequenceNumber(0)),
+            };
+            set_aside.told.push(told);
+            set_aside.numbers.push(number);
+        }
+        Some(set_aside)
+    }
+
     /// Remembers the id of a message that was just accepted, if duplicates are detected; with its number if it
     /// is scheduled (DUP-01).
     fn remember_id(
@@ -108,6 +154,9 @@ pub(crate) trait Intake {
             !seen.insert(**sequence) || !self.is_cancellable(**sequence)
         };
         match sequences.iter().find(wrong) {
+            Some(SequenceNumber(0)) => Err(Rejection::out_of_range(
+                "sequence number 0 names no message; it stands for a dropped duplicate",
+            )),
             Some(sequence) => Err(Rejection::message_not_found(*sequence)),
             None => Ok(()),
         }

@@ -85,6 +85,42 @@ impl Chunk {
         Some(removed)
     }
 
+    /// The first number behind all that it may have.
+    const fn end(&self) -> u64 {
+        match &self.slots {
+            Slots::Dense(slots) => self.first + slots.len() as u64,
+            Slots::Sparse(_) => self.first + self.capacity as u64,
+        }
+    }
+
+    /// Puts a slot in the place of its number, if that is one of this chunk's.
+    fn put(&mut self, sequence: u64, slot: Slot) -> bool {
+        let Some(offset) = sequence.checked_sub(self.first).and_then(|it| usize::try_from(it).ok())
+        else {
+            return false;
+        };
+        if offset >= self.capacity {
+            return false;
+        }
+        match &mut self.slots {
+            Slots::Dense(slots) => {
+                if offset >= slots.len() {
+                    slots.resize(offset + 1, None);
+                }
+                if let Some(place) = slots.get_mut(offset) {
+                    *place = Some(slot);
+                }
+            }
+            Slots::Sparse(slots) => {
+                let place = slots.partition_point(|(other, _)| usize::from(*other) < offset);
+                let Ok(offset) = u16::try_from(offset) else { return false };
+                slots.insert(place, (offset, slot));
+            }
+        }
+        self.live += 1;
+        true
+    }
+
     /// Turns a chunk of which little is left into a short list.
     fn thin_out(&mut self) {
         match &mut self.slots {
@@ -116,8 +152,31 @@ impl SlotTable {
         self.count == 0
     }
 
+    /// Adds a slot under a number that was not used before: above all others, but for one that was set aside
+    /// (TXN-13).
+    pub fn insert(&mut self, sequence: SequenceNumber, slot: Slot) {
+        if self.last.as_ref().is_none_or(|chunk| sequence.0 >= chunk.end())
+            && self.chunks.last_key_value().is_none_or(|(_, chunk)| sequence.0 >= chunk.end())
+        {
+            return self.push(sequence, slot);
+        }
+        let number = sequence.0;
+        let last = self.last.as_mut().filter(|chunk| number >= chunk.first);
+        let near = match last {
+            Some(chunk) => Some(chunk),
+            None => self.chunks.range_mut(..=number).next_back().map(|(_, chunk)| chunk),
+        };
+        let taken = near.is_some_and(|chunk| chunk.put(number, slot));
+        if !taken {
+            // Between two chunks.
+            let alone = Slots::Sparse(vec![(0, slot)]);
+            self.chunks.insert(number, Chunk { first: number, live: 1, capacity: 1, slots: alone });
+        }
+        self.count += 1;
+    }
+
     /// Adds a slot under a number above all that were added before.
-    pub fn push(&mut self, sequence: SequenceNumber, slot: Slot) {
+    fn push(&mut self, sequence: SequenceNumber, slot: Slot) {
         let sequence = sequence.0;
         let (capacity, takes) = match &self.last {
             Some(chunk) => {
@@ -266,7 +325,7 @@ mod tests {
         Slot { delivery_count: count, ..Slot::arriving(Timestamp::NONE, 1, 0) }
     }
 
-    /// Compares the table with a plain map while numbers are added with gaps and removed at random.
+    /// Compares the table with a plain map while numbers are added with gaps, sometimes late, and removed at random.
     #[test]
     fn agrees_with_a_plain_map() {
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;
@@ -281,8 +340,14 @@ mod tests {
         let mut next = 1u64;
         for round in 0..40_000u32 {
             next += if random(50) == 0 { 1 + random(3_000) } else { 1 };
-            table.push(SequenceNumber(next), slot(round));
+            table.insert(SequenceNumber(next), slot(round));
             plain.insert(next, round);
+            // One that was set aside.
+            let late = 1 + random(next);
+            if random(4) == 0 && !plain.contains_key(&late) {
+                table.insert(SequenceNumber(late), slot(round));
+                plain.insert(late, round);
+            }
             for _ in 0..random(3) {
                 let number = random(next + 1);
                 assert_eq!(

@@ -103,6 +103,7 @@ mod tests {
         let arrivals_of = list.bytes().map(|letter| Arrival {
             message: InboundMessage { content: content.clone(), envelope: envelope.clone() },
             overlays: Vec::new(),
+            lowered_time_to_live: None,
             enqueued_sequence: SequenceNumber(1),
             hops: letter,
             copies_spent: 0,

@@ -126,6 +126,8 @@ pub enum Change {
     Deferred {
         /// Its number.
         sequence: SequenceNumber,
+        /// The stored count from now on.
+        delivery_count: u32,
         /// Properties that were set.
         overlay: Option<Overlay>,
     },

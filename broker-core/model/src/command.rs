@@ -139,6 +139,9 @@ pub enum LinkEnd {
     Orderly,
     /// The transport was lost, or an in-process handle was dropped; locks are released and counted.
     Broken,
+    /// The transport was lost, of a client that settles by lock tokens when it is back: locks stay unless
+    /// `locks.release_on_connection_loss` is set; a session ends as if it was broken.
+    Lost,
     /// The broker closed it; locks are released and not counted.
     ByBroker,
 }

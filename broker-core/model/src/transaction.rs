@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::command::{Command, InboundMessage, Settlement};
+use bytes::Bytes;
+
+use crate::command::{Command, InboundMessage, SessionCommand, Settlement};
 use crate::error::Rejection;
-use crate::ids::{EntityId, LockToken, SequenceNumber};
+use crate::ids::{EntityId, LockToken, ReceiverId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::time::Timestamp;
 
@@ -17,6 +19,9 @@ pub struct Part {
     pub sub_queue: SubQueue,
     /// What is to be done at commit.
     pub operation: Operation,
+    /// The sequence numbers that its messages were given when it was issued, in their order: 0 for one that gets its
+    /// number at the commit. Empty if all do (SCH-13).
+    pub numbers: Vec<SequenceNumber>,
 }
 
 /// What may belong to a transaction (TXN-02).
@@ -51,12 +56,24 @@ pub enum Operation {
         /// The lock.
         token: LockToken,
     },
+    /// Cancels scheduled messages, all or none (SCH-05).
+    CancelScheduled {
+        /// Their numbers.
+        sequences: Vec<SequenceNumber>,
+    },
+    /// Sets or clears the state of a session (SES-24).
+    SetSessionState {
+        /// The link that holds the session.
+        receiver: ReceiverId,
+        /// The state; none clears it.
+        state: Option<Bytes>,
+    },
 }
 
 /// What became of one part of a committed transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PartOutcome {
-    /// The message is settled.
+    /// The message is settled, the schedule cancelled, or the state set.
     Done,
     /// The message is stored under this number; 0 for a dropped duplicate, or, if it was to be
     /// scheduled, the number of the scheduled message that it repeats (DUP-02, DUP-12).
@@ -85,11 +102,32 @@ impl Operation {
                 Ok(Self::Settle { token, settlement })
             }
             Command::RenewLock { token } => Ok(Self::RenewLock { token }),
+            Command::CancelScheduled { sequences } => Ok(Self::CancelScheduled { sequences }),
+            Command::InSession { receiver, command: SessionCommand::SetState { state } } => {
+                Ok(Self::SetSessionState { receiver, state })
+            }
             _ => Err(Rejection::invalid_operation(
-                "only send, schedule, complete, abandon, defer, dead-letter and renew of a message \
-                 lock can be part of a transaction",
+                "only send, schedule, cancel, complete, abandon, defer, dead-letter, renew of a message lock and set of a \
+                 session's state can be part of a transaction",
             )),
         }
+    }
+
+    /// Whether a command that names a transaction is carried out immediately, outside the transaction: it only reads,
+    /// or it renews a lock that may expire before the commit (TXN-02).
+    #[must_use]
+    pub const fn is_outside(command: &Command) -> bool {
+        matches!(
+            command,
+            Command::Peek { .. }
+                | Command::PeekSession { .. }
+                | Command::ListSessions { .. }
+                | Command::RenewLock { .. }
+                | Command::InSession {
+                    command: SessionCommand::GetState | SessionCommand::Renew,
+                    ..
+                }
+        )
     }
 
     /// The messages that it stores.
@@ -98,7 +136,10 @@ impl Operation {
         match self {
             Self::Send { message } => std::slice::from_ref(message),
             Self::SendBatch { messages } | Self::SendVia { messages, .. } => messages.as_slice(),
-            Self::Settle { .. } | Self::RenewLock { .. } => &[],
+            Self::Settle { .. }
+            | Self::RenewLock { .. }
+            | Self::CancelScheduled { .. }
+            | Self::SetSessionState { .. } => &[],
         }
     }
 
@@ -117,19 +158,25 @@ impl Operation {
                 Settlement::Release => "release",
             },
             Self::RenewLock { .. } => "renew lock",
+            Self::CancelScheduled { .. } => "cancel",
+            Self::SetSessionState { .. } => "set session state",
         }
     }
 
-    /// How many messages or locks it is about.
+    /// How many messages, locks or states it is about.
     #[must_use]
     pub const fn count(&self) -> u64 {
         match self {
-            Self::Send { .. } | Self::Settle { .. } | Self::RenewLock { .. } => 1,
+            Self::Send { .. }
+            | Self::Settle { .. }
+            | Self::RenewLock { .. }
+            | Self::SetSessionState { .. } => 1,
+            Self::CancelScheduled { sequences } => sequences.len() as u64,
             Self::SendBatch { messages } | Self::SendVia { messages, .. } => messages.len() as u64,
         }
     }
 
-    /// The bytes of its messages and properties.
+    /// The bytes of its messages, properties, numbers and state.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -138,6 +185,10 @@ impl Operation {
             }
             Self::Settle { settlement, .. } => settlement.bytes(),
             Self::RenewLock { .. } => 0,
+            Self::CancelScheduled { sequences } => size_of_val(sequences.as_slice()) as u64,
+            Self::SetSessionState { state, .. } => {
+                state.as_ref().map_or(0, |state| state.len() as u64)
+            }
         }
     }
 }

@@ -55,6 +55,8 @@ pub struct Arrival {
     pub message: InboundMessage,
     /// What was set on it since it was sent.
     pub overlays: Vec<Overlay>,
+    /// Its time to live, if an entity on its way has lowered it (EXP-16). The envelope has the same value.
+    pub lowered_time_to_live: Option<TimeSpan>,
     /// Number at the original point of submission (MSG-15).
     pub enqueued_sequence: SequenceNumber,
     /// Transfers so far, this one included (FWD-13).
@@ -162,4 +164,6 @@ pub struct HandedOver {
     pub copies_spent: u16,
     /// Whether it is never a duplicate (DUP-14).
     pub never_duplicate: bool,
+    /// Its own time to live, as far as entities have let it have it.
+    pub time_to_live: Option<TimeSpan>,
 }

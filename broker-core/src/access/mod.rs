@@ -361,8 +361,11 @@ impl Access {
         }
     }
 
-    /// A handle's way back to its door: the same principal at another entity, for no purpose yet.
-    pub(crate) async fn entity_of_a_transaction(&self, path: &str) -> Result<Entity, Rejection> {
+    /// The queue or topic that a transaction covers, for no purpose yet: each operation is checked by itself.
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `Unauthorized` for a principal that is refused altogether.
+    pub async fn entity_of_a_transaction(&self, path: &str) -> Result<Entity, Rejection> {
         let pass = match &self.door {
             Some(door) => {
                 let held = self.held(door, path).await?;

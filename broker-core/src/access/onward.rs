@@ -107,7 +107,9 @@ impl Onward {
             Operation::Send { .. }
             | Operation::SendBatch { .. }
             | Operation::Settle { .. }
-            | Operation::RenewLock { .. } => Ok(()),
+            | Operation::RenewLock { .. }
+            | Operation::CancelScheduled { .. }
+            | Operation::SetSessionState { .. } => Ok(()),
         }
     }
 

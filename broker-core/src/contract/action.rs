@@ -240,6 +240,8 @@ impl Action {
             Operation::SendVia { .. } => Self::SendVia,
             Operation::Settle { .. } => Self::Settle,
             Operation::RenewLock { .. } => Self::RenewLock,
+            Operation::CancelScheduled { .. } => Self::CancelScheduled,
+            Operation::SetSessionState { .. } => Self::HoldSession,
         }
     }
 }

@@ -137,7 +137,11 @@ impl<M: Machine> Shell<M> {
     pub(super) fn refuse_many_steps(&self, parts: &[Part]) -> Result<(), Rejection> {
         let own = |part: &Part| match (&part.operation, part.member) {
             (Operation::Settle { .. }, None) => 1 + self.machine.set_on_settled(part),
-            (Operation::Settle { .. }, Some(_)) | (Operation::RenewLock { .. }, _) => 1,
+            (Operation::Settle { .. }, Some(_))
+            | (Operation::RenewLock { .. } | Operation::SetSessionState { .. }, _) => 1,
+            (Operation::CancelScheduled { sequences }, _) => {
+                sequences.len() as u64 + self.machine.set_on_settled(part)
+            }
             (
                 Operation::Send { .. } | Operation::SendBatch { .. } | Operation::SendVia { .. },
                 _,

@@ -15,6 +15,9 @@ impl<M: Machine> Shell<M> {
             MachineOutcome::Done => Outcome::Done,
             MachineOutcome::Accepted(sequence) => Outcome::Accepted(sequence),
             MachineOutcome::AcceptedBatch(sequences) => Outcome::AcceptedBatch(sequences),
+            MachineOutcome::NumbersSetAside { told, numbers } => {
+                Outcome::NumbersSetAside { told, numbers }
+            }
             MachineOutcome::Renewed(until) => Outcome::Renewed(until),
             MachineOutcome::Granted { unused } => Outcome::Granted { unused },
             MachineOutcome::Deleted(count) => Outcome::Deleted(count),
@@ -59,7 +62,8 @@ impl<M: Machine> Shell<M> {
             .pin(facts)?
             .into_iter()
             .zip(messages)
-            .map(|(message, HandedOver { hops, copies_spent, never_duplicate, .. })| {
+            .map(|(message, handed)| {
+                let HandedOver { hops, copies_spent, never_duplicate, time_to_live, .. } = handed;
                 let MessageFacts { sequence, overlay_count, .. } = message.facts;
                 let origin = Origin {
                     key: self.machine.content_key(sequence),
@@ -67,7 +71,7 @@ impl<M: Machine> Shell<M> {
                         .map(|index| self.machine.overlay_key(sequence, index))
                         .collect(),
                 };
-                PinnedMessage { message, hops, copies_spent, never_duplicate, origin }
+                PinnedMessage { message, hops, copies_spent, never_duplicate, time_to_live, origin }
             })
             .collect();
         Ok(HandOver { list, sub_queue, destination, source, when_full, messages })

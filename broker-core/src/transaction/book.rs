@@ -13,8 +13,10 @@ use crate::broker::{Broker, Entity};
 use crate::command::{Command, InboundMessage};
 use crate::condition::Condition;
 use crate::error::Rejection;
+use crate::ids::LockToken;
 use crate::limits::Tier;
 use crate::permits::Permit;
+use crate::request::Outcome;
 use crate::time::Timestamp;
 
 /// What a part needs beside its messages and properties.
@@ -48,6 +50,8 @@ struct State {
 struct Begun {
     open: Open,
     reach: Reach,
+    /// The queue or topic that it has to cover, if its client has fixed it.
+    anchor: Option<Entity>,
     /// The queue or topic.
     root: Option<Entity>,
     /// The subscription.
@@ -138,6 +142,7 @@ impl Transactions {
         let begun = Begun {
             open: Open::default(),
             reach,
+            anchor: None,
             root: None,
             subscription: None,
             empty_until: now.plus(limits.transaction_duration_max),
@@ -148,6 +153,28 @@ impl Transactions {
         state.note(id, (None, Some(end)));
         drop(state);
         Ok(id)
+    }
+
+    /// Fixes the queue or topic that a transaction covers: sends to other entities go through it, in any order of the operations
+    /// (AMQP-98). Without an effect once the transaction has an operation.
+    ///
+    /// # Errors
+    /// `TransactionUnknown`, `TransactionTimedOut`.
+    pub fn anchor(&self, id: TransactionId, root: Entity) -> Result<(), Rejection> {
+        let broker = &self.0.broker;
+        let count_max = broker.settings().limits.transaction_open_count_max;
+        let mut state = self.0.lock();
+        let begun = state.find(id, broker.now(), count_max)?;
+        if begun.open.part_count() == 0 {
+            begun.anchor = Some(root);
+        }
+        Ok(())
+    }
+
+    /// Whether an open transaction settles a lock.
+    #[must_use]
+    pub fn has_settled(&self, id: TransactionId, token: LockToken) -> bool {
+        self.0.lock().open.get(&id).is_some_and(|begun| begun.open.has_settled(token))
     }
 
     /// Makes an operation part of a transaction, if the entity says that it would carry it out: it is to
@@ -184,7 +211,8 @@ impl Transactions {
             root: root.id(),
             subscription: (entity.id() != root.id()).then_some(entity.id()),
         };
-        begun.open.admit(scope, &operation, limits)?;
+        let anchor = begun.anchor.as_ref().map(Entity::id);
+        begun.open.admit(anchor, scope, &operation, limits)?;
         let bytes_max = limits.transaction_open_bytes_max;
         if held > 0 && held.saturating_add(bytes) > bytes_max {
             return Err(Rejection::quota_exceeded(format!(
@@ -192,7 +220,8 @@ impl Transactions {
             )));
         }
         let command = Command::Check { operation: operation.clone() };
-        let part = Part { member: None, sub_queue: entity.sub_queue(), operation };
+        let numbers = Vec::new();
+        let part = Part { member: None, sub_queue: entity.sub_queue(), operation, numbers };
         let granted = Granted { pass: entity.pass().cloned(), onward: entity.onward().cloned() };
         let timeout_at = now.plus(limits.transaction_duration_max);
         let was = begun.end();
@@ -419,8 +448,8 @@ impl Begun {
         self.open.deadline().map_or(End::Empty(self.empty_until), End::Timeout)
     }
 
-    /// Where an operation goes: one that sends to another entity goes by way of the first one used, if
-    /// the transaction reaches that far (TXN-09, VIA-05).
+    /// Returns the entity that carries out an operation. In a transaction across entities, a message for another entity
+    /// goes through the root: the fixed one, or else the first entity used (TXN-09, VIA-05).
     fn route(
         &self,
         entity: &Entity,
@@ -428,7 +457,8 @@ impl Begun {
         operation: Operation,
     ) -> Result<(Entity, Entity, Operation), Rejection> {
         let covered = self.open.root();
-        let via = self.root.as_ref().filter(|via| covered == Some(via.id()));
+        let first = self.root.as_ref().filter(|via| covered == Some(via.id()));
+        let via = self.anchor.as_ref().or(first);
         match (via, operation) {
             (Some(via), Operation::Send { message })
                 if self.reach == Reach::CrossEntity && via.id() != entity.id() =>
@@ -460,11 +490,15 @@ fn by_way_of(
 }
 
 impl Issued {
-    /// The entity would carry it out: it is part of the transaction.
-    pub fn confirm(mut self) {
+    /// Makes the operation part of the transaction, after the entity has agreed and reserved numbers for its messages.
+    pub fn confirm(mut self, outcome: &Outcome) {
         self.is_confirmed = true;
+        let numbers = match outcome {
+            Outcome::NumbersSetAside { numbers, .. } => numbers.clone(),
+            _ => Vec::new(),
+        };
         if let Some(begun) = self.book.lock().open.get_mut(&self.id) {
-            begun.open.confirm();
+            begun.open.confirm(self.place, numbers);
         }
     }
 }

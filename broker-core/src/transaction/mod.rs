@@ -21,6 +21,7 @@ mod standing;
 use std::fmt;
 
 pub use self::book::{Ending, Issued, Question, Reach, Transactions};
+pub use self::open::SPANS_SEVERAL;
 pub(crate) use self::purse::Purse;
 pub use peeklock_model::transaction::{Operation, Part, PartOutcome, in_transaction};
 

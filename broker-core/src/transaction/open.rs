@@ -8,10 +8,14 @@ use crate::access::Pass;
 use crate::access::onward::Onward;
 use crate::contract::Action;
 use crate::error::Rejection;
-use crate::ids::{EntityId, LockToken};
+use crate::ids::{EntityId, LockToken, SequenceNumber};
 use crate::limits::Limits;
 use crate::permits::Permit;
 use crate::time::Timestamp;
+
+/// Why an operation or a link cannot be part of a transaction, in the words that programs look for.
+pub const SPANS_SEVERAL: &str =
+    "Local transactions cannot span multiple top-level entities such as queue or topic";
 
 /// What was issued and is not yet committed.
 #[derive(Default)]
@@ -94,15 +98,17 @@ impl Open {
     /// Refuses what cannot be one of its parts, whatever the entity would say.
     pub(super) fn admit(
         &self,
+        anchor: Option<EntityId>,
         scope: Scope,
         operation: &Operation,
         limits: &Limits,
     ) -> Result<(), Rejection> {
-        if self.covers.is_some_and(|covered| covered.with(scope).is_none()) {
-            return Err(Rejection::invalid_operation(
-                "a transaction covers one queue, or one topic with one of its subscriptions, and \
-                 this is another one",
-            ));
+        let is_covered = self.covers.is_none_or(|covered| covered.with(scope).is_some());
+        if !is_covered || anchor.is_some_and(|root| root != scope.root) {
+            return Err(Rejection::invalid_operation(format!(
+                "{SPANS_SEVERAL}: it covers one queue, or one topic with one of its subscriptions, and this is \
+                 another one",
+            )));
         }
         let count_max = limits.transaction_message_count_max;
         if self.message_count + operation.messages().len() > count_max {
@@ -148,15 +154,18 @@ impl Open {
         self.last_place
     }
 
-    /// Takes note that the entity would carry a part out.
-    pub(super) const fn confirm(&mut self) {
+    /// Records that the entity has agreed to a part, with the numbers reserved for its messages.
+    pub(super) fn confirm(&mut self, place: u64, numbers: Vec<SequenceNumber>) {
         self.unanswered = self.unanswered.saturating_sub(1);
+        if let Some(kept) = self.parts.get_mut(&place) {
+            kept.part.numbers = numbers;
+        }
     }
 
     /// Leaves out a part that the entity would not carry out; returns the bytes that it held.
     pub(super) fn leave_out(&mut self, place: u64) -> u64 {
         let Some(Kept { part, bytes, .. }) = self.parts.remove(&place) else { return 0 };
-        self.confirm();
+        self.unanswered = self.unanswered.saturating_sub(1);
         self.message_count -= part.operation.messages().len();
         if let Operation::Settle { token, .. } = part.operation {
             self.settled.remove(&token);
@@ -164,6 +173,11 @@ impl Open {
         let scopes = self.parts.values().map(|kept| kept.scope);
         self.covers = scopes.reduce(|covered, scope| covered.with(scope).unwrap_or(covered));
         bytes
+    }
+
+    /// Whether it settles a lock.
+    pub(super) fn has_settled(&self, token: LockToken) -> bool {
+        self.settled.contains(&token)
     }
 
     /// Asks again for the right to each operation, as it is granted now: an end that has come since, and was

@@ -53,7 +53,9 @@ pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arr
         (list.sub_queue == SubQueue::DeadLetter).then(|| Arc::clone(&list.source));
     let mut arrivals = Vec::with_capacity(list.messages.len());
     let mut read_bytes = 0u64;
-    for PinnedMessage { message, hops, copies_spent, never_duplicate, origin } in &list.messages {
+    for pinned in &list.messages {
+        let PinnedMessage { message, hops, copies_spent, never_duplicate, time_to_live, origin } =
+            pinned;
         let content = Content::parse(message.content.load().await?)
             .map_err(|error| StoreError::Damaged(error.to_string().into()))?;
         let overlays = load_overlays(&message.overlays).await?;
@@ -63,9 +65,14 @@ pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arr
             read_bytes = 0;
             tokio::task::yield_now().await;
         }
+        let mut inbound = edge.take_over(content, &overlays, *never_duplicate);
+        let own = inbound.envelope.time_to_live;
+        let lowered = time_to_live.filter(|lowered| own.is_some_and(|own| own > *lowered));
+        inbound.envelope.time_to_live = lowered.or(own);
         arrivals.push(Arrival {
-            message: edge.take_over(content, &overlays, *never_duplicate),
+            message: inbound,
             overlays,
+            lowered_time_to_live: lowered,
             enqueued_sequence: match message.facts.enqueued_sequence {
                 SequenceNumber(0) => message.facts.sequence,
                 original => original,

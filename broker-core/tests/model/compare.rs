@@ -63,7 +63,7 @@ impl Pair {
         let oracle = Oracle::new(
             profile.description.clone(),
             profile.limits.clone(),
-            profile.release_on_detach,
+            (profile.release_on_detach, profile.release_on_connection_loss),
             now,
         );
         let subject = Subject::new(profile, seed, now);

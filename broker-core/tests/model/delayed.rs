@@ -18,6 +18,7 @@ use crate::telling::{caught, tell_steps};
 struct Delayed {
     subject: Subject,
     release_on_detach: bool,
+    release_on_connection_loss: bool,
     /// What was applied, durable or not.
     live: Book,
     /// What is durable.
@@ -62,6 +63,7 @@ impl Delayed {
         Self {
             subject: Subject::new(profile, seed, now),
             release_on_detach: profile.release_on_detach,
+            release_on_connection_loss: profile.release_on_connection_loss,
             live: Book::default(),
             durable: Book::default(),
             in_flight: BTreeMap::new(),
@@ -188,14 +190,19 @@ impl Delayed {
                 self.follow(request, reply);
             }
         }
-        let is_orderly_and_kept = !self.release_on_detach;
+        let (on_detach, on_loss) = (self.release_on_detach, self.release_on_connection_loss);
         for request in requests {
             if let Operation::Detach { receiver, end } = request.operation {
                 self.links.retain(|link| link.receiver != receiver);
                 for lock in &mut self.locks {
                     if lock.holder == Some(receiver) {
                         lock.holder = None;
-                        if end != LinkEnd::Orderly || !is_orderly_and_kept {
+                        let releases = match end {
+                            LinkEnd::Orderly => on_detach,
+                            LinkEnd::Lost => on_loss,
+                            LinkEnd::Broken | LinkEnd::ByBroker => true,
+                        };
+                        if releases {
                             lock.until = self.subject.now;
                         }
                     }

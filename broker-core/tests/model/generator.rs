@@ -276,7 +276,7 @@ impl Generator {
                     LinkEnd::Orderly,
                     LinkEnd::Orderly,
                     LinkEnd::Broken,
-                    LinkEnd::Broken,
+                    LinkEnd::Lost,
                     LinkEnd::ByBroker,
                 ]);
                 (sub_queue, Operation::Detach { receiver, end })

@@ -114,16 +114,21 @@ impl Book {
             | Change::Abandoned { sequence, delivery_count, delayed_until, .. } => {
                 let entry = self.entry(sequence.0)?;
                 // Nobody fails to handle what is deferred and then waits for it (RTY-08).
+                // In a dead-letter queue nothing is counted (SET-38).
+                let counted = entry.count + u32::from(entry.sub_queue == SubQueue::Main);
                 let is_right = entry.state != MessageState::Scheduled
-                    && entry.count + 1 == *delivery_count
+                    && counted == *delivery_count
                     && (delayed_until.is_none() || entry.state == MessageState::Active);
                 expect(entry, is_right, change)?;
                 entry.count = *delivery_count;
                 entry.delayed_until = *delayed_until;
             }
-            Change::Deferred { sequence, .. } => {
+            Change::Deferred { sequence, delivery_count, .. } => {
                 let entry = self.entry(sequence.0)?;
-                expect(entry, entry.state != MessageState::Scheduled, change)?;
+                let counted = entry.count + u32::from(entry.sub_queue == SubQueue::Main);
+                let is_right = entry.state != MessageState::Scheduled && counted == *delivery_count;
+                expect(entry, is_right, change)?;
+                entry.count = *delivery_count;
                 entry.state = MessageState::Deferred;
                 entry.delayed_until = None;
             }
@@ -169,7 +174,9 @@ impl Book {
             | Change::PeerForgotten { .. }
             | Change::SessionStateSet { .. }
             | Change::Described { .. } => {}
-            Change::SubscriptionDescribed { .. } | Change::Numbered { .. } | Change::OfTopic(_) => {
+            // Numbers are reserved for messages that a transaction schedules (SCH-13).
+            Change::Numbered { last } => self.last_sequence = last.0,
+            Change::SubscriptionDescribed { .. } | Change::OfTopic(_) => {
                 return Err("a change of a topic in a queue".to_owned());
             }
         }

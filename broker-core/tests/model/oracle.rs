@@ -165,6 +165,7 @@ pub struct Oracle {
     pub reached: BTreeMap<&'static str, u64>,
     limits: Limits,
     release_on_detach: bool,
+    release_on_connection_loss: bool,
     /// Demand in the order of its arrival (RCV-17).
     ring: Vec<Demand>,
     remembered: Vec<Remembered>,
@@ -185,7 +186,7 @@ impl Oracle {
     pub fn new(
         description: QueueDescription,
         limits: Limits,
-        release_on_detach: bool,
+        (release_on_detach, release_on_connection_loss): (bool, bool),
         now: Timestamp,
     ) -> Self {
         Self {
@@ -201,6 +202,7 @@ impl Oracle {
             reached: BTreeMap::new(),
             limits,
             release_on_detach,
+            release_on_connection_loss,
             ring: Vec::new(),
             remembered: Vec::new(),
             open_ids: Vec::new(),

@@ -100,6 +100,7 @@ impl Subject {
         let (fence, next_batch) = store.acquire(Shard(0)).expect("a new store can be owned");
         let config = QueueConfig {
             release_on_detach: profile.release_on_detach,
+            release_on_connection_loss: profile.release_on_connection_loss,
             expire_whole_sessions: true,
             duplicate_key: DUPLICATE_KEY,
             forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
@@ -443,6 +444,7 @@ fn check_gate(outcome: &MachineOutcome, gate: Gate) {
     let must_wait = match outcome {
         MachineOutcome::Accepted(_)
         | MachineOutcome::AcceptedBatch(_)
+        | MachineOutcome::NumbersSetAside { .. }
         | MachineOutcome::Peeked(_)
         | MachineOutcome::Deleted(_)
         | MachineOutcome::Committed(_)

@@ -58,6 +58,8 @@ pub fn tell_steps(
     });
     let mut text = format!("seed {seed}: {difference}\n\n{}\n", brief(&profile.description));
     text.push_str(&format!("release_on_detach {}\n", profile.release_on_detach));
+    let on_loss = profile.release_on_connection_loss;
+    text.push_str(&format!("release_on_connection_loss {on_loss}\n"));
     text.push_str(&format!("\n{} of {all} steps are enough:\n", steps.len()));
     for step in steps {
         text.push_str(&format!("  {step:?}\n"));

@@ -22,7 +22,12 @@ pub fn all(broker: &Broker) -> Vec<(&'static str, Command)> {
     let receiver = broker.receiver_id();
     let (mode, from) = (ReceiveMode::PeekLock, SequenceNumber(1));
     let in_session = |command| Command::InSession { receiver, command };
-    let part = |operation| Part { member: None, sub_queue: SubQueue::Main, operation };
+    let part = |operation| Part {
+        member: None,
+        sub_queue: SubQueue::Main,
+        operation,
+        numbers: Vec::new(),
+    };
     let rules = |command| {
         Command::OfTopic(TopicCommand::InSubscription { subscription: EntityId(9), command })
     };

@@ -24,7 +24,7 @@ async fn issue(
         Err(rejection) => return Some(rejection.condition()),
     };
     match entity.call(command).await {
-        Ok(_) => issued.confirm(),
+        Ok(outcome) => issued.confirm(&outcome),
         Err(error) => return Some(error.condition()),
     }
     None
@@ -141,8 +141,8 @@ async fn a_right_that_ended_at_the_destination_rolls_back() {
                     let send = Command::SendVia { destination, messages };
                     let asked = transactions.issue(id, &way, send).await;
                     let Question { entity, command, issued } = asked.unwrap();
-                    entity.call(command).await.unwrap();
-                    issued.confirm();
+                    let outcome = entity.call(command).await.unwrap();
+                    issued.confirm(&outcome);
                 } else {
                     let other = access.entity("other", Action::Send).await.unwrap();
                     assert_eq!(issue(&transactions, id, &other).await, None);

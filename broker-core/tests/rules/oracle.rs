@@ -1,7 +1,9 @@
 //! The language of filters once more, as the specification tells it: a tree that is walked over
-//! values of its own. Slow and plain, and without a line of the broker's.
+//! values of its own. Slow and plain, and without a line of the broker's but for the texts of instants and time-spans.
 
 use std::cmp::Ordering;
+
+use peeklock_core::time::{TimeSpan, Timestamp};
 
 /// A value, with the name of the type of a number.
 #[derive(Clone, Debug, PartialEq)]
@@ -248,6 +250,43 @@ fn as_text(value: &Val) -> Option<String> {
     }
 }
 
+/// The text that a value becomes where one is put together (SQL-34).
+fn written(value: &Val) -> Option<String> {
+    let float = |value: f64, plain: String, scientific: String| {
+        let is_plain = value == 0.0 || (1e-5..1e15).contains(&value.abs());
+        match value {
+            _ if value.is_nan() => "NaN".to_owned(),
+            f64::INFINITY => "Infinity".to_owned(),
+            f64::NEG_INFINITY => "-Infinity".to_owned(),
+            _ if is_plain => plain,
+            _ => scientific,
+        }
+    };
+    Some(match value {
+        Val::Null | Val::Bytes(_) => return None,
+        Val::Text(text) | Val::Uri(text) => text.clone(),
+        Val::Char(character) => character.to_string(),
+        Val::Bool(value) => value.to_string(),
+        Val::Int(value, _) => value.to_string(),
+        Val::Float(value) => float(f64::from(*value), value.to_string(), format!("{value:E}")),
+        Val::Double(value) => float(*value, value.to_string(), format!("{value:E}")),
+        Val::Uuid(uuid) => hyphenated(*uuid),
+        Val::Instant(ticks) => return instant_written(*ticks),
+        Val::Span(ticks) => {
+            let magnitude = TimeSpan::from_ticks(ticks.checked_abs().unwrap_or(i64::MAX));
+            format!("{}{magnitude}", if *ticks < 0 { "-" } else { "" })
+        }
+    })
+}
+
+/// An instant in ticks since 1970, if a calendar has it.
+fn instant_written(ticks: i128) -> Option<String> {
+    let at = Timestamp::from_unix_ms(0).ticks();
+    let ticks = i64::try_from(ticks + i128::from(at)).ok()?;
+    let instant = Timestamp::from_ticks(ticks);
+    (instant.ticks() == ticks).then(|| instant.to_string())
+}
+
 fn double(value: &Val) -> f64 {
     match value {
         Val::Int(value, _) => *value as f64,
@@ -375,8 +414,11 @@ fn binary(operator: char, left: Val, right: Val) -> Result<Val, Failed> {
     if is_number(&left) && is_number(&right) {
         return arithmetic(operator, &left, &right);
     }
+    let has_text = matches!(left, Val::Text(_)) || matches!(right, Val::Text(_));
+    let are_chars = matches!((&left, &right), (Val::Char(_), Val::Char(_)));
     if operator == '+'
-        && let (Some(left), Some(right)) = (as_text(&left), as_text(&right))
+        && (has_text || are_chars)
+        && let (Some(left), Some(right)) = (written(&left), written(&right))
     {
         return Ok(Val::Text(left + &right));
     }

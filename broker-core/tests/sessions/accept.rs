@@ -27,7 +27,6 @@ fn plain_receive() -> Command {
 fn without_a_session_nothing_comes_or_goes() {
     let mut stand = Stand::new();
     assert_eq!(stand.try_send(Message::default()), Err(Condition::InvalidOperation));
-    assert_eq!(stand.try_send(message("")), Err(Condition::InvalidOperation));
     let batch = [message("a"), Message::default()].map(Stand::inbound).into();
     let refused = stand.main(Command::SendBatch { messages: batch });
     assert_eq!(refused.unwrap_err(), Condition::InvalidOperation);
@@ -40,6 +39,20 @@ fn without_a_session_nothing_comes_or_goes() {
     // The dead-letter queue is received without (DLQ-11, MAT-04).
     let received = stand.on(SubQueue::DeadLetter, plain_receive()).unwrap();
     assert!(matches!(received, MachineOutcome::Received(all) if all.is_empty()));
+}
+
+/// SES-03, SND-25: the empty id is a session like others: it is found as the next one, and by its id.
+#[test]
+fn the_empty_id_is_a_session() {
+    let mut stand = Stand::new();
+    stand.send("");
+    stand.send("a");
+    assert_eq!(stand.accept(None, 1), Ok("".into()));
+    assert_eq!(stand.accept(Some(""), 2), Err(Condition::SessionCannotBeLocked));
+    assert_eq!(stand.numbers(1, 10), [1]);
+    stand.close(1, LinkEnd::Orderly);
+    assert_eq!(stand.accept(Some(""), 2), Ok("".into()));
+    assert_eq!(stand.accept(None, 3), Ok("a".into()));
 }
 
 /// SES-09, MAT-04: an entity without sessions, and a sub-queue, have none to accept.
@@ -80,7 +93,7 @@ fn a_session_is_held_by_one() {
     assert_eq!(stand.numbers(2, 10), [number]);
 }
 
-/// SES-03: ids are compared exactly; 1 to 128 characters.
+/// SES-03: ids are compared exactly; at most 128 characters.
 #[test]
 fn session_ids_are_exact() {
     let mut stand = Stand::new();
@@ -90,7 +103,6 @@ fn session_ids_are_exact() {
     assert_eq!(stand.accept(Some("A"), 1), Ok("A".into()));
     assert_eq!(stand.accept(Some("a"), 2), Ok("a".into()));
     assert_eq!(stand.numbers(1, 10), [2]);
-    assert_eq!(stand.accept(Some(""), 3), Err(Condition::ArgumentOutOfRange));
     assert_eq!(stand.accept(Some(&"ä".repeat(129)), 3), Err(Condition::ArgumentOutOfRange));
     assert!(stand.accept(Some(&"ä".repeat(128)), 3).is_ok());
     // A receiver holds one session.
@@ -136,6 +148,52 @@ fn accepts_wait_in_order() {
     assert_eq!(stand.accepted(first, 4), Some(Ok("a".into())));
     assert_eq!(stand.accepted(second, 5), Some(Ok("b".into())));
     assert_eq!(stand.numbers(4, 10), [1, 2]);
+}
+
+/// SES-08: workers that ask again after each session share the sessions, and no session waits while a worker does.
+#[test]
+fn workers_that_ask_again_share_sessions() {
+    let mut stand = Stand::new();
+    let mut served = [0u32; 5];
+    let mut calls: Vec<_> = (0..5u64).map(|worker| (worker, 1 + worker)).collect();
+    let mut waiting: Vec<_> = calls
+        .drain(..)
+        .map(|(worker, receiver)| (worker, receiver, stand.accept_later(receiver, seconds(7))))
+        .collect();
+    let mut next_receiver = 10;
+    for second in 0..600u64 {
+        stand.send(&format!("session {second}"));
+        let mut again = Vec::new();
+        let mut granted = 0;
+        for (worker, receiver, call) in std::mem::take(&mut waiting) {
+            match stand.accepted(call, receiver) {
+                Some(Ok(_)) => {
+                    granted += 1;
+                    served[usize::try_from(worker).unwrap()] += 1;
+                    let message = stand.receive(receiver, 1).unwrap().remove(0);
+                    stand.complete(&message).unwrap();
+                    stand.close(receiver, LinkEnd::Orderly);
+                    again.push(worker);
+                }
+                Some(Err(condition)) => {
+                    assert_eq!(condition, Condition::ServiceTimeout);
+                    again.push(worker);
+                }
+                None => waiting.push((worker, receiver, call)),
+            }
+        }
+        assert!(granted > 0 || waiting.is_empty(), "a session waits while workers do");
+        // Each at a time of its own, as processes do.
+        for worker in again {
+            next_receiver += 1;
+            stand.wait(TimeSpan::from_ms(10 + 7 * i64::try_from(worker).unwrap()));
+            let wait = seconds(5 + i64::try_from(worker).unwrap());
+            let call = stand.accept_later(next_receiver, wait);
+            waiting.push((worker, next_receiver, call));
+        }
+        stand.wait(seconds(1));
+    }
+    assert!(served.iter().all(|count| *count >= 60), "{served:?}");
 }
 
 /// SES-12, SES-14: the lock lasts LockDuration, renewing it prolongs those of the messages.

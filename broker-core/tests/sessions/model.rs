@@ -123,7 +123,7 @@ impl Run {
             0..=10 => self.send(),
             11..=14 => self.accept(),
             15 | 16 => {
-                let ends = [LinkEnd::Orderly, LinkEnd::Broken, LinkEnd::ByBroker];
+                let ends = [LinkEnd::Orderly, LinkEnd::Broken, LinkEnd::Lost, LinkEnd::ByBroker];
                 let end = self.random.one_of(&ends).unwrap();
                 let command = Command::Detach { receiver: ReceiverId(receiver), end };
                 self.both(command, receiver, |oracle, _| Some(oracle.close(receiver, end)));

@@ -343,7 +343,7 @@ impl Oracle {
                 continue;
             }
             match end {
-                LinkEnd::Broken => {
+                LinkEnd::Broken | LinkEnd::Lost => {
                     self.fail(index, false, None);
                     if self.messages[index].state == State::Delayed {
                         self.reach("RTY-25");
@@ -510,9 +510,14 @@ impl Oracle {
         match settlement {
             Settlement::Complete => message.state = State::Gone,
             Settlement::DeadLetter => message.state = State::DeadLettered,
+            // SET-33
             Settlement::Defer => {
-                message.state = State::Deferred;
+                message.count += 1;
                 message.in_flight = true;
+                message.state = match message.count >= DELIVERY_COUNT_MAX {
+                    true => State::DeadLettered,
+                    false => State::Deferred,
+                };
             }
             Settlement::Release => self.give_back(index),
             Settlement::Abandon(delay) => {

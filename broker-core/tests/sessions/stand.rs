@@ -84,6 +84,7 @@ impl Stand {
         let now = Timestamp::from_unix_ms(1_700_000_000_000);
         let config = QueueConfig {
             release_on_detach: false,
+            release_on_connection_loss: false,
             expire_whole_sessions,
             duplicate_key: KEY,
             forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),

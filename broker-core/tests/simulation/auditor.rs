@@ -11,6 +11,7 @@ use peeklock_core::command::{
 };
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueDescription, SessionRetryOrder};
+use peeklock_core::entity::queue::QueueConfig;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, LockToken, ReceiverId};
 use peeklock_core::path::SubQueue;
@@ -50,6 +51,7 @@ pub struct Auditor {
     /// Whether the store was ever full.
     pub was_full: bool,
     pub release_on_detach: bool,
+    pub release_on_connection_loss: bool,
 }
 
 /// How a message came to a client.
@@ -62,14 +64,15 @@ struct Delivery {
 }
 
 impl Auditor {
-    pub const fn new(release_on_detach: bool) -> Self {
+    pub const fn new(config: &QueueConfig) -> Self {
         Self {
             books: Vec::new(),
             pending: BTreeMap::new(),
             receivers: BTreeMap::new(),
             order: 0,
             was_full: false,
-            release_on_detach,
+            release_on_detach: config.release_on_detach,
+            release_on_connection_loss: config.release_on_connection_loss,
         }
     }
 
@@ -128,6 +131,9 @@ impl Auditor {
                 let releases = match end {
                     // A session is given back in any case (SES-31).
                     LinkEnd::Orderly => self.release_on_detach || book.description.requires_session,
+                    LinkEnd::Lost => {
+                        self.release_on_connection_loss || book.description.requires_session
+                    }
                     LinkEnd::Broken | LinkEnd::ByBroker => true,
                 };
                 book.sessions.unlock(*receiver);

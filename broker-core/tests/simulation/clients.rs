@@ -337,7 +337,7 @@ impl Clients {
             };
             // One that is released has no place in a transaction.
             if let Ok(operation) = Operation::of(command) {
-                parts.push(Part { member: None, sub_queue, operation });
+                parts.push(Part { member: None, sub_queue, operation, numbers: Vec::new() });
             }
         }
         Command::Commit { parts }
@@ -401,9 +401,10 @@ fn mode(random: &mut Random) -> ReceiveMode {
 }
 
 fn link_end(random: &mut Random) -> LinkEnd {
-    match random.below(3) {
+    match random.below(4) {
         0 => LinkEnd::Orderly,
         1 => LinkEnd::Broken,
+        2 => LinkEnd::Lost,
         _ => LinkEnd::ByBroker,
     }
 }

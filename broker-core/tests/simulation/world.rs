@@ -147,6 +147,7 @@ impl World {
         let limits = Arc::new(limits);
         let config = QueueConfig {
             release_on_detach: random.one_in(2),
+            release_on_connection_loss: random.one_in(2),
             expire_whole_sessions: true,
             duplicate_key: DUPLICATE_KEY,
             forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),
@@ -184,7 +185,7 @@ impl World {
             fuse: Rc::default(),
             room: Room::Open,
             parking,
-            auditor: Auditor::new(config.release_on_detach),
+            auditor: Auditor::new(&config),
             seen: Seen::default(),
             random,
             traced,

@@ -74,6 +74,7 @@ struct Restored {
 fn config() -> QueueConfig {
     QueueConfig {
         release_on_detach: false,
+        release_on_connection_loss: false,
         expire_whole_sessions: true,
         duplicate_key: KEY,
         forwarding: peeklock_core::entity::queue::ForwardingConfig::default(),

@@ -145,6 +145,7 @@ impl World {
         limits.deferred_bytes_max = u64::MAX;
         let config = QueueConfig {
             release_on_detach: false,
+            release_on_connection_loss: false,
             expire_whole_sessions: true,
             duplicate_key: KEY,
             forwarding: ForwardingConfig {

@@ -64,9 +64,10 @@ pub enum Doing {
     Gone(&'static str),
     /// A failure, and until when its message is Delayed, if it is.
     Count(u32, Option<Timestamp>),
-    Defer,
-    /// Deferred again: nothing to see in the store.
-    DeferAgain,
+    /// With the count of the delivery (SET-33).
+    Defer(u32),
+    /// Deferred again or abandoned in a sub-queue, which counts nothing: the store shows no change (SET-38).
+    Unchanged,
     Move {
         into: SubQueue,
         count: u32,
@@ -103,6 +104,8 @@ pub struct Journey {
     pub spent: u16,
     /// The number it was first given.
     pub first: u64,
+    /// Its own time to live, where an entity on its way has lowered that (EXP-16).
+    pub lowered: Option<TimeSpan>,
 }
 
 /// What comes to the store next, in this order.
@@ -329,7 +332,7 @@ impl Oracle {
     }
 
     pub fn do_with(&mut self, id: u64, sequence: u64, doing: Doing) {
-        let group = if doing == Doing::DeferAgain { self.ticket } else { self.in_group() };
+        let group = if doing == Doing::Unchanged { self.ticket } else { self.in_group() };
         let card = self.of(id).cards.get_mut(&sequence).unwrap();
         assert!(card.doing.is_none(), "{id}/{sequence} is changed twice at once");
         card.lock = None;

@@ -29,6 +29,7 @@ fn outgoing(sequence: u64, message: &Message) -> Outgoing {
             lock: None,
             size: content.size(),
             overlay_count: 0,
+            was_scheduled: false,
         },
         content,
         overlays: Vec::new(),

@@ -93,6 +93,7 @@ async fn outcome(
     run: Run,
 ) -> Result<String, String> {
     let found = furnish(s).await;
+    let token = found.token.clone();
     s.advance(seconds(30)).await;
     let work = work(s, operation, &found);
     match (run, work) {
@@ -113,9 +114,24 @@ async fn outcome(
         (Run::Never | Run::Committed | Run::RolledBack, _) => {}
     }
     let at_once = everything(s).await;
-    s.advance(seconds(30)).await;
+    // A sub-queue counts no delivery (SET-38), so the lock itself shows whether its message was settled.
+    let is_renewal = operation == Operation::Renew;
+    let held = !is_renewal && s.renew(path, &token).await.is_ok();
+    s.advance(if is_renewal { seconds(30) } else { minutes(1) }).await;
     s.advance(TICK).await;
-    Ok(format!("{at_once}later {}", everything(s).await))
+    let later = everything(s).await;
+    let held_later = s.renew(path, &token).await.is_ok();
+    Ok(format!("{at_once}held: {held}\nlater {later}held: {held_later}\n"))
+}
+
+/// The same without the last sequence numbers of queues and topics.
+fn without_last_numbers(seen: &str) -> String {
+    let is_number = |part: &str| part.ends_with("))") && !part.contains(',');
+    let lines = seen.lines().map(|line| match line.rsplit_once(", SequenceNumber(") {
+        Some((start, last)) if is_number(last) => start,
+        _ => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Judges one cell; tells what is wrong with it.
@@ -130,6 +146,10 @@ async fn judge(
         runs.push(outcome(s, furnish, (operation, path), run).await);
         clear(s).await;
     }
+    if operation == Operation::Schedule {
+        // A number that was reserved for a scheduled message is used by nobody else (SCH-13).
+        runs = runs.into_iter().map(|run| run.map(|seen| without_last_numbers(&seen))).collect();
+    }
     let refused = Err(expected.to_owned());
     let [never, alone, committed, rolled_back] = &runs[..] else { unreachable!("four runs") };
     if expected != YES {
@@ -139,6 +159,9 @@ async fn judge(
     if never == alone {
         return Some(format!("{operation:?} alone changes nothing that can be seen: {alone:?}"));
     }
+    // Over AMQP a renewal is carried out at once, outside of the transaction (TXN-02).
+    let is_outside = s.transport == Transport::Amqp && operation == Operation::Renew;
+    let never = if is_outside { alone } else { never };
     if alone != committed {
         return Some(format!("{operation:?} alone gives {alone:?}\ncommitted {committed:?}"));
     }

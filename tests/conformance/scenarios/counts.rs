@@ -26,7 +26,7 @@ pub async fn every_state_is_counted_where_it_belongs(s: &Stage) {
 
 /// CNT-07, LIF-02
 pub async fn counts_are_exact_after_every_step(s: &Stage) {
-    s.open_queue_with(ORDERS, max_delivery_count(2)).await;
+    s.open_queue_with(ORDERS, max_delivery_count(3)).await;
     let expect = async |active, deferred, dead_letter| {
         let counts = s.counts(ORDERS).await;
         assert_eq!(

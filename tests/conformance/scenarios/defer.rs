@@ -13,7 +13,7 @@ pub async fn deferred_messages_are_received_by_number_and_locked(s: &Stage) {
     assert_eq!(texts(&received), ["b", "a"]);
     for seen in &received {
         assert_eq!(seen.locked_until, Some(s.now().plus(minutes(1))));
-        assert_eq!((seen.state, seen.delivery_count), (MessageState::Deferred, 1));
+        assert_eq!((seen.state, seen.delivery_count), (MessageState::Deferred, 2));
     }
 }
 
@@ -39,7 +39,7 @@ pub async fn a_receive_by_numbers_is_all_or_nothing(s: &Stage) {
         }
     }
     let received = s.receive_deferred(ORDERS, PEEK_LOCK, &[deferred]).await.unwrap();
-    assert_eq!(received[0].delivery_count, 1);
+    assert_eq!(received[0].delivery_count, 2);
 }
 
 /// DEF-11: more is refused with the limit, in either mode, and none of it is locked or gone.
@@ -78,18 +78,18 @@ pub async fn a_deferred_message_in_hand_can_be_settled_in_every_way(s: &Stage) {
     }
 }
 
-/// DEF-05, SET-28
+/// DEF-05, SET-28, SET-33
 pub async fn on_abandon_and_lock_end_a_message_is_deferred_as_before_and_counted(s: &Stage) {
-    s.open_queue_with(ORDERS, max_delivery_count(3)).await;
+    s.open_queue_with(ORDERS, max_delivery_count(4)).await;
     let sequence = s.put_deferred(ORDERS, "a").await;
     let take = async || s.receive_deferred(ORDERS, PEEK_LOCK, &[sequence]).await.unwrap().remove(0);
     s.abandon(ORDERS, &take().await).await;
     s.assert_empty(ORDERS).await;
-    assert_eq!(take().await.delivery_count, 2);
+    assert_eq!(take().await.delivery_count, 3);
     s.advance(minutes(1)).await;
     s.assert_empty(ORDERS).await;
     let seen = take().await;
-    assert_eq!(seen.delivery_count, 3);
+    assert_eq!(seen.delivery_count, 4);
     s.abandon(ORDERS, &seen).await;
     let counts = s.counts(ORDERS).await;
     assert_eq!((counts.deferred, counts.dead_letter), (0, 1));

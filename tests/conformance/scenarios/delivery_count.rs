@@ -19,19 +19,33 @@ pub async fn the_count_rises_with_each_failed_delivery(s: &Stage) {
 }
 
 /// SET-33, PEK-02
-pub async fn defer_renew_peek_and_dead_letter_do_not_count(s: &Stage) {
+pub async fn a_deferral_counts_and_renew_peek_and_dead_letter_do_not(s: &Stage) {
     s.open_queue(ORDERS).await;
     let sequence = s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;
     s.renew(ORDERS, seen.token()).await.unwrap();
     s.look(ORDERS).await;
     s.defer(ORDERS, &seen).await;
-    assert_eq!(s.look(ORDERS).await[0].delivery_count, 0);
+    assert_eq!(s.look(ORDERS).await[0].delivery_count, 1);
     let mode = ReceiveMode::PeekLock;
     let seen = &s.receive_deferred(ORDERS, mode, &[sequence]).await.unwrap()[0];
-    assert_eq!(seen.delivery_count, 1);
+    assert_eq!(seen.delivery_count, 2);
     s.dead_letter(ORDERS, seen).await;
-    assert_eq!(s.look(DLQ).await[0].delivery_count, 0);
+    assert_eq!(s.look(DLQ).await[0].delivery_count, 1);
+}
+
+/// SET-33, SET-35: a deferral can be the last delivery of a message.
+pub async fn a_deferral_that_reaches_the_maximum_dead_letters(s: &Stage) {
+    s.open_queue_with(ORDERS, max_delivery_count(2)).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    s.abandon(ORDERS, &seen).await;
+    let seen = s.take(ORDERS).await;
+    s.defer(ORDERS, &seen).await;
+    let counts = s.counts(ORDERS).await;
+    assert_eq!((counts.deferred, counts.dead_letter), (0, 1));
+    let dead = &s.look(DLQ).await[0];
+    assert_eq!((dead.reason(), dead.delivery_count), (Some("MaxDeliveryCountExceeded"), 2));
 }
 
 /// SET-34, SET-35, SET-36: also without anybody who receives.
@@ -74,15 +88,15 @@ pub async fn a_very_large_maximum_practically_disables_the_rule(s: &Stage) {
 }
 
 /// SET-38, DLQ-11
-pub async fn in_a_dead_letter_queue_the_count_has_no_limit(s: &Stage) {
+pub async fn in_a_dead_letter_queue_no_delivery_counts(s: &Stage) {
     s.open_queue_with(ORDERS, max_delivery_count(2)).await;
     s.put(ORDERS, "a").await;
     let seen = s.take(ORDERS).await;
     s.dead_letter(ORDERS, &seen).await;
-    for count in 1..=10 {
+    for round in 1..=10 {
         let seen = s.take(DLQ).await;
-        assert_eq!(seen.delivery_count, count);
-        if count % 2 == 0 {
+        assert_eq!(seen.delivery_count, 1);
+        if round % 2 == 0 {
             s.abandon(DLQ, &seen).await;
         } else {
             s.advance(minutes(1)).await;

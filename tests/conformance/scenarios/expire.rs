@@ -323,7 +323,7 @@ pub async fn a_deferred_message_that_expires_in_hand_goes_back_to_deferred(s: &S
     s.abandon(ORDERS, seen).await;
     let counts = s.counts(ORDERS).await;
     assert_eq!((counts.deferred, counts.dead_letter), (1, 0));
-    assert_eq!(s.look(ORDERS).await[0].delivery_count, 1);
+    assert_eq!(s.look(ORDERS).await[0].delivery_count, 2);
 }
 
 /// EXP-39, DLQ-06, DLQ-09

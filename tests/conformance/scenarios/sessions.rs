@@ -70,18 +70,19 @@ async fn begin<T>(future: &mut (impl Future<Output = T> + Unpin)) {
     .await;
 }
 
-/// SES-01, RCV-28, SND-25, DLQ-21, DLQ-11
+/// SES-01, SES-03, RCV-28, SND-25, DLQ-21, DLQ-11
 pub async fn a_queue_that_requires_sessions_gives_and_takes_by_session_only(s: &Stage) {
     open(s).await;
     assert!(s.describe(ORDERS).await.unwrap().description.requires_session);
     refused(s.send(ORDERS, message("none")).await, "InvalidOperation");
-    refused(s.send(ORDERS, of("", "empty")).await, "InvalidOperation");
+    // The empty id is one (SES-03).
+    s.send(ORDERS, of("", "empty")).await.unwrap();
     put(s, "a", "1").await;
     for mode in [ReceiveMode::PeekLock, ReceiveMode::ReceiveAndDelete] {
         refused(s.receive(ORDERS, mode, 1, TimeSpan::ZERO).await, "InvalidOperation");
     }
     s.assert_empty(DLQ).await;
-    assert_eq!(texts(&s.look(ORDERS).await), ["1"]);
+    assert_eq!(texts(&s.look(ORDERS).await), ["empty", "1"]);
 }
 
 /// FWD-30, FWD-26: dead letters of a session go on to a queue without sessions.

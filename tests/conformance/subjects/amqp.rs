@@ -106,13 +106,24 @@ impl Amqp {
         message: &[u8],
     ) -> Answer<()> {
         let state = transaction.map(|number| within(&self.transactions.txn_id(number)));
-        let link = self.sender(path, None).await?;
+        let link = match transaction {
+            Some(number) => {
+                let root = root(path);
+                let channel = self.transactions.channel(&self.connection, number, &root).await?;
+                self.sender_on(channel.unwrap_or(SHARED), path, None).await?
+            }
+            None => self.sender(path, None).await?,
+        };
         link.send(format, state.as_ref(), message).await?;
         link.detach().await
     }
 
     /// A link to send on, by way of an entity to another if one is named (AMQP-96).
     async fn sender(&self, path: &str, destination: Option<&str>) -> Answer<Link> {
+        self.sender_on(SHARED, path, destination).await
+    }
+
+    async fn sender_on(&self, channel: u16, path: &str, destination: Option<&str>) -> Answer<Link> {
         let attach = |name: &str, handle| {
             let mut attach = attach::sender(name, handle, path);
             attach.properties = destination.map(|destination| {
@@ -122,7 +133,7 @@ impl Amqp {
             });
             attach
         };
-        Link::attach(&self.connection, SHARED, attach).await
+        Link::attach(&self.connection, channel, attach).await
     }
 
     async fn add(&self, transaction: u64, path: &str, work: Work) -> Answer<Part> {
@@ -139,7 +150,10 @@ impl Amqp {
             }
             Work::SendOn { destination, message } => {
                 let state = within(&self.transactions.txn_id(transaction));
-                let link = self.sender(path, Some(&destination)).await?;
+                let channel =
+                    self.transactions.channel(&self.connection, transaction, &root(path)).await?;
+                let link =
+                    self.sender_on(channel.unwrap_or(SHARED), path, Some(&destination)).await?;
                 link.send(0, Some(&state), &encoded(&message)).await?;
                 link.detach().await?;
                 Part::SendOn(of, message)
@@ -448,6 +462,7 @@ impl Subject for Amqp {
     }
 
     async fn within(&self, transaction: u64, path: &str, work: Work) -> Answer<()> {
+        self.transactions.channel(&self.connection, transaction, &root(path)).await?;
         let part = self.add(transaction, path, work).await?;
         self.transactions.joined(transaction, part);
         Ok(())
@@ -456,7 +471,11 @@ impl Subject for Amqp {
     async fn commit(&self, transaction: u64) -> Answer<Vec<PartOutcome>> {
         let open = self.transactions.take(transaction);
         let before = match open.parts.first() {
-            Some(part) => last_number(self.in_process.by(Row::Outcomes), &root(part.path())).await,
+            // Scheduled messages have their numbers already (SCH-13).
+            Some(part) => {
+                let in_process = self.in_process.by(Row::Outcomes);
+                last_number(in_process, &root(part.path())).await - open.scheduled_count()
+            }
             None => 0,
         };
         self.transactions.discharge(&self.connection, &open, false).await?;

@@ -49,7 +49,7 @@ impl QueueBook {
     pub fn send(
         &mut self,
         round: u32,
-        (sender, tick): (usize, u64),
+        (sender, tick, ended_at): (usize, u64, u64),
         messages: Vec<Sent>,
         outcome: &Outcome,
         complain: Complain<'_>,
@@ -104,6 +104,7 @@ impl QueueBook {
                         ));
                     }
                     message.states = vec![stored];
+                    message.stored_by(ended_at);
                     if let Some(number) = number {
                         self.numbered(sent.id, number, complain);
                     }
@@ -170,6 +171,11 @@ impl QueueBook {
             }
             if found.place == Place::Scheduled {
                 complain(format!("m{id} was delivered as {:?}", seen.standing));
+            }
+            if let Some(shown) = message.look_at_shown(&found.place, seen.shows_scheduled) {
+                complain(format!("m{id} was delivered, {shown}: {}", message.told()));
+            } else if seen.shows_scheduled == Some(true) && message.was_found_active {
+                self.findings.push(("enqueued before a kill, Scheduled over AMQP after it", 1));
             }
             let like = if deletes {
                 // Shows no certain count (RCV-08).
@@ -286,6 +292,11 @@ impl QueueBook {
         self.close_cancels(&there, complain);
         for (id, message) in &mut self.messages {
             let found = there.get(id);
+            match found.map(|found| &found.place) {
+                Some(Place::Active) => message.was_found_active = true,
+                Some(Place::Scheduled) => message.was_scheduled = Some(true),
+                _ => {}
+            }
             if found.is_some() {
                 let shown = delayed.get(id).copied();
                 if shown.is_some() {

@@ -44,6 +44,10 @@ pub(super) enum Wait {
 pub(super) struct Message {
     pub(super) print: Print,
     pub(super) due: Option<u64>,
+    /// Whether the broker stored it as scheduled; `None` as long as its instant may have come before it was stored.
+    pub(super) was_scheduled: Option<bool>,
+    /// Whether it was found enqueued after a kill.
+    pub(super) was_found_active: bool,
     /// All that are possible; at least one.
     pub(super) states: Vec<State>,
     pub(super) wait: Wait,
@@ -77,15 +81,18 @@ impl State {
         match verdict {
             Verdict::Complete => return Self::Gone,
             Verdict::Release => {}
-            Verdict::Defer => there.place = Place::Deferred,
             Verdict::DeadLetter => there.place = Place::Dead { reason: reason.cloned() },
-            Verdict::Abandon => {
+            // A dead-letter queue counts nothing (SET-38).
+            Verdict::Abandon | Verdict::Defer if matches!(there.place, Place::Dead { .. }) => {}
+            // SET-28, SET-33.
+            Verdict::Abandon | Verdict::Defer => {
                 there.count += 1;
-                let has_limit = !matches!(there.place, Place::Dead { .. });
-                if has_limit && there.count >= count_max {
+                if there.count >= count_max {
                     // SET-35, SET-36.
                     let reason = Some("MaxDeliveryCountExceeded".to_owned());
                     there.place = Place::Dead { reason };
+                } else if verdict == Verdict::Defer {
+                    there.place = Place::Deferred;
                 }
             }
         }
@@ -98,6 +105,8 @@ impl Message {
         Self {
             print: sent.print,
             due: sent.due,
+            was_scheduled: sent.due.is_none().then_some(false),
+            was_found_active: false,
             states: vec![State::NotStored],
             wait: Wait::Never,
             number: None,
@@ -136,6 +145,21 @@ impl Message {
             (Wait::Until(from, _), None) => from <= at + CLOCK_SLACK_MS,
         };
         (!fits).then(|| format!("should wait {wait:?}, and is Delayed until {shown:?} at {at}"))
+    }
+
+    /// It is stored by this time: as scheduled if it is due later.
+    pub(super) fn stored_by(&mut self, at: u64) {
+        if !self.is_due(at) {
+            self.was_scheduled = Some(true);
+        }
+    }
+
+    /// Compares the state that AMQP shows with the expected one: an enqueued message that was scheduled is shown as
+    /// Scheduled until it is deferred or dead-lettered, and no other message is (PEK-05).
+    pub(super) fn look_at_shown(&mut self, place: &Place, shown: Option<bool>) -> Option<String> {
+        let shown = shown?;
+        let expected = *place == Place::Active && *self.was_scheduled.get_or_insert(shown);
+        (shown != expected).then(|| format!("shown as Scheduled: {shown} (PEK-05)"))
     }
 
     /// Whether it may be there.

@@ -13,6 +13,8 @@ struct Case {
     judge: Judge,
     entries: Vec<Entry>,
     tick: u64,
+    /// The time of day of requests, in milliseconds.
+    at: u64,
 }
 
 const DONE: Outcome = Outcome::Done;
@@ -36,6 +38,7 @@ fn seen(id: Id, number: u64) -> Seen {
         reason: None,
         mark: None,
         delayed_until: None,
+        shows_scheduled: None,
     }
 }
 
@@ -72,7 +75,7 @@ fn snapshot(main: Vec<Seen>, dead: Vec<Seen>, properties: &Description) -> Snaps
 impl Case {
     /// A queue, and nothing in it.
     fn new() -> Self {
-        let case = Self { judge: Judge::new(), entries: Vec::new(), tick: 0 };
+        let case = Self { judge: Judge::new(), entries: Vec::new(), tick: 0, at: 1_000 };
         case.ask(Op::Create(description()), DONE)
     }
 
@@ -85,8 +88,8 @@ impl Case {
             outcome,
             begun,
             ended,
-            begun_at: 1_000,
-            ended_at: 1_000,
+            begun_at: self.at,
+            ended_at: self.at,
         });
         self
     }
@@ -215,8 +218,10 @@ fn contents_counts_marks_and_places_are_kept() {
     };
     Case::held().ask(marked, DONE).wrong(vec![counted(1)], vec![], "m1 is there as");
     let deferred = || Case::held().ask(settling(1, Verdict::Defer), DONE);
-    deferred().fine(vec![Seen { standing: Standing::Deferred, ..seen(1, 1) }], vec![]);
-    deferred().wrong(vec![seen(1, 1)], vec![], "m1 is there as");
+    let standing = Standing::Deferred;
+    deferred().fine(vec![Seen { standing, count: 1, ..seen(1, 1) }], vec![]);
+    deferred().wrong(vec![Seen { standing, ..seen(1, 1) }], vec![], "m1 is there as");
+    deferred().wrong(vec![counted(1)], vec![], "m1 is there as");
     let dead = || Case::held().ask(settling(1, Verdict::DeadLetter), DONE);
     let with = |reason: &str| Seen { reason: Some(reason.to_owned()), ..seen(1, 1) };
     dead().fine(vec![], vec![with("mine")]);
@@ -251,14 +256,85 @@ fn what_is_delayed_comes_when_it_is_due_and_nothing_else_is() {
 
 #[test]
 fn too_many_failures_dead_letter() {
-    let again = |case: Case, count| {
+    let again = |case: Case, count, verdict| {
         let delivered = Outcome::Delivered(vec![Seen { count, ..seen(1, 1) }]);
-        case.ask(RECEIVE, delivered).ask(settling(1, Verdict::Abandon), DONE)
+        case.ask(RECEIVE, delivered).ask(settling(1, verdict), DONE)
     };
-    let failed = || again(again(again(Case::sent(), 1), 2), 3);
+    let failed = |last| {
+        let twice = again(again(Case::sent(), 1, Verdict::Abandon), 2, Verdict::Abandon);
+        again(twice, 3, last)
+    };
     let reason = Some("MaxDeliveryCountExceeded".to_owned());
-    failed().fine(vec![], vec![Seen { count: 3, reason, ..seen(1, 1) }]);
-    failed().wrong(vec![Seen { count: 3, ..seen(1, 1) }], vec![], "m1 is there as");
+    let dead = |count| Seen { count, reason: reason.clone(), ..seen(1, 1) };
+    let standing = Standing::Deferred;
+    for last in [Verdict::Abandon, Verdict::Defer] {
+        failed(last).fine(vec![], vec![dead(3)]);
+        failed(last).wrong(vec![Seen { count: 3, ..seen(1, 1) }], vec![], "m1 is there as");
+        failed(last).wrong(
+            vec![Seen { standing, count: 3, ..seen(1, 1) }],
+            vec![],
+            "m1 is there as",
+        );
+    }
+    // A dead-letter queue counts nothing (SET-38).
+    let part = Part::DeadLetter;
+    let receive = Op::Receive { part, deletes: false, count_max: 1, at_once: true };
+    let abandoned = || {
+        let case = failed(Verdict::Abandon).ask(receive.clone(), Outcome::Delivered(vec![dead(4)]));
+        case.ask(settling(1, Verdict::Abandon), DONE)
+    };
+    abandoned().fine(vec![], vec![dead(3)]);
+    abandoned().wrong(vec![], vec![dead(4)], "m1 is there as");
+}
+
+/// PEK-05
+#[test]
+fn amqp_shows_which_messages_were_scheduled() {
+    let shown =
+        |shows: bool, number| Seen { shows_scheduled: Some(shows), count: 1, ..seen(1, number) };
+    let received = |seen| Outcome::Delivered(vec![seen]);
+    let sent = |due| Op::Send { sender: 1, messages: vec![Sent { id: 1, print: print(1), due }] };
+    // Acknowledged at 1,000: the first is scheduled certainly, the second perhaps, the third not.
+    let waits = || {
+        let waiting = Seen { standing: Standing::Scheduled, ..seen(1, 1) };
+        let case = Case::new().ask(sent(Some(1_101)), Outcome::Numbers(vec![1]));
+        let case = case.fine(vec![waiting], vec![]);
+        Case { at: 1_200, ..case }
+    };
+    waits().ask(RECEIVE, received(shown(true, 2))).fine(vec![seen(1, 2)], vec![]);
+    waits().ask(RECEIVE, received(shown(false, 2))).wrong(
+        vec![],
+        vec![],
+        "shown as Scheduled: false",
+    );
+    let soon = || Case::new().ask(sent(Some(1_050)), Outcome::Numbers(vec![1]));
+    for (first, second) in [(true, false), (false, true)] {
+        let again = || {
+            let case = soon().ask(RECEIVE, received(shown(first, 2)));
+            case.ask(settling(1, Verdict::Release), DONE)
+        };
+        again().ask(RECEIVE, received(shown(first, 2))).fine(vec![seen(1, 2)], vec![]);
+        let changed = again().ask(RECEIVE, received(shown(second, 2)));
+        changed.wrong(vec![], vec![], &format!("shown as Scheduled: {second}"));
+    }
+    let never = || Case::new().ask(sent(None), Outcome::Numbers(vec![1]));
+    never().ask(RECEIVE, received(shown(false, 1))).fine(vec![seen(1, 1)], vec![]);
+    never().ask(RECEIVE, received(shown(true, 1))).wrong(
+        vec![],
+        vec![],
+        "shown as Scheduled: true",
+    );
+    // A dead letter was moved.
+    let part = Part::DeadLetter;
+    let receive = Op::Receive { part, deletes: false, count_max: 1, at_once: true };
+    let dead = |shows| {
+        let case = waits().ask(RECEIVE, received(shown(true, 2)));
+        let letter = Seen { reason: Some("mine".to_owned()), ..shown(shows, 2) };
+        case.ask(settling(1, Verdict::DeadLetter), DONE).ask(receive.clone(), received(letter))
+    };
+    let letter = || Seen { reason: Some("mine".to_owned()), ..seen(1, 2) };
+    dead(false).fine(vec![], vec![letter()]);
+    dead(true).wrong(vec![], vec![letter()], "shown as Scheduled: true");
 }
 
 #[test]

@@ -176,6 +176,7 @@ fn broker_properties_are_written() {
         lock: Some(lock),
         size: 40,
         overlay_count: 0,
+        was_scheduled: false,
     };
     let message = Message::new("x").with_message_id(MessageId::Ulong(7)).with_subject("naïve\n");
     let header = broker_properties::write(&message, &facts, Some("t/Subscriptions/s"));

@@ -195,6 +195,7 @@ impl ToldMessage {
             lock,
             size: self.size.unwrap_or(0),
             overlay_count: 0,
+            was_scheduled: false,
         })
     }
 

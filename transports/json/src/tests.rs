@@ -75,6 +75,7 @@ fn a_bare_message_has_only_what_it_has() {
         lock: None,
         size: 7,
         overlay_count: 0,
+        was_scheduled: false,
     };
     let received = serde_json::to_string(&ReceivedView::new(&message, &facts, None)).unwrap();
     assert_eq!(
@@ -219,6 +220,7 @@ fn no_message_is_longer_than_its_size_tells() {
         lock: Some(LockGrant { token: LockToken::new(most, u64::MAX), until: AT }),
         size: u32::MAX,
         overlay_count: 0,
+        was_scheduled: false,
     };
     let check = |message: &Message, what: &str| {
         let size = u64::from(message.encode().size());

@@ -498,9 +498,10 @@ impl Queue {
         let Some(ticket) = link.drain.take() else { return };
         let unused = link.credit();
         link.delivery_limit = link.delivered;
-        let gate = gate_of(link.mode);
         self.seat(receiver);
-        step.effects.push(Effect::Answer { ticket, result: Ok(Outcome::Granted { unused }), gate });
+        // The answer waits for the moves that the drain has triggered (EXP-34).
+        let (result, gate) = (Ok(Outcome::Granted { unused }), Gate::Commit);
+        step.effects.push(Effect::Answer { ticket, result, gate });
     }
 }
 

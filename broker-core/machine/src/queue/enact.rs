@@ -4,7 +4,7 @@ use super::Queue;
 use super::transfer::FORWARDED;
 use crate::StageNumber;
 use crate::change::Change;
-use crate::slot::{Slot, SlotState};
+use crate::slot::{Mark, Slot, SlotState};
 
 impl Queue {
     /// Carries a change out. What it changes stays with nobody until the stage is durable (DESIGN D5).
@@ -28,6 +28,7 @@ impl Queue {
                 let session = self.session_name(*from).cloned();
                 if let Some(mut slot) = self.take(*from) {
                     slot.state = SlotState::Active;
+                    slot.marks.set(Mark::WasScheduled);
                     slot.enqueued_at = *enqueued_at;
                     slot.expires_at = *expires_at;
                     self.insert(*to, slot, session.as_deref());
@@ -56,8 +57,9 @@ impl Queue {
                 self.delay(*sequence, *delayed_until);
                 self.hold_back(*sequence, stage);
             }
-            Change::Deferred { sequence, overlay } => {
+            Change::Deferred { sequence, delivery_count, overlay } => {
                 self.alter(*sequence, |slot| {
+                    slot.delivery_count = *delivery_count;
                     slot.state = SlotState::Deferred;
                     slot.add_overlay(overlay.as_ref());
                 });
@@ -72,6 +74,7 @@ impl Queue {
                 self.alter(*sequence, |slot| {
                     slot.sub_queue = *into;
                     slot.state = SlotState::Active;
+                    slot.marks.clear(Mark::WasScheduled);
                     slot.delivery_count = *delivery_count;
                     slot.add_overlay(properties.as_ref());
                     slot.add_overlay(verdict.as_ref());
@@ -122,6 +125,7 @@ impl Queue {
                 self.begin_to_reorder(order);
             }
             Change::Numbered { last } => {
+                self.last_sequence = self.last_sequence.max(*last);
                 self.stored_sequence = *last;
                 self.transfers.prove(*last, stage);
             }

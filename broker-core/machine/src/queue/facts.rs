@@ -51,6 +51,7 @@ impl Queue {
             lock: None,
             size: slot.size,
             overlay_count: slot.overlay_count,
+            was_scheduled: slot.was_scheduled(),
         }
     }
 }

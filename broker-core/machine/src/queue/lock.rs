@@ -131,7 +131,9 @@ impl Queue {
     /// broker that ended the link (SET-31).
     pub(super) fn end_lock(&mut self, lock: &Lock, end: LinkEnd, ctx: &Ctx<'_>, step: &mut Step) {
         match end {
-            LinkEnd::Orderly | LinkEnd::Broken => self.fail_delivery(lock.sequence(), ctx, step),
+            LinkEnd::Orderly | LinkEnd::Broken | LinkEnd::Lost => {
+                self.fail_delivery(lock.sequence(), ctx, step);
+            }
             LinkEnd::ByBroker => self.release(lock.sequence()),
         }
     }

@@ -387,7 +387,7 @@ impl Machine for Queue {
                 self.refuse_as_queue()?;
                 self.update(description, read_at, ctx, step)
             }
-            Command::Check { operation } => self.check(sub_queue, operation, ctx),
+            Command::Check { operation } => self.check(sub_queue, operation, ctx, step),
             Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Describe => {
                 self.refuse_management(sub_queue)?;

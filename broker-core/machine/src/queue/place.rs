@@ -40,7 +40,7 @@ impl Queue {
             sessions.insert(sequence, slot.state, session);
         }
         self.expiry.note(sequence, &slot);
-        self.slots.push(sequence, slot);
+        self.slots.insert(sequence, slot);
         self.last_sequence = self.last_sequence.max(sequence);
     }
 

@@ -1,7 +1,7 @@
 //! Receive: calls that wait (RCV-10 to RCV-14), and links that come and go.
 
 use super::demand::{Call, Demand, Lane, Link};
-use super::{MOVES_PER_STEP, Queue, gate_of};
+use super::{MOVES_PER_STEP, Queue};
 use crate::command::{LinkEnd, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
@@ -146,7 +146,7 @@ impl Queue {
                 step.effects.push(Effect::Answer {
                     ticket,
                     result: Ok(Outcome::Granted { unused: link.credit() }),
-                    gate: gate_of(link.mode),
+                    gate: Gate::Commit,
                 });
             }
         }
@@ -160,7 +160,11 @@ impl Queue {
         if let Some(index) = session {
             self.unlock_session(index, end, &mut moves, ctx, step);
         }
-        let releases = end != LinkEnd::Orderly || self.config.release_on_detach;
+        let releases = match end {
+            LinkEnd::Orderly => self.config.release_on_detach,
+            LinkEnd::Lost => self.config.release_on_connection_loss,
+            LinkEnd::Broken | LinkEnd::ByBroker => true,
+        };
         if releases && self.locks.first_of(receiver).is_some() {
             self.parting.entry(receiver).or_insert(end);
             self.end_parted(&mut moves, ctx, step);

@@ -71,7 +71,7 @@ impl Queue {
             }
             Change::Counted { sequence, .. } => self.write_slot(*sequence, [None, None], batch),
             Change::Abandoned { sequence, overlay, .. }
-            | Change::Deferred { sequence, overlay } => {
+            | Change::Deferred { sequence, overlay, .. } => {
                 self.write_slot(*sequence, [overlay.as_ref(), None], batch);
             }
             Change::DeadLettered { sequence, properties, verdict, .. } => {

@@ -20,6 +20,21 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
+        self.cancellable(sub_queue, sequences)?;
+        self.cancel(sequences, ctx, step);
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    /// Refuses sequence numbers that name no scheduled message of the queue.
+    pub(super) fn cancellable(
+        &self,
+        sub_queue: SubQueue,
+        sequences: &[SequenceNumber],
+    ) -> Result<(), Rejection> {
+        if self.subscription.is_some() {
+            return Err(self.refuse_sending(sub_queue));
+        }
         if sub_queue != SubQueue::Main {
             return Err(Rejection::invalid_operation(format!(
                 "`{}{}` holds no scheduled messages",
@@ -27,12 +42,14 @@ impl Queue {
                 sub_queue.suffix()
             )));
         }
-        self.check_cancelled(sequences)?;
+        self.check_cancelled(sequences)
+    }
+
+    /// Removes scheduled messages that [`Queue::cancellable`] has let pass.
+    pub(super) fn cancel(&mut self, sequences: &[SequenceNumber], ctx: &Ctx<'_>, step: &mut Step) {
         for sequence in sequences {
             self.remove_message(*sequence, Removal::Cancelled, ctx, step);
         }
-        self.touch(ctx.now);
-        Ok(Answer::after_commit(Outcome::Done))
     }
 
     pub(super) fn is_waiting(&self, sequence: SequenceNumber) -> bool {

@@ -179,12 +179,24 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> SequenceNumber {
+        self.accept_as(message, None, ctx, step)
+    }
+
+    /// Accepts a message under a reserved number if it is still scheduled; an enqueued message gets a new one (SCH-03).
+    pub(super) fn accept_as(
+        &mut self,
+        message: InboundMessage,
+        set_aside: Option<SequenceNumber>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> SequenceNumber {
         let envelope = &message.envelope;
         if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
             return DuplicateHistory::told(envelope, kept);
         }
-        let sequence = self.last_sequence.next();
         let scheduled_at = envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now);
+        let set_aside = set_aside.filter(|_| scheduled_at.is_some());
+        let sequence = set_aside.unwrap_or_else(|| self.last_sequence.next());
         let enqueued_at = scheduled_at.unwrap_or(ctx.now);
         let slot = Slot {
             expires_at: self.own_expiry(envelope.time_to_live, enqueued_at, scheduled_at),

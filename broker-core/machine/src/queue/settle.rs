@@ -1,5 +1,5 @@
 //! Settlement: a receiver decides what becomes of a message it holds (SET-01 to SET-13), and what a
-//! failed delivery leads to (SET-28 to SET-38).
+//! delivery that did not complete it leads to (SET-28 to SET-38).
 
 use super::Queue;
 use super::lock::HeldLock;
@@ -57,7 +57,9 @@ impl Queue {
             )));
         }
         let held = self.held(sub_queue, token, ctx.now)?;
-        if matches!(settlement, Settlement::Defer { .. }) && ctx.left.delayed == 0 {
+        let is_set_aside = matches!(settlement, Settlement::Defer { .. })
+            && self.count_is_beyond(&held.slot).is_none();
+        if is_set_aside && ctx.left.delayed == 0 {
             return Err(intake::too_many_delayed(ctx));
         }
         if let Settlement::Abandon { delay, .. } = settlement {
@@ -102,9 +104,7 @@ impl Queue {
                 self.abandon(sequence, &held.slot, properties, delay, ctx, step);
             }
             Settlement::Defer { properties } => {
-                step.bytes_added += overlay_bytes(properties.as_ref());
-                let change = Change::Deferred { sequence, overlay: properties };
-                self.change(change, Durability::Sync, ctx, step);
+                self.defer(sequence, &held.slot, properties, ctx, step);
             }
             Settlement::DeadLetter { properties } => {
                 step.bytes_added += overlay_bytes(properties.as_ref());
@@ -120,6 +120,24 @@ impl Queue {
             }
             Settlement::Release => self.release(sequence),
         }
+    }
+
+    /// Sets a message aside; its delivery counts, and may be one too many (SET-33).
+    fn defer(
+        &mut self,
+        sequence: SequenceNumber,
+        slot: &Slot,
+        properties: Option<Overlay>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        if let Some(delivery_count) = self.count_is_beyond(slot) {
+            return self.dead_letter_failed(sequence, delivery_count, properties, ctx, step);
+        }
+        step.bytes_added += overlay_bytes(properties.as_ref());
+        let delivery_count = counted(slot);
+        let change = Change::Deferred { sequence, delivery_count, overlay: properties };
+        self.change(change, Durability::Sync, ctx, step);
     }
 
     /// Gives a message back after a failure that the receiver reported, at once or later (SET-03, RTY-01).
@@ -162,6 +180,10 @@ impl Queue {
     ) {
         let Some(slot) = self.slots.get(sequence).copied() else { return };
         step.lapsed_count += 1;
+        if slot.sub_queue != SubQueue::Main {
+            // A sub-queue counts no delivery, so there is nothing to store (SET-38).
+            return self.release(sequence);
+        }
         match self.failure(&slot, ctx) {
             Failure::Expired => self.remove_expired(sequence, None, ctx, step),
             Failure::TooManyDeliveries { delivery_count } => {
@@ -178,19 +200,32 @@ impl Queue {
 
     /// Decides what a failed delivery leads to. Expiry wins over the delivery count (EXP-28); a
     /// deferred message does not expire, it goes back to deferred (EXP-38, DEF-05); in a sub-queue
-    /// the count has no consequence (SET-38).
+    /// nothing is counted (SET-38).
     fn failure(&self, slot: &Slot, ctx: &Ctx<'_>) -> Failure {
-        let delivery_count = slot.delivery_count.saturating_add(1);
-        if slot.sub_queue != SubQueue::Main {
-            return Failure::Returned { delivery_count };
-        }
-        if slot.state == SlotState::Active && self.is_expired(slot, ctx.now) {
+        let is_main = slot.sub_queue == SubQueue::Main;
+        if is_main && slot.state == SlotState::Active && self.is_expired(slot, ctx.now) {
             return Failure::Expired;
         }
-        if delivery_count >= self.description.max_delivery_count {
-            return Failure::TooManyDeliveries { delivery_count };
+        match self.count_is_beyond(slot) {
+            Some(delivery_count) => Failure::TooManyDeliveries { delivery_count },
+            None => Failure::Returned { delivery_count: counted(slot) },
         }
-        Failure::Returned { delivery_count }
+    }
+
+    /// The count of a message with one delivery more, if that is as many as it may have (SET-35).
+    fn count_is_beyond(&self, slot: &Slot) -> Option<u32> {
+        let delivery_count = counted(slot);
+        let is_beyond = slot.sub_queue == SubQueue::Main
+            && delivery_count >= self.description.max_delivery_count;
+        is_beyond.then_some(delivery_count)
+    }
+}
+
+/// The count of a message with one delivery more; in a sub-queue it does not grow (SET-38).
+const fn counted(slot: &Slot) -> u32 {
+    match slot.sub_queue {
+        SubQueue::Main => slot.delivery_count.saturating_add(1),
+        SubQueue::DeadLetter | SubQueue::TransferDeadLetter => slot.delivery_count,
     }
 }
 

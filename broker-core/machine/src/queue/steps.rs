@@ -129,14 +129,16 @@ impl Queue {
         sequences.len() as u64 + self.set_on_these(sequences)
     }
 
-    /// How often properties were set on the message that an operation of a transaction settles.
+    /// How often properties were set on the messages that an operation of a transaction settles or cancels.
     pub(super) fn set_on_message_of(&self, operation: &Operation) -> u64 {
         match operation {
             Operation::Settle { token, .. } => self.set_on_these(&[token.sequence()]),
+            Operation::CancelScheduled { sequences } => self.set_on_these(sequences),
             Operation::Send { .. }
             | Operation::SendBatch { .. }
             | Operation::SendVia { .. }
-            | Operation::RenewLock { .. } => 0,
+            | Operation::RenewLock { .. }
+            | Operation::SetSessionState { .. } => 0,
         }
     }
 

@@ -7,35 +7,62 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::Queue;
 use super::lock::HeldLock;
+use super::session::SessionIndex;
+use crate::change::{Change, Durability};
 use crate::command::{InboundMessage, Outcome, Settlement};
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::intake::Intake as _;
 use crate::path::SubQueue;
 use crate::transaction::{Operation, Part, PartOutcome, in_transaction};
 use crate::{Ctx, Step};
 
 /// A part of which it is certain that it can be carried out.
 pub(crate) enum Planned {
-    Send(InboundMessage),
-    SendBatch(Vec<InboundMessage>),
+    Send(InboundMessage, Option<SequenceNumber>),
+    SendBatch(Vec<InboundMessage>, Vec<SequenceNumber>),
     SendVia(Arc<str>, Vec<InboundMessage>),
     Settle(HeldLock, Settlement),
     Renew(HeldLock),
+    Cancel(Vec<SequenceNumber>),
+    SetState(SessionIndex, Option<Bytes>),
 }
 
 impl Queue {
-    /// Says whether an operation would be carried out now, with the error that it would give itself.
-    /// Changes nothing, and promises nothing: the commit decides (TXN-07).
+    /// Says whether an operation would be carried out now, with the error that it would give itself. Promises nothing:
+    /// the commit decides (TXN-07). Changes nothing but that it sets numbers aside for messages that are to be scheduled,
+    /// which their sender may want to cancel (SCH-13).
     pub(crate) fn check(
-        &self,
+        &mut self,
         sub_queue: SubQueue,
         operation: Operation,
         ctx: &Ctx<'_>,
+        step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        self.plan(Part { member: None, sub_queue, operation }, ctx)?;
-        Ok(Answer::Now(Outcome::Done, Gate::Open))
+        let planned =
+            self.plan(Part { member: None, sub_queue, operation, numbers: Vec::new() }, ctx)?;
+        let messages = match &planned {
+            Planned::Send(message, _) => std::slice::from_ref(message),
+            Planned::SendBatch(messages, _) => messages.as_slice(),
+            Planned::SendVia(..)
+            | Planned::Settle(..)
+            | Planned::Renew(_)
+            | Planned::Cancel(_)
+            | Planned::SetState(..) => &[],
+        };
+        let Some(set_aside) = self.set_aside(messages, self.last_sequence, ctx.now) else {
+            return Ok(Answer::Now(Outcome::Done, Gate::Open));
+        };
+        if set_aside.last != self.last_sequence {
+            let change = Change::Numbered { last: set_aside.last };
+            self.change(change, Durability::Sync, ctx, step);
+        }
+        Ok(Answer::after_commit(set_aside.into_outcome()))
     }
 
     /// Says whether all parts would be carried out, for a topic that coordinates (TXN-08).
@@ -84,7 +111,7 @@ impl Queue {
             .filter(|(_, part)| !matches!(part.operation, Operation::SendVia { .. }))
             .flat_map(|(_, part)| part.operation.messages());
         let own: Vec<InboundMessage> = own.cloned().collect();
-        let mut settled = BTreeSet::new();
+        let (mut settled, mut cancelled, mut state_bytes) = (BTreeSet::new(), BTreeSet::new(), 0);
         let mut planned = Vec::with_capacity(parts.len());
         for (number, part) in parts {
             let name = part.operation.name();
@@ -92,7 +119,18 @@ impl Queue {
                 let again = match &one {
                     Planned::Settle(held, _) => (!settled.insert(held.token)).then_some(held),
                     Planned::Renew(held) => settled.contains(&held.token).then_some(held),
-                    Planned::Send(_) | Planned::SendBatch(_) | Planned::SendVia(..) => None,
+                    Planned::Cancel(sequences) => {
+                        let twice = sequences.iter().find(|it| !cancelled.insert(**it));
+                        if let Some(sequence) = twice {
+                            return Err(Rejection::message_not_found(*sequence));
+                        }
+                        None
+                    }
+                    Planned::SetState(_, state) => {
+                        state_bytes += state.as_ref().map_or(0, |state| state.len() as u64);
+                        None
+                    }
+                    Planned::Send(..) | Planned::SendBatch(..) | Planned::SendVia(..) => None,
                 };
                 match again {
                     Some(held) => Err(Rejection::message_lock_lost(held.token)),
@@ -107,19 +145,32 @@ impl Queue {
                 in_transaction("the messages of the transaction together", &rejection)
             })?;
         }
+        if state_bytes > 0 {
+            let total =
+                messages.iter().map(|message| u64::from(message.envelope.size)).sum::<u64>();
+            self.refuse_over_quota(total.saturating_add(state_bytes), ctx).map_err(
+                |rejection| {
+                    in_transaction(
+                        "the messages and states of the transaction together",
+                        &rejection,
+                    )
+                },
+            )?;
+        }
         Ok(planned)
     }
 
     fn plan(&self, part: Part, ctx: &Ctx<'_>) -> Result<Planned, Rejection> {
-        let Part { sub_queue, operation, member: _ } = part;
+        let Part { sub_queue, operation, numbers, member: _ } = part;
         match operation {
             Operation::Send { message } => {
                 self.admit(sub_queue, std::slice::from_ref(&message), ctx)?;
-                Ok(Planned::Send(message))
+                let number = numbers.first().copied();
+                Ok(Planned::Send(message, number.filter(|number| number.0 > 0)))
             }
             Operation::SendBatch { messages } => {
                 self.admit_batch(sub_queue, &messages, ctx)?;
-                Ok(Planned::SendBatch(messages))
+                Ok(Planned::SendBatch(messages, numbers))
             }
             Operation::SendVia { destination, messages } => {
                 self.admit_via(sub_queue, &messages, ctx)?;
@@ -132,16 +183,32 @@ impl Queue {
             Operation::RenewLock { token } => {
                 Ok(Planned::Renew(self.renewable(sub_queue, token, ctx)?))
             }
+            Operation::CancelScheduled { sequences } => {
+                self.cancellable(sub_queue, &sequences)?;
+                Ok(Planned::Cancel(sequences))
+            }
+            Operation::SetSessionState { receiver, state } => {
+                self.refuse_without_sessions(sub_queue)?;
+                let index = self.session_held_by(receiver, ctx.now)?;
+                self.admit_session_state(index, state.as_ref(), ctx)?;
+                Ok(Planned::SetState(index, state))
+            }
         }
     }
 
     fn carry_out(&mut self, part: Planned, ctx: &Ctx<'_>, step: &mut Step) -> PartOutcome {
         match part {
-            Planned::Send(message) => PartOutcome::Accepted(self.accept(message, ctx, step)),
-            Planned::SendBatch(messages) => {
-                let accepted =
-                    messages.into_iter().map(|message| self.accept(message, ctx, step)).collect();
-                PartOutcome::AcceptedBatch(accepted)
+            Planned::Send(message, number) => {
+                PartOutcome::Accepted(self.accept_as(message, number, ctx, step))
+            }
+            Planned::SendBatch(messages, numbers) => {
+                let numbers = numbers.into_iter().map(|number| (number.0 > 0).then_some(number));
+                let numbers = numbers.chain(std::iter::repeat(None));
+                let accepted = messages
+                    .into_iter()
+                    .zip(numbers)
+                    .map(|(message, number)| self.accept_as(message, number, ctx, step));
+                PartOutcome::AcceptedBatch(accepted.collect())
             }
             Planned::SendVia(destination, messages) => {
                 let entrusted = messages
@@ -155,6 +222,14 @@ impl Queue {
                 PartOutcome::Done
             }
             Planned::Renew(held) => PartOutcome::Renewed(self.renew_held(&held, ctx)),
+            Planned::Cancel(sequences) => {
+                self.cancel(&sequences, ctx, step);
+                PartOutcome::Done
+            }
+            Planned::SetState(index, state) => {
+                self.put_session_state(index, state, ctx, step);
+                PartOutcome::Done
+            }
         }
     }
 }

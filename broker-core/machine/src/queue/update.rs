@@ -69,6 +69,7 @@ mod tests {
         let limits = Limits::of(Tier::Premium);
         let config = QueueConfig {
             release_on_detach: false,
+            release_on_connection_loss: false,
             expire_whole_sessions: true,
             duplicate_key: [7; 16],
             forwarding: ForwardingConfig::default(),

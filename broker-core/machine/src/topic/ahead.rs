@@ -513,7 +513,11 @@ fn messages_of(command: &Command) -> impl Iterator<Item = Coming<'_>> {
 const fn published_by(operation: &Operation) -> &[InboundMessage] {
     match operation {
         Operation::Send { .. } | Operation::SendBatch { .. } => operation.messages(),
-        Operation::SendVia { .. } | Operation::Settle { .. } | Operation::RenewLock { .. } => &[],
+        Operation::SendVia { .. }
+        | Operation::Settle { .. }
+        | Operation::RenewLock { .. }
+        | Operation::CancelScheduled { .. }
+        | Operation::SetSessionState { .. } => &[],
     }
 }
 

@@ -11,11 +11,11 @@ use crate::change::{DeadLetterCause, SubscriptionCopy};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::limits::Limits;
-use crate::message::{Beneath, Content, HeaderSizes, Overlay};
+use crate::message::{Beneath, Content, Envelope, HeaderSizes, Overlay};
 use crate::path::SubQueue;
 use crate::rule::{Cause, Copy, Refusal, Selection};
 use crate::slot::Slot;
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 
 /// What the record of one copy needs in the store.
 const COPY_RECORD_BYTES: u64 = 128;
@@ -28,6 +28,26 @@ const SESSION_TEXT_BYTES: u64 = 160;
 pub(super) fn copies_bytes(count: usize, in_session_count: usize) -> u64 {
     let in_sessions = SESSION_TEXT_BYTES.saturating_mul(in_session_count as u64);
     COPY_RECORD_BYTES.saturating_mul(count as u64).saturating_add(in_sessions)
+}
+
+/// The properties of a published message that its copies inherit, with all changes made on its way.
+pub(super) struct Inherited {
+    time_to_live: Option<TimeSpan>,
+    session: Option<Arc<str>>,
+}
+
+impl Inherited {
+    /// The properties as the sender set them.
+    pub(super) fn of_content(content: &Content) -> Self {
+        let view = content.property_view();
+        Self { time_to_live: view.time_to_live(), session: view.session_id().map(Arc::from) }
+    }
+
+    /// The properties that the envelope of an arriving message has.
+    pub(super) fn of_envelope(envelope: &Envelope) -> Self {
+        let session = envelope.session_id.as_deref().map(Arc::from);
+        Self { time_to_live: envelope.time_to_live, session }
+    }
 }
 
 impl Topic {
@@ -44,7 +64,7 @@ impl Topic {
     /// Numbers the copies, subscription by subscription (TOP-05), and gives each its slot.
     pub(super) fn copies(
         &self,
-        content: &Content,
+        (content, inherited): (&Content, &Inherited),
         sequence: SequenceNumber,
         selection: Selection,
         journey: &Journey,
@@ -55,9 +75,7 @@ impl Topic {
         if selection.copies.is_empty() {
             return copies;
         }
-        let view = content.property_view();
         let mut before = Before::of(content, journey);
-        let own_session: Option<Arc<str>> = view.session_id().map(Arc::from);
         for Copy { subscription: id, changed, refusal } in selection.copies {
             let Some(subscription) = self.subscriptions.get(&id) else { continue };
             let previous = copies.last().filter(|last| last.subscription == id);
@@ -67,7 +85,7 @@ impl Topic {
                     let session = changed.session_id.map(Arc::from);
                     (changed.time_to_live, session, Some(changed.overlay))
                 }
-                None => (view.time_to_live(), own_session.clone(), None),
+                None => (inherited.time_to_live, inherited.session.clone(), None),
             };
             let changes = before.with(set.as_ref());
             let settings = subscription.settings;

@@ -51,8 +51,8 @@ impl Topic {
             | Change::Arrived { .. }
             | Change::Absorbed { .. }
             | Change::Described { .. }
-            | Change::SubscriptionDescribed { .. }
-            | Change::Numbered { .. } => {}
+            | Change::SubscriptionDescribed { .. } => {}
+            Change::Numbered { last } => self.last_sequence = self.last_sequence.max(*last),
         }
     }
 
@@ -114,7 +114,7 @@ impl Topic {
         }
         self.scheduled_bytes += u64::from(slot.size);
         self.relatives.size_bytes += u64::from(slot.size);
-        self.slots.push(sequence, slot);
+        self.slots.insert(sequence, slot);
         self.last_sequence = self.last_sequence.max(sequence);
     }
 

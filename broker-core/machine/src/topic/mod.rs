@@ -311,7 +311,7 @@ impl Machine for Topic {
             Command::TransferIn { messages, when_full } => {
                 Ok(self.transfer_in(messages, when_full, ctx, step))
             }
-            Command::Check { operation } => self.check(operation, ctx),
+            Command::Check { operation } => self.check(operation, ctx, step),
             Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
                 Err(Rejection::invalid_operation(format!(

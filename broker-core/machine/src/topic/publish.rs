@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Topic;
 use super::admit::Plan;
+use super::copies::Inherited;
 use crate::change::{Change, Durability, PublishedContent, SubscriptionCopy, TopicChange};
 use crate::command::{InboundMessage, Outcome};
 use crate::duplicate_history::DuplicateHistory;
@@ -28,7 +29,8 @@ pub(super) struct Journey {
     pub(super) first: SequenceNumber,
     /// What was set on it since it was sent, and where it was dead-lettered (FWD-26).
     pub(super) changes: Option<Overlay>,
-    /// Whether it is never a duplicate (DUP-14), as its envelope says; for its copies.
+    /// Whether it is never a duplicate (DUP-14), as its envelope says, and whether it was scheduled (PEK-05); for its
+    /// copies.
     pub(super) marks: Marks,
 }
 
@@ -73,7 +75,20 @@ impl Topic {
         &mut self,
         message: InboundMessage,
         plan: Plan,
+        journey: Journey,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> SequenceNumber {
+        self.accept_as(message, plan, journey, None, ctx, step)
+    }
+
+    /// The same with a number that was set aside for it, if it is scheduled still.
+    pub(super) fn accept_as(
+        &mut self,
+        message: InboundMessage,
+        plan: Plan,
         mut journey: Journey,
+        set_aside: Option<SequenceNumber>,
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> SequenceNumber {
@@ -82,8 +97,12 @@ impl Topic {
         if let Some(kept) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
             return DuplicateHistory::told(&envelope, kept);
         }
-        let sequence = self.last_sequence.next();
-        let scheduled = matches!(plan, Plan::Schedule(_)).then_some(sequence);
+        let next = self.last_sequence.next();
+        let is_scheduled = matches!(plan, Plan::Schedule(_));
+        let sequence = set_aside.filter(|_| is_scheduled).unwrap_or(next);
+        // Rules have seen the messages behind it with the numbers that they get if it takes one, too.
+        self.last_sequence = next;
+        let scheduled = is_scheduled.then_some(sequence);
         match plan {
             Plan::Schedule(at) => {
                 let own = envelope.time_to_live.map_or(Timestamp::NEVER, |own| at.plus(own));
@@ -107,7 +126,9 @@ impl Topic {
                 self.change(change, Durability::Sync, ctx, step);
             }
             Plan::Publish(selection) => {
-                let copies = self.copies(&content, sequence, selection, &journey, ctx);
+                let inherited = Inherited::of_envelope(&envelope);
+                let copies =
+                    self.copies((&content, &inherited), sequence, selection, &journey, ctx);
                 self.publish(sequence, PublishedContent::New(content), copies, ctx, step);
             }
         }

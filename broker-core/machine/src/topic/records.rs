@@ -61,8 +61,8 @@ impl Topic {
             | Change::SessionStateSet { .. }
             | Change::Arrived { .. }
             | Change::Described { .. }
-            | Change::SubscriptionDescribed { .. }
-            | Change::Numbered { .. } => {}
+            | Change::SubscriptionDescribed { .. } => {}
+            Change::Numbered { .. } => self.put_counters(batch),
         }
     }
 

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 
 use super::Topic;
-use super::copies::Staged;
+use super::copies::{Inherited, Staged};
 use super::publish::Journey;
 use crate::change::{Change, Durability, PublishedContent, Removal};
 use crate::command::Outcome;
@@ -16,7 +16,7 @@ use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::intake::Intake as _;
 use crate::message::{Content, Overlay};
-use crate::slot::Marks;
+use crate::slot::{Mark, Marks};
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step, intake};
 
@@ -35,6 +35,13 @@ impl Topic {
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
         self.check_cancelled(sequences)?;
+        self.cancel(sequences, ctx, step);
+        self.usage.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    /// Removes scheduled messages of which it was checked that they can be.
+    pub(super) fn cancel(&mut self, sequences: &[SequenceNumber], ctx: &Ctx<'_>, step: &mut Step) {
         for sequence in sequences {
             let Some(slot) = self.slots.get(*sequence) else { continue };
             step.bytes_freed += u64::from(slot.size);
@@ -45,8 +52,6 @@ impl Topic {
             };
             self.change(change, Durability::Sync, ctx, step);
         }
-        self.usage.touch(ctx.now);
-        Ok(Answer::after_commit(Outcome::Done))
     }
 
     /// Remembers when a scheduled message is due.
@@ -83,7 +88,7 @@ impl Topic {
             first: slot.enqueued_sequence,
             changes: self.sources.get(&from).map(|path| Overlay::dead_letter_source(path)),
             copies_spent: slot.copies_spent,
-            marks: Marks::never_duplicate(slot.is_never_duplicate()),
+            marks: Marks::never_duplicate(slot.is_never_duplicate()).with(Mark::WasScheduled),
         })
     }
 
@@ -122,7 +127,8 @@ impl Topic {
                 self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
                 continue;
             }
-            let copies = self.copies(&content, sequence, selection, &journey, ctx);
+            let inherited = Inherited::of_content(&content);
+            let copies = self.copies((&content, &inherited), sequence, selection, &journey, ctx);
             step.bytes_freed += u64::from(slot.size);
             self.publish(sequence, PublishedContent::Scheduled(from), copies, ctx, step);
             if self.slots.is_empty() {

@@ -2,9 +2,12 @@
 //! entrusted to its outbox, and its transfer dead-letter queue is settled in; all of it or nothing
 //! (TXN-01, TXN-08, TXN-09, TXN-14).
 
+use std::collections::BTreeSet;
+
 use super::Topic;
 use super::admit::Plan;
 use super::publish::Journey;
+use crate::change::{Change, Durability};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
@@ -17,22 +20,56 @@ use crate::{Ctx, Step, intake};
 /// A part with its number in the transaction.
 type Numbered = (usize, Part);
 
-/// Whether a part is the topic's own: it is published. All others are the outbox's.
+/// Whose part of a transaction something is.
+enum Kind {
+    /// The topic's own: it is published.
+    Published,
+    /// The topic's own: it cancels scheduled messages.
+    Cancelled,
+    /// The outbox's.
+    Outbox,
+}
+
+impl Kind {
+    const fn of(part: &Part) -> Self {
+        match (part.sub_queue, &part.operation) {
+            (SubQueue::Main, Operation::CancelScheduled { .. }) => Self::Cancelled,
+            _ if is_published(part) => Self::Published,
+            _ => Self::Outbox,
+        }
+    }
+}
+
+/// Whether a part is published.
 pub(super) const fn is_published(part: &Part) -> bool {
     matches!(part.sub_queue, SubQueue::Main)
         && matches!(part.operation, Operation::Send { .. } | Operation::SendBatch { .. })
 }
 
 impl Topic {
-    /// Says whether an operation would be carried out now, with the error that it would give itself
-    /// (TXN-07).
+    /// Says whether an operation would be carried out now, with the error that it would give itself (TXN-07), and sets
+    /// numbers aside for messages that are to be scheduled (SCH-13).
     pub(super) fn check(
         &mut self,
         operation: Operation,
         ctx: &mut Ctx<'_>,
+        step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        self.admit_part(&Part { member: None, sub_queue: SubQueue::Main, operation }, ctx)?;
-        Ok(Answer::Now(Outcome::Done, Gate::Open))
+        let numbers = Vec::new();
+        let part = Part { member: None, sub_queue: SubQueue::Main, operation, numbers };
+        self.admit_part(&part, ctx, step)?;
+        let messages = match is_published(&part) {
+            true => part.operation.messages(),
+            false => &[],
+        };
+        let Some(set_aside) = self.set_aside(messages, self.last_sequence, ctx.now) else {
+            return Ok(Answer::Now(Outcome::Done, Gate::Open));
+        };
+        if set_aside.last != self.last_sequence {
+            let change = Change::Numbered { last: set_aside.last };
+            self.change(change, Durability::Sync, ctx, step);
+        }
+        Ok(Answer::after_commit(set_aside.into_outcome()))
     }
 
     /// Carries all parts out, or none. The messages that are published get consecutive numbers
@@ -47,11 +84,30 @@ impl Topic {
         self.refuse_cut_short(ctx).map_err(|rejection| in_transaction(together, &rejection))?;
         for (number, part) in (1usize..).zip(&parts) {
             let why = format!("operation {number} of the transaction, {}", part.operation.name());
-            self.admit_part(part, ctx).map_err(|rejection| in_transaction(&why, &rejection))?;
+            self.admit_part(part, ctx, step)
+                .map_err(|rejection| in_transaction(&why, &rejection))?;
         }
-        let order: Vec<bool> = parts.iter().map(is_published).collect();
-        let (published, others): (Vec<Numbered>, Vec<Numbered>) =
-            (1usize..).zip(parts).partition(|(_, part)| is_published(part));
+        let order: Vec<Kind> = parts.iter().map(Kind::of).collect();
+        let (mut published, mut cancelled, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, part) in (1usize..).zip(parts) {
+            match (Kind::of(&part), part.operation) {
+                (Kind::Cancelled, Operation::CancelScheduled { sequences }) => {
+                    cancelled.push(sequences);
+                }
+                (Kind::Published, operation) => {
+                    published.push((number, Part { operation, ..part }))
+                }
+                (_, operation) => others.push((number, Part { operation, ..part })),
+            }
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = cancelled.iter().flatten().find(|sequence| !seen.insert(**sequence)) {
+            let rejection = Rejection::message_not_found(*twice);
+            return Err(in_transaction(
+                "a schedule that the transaction cancels twice",
+                &rejection,
+            ));
+        }
         let messages = messages_of(&published);
         let plans = self
             .plan_together(&messages, &messages_of(&others), ctx)
@@ -65,9 +121,13 @@ impl Topic {
             self.publish_all(published, messages.into_iter().zip(plans), ctx, step).into_iter();
         let mut carried_out = self.carry_out(planned, ctx, step).into_iter();
         self.usage.touch(ctx.now);
-        let in_order = order.into_iter().filter_map(|is_published| match is_published {
-            true => accepted.next(),
-            false => carried_out.next(),
+        for sequences in &cancelled {
+            self.cancel(sequences, ctx, step);
+        }
+        let in_order = order.into_iter().filter_map(|kind| match kind {
+            Kind::Published => accepted.next(),
+            Kind::Cancelled => Some(PartOutcome::Done),
+            Kind::Outbox => carried_out.next(),
         });
         Ok(Answer::after_commit(Outcome::Committed(in_order.collect())))
     }
@@ -106,8 +166,11 @@ impl Topic {
         for (_, part) in parts {
             let count = part.operation.messages().len();
             let mut numbers = Vec::with_capacity(count);
+            let set_aside = part.numbers.iter().map(|number| (number.0 > 0).then_some(*number));
+            let mut set_aside = set_aside.chain(std::iter::repeat(None));
             for (message, plan) in planned.by_ref().take(count) {
-                numbers.push(self.accept(message, plan, Journey::default(), ctx, step));
+                let (journey, number) = (Journey::default(), set_aside.next().flatten());
+                numbers.push(self.accept_as(message, plan, journey, number, ctx, step));
             }
             outcomes.push(match (part.operation, numbers.as_slice()) {
                 (Operation::Send { .. }, [number]) => PartOutcome::Accepted(*number),
@@ -129,7 +192,12 @@ impl Topic {
         self.with_outbox(ctx.now, |outbox| outbox.carry_all_out(planned, ctx, step))
     }
 
-    fn admit_part(&mut self, part: &Part, ctx: &mut Ctx<'_>) -> Result<(), Rejection> {
+    fn admit_part(
+        &mut self,
+        part: &Part,
+        ctx: &mut Ctx<'_>,
+        step: &mut Step,
+    ) -> Result<(), Rejection> {
         self.refuse_sub_queue(part.sub_queue)?;
         match (part.sub_queue, &part.operation) {
             (SubQueue::Main, Operation::Send { message }) => {
@@ -138,12 +206,18 @@ impl Topic {
             (SubQueue::Main, Operation::SendBatch { messages }) => {
                 self.admit_batch(messages, ctx).map(drop)
             }
-            (SubQueue::Main, Operation::Settle { .. } | Operation::RenewLock { .. }) => {
-                Err(self.refuse_receiving())
+            (SubQueue::Main, Operation::CancelScheduled { sequences }) => {
+                self.check_cancelled(sequences)
             }
+            (
+                SubQueue::Main,
+                Operation::Settle { .. }
+                | Operation::RenewLock { .. }
+                | Operation::SetSessionState { .. },
+            ) => Err(self.refuse_receiving()),
             (sub_queue, operation) => {
                 let operation = operation.clone();
-                self.with_outbox(ctx.now, |outbox| outbox.check(sub_queue, operation, ctx))
+                self.with_outbox(ctx.now, |outbox| outbox.check(sub_queue, operation, ctx, step))
                     .map(drop)
             }
         }

@@ -3,7 +3,7 @@
 
 use super::Topic;
 use super::admit::{Plan, refuse_beyond, refuse_excess};
-use super::copies::Staged;
+use super::copies::{Inherited, Staged};
 use super::publish::Journey;
 use crate::change::{Change, Durability, PublishedContent};
 use crate::command::{InboundMessage, Outcome};
@@ -89,7 +89,9 @@ impl Topic {
             }
             Plan::Publish(selection) => {
                 let sequence = self.last_sequence.next();
-                let copies = self.copies(&message.content, sequence, selection, &journey, ctx);
+                let inherited = Inherited::of_envelope(&message.envelope);
+                let copies =
+                    self.copies((&message.content, &inherited), sequence, selection, &journey, ctx);
                 self.publish(sequence, PublishedContent::Transferred(origin), copies, ctx, step);
                 self.remember_id(id_hash, None, ctx, step);
             }
@@ -127,13 +129,15 @@ impl Topic {
 pub(super) fn journey_of(arrival: &Arrival) -> Journey {
     let source = arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source);
     let set = Overlay::together(&arrival.overlays);
+    let on_top = |below: Option<Overlay>, above: Option<Overlay>| match (below, above) {
+        (Some(below), Some(above)) => Some(above.on_top_of(&below)),
+        (below, above) => above.or(below),
+    };
+    let lowered = arrival.lowered_time_to_live.map(Overlay::time_to_live);
     Journey {
         hops: arrival.hops,
         first: arrival.enqueued_sequence,
-        changes: match (set, source) {
-            (Some(set), Some(source)) => Some(source.on_top_of(&set)),
-            (set, source) => source.or(set),
-        },
+        changes: on_top(on_top(set, lowered), source),
         copies_spent: arrival.copies_spent,
         marks: Marks::never_duplicate(arrival.message.envelope.never_duplicate()),
     }

@@ -144,6 +144,12 @@ fn counted(command: &Command) -> (u64, u64) {
         }
         Operation::Settle { settlement, .. } => (1, overlay(settlement)),
         Operation::RenewLock { .. } => (1, 0),
+        Operation::CancelScheduled { sequences } => {
+            (sequences.len() as u64, 8 * sequences.len() as u64)
+        }
+        Operation::SetSessionState { state, .. } => {
+            (1, state.as_ref().map_or(0, |state| state.len() as u64))
+        }
     };
     // Those here select everything.
     let rule = |rule: &RuleDescription| {
@@ -386,8 +392,11 @@ impl<'a, M: Machine> World<'a, M> {
 fn settled_bytes(operation: &Operation) -> u64 {
     match operation {
         Operation::Settle { settlement, .. } => settlement.bytes() + RECORD_BYTES_MAX,
-        Operation::RenewLock { .. } => RECORD_BYTES_MAX,
-        Operation::Send { .. } | Operation::SendBatch { .. } | Operation::SendVia { .. } => 0,
+        Operation::RenewLock { .. } | Operation::CancelScheduled { .. } => RECORD_BYTES_MAX,
+        Operation::Send { .. }
+        | Operation::SendBatch { .. }
+        | Operation::SendVia { .. }
+        | Operation::SetSessionState { .. } => 0,
     }
 }
 

@@ -97,7 +97,12 @@ impl Random {
                 messages: self.arrivals(),
             },
             4 => {
-                let part = |operation| Part { member: None, sub_queue: SubQueue::Main, operation };
+                let part = |operation| Part {
+                    member: None,
+                    sub_queue: SubQueue::Main,
+                    operation,
+                    numbers: Vec::new(),
+                };
                 let one = Operation::Send { message: self.message() };
                 let more = Operation::SendBatch { messages: self.messages() };
                 Command::Commit { parts: vec![part(one), part(more)] }
@@ -119,6 +124,7 @@ fn now() -> Timestamp {
 fn config() -> QueueConfig {
     QueueConfig {
         release_on_detach: false,
+        release_on_connection_loss: false,
         expire_whole_sessions: true,
         duplicate_key: KEY,
         forwarding: ForwardingConfig::default(),

@@ -63,6 +63,8 @@ pub enum Mark {
     NeverDuplicate = 4,
     /// Its delivery has failed, and nobody gets it until an instant that is kept beside the slots (RTY-01).
     Delayed = 8,
+    /// It was scheduled, and is enqueued now (PEK-05).
+    WasScheduled = 16,
 }
 
 /// All marks of a message, in one byte.
@@ -83,6 +85,12 @@ impl Marks {
     #[must_use]
     pub const fn has(self, mark: Mark) -> bool {
         self.0 & mark as u8 != 0
+    }
+
+    /// The same with a mark.
+    #[must_use]
+    pub const fn with(self, mark: Mark) -> Self {
+        Self(self.0 | mark as u8)
     }
 
     /// Sets a mark.
@@ -134,6 +142,12 @@ impl Slot {
     #[must_use]
     pub const fn is_never_duplicate(&self) -> bool {
         self.marks.has(Mark::NeverDuplicate)
+    }
+
+    /// Whether it was scheduled before it was enqueued.
+    #[must_use]
+    pub const fn was_scheduled(&self) -> bool {
+        self.marks.has(Mark::WasScheduled)
     }
 
     /// Whether nobody gets it until its instant.

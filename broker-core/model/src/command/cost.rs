@@ -3,6 +3,8 @@
 //! This is the only place that says so. A transport counts by it what it reads, a handle takes a permit
 //! by it, and the shell asks the store for room by it (DESIGN D6, D11).
 
+use bytes::Bytes;
+
 use super::{Command, InboundMessage, RuleCommand, SessionCommand, Settlement, TopicCommand};
 use crate::ids::ReceiverId;
 use crate::limits::PEEK_COUNT_LARGEST;
@@ -11,6 +13,8 @@ use crate::transaction::Operation;
 
 /// What a record needs beside keys, values and contents; part of every reservation.
 const RECORD_OVERHEAD_BYTES: u64 = 256;
+/// Maximum bytes of the name of a session, which the record of its state repeats.
+const SESSION_NAME_BYTES_MAX: u64 = 4 * 128;
 
 /// What is in memory of a message that was looked at before its content is loaded: what the broker says of it, and
 /// where its content is.
@@ -123,15 +127,26 @@ impl Command {
             }
             Self::InSession { receiver: _, command } => command.cost(),
             Self::Settle { token: _, settlement } => Cost::of_bytes(settlement.bytes()),
-            Self::Check { operation } => Cost::of_bytes(operation.bytes()),
+            // Numbers reserved for scheduled messages are stored.
+            Self::Check { operation } => {
+                let stored = operation.messages().iter().any(is_scheduled);
+                let stored =
+                    stored.then_some(Stored { bytes: RECORD_OVERHEAD_BYTES, published: 0 });
+                Cost { stored, ..Cost::of_bytes(operation.bytes()) }
+            }
             Self::Commit { parts } => {
                 let operations = parts.iter().map(|part| &part.operation);
-                // What is sent is sent to the entity that is asked, whoever else has parts of it.
-                let own = parts.iter().filter(|part| part.member.is_none());
+                // Messages are sent to the coordinator only; a member may store states of its sessions.
+                let stored = parts.iter().filter(|part| {
+                    part.member.is_none()
+                        || matches!(part.operation, Operation::SetSessionState { .. })
+                });
                 Cost {
                     count: operations.clone().map(Operation::count).sum::<u64>().max(1),
                     bytes: operations.map(Operation::bytes).sum(),
-                    stored: own.filter_map(|part| sent(&part.operation)).reduce(Stored::and),
+                    stored: stored
+                        .filter_map(|part| stored_by(&part.operation))
+                        .reduce(Stored::and),
                 }
             }
             Self::OfTopic(command) => command.cost(),
@@ -226,9 +241,8 @@ impl SessionCommand {
     fn cost(&self) -> Cost {
         match self {
             Self::SetState { state: Some(state) } => {
-                let bytes = state.len() as u64;
-                let stored = Stored { bytes: bytes + RECORD_OVERHEAD_BYTES, published: 0 };
-                Cost { stored: Some(stored), ..Cost::of_bytes(bytes) }
+                let stored = Some(stored_state(state));
+                Cost { stored, ..Cost::of_bytes(state.len() as u64) }
             }
             Self::ReceiveDeferred { sequences } => Cost::of_count(sequences.len()),
             // A state that is cleared makes room.
@@ -307,14 +321,29 @@ fn sending(messages: &[InboundMessage], destination: Option<&str>) -> Cost {
     }
 }
 
-/// What an operation of a transaction stores, if it sends.
-fn sent(operation: &Operation) -> Option<Stored> {
+/// Upper bound on the stored bytes of a session state.
+const fn stored_state(state: &Bytes) -> Stored {
+    let bytes = state.len() as u64 + SESSION_NAME_BYTES_MAX + RECORD_OVERHEAD_BYTES;
+    Stored { bytes, published: 0 }
+}
+
+/// Stored bytes of an operation of a transaction that sends messages or sets a state.
+fn stored_by(operation: &Operation) -> Option<Stored> {
     match operation {
         Operation::Send { message } => sending(std::slice::from_ref(message), None).stored,
         Operation::SendBatch { messages } => sending(messages, None).stored,
         Operation::SendVia { destination, messages } => sending(messages, Some(destination)).stored,
-        Operation::Settle { .. } | Operation::RenewLock { .. } => None,
+        Operation::SetSessionState { state: Some(state), .. } => Some(stored_state(state)),
+        Operation::Settle { .. }
+        | Operation::RenewLock { .. }
+        | Operation::CancelScheduled { .. }
+        | Operation::SetSessionState { state: None, .. } => None,
     }
+}
+
+/// Whether a message is to be enqueued at an instant that it names.
+const fn is_scheduled(message: &InboundMessage) -> bool {
+    message.envelope.scheduled_enqueue_time.is_some()
 }
 
 fn size(message: &InboundMessage) -> u64 {

@@ -26,6 +26,13 @@ pub enum Outcome<M, S, W> {
     Accepted(SequenceNumber),
     /// The numbers of a batch, in its order, each as in [`Outcome::Accepted`].
     AcceptedBatch(Vec<SequenceNumber>),
+    /// The entity would store the messages of a transaction, and has reserved numbers for the scheduled ones (SCH-13).
+    NumbersSetAside {
+        /// The number to return for each message, as in [`Outcome::Accepted`]; 0 if it gets its number at the commit.
+        told: Vec<SequenceNumber>,
+        /// The numbers that were set aside; 0 for one that has none.
+        numbers: Vec<SequenceNumber>,
+    },
     /// Received messages; empty when none came in time (RCV-11).
     Received(Vec<M>),
     /// Messages looked at, ascending by number.
@@ -133,6 +140,8 @@ pub struct MessageFacts {
     pub size: u32,
     /// How many overlays its content has.
     pub overlay_count: u16,
+    /// Whether it was scheduled before it was enqueued (PEK-05).
+    pub was_scheduled: bool,
 }
 
 impl MessageFacts {

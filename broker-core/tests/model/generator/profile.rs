@@ -12,6 +12,7 @@ pub struct Profile {
     pub description: QueueDescription,
     pub limits: Limits,
     pub release_on_detach: bool,
+    pub release_on_connection_loss: bool,
     /// Whether most headers leave little room for settlements to set properties (SET-10).
     pub(super) has_full_headers: bool,
     /// How much each kind of request is favoured.
@@ -77,12 +78,12 @@ impl Profile {
         let seconds = TimeSpan::from_seconds;
         let mut description = QueueDescription::new("orders", &limits);
         description.lock_duration = random.pick(&[seconds(5), seconds(10), seconds(30)]);
-        description.max_delivery_count = random.pick(&[1, 2, 2, 3, 4, 10]);
+        description.max_delivery_count = random.pick(&[1, 2, 3, 4, 10, 10, 10]);
         description.dead_lettering_on_message_expiration = random.percent(50);
         description.default_message_time_to_live =
             random.pick(&[TimeSpan::MAX, TimeSpan::MAX, seconds(4), seconds(10), seconds(30)]);
         description.requires_duplicate_detection = random.percent(40);
-        if random.percent(35) {
+        if random.percent(50) {
             description.retry_policy = retry_policy(random);
         }
         description.duplicate_detection_history_time_window =
@@ -100,6 +101,7 @@ impl Profile {
             description,
             limits,
             release_on_detach: random.percent(25),
+            release_on_connection_loss: random.percent(25),
             has_full_headers: random.percent(8),
             weights,
         }

@@ -31,7 +31,8 @@ impl Generator {
             0..45 => Kind::Settle,
             45..55 => Kind::Renew,
             55..80 => Kind::Send,
-            80..90 => Kind::Schedule,
+            80..88 => Kind::Schedule,
+            88..92 => Kind::Cancel,
             _ => Kind::SendBatch,
         };
         let dead: Vec<LockName> = view
@@ -69,5 +70,6 @@ const fn is_part(operation: &Operation) -> bool {
             | Operation::SendBatch(_)
             | Operation::Settle { .. }
             | Operation::RenewLock { .. }
+            | Operation::CancelScheduled(_)
     )
 }

@@ -200,6 +200,15 @@ impl Oracle {
         link.unwrap_or_else(|| panic!("link {receiver} does not exist"))
     }
 
+    /// Whether the end of a link releases its locks (SET-21).
+    const fn releases(&self, end: LinkEnd) -> bool {
+        match end {
+            LinkEnd::Orderly => self.release_on_detach,
+            LinkEnd::Lost => self.release_on_connection_loss,
+            LinkEnd::Broken | LinkEnd::ByBroker => true,
+        }
+    }
+
     pub(super) fn detach(&mut self, receiver: u64, end: LinkEnd) -> Answered {
         self.end_drain(receiver);
         self.links.retain(|link| link.receiver != receiver);
@@ -218,15 +227,15 @@ impl Oracle {
                 continue;
             }
             match end {
-                // SET-21: an orderly detach keeps the locks, unless the setting says otherwise.
-                LinkEnd::Orderly if !self.release_on_detach => {
+                // SET-21: an orderly detach and a lost connection keep the locks, unless a setting says otherwise.
+                LinkEnd::Orderly | LinkEnd::Lost if !self.releases(end) => {
                     self.reach("SET-21");
                     if let Some(lock) = &mut self.messages[index].lock {
                         lock.holder = None;
                     }
                 }
                 // SET-31: counted like the end of a lock.
-                LinkEnd::Orderly | LinkEnd::Broken => {
+                LinkEnd::Orderly | LinkEnd::Broken | LinkEnd::Lost => {
                     self.reach("SET-21");
                     self.reach("SET-31");
                     self.fail_delivery(index, None);

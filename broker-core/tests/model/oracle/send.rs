@@ -87,30 +87,14 @@ impl Oracle {
         if draft.scheduled_at.is_some() && scheduled_at.is_none() {
             self.reach("SCH-06");
         }
-        if self.description.requires_duplicate_detection
-            && let Some(id) = draft.id
-        {
-            let window = self.window();
-            let kept = self
-                .remembered
-                .iter()
-                .rev()
-                .find(|kept| kept.id == id && now < kept.at.plus(window))
-                .cloned();
-            if let Some(kept) = kept {
-                self.reach("DUP-02");
-                self.reach("DUP-05");
-                self.reach("DUP-06");
-                // DUP-12: who schedules is told a usable number, while there is one.
-                let is_scheduled = draft.scheduled_at.is_some()
-                    && self.messages.iter().any(|message| {
-                        message.sequence == kept.sequence && message.state == State::Scheduled
-                    });
-                if is_scheduled {
-                    self.reach("DUP-12");
-                }
-                return if is_scheduled { kept.sequence } else { 0 };
+        if let Some(kept) = self.kept_for(draft) {
+            self.reach("DUP-02");
+            self.reach("DUP-05");
+            self.reach("DUP-06");
+            if kept > 0 {
+                self.reach("DUP-12");
             }
+            return kept;
         }
         let sequence = self.take_sequence();
         self.reach("MSG-12");
@@ -151,6 +135,20 @@ impl Oracle {
         sequence
     }
 
+    /// The number returned to the sender of a duplicate: that of the scheduled message while it exists (DUP-12), else 0;
+    /// `None` if the message is no duplicate.
+    pub(super) fn kept_for(&self, draft: &Draft) -> Option<u64> {
+        let id = draft.id.filter(|_| self.description.requires_duplicate_detection)?;
+        let (now, window) = (self.now, self.window());
+        let mut remembered = self.remembered.iter().rev();
+        let kept = remembered.find(|kept| kept.id == id && now < kept.at.plus(window))?;
+        let is_scheduled = draft.scheduled_at.is_some()
+            && self.messages.iter().any(|message| {
+                message.sequence == kept.sequence && message.state == State::Scheduled
+            });
+        Some(if is_scheduled { kept.sequence } else { 0 })
+    }
+
     pub(super) fn window(&self) -> TimeSpan {
         self.description.duplicate_detection_history_time_window
     }
@@ -177,6 +175,10 @@ impl Oracle {
             return refuse(Condition::InvalidOperation);
         }
         let mut found = Vec::new();
+        if sequences.contains(&0) {
+            // No message has it; which of several wrong ones is named does not matter.
+            return Err(vec![Condition::ArgumentOutOfRange, Condition::MessageNotFound]);
+        }
         for sequence in sequences {
             // What is not durable has not told anybody its number yet.
             let index = self.find(*sequence, State::Scheduled);

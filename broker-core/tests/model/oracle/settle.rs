@@ -99,11 +99,19 @@ impl Oracle {
             }
             Decision::Defer(_) => {
                 self.reach("DEF-01");
+                let count_max = self.description.max_delivery_count;
                 let message = &mut self.messages[index];
                 message.lock = None;
                 message.in_flight = true;
+                // SET-33, SET-38: its delivery counts, but in a dead-letter queue.
+                message.count += u32::from(!is_dead);
+                let count = message.count;
                 message.state = if is_dead { State::DlqDeferred } else { State::Deferred };
                 self.reach(if is_dead { "DEF-09" } else { "DEF-04" });
+                if !is_dead && count >= count_max {
+                    self.reach("SET-33");
+                    self.dead_letter_by_broker(index, Verdict::DeliveryCount(count_max));
+                }
             }
             Decision::DeadLetter(_) => {
                 self.reach("SET-05");
@@ -189,9 +197,10 @@ impl Oracle {
         let count_max = self.description.max_delivery_count;
         let message = &mut self.messages[index];
         message.lock = None;
-        message.count += 1;
-        let reaches_max = message.count >= count_max;
         let state = message.state;
+        // SET-38: in a dead-letter queue nothing is counted.
+        message.count += u32::from(place(state) == SubQueue::Main);
+        let reaches_max = message.count >= count_max;
         match state {
             // EXP-26 to EXP-28: expiry takes effect at once, and before the count does.
             State::Locked if expired => {
@@ -233,7 +242,7 @@ impl Oracle {
                 self.messages[index].state = State::Deferred;
                 self.reach("DEF-05");
             }
-            // SET-38: no limit and no consequence.
+            // SET-38: no count, no limit and no consequence.
             State::DlqLocked => {
                 let delay = self.delay_of(index, asked);
                 self.come_back(index, [State::DlqAvailable, State::DlqDelayed], delay);

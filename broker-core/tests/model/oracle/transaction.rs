@@ -4,19 +4,32 @@ use peeklock_core::condition::Condition;
 use peeklock_core::path::SubQueue;
 
 use super::{Answered, Conditions, Oracle, refuse};
-use crate::operation::{Operation, Part, Reply};
+use crate::operation::{Draft, Operation, Part, Reply};
 
 impl Oracle {
-    /// TXN-07: what the operation would be answered, and nothing comes of it.
+    /// TXN-07: the answer that the operation would get. Its only effect: numbers are reserved for scheduled messages
+    /// (SCH-13).
     pub(super) fn check(&mut self, sub_queue: SubQueue, operation: &Operation) -> Answered {
         self.reach("TXN-03");
         self.would_be(sub_queue, operation)?;
-        Ok(Some(Reply::Done))
+        let now = self.now;
+        let is_for_later = |draft: &Draft| draft.scheduled_at.is_some_and(|at| at > now);
+        let drafts = operation.drafts();
+        if !drafts.iter().any(|draft| is_for_later(draft)) {
+            return Ok(Some(Reply::Done));
+        }
+        self.reach("SCH-13");
+        let told = drafts.iter().map(|draft| match self.kept_for(draft) {
+            Some(kept) => kept,
+            None if is_for_later(draft) => self.take_sequence(),
+            None => 0,
+        });
+        Ok(Some(Reply::AcceptedBatch(told.collect())))
     }
 
     /// TXN-01, TXN-13: all in their order, or none.
     pub(super) fn commit_all(&mut self, parts: &[Part]) -> Answered {
-        let mut settled = Vec::new();
+        let (mut settled, mut cancelled) = (Vec::new(), Vec::new());
         for part in parts {
             if let Err(conditions) = self.would_be(part.sub_queue, &part.operation) {
                 self.reach("TXN-07");
@@ -31,6 +44,16 @@ impl Oracle {
                     return refuse(Condition::MessageLockLost);
                 }
                 Operation::Settle { lock, .. } => settled.push(*lock),
+                // SCH-05: also within one transaction.
+                Operation::CancelScheduled(sequences) => {
+                    for sequence in sequences {
+                        if cancelled.contains(sequence) {
+                            self.reach("TXN-07");
+                            return refuse(Condition::MessageNotFound);
+                        }
+                        cancelled.push(*sequence);
+                    }
+                }
                 _ => {}
             }
         }
@@ -66,6 +89,7 @@ impl Oracle {
                 apart.settle(sub_queue, *lock, settlement).map(drop)
             }
             Operation::RenewLock { lock } => apart.renew(sub_queue, *lock).map(drop),
+            Operation::CancelScheduled(sequences) => apart.cancel(sub_queue, sequences).map(drop),
             other => panic!("{other:?} is no part of a transaction"),
         }
     }
@@ -81,6 +105,7 @@ impl Oracle {
                 self.settle(part.sub_queue, *lock, settlement)?
             }
             Operation::RenewLock { lock } => self.renew(part.sub_queue, *lock)?,
+            Operation::CancelScheduled(sequences) => self.cancel(part.sub_queue, sequences)?,
             other => panic!("{other:?} is no part of a transaction"),
         };
         Ok(reply.expect("each part is answered at once"))

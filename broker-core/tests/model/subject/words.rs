@@ -52,6 +52,9 @@ impl Subject {
             Ok(MachineOutcome::AcceptedBatch(sequences)) => {
                 Reply::AcceptedBatch(sequences.iter().map(|sequence| sequence.0).collect())
             }
+            Ok(MachineOutcome::NumbersSetAside { told, .. }) => {
+                Reply::AcceptedBatch(told.iter().map(|sequence| sequence.0).collect())
+            }
             Ok(MachineOutcome::Received(all)) => {
                 Reply::Received(all.iter().map(|facts| self.seen(facts)).collect())
             }
@@ -260,6 +263,7 @@ impl Subject {
             member: None,
             sub_queue: part.sub_queue,
             operation: operation.expect("an operation that can be part of a transaction"),
+            numbers: Vec::new(),
         }
     }
 

@@ -112,7 +112,8 @@ pub(super) fn settled(
     match settlement {
         Settlement::Complete => message.gone_at = Some(order),
         Settlement::Abandon { delay, .. } => {
-            message.count_floor = message.count_floor.max(count + 1);
+            // In a dead-letter queue nothing is counted (SET-38).
+            message.count_floor = message.count_floor.max(count + u32::from(!message.dead));
             if let Some(delay) = delay
                 && message.last_token == Some(token)
             {
@@ -122,7 +123,12 @@ pub(super) fn settled(
             let is_left = book.max_delivery_count_min > count + 1;
             message.touched &= !(is_left && !may_be_passed && comes_next(message, token));
         }
-        Settlement::Defer { .. } => message.deferred = true,
+        Settlement::Defer { .. } => {
+            message.count_floor = message.count_floor.max(count + u32::from(!message.dead));
+            // Or it was one delivery too many (SET-33).
+            message.deferred = book.max_delivery_count_min > count + 1 || message.dead;
+            message.perhaps_deferred = !message.deferred;
+        }
         Settlement::DeadLetter { .. } => {
             message.dead = true;
             message.deferred = false;

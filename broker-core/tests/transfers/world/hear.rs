@@ -95,7 +95,12 @@ impl World {
         if is_topic && matches!(settlement, Settlement::Complete) && self.random.one_in(2) {
             // The dead letter is completed, and another sent on in its place (TXN-09, TXN-14).
             let (via, markers) = self.send_via();
-            let part = |sub_queue, operation| Part { member: None, sub_queue, operation };
+            let part = |sub_queue, operation| Part {
+                member: None,
+                sub_queue,
+                operation,
+                numbers: Vec::new(),
+            };
             let parts = vec![
                 part(sub_queue, Operation::Settle { token, settlement }),
                 part(SubQueue::Main, Operation::of(via).unwrap()),

@@ -32,9 +32,9 @@ impl Oracle {
                 _ if card.has_vanished && !under_way.contains(sequence) => {}
                 _ if card.is_frozen => frozen += 1,
                 Some((Doing::Gone(_), _)) => {}
-                Some((Doing::Defer, _)) => count(sub_queue, SlotState::Deferred),
+                Some((Doing::Defer(_), _)) => count(sub_queue, SlotState::Deferred),
                 Some((Doing::Move { into, .. }, _)) => count(*into, SlotState::Active),
-                Some((Doing::Count(..) | Doing::DeferAgain, _)) | None => {
+                Some((Doing::Count(..) | Doing::Unchanged, _)) | None => {
                     count(sub_queue, state);
                     // RTY-11
                     let is_main = sub_queue == SubQueue::Main;

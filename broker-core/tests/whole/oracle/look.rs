@@ -47,8 +47,8 @@ impl Oracle {
         for sequence in numbers {
             let entity = self.of(id);
             let card = entity.cards.get_mut(&sequence).unwrap();
-            let stored = image.records.get(&sequence).map(|stored| stored.clone().seen_at(now));
-            let Some(stored) = stored else {
+            let raw = image.records.get(&sequence);
+            let Some(stored) = raw.map(|stored| stored.clone().seen_at(now)) else {
                 match &card.doing {
                     Some((Doing::Gone(_), group)) => {
                         *realised.entry(*group).or_default() += 1;
@@ -61,13 +61,17 @@ impl Oracle {
             };
             assert!(!card.has_vanished, "{id}/{sequence} is back (FND-03)");
             card.record = card.record.clone().seen_at(now);
-            if stored == card.record {
+            // A delay that has already ended shows in the raw record only (RTY-01, SET-38).
+            let is_done = card.doing.as_ref().is_some_and(|(doing, _)| {
+                matches!(doing, Doing::Count(..)) && raw == Some(&after(&card.record, doing))
+            });
+            if stored == card.record && !is_done {
                 continue;
             }
             let (count_before, before) = (card.record.count, &card.record);
             if let Some((doing, group)) = &card.doing
-                && *doing != Doing::DeferAgain
-                && after(before, doing, stored.count.min(card.count)).seen_at(now) == stored
+                && *doing != Doing::Unchanged
+                && after(before, doing).seen_at(now) == stored
             {
                 *realised.entry(*group).or_default() += 1;
                 card.doing = None;
@@ -157,7 +161,7 @@ impl Oracle {
             entity.durable = to;
         }
         let all = self.entities.values_mut().flat_map(|entity| entity.cards.values_mut());
-        for card in all.filter(|card| card.doing == Some((Doing::DeferAgain, ticket))) {
+        for card in all.filter(|card| card.doing == Some((Doing::Unchanged, ticket))) {
             card.doing = None;
         }
     }
@@ -202,6 +206,7 @@ impl Oracle {
         let mut waiting: BTreeMap<u64, usize> = BTreeMap::new();
         for entity in self.entities.values() {
             let doings = entity.cards.values().filter_map(|card| card.doing.as_ref());
+            let doings = doings.filter(|(doing, _)| *doing != Doing::Unchanged);
             let doings = doings.map(|(_, group)| *group);
             let incoming = entity.incoming.iter().map(Incoming::group);
             for group in doings.chain(incoming) {
@@ -213,19 +218,18 @@ impl Oracle {
 }
 
 /// A message after a change of it.
-fn after(before: &Record, doing: &Doing, count: u32) -> Record {
+fn after(before: &Record, doing: &Doing) -> Record {
     let mut record = before.clone();
     match doing {
-        Doing::Gone(_) | Doing::DeferAgain => {}
+        Doing::Gone(_) | Doing::Unchanged => {}
         Doing::Count(count, delayed_until) => {
             record.count = *count;
             record.delayed_until = *delayed_until;
         }
-        Doing::Defer => {
+        Doing::Defer(count) => {
             record.delayed_until = None;
             record.state = SlotState::Deferred;
-            // With counts that were waiting for company (SET-27).
-            record.count = count;
+            record.count = *count;
         }
         Doing::Move { into, count, reason } => {
             record.sub_queue = *into;

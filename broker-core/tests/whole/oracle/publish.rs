@@ -13,7 +13,7 @@ impl Oracle {
     /// TOP-01 to TOP-08: what a message becomes in all subscriptions; the number that the topic gives it.
     pub fn publish(&mut self, topic: u64, bare: &Bare, journey: Journey) -> u64 {
         let published_as = self.of(topic).number();
-        let Journey { hops, spent, first } = journey;
+        let Journey { hops, spent, first, .. } = journey;
         let first = if first == 0 { published_as } else { first };
         let all = self.selected(bare);
         let count_of = |goes_on: bool| {

@@ -5,6 +5,7 @@ use peeklock_core::entity::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
+use super::transfer::lowered;
 use super::{Call, Doing, Incoming, Journey, Kind, Lane, Mutable, NO_SESSION, Oracle, Reply};
 use crate::image::{Bare, Record};
 
@@ -62,7 +63,7 @@ impl Oracle {
         journey: Journey,
     ) -> u64 {
         let nature = &self.entities[&id].nature;
-        let Journey { hops, spent, first } = journey;
+        let Journey { hops, spent, first, .. } = journey;
         let enqueued_at = schedule.unwrap_or(self.now);
         let ceiling = schedule.is_none().then_some(nature.time_to_live);
         let mut record = Record {
@@ -74,7 +75,7 @@ impl Oracle {
             spent,
             first,
             enqueued_at,
-            expires_at: expiry(bare.time_to_live, enqueued_at, ceiling),
+            expires_at: expiry(lowered(bare.time_to_live, journey), enqueued_at, ceiling),
             text: None,
             delayed_until: None,
         };
@@ -163,14 +164,17 @@ impl Oracle {
                 }
                 let bare = Bare { source: record.text, ..record.bare };
                 let (hops, spent, first) = (record.hops, record.spent, record.first);
-                self.publish(id, &bare, Journey { hops, spent, first });
+                self.publish(id, &bare, Journey { hops, spent, first, lowered: None });
                 continue;
             }
             let ceiling = Some(self.entities[&id].nature.time_to_live);
+            // Perhaps lowered on its way.
+            let own = (!record.expires_at.is_never())
+                .then(|| record.expires_at.since(record.enqueued_at));
             let record = Record {
                 state: SlotState::Active,
                 enqueued_at: self.now,
-                expires_at: expiry(record.bare.time_to_live, self.now, ceiling),
+                expires_at: expiry(own, self.now, ceiling),
                 ..record
             };
             self.come(id, record);

@@ -56,7 +56,7 @@ impl Oracle {
             .collect();
         for sequence in under {
             match end {
-                LinkEnd::Broken => {
+                LinkEnd::Broken | LinkEnd::Lost => {
                     self.begin_own();
                     self.fail(id, sequence, None);
                 }

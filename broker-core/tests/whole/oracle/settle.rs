@@ -41,8 +41,9 @@ impl Oracle {
     pub fn fail(&mut self, id: u64, sequence: u64, asked: Option<Option<TimeSpan>>) {
         let entity = &self.entities[&id];
         let card = &entity.cards[&sequence];
-        let count = card.count + 1;
         let is_main = card.record.sub_queue == SubQueue::Main;
+        // SET-38
+        let count = card.count + u32::from(is_main);
         let is_active = card.record.state == SlotState::Active;
         if is_main && is_active && entity.is_expired(&card.record, self.now) {
             self.reach("EXP-26");
@@ -58,7 +59,10 @@ impl Oracle {
         let card = self.of(id).cards.get_mut(&sequence).unwrap();
         card.delayed_until = until;
         card.failures.insert(count, until);
-        if asked.is_some() || leaves {
+        if asked.is_some() && !is_main && until.is_none() {
+            return self.do_with(id, sequence, Doing::Unchanged);
+        }
+        if asked.is_some() || leaves && is_main {
             return self.do_with(id, sequence, Doing::Count(count, until));
         }
         // Nothing waits for such a count (SET-27).
@@ -108,9 +112,20 @@ impl Oracle {
             Settled::Complete => self.do_with(id, sequence, Doing::Gone("completed")),
             Settled::Abandon(asked) => self.fail(id, sequence, Some(asked)),
             Settled::Defer => {
-                let state = self.entities[&id].cards[&sequence].record.state;
-                let is_again = state == SlotState::Deferred;
-                let doing = if is_again { Doing::DeferAgain } else { Doing::Defer };
+                let entity = &self.entities[&id];
+                let record = &entity.cards[&sequence].record;
+                let is_main = record.sub_queue == SubQueue::Main;
+                let is_again = record.state == SlotState::Deferred;
+                let counted = count + u32::from(is_main);
+                let doing = if is_main && counted >= entity.nature.delivery_count_max {
+                    let (into, reason) = (SubQueue::DeadLetter, Some(TOO_MANY.to_owned()));
+                    self.reach("SET-33");
+                    Doing::Move { into, count: counted, reason }
+                } else if is_again && !is_main {
+                    Doing::Unchanged
+                } else {
+                    Doing::Defer(counted)
+                };
                 self.do_with(id, sequence, doing);
             }
             Settled::DeadLetter => {
@@ -167,7 +182,8 @@ impl Oracle {
         let own = self.locked(id, |lock| lock.hold.is_none() && lock.holder == Some(receiver));
         for sequence in own {
             match end {
-                LinkEnd::Orderly => {}
+                // The settings keep them.
+                LinkEnd::Orderly | LinkEnd::Lost => {}
                 LinkEnd::Broken => {
                     self.reach("SET-31");
                     self.begin_own();

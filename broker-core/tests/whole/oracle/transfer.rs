@@ -66,6 +66,11 @@ pub enum Fate {
     Kept,
 }
 
+/// The time to live of a message, as its way has left it (EXP-16).
+pub fn lowered(own: Option<TimeSpan>, journey: Journey) -> Option<TimeSpan> {
+    own.map(|own| journey.lowered.map_or(own, |lowered| own.min(lowered)))
+}
+
 impl Oracle {
     /// Whether a message leaves by itself, once it is durable and unlocked (FWD-01, FWD-26, FWD-28).
     pub fn leaves(&self, id: u64, record: &Record) -> bool {
@@ -253,7 +258,9 @@ impl Oracle {
                 ..record.bare.clone()
             };
             self.begin_own();
-            let journey = Journey { hops: record.hops + 1, spent: record.spent, first };
+            let lowered = (!record.expires_at.is_never())
+                .then(|| record.expires_at.since(record.enqueued_at));
+            let journey = Journey { hops: record.hops + 1, spent: record.spent, first, lowered };
             self.arrive_one(to, &bare, journey);
             let group = self.in_group();
             let left = Incoming::Left { from, sequence: *sequence, group };
@@ -271,9 +278,17 @@ impl Oracle {
         self.reach("FWD-09");
         let schedule = bare.schedule.filter(|at| *at > self.now);
         let is_topic = self.entities[&to].nature.kind == Kind::Topic;
-        let sequence = match schedule {
-            None if is_topic => self.publish(to, bare, journey),
-            _ => self.store(to, bare, schedule, journey),
+        let own = lowered(bare.time_to_live, journey);
+        let sequence = match is_topic {
+            // A published message has it among its properties.
+            true => {
+                let bare = Bare { time_to_live: own, ..bare.clone() };
+                match schedule {
+                    None => self.publish(to, &bare, journey),
+                    Some(_) => self.store(to, &bare, schedule, journey),
+                }
+            }
+            false => self.store(to, bare, schedule, journey),
         };
         self.remember(to, bare.own_id(), sequence, schedule.is_some());
     }

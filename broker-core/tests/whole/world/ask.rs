@@ -19,6 +19,9 @@ use crate::rules::rule;
 
 const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "$default"];
 
+const LINK_ENDS: [LinkEnd; 4] =
+    [LinkEnd::Orderly, LinkEnd::Broken, LinkEnd::Lost, LinkEnd::ByBroker];
+
 impl World {
     pub(super) fn ask(&mut self) {
         let id = self.random.between(1, 8);
@@ -307,8 +310,7 @@ impl World {
 
     fn detach(&mut self, id: u64) {
         let receiver = self.draw_receiver(id);
-        let end =
-            *self.random.pick(&[LinkEnd::Orderly, LinkEnd::Broken, LinkEnd::ByBroker]).unwrap();
+        let end = *self.random.pick(&LINK_ENDS).unwrap();
         let command = Command::Detach { receiver: ReceiverId(receiver), end };
         self.both(id, SubQueue::Main, command, |oracle, _| Some(oracle.detach(id, receiver, end)));
     }
@@ -435,7 +437,7 @@ impl World {
                     (Piece::Settle(token, how), Operation::Settle { token: to, settlement })
                 };
                 let member = member.map(Self::id);
-                parts.push(Part { member, sub_queue, operation });
+                parts.push(Part { member, sub_queue, operation, numbers: Vec::new() });
                 all.push(Undertaking { id: of, sub_queue, piece });
                 continue;
             }
@@ -449,7 +451,7 @@ impl World {
                 None => (Piece::Send(bares), Operation::SendBatch { messages }),
             };
             let sub_queue = SubQueue::Main;
-            parts.push(Part { member: None, sub_queue, operation });
+            parts.push(Part { member: None, sub_queue, operation, numbers: Vec::new() });
             all.push(Undertaking { id, sub_queue, piece });
         }
         if parts.is_empty() {

@@ -65,13 +65,18 @@ impl World {
         for _ in 0..COUNT {
             let (bare, message) = world.filled(FILLING);
             let operation = Operation::Send { message };
-            parts.push(Part { member: None, sub_queue: main, operation });
+            parts.push(Part { member: None, sub_queue: main, operation, numbers: Vec::new() });
             let piece = Piece::Send(vec![bare]);
             pieces.push(Undertaking { id: TOPIC, sub_queue: main, piece });
         }
         let operation =
             Operation::Settle { token: LockToken(token), settlement: Settlement::Complete };
-        parts.push(Part { member: Some(Self::id(MEMBER)), sub_queue: main, operation });
+        parts.push(Part {
+            member: Some(Self::id(MEMBER)),
+            sub_queue: main,
+            operation,
+            numbers: Vec::new(),
+        });
         let piece = Piece::Settle(token, Settled::Complete);
         pieces.push(Undertaking { id: MEMBER, sub_queue: main, piece });
         world.both_of(TOPIC, Some(MEMBER), main, Command::Commit { parts }, |oracle, _| {

@@ -47,6 +47,7 @@ impl World {
         let copy_count_max = if seed.is_multiple_of(2) { 16 } else { 10_000 };
         let config = QueueConfig {
             release_on_detach: false,
+            release_on_connection_loss: false,
             expire_whole_sessions: expires_whole_sessions,
             duplicate_key: KEY,
             forwarding: ForwardingConfig {

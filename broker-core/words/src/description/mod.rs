@@ -42,6 +42,9 @@ pub struct Settings {
     /// `locks.release_on_detach`: whether an orderly detach of a link releases the locks taken over
     /// it, as a broken connection does (SET-21).
     pub locks_release_on_detach: bool,
+    /// `locks.release_on_connection_loss`: whether the loss of a connection of AMQP releases the locks taken over it;
+    /// otherwise they last until they expire, as after an orderly detach (SET-21).
+    pub locks_release_on_connection_loss: bool,
     /// `sessions.expire_whole_session`: whether one expired message of a session expires all its
     /// active messages that are not in flight (EXP-41, EXP-47); otherwise each expires by itself.
     pub sessions_expire_whole: bool,
@@ -80,6 +83,7 @@ impl Settings {
             limits: Limits::of(tier),
             auto_delete_on_idle_default: TimeSpan::MAX,
             locks_release_on_detach: false,
+            locks_release_on_connection_loss: false,
             sessions_expire_whole: true,
             forwarding_failure_target: FailureTarget::default(),
             forwarding_on_destination_full: OnDestinationFull::default(),

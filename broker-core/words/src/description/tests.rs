@@ -501,6 +501,7 @@ fn a_namespace_is_premium_unless_told_otherwise() {
     assert_eq!(Settings::default().tier(), Tier::Premium);
     assert_eq!(Settings::default().validate(), Ok(()));
     assert!(!Settings::default().locks_release_on_detach);
+    assert!(!Settings::default().locks_release_on_connection_loss);
     let contradictory = Settings {
         auto_delete_on_idle_default: TimeSpan::from_minutes(30),
         ..Settings::new("test", Tier::Basic)

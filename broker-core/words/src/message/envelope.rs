@@ -30,7 +30,7 @@ pub struct Envelope {
     /// A keyed hash of the text form of the message id (DUP-01, AMQ-21); none without an id, and none
     /// for an id that a broker has made (DUP-14).
     pub message_id_hash: Option<u128>,
-    /// The session id; an empty one is none (SND-25).
+    /// The session id, which may be empty (SES-03).
     pub session_id: Option<Box<str>>,
     /// The first check that the message fails, in the order of SND-19.
     pub defect: Option<Defect>,
@@ -144,7 +144,7 @@ impl Content {
                 .scheduled_enqueue_time
                 .map(Timestamp::from_unix_ms),
             message_id_hash: None,
-            session_id: set(view.properties.group_id).map(Box::from),
+            session_id: view.properties.group_id.map(Box::from),
             defect,
         }
     }
@@ -278,7 +278,7 @@ fn too_long(name: &str, characters_max: usize) -> Rejection {
     Rejection::out_of_range(format!("{name} is longer than {characters_max} characters"))
 }
 
-/// The text, unless it is empty: an empty id or key counts as not set (SND-25).
+/// The text, unless it is empty: an empty id or key has no partition to name.
 fn set(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }

@@ -16,6 +16,7 @@ use super::envelope::{check_property_size, doubled_key, empty_key};
 use super::settable::set_broker;
 use super::{Message, MessageId, PropertyLimits, SettableProperty, Value, ValueRef};
 use crate::error::Rejection;
+use crate::time::TimeSpan;
 
 /// The application property that tells why a message was dead-lettered (DLQ-14).
 pub const DEAD_LETTER_REASON: &str = "DeadLetterReason";
@@ -88,6 +89,14 @@ impl Overlay {
         codec::symbol(&mut items, DEAD_LETTER_SOURCE);
         codec::write_value(&mut items, &Value::from(path));
         Self::from_items(&items, 2)
+    }
+
+    /// An overlay that gives a message this time to live (EXP-16).
+    #[must_use]
+    pub fn time_to_live(time_to_live: TimeSpan) -> Self {
+        let value = Value::TimeSpan(time_to_live.ticks());
+        let set = PropertyChange::SetBroker(SettableProperty::TimeToLive, value.borrow());
+        Self::of_changes(std::iter::once(set))
     }
 
     /// The entity in which a message with these overlays, the oldest first, was dead-lettered before it

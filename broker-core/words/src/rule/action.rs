@@ -20,7 +20,7 @@ pub struct Changed {
     pub rule: Box<str>,
     /// All changes, RuleName included (TOP-03).
     pub overlay: Overlay,
-    /// The session it belongs to (ACT-09); an empty id is none.
+    /// The session it belongs to (ACT-09).
     pub session_id: Option<Box<str>>,
     /// Its own time to live (ACT-09).
     pub time_to_live: Option<TimeSpan>,
@@ -142,10 +142,24 @@ impl Draft<'_, '_> {
         }
     }
 
+    /// When the message expires by a time to live that was set or removed; none if neither was.
+    fn changed_expiry(&self) -> Option<Operand<'static>> {
+        let is_own =
+            |(known, _): &&(SettableProperty, Value)| *known == SettableProperty::TimeToLive;
+        let (_, value) = self.system.iter().find(is_own)?;
+        Some(match value {
+            Value::TimeSpan(ticks) => {
+                let enqueued_at = self.published.facts().enqueued_at;
+                Operand::instant(enqueued_at.plus(TimeSpan::from_ticks(*ticks)))
+            }
+            _ => Operand::Unknown,
+        })
+    }
+
     fn finish(self, rule: &str) -> Changed {
         let system = |property| Properties::system(&self, SystemProperty::Settable(property));
         let session_id = match system(SettableProperty::SessionId) {
-            Operand::Text(id) if !id.is_empty() => Some(Box::from(id.as_ref())),
+            Operand::Text(id) => Some(Box::from(id.as_ref())),
             _ => None,
         };
         let time_to_live = match system(SettableProperty::TimeToLive) {
@@ -171,6 +185,11 @@ impl Properties for Draft<'_, '_> {
             && let Some((_, value)) = self.system.iter().find(|(known, _)| *known == wanted)
         {
             return value.borrow().into();
+        }
+        if property == SystemProperty::ExpiresAtUtc
+            && let Some(expires_at) = self.changed_expiry()
+        {
+            return expires_at;
         }
         self.published.system(property)
     }

@@ -588,12 +588,12 @@ fn header_refusal(
     (Some(Box::new(Refusal { cause: Cause::HeaderSize, description: description.into() })), steps)
 }
 
-/// DLQ-21; an empty id counts as none.
+/// DLQ-21; an empty id is one (SES-03).
 fn session_refusal(
     settings: SubscriptionSettings,
     session_id: Option<&str>,
 ) -> Option<Box<Refusal>> {
-    if !settings.requires_session || session_id.is_some_and(|id| !id.is_empty()) {
+    if !settings.requires_session || session_id.is_some() {
         return None;
     }
     Some(Box::new(Refusal::of_session()))

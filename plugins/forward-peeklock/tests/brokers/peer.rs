@@ -149,6 +149,7 @@ pub fn outgoing(sequence: u64, message: &Message) -> Outgoing {
             lock: None,
             size: content.size(),
             overlay_count: 0,
+            was_scheduled: false,
         },
         content,
         overlays: Vec::new(),

@@ -26,6 +26,7 @@ fn outgoing(message: &Message) -> Outgoing {
             lock: None,
             size: content.size(),
             overlay_count: 0,
+            was_scheduled: false,
         },
         content,
         overlays: Vec::new(),

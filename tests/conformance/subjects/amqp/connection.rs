@@ -14,7 +14,7 @@ use peeklock_amqp::frame::header::Protocol;
 use peeklock_amqp::performative::{
     Attach, Detach, Disposition, Flow, Open, Performative, Role, Transfer,
 };
-use peeklock_amqp::state::DeliveryState;
+use peeklock_amqp::state::{DeliveryState, Outcome};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 use super::message::gone;
 use crate::subject::Answer;
 
-/// The session of all links, and of the coordinator of transactions that may cross entities.
+/// The session of all links, but those used in transactions across entities, each of which has a session of its own.
 pub const SHARED: u16 = 0;
 /// The session of the coordinator of those that may not (AMQP-98).
 pub const APART: u16 = 1;
@@ -113,6 +113,16 @@ impl Connection {
         let connection = Rc::new(Self { shared, task: task.abort_handle() });
         begun.await.map_err(|_| gone())?;
         Ok(connection)
+    }
+
+    /// Begins another session; returns its channel.
+    pub fn begin(&self) -> u16 {
+        let mut state = self.shared.state.borrow_mut();
+        let channel = u16::try_from(state.sessions.len()).unwrap();
+        state.sessions.push(Session::new(channel));
+        drop(state);
+        self.say(channel, &Session::begin());
+        channel
     }
 
     pub fn say<L: List>(&self, channel: u16, body: &L) {
@@ -339,7 +349,15 @@ impl State {
 
     fn dispose(&mut self, channel: u16, disposition: &Disposition) {
         let Disposition { role, first, last, settled, state, .. } = disposition;
-        assert!(settled, "the broker settles what it answers: {disposition:?}");
+        // A delivery that is settled in a transaction stays open on its link (AMQP-66).
+        let stays_open = *role == Role::Sender
+            && matches!(
+                state,
+                Some(
+                    DeliveryState::Transactional(_) | DeliveryState::Outcome(Outcome::Rejected(_))
+                )
+            );
+        assert!(*settled || stays_open, "the broker settles what it answers: {disposition:?}");
         let waiting = match role {
             Role::Receiver => &mut self.sent,
             Role::Sender => &mut self.settled,

@@ -13,7 +13,7 @@ use peeklock_amqp::message::{Declare, Discharge};
 use peeklock_amqp::state::{DeliveryState, Outcome, Transactional};
 use peeklock_core::message::Message;
 
-use super::connection::{APART, Connection, SHARED};
+use super::connection::{APART, Connection};
 use super::link::Link;
 use super::message::unexpected;
 use crate::subject::Answer;
@@ -27,10 +27,20 @@ pub fn within(txn_id: &Bytes) -> DeliveryState {
 /// A transaction that is open.
 pub struct Open {
     pub txn_id: Bytes,
-    channel: u16,
+    pub channel: u16,
     /// Whether it may cross entities.
     pub is_across: bool,
+    /// The first link of its session, whose entity is the root (AMQP-98).
+    first: Option<Link>,
     pub parts: Vec<Part>,
+}
+
+impl Open {
+    /// The number of scheduled messages.
+    pub fn scheduled_count(&self) -> u64 {
+        let messages = self.parts.iter().flat_map(|part| part.messages().0);
+        messages.filter(|message| message.scheduled_enqueue_time.is_some()).count() as u64
+    }
 }
 
 /// What is part of a transaction.
@@ -75,14 +85,15 @@ pub struct Transactions {
 
 impl Transactions {
     pub async fn begin(&self, connection: &Rc<Connection>, is_across: bool) -> Answer<u64> {
-        let channel = if is_across { SHARED } else { APART };
+        let channel = if is_across { connection.begin() } else { APART };
         let coordinator = self.coordinator(connection, channel).await?;
         let Outcome::Declared(declared) = ask(&coordinator, &Declare::default()).await? else {
             return Err(unexpected("declare is answered by declared"));
         };
         let number = self.begun.get() + 1;
         self.begun.set(number);
-        let open = Open { txn_id: declared.txn_id, channel, is_across, parts: Vec::new() };
+        let open =
+            Open { txn_id: declared.txn_id, channel, is_across, first: None, parts: Vec::new() };
         self.open.borrow_mut().insert(number, open);
         Ok(number)
     }
@@ -90,6 +101,25 @@ impl Transactions {
     /// The name of a transaction.
     pub fn txn_id(&self, number: u64) -> Bytes {
         self.open.borrow()[&number].txn_id.clone()
+    }
+
+    /// The session to send in. A transaction across entities has its own; the first entity it uses is its root.
+    pub async fn channel(
+        &self,
+        connection: &Rc<Connection>,
+        number: u64,
+        root: &str,
+    ) -> Answer<Option<u16>> {
+        let (channel, is_first) = match &self.open.borrow()[&number] {
+            open if open.is_across => (open.channel, open.first.is_none()),
+            _ => return Ok(None),
+        };
+        if is_first {
+            let attach = |name: &str, handle| link::sender(name, handle, root);
+            let first = Link::attach(connection, channel, attach).await?;
+            self.open.borrow_mut().get_mut(&number).unwrap().first = Some(first);
+        }
+        Ok(Some(channel))
     }
 
     /// Something has become part of it.

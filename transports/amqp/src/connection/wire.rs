@@ -28,6 +28,7 @@ struct Pending {
     role: Role,
     first: u32,
     last: u32,
+    settled: bool,
     state: DeliveryState,
 }
 
@@ -114,12 +115,12 @@ impl Wire {
         usize::try_from(self.frame_bytes_max).unwrap_or(usize::MAX)
     }
 
-    /// Tells what became of a delivery, for good.
+    /// Settles a delivery with this state.
     pub(crate) fn dispose(&mut self, channel: u16, role: Role, id: u32, state: DeliveryState) {
         self.dispose_range(channel, role, (id, id), state);
     }
 
-    /// The same of a range of deliveries.
+    /// Settles a range of deliveries with this state.
     pub(crate) fn dispose_range(
         &mut self,
         channel: u16,
@@ -127,26 +128,37 @@ impl Wire {
         (first, last): (u32, u32),
         state: DeliveryState,
     ) {
+        self.hold_back(Pending { channel, role, first, last, settled: true, state });
+    }
+
+    /// Reports the state of a delivery that is not settled with it (AMQ-15, AMQP-66).
+    pub(crate) fn dispose_open(&mut self, channel: u16, role: Role, id: u32, state: DeliveryState) {
+        self.hold_back(Pending { channel, role, first: id, last: id, settled: false, state });
+    }
+
+    /// Merges a disposition with the previous one if both form one range.
+    fn hold_back(&mut self, next: Pending) {
         if let Some(pending) = &mut self.pending
             && (pending.channel, pending.role, pending.last.wrapping_add(1))
-                == (channel, role, first)
-            && pending.state == state
+                == (next.channel, next.role, next.first)
+            && (pending.settled, &pending.state) == (next.settled, &next.state)
         {
-            pending.last = last;
+            pending.last = next.last;
             return;
         }
         self.flush();
-        self.pending = Some(Pending { channel, role, first, last, state });
+        self.pending = Some(next);
     }
 
     /// Writes what was held back.
     fn flush(&mut self) {
-        let Some(Pending { channel, role, first, last, state }) = self.pending.take() else {
+        let Some(Pending { channel, role, first, last, settled, state }) = self.pending.take()
+        else {
             return;
         };
         let last = (last != first).then_some(last);
         let state = Some(state);
-        let disposition = Disposition { role, first, last, settled: true, state, batchable: false };
+        let disposition = Disposition { role, first, last, settled, state, batchable: false };
         self.put(channel, &disposition);
     }
 }

@@ -84,6 +84,7 @@ impl Conversation {
             let answer = Answer::echo(attach).capable_of(attach.role, TRANSACTIONS);
             self.amqp.accept(link, answer);
             self.amqp.grant(link, REQUEST_CREDIT);
+            self.begin_group(link.session());
             return Ok(());
         }
         let address = self.named(address_of(attach))?;
@@ -266,9 +267,16 @@ impl Conversation {
     }
 
     /// Asks the entity of a link; the answer to that is the answer to the client.
-    pub(super) fn open(&mut self, attaching: Attaching, permit: Permit) {
+    pub(super) async fn open(&mut self, attaching: Attaching, permit: Permit) {
         let permit = Arc::new(permit);
         let path: Arc<str> = attaching.entity.path().into();
+        if matches!(attaching.kind, Kind::Outlet { .. } | Kind::Session { .. }) {
+            let session = attaching.link.session();
+            if let Err(rejection) = self.check_group(session, &attaching.entity).await {
+                let error = self.refuse(rejection, &path);
+                return self.amqp.refuse(attaching.link, error);
+            }
+        }
         match attaching.kind {
             Kind::Inlet { .. } | Kind::Requests => {
                 // What it takes may be known to who sends there, and needs no right of its own.
@@ -359,6 +367,7 @@ impl Conversation {
         let room_bytes = self.broker.settings().limits.connection_inbound_bytes_max;
         let (inlet, credit) = Inlet::new(number, room_bytes, bytes_max.get());
         self.nodes.insert(link, Node::Inlet(inlet));
+        self.note_root(link.session());
         self.amqp.grant(link, credit);
     }
 
@@ -369,11 +378,13 @@ impl Conversation {
                 let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
                 let Some(answer) = outlet.answer.take() else { return };
                 self.amqp.accept(link, answer);
+                self.note_root(link.session());
             }
             Err(reason) => {
                 if let Some(Node::Outlet(outlet)) = self.nodes.remove(&link) {
                     self.numbers.remove(&outlet.number);
                 }
+                self.note_root(link.session());
                 let error = self.refuse(reason, path);
                 self.amqp.refuse(link, error);
             }

@@ -30,6 +30,7 @@ use tokio::time::Sleep;
 use super::attach::Attaching;
 use super::deliver::token_of;
 use super::gather::Each;
+use super::group::Groups;
 use super::login::{LoggedIn, ShownToken};
 use super::node::{Asker, Managing, Node, ToAsk, Told};
 use super::outcomes::OutcomeKind;
@@ -196,6 +197,7 @@ pub(super) struct Conversation {
     /// Requests that wait for credit for their replies.
     pub(super) waiting_requests: usize,
     pub(super) book: Book,
+    pub(super) groups: Groups,
 
     pub(super) mailbox: Arc<Mailbox<Told>>,
     pub(super) arrivals: Arrivals,
@@ -324,6 +326,7 @@ impl Conversation {
             apart: Apart::default(),
             waiting_requests: 0,
             book: Book::new(Transactions::new(&broker)),
+            groups: Groups::default(),
             mailbox,
             arrivals: Arrivals::default(),
             // As much again as deliveries may be, so that replies have room beside those that wait for the client.
@@ -474,6 +477,7 @@ impl Conversation {
         for link in links {
             self.detach(link);
         }
+        self.groups.end(session);
         // Nobody can settle them any more; queues keep them locked until their locks end (AMQP-69). Other sessions may
         // have any number of them, so these are looked up.
         for token in unsettled.iter().filter_map(token_of) {

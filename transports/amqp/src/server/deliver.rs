@@ -63,7 +63,8 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
             Shown::Peeked | Shown::PeekedWithoutBody => Some(NO_LOCK_MS),
         },
         state: match facts.state {
-            // The states of the protocol are fixed (RTY-12).
+            // A message that was scheduled keeps that state (PEK-05); the protocol has no state for Delayed (RTY-12).
+            MessageState::Active | MessageState::Delayed if facts.was_scheduled => 2,
             MessageState::Active | MessageState::Delayed => 0,
             MessageState::Deferred => 1,
             MessageState::Scheduled => 2,

@@ -53,11 +53,12 @@ impl Conversation {
     }
 
     /// How the end of the connection counts: in order, if its client has closed it and all before that was carried out.
+    /// Else it was lost, and its client may settle by its tokens when it is back (SET-21).
     pub(super) const fn how_it_ends(&self, is_stopping: bool) -> LinkEnd {
         match &self.closed {
             _ if is_stopping => LinkEnd::ByBroker,
             Some(None) => LinkEnd::Orderly,
-            Some(Some(_)) | None => LinkEnd::Broken,
+            Some(Some(_)) | None => LinkEnd::Lost,
         }
     }
 

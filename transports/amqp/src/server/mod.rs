@@ -20,6 +20,7 @@ mod deliver;
 mod end;
 mod error;
 mod gather;
+mod group;
 mod listener;
 mod login;
 mod node;

@@ -142,6 +142,7 @@ impl Conversation {
                 let Some(wanted) = outlet.wanted.take() else { return };
                 let Some(answer) = outlet.answer.take() else { return };
                 self.amqp.accept(link, wanted.answered(answer, &session, until));
+                self.note_root(link.session());
             }
             Err(reason) => self.attached(link, path, Err(reason)),
         }

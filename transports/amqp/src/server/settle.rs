@@ -232,11 +232,6 @@ impl Conversation {
         }
     }
 
-    /// When a lock ends, as far as that is known here.
-    pub(super) fn lock_end(&self, token: LockToken) -> Timestamp {
-        self.sent.get(&token).map_or_else(|| self.broker.now(), |sent| sent.until)
-    }
-
     /// Forgets deliveries whose locks have ended, of which there may be any number else, and makes room for others.
     pub(super) fn forget_ended(&mut self) {
         let now = self.broker.now();

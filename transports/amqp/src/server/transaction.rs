@@ -10,17 +10,18 @@ use peeklock_core::command::{Command, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::path::EntityAddress;
 use peeklock_core::permits::Permit;
 use peeklock_core::request::Outcome as Answered;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{
-    Ending, Issued, Operation, PartOutcome, Question, Reach, TransactionId, Transactions,
+    Ending, Issued, Operation, PartOutcome, Question, Reach, SPANS_SEVERAL, TransactionId,
+    Transactions,
 };
 use peeklock_link::pending::correlation;
 
 use super::conversation::{Conversation, Ended, Expect, Sent};
 use super::gather::Each;
+use super::group::{Root, is_same, root_path};
 use super::outcomes::OutcomeKind;
 use super::work::Work;
 use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
@@ -39,8 +40,8 @@ pub(super) struct Book {
 /// A transaction that was declared.
 struct Open {
     coordinator: LinkId,
-    /// The queue or topic that it covers, in folded case, once it is known (TXN-08).
-    root: Option<Box<str>>,
+    /// The queue or topic that it covers, once it has an operation (TXN-08, AMQP-98).
+    root: Option<Arc<str>>,
     /// A send was refused, which some clients do not notice: it is rolled back (AMQP-100).
     is_doomed: bool,
     /// What its client has settled for good: rolled back, nobody else would give it back (TXN-04).
@@ -361,37 +362,63 @@ impl Conversation {
         entity: &Entity,
         command: Command,
     ) -> Result<Question, Rejection> {
-        self.reach(id, session, entity)?;
+        self.reach(id, session, entity).await?;
         self.book.transactions.issue(id, entity, command).await
     }
 
-    /// A transaction reaches over several entities if its coordinator is in the session in which it is used
-    /// (AMQP-98).
-    fn reach(
+    /// A transaction covers the root of its coordinator's session, or where that has none the first entity it is used
+    /// with. Links of the same session may send to others in it (AMQP-98).
+    async fn reach(
         &mut self,
         id: TransactionId,
         session: SessionId,
         entity: &Entity,
     ) -> Result<(), Rejection> {
-        let Some(open) = self.book.open.get_mut(&id) else { return Ok(()) };
-        let root: Box<str> =
-            EntityAddress::parse(entity.path())?.entity.root().to_lowercase().into();
+        let Some(coordinator) = self.book.open.get(&id).map(|open| open.coordinator.session())
+        else {
+            return Ok(());
+        };
+        let own = root_path(entity)?;
         if self.book.transactions.part_count(id) == Some(0) {
-            open.root = None;
+            let root = self.fix_root(id, coordinator).await?;
+            if let Some(open) = self.book.open.get_mut(&id) {
+                open.root = Some(root.unwrap_or_else(|| Arc::clone(&own)));
+            }
         }
-        match &open.root {
-            Some(covered) if *covered != root && open.coordinator.session() != session => {
+        match self.book.open.get(&id).and_then(|open| open.root.as_ref()) {
+            Some(covered) if !is_same(covered, &own) && coordinator != session => {
                 Err(Rejection::invalid_operation(format!(
-                    "transaction {id} covers `{covered}`, and this is `{root}`: one that reaches \
-                     further has its coordinator in the session of the links that it is used with"
+                    "{SPANS_SEVERAL}: transaction {id} covers `{covered}`, and this is `{own}`; one that sends to \
+                     others has its coordinator in the session of the links that it is used with"
                 )))
             }
-            Some(_) => Ok(()),
-            None => {
-                open.root = Some(root);
-                Ok(())
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Makes an unused transaction cover the root of its coordinator's session; returns the path of that root.
+    async fn fix_root(
+        &mut self,
+        id: TransactionId,
+        coordinator: SessionId,
+    ) -> Result<Option<Arc<str>>, Rejection> {
+        while let Some(Root { path: root, named }) = self.group_root(coordinator) {
+            match self.access_at(&named).entity_of_a_transaction(&root).await {
+                Ok(entity) => {
+                    self.book.transactions.anchor(id, entity)?;
+                    return Ok(Some(root));
+                }
+                Err(gone) if gone.condition() == Condition::EntityNotFound => {
+                    self.forget_root(coordinator);
+                    if self.group_root(coordinator).is_some_and(|next| is_same(&next.path, &root)) {
+                        // The detach of its links is under way.
+                        return Err(gone);
+                    }
+                }
+                Err(rejection) => return Err(rejection),
             }
         }
+        Ok(None)
     }
 
     /// An entity has said whether it would carry an operation out.
@@ -402,19 +429,21 @@ impl Conversation {
         result: Result<Answered, Rejection>,
     ) {
         let Joining { id, issued, of } = joining;
-        if let Err(rejection) = result {
-            // What was issued is left out with this.
-            drop(issued);
-            return self.not_joined(id, of, rejection, path);
+        match result {
+            Ok(outcome) => issued.confirm(&outcome),
+            Err(rejection) => {
+                // What was issued is left out with this.
+                drop(issued);
+                return self.not_joined(id, of, rejection, path);
+            }
         }
-        issued.confirm();
         match of {
             PartKind::Sent(Some(delivery)) => {
                 self.amqp.dispose(delivery, within(id, Outcome::Accepted))
             }
             PartKind::Sent(None) => {}
-            PartKind::Settled { answer: Some((delivery, outcome)), .. } => {
-                self.amqp.answer(delivery, within(id, outcome));
+            PartKind::Settled { token, sent, answer: Some((delivery, outcome)) } => {
+                self.answer_open((token, sent), delivery, within(id, outcome));
             }
             PartKind::Settled { token, sent, answer: None } => {
                 let forgotten = Forgotten { token, entity: sent.entity };
@@ -427,6 +456,19 @@ impl Conversation {
         }
     }
 
+    /// Answers a settlement in a transaction. Its delivery stays open on its link, where it is settled by the commit, or
+    /// by its client after a rollback (AMQP-66, TXN-04).
+    fn answer_open(
+        &mut self,
+        (token, sent): (LockToken, Sent),
+        delivery: SentId,
+        state: DeliveryState,
+    ) {
+        if self.amqp.answer_open(delivery, state) {
+            self.sent.insert(token, sent);
+        }
+    }
+
     /// An operation is no part of its transaction; what its client may not notice dooms it (AMQP-100). The answer
     /// is bare: wrapped it is taken for a success (AMQP-66).
     pub(super) fn not_joined(
@@ -436,6 +478,14 @@ impl Conversation {
         rejection: Rejection,
         path: &str,
     ) {
+        let is_lost = match &of {
+            PartKind::Settled { token, .. } => {
+                let condition = rejection.condition();
+                matches!(condition, Condition::MessageLockLost | Condition::SessionLockLost)
+                    && !self.book.transactions.has_settled(id, *token)
+            }
+            PartKind::Sent(_) => false,
+        };
         let error = self.refuse(rejection, path);
         let doomed = match of {
             PartKind::Sent(delivery) => {
@@ -447,8 +497,12 @@ impl Conversation {
                 }
                 true
             }
-            PartKind::Settled { answer: Some((delivery, _)), .. } => {
-                self.amqp.answer(delivery, DeliveryState::rejected(error));
+            PartKind::Settled { token, sent, answer: Some((delivery, _)) } => {
+                let state = DeliveryState::rejected(error);
+                match is_lost {
+                    true => self.amqp.answer(delivery, state),
+                    false => self.answer_open((token, sent), delivery, state),
+                }
                 false
             }
             PartKind::Settled { token, sent, answer: None } => {
@@ -474,6 +528,10 @@ impl Conversation {
 const fn lock(operation: &Operation) -> Option<LockToken> {
     match operation {
         Operation::Settle { token, .. } | Operation::RenewLock { token } => Some(*token),
-        Operation::Send { .. } | Operation::SendBatch { .. } | Operation::SendVia { .. } => None,
+        Operation::Send { .. }
+        | Operation::SendBatch { .. }
+        | Operation::SendVia { .. }
+        | Operation::CancelScheduled { .. }
+        | Operation::SetSessionState { .. } => None,
     }
 }

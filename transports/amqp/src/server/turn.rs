@@ -102,7 +102,7 @@ impl Conversation {
                 true => tokio::select! {
                     biased;
                     grace = &mut stop, if !is_stopping => Turn::Stop(grace),
-                    () = needed => break LinkEnd::Broken,
+                    () = needed => break LinkEnd::Lost,
                     turn = poll_fn(|context| self.poll_turn(&mut stream, context)) => turn,
                 },
             };

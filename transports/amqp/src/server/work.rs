@@ -62,7 +62,7 @@ impl Conversation {
             Work::Settle(list) => self.settle_now(list, permit).await,
             // Nobody would hold what it brings.
             Work::Attach(_) if self.amqp.is_over() => {}
-            Work::Attach(attaching) => self.open(*attaching, permit),
+            Work::Attach(attaching) => self.open(*attaching, permit).await,
             Work::Commit(committing) => self.commit(committing, permit),
             Work::AskApart(asker, asking) => self.ask_apart(asker, asking, permit),
             Work::Ask(plan) => self.ask_planned(*plan, permit).await,

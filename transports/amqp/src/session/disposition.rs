@@ -117,6 +117,20 @@ impl Connection {
         is_there
     }
 
+    /// Answers a disposition of a delivery that stays unsettled on its link; returns whether the delivery is there
+    /// (AMQP-66).
+    pub fn answer_open(&mut self, delivery: SentId, state: DeliveryState) -> bool {
+        let is_there = self
+            .session_mut(delivery.session)
+            .is_some_and(|session| session.unsettled.contains_key(&delivery.number));
+        if is_there {
+            let id = delivery_id(delivery.number);
+            let state = state.with_transience();
+            self.wire.dispose_open(delivery.session.channel, Role::Sender, id, state);
+        }
+        is_there
+    }
+
     /// Makes room for another delivery when this one is not the client's any more: its lock has ended, or
     /// its link is gone and nothing is awaited. What the client says of it later is answered as AMQP-62
     /// says.

@@ -7,6 +7,7 @@ use std::os::fd::AsFd as _;
 use std::sync::{Arc, Weak};
 
 use bytes::{Bytes, BytesMut};
+use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::frame::Frame;
 use peeklock_amqp::performative::{
     Attach, Begin, DeliveryTag, Detach, Disposition, Flow, Open, Performative, ReceiverSettleMode,
@@ -313,11 +314,25 @@ impl Client {
         Ok(answer)
     }
 
+    /// Attaches a receiver that must be refused; the error of its refusal.
+    pub async fn refused_receiver(&mut self, attach: Attach) -> AmqpError {
+        self.say(&Performative::Attach(Box::new(attach))).await;
+        let (Performative::Attach(answer), _) = self.hear().await else { panic!() };
+        assert!(answer.source.is_none() && answer.target.is_none());
+        self.detached_for().await.expect("an error")
+    }
+
     /// The condition with which a link is detached.
     pub async fn detached(&mut self) -> String {
+        let error = self.detached_for().await;
+        error.map(|error| error.condition().to_owned()).unwrap_or_default()
+    }
+
+    /// The error with which a link is detached, if there is one.
+    async fn detached_for(&mut self) -> Option<AmqpError> {
         let (Performative::Detach(detach), _) = self.hear().await else { panic!() };
         assert!(detach.closed);
-        detach.error.map(|error| error.condition().to_owned()).unwrap_or_default()
+        detach.error
     }
 
     /// Detaches a link, and waits for the answer.
@@ -419,12 +434,15 @@ impl Client {
 
     /// What became of a delivery of ours.
     pub async fn disposed(&mut self) -> (u32, DeliveryState) {
+        let disposition = self.disposition().await;
+        assert!(disposition.settled);
+        (disposition.first, disposition.state.unwrap())
+    }
+
+    async fn disposition(&mut self) -> Disposition {
         loop {
             match self.hear().await {
-                (Performative::Disposition(Disposition { first, settled, state, .. }), _) => {
-                    assert!(settled);
-                    return (first, state.unwrap());
-                }
+                (Performative::Disposition(disposition), _) => return disposition,
                 (Performative::Flow(_), _) if self.passes_flows => {}
                 other => panic!("{other:?}"),
             }
@@ -465,6 +483,15 @@ impl Client {
         };
         self.say(&Performative::Disposition(disposition)).await;
         self.outcome_of(id).await
+    }
+
+    /// Settles a delivery in a transaction; the answer leaves it unsettled (AMQP-66).
+    pub async fn settle_within(&mut self, id: u32, state: DeliveryState) -> DeliveryState {
+        self.say_of(id, state, false).await;
+        let disposition = self.disposition().await;
+        assert_eq!((disposition.role, disposition.first), (Role::Sender, id));
+        assert!(!disposition.settled, "the delivery stays open on its link");
+        disposition.state.unwrap()
     }
 
     /// Says what is to become of a delivery, and does not want to know more of it.

@@ -8,6 +8,7 @@ use peeklock_amqp::server::AmqpConfig;
 use peeklock_amqp::state::DeliveryState;
 use peeklock_core::contract::AllowAll;
 use peeklock_core::permits::Permit;
+use peeklock_core::time::TimeSpan;
 
 use crate::client::{Client, text};
 use crate::server::Server;
@@ -123,7 +124,7 @@ async fn a_close_may_be_the_last_that_is_heard_of_a_client() {
 }
 
 /// No end waits for long: what has no room within the time for writing is not carried out, and the connection ends as
-/// one that breaks: its locks are released and counted.
+/// one that is lost: its locks run out and are counted (SET-21).
 #[tokio::test]
 async fn a_close_does_not_wait_for_room_without_end() {
     let short = |config: &mut AmqpConfig| config.write_timeout = Duration::from_millis(200);
@@ -141,13 +142,14 @@ async fn a_close_does_not_wait_for_room_without_end() {
     let mut other = server.client().await;
     other.receiver(0, "q", LOCKED).await.unwrap();
     other.credit(0, 0, 1, false).await;
+    server.clock.advance(TimeSpan::from_minutes(1));
     other.message().await;
     assert_eq!(server.delivery_counts().await, [1]);
     server.stop().await;
 }
 
 /// AMQP-69: nor does a client that has gone without a `close`, whose end stands behind what waits: what has no room
-/// within that time is not carried out, and its locks are released and counted.
+/// within that time is not carried out, and its locks run out and are counted.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[tokio::test]
 async fn who_has_gone_does_not_wait_for_room_without_end() {
@@ -161,6 +163,7 @@ async fn who_has_gone_does_not_wait_for_room_without_end() {
     client.leave().await;
     while client.any_frame().await.is_some() {}
     drop(held);
+    server.clock.advance(TimeSpan::from_minutes(1));
     while server.delivery_counts().await != [1] {
         tokio::task::yield_now().await;
     }

@@ -10,15 +10,21 @@ use peeklock_amqp::performative::{
 };
 use peeklock_amqp::server::AmqpConfig;
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Rejected};
+use peeklock_core::Broker;
 use peeklock_core::clock::Clock as _;
+use peeklock_core::command::Command;
 use peeklock_core::contract::AllowAll;
 use peeklock_core::description::{EntityStatus, QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Content, Message, Value};
-use peeklock_core::testing::FaultStore;
+use peeklock_core::request::Outcome as Answered;
+use peeklock_core::store::Shard;
+use peeklock_core::testing::{Fate, FaultStore};
 use peeklock_core::time::TimeSpan;
 use peeklock_words::amqp::{Reader, Scalar};
 
 use crate::client::Client;
+use crate::request::{longs, uuids, value};
 use crate::server::Server;
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
@@ -333,10 +339,38 @@ async fn a_delivery_is_settled_after_its_link() {
     server.stop().await;
 }
 
-/// SET-21: the locks of a connection that breaks end, and count.
+/// SET-21, SET-24: the locks of a connection that is lost last until they expire: their tokens are good on another one,
+/// for renewals and settlements; an unsettled message is counted at the end of its lock.
 #[tokio::test]
-async fn a_broken_connection_gives_back_what_it_held() {
-    let (server, mut client) = receiving(&["a"]).await;
+async fn a_lost_connection_keeps_its_locks() {
+    let (server, mut client) = receiving(&["a", "b"]).await;
+    client.credit(0, 0, 2, false).await;
+    let tag = client.message().await.0.delivery_tag.unwrap();
+    let token = crate::management::token(tag.as_slice());
+    client.message().await;
+    drop(client);
+    let mut other = server.client().await;
+    other.manager(1, "q").await;
+    server.clock.advance(TimeSpan::from_seconds(50));
+    let renewed = other.ask(1, "renew-lock", &[("lock-tokens", uuids(&[token]))]).await;
+    assert_eq!(renewed.status(), 200);
+    other.receiver(0, "q", LOCKED).await.unwrap();
+    other.credit(0, 0, 1, false).await;
+    server.clock.advance(TimeSpan::from_seconds(10));
+    assert_eq!(other.message().await.1.body_bytes(), "b", "its lock has run out");
+    let settle = [("disposition-status", value("completed")), ("lock-tokens", uuids(&[token]))];
+    assert_eq!(other.ask(1, "update-disposition", &settle).await.status(), 200);
+    assert_eq!(server.delivery_counts().await, [1]);
+    server.stop().await;
+}
+
+/// SET-21, SET-31: where the setting says so, the locks of a connection that is lost end with it, and count.
+#[tokio::test]
+async fn a_lost_connection_releases_its_locks_where_it_should() {
+    let server = Server::start_releasing().await;
+    server.put(&["a"]).await;
+    let mut client = server.client().await;
+    client.receiver(0, "q", LOCKED).await.unwrap();
     client.credit(0, 0, 1, false).await;
     client.message().await;
     drop(client);
@@ -345,6 +379,119 @@ async fn a_broken_connection_gives_back_what_it_held() {
     other.credit(0, 0, 1, false).await;
     assert_eq!(other.message().await.1.body_bytes(), "a");
     assert_eq!(server.delivery_counts().await, [1]);
+    server.stop().await;
+}
+
+/// SET-33, SET-35, DEF-05: deferring counts as a delivery, and moves a message to the dead-letter queue that has had as
+/// many as it may.
+#[tokio::test]
+async fn deferring_counts_as_a_delivery() {
+    let queue = QueueUpdate { max_delivery_count: Some(2), ..QueueUpdate::default() };
+    let server = Server::start_as(Broker::builder(), queue, |_| {}).await;
+    server.put(&["a"]).await;
+    let mut client = server.client().await;
+    let number = crate::management::deferred(&mut client).await;
+    assert_eq!(server.delivery_counts().await, [1]);
+    client.manager(0, "q").await;
+    let entries = [("sequence-numbers", longs(&[number]))];
+    let reply = client.ask(0, "receive-by-sequence-number", &entries).await;
+    let maps = reply.maps("messages");
+    let Ok(Scalar::Uuid(token)) = maps[0].get("lock-token").unwrap().scalar() else { panic!() };
+    let defer = [("disposition-status", value("defered")), ("lock-tokens", uuids(&[token]))];
+    assert_eq!(client.ask(0, "update-disposition", &defer).await.status(), 200);
+    let dead = server.dead_letters().await;
+    let reason = dead[0].application_property("DeadLetterReason");
+    assert_eq!(reason, Some(&Value::from("MaxDeliveryCountExceeded")));
+    server.stop().await;
+}
+
+/// SET-38: in a dead-letter queue nothing is counted: neither an abandon nor a deferral nor the end of a lock.
+#[tokio::test]
+async fn a_dead_letter_queue_counts_nothing() {
+    let (server, mut client) = receiving(&["a"]).await;
+    client.credit(0, 0, 1, false).await;
+    let (transfer, _) = client.message().await;
+    let dead_letter = DeliveryState::Outcome(Outcome::Rejected(Rejected { error: None }));
+    client.settle(id(&transfer), dead_letter).await;
+    client.receiver(1, "q/$DeadLetterQueue", LOCKED).await.unwrap();
+    client.credit(1, 0, 3, false).await;
+    let (transfer, content) = client.message().await;
+    assert_eq!(content.sections().header.last_chunk(), Some(&[0x43]), "no delivery has failed");
+    client.say_of(id(&transfer), modified(false), false).await;
+    // The answer, and the message again, in any order.
+    let mut again = None;
+    for _ in 0..2 {
+        match client.hear().await {
+            (Performative::Transfer(transfer), payload) => again = Some((transfer, payload)),
+            (Performative::Disposition(_), _) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let (_, payload) = again.unwrap();
+    let content = Content::parse(payload).unwrap();
+    assert_eq!(content.sections().header.last_chunk(), Some(&[0x43]), "after an abandon");
+    server.clock.advance(TimeSpan::from_minutes(1));
+    let (transfer, content) = client.message().await;
+    assert_eq!(content.sections().header.last_chunk(), Some(&[0x43]), "after the end of a lock");
+    client.settle(id(&transfer), modified(true)).await;
+    let entity = server.broker.entity("q/$DeadLetterQueue").unwrap();
+    let peek = Command::Peek { from: SequenceNumber(0), count_max: 1 };
+    let Answered::Peeked(peeked) = entity.call(peek).await.unwrap() else { panic!() };
+    assert_eq!(peeked[0].facts.delivery_count, 0, "after a deferral");
+    server.stop().await;
+}
+
+/// PEK-05, AMQP-56: a scheduled message keeps that state when it is enqueued.
+#[tokio::test]
+async fn what_was_scheduled_says_so() {
+    let (server, mut client) = receiving(&["now"]).await;
+    let due = server.now().plus(TimeSpan::from_minutes(5));
+    let message = Message::new("later").with_scheduled_enqueue_time(due);
+    let message = server.broker.inbound(message);
+    let entity = server.broker.entity("q").unwrap();
+    entity.call(Command::Send { message }).await.unwrap();
+    server.clock.advance(TimeSpan::from_minutes(5));
+    client.credit(0, 0, 2, false).await;
+    for (body, state) in [("now", None), ("later", Some(2))] {
+        let (_, content) = client.message().await;
+        assert_eq!(content.body_bytes(), body);
+        let shown = crate::management::annotation(&content, "x-opt-message-state");
+        let shown = match shown.as_ref().map(Raw::scalar) {
+            None | Some(Ok(Scalar::I32(0))) => None,
+            Some(Ok(Scalar::I32(state))) => Some(state),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(shown, state);
+    }
+    server.stop().await;
+}
+
+/// EXP-34, EXP-35: a drain is answered after the messages that it made expire are dead-lettered.
+#[tokio::test]
+async fn a_drain_waits_for_what_it_makes_expire() {
+    let store = FaultStore::at_once(1, u64::MAX);
+    let builder = Broker::builder().store(Arc::clone(&store) as _);
+    let queue =
+        QueueUpdate { dead_lettering_on_message_expiration: Some(true), ..QueueUpdate::default() };
+    let server = Server::start_as(builder, queue, |_| {}).await;
+    let message = Message::new("a").with_time_to_live(TimeSpan::from_seconds(1));
+    let message = server.broker.inbound(message);
+    server.broker.entity("q").unwrap().call(Command::Send { message }).await.unwrap();
+    server.clock.advance(TimeSpan::from_seconds(2));
+    let mut client = server.client().await;
+    store.complete_at_once(false);
+    client.receiver(0, "q", LOCKED).await.unwrap();
+    client.credit(0, 0, 1, true).await;
+    while store.queued(Shard(0)) == 0 {
+        tokio::task::yield_now().await;
+    }
+    // An answer that did not wait would come before this one.
+    client.coordinator().await;
+    store.complete_at_once(true);
+    while store.complete_next(Shard(0), Fate::Store) {}
+    let (Performative::Flow(flow), _) = client.hear().await else { panic!() };
+    assert_eq!(flow.link_credit, Some(0));
+    assert_eq!(server.dead_letters().await.len(), 1);
     server.stop().await;
 }
 

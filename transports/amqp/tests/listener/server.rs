@@ -63,6 +63,12 @@ impl Server {
         Self::start_as(builder, QueueUpdate::default(), |_| {}).await
     }
 
+    /// A listener of a broker that releases the locks of a connection that is lost.
+    pub async fn start_releasing() -> Self {
+        let settings = Settings { locks_release_on_connection_loss: true, ..Settings::default() };
+        Self::start_of(settings).await
+    }
+
     /// A listener of a broker over this store.
     pub async fn start_over(store: Arc<dyn Store>) -> Self {
         Self::start_as(Broker::builder().store(store), QueueUpdate::default(), |_| {}).await
@@ -164,6 +170,19 @@ impl Server {
             bodies.push(content.body_bytes());
         }
         bodies
+    }
+
+    /// The numbers of what is in the queue.
+    pub async fn numbers(&self) -> Vec<i64> {
+        let entity = self.broker.entity("q").unwrap();
+        let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };
+        let Outcome::Peeked(peeked) = entity.call(command).await.unwrap() else { panic!() };
+        peeked.iter().map(|one| one.facts.sequence.0.cast_signed()).collect()
+    }
+
+    /// The time of the broker.
+    pub fn now(&self) -> Timestamp {
+        self.broker.now()
     }
 
     /// How many messages the queue has, whatever their state.

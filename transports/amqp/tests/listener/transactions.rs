@@ -9,15 +9,20 @@ use peeklock_amqp::message::{Declare, Discharge};
 use peeklock_amqp::performative::{Attach, SenderSettleMode};
 use peeklock_amqp::state::{DeliveryState, Modified, Outcome, Transactional};
 use peeklock_amqp::terminus::{Coordinator, Source, Target};
+use peeklock_core::command::{Command, ReceiveMode};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::limits::Limits;
-use peeklock_core::message::Value;
+use peeklock_core::message::{Message, Value};
+use peeklock_core::request::Outcome as Answered;
 use peeklock_core::time::TimeSpan;
+use peeklock_words::amqp::Scalar;
 
 use crate::client::{Client, text};
-use crate::request::{list, map, uuids, value};
+use crate::forced::FORCED;
+use crate::request::{list, longs, map, uuids, value};
 use crate::sending::condition;
 use crate::server::Server;
+use crate::sessions::{of_session, raw};
 
 const LOCKED: SenderSettleMode = SenderSettleMode::Unsettled;
 /// The handle of the coordinator in these tests.
@@ -100,7 +105,7 @@ async fn a_transaction_takes_effect_at_once() {
     let (transfer, _) = client.message().await;
     let id = client.declare().await;
     assert_eq!(client.send_within(0, &id, &text("b")).await, accepted(&id));
-    let settled = client.settle(transfer.delivery_id.unwrap(), accepted(&id)).await;
+    let settled = client.settle_within(transfer.delivery_id.unwrap(), accepted(&id)).await;
     assert_eq!(settled, accepted(&id));
     assert_eq!(server.counts().await.active, 1, "nothing has happened yet");
     assert_eq!(server.bodies().await, ["a"]);
@@ -121,7 +126,7 @@ async fn a_rollback_undoes_everything() {
     let token = crate::management::token(transfer.delivery_tag.unwrap().as_slice());
     let id = client.declare().await;
     client.send_within(0, &id, &text("b")).await;
-    client.settle(transfer.delivery_id.unwrap(), accepted(&id)).await;
+    client.settle_within(transfer.delivery_id.unwrap(), accepted(&id)).await;
     assert_eq!(client.discharge(&id, true).await, DeliveryState::accepted());
     assert_eq!(server.bodies().await, ["a"]);
     let settle = [("disposition-status", value("completed")), ("lock-tokens", uuids(&[token]))];
@@ -154,7 +159,7 @@ async fn what_was_forgotten_comes_back() {
     client.coordinator().await;
     let unknown = client.discharge(&id, false).await;
     assert_eq!(condition(&unknown), "amqp:transaction:unknown-id");
-    let answer = client.settle(transfer.delivery_id.unwrap(), accepted(&id)).await;
+    let answer = client.settle_within(transfer.delivery_id.unwrap(), accepted(&id)).await;
     assert_eq!(condition(&answer), "amqp:transaction:unknown-id", "bare, or it is taken for done");
     server.stop().await;
 }
@@ -303,10 +308,9 @@ async fn a_transaction_is_ended_once() {
     server.stop().await;
 }
 
-/// AMQP-98, TXN-08, TXN-09: a coordinator in a session of its own covers one entity; one in the session of the links
-/// reaches over several, by way of the first one.
+/// AMQP-98, TXN-08: a coordinator in a session of its own covers one entity.
 #[tokio::test]
-async fn the_session_of_the_coordinator_tells_how_far_it_reaches() {
+async fn a_coordinator_in_another_session_covers_one_entity() {
     let (server, mut client) = coordinating(&["a"]).await;
     server.broker.create_queue("r", QueueUpdate::default()).await.unwrap();
     client.begin_on(1).await;
@@ -319,21 +323,152 @@ async fn the_session_of_the_coordinator_tells_how_far_it_reaches() {
     assert_eq!(client.send_within(0, &id, &text("b")).await, accepted(&id));
     let refused = client.send_within(1, &id, &text("c")).await;
     assert_eq!(condition(&refused), "amqp:not-allowed");
-    // In the session of the coordinator the same goes.
+    server.stop().await;
+}
+
+/// A server with the queues `q`, which has messages, and `r`, and a client with a coordinator.
+async fn grouping(texts: &[&str]) -> (Server, Client) {
+    let (server, client) = coordinating(texts).await;
+    server.broker.create_queue("r", QueueUpdate::default()).await.unwrap();
+    (server, client)
+}
+
+/// Waits until a queue has a message, and takes it out.
+async fn take(server: &Server, queue: &str) {
+    let receive = Command::Receive {
+        mode: ReceiveMode::ReceiveAndDelete,
+        count_max: 1,
+        bytes_max: u64::MAX,
+        wait: TimeSpan::from_minutes(1),
+        holder: None,
+    };
+    let answer = server.broker.entity(queue).unwrap().call(receive).await;
+    assert!(matches!(answer, Ok(Answered::Received(messages)) if messages.len() == 1));
+}
+
+/// AMQP-98, TXN-09, VIA-04: the entity of the first link of the session is the root of its transactions, in whichever
+/// order they use their entities.
+#[tokio::test]
+async fn the_first_link_of_a_session_is_the_root_of_its_transactions() {
+    let (server, mut client) = grouping(&["a", "b"]).await;
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.sender(0, "r").await.unwrap();
+    client.credit(1, 0, 2, false).await;
+    let mut deliveries = Vec::new();
+    for _ in 0..2 {
+        deliveries.push(client.message().await.0.delivery_id.unwrap());
+    }
+    for (sends_first, delivery) in [true, false].into_iter().zip(deliveries) {
+        let id = client.declare().await;
+        for sends in [sends_first, !sends_first] {
+            let answer = match sends {
+                true => client.send_within(0, &id, &text("c")).await,
+                false => client.settle_within(delivery, accepted(&id)).await,
+            };
+            assert_eq!(answer, accepted(&id));
+        }
+        assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
+    }
+    for _ in 0..2 {
+        take(&server, "r").await;
+    }
+    assert_eq!(server.total().await, 0);
+    server.stop().await;
+}
+
+/// AMQP-98: a receiver of a second queue or topic is refused in a session with a coordinator, whether the first link
+/// sends or receives, and also when that is gone; sub-queues of the root and senders are not.
+#[tokio::test]
+async fn a_group_receives_from_one_entity() {
+    for receives in [false, true] {
+        let (server, mut client) = grouping(&["a"]).await;
+        if receives {
+            client.receiver(0, "q", LOCKED).await.unwrap();
+        } else {
+            client.sender(0, "q").await.unwrap();
+        }
+        let attach = Client::receiver_of(1, "r", LOCKED);
+        let refused = client.refused_receiver(attach).await;
+        assert_eq!(refused.condition(), "amqp:not-allowed");
+        let words =
+            "Local transactions cannot span multiple top-level entities such as queue or topic";
+        assert!(refused.description().contains(words), "{refused}");
+        client.detach(0).await;
+        assert_eq!(client.receiver(9, "r", LOCKED).await.unwrap_err(), "amqp:not-allowed");
+        client.sender(2, "r").await.unwrap();
+        client.receiver(3, "q", LOCKED).await.unwrap();
+        client.receiver(4, "q/$DeadLetterQueue", LOCKED).await.unwrap();
+        // Management is no receiver.
+        client.manager(5, "r").await;
+        // Another session has a root of its own, and one without a coordinator has none.
+        client.begin_on(1).await;
+        client.receiver(0, "q", LOCKED).await.unwrap();
+        client.receiver(1, "r", LOCKED).await.unwrap();
+        server.stop().await;
+    }
+}
+
+/// AMQP-98: links that were attached before the coordinator count. A delivery of another entity cannot be settled in a
+/// transaction; it stays locked and open on its link.
+#[tokio::test]
+async fn a_late_coordinator_finds_the_first_link() {
+    let server = Server::start().await;
+    server.put(&["a"]).await;
+    server.broker.create_queue("r", QueueUpdate::default()).await.unwrap();
     let mut client = server.client().await;
-    client.coordinator().await;
     client.sender(0, "r").await.unwrap();
     client.receiver(1, "q", LOCKED).await.unwrap();
+    client.coordinator().await;
     client.credit(1, 0, 1, false).await;
-    let (transfer, _) = client.message().await;
+    let delivery = client.message().await.0.delivery_id.unwrap();
     let id = client.declare().await;
-    client.settle(transfer.delivery_id.unwrap(), accepted(&id)).await;
-    assert_eq!(client.send_within(0, &id, &text("c")).await, accepted(&id));
+    let refused = client.settle_within(delivery, accepted(&id)).await;
+    assert_eq!(condition(&refused), "amqp:not-allowed");
+    assert_eq!(client.discharge(&id, true).await, DeliveryState::accepted());
+    assert_eq!(client.settle(delivery, DeliveryState::accepted()).await, DeliveryState::accepted());
+    assert_eq!(server.total().await, 0);
+    server.stop().await;
+}
+
+/// AMQP-98: when the root has been deleted, the next link is the first one.
+#[tokio::test]
+async fn a_deleted_root_makes_room_for_the_next() {
+    let (server, mut client) = grouping(&["a"]).await;
+    client.sender(0, "r").await.unwrap();
+    server.broker.delete_entity("r").await.unwrap();
+    assert_eq!(client.detached().await, FORCED);
+    client.receiver(2, "q", LOCKED).await.unwrap();
+    client.sender(1, "q").await.unwrap();
+    let id = client.declare().await;
+    assert_eq!(client.send_within(1, &id, &text("b")).await, accepted(&id));
     assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
-    assert!(server.bodies().await.is_empty());
-    client.receiver(2, "r", LOCKED).await.unwrap();
-    client.credit(2, 0, 1, false).await;
-    assert_eq!(client.message().await.1.body_bytes(), "c");
+    assert_eq!(server.bodies().await, ["a", "b"]);
+    server.stop().await;
+}
+
+/// AMQP-66, TXN-04: after a rollback a delivery can be settled on its link in any way, also in another transaction; the
+/// commit of that transaction ends its lock.
+#[tokio::test]
+async fn a_delivery_is_settled_on_its_link_after_a_rollback() {
+    let (server, mut client) = coordinating(&["a"]).await;
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    let delivery = client.message().await.0.delivery_id.unwrap();
+    for outcome in [Outcome::Accepted, Outcome::Modified(Modified::default())] {
+        let id = client.declare().await;
+        let said = state(&id, Some(outcome));
+        assert_eq!(client.settle_within(delivery, said.clone()).await, said);
+        assert_eq!(client.discharge(&id, true).await, DeliveryState::accepted());
+    }
+    let id = client.declare().await;
+    client.settle_within(delivery, accepted(&id)).await;
+    // A second settlement in one transaction is refused, and takes nothing away.
+    let again = client.settle_within(delivery, accepted(&id)).await;
+    assert_eq!(condition(&again), "com.microsoft:message-lock-lost");
+    assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
+    assert_eq!(server.total().await, 0);
+    let late = client.settle(delivery, DeliveryState::accepted()).await;
+    assert_eq!(condition(&late), "com.microsoft:message-lock-lost");
     server.stop().await;
 }
 
@@ -448,7 +583,8 @@ async fn a_coordinator_may_have_a_source() {
     server.stop().await;
 }
 
-/// AMQ-26: schedules and settlements by management are part of a transaction, others are not (TXN-02).
+/// AMQ-26, TXN-02: schedules, cancellations and settlements by management are part of a transaction; receiving and
+/// deleting are not.
 #[tokio::test]
 async fn management_takes_part() {
     let (server, mut client) = coordinating(&["a"]).await;
@@ -463,13 +599,128 @@ async fn management_takes_part() {
     let message = map(&[("message", value(Value::Binary(message)))]);
     let schedule = [("messages", list(&[message]))];
     let reply = client.ask_with(0, "schedule-message", &[], within(), &schedule).await;
-    assert_eq!(reply.numbers("sequence-numbers"), [0], "it has none before the commit");
+    assert_eq!(
+        reply.numbers("sequence-numbers"),
+        [0],
+        "a message that is due has no number before the commit"
+    );
     assert_eq!(server.bodies().await, ["a"]);
-    let cancel = [("sequence-numbers", crate::request::longs(&[1]))];
-    let reply = client.ask_with(0, "cancel-scheduled-message", &[], within(), &cancel).await;
+    let receive = [("sequence-numbers", longs(&[1]))];
+    let reply = client.ask_with(0, "receive-by-sequence-number", &[], within(), &receive).await;
     assert_eq!((reply.status(), &*reply.condition()), (400, "amqp:not-allowed"));
     assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
     assert_eq!(server.bodies().await, ["b"]);
+    server.stop().await;
+}
+
+/// The map of a message that is due in an hour.
+fn later(server: &Server, body: &str) -> Vec<u8> {
+    let due = server.now().plus(TimeSpan::from_minutes(60));
+    let message = Message::new(body.to_owned()).with_scheduled_enqueue_time(due).encode();
+    map(&[("message", value(Value::Binary(message.as_bytes().clone())))])
+}
+
+/// SCH-13, TXN-02, TXN-03: a message that is scheduled in a transaction has its number at once, which it keeps and which
+/// nobody else is given, also after a rollback; by it the message is cancelled after the commit.
+#[tokio::test]
+async fn a_scheduled_message_has_its_number_before_the_commit() {
+    let (server, mut client) = coordinating(&[]).await;
+    client.manager(0, "q").await;
+    let mut all = Vec::new();
+    for fail in [true, false] {
+        let id = client.declare().await;
+        let messages = [("messages", list(&[later(&server, "a"), later(&server, "b")]))];
+        let within = Some(state(&id, None));
+        let reply = client.ask_with(0, "schedule-message", &[], within, &messages).await;
+        let numbers = reply.numbers("sequence-numbers");
+        assert!(server.bodies().await.is_empty());
+        server.put(&["now"]).await;
+        assert_eq!(client.discharge(&id, fail).await, DeliveryState::accepted());
+        assert_eq!(server.counts().await.scheduled, if fail { 0 } else { 2 });
+        all.extend(numbers);
+        all.extend(server.numbers().await);
+        take(&server, "q").await;
+    }
+    let scheduled = all[3..5].to_vec();
+    let mut unique = all.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    // Each scheduled message appears twice: in the answer to its sender, and when it is peeked.
+    assert_eq!(unique.len(), 6, "{all:?}");
+    let cancel = [("sequence-numbers", longs(&scheduled[..1]))];
+    assert_eq!(client.ask(0, "cancel-scheduled-message", &cancel).await.status(), 200);
+    assert_eq!(server.counts().await.scheduled, 1);
+    // No message has the number 0.
+    let cancel = [("sequence-numbers", longs(&[0]))];
+    assert_eq!(client.ask(0, "cancel-scheduled-message", &cancel).await.status(), 400);
+    server.stop().await;
+}
+
+/// TXN-02, SCH-05: a cancellation takes effect with the commit, and is undone by a rollback.
+#[tokio::test]
+async fn a_cancellation_takes_effect_with_its_transaction() {
+    let (server, mut client) = coordinating(&[]).await;
+    client.manager(0, "q").await;
+    let messages = [("messages", list(&[later(&server, "a")]))];
+    let reply = client.ask(0, "schedule-message", &messages).await;
+    let cancel = [("sequence-numbers", longs(&reply.numbers("sequence-numbers")))];
+    for (fail, left) in [(true, 1), (false, 0)] {
+        let id = client.declare().await;
+        let within = || Some(state(&id, None));
+        let reply = client.ask_with(0, "cancel-scheduled-message", &[], within(), &cancel).await;
+        assert_eq!(reply.status(), 200);
+        assert_eq!(server.counts().await.scheduled, 1);
+        assert_eq!(client.discharge(&id, fail).await, DeliveryState::accepted());
+        assert_eq!(server.counts().await.scheduled, left);
+    }
+    server.stop().await;
+}
+
+/// TXN-02, SES-24: the state of a session that is set or cleared in a transaction is so from the commit on; reading it and
+/// prolonging locks is carried out at once, outside the transaction.
+#[tokio::test]
+async fn the_state_of_a_session_is_set_by_the_commit() {
+    let (server, mut client) = coordinating(&[]).await;
+    server.put_in_sessions(&[("one", "a")]).await;
+    client.attach_receiver(of_session(0, "s", raw("one"))).await.unwrap();
+    client.manager(1, "s").await;
+    client.credit(0, 0, 1, false).await;
+    let delivery = client.message().await.0.delivery_id.unwrap();
+    let session = || ("session-id", value("one"));
+    let set = |text: Option<&'static str>| {
+        let state = match text {
+            Some(text) => value(Value::Binary(Bytes::from_static(text.as_bytes()))),
+            None => value(Value::Null),
+        };
+        [session(), ("session-state", state)]
+    };
+    for (text, fail) in [("x", true), ("first", false), ("y", true)] {
+        let id = client.declare().await;
+        let within = || Some(state(&id, None));
+        let reply = client.ask_with(1, "set-session-state", &[], within(), &set(Some(text))).await;
+        assert_eq!(reply.status(), 200);
+        let seen = client.ask_with(1, "get-session-state", &[], within(), &[session()]).await;
+        assert!(seen.get("session-state").scalar() != Ok(Scalar::Binary(text.as_bytes())));
+        let renewed = client.ask_with(1, "renew-session-lock", &[], within(), &[session()]).await;
+        assert_eq!(renewed.status(), 200);
+        assert_eq!(client.discharge(&id, fail).await, DeliveryState::accepted());
+    }
+    let seen = client.ask(1, "get-session-state", &[session()]).await;
+    assert_eq!(seen.get("session-state").scalar(), Ok(Scalar::Binary(b"first")));
+    // Together with sends and settlements: all, or nothing.
+    let id = client.declare().await;
+    let within = || Some(state(&id, None));
+    client.ask_with(1, "set-session-state", &[], within(), &set(None)).await;
+    assert_eq!(client.settle_within(delivery, accepted(&id)).await, accepted(&id));
+    assert_eq!(client.discharge(&id, false).await, DeliveryState::accepted());
+    let seen = client.ask(1, "get-session-state", &[session()]).await;
+    assert_eq!(seen.get("session-state").scalar(), Ok(Scalar::Null));
+    // Without the lock of the session the commit fails, with everything.
+    let id = client.declare().await;
+    let within = || Some(state(&id, None));
+    client.ask_with(1, "set-session-state", &[], within(), &set(Some("late"))).await;
+    client.detach(0).await;
+    condition(&client.discharge(&id, false).await);
     server.stop().await;
 }
 

@@ -272,11 +272,11 @@ async fn text_ends_the_connection() {
 }
 
 /// SET-21: a WebSocket that is closed with code 1000 is closed in order, also without a `close` of AMQP, and leaves
-/// locks as they are; one that goes away is not.
+/// locks as they are; one that goes away is lost.
 #[tokio::test]
 async fn a_close_of_the_websocket_is_one_in_order() {
     for (code, delivered) in [(CloseCode::Normal, 0), (CloseCode::Away, 1)] {
-        let server = Server::start().await;
+        let server = Server::start_releasing().await;
         server.put(&["a"]).await;
         let path = "/$servicebus/websocket";
         let (socket, _) = upgrade(request(server.address, path, "amqp")).await.unwrap();

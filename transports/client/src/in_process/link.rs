@@ -287,8 +287,8 @@ impl Link for EntityLink {
                 Err(rejection) => Err(rejection),
             };
             let question = question.map_err(|rejection| self.refuse(rejection))?;
-            question.entity.call(question.command).await?;
-            question.issued.confirm();
+            let outcome = question.entity.call(question.command).await?;
+            question.issued.confirm(&outcome);
             Ok(())
         })
     }

@@ -156,6 +156,7 @@ impl TestDelivery {
             lock: Some(LockGrant { token, until: self.enqueued_at.plus(LOCK) }),
             size,
             overlay_count: 0,
+            was_scheduled: false,
         };
         Received::by_hand(self.message.clone(), facts)
     }

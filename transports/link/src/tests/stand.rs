@@ -152,6 +152,7 @@ pub fn facts(sequence: u64, until: u64, size: u32) -> MessageFacts {
         lock: Some(LockGrant { token: token(sequence), until: at(until) }),
         size,
         overlay_count: 0,
+        was_scheduled: false,
     }
 }
 

@@ -246,6 +246,7 @@ impl Wire for MessageFacts {
             lock,
             size,
             overlay_count: 0,
+            was_scheduled: false,
         })
     }
 }

@@ -69,6 +69,7 @@ fn delivered() -> Delivered {
         }),
         size: 99,
         overlay_count: 0,
+        was_scheduled: false,
     };
     let carried = Carried::Stored {
         content: message().encode().as_bytes().clone(),

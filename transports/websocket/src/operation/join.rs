@@ -104,7 +104,7 @@ impl Conversation {
         let keyed = &mut joining.keyed;
         keyed.left = keyed.left.saturating_sub(1);
         match (result, issued) {
-            (Ok(_), Some(issued)) => issued.confirm(),
+            (Ok(outcome), Some(issued)) => issued.confirm(&outcome),
             (Ok(_), None) => {}
             // What was issued is dropped, and with it left out.
             (Err(rejection), _) => keyed.fail(index, &rejection, |rejection| {

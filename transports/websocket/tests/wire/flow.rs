@@ -86,7 +86,7 @@ fn every_decision_is_taken_by_number() {
         }
         let counts = server.counts().await;
         assert_eq!((counts.active, counts.deferred, counts.dead_letter), (2, 1, 1));
-        assert_eq!(server.delivery_counts().await, [(1, 1), (2, 0), (4, 0)]);
+        assert_eq!(server.delivery_counts().await, [(1, 1), (2, 1), (4, 0)]);
         let mut wrong = decide(9, "complete");
         wrong["reason"] = "no".into();
         assert_eq!(client.ask("settle", wrong).await["error"]["condition"], "ArgumentError");

@@ -288,7 +288,6 @@ fn bad_requests_about_sessions_are_refused() {
             (path("q"), "InvalidOperation"),
             (path("s/$deadletterqueue"), "InvalidOperation"),
             (path("a//b"), "EntityNotFound"),
-            (id(""), "ArgumentOutOfRange"),
             (id(&"x".repeat(129)), "ArgumentOutOfRange"),
             (id("a"), "SessionCannotBeLocked"),
             (wait(json!(-1)), "ArgumentOutOfRange"),

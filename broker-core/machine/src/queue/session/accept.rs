@@ -1,5 +1,4 @@
-//! Accepting a session: by its id at once, or whichever can be had, in the order in which the calls
-//! came (SES-05 to SES-10).
+//! Accepting a session: by its id at once, or the next available one, in the order of the calls (SES-05 to SES-10).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -127,9 +126,9 @@ impl Queue {
     ) -> Result<MachineOutcome, Rejection> {
         let chars_max = ctx.limits.message_id_chars_max;
         let chars = name.chars().count();
-        if chars == 0 || chars > chars_max {
+        if chars > chars_max {
             return Err(Rejection::out_of_range(format!(
-                "a session id has 1 to {chars_max} characters, not {chars}"
+                "a session id has at most {chars_max} characters, not {chars}"
             )));
         }
         let held = self.sessions.as_ref().and_then(|sessions| {
@@ -179,8 +178,8 @@ impl Queue {
         Outcome::SessionAccepted { session, receiver, locked_until, way: () }
     }
 
-    /// Gives sessions to those who wait, in their order (SES-07, SES-08). While expiration is behind,
-    /// nobody knows which sessions will have messages (EXP-45).
+    /// Gives sessions to waiting calls, the oldest call first (SES-07, SES-08, decision 38). While expiration is behind,
+    /// the sessions that will have messages are unknown (EXP-45).
     pub(in crate::queue) fn match_accepts(
         &mut self,
         left: &mut usize,
@@ -280,7 +279,10 @@ impl Queue {
     }
 
     /// Sessions are of the main queue of an entity that requires them (SES-09, MAT-04).
-    pub(super) fn refuse_without_sessions(&self, sub_queue: SubQueue) -> Result<(), Rejection> {
+    pub(in crate::queue) fn refuse_without_sessions(
+        &self,
+        sub_queue: SubQueue,
+    ) -> Result<(), Rejection> {
         if sub_queue != SubQueue::Main || self.sessions.is_none() {
             return Err(Rejection::invalid_operation(format!(
                 "`{}{}` has no sessions",

@@ -80,7 +80,7 @@ impl Queue {
     }
 
     /// The session that a receiver holds, while its lock is in force.
-    fn session_held_by(
+    pub(in crate::queue) fn session_held_by(
         &self,
         receiver: ReceiverId,
         now: Timestamp,
@@ -185,7 +185,7 @@ impl Queue {
             *moves = moves.saturating_sub(self.moves_to_end(lock.sequence(), ctx.now));
             match end {
                 LinkEnd::Orderly | LinkEnd::ByBroker => self.release(lock.sequence()),
-                LinkEnd::Broken => self.fail_delivery(lock.sequence(), ctx, step),
+                LinkEnd::Broken | LinkEnd::Lost => self.fail_delivery(lock.sequence(), ctx, step),
             }
         }
         if let Some(sessions) = &mut self.sessions {

@@ -44,7 +44,7 @@ pub(super) use self::list::Wanted;
 
 /// Place of a session in its directory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct SessionIndex(u32);
+pub(crate) struct SessionIndex(u32);
 
 /// One session. It exists while it has a message, a state or a holder (SES-04).
 #[derive(Debug)]

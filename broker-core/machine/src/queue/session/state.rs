@@ -39,18 +39,24 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Result<Answer, Rejection> {
-        let Some((session, size_before, is_first, count)) =
-            self.sessions.as_ref().and_then(|all| {
-                let session = all.get(index)?;
-                let size = session.state().map_or(0, |state| state.size);
-                Some((
-                    Arc::clone(session.name()),
-                    size,
-                    session.state().is_none(),
-                    all.state_count(),
-                ))
-            })
-        else {
+        self.admit_session_state(index, state.as_ref(), ctx)?;
+        self.put_session_state(index, state, ctx, step);
+        self.touch(ctx.now);
+        Ok(Answer::after_commit(Outcome::Done))
+    }
+
+    /// The checks of a state (SES-26).
+    pub(in crate::queue) fn admit_session_state(
+        &self,
+        index: SessionIndex,
+        state: Option<&Bytes>,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        let found = self.sessions.as_ref().and_then(|all| {
+            let before = all.get(index)?.state();
+            Some((before.map_or(0, |state| state.size), before.is_none(), all.state_count()))
+        });
+        let Some((size_before, is_first, count)) = found else {
             return Err(Rejection::internal("the session is gone"));
         };
         let size = state.as_ref().map_or(0, |state| state.len() as u64);
@@ -69,12 +75,25 @@ impl Queue {
         if state.is_some() && is_first && ctx.left.sessions == 0 {
             return Err(intake::too_many_sessions(ctx));
         }
+        Ok(())
+    }
+
+    /// Sets or clears a state that was admitted.
+    pub(in crate::queue) fn put_session_state(
+        &mut self,
+        index: SessionIndex,
+        state: Option<Bytes>,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
+        let Some(session) = self.sessions.as_ref().and_then(|all| all.get(index)) else { return };
+        let size_before = session.state().map_or(0, |state| state.size);
+        let session = Arc::clone(session.name());
+        let size = state.as_ref().map_or(0, |state| state.len() as u64);
         step.bytes_added += size;
         step.bytes_freed += size_before;
         let change = Change::SessionStateSet { session, state, at: ctx.now };
         self.change(change, Durability::Sync, ctx, step);
-        self.touch(ctx.now);
-        Ok(Answer::after_commit(Outcome::Done))
     }
 
     /// Where the state of a session lies.

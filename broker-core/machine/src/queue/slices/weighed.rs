@@ -133,7 +133,7 @@ fn a_command_is_the_steps_that_it_was_said_to_be() {
         token: locked[1],
         settlement: Settlement::Abandon { properties: None, delay: None },
     };
-    let parts = vec![Part { member: None, sub_queue: main, operation }];
+    let parts = vec![Part { member: None, sub_queue: main, operation, numbers: Vec::new() }];
     stand.weigh(main, Command::Commit { parts });
     stand.weigh(main, Command::Describe);
     for link in [ReceiverId(8), ReceiverId(9)] {
@@ -300,7 +300,7 @@ fn what_is_set_on_messages_is_weighed() {
     assert_eq!(stand.steps, 1 + TIMES);
     let part = |token: &LockToken| {
         let operation = Operation::Settle { token: *token, settlement: Settlement::Complete };
-        Part { member: None, sub_queue: main, operation }
+        Part { member: None, sub_queue: main, operation, numbers: Vec::new() }
     };
     stand.weigh(main, Command::Commit { parts: locks[1..4].iter().map(part).collect() });
     assert_eq!(stand.steps, 3 * (1 + TIMES));

@@ -138,7 +138,10 @@ impl Queue {
                     self.keep_for_good(sequence);
                     return Next::GoOn;
                 }
-                self.give_up(exit, sequence, &reason, &description, ctx, step);
+                // Texts of others have the bounds of clients (SET-11).
+                let reason = cut(&reason, ctx.limits.dead_letter_reason_chars_max);
+                let description = cut(&description, ctx.limits.dead_letter_description_chars_max);
+                self.give_up(exit, sequence, reason, description, ctx, step);
                 Next::GoOn
             }
             Departure::Postponed { retry_after } => {
@@ -146,7 +149,8 @@ impl Queue {
                 Next::After(retry_after.unwrap_or(RETRY))
             }
             Departure::Failed { why, retry_after } => {
-                self.failed(exit, sequence, &why, retry_after, ctx, step)
+                let why = cut(&why, ctx.limits.dead_letter_description_chars_max);
+                self.failed(exit, sequence, why, retry_after, ctx, step)
             }
         }
     }
@@ -300,10 +304,6 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) {
-        let (reason, description) = (
-            cut(reason, ctx.limits.dead_letter_reason_chars_max),
-            cut(description, ctx.limits.dead_letter_description_chars_max),
-        );
         let verdict = verdict(reason, description);
         step.bytes_added += overlay_bytes(verdict.as_ref());
         let change = Change::DeadLettered {

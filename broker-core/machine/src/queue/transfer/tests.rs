@@ -31,6 +31,7 @@ impl Stand {
         let now = Timestamp::from_unix_ms(1_800_000_000_000);
         let config = QueueConfig {
             release_on_detach: false,
+            release_on_connection_loss: false,
             expire_whole_sessions: true,
             duplicate_key: KEY,
             forwarding: ForwardingConfig::default(),

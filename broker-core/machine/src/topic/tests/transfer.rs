@@ -29,6 +29,7 @@ fn arrival(number: u64, message: InboundMessage) -> Arrival {
     Arrival {
         message,
         overlays: Vec::new(),
+        lowered_time_to_live: None,
         enqueued_sequence: SequenceNumber(number),
         hops: 1,
         copies_spent: 0,

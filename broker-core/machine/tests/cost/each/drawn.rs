@@ -54,7 +54,7 @@ impl Random {
 
     fn operation(&mut self, locks: &[LockToken]) -> Operation {
         let token = self.of(locks).unwrap_or(LockToken(1));
-        match self.below(5) {
+        match self.below(7) {
             0 => Operation::Send { message: self.message() },
             1 => Operation::SendBatch { messages: self.messages() },
             2 => Operation::SendVia {
@@ -62,7 +62,12 @@ impl Random {
                 messages: self.messages(),
             },
             3 => Operation::Settle { token, settlement: self.settlement() },
-            _ => Operation::RenewLock { token },
+            4 => Operation::RenewLock { token },
+            5 => Operation::CancelScheduled { sequences: vec![SequenceNumber(1 + self.below(20))] },
+            _ => Operation::SetSessionState {
+                receiver: ReceiverId(1),
+                state: self.one_in(2).then(|| self.text(200).into()),
+            },
         }
     }
 
@@ -73,7 +78,7 @@ impl Random {
                 // What is sent is the coordinator's own; what is settled may be that of who takes part.
                 let is_sent = !operation.messages().is_empty();
                 let member = (!is_sent && self.one_in(2)).then_some(EntityId(1));
-                Part { member, sub_queue: SubQueue::Main, operation }
+                Part { member, sub_queue: SubQueue::Main, operation, numbers: Vec::new() }
             })
             .collect()
     }
@@ -89,6 +94,7 @@ impl Random {
             Arrival {
                 message,
                 overlays: (0..set).map(|_| overlay()).collect(),
+                lowered_time_to_live: self.one_in(2).then(|| TimeSpan::from_seconds(10)),
                 enqueued_sequence: sequence,
                 hops: 1,
                 copies_spent: 0,

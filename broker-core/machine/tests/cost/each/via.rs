@@ -11,7 +11,7 @@ const COUNT: u32 = 30;
 const TIMES: usize = 20;
 
 fn part(sub_queue: SubQueue, operation: Operation) -> Part {
-    Part { member: None, sub_queue, operation }
+    Part { member: None, sub_queue, operation, numbers: Vec::new() }
 }
 
 impl World<'_, Topic> {

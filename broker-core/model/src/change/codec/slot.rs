@@ -17,6 +17,8 @@ const VERSION_NEVER_DUPLICATE: u8 = 4;
 const VERSION_COPIED: u8 = 5;
 /// The version of a slot that is Delayed: until when, and then the slot as it would be without (RTY-01).
 const VERSION_DELAYED: u8 = 6;
+/// The state of an active message that was scheduled (PEK-05).
+const ACTIVE_AFTER_SCHEDULE: u8 = 4;
 /// What is said of one of that version in a byte.
 const HAS_TEXT: u8 = 1;
 const IS_NEVER_DUPLICATE: u8 = 2;
@@ -26,6 +28,7 @@ const IS_NEVER_DUPLICATE: u8 = 2;
 pub fn write_slot(slot: &Slot, text: Option<&str>, value: &mut Vec<u8>) {
     let state = match slot.state {
         SlotState::Scheduled => 0,
+        SlotState::Active if slot.was_scheduled() => ACTIVE_AFTER_SCHEDULE,
         SlotState::Active => 1,
         SlotState::Deferred => 2,
         SlotState::Pending => 3,
@@ -109,11 +112,13 @@ pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
 fn read_resting(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     let mut reader = Reader::new(value);
     let version = reader.u8()?;
-    let state = match reader.u8()? {
+    let state_code = reader.u8()?;
+    let state = match state_code {
         0 => SlotState::Scheduled,
         1 => SlotState::Active,
         2 => SlotState::Deferred,
         3 => SlotState::Pending,
+        ACTIVE_AFTER_SCHEDULE => SlotState::Active,
         _ => return Err("unknown state"),
     };
     let sub_queue = reader.sub_queue()?;
@@ -140,6 +145,9 @@ fn read_resting(value: &[u8]) -> Read<(Slot, Option<&str>)> {
         VERSION_NEVER_DUPLICATE | VERSION_IN_SESSION | VERSION_PENDING => Some(reader.str()?),
         _ => return Err("version is not known"),
     };
+    if state_code == ACTIVE_AFTER_SCHEDULE {
+        slot.marks.set(Mark::WasScheduled);
+    }
     let has_destination = match version {
         VERSION_NEVER_DUPLICATE | VERSION_COPIED => {
             slot.state == SlotState::Pending && text.is_some()

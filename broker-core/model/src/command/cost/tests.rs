@@ -34,7 +34,7 @@ fn arrival(bytes: usize) -> PeerArrival {
 }
 
 fn part(member: Option<EntityId>, operation: Operation) -> Part {
-    Part { member, sub_queue: SubQueue::Main, operation }
+    Part { member, sub_queue: SubQueue::Main, operation, numbers: Vec::new() }
 }
 
 fn rule() -> RuleDescription {
@@ -101,7 +101,7 @@ fn a_command_costs_what_it_brings() {
             },
             1,
             5,
-            Some((5 + 256, 0)),
+            Some((5 + 512 + 256, 0)),
         ),
         (
             Command::InSession {
@@ -146,6 +146,21 @@ fn a_command_costs_what_it_brings() {
         ),
         (Command::Commit { parts: vec![part(None, Operation::RenewLock { token })] }, 1, 0, None),
         (Command::Commit { parts: Vec::new() }, 1, 0, None),
+        // A member stores the states of its sessions in the batch of the coordinator.
+        (
+            Command::Commit {
+                parts: vec![part(
+                    Some(EntityId(2)),
+                    Operation::SetSessionState {
+                        receiver: holder,
+                        state: Some(Bytes::from_static(b"state")),
+                    },
+                )],
+            },
+            1,
+            5,
+            Some((5 + 512 + 256, 0)),
+        ),
         (Command::Describe, 1, 0, None),
         // What a peek brings is there before there is room for it: as many messages as one shows at most (PEK-08).
         (peek(0), 1, 0, None),

@@ -488,25 +488,36 @@ fn types(operator: Arithmetic, left: &Operand<'_>, right: &Operand<'_>) -> Fault
     Fault::Types { operator: operator.sign(), left: left.kind(), right: right.kind() }
 }
 
-/// Texts, and instants and time-spans (SQL-34, SQL-37).
+/// Texts with anything that has a text, and instants and time-spans (SQL-34, SQL-37).
 fn add<'a>(left: Operand<'a>, right: Operand<'a>) -> Result<Operand<'a>, Fault> {
+    let is_text = |operand: &Operand<'_>| operand.kind() == Kind::Text;
+    let is_char = |operand: &Operand<'_>| operand.kind() == Kind::Char;
+    let is_bytes = |operand: &Operand<'_>| matches!(operand, Operand::Binary(_));
+    let has_text = is_text(&left) || is_text(&right);
+    if has_text && !is_bytes(&left) && !is_bytes(&right) || is_char(&left) && is_char(&right) {
+        return join(left, &right);
+    }
     let overflow = Fault::Overflow("+");
     match (&left, &right) {
         (Operand::TimeSpan(left), Operand::TimeSpan(right)) => {
-            return left.checked_add(*right).map(Operand::TimeSpan).ok_or(overflow);
+            left.checked_add(*right).map(Operand::TimeSpan).ok_or(overflow)
         }
         (instant, Operand::TimeSpan(span)) | (Operand::TimeSpan(span), instant) => {
-            return moved(instant, i128::from(*span)).ok_or_else(|| match instant.kind() {
+            moved(instant, i128::from(*span)).ok_or_else(|| match instant.kind() {
                 Kind::Instant => overflow,
                 _ => types(Arithmetic::Add, &left, &right),
-            });
+            })
         }
-        _ => {}
+        _ => Err(types(Arithmetic::Add, &left, &right)),
     }
+}
+
+/// Concatenates the texts of two operands; an operand of another type is converted to its invariant text (ACT-05).
+fn join<'a>(left: Operand<'a>, right: &Operand<'_>) -> Result<Operand<'a>, Fault> {
     let mut buffer = [0; 4];
-    let is_text = |operand: &Operand<'_>| matches!(operand.kind(), Kind::Text | Kind::Char);
-    let Some(tail) = right.as_text(&mut buffer).filter(|_| is_text(&left)) else {
-        return Err(types(Arithmetic::Add, &left, &right));
+    let tail = match right.as_text(&mut buffer) {
+        Some(tail) => Cow::Borrowed(tail),
+        None => Cow::Owned(super::convert::invariant_text(right)),
     };
     // Text that was put together before grows in place, so that a long sum stays linear.
     let mut joined = match left {
@@ -517,7 +528,7 @@ fn add<'a>(left: Operand<'a>, right: Operand<'a>) -> Result<Operand<'a>, Fault> 
     if bytes > TEXT_BYTES_MAX {
         return Err(Fault::TextSize { bytes, limit: TEXT_BYTES_MAX });
     }
-    joined.push_str(tail);
+    joined.push_str(&tail);
     Ok(Operand::Text(Cow::Owned(joined)))
 }
 

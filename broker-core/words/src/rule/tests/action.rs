@@ -50,6 +50,21 @@ fn statements_run_in_order_and_see_what_was_done() {
     assert_eq!(copied, message().with_subject("x").with_to("x!"));
 }
 
+/// ACT-02, SQL-34: text is joined with a new id, and later statements see the expiry of a time to live that was set.
+#[test]
+fn later_statements_see_what_follows_from_earlier_ones() {
+    let before = with(&[("x", "order-".into())]);
+    let copied = run(&before, "SET sys.SessionId = user.x + newid()").unwrap();
+    let session = copied.session_id.unwrap();
+    assert!(session.starts_with("order-") && session.len() == 42, "{session}");
+    let action = "SET sys.TimeToLive = 'PT1H'; SET lives = sys.ExpiresAtUtc - sys.EnqueuedTimeUtc; \
+                  REMOVE sys.TimeToLive; SET ends = sys.ExpiresAtUtc";
+    let copied = run(&message(), action).unwrap();
+    let hour = Value::TimeSpan(36_000_000_000);
+    assert_eq!(copied.application_property("lives"), Some(&hour));
+    assert_eq!(copied.application_property("ends"), Some(&Value::Null));
+}
+
 /// ACT-02, SQL-07: names ignore case, and the property keeps its own.
 #[test]
 fn names_of_properties_ignore_case() {

@@ -298,11 +298,12 @@ fn a_copy_without_session_is_dead_lettered_where_one_is_required() {
     ]);
     matcher.restore_subscription(SUBSCRIPTION, on);
     let none = "!Session ID is null.";
-    assert_eq!(told(&publish(&matcher, &message())), [none, none, "set", none]);
+    // The empty id is a session like others (SES-03).
+    assert_eq!(told(&publish(&matcher, &message())), [none, none, "set", "void"]);
     let empty = message().with_session_id("");
-    assert_eq!(told(&publish(&matcher, &empty)), [none, none, "set", none]);
+    assert_eq!(told(&publish(&matcher, &empty)), ["-", none, "set", "void"]);
     let selection = publish(&matcher, &message().with_session_id("s"));
-    assert_eq!(told(&selection), ["-", none, "set", none]);
+    assert_eq!(told(&selection), ["-", none, "set", "void"]);
     let changed = selection.copies[2].changed.as_ref().unwrap();
     assert_eq!(changed.session_id.as_deref(), Some("other"));
     assert_eq!(selection.copies[1].refusal.as_ref().unwrap().cause, Cause::NoSession);

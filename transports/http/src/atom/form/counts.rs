@@ -8,7 +8,8 @@ use super::super::xml::{COUNTS, Xml};
 pub(super) fn write(xml: &mut Xml, counts: &Counts) {
     xml.element("CountDetails", &[("xmlns:d2p1", COUNTS)], |xml| {
         for (name, count) in [
-            ("ActiveMessageCount", counts.active),
+            // As the cloud counts: deferred ones, too (CNT-02).
+            ("ActiveMessageCount", counts.active + counts.deferred),
             ("DeadLetterMessageCount", counts.dead_letter),
             ("ScheduledMessageCount", counts.scheduled),
             ("TransferDeadLetterMessageCount", counts.transfer_dead_letter),

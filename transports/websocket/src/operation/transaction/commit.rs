@@ -173,6 +173,10 @@ impl Conversation {
 const fn lock(operation: &Operation) -> Option<LockToken> {
     match operation {
         Operation::Settle { token, .. } | Operation::RenewLock { token } => Some(*token),
-        Operation::Send { .. } | Operation::SendBatch { .. } | Operation::SendVia { .. } => None,
+        Operation::Send { .. }
+        | Operation::SendBatch { .. }
+        | Operation::SendVia { .. }
+        | Operation::CancelScheduled { .. }
+        | Operation::SetSessionState { .. } => None,
     }
 }

@@ -111,3 +111,29 @@ fn texts_and_times_add() {
     // Computed instants keep their ticks.
     check_on(&message, "(t + s) - t = s AND t + s > t AND t - s < t", TRUE);
 }
+
+/// SQL-34, ACT-05: text takes anything that can be written behind or before it, and becomes longer by its text; bytes it
+/// does not take.
+#[test]
+fn text_is_put_together_with_values_of_other_types() {
+    let (instant, span) = (Value::Timestamp, Value::TimeSpan);
+    let uuid = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128;
+    for (value, text) in [
+        (Value::I32(-5), "-5"),
+        (Value::U64(u64::MAX), "18446744073709551615"),
+        (Value::F64(1.5), "1.5"),
+        (Value::Bool(true), "true"),
+        (Value::Char('c'), "c"),
+        (Value::Uuid(uuid), "00112233-4455-6677-8899-aabbccddeeff"),
+        (span(10_000_000), "PT1S"),
+        (instant(0), "1970-01-01T00:00:00Z"),
+    ] {
+        check_value("a", "+", value.clone(), format!("a{text}").as_str());
+        check_value(value, "+", "a", format!("{text}a").as_str());
+    }
+    let bytes = Value::Binary(vec![1].into());
+    for (left, right) in [(Value::from("a"), bytes.clone()), (bytes, Value::from("a"))] {
+        let failed = value_of("a + b", &[("a", left), ("b", right)]);
+        assert!(matches!(failed, Err(Fault::Types { .. })), "{failed:?}");
+    }
+}

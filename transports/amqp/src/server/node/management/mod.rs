@@ -40,7 +40,7 @@ use peeklock_core::contract::Action;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Permit;
-use peeklock_core::transaction::{Issued, TransactionId};
+use peeklock_core::transaction::{Issued, Operation, TransactionId};
 use peeklock_link::LARGE_BYTES;
 use peeklock_link::pending::correlation;
 use peeklock_words::amqp::write::{self, Sink};
@@ -48,7 +48,7 @@ use peeklock_words::amqp::{code, descriptor};
 
 pub(in crate::server) use self::apart::{Asking, ToAsk, Told};
 use self::body::Body;
-use self::operation::Operation;
+use self::operation::Operation as Requested;
 #[cfg(feature = "testing")]
 pub(crate) use self::operation::operations;
 use self::pieces::Pieces;
@@ -226,7 +226,7 @@ impl Conversation {
     ) -> Result<Planned, AmqpError> {
         let name = request.text("operation").unwrap_or_default();
         let bytes = request.bytes();
-        let refused = match Operation::parse(&name) {
+        let refused = match Requested::parse(&name) {
             Some(operation) if bytes > REQUEST_BYTES_MAX && !operation.takes_contents() => {
                 let what = "request other than to schedule messages or to set a session's state";
                 Rejection::message_size_exceeded(what, bytes, REQUEST_BYTES_MAX).into()
@@ -263,7 +263,8 @@ impl Conversation {
     pub(in crate::server) async fn ask_planned(&mut self, plan: Plan, permit: Permit) {
         let open = |link: &u32| self.links.get(*link).filter(|link| link.is_open());
         let link = plan.memo.link.filter(|link| open(link).is_some());
-        if let Some((id, session)) = plan.transaction {
+        let is_outside = plan.commands.iter().all(Operation::is_outside);
+        if let Some((id, session)) = plan.transaction.filter(|_| !is_outside) {
             let by_link = link.as_ref().and_then(open).map(|link| link.entity.clone());
             let entity = by_link.unwrap_or_else(|| plan.entity.clone());
             return self.join_planned(id, session, entity, plan, permit).await;
@@ -397,7 +398,9 @@ impl Conversation {
             *managing;
         self.large_count -= usize::from(is_large);
         if failure.is_none() {
-            issued.into_iter().for_each(Issued::confirm);
+            for (issued, outcome) in issued.into_iter().zip(outcomes.iter().flatten()) {
+                issued.confirm(outcome);
+            }
         }
         let taken_count = outcomes.iter().flatten().map(taken_count).sum();
         let removed = self.lost.unless_written(taken_count);

@@ -35,8 +35,6 @@ impl Conversation {
                     self.lock_renewed(*token, until);
                     until
                 }
-                // It will be prolonged with the commit; until then its end is what it was.
-                Outcome::Done if memo.is_joined => self.lock_end(*token),
                 _ => return Err(unexpected()),
             };
             ends.push(until.unix_ms().to_be_bytes());

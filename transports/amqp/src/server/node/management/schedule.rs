@@ -51,7 +51,9 @@ impl Conversation {
         let numbers = match outcomes.into_iter().next() {
             Some(Outcome::Accepted(number)) => vec![number],
             Some(Outcome::AcceptedBatch(numbers)) => numbers,
-            // Before the commit they have none (TXN-03).
+            // So that they can be cancelled (SCH-13).
+            Some(Outcome::NumbersSetAside { told, .. }) => told,
+            // Messages that are due get their numbers at the commit (TXN-03).
             Some(Outcome::Done) if memo.is_joined => vec![SequenceNumber(0); memo.count],
             _ => return Err(unexpected()),
         };

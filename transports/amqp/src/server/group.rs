@@ -1,0 +1,126 @@
+//! Transaction groups: sessions with a coordinator, whose transactions have the entity of the first link for their root
+//! (AMQP-98).
+//!
+//! A root is the queue or topic of a link, whichever of its subscriptions or sub-queues the link is for. It stays the
+//! root until the session ends, also when its links are gone: a client attaches them again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use peeklock_core::Entity;
+use peeklock_core::condition::Condition;
+use peeklock_core::error::Rejection;
+use peeklock_core::path::EntityAddress;
+use peeklock_core::transaction::SPANS_SEVERAL;
+
+use super::conversation::Conversation;
+use super::node::Node;
+use crate::connection::{LinkId, SessionId};
+
+/// The transaction groups of a connection, by their sessions. At most one for each session.
+#[derive(Default)]
+pub(super) struct Groups(BTreeMap<SessionId, Option<Root>>);
+
+/// The entity that the transactions of a group cover.
+#[derive(Clone)]
+pub(super) struct Root {
+    /// The path of the queue or topic.
+    pub(super) path: Arc<str>,
+    /// The path that the first link named, whose token grants access to it. A client shows a token for this path only.
+    pub(super) named: Arc<str>,
+}
+
+impl Groups {
+    /// Forgets the group of a session.
+    pub(super) fn end(&mut self, session: SessionId) {
+        self.0.remove(&session);
+    }
+}
+
+/// The path of the queue or topic that an entity belongs to.
+pub(super) fn root_path(entity: &Entity) -> Result<Arc<str>, Rejection> {
+    Ok(EntityAddress::parse(entity.path())?.entity.root().into())
+}
+
+/// Whether two paths name one queue or topic.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    one == other || one.to_lowercase() == other.to_lowercase()
+}
+
+impl Conversation {
+    /// Makes a session a group when a coordinator is attached in it. Links may have been attached before.
+    pub(super) fn begin_group(&mut self, session: SessionId) {
+        self.groups.0.entry(session).or_default();
+        self.note_root(session);
+    }
+
+    /// Keeps the root of a group, once its first link is attached.
+    pub(super) fn note_root(&mut self, session: SessionId) {
+        if self.groups.0.get(&session).is_none_or(Option::is_some) {
+            return;
+        }
+        let Some((root, true)) = self.first_link(session) else { return };
+        self.groups.0.insert(session, Some(root));
+    }
+
+    /// The root of a group. While its first link waits for an answer, this is the entity of that.
+    pub(super) fn group_root(&self, session: SessionId) -> Option<Root> {
+        match self.groups.0.get(&session)? {
+            Some(root) => Some(root.clone()),
+            None => Some(self.first_link(session)?.0),
+        }
+    }
+
+    /// Forgets the root of a group, whose entity has been deleted: the next link is its first.
+    pub(super) fn forget_root(&mut self, session: SessionId) {
+        if let Some(root) = self.groups.0.get_mut(&session) {
+            *root = None;
+        }
+    }
+
+    /// Refuses a receiver of another entity than the root: its messages could not be settled in a transaction of the
+    /// group.
+    pub(super) async fn check_group(
+        &mut self,
+        session: SessionId,
+        entity: &Entity,
+    ) -> Result<(), Rejection> {
+        let own = root_path(entity)?;
+        let mut gone: Option<Arc<str>> = None;
+        loop {
+            let Some(Root { path: root, named }) = self.group_root(session) else { return Ok(()) };
+            if is_same(&own, &root) {
+                return Ok(());
+            }
+            let is_known_gone = gone.as_ref().is_some_and(|gone| is_same(gone, &root));
+            let found = self.access_at(&named).entity_of_a_transaction(&root).await;
+            let is_gone = found.is_err_and(|gone| gone.condition() == Condition::EntityNotFound);
+            if is_known_gone || !is_gone {
+                return Err(Rejection::invalid_operation(format!(
+                    "{SPANS_SEVERAL}: the first link of this session is for `{root}`, so that `{own}` has to be \
+                     received from by another client, or without transactions across entities"
+                )));
+            }
+            self.forget_root(session);
+            gone = Some(root);
+        }
+    }
+
+    /// The entity of the first sender or receiver of a session, and whether it is attached. Management nodes and
+    /// browsers take part in nothing by being attached.
+    fn first_link(&self, session: SessionId) -> Option<(Root, bool)> {
+        let range = LinkId { session, generation: 0 }..=LinkId { session, generation: u64::MAX };
+        self.nodes.range(range).find_map(|(_, node)| {
+            let (number, is_attached) = match node {
+                Node::Inlet(inlet) => (inlet.number, true),
+                Node::Outlet(outlet) => (outlet.number, outlet.answer.is_none()),
+                Node::Browser(_) | Node::Coordinator(_) | Node::Requests(_) | Node::Replies(_) => {
+                    return None;
+                }
+            };
+            let entity = &self.links.get(number)?.entity;
+            let root = Root { path: root_path(entity).ok()?, named: entity.path().into() };
+            Some((root, is_attached))
+        })
+    }
+}
