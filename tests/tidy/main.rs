@@ -119,7 +119,7 @@ fn metric_names_stand_in_telemetry_only() {
     assert!(named == 0 || named > 10, "metrics are named in another way, which this does not see");
 }
 
-/// Each metric that the broker has stands in docs/metrics.md, and no other; of the kind that it is, and with the reasons
+/// Each metric that the broker has stands in docs/reference/metrics.md, and no other; of the kind that it is, and with the reasons
 /// and causes that there are.
 #[test]
 fn the_metrics_are_documented() {
@@ -132,7 +132,7 @@ fn the_metrics_are_documented() {
     };
     let sources = ["broker-core/src/telemetry.rs", "plugins/metrics-prometheus/src/gauges.rs"];
     let there: BTreeSet<String> = sources.iter().flat_map(|path| names(&read(path), '"')).collect();
-    let page = read("docs/metrics.md");
+    let page = read("docs/reference/metrics.md");
     let rows: String = page.lines().filter(|line| line.starts_with("| `peeklock_")).collect();
     assert_eq!(names(&rows, '`'), there);
     // Histograms alone are told by buckets, and described as such; what is no counter either is a gauge.
