@@ -43,6 +43,12 @@ const BY_HAND: &[(&str, &str)] = &[
         "sudo -u peeklock peeklock token --for 24h --data-dir /var/lib/peeklock |",
     ),
     ("how-to/observe-with-prometheus.md", "scrape_configs:"),
+    ("how-to/repair-a-data-directory.md", "peeklock verify --data-dir /var/lib/peeklock"),
+    ("how-to/repair-a-data-directory.md", "peeklock repair --data-dir /var/lib/peeklock"),
+    (
+        "how-to/repair-a-data-directory.md",
+        "peeklock repair --drop-segment 7 --data-dir /var/lib/peeklock",
+    ),
     (
         "how-to/replace-the-emulator-in-a-test-suite.md",
         "docker build --target emulator -t peeklock-emulator .",
@@ -91,6 +97,11 @@ const BY_HAND: &[(&str, &str)] = &[
         "how-to/use-tls.md",
         "sudo -u peeklock peeklock connection-string --host bus.example.com --data-dir /var/lib/peeklock",
     ),
+    (
+        "how-to/use-tls.md",
+        "sudo -u peeklock peeklock tls init --name bus.lan --data-dir /var/lib/peeklock",
+    ),
+    ("how-to/use-tls.md", "[tls]"),
     (
         "how-to/when-it-does-not-work.md",
         "peeklock health                # is the broker running, and can it work?",
@@ -141,6 +152,7 @@ pages! {
     tls_is_used: "how-to/use-tls.md",
     policies_and_tokens_are_used: "how-to/use-policies-and-tokens.md",
     a_broker_is_backed_up_and_restored: "how-to/back-up-and-restore.md",
+    a_damaged_directory_is_repaired: "how-to/repair-a-data-directory.md",
     an_application_moves_from_rabbitmq_or_redis: "how-to/move-from-rabbitmq-or-redis.md",
     prometheus_observes_a_broker: "how-to/observe-with-prometheus.md",
     opentelemetry_observes_a_broker: "how-to/observe-with-opentelemetry.md",

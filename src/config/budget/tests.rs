@@ -145,7 +145,7 @@ fn what_entities_may_keep_is_as_it_is_told() {
                 "by the defaults another {kept} GiB, of which {messages} are 50 million messages"
             ),
         ),
-        ("operating", format!("| {kept} GiB more |")),
+        ("reference/operation", format!("| {kept} GiB more |")),
     ] {
         let path = format!("{}/docs/{page}.md", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap();
@@ -164,10 +164,10 @@ fn what_the_broker_loads_is_in_the_sum() {
     assert_eq!([sums[1] - sums[0], sums[2] - sums[1]], [0, 100]);
 }
 
-/// DESIGN D6: the example of docs/operating.md for a small machine is taken, and comes to what it says there.
+/// DESIGN D6: the example of docs/reference/operation.md for a small machine is taken, and comes to what it says there.
 #[test]
 fn the_example_for_a_small_machine_fits() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operating.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/operation.md");
     let page = std::fs::read_to_string(page).unwrap();
     let section = page.split("\n## Memory\n").nth(1).unwrap().split("\n## ").next().unwrap();
     assert!(section.contains("2.2 GiB for all clients together and 0.7 GiB for their connections"));

@@ -1,4 +1,4 @@
-"""Two teams on a machine of their own use a broker on another one, set up by the commands in docs/operating.md: `run.py PROGRAM NODE`.
+"""Two teams on a machine of their own use a broker on another one, set up by the commands in docs/how-to/use-tls.md: `run.py PROGRAM NODE`.
 
 One sends with the Python SDK by a policy that may do that alone, the other receives with that of JavaScript by a policy that may do that
 alone. The machines are namespaces with a network between them. Ends with a line `ok N scenarios`, or tells what failed.
@@ -21,7 +21,7 @@ from azure.servicebus.exceptions import ServiceBusAuthorizationError, ServiceBus
 
 NAME, ADDRESS, TEAMS = "bus.lan", "10.77.0.1", "10.77.0.2"
 RECEIVER = Path(__file__).parent / "receive.mjs"
-DOCUMENT = Path(__file__).parents[3] / "docs/operating.md"
+DOCUMENT = Path(__file__).parents[3] / "docs/how-to/use-tls.md"
 ALL = []
 
 
@@ -39,8 +39,8 @@ def commands():
     """What the document has somebody type for teams on other machines, as the user of this walk, with the data in a directory of it."""
     _, found, rest = DOCUMENT.read_text().partition("For teams on other machines")
     that(found, "the document tells of no teams on other machines")
-    block = rest.split("```console\n")[1].split("```")[0]
-    lines = [line.removeprefix("$ ").removeprefix("sudo -u peeklock ") for line in block.splitlines()]
+    block = rest.split("```sh by-hand\n")[1].split("```")[0].replace(" \\\n ", "")
+    lines = [line.removeprefix("sudo -u peeklock ") for line in block.splitlines()]
     return [line.replace("/var/lib/peeklock", "data") for line in lines]
 
 
