@@ -1,5 +1,5 @@
-//! What clients may have the process hold for what is under way, a row for each of those in docs/security.md, so that none
-//! is left out of the sum.
+//! Memory that clients can use for work in progress: a row for each such row of the table in docs/reference/security.md, so
+//! that none is left out of the sum.
 //!
 //! Room that clients share is full with a few of them already, and is what a machine should have from the first day. The
 //! rest is of each connection: it comes to its sum only when there are as many connections as there may be, and each of
@@ -70,7 +70,7 @@ const TLS_BYTES: u64 = 100 << 10;
 /// What clients may have under way of one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// What it is, in the words of docs/security.md.
+    /// Name of the row in docs/reference/security.md.
     pub what: &'static str,
     /// The setting that lowers it; none of what is fixed.
     pub setting: Option<&'static str>,
@@ -109,7 +109,7 @@ impl Row {
 }
 
 /// The largest of these rows, with the settings that lower them, such as `limits.broker_inbound_bytes_max: 256 MiB for
-/// commands on their way in`.
+/// incoming commands`.
 pub fn largest(rows: &[Row], count: usize, bytes: impl Fn(&Row) -> u64) -> String {
     let lowered = rows.iter().filter_map(|row| Some((bytes(row), row.setting?, row.what)));
     let mut sized: Vec<(u64, &str, &str)> = lowered.collect();
@@ -149,51 +149,48 @@ impl Config {
         let traces = if collector && self.otlp.traces.0 { TRACES_BYTES_MAX } else { 0 };
         let gauges = if collector && self.otlp.metrics.0 { ENTITY_GAUGES_BYTES } else { 0 };
         vec![
-            Row::shared("commands on their way in", inbound, inbound_bytes),
-            Row::shared("what is asked about entities", inbound, inbound_bytes / 2),
+            Row::shared("incoming commands", inbound, inbound_bytes),
+            Row::shared("management requests", inbound, inbound_bytes / 2),
             Row::shared("open transactions", inbound, inbound_bytes / 2).and_each((
                 websocket.saturating_add(amqp),
                 (limits.transaction_open_count_max as u64).saturating_mul(TIMED_OUT_BYTES),
             )),
             Row::shared(
-                "copies of messages that are being judged",
+                "messages during rule evaluation",
                 "limits.broker_judged_bytes_max",
                 limits.broker_judged_bytes_max,
             ),
             // What is larger passes alone.
             Row::shared(
-                "messages on their way to another entity or to a forwarder",
+                "messages in transfer to an entity or a forwarder",
                 "limits.broker_loaded_bytes_max",
                 limits.broker_loaded_bytes_max.max(limits.message_bytes_max),
             ),
             Row::fixed(
-                "lists and plans of declarations, as they are made",
+                "lists and declaration plans",
                 Access::LISTS_MAX
                     .saturating_mul(PLAN_BYTES)
                     .saturating_add(Access::CARRIED_OUT_BYTES_MAX),
             ),
             Row::shared(
-                "explanations of rules, as they are made",
+                "explanations of rules",
                 described,
                 Access::EXPLANATIONS_MAX.saturating_mul(explained_bytes),
             ),
-            Row::fixed(
-                "what is on its way to the disk",
-                if_on_disk(JournalConfig::UNSTORED_BYTES_MAX),
-            ),
+            Row::fixed("data waiting for the disk", if_on_disk(JournalConfig::UNSTORED_BYTES_MAX)),
             Row::shared(
-                "contents of messages that were read last",
+                "content cache",
                 "journal.cache_bytes",
                 if_on_disk(self.journal.cache_bytes.0),
             ),
-            Row::shared("spans that a collector does not have yet", "otlp.traces", traces),
+            Row::shared("spans waiting for a collector", "otlp.traces", traces),
             Row::shared(
-                "gauges of entities for a collector",
+                "entity gauges for a collector",
                 "metrics.entities",
                 gauged.saturating_mul(gauges),
             ),
             Row::shared(
-                "the metrics page, until it is known how large it is",
+                "metrics page",
                 "metrics.entities",
                 gauged.saturating_mul(PAGE_ENTITY_BYTES),
             ),
@@ -209,38 +206,38 @@ impl Config {
         let listeners = self.addresses().len() as u64;
         vec![
             Row::shared(
-                "HTTP requests on their way in",
+                "incoming HTTP requests",
                 "http.inbound_bytes_max",
                 self.http.inbound_bytes_max.0,
             )
             .and_each((http, HTTP_REQUEST_BYTES)),
             Row::shared(
-                "HTTP answers that were not read",
+                "unread HTTP answers",
                 "http.outbound_bytes_max",
                 self.http.outbound_bytes_max.0,
             )
             .and_each((http, HTTP_ANSWER_BYTES)),
             Row::shared(
-                "WebSocket frames on their way in",
+                "incoming WebSocket frames",
                 "websocket.inbound_bytes_max",
                 self.websocket.inbound_bytes_max.0,
             )
             .and_each((websocket, FRAME_BYTES)),
             Row::shared(
-                "AMQP messages on their way in",
+                "incoming AMQP messages",
                 "amqp.inbound_bytes_max",
                 self.amqp.inbound_bytes_max.0,
             ),
-            Row::fixed("one message over AMQP of more than 16 MiB", LARGE_BYTES),
+            Row::fixed("one AMQP message over 16 MiB", LARGE_BYTES),
             Row::shared(
-                "what AMQP and WebSocket clients have not taken",
+                "unread AMQP and WebSocket output",
                 "limits.broker_outbound_bytes_max",
                 limits.broker_outbound_bytes_max,
             )
             .and_each((untaken, UNTAKEN_BYTES)),
-            Row::fixed("headers of the PROXY protocol", listeners.saturating_mul(PROXY_BYTES)),
+            Row::fixed("PROXY protocol headers", listeners.saturating_mul(PROXY_BYTES)),
             Row::fixed(
-                "connections that have not shown their protocol",
+                "connections with an unknown protocol",
                 self.shared_ports().saturating_mul(UNSPOKEN_BYTES),
             ),
             Row::shared(
@@ -281,21 +278,21 @@ impl Config {
             // Those that have no place have as much.
             Row::each("AMQP connections", "amqp.connection_count_max", (amqp_sockets, AMQP_BYTES)),
             Row::each(
-                "links over WebSocket",
+                "WebSocket links",
                 "websocket.link_count_max",
                 (websocket, links(self.websocket.link_count_max.0)),
             ),
-            Row::each("links over AMQP", "amqp.link_count_max", (amqp, amqp_links)),
+            Row::each("AMQP links", "amqp.link_count_max", (amqp, amqp_links)),
             Row::shared(
-                "links over AMQP beyond 256 of a connection",
+                "AMQP links after the first 256 of a connection",
                 "amqp.shared_link_count_max",
                 shared_links.saturating_mul(SHARED_LINK_BYTES),
             ),
             Row::shared("tokens", count_max, issuer).and_each((1, tokens)),
-            Row::each("what is remembered of what somebody may do", count_max, (all, RIGHTS_BYTES)),
+            Row::each("cached rights", count_max, (all, RIGHTS_BYTES)),
             Row::each("TLS connections", count_max, (all, tls)),
             Row::each(
-                "connections to other brokers and to webhooks",
+                "outgoing connections to brokers and webhooks",
                 "limits.forwarder_thread_count_max",
                 (limits.forwarder_thread_count_max as u64, FORWARD_BYTES),
             ),

@@ -87,7 +87,8 @@ mod tests {
         assert!(received.order.len() <= REMEMBERED_MAX);
     }
 
-    /// DESIGN D6: what is remembered takes no more than docs/security.md says, whatever senders say, and while it grows too.
+    /// DESIGN D6: the remembered spans take at most the memory in docs/reference/security.md, with any input of senders, also
+    /// while their number grows.
     #[test]
     fn what_is_remembered_has_its_size() {
         let members = (0..32).map(|number| (format!("k{number}"), String::new()));

@@ -62,8 +62,8 @@ fn taken(operation: &Operation<'_>) -> usize {
     usize::try_from(counted.bytes_current).unwrap() + size_of::<SpanData>()
 }
 
-/// DESIGN D6: a span takes no more than docs/security.md says, whatever senders say: ids of any length, a trace of its own
-/// for each message of a batch, and beside each as many members, or as long ones, as there may be.
+/// DESIGN D6: a span takes at most the memory in docs/reference/security.md, with any input of senders: ids of any length, a
+/// trace for each message of a batch, and the most and the longest members of a `tracestate`.
 #[test]
 fn a_span_has_its_size() {
     let many: Vec<String> = (0..32).map(|number| format!("{number}=")).collect();
