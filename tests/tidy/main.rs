@@ -119,8 +119,7 @@ fn metric_names_stand_in_telemetry_only() {
     assert!(named == 0 || named > 10, "metrics are named in another way, which this does not see");
 }
 
-/// Each metric that the broker has stands in docs/reference/metrics.md, and no other; of the kind that it is, and with the reasons
-/// and causes that there are.
+/// docs/reference/metrics.md lists exactly the metrics of the broker, with their kinds, reasons and causes.
 #[test]
 fn the_metrics_are_documented() {
     let names = |text: &str, before: char| -> BTreeSet<String> {

@@ -1,4 +1,6 @@
-"""Two teams on a machine of their own use a broker on another one, set up by the commands in docs/how-to/use-tls.md: `run.py PROGRAM NODE`.
+"""Two teams on a machine of their own use a broker on another machine: `run.py PROGRAM NODE`.
+
+The commands in docs/how-to/use-tls.md set up the broker.
 
 One sends with the Python SDK by a policy that may do that alone, the other receives with that of JavaScript by a policy that may do that
 alone. The machines are namespaces with a network between them. Ends with a line `ok N scenarios`, or tells what failed.
