@@ -1,4 +1,4 @@
-//! Memory that clients can use for work in progress: a row for each such row of the table in docs/reference/security.md, so
+//! Memory that clients can use for work in progress: a row for each such row in docs/reference/security.md, so
 //! that none is left out of the sum.
 //!
 //! Room that clients share is full with a few of them already, and is what a machine should have from the first day. The

@@ -87,7 +87,7 @@ mod tests {
         assert!(received.order.len() <= REMEMBERED_MAX);
     }
 
-    /// DESIGN D6: the remembered spans take at most the memory in docs/reference/security.md, with any input of senders, also
+    /// DESIGN D6: the remembered spans take at most the memory in docs/reference/security.md for any input, also
     /// while their number grows.
     #[test]
     fn what_is_remembered_has_its_size() {

@@ -62,7 +62,7 @@ fn taken(operation: &Operation<'_>) -> usize {
     usize::try_from(counted.bytes_current).unwrap() + size_of::<SpanData>()
 }
 
-/// DESIGN D6: a span takes at most the memory in docs/reference/security.md, with any input of senders: ids of any length, a
+/// DESIGN D6: a span takes at most the memory in docs/reference/security.md for any input: ids of any length, a
 /// trace for each message of a batch, and the most and the longest members of a `tracestate`.
 #[test]
 fn a_span_has_its_size() {
