@@ -112,7 +112,7 @@ Examples:
   peeklock serve --emulator --emulator-config Config.json
 
 With --emulator the broker stands where Microsoft's Service Bus emulator stood: clients keep their connection \
-string, with a key that everybody knows. For development alone; see docs/emulator.md.
+string, with a key that everybody knows. For development alone; see docs/reference/emulator.md.
 
 Every setting can also be given in a file or in the environment; a flag wins over both. See \
 `peeklock config default`.
