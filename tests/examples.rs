@@ -189,8 +189,8 @@ fn the_guide_shows_the_second_binary() {
     let example = std::fs::read_to_string(folder.join("examples/host.rs")).unwrap();
     let code = &example[example.find("use peeklock::").unwrap()..];
     assert!(code.lines().count() < 30);
-    let guide = std::fs::read_to_string(folder.join("docs/embedding.md")).unwrap();
-    assert!(guide.contains(code), "docs/embedding.md and examples/host.rs differ");
+    let guide = std::fs::read_to_string(folder.join("docs/reference/embedding.md")).unwrap();
+    assert!(guide.contains(code), "docs/reference/embedding.md and examples/host.rs differ");
 }
 
 /// It is `peeklock` with its configuration, banner and signals, and has a transport and a forwarder of its own.

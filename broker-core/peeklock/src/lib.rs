@@ -29,8 +29,8 @@
 //! # }
 //! ```
 //!
-//! [docs/embedding.md](https://github.com/peeklock/peeklock/blob/main/docs/embedding.md) is the guide: workers, retries,
-//! sessions, jobs, requests, declarations, tests, a host of one's own. Marks such as (SET-03, RTY-17) are numbers of requirements
+//! The [embedding guide](https://github.com/peeklock/peeklock/blob/main/docs/reference/embedding.md) covers workers, retries,
+//! sessions, jobs, requests, declarations, tests and your own host. Marks such as (SET-03, RTY-17) are numbers of requirements
 //! in [the specification](https://github.com/peeklock/peeklock/blob/main/docs/spec/README.md), which say all of what is meant.
 //!
 //! # Where things are
