@@ -93,7 +93,7 @@ impl Exception {
         matches!(self.face, Only(_))
     }
 
-    /// The row of the table in `docs/testing.md`.
+    /// The row of the table in `tests/README.md`.
     fn row(&self) -> String {
         let over: Vec<&str> = self.transports().iter().map(|one| one.name()).collect();
         let face = if self.is_only() { "runs only over" } else { "has a part in process over" };
@@ -195,12 +195,12 @@ fn every_scenario_runs_over_every_transport_or_the_list_says_why() {
 /// The same list for readers.
 #[test]
 fn the_documentation_has_the_list_too() {
-    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/testing.md");
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/README.md");
     let document = std::fs::read_to_string(document).unwrap();
     let rows: Vec<String> = EXCEPTIONS.iter().map(Exception::row).collect();
     let of_amqp: Vec<String> =
         in_process::TABLE.iter().map(|(_, what, why)| format!("| {what} | {why} |")).collect();
     for rows in [rows.join("\n"), of_amqp.join("\n")] {
-        assert!(document.contains(&rows), "docs/testing.md lacks:\n{rows}");
+        assert!(document.contains(&rows), "tests/README.md lacks:\n{rows}");
     }
 }

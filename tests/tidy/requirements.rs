@@ -176,11 +176,11 @@ fn scripted_tests(text: &str) -> Vec<Function> {
     found
 }
 
-/// What docs/testing.md excuses: in its last section each item begins with ids, ranges such as `EXP-40 to
+/// What tests/README.md excuses: in its last section each item begins with ids, ranges such as `EXP-40 to
 /// EXP-47`, and whole prefixes such as `CLU-*`; after the colon stands the reason. Each with how much of a
 /// part it is that is excused.
 fn excused(known: &BTreeMap<String, String>) -> BTreeMap<String, Excuse> {
-    let text = read("docs/testing.md");
+    let text = read("tests/README.md");
     let section = text.split_once("## Requirements without a test").map_or("", |it| it.1);
     let section = section.split("\n## ").next().unwrap_or_default();
     let mut excused = BTreeMap::new();
@@ -216,7 +216,7 @@ fn named_in(ids: &str, known: &BTreeMap<String, String>) -> Vec<(String, Excuse)
         }
         assert!(
             known.contains_key(word),
-            "docs/testing.md excuses {word}, which is no requirement"
+            "tests/README.md excuses {word}, which is no requirement"
         );
         let mut last = word;
         if words.next_if_eq(&"to").is_some() {
@@ -250,7 +250,7 @@ fn a_requirement_may_have_a_letter_behind_its_number() {
     assert!(requirements().contains_key("ADM-34b"));
 }
 
-/// Every requirement is proven by a test that names it, or docs/testing.md says why not, and not both.
+/// Every requirement is proven by a test that names it, or tests/README.md says why not, and not both.
 #[test]
 fn every_requirement_has_a_test_or_a_reason() {
     let known = requirements();
