@@ -13,6 +13,7 @@ mod floors;
 mod lean;
 mod packages;
 mod prose;
+mod reference;
 mod requirements;
 mod source;
 

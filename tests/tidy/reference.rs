@@ -1,0 +1,125 @@
+//! Reference pages that repeat tables of the code: errors, settings, limits.
+
+use std::collections::BTreeMap;
+
+use peeklock_core::condition::{Condition, Surface};
+
+use crate::read;
+
+/// Rows of the tables in a text, as cells. Heads and rulers are rows, too.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    let lines = text.lines().filter(|line| line.starts_with('|'));
+    let cells = |line: &str| {
+        let cells = line.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().to_owned()).collect()
+    };
+    lines.map(cells).collect()
+}
+
+/// The text between a heading and the next one.
+fn section<'a>(page: &'a str, heading: &str) -> &'a str {
+    let heading = format!("\n{heading}\n");
+    let (_, rest) = page.split_once(&heading).unwrap_or_else(|| panic!("no heading {heading:?}"));
+    rest.split("\n#").next().unwrap_or_default()
+}
+
+/// A cell that is one span of code, without its quotes.
+fn code_span(cell: &str) -> Option<&str> {
+    let text = cell.strip_prefix('`')?.strip_suffix('`')?;
+    (!text.contains('`')).then_some(text)
+}
+
+#[test]
+fn errors_page_lists_every_condition() {
+    let page = read("docs/reference/errors.md");
+    let expected: Vec<Vec<String>> = Condition::all()
+        .map(|condition| {
+            let retryable = if condition.retryable() { "yes" } else { "no" };
+            let amqp = condition.amqp().map_or_else(|| "-".to_owned(), |name| format!("`{name}`"));
+            let management = condition.http_status(Surface::Management);
+            let messages = condition.http_status(Surface::Messages);
+            let http = match (management, messages) {
+                (Some(one), Some(other)) if one != other => {
+                    format!("{one} management, {other} messages")
+                }
+                (Some(status), _) => status.to_string(),
+                (None, _) => "-".to_owned(),
+            };
+            vec![format!("`{condition}`"), retryable.to_owned(), amqp, http]
+        })
+        .collect();
+    let mut listed = rows(section(&page, "## Conditions"));
+    listed.retain(|row| code_span(&row[0]).is_some());
+    assert_eq!(listed, expected);
+
+    // Clients never get a condition that is only a dead-letter reason.
+    let is_received = |condition: &Condition| {
+        condition.amqp().is_some() || *condition == Condition::CommunicationProblem
+    };
+    let received: Vec<&str> = Condition::all().filter(is_received).map(Condition::name).collect();
+    let remedies = rows(section(&page, "## Causes and remedies"));
+    let remedied: Vec<&str> = remedies.iter().filter_map(|row| code_span(&row[0])).collect();
+    assert_eq!(remedied, received);
+}
+
+#[test]
+fn errors_page_lists_every_close_code() {
+    let source = read("transports/websocket/src/error.rs");
+    let codes: Vec<u16> = source
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("pub(crate) const ")?.split_once(": u16 = "))
+        .filter_map(|(_, code)| code.trim_end_matches(';').replace('_', "").parse().ok())
+        // A client that ends in order gets its own code back.
+        .filter(|code| *code != 1_000)
+        .collect();
+    assert!(codes.len() > 8, "close codes are declared in another way: {codes:?}");
+    let page = read("docs/reference/errors.md");
+    let rows = rows(section(&page, "## WebSocket close codes"));
+    let listed: Vec<u16> = rows.iter().filter_map(|row| row[0].parse().ok()).collect();
+    assert_eq!(listed, codes);
+}
+
+/// Every key of `src/config/default.toml` with its default, as written there.
+fn defaults() -> BTreeMap<String, String> {
+    let text = read("src/config/default.toml");
+    let mut found = BTreeMap::new();
+    let mut section = "";
+    for line in text.lines() {
+        // A limit stands in a comment, because its default depends on the tier.
+        let line = if section == "limits" { line.strip_prefix("# ").unwrap_or(line) } else { line };
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name;
+            continue;
+        }
+        let Some((key, value)) = line.split_once(" = ") else { continue };
+        if key.chars().all(|char| char.is_ascii_lowercase() || char == '_') {
+            let last = found.insert(format!("{section}.{key}"), value.to_owned());
+            assert_eq!(last, None, "{section}.{key} stands twice in default.toml");
+        }
+    }
+    found
+}
+
+#[test]
+fn settings_pages_list_every_key_with_its_default() {
+    let defaults = defaults();
+    assert!(defaults.len() > 150, "settings are written in another way: {defaults:#?}");
+    // The column of the default differs, because every limit is a number or a duration.
+    for (page, are_limits, column) in
+        [("docs/reference/settings.md", false, 2), ("docs/reference/limits.md", true, 1)]
+    {
+        let expected: BTreeMap<&str, &str> = defaults
+            .iter()
+            .filter(|(key, _)| key.starts_with("limits.") == are_limits)
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        let rows = rows(&read(page));
+        let mut listed = BTreeMap::new();
+        for row in &rows {
+            let Some(key) = code_span(&row[0]).filter(|key| key.contains('.')) else { continue };
+            let default = row[column].split('`').nth(1).unwrap_or_default();
+            assert_eq!(listed.insert(key, default), None, "{page} lists {key} twice");
+        }
+        assert_eq!(listed, expected, "{page} differs from src/config/default.toml");
+    }
+}
