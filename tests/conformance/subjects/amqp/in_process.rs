@@ -30,22 +30,22 @@ pub const TABLE: [(Row, &str, &str); 7] = [
     ),
     (
         Row::Rules,
-        "a rule is changed, and what rules make of a message is explained",
+        "a rule is changed, and the effect of rules on a message is explained",
         "management nodes add, remove and list rules",
     ),
     (
         Row::Numbers,
         "the number of a message that was sent is looked up",
-        "an accepted transfer tells none; a schedule does",
+        "an accepted transfer returns none; a schedule does",
     ),
     (
         Row::Outcomes,
-        "what each part of a commit has come to is looked up",
-        "an accepted discharge tells only that all of it is done",
+        "the result of each part of a commit is looked up",
+        "an accepted discharge reports only that everything is done",
     ),
     (
         Row::Deferred,
-        "a deferred message is removed by who has not received it",
+        "a deferred message is removed by a client that has not received it",
         "operators do that, over HTTP",
     ),
     (
