@@ -167,6 +167,7 @@ pages! {
     durability_is_explained: "explanation/durability.md",
     locks_and_sessions_are_explained: "explanation/locks-and-sessions.md",
     bounds_are_explained: "explanation/bounds.md",
+    the_design_is_explained: "explanation/design.md",
 }
 
 fn repository() -> &'static Path {
