@@ -168,6 +168,7 @@ pages! {
     locks_and_sessions_are_explained: "explanation/locks-and-sessions.md",
     bounds_are_explained: "explanation/bounds.md",
     the_design_is_explained: "explanation/design.md",
+    the_console_is_explained: "explanation/console.md",
 }
 
 fn repository() -> &'static Path {
