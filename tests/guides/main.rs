@@ -169,6 +169,7 @@ pages! {
     bounds_are_explained: "explanation/bounds.md",
     the_design_is_explained: "explanation/design.md",
     the_console_is_explained: "explanation/console.md",
+    scale_out_is_explained: "explanation/scale-out.md",
 }
 
 fn repository() -> &'static Path {
