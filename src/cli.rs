@@ -75,31 +75,30 @@ Without a subcommand, `peeklock` is `peeklock serve`.";
 const AFTER_HELP: &str = concat!(
     "\
 Examples:
-  peeklock                                   serve on 127.0.0.1:5300, 5301 and 5672, messages in ./data
+  peeklock                                   serve on ports 5300, 5301 and 5672 of 127.0.0.1; messages in ./data
   peeklock --ephemeral --http 127.0.0.1:0 --ws 127.0.0.1:0 --amqp 127.0.0.1:0
-                                             the same for a test, on free ports
-  peeklock config default > peeklock.toml    a file to start from
-  peeklock config check                      what is in force, and where it comes from
-  peeklock verify                            whether everything stored can still be read
+                                             for a test: in memory, on free ports
+  peeklock config default > peeklock.toml    write a configuration file with all defaults
+  peeklock config check                      show the values in use and their sources
+  peeklock verify                            check all stored data for damage
 
-  peeklock queue create orders               with a broker running: a queue,
-  peeklock send orders 'two coffees'         a message into it,
-  peeklock receive orders                    and out of it
-  peeklock topic create events               a topic, to which several listen,
+  peeklock queue create orders               with a broker running: create a queue,
+  peeklock send orders 'two coffees'         send a message to it,
+  peeklock receive orders                    and receive the message
+  peeklock topic create events               create a topic
   peeklock subscription create events eu --sql \"region = 'eu'\"
-  peeklock export > topology.toml            all of these as a file,
-  peeklock apply -f topology.toml --dry-run  and what would make a broker so
-  peeklock top                               what comes in and goes out
-  peeklock dlq resubmit orders --dry-run     what was given up on
+  peeklock export > topology.toml            write all queues and topics to a file
+  peeklock apply -f topology.toml --dry-run  show the changes that apply would make
+  peeklock top                               watch message rates
+  peeklock dlq resubmit orders --dry-run     show the dead letters that would be sent again
 
-Commands for queues, topics and messages talk to ws://127.0.0.1:5301, unless --url, --context, \
-PEEKLOCK_URL, PEEKLOCK_CONTEXT or `peeklock context use` says otherwise. These options and --output may \
-stand before the command, too.
+Commands for queues, topics and messages connect to ws://127.0.0.1:5301 by default. --url, \
+--context, PEEKLOCK_URL, PEEKLOCK_CONTEXT or `peeklock context use` selects another broker. You \
+can also put these options and --output before the command.
 
 ",
     exit_codes!(),
-    "
-  3    damaged data, as found by `peeklock verify`"
+    "\n  3    damaged data, found by `peeklock verify`"
 );
 
 const SERVE_HELP: &str = "\
@@ -111,14 +110,14 @@ Examples:
   PEEKLOCK__NAMESPACE__TIER=Standard peeklock serve
   peeklock serve --emulator --emulator-config Config.json
 
-With --emulator the broker stands where Microsoft's Service Bus emulator stood: clients keep their connection \
-string, with a key that everybody knows. For development alone; see docs/reference/emulator.md.
+With --emulator the broker replaces Microsoft's Service Bus emulator: clients keep their \
+connection string. Its key is public, so use this for development only; see docs/reference/emulator.md.
 
-Every setting can also be given in a file or in the environment; a flag wins over both. See \
-`peeklock config default`.
+You can also give every setting in a file or in the environment. A flag overrides the \
+environment, and the environment overrides the file. See `peeklock config default`.
 
-SIGINT or SIGTERM stops in order: listeners close, waiting receives end, requests in progress get \
-5 seconds. A second one stops at once.
+SIGINT or SIGTERM stops the broker cleanly: listeners close, waiting receives end, and requests \
+in progress get 5 seconds to finish. A second signal stops it at once.
 
 Exit codes:
   0  stopped by a signal
@@ -132,7 +131,7 @@ Examples:
 
 Exit codes:
   0  the configuration is valid
-  2  it is not";
+  2  the configuration is not valid";
 
 const VERIFY_HELP: &str = "\
 Examples:
@@ -140,41 +139,43 @@ Examples:
   peeklock verify --data-dir /var/lib/peeklock
   peeklock verify --output json | jq .findings
 
-Stop the broker first. Everything is read and proven by its checksums: the log, its segments and \
-side files, the record and the content of every message. Nothing is written. What is damaged is \
-told with file and byte, and with the messages it concerns; what is harmless is told too.
+Stop the broker first. The command reads everything and verifies its checksums: the log, its \
+segments and side files, the record and the content of every message. It writes nothing. It \
+reports each damaged place with file, byte offset and the messages concerned, and also harmless \
+findings.
 
-What becomes of a message that damage touches:
-  lost     it cannot be read any more
-  earlier  its last change cannot be read; it is as it was before, so it may be delivered again
-  saved    it can be read, though what surrounds it is damaged
-  removed  it was settled, and stays so
+Results for a message in a damaged place:
+  lost     the message can no longer be read
+  earlier  its last change cannot be read; it returns to the state before, and may be delivered again
+  saved    the message can be read, but data around it is damaged
+  removed  the message was settled and stays settled
 
 Exit codes:
   0  sound
-  1  could not be read, or there is no journal
+  1  the data cannot be read, or there is no journal
   2  usage or configuration
   3  damaged";
 
 const REPAIR_HELP: &str = "\
 Examples:
-  peeklock repair                            shows what it would do, and asks
+  peeklock repair                            show the repair and ask for confirmation
   peeklock repair --data-dir /var/lib/peeklock --yes
-  peeklock repair --drop-segment 7           goes on without a segment that is lost
+  peeklock repair --drop-segment 7           continue without a lost segment
 
-Stop the broker first. Repair shows what `peeklock verify` shows and what becomes of each \
-message, and asks. Then it copies the whole directory to `<directory>.before-repair-<time>`, \
-saves what can be read, gives up what cannot, and reads everything again. Should it be \
-interrupted, run it again.
+Stop the broker first. Repair prints the report of `peeklock verify` and the result for each \
+message, and asks for confirmation. Then it copies the whole directory to \
+`<directory>.before-repair-<time>`, saves all readable data, drops the rest, and verifies \
+everything again. If it is interrupted, run it again.
 
-A segment that is missing, or whose header is lost in both copies, cannot be repaired. Put the \
-file back from a backup made while the broker was stopped at the same state, or go on without it \
-(--drop-segment): every message in it is lost, and what was settled in it is delivered again.
+A segment that is missing, or whose header is lost in both copies, cannot be repaired. Restore \
+the file from a backup of the same state, made while the broker was stopped, or continue without \
+the segment (--drop-segment). Then every message in it is lost, and messages whose settlement it \
+recorded are delivered again.
 
 Exit codes:
   0  repaired, or nothing to repair
   1  not repaired
-  2  usage or configuration; also --yes is missing where nobody can be asked";
+  2  usage or configuration; also if --yes is missing and there is no terminal";
 
 #[derive(Parser)]
 #[command(
@@ -194,10 +195,10 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a broker until it is told to stop
+    /// Run a broker until it receives SIGINT or SIGTERM
     #[command(after_help = SERVE_HELP)]
     Serve(ServeFlags),
-    /// Create, show, change, empty and delete queues
+    /// Create, show, change, purge and delete queues
     #[command(subcommand, after_help = queue::HELP)]
     Queue(queue::QueueCommand),
     /// Create, show, change and delete topics
@@ -206,16 +207,16 @@ enum Command {
     /// Create, show, change and delete subscriptions of topics
     #[command(subcommand, after_help = subscription::HELP, visible_alias = "sub")]
     Subscription(subscription::SubscriptionCommand),
-    /// Say what subscriptions get, and find out why
+    /// Filter messages for subscriptions, and test filters
     #[command(subcommand, after_help = rule::HELP)]
     Rule(rule::RuleCommand),
-    /// Make queues, topics, subscriptions and rules as a file declares them
+    /// Create and update queues, topics, subscriptions and rules from a file
     #[command(after_help = apply::HELP)]
     Apply(apply::ApplyFlags),
-    /// Write queues, topics, subscriptions and rules as a file that declares them
+    /// Write queues, topics, subscriptions and rules to a file for `apply`
     #[command(after_help = export::HELP)]
     Export(export::ExportFlags),
-    /// Show who forwards to whom
+    /// Show which entities forward to which
     #[command(after_help = forward::HELP)]
     Forward(forward::ForwardFlags),
     /// Send messages
@@ -224,120 +225,126 @@ enum Command {
     /// Receive messages
     #[command(after_help = receive::HELP)]
     Receive(receive::ReceiveFlags),
-    /// Look at messages without taking them
+    /// Look at messages without receiving them
     #[command(after_help = peek::HELP)]
     Peek(peek::PeekFlags),
-    /// Look at dead-lettered messages, and send them again
+    /// Look at dead-lettered messages and send them again
     #[command(subcommand, after_help = dlq::HELP)]
     Dlq(dlq::DlqCommand),
     /// Cancel scheduled messages
     #[command(subcommand, after_help = schedule::HELP)]
     Schedule(schedule::ScheduleCommand),
-    /// Look at sessions, and at what they keep
+    /// List sessions, and show or set their state
     #[command(subcommand, after_help = session::HELP)]
     Session(session::SessionCommand),
-    /// Watch queues, topics and subscriptions, and their rates
+    /// Watch queues, topics and subscriptions with their rates
     #[command(after_help = top::HELP)]
     Top(top::TopFlags),
-    /// Give brokers names, and choose one
+    /// Name brokers, and select the one for your commands
     #[command(subcommand, after_help = context::HELP)]
     Context(context::ContextCommand),
-    /// Create, show and delete policies, and change their keys
+    /// Create, show and delete policies, and regenerate their keys
     #[command(subcommand, after_help = policy::HELP)]
     Policy(policy::PolicyCommand),
-    /// Tell what a client is given to reach the broker
+    /// Print a connection string for clients
     #[command(after_help = connection_string::HELP)]
     ConnectionString(connection_string::ConnectionStringFlags),
     /// Sign a token with the key of a connection string
     #[command(after_help = token::HELP)]
     Token(token::TokenFlags),
-    /// Make an authority for development, and have clients trust it
+    /// Create a certificate authority for development, and let clients trust it
     #[command(subcommand, after_help = tls::HELP)]
     Tls(tls::TlsCommand),
-    /// Read everything that is stored, offline, and tell what is damaged
+    /// Check all stored data for damage, while the broker is stopped
     #[command(after_help = VERIFY_HELP)]
     Verify(scrub::ScrubFlags),
-    /// Make a damaged directory usable again; shows what is lost, asks, and keeps a copy
+    /// Repair a damaged data directory; shows the losses, asks, and keeps a copy
     #[command(after_help = REPAIR_HELP)]
     Repair(repair::RepairFlags),
-    /// Measure what this machine makes of a load
+    /// Measure the throughput and latency of a broker on this machine
     #[command(after_help = bench::HELP)]
     Bench(bench::BenchFlags),
-    /// Look at the configuration
+    /// Check, print and import configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Write a completion script for a shell
     #[command(after_help = completions::HELP)]
     Completions(completions::CompletionsFlags),
-    /// Ask a broker whether it can work
+    /// Ask a broker whether it is ready
     #[command(after_help = health::HELP)]
     Health(health::HealthFlags),
 }
 
 #[derive(Subcommand)]
 enum ConfigCommand {
-    /// Judge the configuration and show what is in force, with its sources
+    /// Check the configuration and print each changed value with its source
     #[command(after_help = CHECK_HELP)]
     Check {
         #[command(flatten)]
         file: FileFlag,
     },
-    /// Print a configuration file with every default and what it means
+    /// Print a configuration file with every default and its explanation
     Default,
-    /// Turn a configuration file of Microsoft's emulator into ours
+    /// Convert a configuration file of Microsoft's emulator to peeklock.toml
     #[command(after_help = import::HELP)]
     Import(import::ImportFlags),
 }
 
 #[derive(Args, Default)]
 struct FileFlag {
-    /// Configuration file [default: ./peeklock.toml if there is one]
+    /// Configuration file [default: ./peeklock.toml if that file exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 #[derive(Args, Default)]
 struct ServeFlags {
-    /// Directory where messages are kept; made if it is not there [default: ./data]
+    /// Directory for messages; created if it does not exist [default: ./data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
-    /// Address for HTTP; port 0 takes a free one [default: 127.0.0.1:5300]
+    /// Address for HTTP, such as 0.0.0.0:5300; port 0 selects a free port [default: 127.0.0.1:5300]
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
-    /// Address for WebSocket; port 0 takes a free one [default: 127.0.0.1:5301]
+    /// Address for WebSocket, such as 0.0.0.0:5301; port 0 selects a free port [default:
+    /// 127.0.0.1:5301]
     #[arg(long, value_name = "ADDR")]
     ws: Option<String>,
-    /// Address where the Azure SDKs connect, for AMQP and everything else; port 0 takes a free one [default: 127.0.0.1:5672, with TLS 127.0.0.1:5671]
+    /// Address for AMQP, HTTP and WebSocket together, for the Azure SDKs; port 0 selects a free
+    /// port [default: 127.0.0.1:5672, with TLS 127.0.0.1:5671]
     #[arg(long, value_name = "ADDR")]
     amqp: Option<String>,
-    /// Second address for everything; connection strings name it; port 0 takes a free one [default: none]
+    /// Second address for all protocols, such as 0.0.0.0:443; connection strings name it; port 0
+    /// selects a free port [default: none]
     #[arg(long, value_name = "ADDR")]
     gateway: Option<String>,
-    /// Speak TLS alone, with the certificate of the configuration or one by the development authority
+    /// Accept TLS connections only, with the configured certificate or one of the development
+    /// authority
     #[arg(long)]
     tls: bool,
-    /// Keep messages in memory: all are gone when the process ends
+    /// Keep messages in memory only: they are lost when the process ends
     #[arg(long)]
     ephemeral: bool,
-    /// Take the place of Microsoft's Service Bus emulator: its ports on all addresses, its file, its development key
+    /// Replace Microsoft's Service Bus emulator: same ports on all addresses, same file, same
+    /// development key
     #[arg(long)]
     emulator: bool,
-    /// Configuration file of the emulator [default: CONFIG_PATH, or /ServiceBus_Emulator/ConfigFiles/Config.json if
-    /// there is one]
+    /// Configuration file of the emulator [default: CONFIG_PATH, or
+    /// /ServiceBus_Emulator/ConfigFiles/Config.json if that file exists]
     #[arg(long, value_name = "FILE", requires = "emulator")]
     emulator_config: Option<PathBuf>,
     #[command(flatten)]
     file: FileFlag,
-    /// Form of log lines [default: text]
+    /// Format of log lines [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
-    /// Log lines to write, such as `info,peeklock_core=debug` [default: info,actix_server=warn,actix_http=off]
+    /// Log lines to write, by level and module, such as `info,peeklock_core=debug` [default:
+    /// info,actix_server=warn,actix_http=off]
     #[arg(long, value_name = "FILTER")]
     log_filter: Option<String>,
-    /// Say more in the log; twice for every frame
+    /// Log more; give it twice to log every frame
     #[arg(short, long, action = ArgAction::Count, conflicts_with_all = ["log_filter", "quiet"])]
     verbose: u8,
-    /// Say less in the log; twice for errors only
+    /// Log less; give it twice to log errors only
     #[arg(short, long, action = ArgAction::Count, conflicts_with = "log_filter")]
     quiet: u8,
 }
@@ -463,7 +470,9 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.trim().is_empty())),
         Err(VarError::NotPresent) => Ok(None),
-        Err(VarError::NotUnicode(_)) => Err(Failure::usage(format!("{name} is not UTF-8"))),
+        Err(VarError::NotUnicode(_)) => {
+            Err(Failure::usage(format!("{name} is not UTF-8; set it to text in UTF-8")))
+        }
     }
 }
 

@@ -202,7 +202,7 @@ fn a_damaged_message_is_named_given_up_and_the_others_are_served() {
     // The columns line up.
     let head = out.lines().find(|line| line.starts_with("FILE")).unwrap();
     let row = out.lines().find(|line| line.starts_with("segment-")).unwrap();
-    for (name, text) in [("MEANS", "damage"), ("WHAT", "frame ")] {
+    for (name, text) in [("MEANS", "damage"), ("FINDING", "frame ")] {
         assert_eq!(head.find(name), row.find(text), "{out}");
     }
     assert!(!out.contains('\u{1b}'), "{out}");
@@ -347,11 +347,11 @@ fn where_every_segment_is_gone_nothing_is_promised() {
     }
     let (code, text, _) = run(&place, &["verify"]);
     assert_eq!(code, 3, "{text}");
-    assert!(text.contains("put the files back from a backup"), "{text}");
+    assert!(text.contains("restore the files from a backup"), "{text}");
     assert!(!text.contains("peeklock repair"), "{text}");
     let (code, _, log) = run(&place, &["repair", "--yes"]);
     assert_eq!(code, 1, "{log}");
-    assert!(log.contains("put them back from a backup"), "{log}");
+    assert!(log.contains("restore them from a backup"), "{log}");
 }
 
 /// A sealed segment gets a side file; damage to it costs nothing.

@@ -18,16 +18,18 @@ use crate::config::{FileError, TopologyFile};
 pub const HELP: &str = concat!(
     "\
 Examples:
-  peeklock apply -f topology.toml --dry-run      shows what would be done
-  peeklock apply -f topology.toml                does it
+  peeklock apply -f topology.toml --dry-run      show the changes
+  peeklock apply -f topology.toml                make the changes
   peeklock export | peeklock apply --context other -f -
 
-The file has [[queues]], [[topics]], [[topics.subscriptions]] and [[topics.subscriptions.rules]], as a configuration file \
-does and as `peeklock export` writes it. What is missing is created, what differs is updated, and what the file does not \
-name stays as it is. A subscription that lists rules has exactly these. Nothing is deleted but rules. With \
-unnamed_is_default = true above all, as in what was exported, what every new entity has alike is made so where it is not named.
+The file has [[queues]], [[topics]], [[topics.subscriptions]] and [[topics.subscriptions.rules]], \
+like a configuration file or the output of `peeklock export`. Missing entities are created and \
+different properties are updated; entities and properties that the file does not name stay \
+unchanged. A subscription that lists rules gets exactly these rules: other rules are deleted. \
+Nothing else is deleted. With unnamed_is_default = true at the top, as in exported files, \
+properties that the file does not name are reset to the default of new entities.
 
-What fails leaves the steps before it done; the same command does the rest.
+If a step fails, the steps before it stay done. Run the same command again to do the rest.
 
 ",
     exit_codes!()
@@ -35,10 +37,10 @@ What fails leaves the steps before it done; the same command does the rest.
 
 #[derive(Args)]
 pub struct ApplyFlags {
-    /// File that declares queues and topics; - for standard input
+    /// File that declares queues and topics, such as topology.toml; `-` reads standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// Show what would be done, and do nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -130,22 +132,22 @@ async fn carry_out(
                 return Err(failed(&error, done, total, &step));
             }
             if more == 0 {
-                return Err(in_part(1, done, total, "the broker does no more of them"));
+                return Err(in_part(1, done, total, "the broker cannot do more of them now"));
             }
         }
     }
     Ok(done)
 }
 
-fn failed(error: &BrokerError, done: usize, total: usize, what: &str) -> Failure {
-    in_part(code(error.condition()), done, total, &format!("{what} failed: {}", told(error)))
+fn failed(error: &BrokerError, done: usize, total: usize, step: &str) -> Failure {
+    in_part(code(error.condition()), done, total, &format!("{step} failed: {}", told(error)))
 }
 
 /// Says what was done; without any, the code says why not.
 fn in_part(code: u8, done: usize, total: usize, why: &str) -> Failure {
     let code = if done > 0 && code != exit::INTERRUPTED { exit::IN_PART } else { code };
     Failure::ended(code, format!("{done} of {total} steps are done; {why}"))
-        .hint("the same command again does what is left")
+        .hint("run the same command again to do the remaining steps")
 }
 
 /// A line for each property of each step, and one of totals.
@@ -153,7 +155,7 @@ fn shown(plan: &Plan, out: &Out) -> String {
     let (creates, updates) = (plan.count(StepKind::Create), plan.count(StepKind::Update));
     let unchanged = plan.unchanged_count;
     if plan.is_empty() {
-        return format!("nothing to do: all is as declared ({unchanged} unchanged)\n");
+        return format!("nothing to do: everything is as declared ({unchanged} unchanged)\n");
     }
     let mut table = Table::new(&["", "KIND", "PATH", "PROPERTY", "VALUE"], 4, out.colours);
     for step in &plan.steps {

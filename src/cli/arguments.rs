@@ -14,7 +14,7 @@ use crate::config::FromText;
 pub struct Source {
     /// Queue, such as `orders`, or subscription, such as `orders/subscriptions/eu`
     queue: String,
-    /// Take its dead-letter queue instead
+    /// Use its dead-letter queue instead
     #[arg(short, long)]
     dead_letter: bool,
 }
@@ -68,34 +68,35 @@ pub fn when(text: &str) -> Result<When, String> {
     if let Some(span) = text.strip_prefix('+') {
         return span_of(span).map(When::In);
     }
-    Timestamp::parse(text)
-        .map(When::At)
-        .ok_or_else(|| "an instant is like 2026-05-01T12:00:00Z, or +10m from now".to_owned())
+    Timestamp::parse(text).map(When::At).ok_or_else(|| {
+        "expected an instant such as 2026-05-01T12:00:00Z, or +10m for 10 minutes from now"
+            .to_owned()
+    })
 }
 
 pub fn span_of(text: &str) -> Result<TimeSpan, String> {
-    TimeSpan::from_text(text).ok_or_else(|| format!("it is not {}", TimeSpan::EXPECTED))
+    TimeSpan::from_text(text).ok_or_else(|| format!("expected {}", TimeSpan::EXPECTED))
 }
 
 pub fn status_of(text: &str) -> Result<EntityStatus, String> {
     const NAMES: [&str; 4] = ["Active", "Disabled", "SendDisabled", "ReceiveDisabled"];
     let name = NAMES.iter().find(|name| name.eq_ignore_ascii_case(text)).unwrap_or(&text);
-    EntityStatus::from_text(name).ok_or_else(|| format!("it is not {}", EntityStatus::EXPECTED))
+    EntityStatus::from_text(name).ok_or_else(|| format!("expected {}", EntityStatus::EXPECTED))
 }
 
 /// The number that the broker has given a message.
 pub fn sequence_number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "it is no sequence number, such as 1001".to_owned())
+    text.parse().map_err(|_| "expected a sequence number, such as 1001".to_owned())
 }
 
 /// Refuses a subscription or a sub-queue where a topic is meant.
 pub fn topic_of(text: &str) -> Result<String, String> {
     match EntityAddress::parse(text) {
         Ok(address) if matches!(address.entity, EntityName::Subscription { .. }) => {
-            Err("it is a path of a subscription; name the topic alone".into())
+            Err("this is the path of a subscription; give only the topic".into())
         }
         Ok(address) if address.sub_queue != SubQueue::Main => {
-            Err("it is a sub-queue; name the topic alone".into())
+            Err("this is a sub-queue; give only the topic".into())
         }
         _ => Ok(text.to_owned()),
     }
@@ -121,7 +122,9 @@ impl SubscriptionName {
 pub fn queue_of(text: &str) -> Result<String, String> {
     match EntityAddress::parse(text) {
         Ok(address) if address.sub_queue != SubQueue::Main => {
-            Err("it is a sub-queue; name the queue, and --dead-letter where it is possible".into())
+            Err("this is a sub-queue; give the queue, and --dead-letter if the command has that \
+                flag"
+                .into())
         }
         _ => Ok(text.to_owned()),
     }

@@ -18,92 +18,98 @@ use crate::bench::{self, BenchError};
 use crate::place::{self, Place};
 
 pub const HELP: &str = "\
-A message counts when it was sent with acknowledgement, received under lock, and completed with \
-acknowledgement. The load runs on a broker of its own: a process on free ports of loopback, or \
-with `--over in-process` this one, in a new directory below --data-dir that is removed \
-afterwards.
+A message counts once it was sent with acknowledgement, received under lock, and completed with \
+acknowledgement. The command starts its own broker: a process on free loopback ports, or with \
+`--over in-process` a broker in this process. Its data is in a new directory below --data-dir, \
+which is removed at the end.
 
 Examples:
   peeklock bench                                        W2 over WebSocket
-  peeklock bench latency --floor                        W1, and what one sync of the disk takes
+  peeklock bench latency --floor                        W1, and the time of one disk sync
   peeklock bench w4 --over http --output json
   peeklock bench w2 --over amqp                         W2 over AMQP 1.0
-  peeklock bench w5                                     a topic with ten subscriptions, beside W2
+  peeklock bench w5                                     a topic with ten subscriptions, compared with W2
   peeklock bench backlog --messages 100000
-  peeklock bench throughput --url ws://127.0.0.1:5301   a broker that runs already
-  peeklock bench cycle --floor                          lists in process, beside the disk alone
+  peeklock bench throughput --url ws://127.0.0.1:5301   a broker that is already running
+  peeklock bench cycle --floor                          lists in process, compared with the disk only
 
-Over AMQP each client has a connection with a session and a link. A window is of transfers that \
-are not answered, and of deliveries whose completion is not; what came together is completed by \
-one disposition. Queues are made over WebSocket, by --url at the same port, which serves everything.
+Over AMQP each client has one connection with a session and a link. The window counts unanswered \
+transfers and deliveries whose completion is unanswered. Messages that arrive together are \
+completed by one disposition. Queues are created over WebSocket, with --url at the same port, \
+because that port serves all protocols.
 
-CPU and memory are those of the broker's process; in process they are of broker and load \
-together, and of a broker given by --url they are not known. The load takes its share of the same \
-machine: trust ratios of one run, not figures of two machines or two days.
+CPU and memory are measured for the broker's process. In process they include the load, and with \
+--url they are not known. The load uses the same machine: compare ratios within one run, not \
+absolute numbers of different machines or days.
 
 Exit codes:
   0    done
-  1    failure: a refusal, a broker that did not start, messages that are left
+  1    failure: a refused command, a broker that did not start, messages left over
   2    usage
-  130  interrupted; the broker has ended and its directory is gone";
+  130  interrupted; the broker has stopped and its directory is removed";
 
 /// Exit code after SIGINT or SIGTERM, as shells have it.
 const INTERRUPTED: u8 = 130;
 
 #[derive(Args)]
 pub struct BenchFlags {
-    /// What to do
+    /// Load to run
     #[arg(value_enum, default_value_t = Load::Throughput)]
     load: Load,
-    /// The way to the broker [default: websocket; in-process for `cycle`, `beside`, `scheduled`, `delayed`]
+    /// Transport to the broker [default: websocket; in-process for `cycle`, `beside`, `scheduled`,
+    /// `delayed`]
     #[arg(long, value_enum, value_name = "TRANSPORT", hide_default_value = true)]
     over: Option<Over>,
-    /// A broker that runs already, instead of one of our own: ws://HOST:PORT or http://HOST:PORT, or amqp://HOST:PORT of one port for
-    /// everything; with TLS wss://, https://, amqps://
+    /// Use a running broker instead of starting one: ws://HOST:PORT or http://HOST:PORT, or
+    /// amqp://HOST:PORT for a port that serves all protocols; with TLS wss://, https://, amqps://
     #[arg(long, conflicts_with_all = ["floor", "data_dir"])]
     url: Option<String>,
     #[command(flatten)]
     files: TlsFiles,
-    /// Measure what the disk alone takes, too: for `latency`, `throughput`, `small` one sync of what one send writes, for `cycle` the same writes and syncs
+    /// Also measure the disk only: for `latency`, `throughput`, `small` one sync of the bytes that
+    /// one send writes, for `cycle` the same writes and syncs
     #[arg(long)]
     floor: bool,
-    /// Messages altogether [default: 200000; `latency` 10000; `topic` 40000; `backlog`, `scheduled`, `delayed` 1000000]
+    /// Total number of messages [default: 200000; `latency` 10000; `topic` 40000; `backlog`,
+    /// `scheduled`, `delayed` 1000000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     messages: Option<u32>,
-    /// Senders, and as many receivers [default: 4; `latency` 1]
+    /// Number of senders, and of receivers [default: 4; `latency` 1]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
     clients: Option<u16>,
-    /// Commands that each has under way; commands of a list in `cycle`, `beside`, `scheduled`, `delayed` [default: 256; over HTTP 16; `latency` 1]
+    /// Commands in flight per client; commands per list in `cycle`, `beside`, `scheduled`,
+    /// `delayed` [default: 256; over HTTP 16; `latency` 1]
     #[arg(long, visible_alias = "list", value_parser = clap::value_parser!(u16).range(1..=4096))]
     window: Option<u16>,
-    /// Bytes of a message's body [default: 1024; `small` 16]
+    /// Size of a message body in bytes [default: 1024; `small` 16]
     #[arg(long, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     body_bytes: Option<u32>,
-    /// How many queues `queues` creates, or connections `connections` opens
+    /// Number of queues that `queues` creates, or of connections that `connections` opens
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
-    /// Subscriptions of the topic of `topic`
+    /// Number of subscriptions of the topic in `topic`
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     subscriptions: u16,
-    /// Threads that make the load [default: half of the cores]
+    /// Number of threads that produce the load [default: half of the cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// Directory below which the load writes; its disk is what is measured
+    /// Directory below which the broker writes; use a directory on the disk that you want to
+    /// measure
     #[arg(long, value_name = "DIR", default_value = ".")]
     data_dir: PathBuf,
-    /// How the figures are written
+    /// Output format
     #[arg(long, value_enum, value_name = "FORM", default_value_t = Output::Table)]
     output: Output,
-    /// Half of `backlog` in process, in a process of its own
+    /// Run half of `backlog` in process, in a separate process
     #[arg(long, hide = true)]
     half: Option<in_process::Phase>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// For people
+    /// Table for people
     Table,
-    /// One object, for programs; names carry their units
+    /// One JSON object for programs; field names carry their units
     Json,
 }
 
@@ -162,7 +168,7 @@ impl BenchFlags {
         let name = load.name();
         if load.is_in_process_only() && over != Over::InProcess {
             return Err(misused(format!(
-                "`{name}` runs in process only, not --over {}",
+                "`{name}` runs in process only: leave out --over {}, or give --over in-process",
                 over.name()
             )));
         }
@@ -174,19 +180,21 @@ impl BenchFlags {
             _ => true,
         };
         if !is_offered {
-            return Err(misused(format!("`{name}` does not run --over {}", over.name())));
+            return Err(misused(format!(
+                "`{name}` cannot run over {}; leave out --over to use its default transport",
+                over.name()
+            )));
         }
         if self.floor && !load.has_floor() {
-            return Err(misused(format!("`{name}` has no --floor")));
+            return Err(misused(format!("`{name}` has no --floor; leave out the flag")));
         }
         if load == Load::Latency && (self.clients.is_some() || self.window.is_some()) {
-            let text = "`latency` has one message under way: --clients and --window mean nothing, \
-                        `throughput --clients 1 --window 1` has them";
+            let text = "`latency` has one message in flight: leave out --clients and --window, or \
+                run `throughput --clients 1 --window 1`";
             return Err(misused(text.to_owned()));
         }
         if load.is_of_things() && (self.messages.is_some() || self.body_bytes.is_some()) {
-            let text =
-                format!("`{name}` sends no messages: --messages and --body-bytes mean nothing");
+            let text = format!("`{name}` sends no messages: leave out --messages and --body-bytes");
             return Err(misused(text));
         }
         if let Some(url) = &self.url {
@@ -199,7 +207,10 @@ impl BenchFlags {
             };
             if !is_fit {
                 let over = over.name();
-                return Err(misused(format!("--url {url} cannot be reached --over {over}")));
+                return Err(misused(format!(
+                    "--url {url} does not match --over {over}: the schemes differ; change one of \
+                     the two"
+                )));
             }
         }
         let shape = load.shape();

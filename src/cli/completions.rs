@@ -13,7 +13,7 @@ Examples:
 
 #[derive(Args)]
 pub struct CompletionsFlags {
-    /// Shell to write for
+    /// Shell to write the script for
     shell: Shell,
 }
 

@@ -33,23 +33,24 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(200);
 /// Which broker, and in what form to answer.
 #[derive(Args)]
 pub struct Common {
-    /// Broker to talk to; PEEKLOCK_URL does the same [default: that of the context in use, else
-    /// ws://127.0.0.1:5301]
+    /// Broker to connect to, such as ws://127.0.0.1:5301; PEEKLOCK_URL does the same [default: the
+    /// broker of the context in use, or else ws://127.0.0.1:5301]
     #[arg(long, value_name = "URL", value_parser = contexts::url, help_heading = "Connection")]
     url: Option<String>,
-    /// Context to use for this command, by its name; PEEKLOCK_CONTEXT does the same
+    /// Context to use for this command, by name; PEEKLOCK_CONTEXT does the same
     #[arg(long, value_name = "NAME", conflicts_with = "url", help_heading = "Connection")]
     context: Option<String>,
-    /// Connection string of a policy of the broker, which says where it is, too;
-    /// PEEKLOCK_CONNECTION_STRING does the same and is seen by nobody else
+    /// Connection string of a policy of the broker; it also names the broker.
+    /// PEEKLOCK_CONNECTION_STRING does the same and keeps the key out of the process list
     #[arg(long, value_name = "STRING", conflicts_with_all = ["url", "context"], help_heading = "Connection")]
     connection_string: Option<String>,
-    /// Data directory of a broker on this machine, whose first key is used; its owner alone can read it
+    /// Data directory of a broker on this machine; the command uses its first key, which only the
+    /// owner of the directory can read
     #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "context", "connection_string"], help_heading = "Connection")]
     data_dir: Option<PathBuf>,
     #[command(flatten)]
     files: TlsFiles,
-    /// Form of what is told
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table", help_heading = "Output")]
     pub output: Output,
 }
@@ -57,20 +58,21 @@ pub struct Common {
 /// A form of what is told.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people
+    /// Table for people
     Table,
-    /// For programs: one document
+    /// One JSON document for programs
     Json,
-    /// For programs: one object a line
+    /// One JSON object per line for programs
     Ndjson,
 }
 
 /// Whom a connection string is for.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ClientKind {
-    /// Azure SDKs, and other clients of AMQP or HTTP
+    /// Azure SDKs, and other clients over AMQP or HTTP
     Sdk,
-    /// Commands of this program; differs only behind a proxy, and where the port of AMQP is not known
+    /// Commands of this program; the string differs only behind a proxy, and if the AMQP port is
+    /// not known
     Peeklock,
 }
 
@@ -109,7 +111,7 @@ impl Common {
         let token = variable("PEEKLOCK_TOKEN")?;
         let of_context = |name: &str, source: String| {
             let context = Contexts::load()?.named(name)?;
-            let wrong = |what: &str| Failure::usage(format!("context `{name}`: {what}"));
+            let wrong = |detail: &str| Failure::usage(format!("context `{name}`: {detail}"));
             let url = contexts::url(&context.url)
                 .map_err(|error| wrong(&format!("`{}`: {error}", context.url)))?;
             let string = context.connection_string.as_deref().map(ConnectionString::parse);
@@ -303,16 +305,20 @@ async fn connect(target: &Target, files: &TlsFiles, patience: Patience) -> Resul
         Condition::CommunicationProblem => {
             let detail = line(error.detail());
             // What answered asks something better.
-            let question =
-                if detail.ends_with('?') || is_of_tls(&detail) { "" } else { "; is `peeklock serve` running there?" };
+            let question = if detail.ends_with('?') || is_of_tls(&detail) {
+                ""
+            } else {
+                "; start one there with `peeklock serve`"
+            };
             Failure::ended(
                 exit::NO_CONNECTION,
                 format!("cannot connect to {url} ({source}): {detail}{question}"),
             )
         }
         Condition::Unauthorized => Failure::Failed(format!(
-            "{url} ({source}) lets nobody in without a valid token: {}; PEEKLOCK_CONNECTION_STRING, \
-             PEEKLOCK_TOKEN, --data-dir or `peeklock context add --token-file` gives one",
+            "{url} ({source}) requires a valid token: {}; give one with \
+             PEEKLOCK_CONNECTION_STRING, PEEKLOCK_TOKEN, --data-dir or `peeklock context add \
+             --token-file`",
             line(error.detail())
         )),
         _ => error.into(),
@@ -335,8 +341,9 @@ impl Session {
     pub fn note_end_of_anonymous_access(&self) {
         if self.is_anonymous {
             note(
-                "from now on every client needs a token, permanently: `peeklock connection-string` prints a connection \
-                 string, and --data-dir uses the first key of a broker on this machine",
+                "from now on every client needs a token, permanently: `peeklock connection-string` \
+                prints a connection string, and --data-dir uses the first key of a broker on this \
+                machine",
             );
         }
     }
@@ -345,7 +352,8 @@ impl Session {
     pub async fn confirm(&self, question: &str) -> Result<(), Failure> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return Err(Failure::usage(
-                "nothing was changed: without a terminal to ask at, this wants --yes",
+                "nothing was changed: there is no terminal for the confirmation; add --yes to \
+                 confirm",
             ));
         }
         let mut out = io::stderr();
@@ -379,8 +387,8 @@ impl Session {
             return error.into();
         }
         Failure::ended(exit::NOT_FOUND, format!("there is no topic `{}`", line(topic))).hint(&format!(
-            "`peeklock topic create {topic}` makes it, and then `peeklock subscription create {topic} \
-             {subscription}` the subscription"
+            "create it with `peeklock topic create {topic}`, then the subscription with `peeklock \
+             subscription create {topic} {subscription}`"
         ))
     }
 
@@ -388,7 +396,7 @@ impl Session {
     pub async fn tell_connection(&self) {
         loop {
             self.client.disconnected().await;
-            note("connection lost; trying to get it back");
+            note("connection lost; reconnecting");
             self.client.connected().await;
             note("connected again");
         }
@@ -448,32 +456,35 @@ fn hint(error: &BrokerError) -> Option<String> {
     Some(match error.condition() {
         Condition::EntityNotFound if error.detail().contains(&format!("path `{queue}`")) => {
             format!(
-                "`peeklock top --once` shows what there is; `peeklock queue create {queue}` or \
-                 `peeklock topic create {queue}` makes one"
+                "`peeklock top --once` lists all entities; `peeklock queue create {queue}` or \
+                 `peeklock topic create {queue}` creates one"
             )
         }
-        Condition::EntityNotFound => "`peeklock top --once` shows what there is".to_owned(),
+        Condition::EntityNotFound => "`peeklock top --once` lists all entities".to_owned(),
         Condition::MessageSizeExceeded if !queue.is_empty() => format!(
-            "`peeklock queue update {queue} --max-message-size-in-kilobytes N` allows more, and so does \
-             `peeklock topic update`; send less over HTTP, or set limits.message_bytes_http_max"
+            "raise the limit with `peeklock queue update {queue} --max-message-size-in-kilobytes \
+             N` (or `peeklock topic update`); over HTTP, send smaller messages or set \
+             limits.message_bytes_http_max"
         ),
         Condition::EntityDisabled => {
-            format!("`peeklock queue update {queue} --status Active` switches it on")
+            format!("enable it with `peeklock queue update {queue} --status Active`")
         }
         Condition::QuotaExceeded if !queue.is_empty() => format!(
-            "receive or `peeklock queue purge {queue}`, or give it more room with \
-             `peeklock queue update {queue} --max-size-in-megabytes N`"
+            "receive messages, or purge them with `peeklock queue purge {queue}`, or give it more \
+             space with `peeklock queue update {queue} --max-size-in-megabytes N`"
         ),
         Condition::SessionCannotBeLocked => format!(
-            "another receiver holds it; `peeklock receive {queue} --next-session` takes one that is free"
+            "another receiver holds it; `peeklock receive {queue} --next-session` receives from a \
+             session that is free"
         ),
         Condition::SessionLockLost => {
-            "the session goes on with whoever accepts it next; a longer --lock-duration of the queue \
-             gives more time"
+            "the next receiver that accepts the session continues it; for more time, set a longer \
+             --lock-duration on the queue"
                 .to_owned()
         }
         Condition::MessageLockLost => {
-            "the message is delivered again; a longer --lock-duration of the queue gives more time"
+            "the message is delivered again; for more time, set a longer --lock-duration on the \
+             queue"
                 .to_owned()
         }
         _ => return None,
@@ -487,15 +498,16 @@ fn hint_at_subscription(error: &BrokerError, topic: &str, name: &str) -> Option<
         // The broker says what it is instead.
         Condition::EntityNotFound if detail.contains("not a topic") => return None,
         Condition::EntityNotFound => format!(
-            "`peeklock subscription list {topic}` shows those there are, `peeklock subscription \
-             create {topic} {name}` makes one, `peeklock rule list {topic} {name}` shows its rules"
+            "`peeklock subscription list {topic}` lists the subscriptions, `peeklock subscription \
+             create {topic} {name}` creates one, `peeklock rule list {topic} {name}` lists its \
+             rules"
         ),
         Condition::EntityDisabled => {
-            format!("`peeklock subscription update {topic} {name} --status Active` switches it on")
+            format!("enable it with `peeklock subscription update {topic} {name} --status Active`")
         }
         Condition::MessageLockLost => {
-            "the message is delivered again; a longer --lock-duration of \
-            the subscription gives more time"
+            "the message is delivered again; for more time, set a longer --lock-duration on the \
+             subscription"
                 .to_owned()
         }
         _ => return None,

@@ -20,25 +20,29 @@ use crate::place::{self, Place};
 pub const HELP: &str = concat!(
     "\
 Examples:
-  peeklock connection-string                                  that of the first policy
-  peeklock connection-string --data-dir /var/lib/peeklock     the same of a service
+  peeklock connection-string                                  with the key of the first policy
+  peeklock connection-string --data-dir /var/lib/peeklock     for a broker that runs as a service
   peeklock connection-string --entity orders --policy shop --host bus.example.com
-  peeklock connection-string --host bus.example.com --tls     by a proxy that speaks TLS
+  peeklock connection-string --host bus.example.com --tls     through a proxy that serves TLS
   PEEKLOCK_CONNECTION_STRING=$(peeklock connection-string) peeklock top
 
-Every client takes the same string: those of the Azure SDKs for messages and for administration, and commands of this program. The port that \
-it names serves all of them.
+All clients use the same string: the Azure SDKs, for messages and for administration, and the \
+commands of this program. The port in it serves all of them.
 
-Without --policy nothing is asked of a broker: the string is read from `root.connection-string` in a data directory (default: ./data), which its \
-owner alone can read. A note on standard error names that file, and warns when no broker runs there. With --policy the broker is asked for the key, \
-which takes the right Manage; once it has answered, nobody is let in without a token any more. A broker that was started with --ephemeral has no file: ask it \
-with --policy RootManageSharedAccessKey.
+Without --policy the command reads the string from `root.connection-string` in a data directory \
+(default: ./data) and asks no broker. Only the owner of the directory can read that file. A note \
+on standard error names the file, and warns if no broker runs there. With --policy the command \
+asks the broker for the key; this requires the Manage right, and from then on every client needs \
+a token. A broker started with --ephemeral has no file: ask it with --policy \
+RootManageSharedAccessKey.
 
-UseDevelopmentEmulator=true means that clients use no TLS: --tls leaves it out, --plain adds it. Host and TLS are those of \
-`http.public_url` where the broker on this machine has one, or else those with which this command has reached the broker.
+UseDevelopmentEmulator=true makes clients connect without TLS: --tls leaves it out, --plain adds \
+it. By default, host and TLS come from `http.public_url` if the broker on this machine has one, \
+otherwise from the address that this command used.
 
-A broker on this machine (--data-dir) names its port itself. Another one is asked whether it serves AMQP where this command has reached it, or at port 5672, \
-with TLS 5671; if it does not, --port names the port.
+For a broker on this machine (--data-dir) the port is known. For another broker, the command \
+tries the port that it used itself, and then port 5672, or 5671 with TLS. If neither serves AMQP, \
+give the port with --port.
 
 ",
     exit_codes!()
@@ -51,28 +55,31 @@ const AMQP_BEGIN: [u8; 8] = *b"AMQP\x03\x01\x00\x00";
 
 #[derive(Args)]
 pub struct ConnectionStringFlags {
-    /// Queue or topic that it is for [default: everything]
+    /// Queue or topic that clients may use, such as `orders` [default: everything]
     #[arg(long, value_name = "PATH")]
     entity: Option<String>,
-    /// Policy of that entity, or without one of the namespace [default: the first one of the namespace]
+    /// Policy whose key to use, of that entity, or without --entity of the namespace [default: the
+    /// first policy of the namespace]
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
-    /// Which of its keys
+    /// Key of the policy to use
     #[arg(long, value_name = "KEY", default_value = "primary", requires = "policy")]
     key: KeyFlag,
-    /// Which clients it is for
+    /// Clients that the string is for
     #[arg(long = "for", value_name = "CLIENT", default_value = "sdk")]
     client: ClientKind,
-    /// Host that it names, as clients on other machines know the broker [default: that by which this command has reached it]
+    /// Host name for the string, as clients on other machines resolve it, such as bus.example.com
+    /// [default: the host that this command used]
     #[arg(long, value_name = "HOST", value_parser = host)]
     host: Option<Box<str>>,
-    /// Port that it names, such as that of a proxy [default: the port of AMQP, or of the gateway]
+    /// Port for the string, such as the port of a proxy [default: the port of AMQP, or of the
+    /// gateway]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Clients speak TLS there, as with a proxy that ends it
+    /// Clients connect with TLS, for example to a proxy that terminates it
     #[arg(long, conflicts_with = "plain")]
     tls: bool,
-    /// Clients speak no TLS there (UseDevelopmentEmulator=true)
+    /// Clients connect without TLS (UseDevelopmentEmulator=true)
     #[arg(long)]
     plain: bool,
     #[command(flatten)]
@@ -133,8 +140,9 @@ impl ConnectionStringFlags {
             return Ok(of_port(Some(usual)));
         }
         Err(Failure::usage(format!(
-            "where {} serves AMQP is not known: it is neither at {place} nor at port {usual}; --port names its port \
-             (amqp.address, gateway.address), and so does --data-dir on its machine",
+            "cannot find the AMQP port of {}: neither {place} nor port {usual} serves AMQP; give \
+             the port with --port (see amqp.address, gateway.address), or use --data-dir on the \
+             machine of the broker",
             place.host()
         )))
     }
@@ -178,10 +186,13 @@ async fn speaks_amqp(place: &Place, tls: &peeklock::tls::ClientTls) -> std::io::
 
 /// A name or an address, without a port.
 fn host(text: &str) -> Result<Box<str>, String> {
-    let authority: Authority = text.parse().map_err(|_| "that is no host".to_owned())?;
+    let authority: Authority =
+        text.parse().map_err(|_| "expected a host name or an address".to_owned())?;
     match authority.host() == text && !text.is_empty() {
         true => Ok(text.into()),
-        false => Err("it is a name or an address alone; --port names the port".to_owned()),
+        false => {
+            Err("expected only a host name or an address; give the port with --port".to_owned())
+        }
     }
 }
 
@@ -213,20 +224,22 @@ impl ConnectionStringFlags {
         // That of another broker would lead nobody there.
         if let Some(source) = self.common.names_broker()? {
             return Err(Failure::usage(format!(
-                "{source} names a broker, and without --policy the key of a data directory on this machine is printed; \
-                 `--policy {ROOT_POLICY}` asks that broker for the key of its first policy, after which it lets nobody in \
-                 without a token, and --data-dir names a data directory"
+                "{source} names a broker, but without --policy this command prints the key of a \
+                 data directory on this machine; add `--policy {ROOT_POLICY}` to ask that broker \
+                 for the key of its first policy (every client then needs a token), or give a data \
+                 directory with --data-dir"
             )));
         }
         let own = self.common.own()?;
         let source = &own.source;
         if own.is_in_use == Some(false) {
             note(&format!(
-                "warning: no broker runs in the directory of `{source}`: this is the key of one that did; for a broker \
-                 elsewhere use --data-dir, and for one that keeps nothing (--ephemeral) --policy {ROOT_POLICY}"
+                "warning: no broker runs in the directory of `{source}`: this key is from a broker \
+                 that ran there before; for a broker elsewhere use --data-dir, and for a broker \
+                 without storage (--ephemeral) use --policy {ROOT_POLICY}"
             ));
         } else if !self.common.names_data_dir() {
-            note(&format!("from `{source}`; --data-dir names another directory"));
+            note(&format!("read from `{source}`; --data-dir selects another directory"));
         }
         Ok(own)
     }

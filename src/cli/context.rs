@@ -20,10 +20,10 @@ Examples:
   peeklock context add prod --connection-string-file shop.txt --ca authority.pem
   peeklock context use prod
   peeklock context list
-  peeklock queue list --context default            the broker on this machine, for once
+  peeklock queue list --context default            use the broker on this machine for one command
 
-Contexts are kept in $XDG_CONFIG_HOME/peeklock/contexts.toml, or below ~/.config, for your eyes \
-alone. Which broker a command talks to is said by, each over the ones behind it: --url or \
+Contexts are stored in $XDG_CONFIG_HOME/peeklock/contexts.toml, or below ~/.config, in a file \
+that only you can read. A command connects to the first of these that is given: --url or \
 --context, PEEKLOCK_CONNECTION_STRING, PEEKLOCK_URL, PEEKLOCK_CONTEXT, the context in use, \
 ws://127.0.0.1:5301.";
 
@@ -32,14 +32,14 @@ const TOKEN_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Subcommand)]
 pub enum ContextCommand {
-    /// Give a broker a name
+    /// Store a broker under a name
     Add(AddFlags),
-    /// Let commands talk to this broker from now on; `default` is ws://127.0.0.1:5301
+    /// Use this broker for all commands from now on; `default` is ws://127.0.0.1:5301
     Use(NameFlags),
     /// List all contexts
     #[command(visible_alias = "ls")]
     List(ListFlags),
-    /// Forget a context
+    /// Remove a context
     Remove(NameFlags),
     /// Show the context in use, or another one
     Show(ShowFlags),
@@ -50,22 +50,24 @@ pub struct AddFlags {
     /// Name of the context
     #[arg(value_parser = contexts::name)]
     name: String,
-    /// Broker, such as ws://127.0.0.1:5301 [default: that of the connection string]
+    /// URL of the broker, such as ws://127.0.0.1:5301 [default: the broker of the connection
+    /// string]
     #[arg(value_parser = contexts::url, required_unless_present = "connection_string_file")]
     url: Option<String>,
-    /// Take a connection string from a file; `-` is standard input. Tokens are signed with its key whenever one is due
+    /// Read a connection string from a file, `-` for standard input; commands sign tokens with its
+    /// key
     #[arg(long, value_name = "FILE", conflicts_with = "token_file")]
     connection_string_file: Option<String>,
-    /// Trust the authorities in this file too, besides those of the system
+    /// Also trust the authorities in this file, in addition to those of the system
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Take the token for the broker from a file; `-` is standard input
+    /// Read the token for the broker from a file; `-` is standard input
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
-    /// Use it from now on
+    /// Use this context from now on
     #[arg(long = "use")]
     is_used: bool,
-    /// Replace a context of that name
+    /// Replace an existing context of that name
     #[arg(long)]
     force: bool,
 }
@@ -78,16 +80,16 @@ pub struct NameFlags {
 
 #[derive(Args)]
 pub struct ListFlags {
-    /// Form of what is told
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Output,
 }
 
 #[derive(Args)]
 pub struct ShowFlags {
-    /// Name of the context [default: the one in use]
+    /// Name of the context [default: the context in use]
     name: Option<String>,
-    /// Form of what is told
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Output,
 }
@@ -105,13 +107,15 @@ pub fn run(command: &ContextCommand) -> Result<(), Failure> {
 fn add(flags: &AddFlags) -> Result<(), Failure> {
     let AddFlags { name, .. } = flags;
     if name == DEFAULT {
-        return Err(Failure::usage(format!("`{DEFAULT}` is the name of {DEFAULT_URL} already")));
+        return Err(Failure::usage(format!(
+            "`{DEFAULT}` already names {DEFAULT_URL}; choose another name"
+        )));
     }
     let mut all = Contexts::load()?;
     if all.contexts.contains_key(name) && !flags.force {
         return Err(Failure::ended(
             exit::EXISTS,
-            format!("there is a context `{name}` already; --force replaces it"),
+            format!("context `{name}` already exists; add --force to replace it"),
         ));
     }
     all.contexts.insert(name.clone(), made(flags)?);
@@ -120,9 +124,9 @@ fn add(flags: &AddFlags) -> Result<(), Failure> {
     }
     all.save()?;
     note(&if flags.is_used {
-        format!("context `{name}` added, and in use")
+        format!("context `{name}` added and in use")
     } else {
-        format!("context `{name}` added; `peeklock context use {name}` uses it")
+        format!("context `{name}` added; use it with `peeklock context use {name}`")
     });
     Ok(())
 }
@@ -134,7 +138,7 @@ fn made(flags: &AddFlags) -> Result<Context, Failure> {
     let (connection_string, of_string) = string.unzip();
     let usage = |detail: &str| Failure::usage(detail.to_owned());
     let Some(url) = flags.url.clone().or(of_string) else {
-        return Err(usage("a context needs the URL of a broker"));
+        return Err(usage("a context needs the URL of a broker, such as ws://127.0.0.1:5301"));
     };
     let ca = match &flags.ca {
         None => None,
@@ -176,10 +180,10 @@ fn choose(name: &str) -> Result<(), Failure> {
     let context = all.named(name)?;
     all.current = (name != DEFAULT).then(|| name.to_owned());
     all.save()?;
-    note(&format!("commands talk to {} now", context.url));
+    note(&format!("commands now connect to {}", context.url));
     for variable in ["PEEKLOCK_URL", "PEEKLOCK_CONTEXT"] {
         if std::env::var_os(variable).is_some_and(|value| !value.is_empty()) {
-            note(&format!("but {variable} is set, and goes over it"));
+            note(&format!("but {variable} is set and overrides the context"));
         }
     }
     Ok(())
@@ -192,7 +196,7 @@ fn remove(name: &str) -> Result<(), Failure> {
     }
     if all.current.as_deref() == Some(name) {
         all.current = None;
-        note(&format!("it was in use; commands talk to {DEFAULT_URL} now"));
+        note(&format!("it was in use; commands now connect to {DEFAULT_URL}"));
     }
     all.save()?;
     note(&format!("context `{name}` removed"));
@@ -239,7 +243,7 @@ fn show(flags: &ShowFlags) -> Result<(), Failure> {
         return out.say(&format!("{}\n", told(name, &context, name == current)));
     }
     let token = match (&context.connection_string, &context.token) {
-        (Some(_), _) => "signed by a connection string, not shown",
+        (Some(_), _) => "signed with a connection string, not shown",
         (None, Some(_)) => "set, not shown",
         (None, None) => "-",
     };

@@ -54,7 +54,10 @@ pub fn path() -> Result<PathBuf, Failure> {
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || absolute("HOME").map(|home| home.join(".config"));
     let folder = absolute("XDG_CONFIG_HOME").or_else(home).ok_or_else(|| {
-        Failure::usage("contexts have no place: neither XDG_CONFIG_HOME nor HOME is set")
+        Failure::usage(
+            "there is no directory for contexts: neither XDG_CONFIG_HOME nor HOME is set; set one \
+             of them",
+        )
     })?;
     Ok(folder.join("peeklock").join("contexts.toml"))
 }
@@ -74,7 +77,8 @@ impl Contexts {
             Ok(meta) if meta.len() > FILE_BYTES_MAX => {
                 let length = meta.len();
                 return Err(Failure::usage(format!(
-                    "`{shown}` has {length} bytes, more than {FILE_BYTES_MAX}"
+                    "`{shown}` has {length} bytes; a contexts file may have at most \
+                     {FILE_BYTES_MAX}"
                 )));
             }
             Ok(_) => {}
@@ -82,7 +86,7 @@ impl Contexts {
         let text = fs::read_to_string(path)
             .map_err(|error| Failure::usage(format!("`{shown}` cannot be read: {error}")))?;
         toml::from_str(&text).map_err(|error| {
-            Failure::usage(format!("`{shown}` is no file of contexts: {}", error.message()))
+            Failure::usage(format!("`{shown}` is not a valid contexts file: {}", error.message()))
         })
     }
 
@@ -122,7 +126,7 @@ impl Contexts {
             .filter(|(distance, _)| *distance <= 2);
         let hint = match nearest {
             Some((_, known)) => format!("did you mean `{known}`?"),
-            None => "`peeklock context list` shows all".to_owned(),
+            None => "`peeklock context list` lists all contexts".to_owned(),
         };
         Failure::ended(exit::NOT_FOUND, format!("there is no context `{name}`; {hint}"))
     }
@@ -145,7 +149,7 @@ pub fn name(text: &str) -> Result<String, String> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.is_empty() || text.len() > NAME_CHARS_MAX || !text.chars().all(is_fine) {
         return Err(format!(
-            "a name has 1 to {NAME_CHARS_MAX} letters, digits, dashes, underscores or dots"
+            "expected a name of 1 to {NAME_CHARS_MAX} letters, digits, dashes, underscores or dots"
         ));
     }
     Ok(text.to_owned())
@@ -153,7 +157,8 @@ pub fn name(text: &str) -> Result<String, String> {
 
 /// `ws://HOST:PORT` or `wss://HOST:PORT`; the port of `peeklock serve` if there is none.
 pub fn url(text: &str) -> Result<String, String> {
-    const EXPECTED: &str = "the URL of a broker is ws://HOST:PORT, such as ws://127.0.0.1:5301, or wss://HOST:PORT with TLS";
+    const EXPECTED: &str = "expected the URL of a broker: ws://HOST:PORT, such as \
+        ws://127.0.0.1:5301, or wss://HOST:PORT with TLS";
     let (scheme, host) = text.split_once("://").ok_or(EXPECTED)?;
     if !matches!(scheme, "ws" | "wss") {
         return Err(EXPECTED.into());

@@ -36,17 +36,20 @@ impl Creation<'_> {
         let Self { kind, other, path, if_not_exists } = self;
         match there.await {
             Ok(described) if if_not_exists => {
-                let change = format!("`peeklock {kind} update {path}` changes it");
+                let change = format!("change it with `peeklock {kind} update {path}`");
                 differing::tell(session, named, &change).await;
-                Ok((described, "is there already"))
+                Ok((described, "already exists"))
             }
             Ok(_) => Err(Failure::from(error).hint(&format!(
-                "`peeklock {kind} update {path}` changes it, --if-not-exists is content with it"
+                "change it with `peeklock {kind} update {path}`, or add --if-not-exists to accept \
+                 it as it is"
             ))),
-            Err(absent) if absent.condition() == Condition::EntityNotFound => Err(Failure::from(
-                error,
-            )
-            .hint(&format!("a {other} has this path; `peeklock top --once` shows what there is"))),
+            Err(absent) if absent.condition() == Condition::EntityNotFound => {
+                Err(Failure::from(error).hint(&format!(
+                    "a {other} has this path; choose another path (`peeklock top --once` lists all \
+                     entities)"
+                )))
+            }
             Err(failure) => Err(failure.into()),
         }
     }

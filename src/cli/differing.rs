@@ -13,7 +13,7 @@ pub async fn tell(session: &Session, named: impl Into<Declaration>, way_out: &st
         Err(error) => line(error.detail()).into_owned(),
     };
     if !differing.is_empty() {
-        note(&format!("left as it is, which is not what is named: {differing}; {way_out}"));
+        note(&format!("left unchanged, although properties differ: {differing}; {way_out}"));
     }
 }
 

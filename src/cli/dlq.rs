@@ -18,16 +18,16 @@ use super::{Failure, exit};
 
 pub const HELP: &str = "\
 Examples:
-  peeklock dlq summary orders                      how many, and why
+  peeklock dlq summary orders                      count by reason
   peeklock dlq list orders
   peeklock dlq list orders --where reason=MaxDeliveryCountExceeded
   peeklock dlq show orders 1001
   peeklock dlq resubmit orders --dry-run
   peeklock dlq resubmit orders
-  peeklock dlq resubmit 'orders/$transfer'         what could not be forwarded
-  peeklock receive orders --dead-letter            takes them out for good
+  peeklock dlq resubmit 'orders/$transfer'         messages that could not be forwarded
+  peeklock receive orders --dead-letter            remove them permanently
   peeklock dlq purge orders --where 'description~timeout'
-  peeklock receive orders --settle dead-letter     dead-letters a message by hand
+  peeklock receive orders --settle dead-letter     dead-letter a message by hand
 
 `peeklock dlq COMMAND --help` has all flags.";
 
@@ -42,7 +42,7 @@ pub enum DlqCommand {
     /// Count dead-lettered messages by reason
     #[command(after_help = summary::HELP)]
     Summary(summary::SummaryFlags),
-    /// Delete dead-lettered messages, all or some. Asks
+    /// Delete all or some dead-lettered messages; asks first
     #[command(after_help = purge::HELP)]
     Purge(purge::PurgeFlags),
     /// Send dead-lettered messages again
@@ -63,8 +63,8 @@ async fn or_of_topic(
     let path = line(path);
     let text = format!("`{path}` is a topic, whose dead letters are with its subscriptions");
     Err(Failure::ended(exit::NOT_FOUND, text).hint(&format!(
-        "`peeklock subscription list {path}` shows them, `peeklock dlq list {path}/subscriptions/NAME` what \
-         one has given up on"
+        "`peeklock subscription list {path}` lists them, `peeklock dlq list \
+         {path}/subscriptions/NAME` lists the dead letters of one"
     )))
 }
 

@@ -9,11 +9,11 @@ Exit codes:
   1    failure
   2    usage or configuration
   4    no such queue, topic, subscription, rule, policy, message or context
-  5    it exists already
-  6    nothing was there: no message to receive or to show
+  5    already exists
+  6    nothing found: no message to receive or to show
   7    no connection to the broker
-  8    done in part; what was and what was not is told
-  9    the broker is busy; the same can succeed later
+  8    partly done; the output lists the results and failures
+  9    the broker is busy; try again later
   130  interrupted"
     };
 }

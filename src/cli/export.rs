@@ -16,9 +16,10 @@ Examples:
   peeklock export --to topology.toml
   peeklock export | peeklock apply --context other -f - --dry-run
 
-Written are queues, topics, subscriptions and rules with all their properties, for who may manage the namespace; not \
-messages, not policies. What every new one has alike, such as no sessions, is left out, and a line says so. `peeklock \
-apply -f` makes another broker so; on the same one it changes nothing.
+Writes queues, topics, subscriptions and rules with all their properties, but no messages and no \
+policies. Requires the Manage right on the namespace. Properties with the default of new entities \
+are left out, and a line in the file states this. `peeklock apply -f` creates the same entities \
+on another broker; on the same broker it changes nothing.
 
 ",
     exit_codes!()
@@ -26,7 +27,8 @@ apply -f` makes another broker so; on the same one it changes nothing.
 
 #[derive(Args)]
 pub struct ExportFlags {
-    /// File to write; it is replaced if it is there [default: standard output]
+    /// File to write, such as topology.toml; an existing file is replaced [default: standard
+    /// output]
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
     #[command(flatten)]
@@ -36,7 +38,7 @@ pub struct ExportFlags {
 pub fn run(flags: &ExportFlags) -> Result<(), Failure> {
     if flags.common.output != Output::Table {
         return Err(Failure::usage(
-            "what is exported is TOML, without --output; --to names the file",
+            "the export is always TOML: leave out --output, and name the file with --to",
         ));
     }
     flags.common.run(Patience::Limited, async |session| {
@@ -54,7 +56,7 @@ pub fn run(flags: &ExportFlags) -> Result<(), Failure> {
             topology.topics.push(TopicDeclaration::of(&topic, below));
         }
         let text = topology.text().map_err(|error| {
-            Failure::Failed(format!("the namespace has a value that TOML cannot hold: {error}"))
+            Failure::Failed(format!("a value of the namespace cannot be written as TOML: {error}"))
         })?;
         let text = toml(&text);
         let Some(path) = &flags.to else { return session.out.say(&text) };

@@ -16,8 +16,9 @@ Examples:
   peeklock queue update orders --forward-to archive
   peeklock subscription create orders eu --forward-to eu-orders
 
-WAITING is what is on its way; a destination that is full or disabled keeps it there. FAILED is what \
-could not be moved: it rests in the transfer dead-letter queue, with a reason.
+WAITING counts messages that are on their way; they wait while the destination is full or \
+disabled. FAILED counts messages that could not be moved; they are in the transfer dead-letter \
+queue, each with a reason. Receive them with:
 
   peeklock receive 'orders/$Transfer/$deadletterqueue'
 
@@ -65,13 +66,13 @@ pub fn run(flags: &ForwardFlags) -> Result<(), Failure> {
         let form = match flags.common.output {
             Output::Table if ways.is_empty() => {
                 note(
-                    "nothing is forwarded; `peeklock queue update orders --forward-to archive` \
-                     would do it",
+                    "no entity forwards messages; `peeklock queue update orders --forward-to \
+                     archive` sets a destination",
                 );
                 return Ok(());
             }
             Output::Table => {
-                let heads = ["FROM", "WHAT", "TO", "WAITING", "FAILED"];
+                let heads = ["FROM", "KIND", "TO", "WAITING", "FAILED"];
                 let mut table = Table::new(&heads, heads.len(), session.out.colours);
                 for way in ways {
                     table.row(vec![

@@ -22,25 +22,28 @@ use crate::server::HTTP_URL_FILE;
 
 pub const HELP: &str = "\
 Examples:
-  peeklock health                                             the broker whose data is in ./data
-  peeklock health --data-dir /var/lib/peeklock                the broker of a service
+  peeklock health                                             the broker with its data in ./data
+  peeklock health --data-dir /var/lib/peeklock                a broker that runs as a service
   peeklock health --url https://localhost:5300 --ca ./data/tls/authority.pem
   peeklock health --timeout 1s || systemctl restart peeklock
 
-Where a broker serves HTTP stands in `http-url` of its data directory, which is also named by PEEKLOCK__SERVER__DATA_DIR; without that file it is asked at \
-http://127.0.0.1:5300. Its development authority is trusted.
+The command reads the HTTP address of the broker from the file `http-url` in the data directory \
+(--data-dir or PEEKLOCK__SERVER__DATA_DIR). Without that file it uses http://127.0.0.1:5300. It \
+trusts the development authority in that directory.
 
-It asks for `/readyz`, which takes no key: the broker has opened its store, has not failed, is not stopping, and no thread \
-that serves entities has been at one entity for a second.
+It requests `/readyz`, which needs no token. A broker is ready if it has opened its store, has \
+not failed, is not stopping, and no worker thread has been busy with one entity for more than a \
+second.
 
-A broker whose store is full is ready, but degraded: it refuses new messages, and consumers make room. The output says so, and the exit code \
-stays 0, because a restart or a broker without consumers would not help. The metric `peeklock_store_full` is for alerts.
+A broker with a full store is ready but degraded: it refuses new messages until consumers free \
+space. The output reports this, and the exit code stays 0, because a restart would not help. \
+Alert on the metric `peeklock_store_full`.
 
 Exit codes:
-  0  it can work
-  1  it cannot, and says why
-  2  usage, or where it serves HTTP cannot be read
-  7  it cannot be reached, or has not answered in time";
+  0  ready
+  1  not ready; the output has the reason
+  2  usage, or `http-url` cannot be read
+  7  the broker cannot be reached, or did not answer in time";
 
 /// Where a broker serves HTTP that says nothing else.
 const DEFAULT_URL: &str = "http://127.0.0.1:5300";
@@ -49,7 +52,8 @@ const ANSWER_BYTES_MAX: usize = 4 << 10;
 
 #[derive(Args)]
 pub struct HealthFlags {
-    /// Where it serves HTTP [default: as its data directory says]
+    /// HTTP address of the broker, such as http://127.0.0.1:5300 [default: read from its data
+    /// directory]
     #[arg(long, value_name = "URL", env = "PEEKLOCK_HEALTH_URL", hide_env_values = true)]
     url: Option<String>,
     /// Data directory of the broker [default: ./data]
@@ -64,7 +68,7 @@ pub struct HealthFlags {
     data_dir: PathBuf,
     #[command(flatten)]
     files: TlsFiles,
-    /// How long to wait for the answer
+    /// Maximum time to wait for the answer
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     timeout: Duration,
 }
@@ -88,10 +92,10 @@ impl HealthFlags {
             // Where nobody says so, another broker may be at the usual address.
             Err(error) => {
                 let text = format!(
-                    "`{}`, which says where the broker serves HTTP, cannot be read: {error}",
+                    "`{}`, which has the HTTP address of the broker, cannot be read: {error}",
                     file.display()
                 );
-                let hint = "say where that is by --url, or ask as the user that the broker runs as";
+                let hint = "give the address with --url, or run this as the user of the broker";
                 return Err(Failure::usage(text).hint(hint));
             }
         };
@@ -110,7 +114,7 @@ pub fn run(flags: &HealthFlags) -> Result<(), Failure> {
     let Asked { url, name, authorities } = flags.asked()?;
     let place = Place::parse(&url, place::HTTP).ok_or_else(|| {
         Failure::usage(format!(
-            "--url: `{url}` is not of the form http://HOST:PORT or https://HOST:PORT"
+            "--url: `{url}` must have the form http://HOST:PORT or https://HOST:PORT"
         ))
     })?;
     let place = match name {

@@ -10,10 +10,11 @@ use super::Failure;
 /// Files of TLS. A variable that is empty is none.
 #[derive(Args, Clone, Default)]
 pub struct TlsFiles {
-    /// Trust the authorities in this file too, besides those of the system; PEEKLOCK_CA does the same
+    /// Also trust the authorities in this file, in addition to those of the system; PEEKLOCK_CA
+    /// does the same
     #[arg(long, value_name = "FILE", help_heading = "Connection")]
     ca: Option<PathBuf>,
-    /// Show this certificate to a broker that asks for one; PEEKLOCK_CERTIFICATE does the same
+    /// Client certificate for brokers that ask for one; PEEKLOCK_CERTIFICATE does the same
     #[arg(long, value_name = "FILE", requires = "certificate_key", help_heading = "Connection")]
     certificate: Option<PathBuf>,
     /// Private key of that certificate; PEEKLOCK_CERTIFICATE_KEY does the same
@@ -48,7 +49,8 @@ impl TlsFiles {
             }
             [None, None] => Ok(tls),
             [Some(_), None] | [None, Some(_)] => Err(Failure::usage(
-                "PEEKLOCK_CERTIFICATE and PEEKLOCK_CERTIFICATE_KEY go together: name both files or none",
+                "PEEKLOCK_CERTIFICATE and PEEKLOCK_CERTIFICATE_KEY go together: set both or \
+                 neither",
             )),
         }
     }

@@ -13,18 +13,19 @@ Examples:
   peeklock config import Config.json > peeklock.toml
   peeklock config import Config.json && peeklock config check --config peeklock.toml
 
-Queues, topics, subscriptions and rules are written as peeklock.toml declares them. What the file leaves out has the \
-defaults of the emulator: 3 deliveries, and 20 seconds in which message ids are remembered. What is not known is told on \
-standard error and left out. `peeklock serve --emulator` takes the file as it is.
+Writes queues, topics, subscriptions and rules in the form of peeklock.toml. Properties that the \
+file leaves out get the defaults of the emulator: 3 deliveries, and a duplicate detection window \
+of 20 seconds. Unknown settings are left out and reported on standard error. `peeklock serve \
+--emulator` reads the emulator's file directly.
 
 Exit codes:
   0  written
   1  the file cannot be read
-  2  the file means nothing that could be served; the place in it is told";
+  2  the file is not valid; the error names the place";
 
 #[derive(Args)]
 pub struct ImportFlags {
-    /// The emulator's configuration file
+    /// Configuration file of the emulator, such as Config.json
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }

@@ -20,11 +20,10 @@ pub const CELL_CHARS_MAX: usize = 60;
 /// What of a message is written.
 #[derive(Args)]
 pub struct BodyFlags {
-    /// Write bodies alone, each with a newline behind it: to a terminal with escapes for what acts on
-    /// one, into a pipe or file as they are
+    /// Write only bodies, one per line; on a terminal, control characters are escaped
     #[arg(long, conflicts_with_all = ["raw", "output"], help_heading = "Output")]
     body_only: bool,
-    /// Write the bytes of bodies and nothing else, to a terminal too
+    /// Write only the bytes of bodies, unchanged, also on a terminal
     #[arg(long, conflicts_with = "output", help_heading = "Output")]
     raw: bool,
 }

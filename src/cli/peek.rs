@@ -20,26 +20,26 @@ pub const HELP: &str = concat!(
     "\
 Examples:
   peeklock peek orders
-  peeklock peek orders --from 1001 -n 1 --long     all of one message
+  peeklock peek orders --from 1001 -n 1 --long     one message with all details
   peeklock peek orders --state scheduled --all
   peeklock peek orders --dead-letter
   peeklock peek orders --where 'price > 5 AND sys.DeliveryCount > 0'
-  peeklock peek steps --session order-17           whoever holds the session
-  peeklock peek orders --follow --body-only        messages that stay in the queue, once each
+  peeklock peek steps --session order-17           also while a receiver holds the session
+  peeklock peek orders --follow --body-only        each message that stays in the queue, once
   peeklock peek orders --all -o ndjson | peeklock send copies
 
-Peeking changes nothing: locked, deferred, scheduled and expired messages are seen too. Bodies \
-are cut in the table; --long and the forms for programs have them whole.
+Peeking changes nothing: you also see locked, deferred, scheduled and expired messages. The table \
+shortens bodies; --long and the formats for programs show them in full.
 
 --follow looks again and again, at most once each --interval, and shows messages that are in the queue at that moment. \
 A message that a consumer has completed before the next look is not shown: next to an active consumer you may see \
 few messages or none. To see every message, let a subscription of a topic receive copies.
 
---where takes the SQL of filters (`peeklock rule test --help`) and is judged by this command: it sees application \
-properties, and those of the broker with `sys.`, and in a dead-letter queue DeadLetterReason.
+--where takes the SQL of filters (`peeklock rule test --help`). This command evaluates it, with \
+application properties, broker properties (`sys.`), and DeadLetterReason in a dead-letter queue.
 
-A message whose time to live is over is not received any more, but it stays to be seen until somebody \
-receives from the queue; the table says that it is expired if it has a time to live of its own.
+A message whose time to live is over cannot be received, but you can peek it until a receiver \
+reads the queue. The table marks it as expired if it has its own time to live.
 
 ",
     exit_codes!()
@@ -56,31 +56,32 @@ pub const ROWS_MAX: u64 = 10_000;
 pub struct PeekFlags {
     #[command(flatten)]
     source: Source,
-    /// First sequence number to look at
+    /// Sequence number to start from
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     from: u64,
-    /// Messages to show [default: 20; with --follow no end]
+    /// Number of messages to show [default: 20; with --follow unlimited]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Show all that are there
+    /// Show all messages
     #[arg(long, conflicts_with = "count")]
     all: bool,
-    /// Show those of one session only
+    /// Show only messages of one session
     #[arg(long, value_name = "ID", conflicts_with = "dead_letter")]
     session: Option<String>,
-    /// Show those of one state only
+    /// Show only messages in one state
     #[arg(long, value_name = "STATE")]
     state: Option<State>,
-    /// Show messages that meet a condition in SQL only
+    /// Show only messages that meet an SQL condition, such as "price > 5"
     #[arg(long = "where", value_name = "SQL", value_parser = sql_condition)]
     condition: Option<SqlCondition>,
-    /// Look again and again for new messages, until Ctrl-C; messages that a consumer takes in between are missed
+    /// Keep looking for new messages until Ctrl-C; messages that a consumer takes in between are
+    /// missed
     #[arg(short, long, conflicts_with = "all")]
     follow: bool,
-    /// How often to look with --follow
+    /// Time between two looks with --follow
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = span_of, requires = "follow")]
     interval: TimeSpan,
-    /// Everything of each message instead of a line
+    /// Show everything of each message instead of one line
     #[arg(short, long)]
     long: bool,
     #[command(flatten)]
@@ -93,11 +94,11 @@ pub struct PeekFlags {
 enum State {
     /// Available or locked
     Active,
-    /// Set aside
+    /// Deferred
     Deferred,
-    /// Not yet due
+    /// Scheduled, not yet due
     Scheduled,
-    /// To be delivered again later
+    /// Waiting for a retry delay to end
     Delayed,
 }
 
@@ -204,15 +205,17 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
         let (text, was_narrow) = table.text(&session.out);
         session.out.say(&text)?;
         if is_cut || was_narrow {
-            note("some text is cut; --long, or -o ndjson, shows it whole");
+            note("some text is shortened; --long or -o ndjson shows the full text");
         }
         if is_more {
-            note(&format!("there are more; `--from {next}` goes on, --all -o ndjson shows all"));
+            note(&format!(
+                "there are more messages; `--from {next}` continues, --all -o ndjson shows all"
+            ));
         }
     }
     if let Some((count, fault)) = unjudged {
         note(&format!(
-            "left out, because --where cannot be judged for them: {}; {fault}",
+            "left out, because --where cannot be evaluated for them: {}; {fault}",
             messages(count)
         ));
     }
@@ -220,7 +223,7 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
         return Err(Failure::Told(exit::INTERRUPTED));
     }
     if shown == 0 && !flags.follow {
-        note(&format!("no such message is in `{path}`"));
+        note(&format!("`{path}` has no such message"));
         return Err(Failure::Told(exit::NOTHING));
     }
     Ok(())

@@ -19,21 +19,22 @@ use super::terminal::{object, sheet};
 pub const HELP: &str = "\
 Examples:
   peeklock policy create shop --entity orders --right send
-  peeklock connection-string --entity orders --policy shop    what to give to the shop
+  peeklock connection-string --entity orders --policy shop    print the string for the shop
   peeklock policy list --entity orders
   peeklock policy regenerate shop --entity orders --key primary
   peeklock policy delete shop --entity orders
-  peeklock policy list --data-dir /var/lib/peeklock           by the first key of a broker on this machine
+  peeklock policy list --data-dir /var/lib/peeklock           use the first key of a broker on this machine
 
-A policy has a name, rights and two keys. Whoever signs with one of its keys has its rights on the queue or topic that it \
-belongs to, or on everything without --entity. From the first one on nobody is let in without a token, for good: the \
-first key is in the data directory of the broker, and --data-dir takes it from there.
+A policy has a name, rights and two keys. A client that signs with one of its keys has these \
+rights on the queue or topic of the policy, or on everything without --entity. The first policy \
+ends anonymous access permanently: from then on every client needs a token. The first key is in \
+the data directory of the broker; --data-dir reads it.
 
 `peeklock policy COMMAND --help` has all flags.";
 
 #[derive(Subcommand)]
 pub enum PolicyCommand {
-    /// Create a policy; its keys are made by the broker
+    /// Create a policy; the broker generates its keys
     #[command(after_help = create::HELP)]
     Create(create::CreateFlags),
     /// List the policies, without their keys
@@ -45,10 +46,10 @@ pub enum PolicyCommand {
     /// Show the keys of a policy
     #[command(after_help = keys::HELP)]
     Keys(keys::KeysFlags),
-    /// Put another key in the place of one; what was granted by the old one ends
+    /// Replace a key; access granted with the old key ends
     #[command(after_help = regenerate::HELP)]
     Regenerate(regenerate::RegenerateFlags),
-    /// Delete a policy; what was granted by it ends. Asks
+    /// Delete a policy; access granted with its keys ends. Asks first
     #[command(after_help = delete::HELP)]
     Delete(delete::DeleteFlags),
 }
@@ -89,11 +90,11 @@ impl Owner {
 /// A right, as it is written on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RightFlag {
-    /// To send
+    /// Send messages
     Send,
-    /// To receive, and to look at messages
+    /// Receive and peek messages
     Listen,
-    /// To do everything; comes with the other two
+    /// Do everything; includes the other two
     Manage,
 }
 

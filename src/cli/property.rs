@@ -33,16 +33,21 @@ pub type Property = (String, Value);
 
 /// Reads one.
 pub fn property(text: &str) -> Result<Property, String> {
-    let (name, value) = text.split_once('=').ok_or("a property is KEY=VALUE or KEY:TYPE=VALUE")?;
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("expected a property KEY=VALUE or KEY:TYPE=VALUE, such as table:i32=7")?;
     let (key, kind) = name.rsplit_once(':').unwrap_or((name, "string"));
     if key.is_empty() {
-        return Err("a property has a key before `=`".to_owned());
+        return Err("a property needs a key before `=`".to_owned());
     }
     if !TYPES.contains(&kind) {
-        return Err(format!("`{kind}` is no type; types are {}", TYPES.join(" ")));
+        return Err(format!("`{kind}` is not a type; types are {}", TYPES.join(" ")));
     }
     if kind == "null" && !matches!(value, "" | "null") {
-        return Err(format!("`{value}` would be lost: a property of the type `null` has no value"));
+        return Err(format!(
+            "`{value}` would be lost: a property of the type `null` has no value; leave the value \
+             empty"
+        ));
     }
     // Numbers and booleans as such, everything else as text: the reader of JSON takes it from there.
     let scalar = match kind {

@@ -62,7 +62,7 @@ pub async fn purge(session: &Session, purge: &Purge, output: Output) -> Result<(
     let by_session = requires_session && !is_dead_letter;
     let there = if is_dead_letter { counts.dead_letter } else { counts.active };
     if purge.asks == Asks::Yes {
-        let question = format!("Delete the messages of `{path}`, {there} at present?");
+        let question = format!("Delete the messages of `{path}` (now {there})?");
         session.confirm(&question).await?;
     }
     let receiver = session.client.receiver(path)?;
@@ -94,8 +94,8 @@ pub async fn purge(session: &Session, purge: &Purge, output: Output) -> Result<(
             session.out.say(&format!("deleted {} of {path}\n", messages(deleted)))?;
         }
         Output::Json | Output::Ndjson => {
-            let told = serde_json::json!({ "path": path, "deleted": deleted });
-            session.out.say(&format!("{told}\n"))?;
+            let object = serde_json::json!({ "path": path, "deleted": deleted });
+            session.out.say(&format!("{object}\n"))?;
         }
     }
     let (counts, _) = purge.look(&admin).await?;
@@ -106,7 +106,7 @@ pub async fn purge(session: &Session, purge: &Purge, output: Output) -> Result<(
     };
     if left > 0 && ended.is_ok() {
         note(&format!(
-            "{left} {} there still: locked, deferred, scheduled, or sent meanwhile",
+            "{left} {} still there: locked, deferred, scheduled, or sent meanwhile",
             if left == 1 { "is" } else { "are" }
         ));
     }

@@ -27,22 +27,22 @@ Examples:
 
 #[derive(Subcommand)]
 pub enum QueueCommand {
-    /// Create a queue; what is not given has the default of the broker
+    /// Create a queue; properties that you leave out get the default of the broker
     #[command(after_help = create::HELP)]
     Create(create::CreateFlags),
-    /// Show what is set on a queue, and what is in it
+    /// Show the properties and message counts of a queue
     #[command(after_help = show::HELP)]
     Show(show::ShowFlags),
     /// List all queues
     #[command(after_help = list::HELP, visible_alias = "ls")]
     List(list::ListFlags),
-    /// Change what is given and keep the rest
+    /// Change properties of a queue; the others stay unchanged
     #[command(after_help = update::HELP)]
     Update(update::UpdateFlags),
-    /// Delete a queue with everything in it; asks
+    /// Delete a queue with everything in it; asks first
     #[command(after_help = delete::HELP)]
     Delete(delete::DeleteFlags),
-    /// Delete the messages of a queue; asks
+    /// Delete the messages of a queue; asks first
     #[command(after_help = purge::HELP)]
     Purge(purge::PurgeFlags),
 }

@@ -23,30 +23,30 @@ Examples:
   peeklock receive orders -n 10 --wait 5s
   peeklock receive orders --all -o ndjson > orders.ndjson
   peeklock receive orders --follow -o ndjson | ./handle-each-line
-  peeklock receive orders --body-only --follow      bodies alone
+  peeklock receive orders --body-only --follow      only the bodies
   peeklock receive orders --raw > invoice.pdf       one body, byte for byte
-  peeklock receive orders --settle none             stays locked until the lock ends
-  peeklock receive orders --abandon --delay 30s     comes again in half a minute
-  peeklock receive orders --settle dead-letter --reason Unpaid    into the dead-letter queue
+  peeklock receive orders --settle none             the message stays locked until its lock ends
+  peeklock receive orders --abandon --delay 30s     the message is delivered again in 30 seconds
+  peeklock receive orders --settle dead-letter --reason Unpaid    move to the dead-letter queue
   peeklock receive orders --dead-letter             from the dead-letter queue
-  peeklock receive steps --next-session --all       all of the session with the oldest message
+  peeklock receive steps --next-session --all       all messages of the session with the oldest message
   peeklock receive steps --next-session --follow    one session after the other
   peeklock receive steps --session order-17 --wait 5s
 
-Messages are received under lock in groups of up to 32. Each is written and flushed by itself; when \
-the group is written, it is settled. When the reader of a \
-pipe has left, or after Ctrl-C, what was not written goes back unchanged. What was written and \
-could not be completed is told, and is delivered again: at least once, not exactly once. A \
-message that a pipe has taken counts as written.
+The command receives messages under lock in groups of up to 32. It writes and flushes each \
+message, and settles the group when all are written. If the reader of a pipe ends, or after \
+Ctrl-C, unwritten messages return to the queue unchanged. Messages that were written but could \
+not be completed are reported and delivered again: at least once, not exactly once. A message \
+that a pipe has accepted counts as written.
 
---settle abandon counts a failed delivery for each message, as a consumer that fails does; the \
-messages are given back together at the end. --mode receive-and-delete loses what it has taken \
-when it fails.
+--settle abandon counts a failed delivery for each message, as for a consumer that fails; the \
+messages are abandoned together at the end. With --mode receive-and-delete, a failure loses the \
+messages that were taken.
 
-A queue that requires sessions is received by session. The session is locked, and its lock renewed, as \
-long as the command runs; then it is given back, with what is not settled, uncounted. With \
---next-session, --wait is also how long to wait for a session; with --follow a session is given \
-back when it has nothing more, and the next one is taken.
+From a queue that requires sessions you receive by session. The command locks the session and \
+renews the lock while it runs; then it releases the session, and unsettled messages return \
+without counting a delivery. With --next-session, --wait also limits the wait for a session. With \
+--follow, the command releases a session that has no more messages and takes the next one.
 
 ",
     exit_codes!()
@@ -63,40 +63,41 @@ const FOLLOW_WAIT: TimeSpan = TimeSpan::from_seconds(60);
 pub struct ReceiveFlags {
     #[command(flatten)]
     source: Source,
-    /// Messages to receive [default: 1; with --follow no end]
+    /// Number of messages to receive [default: 1; with --follow unlimited]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Receive all that is there
+    /// Receive all available messages
     #[arg(long, conflicts_with = "count")]
     all: bool,
-    /// Wait so long for a message, such as 5s
+    /// Wait up to this long for a message, such as 5s
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = span_of)]
     wait: TimeSpan,
-    /// Receive from this session; nobody else can meanwhile
+    /// Receive from this session; other receivers cannot receive from it meanwhile
     #[arg(long, value_name = "ID", conflicts_with_all = ["next_session", "dead_letter"])]
     session: Option<String>,
     /// Receive from the session with the oldest available message
     #[arg(long, conflicts_with = "dead_letter")]
     next_session: bool,
-    /// Go on with what comes, until Ctrl-C
+    /// Keep receiving new messages until Ctrl-C
     #[arg(short, long, conflicts_with_all = ["all", "wait"])]
     follow: bool,
-    /// What becomes of a message that was written
+    /// How to settle each message after writing it
     #[arg(long, value_name = "HOW", default_value = "complete")]
     settle: Settle,
-    /// As --settle abandon
+    /// Same as --settle abandon
     #[arg(long, conflicts_with = "settle")]
     abandon: bool,
-    /// Reason of --settle dead-letter
+    /// Reason for --settle dead-letter, such as Unpaid
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Error description of --settle dead-letter
+    /// Error description for --settle dead-letter
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Nobody gets what is abandoned for so long; 0s for at once [default: as the entity retries]
+    /// Delay before abandoned messages are delivered again, such as 30s; 0s for no delay [default:
+    /// the retry policy of the entity]
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     delay: Option<TimeSpan>,
-    /// How to receive
+    /// Receive mode
     #[arg(long, value_name = "MODE", default_value = "peek-lock")]
     mode: Mode,
     #[command(flatten)]
@@ -107,21 +108,22 @@ pub struct ReceiveFlags {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Settle {
-    /// It is done
+    /// Complete it
     Complete,
-    /// It is available again, with one more failed delivery
+    /// Abandon it: it is available again, with one more failed delivery
     Abandon,
-    /// It goes to the dead-letter queue, with --reason and --description
+    /// Move it to the dead-letter queue, with --reason and --description
     DeadLetter,
-    /// It stays locked until its lock ends; lock tokens are told. In a session it is there again at once
+    /// Leave it locked until its lock ends, and print the lock token; in a session it is available
+    /// again at once
     None,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// Under lock
+    /// Receive under a lock
     PeekLock,
-    /// Gone when it is taken, whatever happens then
+    /// Remove each message when it is taken; a later failure loses it
     ReceiveAndDelete,
 }
 
@@ -177,12 +179,12 @@ impl ReceiveFlags {
             detail if detail.contains("is a topic") => {
                 let topic = line(&self.source.path()).into_owned();
                 Some(format!(
-                    "`peeklock subscription list {topic}` shows its subscriptions, `peeklock receive \
-                     {topic}/subscriptions/NAME` receives from one"
+                    "`peeklock subscription list {topic}` lists its subscriptions, `peeklock \
+                     receive {topic}/subscriptions/NAME` receives from one"
                 ))
             }
             detail if detail.contains("requires sessions") => {
-                Some("--next-session or --session ID receives".to_owned())
+                Some("receive with --next-session or --session ID".to_owned())
             }
             _ => None,
         };
@@ -196,18 +198,21 @@ impl ReceiveFlags {
 
 pub fn run(flags: &ReceiveFlags) -> Result<(), Failure> {
     if flags.mode == Mode::ReceiveAndDelete && flags.settle() != Settle::Complete {
-        return Err(Failure::usage("--mode receive-and-delete leaves nothing to settle"));
+        return Err(Failure::usage(
+            "--mode receive-and-delete leaves nothing to settle; leave out one of the two",
+        ));
     }
     if flags.delay.is_some() && flags.settle() != Settle::Abandon {
-        return Err(Failure::usage("--delay goes with --abandon"));
+        return Err(Failure::usage("--delay requires --abandon or --settle abandon"));
     }
     let is_dead_lettered = flags.settle() == Settle::DeadLetter;
     if !is_dead_lettered && (flags.reason.is_some() || flags.description.is_some()) {
-        return Err(Failure::usage("--reason and --description go with --settle dead-letter"));
+        return Err(Failure::usage("--reason and --description require --settle dead-letter"));
     }
     if is_dead_lettered && flags.source.is_dead_letter() {
         return Err(Failure::usage(
-            "a dead letter cannot be dead-lettered again; `peeklock dlq` has commands for it",
+            "a dead letter cannot be dead-lettered again; use the commands of `peeklock dlq` \
+             instead",
         ));
     }
     let count = match (flags.count, flags.all || flags.follow) {
@@ -217,8 +222,8 @@ pub fn run(flags: &ReceiveFlags) -> Result<(), Failure> {
     };
     if flags.settle() == Settle::Abandon && (flags.follow || count > ABANDONED_MAX) {
         return Err(Failure::usage(format!(
-            "--settle abandon gives messages back together at the end: it wants --count of at most \
-             {ABANDONED_MAX}, and no --follow"
+            "--settle abandon returns messages together at the end: give --count of at most \
+             {ABANDONED_MAX}, and leave out --follow"
         )));
     }
     let patience = if flags.follow { Patience::Endless } else { Patience::Limited };
@@ -373,8 +378,8 @@ async fn receive(flags: &ReceiveFlags, count: u64, session: &Session) -> Result<
         Ok(()) if flags.follow => Ok(()),
         Ok(()) if progress.end == End::Interrupted => Err(Failure::Told(exit::INTERRUPTED)),
         Ok(()) if progress.written == 0 && progress.end == End::Done => {
-            let what = if flags.next_session { "session with a message" } else { "message" };
-            note(&format!("no {what} is available in `{path}`"));
+            let wanted = if flags.next_session { "session with a message" } else { "message" };
+            note(&format!("no {wanted} is available in `{path}`"));
             Err(Failure::Told(exit::NOTHING))
         }
         Ok(()) => Ok(()),
@@ -513,8 +518,8 @@ fn tell(progress: &Progress, path: &str) {
     if *unsettled > 0 {
         note(&format!(
             "error: {unsettled} of the messages written could not be settled: their locks had \
-             ended, or the connection was lost; unless another receiver has them, they are delivered \
-             again"
+             expired, or the connection was lost; they are delivered again unless another receiver \
+             has them"
         ));
     }
     if *unabandoned > 0 {
@@ -526,7 +531,7 @@ fn tell(progress: &Progress, path: &str) {
     if *lost > 0 {
         let were = if *lost == 1 { "was" } else { "were" };
         note(&format!(
-            "error: {} {were} taken from `{path}` and could not be written",
+            "error: {} {were} taken from `{path}` but could not be written",
             messages(*lost)
         ));
     }

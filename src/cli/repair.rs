@@ -18,11 +18,11 @@ use crate::telemetry::colours;
 pub struct RepairFlags {
     #[command(flatten)]
     scrub: ScrubFlags,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Go on without a segment that is missing or cannot be read; everything in it is lost. Can be
-    /// given several times
+    /// Continue without a segment that is missing or unreadable, such as 7; everything in it is
+    /// lost; may be repeated
     #[arg(long, value_name = "N")]
     drop_segment: Vec<u32>,
 }
@@ -56,9 +56,10 @@ pub fn repair(flags: &RepairFlags) -> Result<(), Failure> {
     let report = plan.report().clone();
     plan.apply().map_err(|error| {
         let copy = copy_path.display();
-        let what = scrub::failed(&error).text();
+        let text = scrub::failed(&error).text();
         Failure::Failed(format!(
-            "{what}; repair can be run again, and `{copy}` is the directory as it was"
+            "{text}; you can run repair again, and `{copy}` is a copy of the directory before the \
+             repair"
         ))
     })?;
     prove(&path)?;
@@ -67,8 +68,8 @@ pub fn repair(flags: &RepairFlags) -> Result<(), Failure> {
     }
     let copy = copy_path.display();
     say(&format!(
-        "repaired: everything in {shown} was read again and is sound\n\
-         as it was before: {copy} (remove it when you do not need it)\n"
+        "repaired: everything in {shown} was read again and is sound\ncopy from before the repair: \
+         {copy} (remove it when you do not need it)\n"
     ))
 }
 
@@ -80,8 +81,8 @@ fn told(shown: &str, plan: &Plan, meanings: &Meanings) -> String {
     let affected = meanings.text();
     for (title, part) in [
         ("", scrub::findings(report, colours(&io::stdout()))),
-        ("What becomes of the messages:\n", affected),
-        ("What repair does:\n", steps),
+        ("Results for the messages:\n", affected),
+        ("Steps of the repair:\n", steps),
     ] {
         if !part.is_empty() {
             text.push('\n');
@@ -96,8 +97,8 @@ fn told(shown: &str, plan: &Plan, meanings: &Meanings) -> String {
         .any(|frames| !frames.are_all_told);
     if are_unknown || !plan.dropped().is_empty() {
         text.push_str(
-            "\nWhat cannot be told was lost with the rest: messages that were sent, and also that \
-             some were\nsettled. Those are delivered again.\n",
+            "\nUnknown losses: messages that were sent, and settlements of messages, may be \
+             missing without\na trace. Messages with a lost settlement are delivered again.\n",
         );
     }
     text.push('\n');
@@ -114,15 +115,16 @@ fn refuse_obstacles(plan: &Plan, path: &Path) -> Result<(), Failure> {
     let files = files.join(", ");
     if !obstacles.iter().all(|one| one.can_be_dropped) {
         return Err(Failure::Failed(format!(
-            "nothing can be repaired without a readable segment: {files}; put them back from a backup"
+            "nothing can be repaired without a readable segment: {files}; restore them from a \
+             backup"
         )));
     }
     let flags: Vec<String> =
         obstacles.iter().map(|one| format!("--drop-segment {}", one.segment)).collect();
     Err(Failure::Failed(format!(
-        "cannot be repaired: {files}; put back from a backup what you can. Or go on without, and \
-         lose every message in it, have messages delivered again that were settled in it: \
-         `peeklock repair --data-dir {} {}`",
+        "cannot be repaired: {files}; restore these files from a backup if you can. Or continue \
+         without them; then every message in them is lost, and messages whose settlement they \
+         recorded are delivered again: `peeklock repair --data-dir {} {}`",
         path.display(),
         flags.join(" ")
     )))
@@ -135,7 +137,8 @@ fn confirm(plan: &Plan, copy: &Path, yes: bool) -> Result<(), Failure> {
     }
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(
-            "nothing was changed: without a terminal to ask at, repair wants --yes",
+            "nothing was changed: there is no terminal for the confirmation; add --yes to confirm \
+             the repair",
         ));
     }
     let size = plan.copy_bytes().map_err(|error| scrub::failed(&error))?;
@@ -167,14 +170,14 @@ fn copy_path(path: &Path) -> PathBuf {
 }
 
 fn keep_copy(plan: &Plan, path: &Path) -> Result<(), Failure> {
-    let failed = |what: String| {
+    let failed = |reason: String| {
         Failure::Failed(format!(
-            "nothing was changed: a copy cannot be made at `{}`: {what}",
+            "nothing was changed: cannot make a copy at `{}`: {reason}",
             path.display()
         ))
     };
     if path.exists() {
-        return Err(failed("something is there".to_owned()));
+        return Err(failed("the path already exists".to_owned()));
     }
     let copy = OsDisk::open(path).map_err(|error| failed(error.to_string()))?;
     let mut bar = Bar::new();
@@ -198,5 +201,7 @@ fn prove(path: &Path) -> Result<(), Failure> {
     if verified.map_err(|error| scrub::failed(&error))?.report().is_sound() {
         return Ok(());
     }
-    Err(Failure::Failed("there is still damage: `peeklock verify` tells which".to_owned()))
+    Err(Failure::Failed(
+        "there is still damage: `peeklock verify` shows the damaged places".to_owned(),
+    ))
 }

@@ -11,20 +11,20 @@ use crate::config::span_text;
 #[derive(Args)]
 #[command(next_help_heading = "Retries")]
 pub struct Retries {
-    /// How the delay grows with the failed deliveries of a message; none retries at once
+    /// Growth of the retry delay with the failed deliveries of a message; `none` retries at once
     #[arg(long, value_name = "KIND")]
     retry: Option<Kind>,
     /// Delay after the first failure, from 1ms to 7d
     #[arg(long, value_name = "DURATION", value_parser = span_of, requires = "retry",
           required_if_eq_any = [("retry", "fixed"), ("retry", "linear"), ("retry", "exponential")])]
     retry_delay: Option<TimeSpan>,
-    /// Longest delay
+    /// Maximum delay, such as 5m
     #[arg(long, value_name = "DURATION", value_parser = span_of, requires = "retry_delay")]
     retry_delay_max: Option<TimeSpan>,
-    /// By which part a delay is shortened at random, at most: 0 to 1
+    /// Maximum random reduction of a delay, as a fraction from 0 to 1, such as 0.2
     #[arg(long, value_name = "PART", value_parser = jitter_of, requires = "retry_delay")]
     retry_jitter: Option<Jitter>,
-    /// Whether a session waits for its delayed messages
+    /// Order within a session while a message is delayed
     #[arg(long, value_name = "ORDER")]
     session_retry_order: Option<Order>,
 }
@@ -33,25 +33,25 @@ pub struct Retries {
 enum Kind {
     /// No delay
     None,
-    /// Always the same
+    /// Constant delay
     Fixed,
-    /// The delay times the failures
+    /// Delay multiplied by the number of failures
     Linear,
-    /// Twice as long after each further failure
+    /// Delay that doubles after each further failure
     Exponential,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Order {
-    /// Those behind a delayed message wait for it
+    /// Later messages wait for a delayed message
     Hold,
-    /// They pass it
+    /// Later messages pass a delayed message
     Pass,
 }
 
 fn jitter_of(text: &str) -> Result<Jitter, String> {
-    let part = text.parse().map_err(|_| "it is no number from 0 to 1".to_owned())?;
-    Jitter::of(part).map_err(|_| "it is no number from 0 to 1".to_owned())
+    let part = text.parse().map_err(|_| "expected a number from 0 to 1".to_owned())?;
+    Jitter::of(part).map_err(|_| "expected a number from 0 to 1".to_owned())
 }
 
 impl Retries {

@@ -22,13 +22,13 @@ Examples:
   peeklock rule add orders eu dear --sql 'price > 100' --action \"SET priority = 'high'\"
   peeklock rule add orders eu coffee --correlation sys.Label=coffee
   peeklock rule delete orders eu '$Default'
-  peeklock rule test orders eu --property price:i32=120       which rules select it, and why
+  peeklock rule test orders eu --property price:i32=120       show the rules that select it, with reasons
   peeklock rule test --sql 'price > 100' --property price:i32=120    without a broker
 
-A subscription gets a message that one of its rules selects. Rules without an action give one copy \
-together; each with an action gives a copy of its own, changed by it. A new subscription has the rule \
-`$Default`, which selects every message: to get less, delete it or create the subscription with a \
-filter.
+A subscription gets a message if one of its rules selects it. All matching rules without an \
+action give one copy together; each matching rule with an action gives a separate copy, changed \
+by the action. A new subscription has the rule `$Default`, which selects every message: to get \
+fewer, delete it or create the subscription with a filter.
 
 `peeklock rule COMMAND --help` has all flags.";
 
@@ -40,16 +40,16 @@ pub enum RuleCommand {
     /// List the rules of a subscription
     #[command(after_help = list::HELP, visible_alias = "ls")]
     List(list::ListFlags),
-    /// Show one rule whole
+    /// Show one rule in full
     #[command(after_help = show::HELP)]
     Show(show::ShowFlags),
-    /// Replace filter and action of a rule
+    /// Replace the filter and action of a rule
     #[command(after_help = update::HELP)]
     Update(update::UpdateFlags),
-    /// Remove a rule
+    /// Delete a rule
     #[command(after_help = delete::HELP)]
     Delete(delete::DeleteFlags),
-    /// Tell which rules select a message, and why
+    /// Show the rules that select a message, with reasons
     #[command(after_help = test::HELP)]
     Test(Box<test::TestFlags>),
 }

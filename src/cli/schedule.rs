@@ -9,17 +9,17 @@ use super::connect::{Common, Output, Patience};
 
 pub const HELP: &str = "\
 Examples:
-  peeklock send orders 'remind me' --at +1h        schedules, and tells the number
-  peeklock peek orders --state scheduled --all     shows what is scheduled
+  peeklock send orders 'remind me' --at +1h        schedule, and print the sequence number
+  peeklock peek orders --state scheduled --all     list scheduled messages
   peeklock schedule cancel orders 1001";
 
 const CANCEL_HELP: &str = concat!(
     "\
 Examples:
   peeklock schedule cancel orders 1001
-  peeklock schedule cancel orders 1001 1002        both, or none if one is not there
-  peeklock peek orders --state scheduled --all     what could be cancelled
-  peeklock send orders 'remind me' --at +1h        schedules
+  peeklock schedule cancel orders 1001 1002        both, or none if one does not exist
+  peeklock peek orders --state scheduled --all     list messages that can be cancelled
+  peeklock send orders 'remind me' --at +1h        schedule a message
 
 ",
     exit_codes!()
@@ -27,7 +27,7 @@ Examples:
 
 #[derive(Subcommand)]
 pub enum ScheduleCommand {
-    /// Take scheduled messages back before they become available: all that are named, or none
+    /// Cancel scheduled messages before they become available: all given ones, or none
     #[command(after_help = CANCEL_HELP)]
     Cancel(CancelFlags),
 }
@@ -36,7 +36,7 @@ pub enum ScheduleCommand {
 pub struct CancelFlags {
     /// Queue, such as `orders`
     queue: String,
-    /// Sequence numbers, as `send` told them
+    /// Sequence numbers, as printed by `send`, such as 1001
     #[arg(required = true, value_name = "NUMBER", num_args = 1..=4096, value_parser = sequence_number)]
     numbers: Vec<u64>,
     #[command(flatten)]
@@ -50,7 +50,8 @@ pub fn run(command: &ScheduleCommand) -> Result<(), Failure> {
         let sender = session.client.sender(&flags.queue)?;
         sender.cancel_scheduled(numbers).await.map_err(|error| {
             Failure::from(error).hint(&format!(
-                "nothing was cancelled; `peeklock peek {} --state scheduled` shows what is scheduled",
+                "nothing was cancelled; `peeklock peek {} --state scheduled` lists the scheduled \
+                 messages",
                 flags.queue
             ))
         })?;
@@ -61,8 +62,8 @@ pub fn run(command: &ScheduleCommand) -> Result<(), Failure> {
                 session.out.say(&format!("cancelled {count} {messages}\n"))
             }
             Output::Json | Output::Ndjson => {
-                let told = serde_json::json!({ "cancelled": flags.numbers });
-                session.out.say(&format!("{told}\n"))
+                let object = serde_json::json!({ "cancelled": flags.numbers });
+                session.out.say(&format!("{object}\n"))
             }
         }
     })

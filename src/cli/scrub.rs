@@ -21,12 +21,12 @@ pub use tell::{JsonRepair, bytes, findings, json, remedies, totals};
 /// Which journal, and how to tell about it.
 #[derive(Args)]
 pub struct ScrubFlags {
-    /// Directory where messages are kept [default: ./data]
+    /// Directory of the messages [default: ./data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
     #[command(flatten)]
     file: FileFlag,
-    /// Form of what is told
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
 }
@@ -34,9 +34,9 @@ pub struct ScrubFlags {
 /// A form of what is told.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people
+    /// Text for people
     Text,
-    /// For programs: one object
+    /// One JSON object for programs
     Json,
 }
 
@@ -58,7 +58,11 @@ impl ScrubFlags {
 /// Opens a directory with a journal to look at it.
 pub fn look_at(path: &Path) -> Result<OsDisk, Failure> {
     let shown = path.display();
-    let none = || Failure::Failed(format!("there is no journal in `{shown}`"));
+    let none = || {
+        Failure::Failed(format!(
+            "there is no journal in `{shown}`; give the data directory of a broker with --data-dir"
+        ))
+    };
     let disk = OsDisk::look_at(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => none(),
         io::ErrorKind::ResourceBusy => in_use(&error),

@@ -30,19 +30,19 @@ pub const HELP: &str = concat!(
 Examples:
   peeklock send orders 'two coffees'
   peeklock send orders 'one tea' --id order-2 --subject tea --property table:i32=7 --ttl 10m
-  peeklock send orders 'not yet' --at +15m          the number told cancels it
+  peeklock send orders 'not yet' --at +15m          cancel it with the printed number
   peeklock send steps pack --session order-17       into a session
   peeklock send orders --file invoice.pdf --content-type application/pdf
   peeklock peek orders --all -o ndjson | peeklock send copies
   printf 'one\\ntwo\\n' | peeklock send orders --lines
   peeklock send orders ping --repeat 1000 --rate 100
 
-Without a body, messages come from standard input, one a line: JSON in the form in which \
-`receive` and `peek` write them with -o ndjson, or with --lines the line itself. Flags go over \
-what stands there.
+Without a body, the command reads messages from standard input, one per line: as JSON, as printed \
+by `receive` and `peek` with -o ndjson, or with --lines the line is the body. Flags override the \
+values in the input.
 
-A message that was told as accepted is stored. Up to --in-flight messages are under way at once; \
-the first one that fails ends the sending, after the answers to those under way, unless \
+A message that is reported as accepted is stored. Up to --in-flight messages are in flight at \
+once. The first failure stops sending after the messages in flight are answered, unless you give \
 --keep-going.
 
 ",
@@ -62,22 +62,22 @@ pub struct SendFlags {
     /// Body of the message
     #[arg(conflicts_with_all = ["file", "lines"])]
     body: Option<String>,
-    /// Take the body from a file; `-` is standard input, whole
+    /// Read the body from a file, `-` for standard input
     #[arg(short, long, value_name = "FILE", conflicts_with = "lines")]
     file: Option<String>,
-    /// Take every line of standard input as the body of a message
+    /// Send each line of standard input as the body of a message
     #[arg(long)]
     lines: bool,
-    /// Send the message so many times
+    /// Number of times to send the message
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     repeat: u64,
-    /// Send at most so many messages in a second
+    /// Maximum number of messages to send per second, such as 100
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
-    /// Messages under way at once
+    /// Maximum number of messages in flight at once
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=4096))]
     in_flight: u16,
-    /// Go on after a message that was refused or cannot be read
+    /// Continue after a message that is refused or cannot be read
     #[arg(long)]
     keep_going: bool,
     #[command(flatten)]
@@ -89,42 +89,42 @@ pub struct SendFlags {
 #[derive(Args)]
 #[command(next_help_heading = "Properties of the message")]
 struct PropertyFlags {
-    /// Message id, by which duplicates are known
+    /// Message id, used for duplicate detection
     #[arg(long, value_name = "TEXT")]
     id: Option<String>,
     /// Subject, also known as label
     #[arg(long, value_name = "TEXT")]
     subject: Option<String>,
-    /// Application property: text, or any type as in `table:i32=7`, `paid:bool=true`. Can be given
-    /// several times
+    /// Application property as text, or with a type, such as `table:i32=7`, `paid:bool=true`; may
+    /// be repeated
     #[arg(short, long, value_name = "KEY[:TYPE]=VALUE", value_parser = property)]
     property: Vec<Property>,
-    /// Time to live, such as 10m. Then it is not received any more; it goes, or is dead-lettered, once
-    /// somebody receives from the queue
+    /// Time to live, such as 10m. An expired message is not delivered; it is removed or
+    /// dead-lettered when a receiver reads the queue
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     ttl: Option<TimeSpan>,
-    /// When it becomes available: 2026-05-01T12:00:00Z, or +10m from now
+    /// Time when the message becomes available: 2026-05-01T12:00:00Z, or +10m from now
     #[arg(long, value_name = "WHEN", value_parser = when)]
     at: Option<When>,
     /// Media type of the body
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
-    /// What it answers or belongs to
+    /// Correlation id, such as the message id of the request
     #[arg(long, value_name = "TEXT")]
     correlation_id: Option<String>,
-    /// Where answers are sent
+    /// Address for replies
     #[arg(long, value_name = "ADDRESS")]
     reply_to: Option<String>,
-    /// Session that answers belong to
+    /// Session for replies
     #[arg(long, value_name = "TEXT")]
     reply_to_session_id: Option<String>,
-    /// Address the sender has in mind
+    /// Address that the sender intends (To)
     #[arg(long, value_name = "ADDRESS")]
     to: Option<String>,
     /// Partition key
     #[arg(long, value_name = "TEXT")]
     partition_key: Option<String>,
-    /// Session of the message; a queue that requires sessions wants one
+    /// Session of the message; required by a queue that requires sessions
     #[arg(long, value_name = "ID", alias = "session-id")]
     session: Option<String>,
 }
@@ -164,11 +164,11 @@ pub fn set_properties(message: &mut Message, properties: &[Property]) {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    let rate: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
     if (0.001..=1_000_000.0).contains(&rate) {
         return Ok(rate);
     }
-    Err("it is not between 0.001 and 1000000".to_owned())
+    Err("expected a number between 0.001 and 1000000".to_owned())
 }
 
 /// A message under way, and where it came from.

@@ -14,21 +14,21 @@ Examples:
   peeklock session list steps
   peeklock receive steps --next-session --all        the session with the oldest message
   peeklock receive steps --session order-17
-  peeklock session state steps order-17              what its last holder has left
+  peeklock session state steps order-17              the state that its last holder set
   peeklock session set-state steps order-17 packed
 
-A queue that requires sessions gives its messages out by session: each session to one receiver at \
-a time, its messages in order. A session is there as long as it has a message or a state.";
+A queue that requires sessions delivers messages by session: one receiver at a time holds a \
+session and gets its messages in order. A session exists while it has a message or a state.";
 
 #[derive(Subcommand)]
 pub enum SessionCommand {
     /// List the sessions of a queue, by id
     #[command(after_help = list::HELP, visible_alias = "ls")]
     List(list::ListFlags),
-    /// Show the state of a session; locks it meanwhile
+    /// Show the state of a session; locks the session meanwhile
     #[command(after_help = state::SHOW_HELP)]
     State(state::ShowFlags),
-    /// Set the state of a session, or clear it; locks it meanwhile
+    /// Set or clear the state of a session; locks the session meanwhile
     #[command(after_help = state::SET_HELP)]
     SetState(state::SetFlags),
 }

@@ -26,26 +26,26 @@ Examples:
   peeklock subscription purge orders eu --dead-letter
   peeklock subscription delete orders eu
 
-`peeklock subscription COMMAND --help` has all flags, `peeklock rule --help` tells of filters.";
+`peeklock subscription COMMAND --help` has all flags, `peeklock rule --help` explains filters.";
 
 #[derive(Subcommand)]
 pub enum SubscriptionCommand {
     /// Create a subscription, with a filter or for every message
     #[command(after_help = create::HELP)]
     Create(create::CreateFlags),
-    /// Show what is set on a subscription, what is in it, and its rules
+    /// Show the properties, message counts and rules of a subscription
     #[command(after_help = show::HELP)]
     Show(show::ShowFlags),
     /// List the subscriptions of a topic
     #[command(after_help = list::HELP, visible_alias = "ls")]
     List(list::ListFlags),
-    /// Change what is given and keep the rest
+    /// Change properties of a subscription; the others stay unchanged
     #[command(after_help = update::HELP)]
     Update(update::UpdateFlags),
-    /// Delete a subscription with everything in it; asks
+    /// Delete a subscription with everything in it; asks first
     #[command(after_help = delete::HELP)]
     Delete(delete::DeleteFlags),
-    /// Delete the messages of a subscription; asks
+    /// Delete the messages of a subscription; asks first
     #[command(after_help = purge::HELP)]
     Purge(purge::PurgeFlags),
 }

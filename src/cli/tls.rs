@@ -16,23 +16,24 @@ pub const HELP: &str = "\
 Examples:
   peeklock tls init --name bus.lan --name 192.168.1.7
   peeklock serve --tls
-  peeklock tls trust                         how clients come to trust it
+  peeklock tls trust                         print the steps for clients
   curl --cacert ./data/tls/authority.pem https://localhost:5300/health
   peeklock queue list --data-dir ./data      on the machine of the broker
 
-The authority is in the directory `tls` of the data directory. `peeklock serve --tls` makes it when it is not there, \
-for localhost, 127.0.0.1 and ::1. It can vouch for the names it was made for and names below them, and for no other: \
-who trusts it risks no more. Where certificates come from elsewhere, name them in `tls.certificate_file` and `tls.key_file`.";
+The authority is in the directory `tls` of the data directory. `peeklock serve --tls` creates it \
+if it does not exist, for localhost, 127.0.0.1 and ::1. It can only issue certificates for the \
+names that it was created for and names below them; this limits the risk for clients that trust \
+it. To use your own certificate, set `tls.certificate_file` and `tls.key_file`.";
 
 #[derive(Subcommand)]
 pub enum TlsCommand {
-    /// Make an authority for development, and a certificate by it
+    /// Create a certificate authority for development, and a certificate
     #[command(after_help = init::HELP)]
     Init(init::InitFlags),
-    /// Show the authority and the certificate by it
+    /// Show the authority and its certificate
     #[command(after_help = show::HELP)]
     Show(show::ShowFlags),
-    /// Tell how clients come to trust the authority
+    /// Print the steps by which clients trust the authority
     #[command(after_help = trust::HELP)]
     Trust(trust::TrustFlags),
 }
@@ -94,7 +95,8 @@ impl Of {
             None => Err(Failure::ended(
                 exit::NOT_FOUND,
                 format!(
-                    "there is no authority in `{}`; `peeklock tls init` makes one, and so does `peeklock serve --tls`",
+                    "there is no authority in `{}`; create it with `peeklock tls init` or \
+                     `peeklock serve --tls`",
                     authority.directory().display()
                 ),
             )),

@@ -12,24 +12,26 @@ use super::{Failure, say, variable};
 
 pub const HELP: &str = "\
 Examples:
-  peeklock token                             by the first policy of the broker on this machine, for an hour
+  peeklock token                             signed by the first policy of the broker here, for 1 hour
   peeklock token --entity orders --for 10m   for one queue
   curl -H \"Authorization: $(peeklock token)\" -d 'two coffees' http://127.0.0.1:5300/orders/messages
   PEEKLOCK_TOKEN=$(peeklock token) peeklock top
 
-The key is that of PEEKLOCK_CONNECTION_STRING, else that of the file `root.connection-string` in the data directory of the \
-broker, which its owner alone can read. Nothing is asked of the broker. A token ends with its time, and with its key: \
-see `peeklock policy regenerate`.";
+The key comes from PEEKLOCK_CONNECTION_STRING, or else from the file `root.connection-string` in \
+the data directory of the broker, which only its owner can read. The command does not contact the \
+broker. A token ends when its time is over or its key is replaced: see `peeklock policy \
+regenerate`.";
 
 #[derive(Args)]
 pub struct TokenFlags {
-    /// Entity that the token is for, with all below it [default: that of the connection string, else all]
+    /// Entity that the token is for, including everything below it, such as `orders` [default: the
+    /// entity of the connection string, or else all]
     #[arg(long, value_name = "PATH")]
     entity: Option<String>,
-    /// How long it is good
+    /// Validity of the token, such as 10m
     #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
     time: Duration,
-    /// Data directory of the broker, where the key is looked for [default: ./data]
+    /// Data directory of the broker, for the file with the key [default: ./data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }
@@ -47,7 +49,10 @@ pub fn run(flags: &TokenFlags) -> Result<(), Failure> {
         string = string.at_entity(entity.trim_matches('/'));
     }
     if !string.renews() {
-        return Err(refused("it has a token, and no key to sign another one with"));
+        return Err(refused(
+            "it has a token but no key to sign another token with; give a connection string with \
+             SharedAccessKey",
+        ));
     }
     say(&format!("{}\n", string.token(in_time(flags.time))))
 }

@@ -28,14 +28,14 @@ Examples:
   peeklock top --once                              one table, with the rates of one interval
   peeklock top | jq -c '(.queues + .subscriptions)[] | select(.deadLettered > 0)'
 
-On a terminal: q or Ctrl-C leaves, s sorts by the next column, r turns the order. In a pipe each \
-reading is one line of JSON.
+On a terminal: q or Ctrl-C quits, s sorts by the next column, r reverses the order. In a pipe \
+each reading is one line of JSON.
 
-IN/s is what was accepted in a second: the growth of the highest sequence number. A scheduled \
-message counts when it is accepted, and again when it becomes available. OUT/s is what has gone \
-for good: completed, received for good, expired, deleted. Dead-lettered messages are there still. \
-What comes into a topic is in its subscriptions, as often as they select it; the size of a topic is that \
-of all of them.
+IN/s is the number of messages accepted per second: the growth of the highest sequence number. A \
+scheduled message counts when it is accepted, and again when it becomes available. OUT/s is the \
+number of messages removed per second: completed, received and deleted, expired, or purged. \
+Dead-lettered messages are not removed. Messages sent to a topic are counted in each subscription \
+that selects them; the size of a topic includes all its subscriptions.
 
 ",
     exit_codes!()
@@ -43,13 +43,13 @@ of all of them.
 
 #[derive(Args)]
 pub struct TopFlags {
-    /// Time between two readings
+    /// Time between two readings, such as 1s
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval)]
     interval: TimeSpan,
     /// Column to sort by
     #[arg(long, value_name = "COLUMN", default_value = "active")]
     sort: Sort,
-    /// Kinds to show; all if none is given
+    /// Kinds to show, such as `topic,subscription` [default: all]
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     kind: Vec<Kind>,
     /// Read twice, one interval apart, and print one table
@@ -109,7 +109,7 @@ fn interval(text: &str) -> Result<TimeSpan, String> {
     if (TimeSpan::from_ms(100)..=TimeSpan::from_days(1)).contains(&span) {
         return Ok(span);
     }
-    Err("it is not between 100ms and 1day".to_owned())
+    Err("expected a time between 100ms and 1day".to_owned())
 }
 
 pub fn run(flags: &TopFlags) -> Result<(), Failure> {
@@ -344,7 +344,7 @@ fn draw(
 ) -> Result<(), Failure> {
     sort(rows, by, turned);
     let (columns, lines) = screen.size();
-    let state = if is_connected { "" } else { "  connection lost, trying to get it back" };
+    let state = if is_connected { "" } else { "  connection lost, reconnecting" };
     let order = if turned == Turned::Yes { ", turned" } else { "" };
     let now = session.client.now().to_string();
     // Seconds are enough.

@@ -23,26 +23,26 @@ Examples:
   peeklock topic show orders
   peeklock topic delete orders
 
-A topic keeps nothing itself: each of its subscriptions gets a copy of what its rules select, and is \
-received from like a queue.
+A topic stores no messages itself: each subscription gets a copy of the messages that its rules \
+select. You receive from a subscription like from a queue.
 
 `peeklock topic COMMAND --help` has all flags.";
 
 #[derive(Subcommand)]
 pub enum TopicCommand {
-    /// Create a topic; what is not given has the default of the broker
+    /// Create a topic; properties that you leave out get the default of the broker
     #[command(after_help = create::HELP)]
     Create(create::CreateFlags),
-    /// Show what is set on a topic, and its subscriptions
+    /// Show the properties and subscriptions of a topic
     #[command(after_help = show::HELP)]
     Show(show::ShowFlags),
     /// List all topics
     #[command(after_help = list::HELP, visible_alias = "ls")]
     List(list::ListFlags),
-    /// Change what is given and keep the rest
+    /// Change properties of a topic; the others stay unchanged
     #[command(after_help = update::HELP)]
     Update(update::UpdateFlags),
-    /// Delete a topic with its subscriptions and everything in them; asks
+    /// Delete a topic with its subscriptions and everything in them; asks first
     #[command(after_help = delete::HELP)]
     Delete(delete::DeleteFlags),
 }

@@ -37,12 +37,13 @@ pub fn verify(flags: &ScrubFlags) -> Result<(), Failure> {
             }
             text.push_str(&match (report.is_sound(), report.findings.is_empty()) {
                 (true, true) => "sound\n".to_owned(),
-                (true, false) => "\nsound: nothing that was acknowledged is damaged\n".to_owned(),
-                (false, _) if report.totals.segments == 0 => "\ndamaged: no segment can be read, so \
-                    nothing can be saved here; put the files back from a backup\n"
+                (true, false) => "\nsound: no acknowledged data is damaged\n".to_owned(),
+                (false, _) if report.totals.segments == 0 => "\ndamaged: no segment can be read, \
+                    so nothing can be saved here; restore the files from a backup\n"
                     .to_owned(),
                 (false, _) => format!(
-                    "\ndamaged: `peeklock repair --data-dir {shown}` shows what can be saved, and asks\n"
+                    "\ndamaged: `peeklock repair --data-dir {shown}` shows the data that can be \
+                     saved, and asks\n"
                 ),
             });
             say(&text)?;

@@ -65,7 +65,7 @@ fn contexts_are_added_used_listed_shown_and_removed() {
     assert_eq!(home.run(&["context", "use", "default"]).code, 0);
     assert_eq!(home.run(&["context", "use", "prod"]).code, 0);
     let ended = home.run(&["context", "remove", "prod"]);
-    assert!(ended.log.contains("commands talk to ws://127.0.0.1:5301 now"), "{}", ended.log);
+    assert!(ended.log.contains("commands now connect to ws://127.0.0.1:5301"), "{}", ended.log);
     assert_eq!(home.run(&["context", "remove", "prod"]).code, 4);
 }
 
@@ -102,7 +102,7 @@ fn the_nearest_word_names_the_broker() {
         assert_eq!(ended.code, 7, "{}", ended.log);
         let expected = format!("error: cannot connect to {expected}: ");
         assert!(ended.log.starts_with(&expected), "{expected}\n{}", ended.log);
-        assert!(ended.log.contains("is `peeklock serve` running there?"), "{}", ended.log);
+        assert!(ended.log.contains("start one there with `peeklock serve`"), "{}", ended.log);
     };
     home.run(&["context", "use", "one"]);
     let list = ["queue", "list"];

@@ -238,8 +238,11 @@ fn what_no_request_holds_is_refused() {
     }
     let file = File::new("together", &text);
     let (_, log) = broker.ends(2, &["apply", "-f", file.path()]);
-    assert!(log.contains("`all`, with what it has"), "{log}");
-    assert!(log.contains("1000000; split the file: first what others are forwarded to"), "{log}");
+    assert!(log.contains("`all`, with its parts"), "{log}");
+    assert!(
+        log.contains("1000000 bytes; split the file: put forwarding destinations first"),
+        "{log}"
+    );
     broker.ends(4, &["queue", "show", "all"]);
 }
 

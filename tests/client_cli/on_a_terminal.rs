@@ -86,7 +86,7 @@ fn ctrl_c_at_a_question_changes_nothing() {
     let broker = Broker::with_queue(&[]);
     broker.send("orders", &["a"]);
     let mut terminal = Terminal::start(&broker, 80, &["queue", "purge", "orders"]);
-    terminal.until("Delete the messages of `orders`, 1 at present? [y/N] ");
+    terminal.until("Delete the messages of `orders` (now 1)? [y/N] ");
     terminal.press("\u{3}");
     assert_eq!(terminal.end().0, 130);
     assert_eq!(broker.bodies("orders"), [body("a", 0)]);
@@ -107,7 +107,7 @@ fn ctrl_c_ends_following_in_order() {
 fn lines_typed_are_sent_and_ctrl_d_ends() {
     let broker = Broker::with_queue(&[]);
     let mut terminal = Terminal::start(&broker, 80, &["send", "orders", "--lines"]);
-    terminal.until("Ctrl-D ends");
+    terminal.until("end with Ctrl-D");
     terminal.press("one\n");
     terminal.until("one");
     terminal.press("two\n");

@@ -208,7 +208,7 @@ fn following_survives_a_lost_connection() {
     assert_eq!(running.line(), "a");
     let address = broker.address().to_owned();
     broker.kill();
-    assert_eq!(running.log_line(), "connection lost; trying to get it back");
+    assert_eq!(running.log_line(), "connection lost; reconnecting");
     let again = Broker::start_at(&address);
     again.ok(&["queue", "create", "orders"]);
     again.send("orders", &["b"]);
@@ -227,7 +227,7 @@ fn an_interrupt_without_a_connection_ends_at_once() {
     // Until it is completed as well there would be something to tell.
     while !broker.peek("orders").is_empty() {}
     broker.kill();
-    assert_eq!(running.log_line(), "connection lost; trying to get it back");
+    assert_eq!(running.log_line(), "connection lost; reconnecting");
     let begun = std::time::Instant::now();
     running.signal("-INT");
     assert_eq!(running.end().0, 0);
@@ -369,7 +369,7 @@ fn what_could_not_be_abandoned_is_told() {
     let mut running = broker.program(&[&waiting[..], &["--settle", "abandon"]].concat()).start();
     assert_eq!(running.line(), "a");
     broker.kill();
-    assert_eq!(running.log_line(), "connection lost; trying to get it back");
+    assert_eq!(running.log_line(), "connection lost; reconnecting");
     running.signal("-INT");
     let (code, _, log) = running.end();
     assert_eq!(code, 8, "{log}");

@@ -283,10 +283,13 @@ fn an_authority_is_made_shown_and_explained() {
     let (_, log) = run(4, &["show"]);
     assert!(log.contains("peeklock tls init"), "{log}");
     let (out, _) = run(0, &["init", "--name", "bus.test"]);
-    assert!(out.starts_with("authority and certificate made") && out.contains("bus.test"), "{out}");
+    assert!(
+        out.starts_with("authority and certificate created") && out.contains("bus.test"),
+        "{out}"
+    );
     let key = data_dir.join("tls/authority.key");
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(run(0, &["init"]).0.starts_with("authority and certificate are there"));
+    assert!(run(0, &["init"]).0.starts_with("authority and certificate already exist"));
     let show = || serde_json::from_str::<Value>(&run(0, &["show", "-o", "json"]).0).unwrap();
     let before = show();
     let names = serde_json::json!(["localhost", "bus.test", "127.0.0.1", "::1"]);

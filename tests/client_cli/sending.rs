@@ -279,5 +279,5 @@ fn the_port_of_http_is_known_for_one() {
 #[test]
 fn what_is_no_sequence_number_is_said() {
     let (_, log) = Broker::start().ends(2, &["schedule", "cancel", "orders", "x"]);
-    assert!(log.contains("no sequence number"), "{log}");
+    assert!(log.contains("expected a sequence number"), "{log}");
 }

@@ -54,9 +54,10 @@ pub(super) fn parts(mut whole: Declaration) -> Result<Vec<Part>, String> {
         if group.bytes > REQUEST_BYTES_MAX || group.count > REQUEST_COUNT_MAX {
             let first = group.declared.first().map_or("", Declared::path);
             return Err(format!(
-                "`{first}`, with what it has and what is forwarded to or from it, is {} entities and rules of {} bytes, and one \
-                 request holds {REQUEST_COUNT_MAX} and {REQUEST_BYTES_MAX}; split the file: first what others are forwarded \
-                 to, and of a topic some subscriptions in each",
+                "`{first}`, with its parts and its forwarding links, has {} entities and rules of \
+                 {} bytes; one request holds at most {REQUEST_COUNT_MAX} entities and rules and \
+                 {REQUEST_BYTES_MAX} bytes; split the file: put forwarding destinations first, and \
+                 a few subscriptions of a topic into each file",
                 group.count, group.bytes
             ));
         }
@@ -297,8 +298,11 @@ mod tests {
         });
         let circle = Declaration { queues: circle.collect(), ..Declaration::default() };
         let refused = parts(circle).map(drop).unwrap_err();
-        assert!(refused.starts_with("`q0`, with what"), "{refused}");
-        assert!(refused.contains("request holds 10000 and 1000000; split the file"), "{refused}");
+        assert!(refused.starts_with("`q0`, with its parts"), "{refused}");
+        assert!(
+            refused.contains("at most 10000 entities and rules and 1000000 bytes; split"),
+            "{refused}"
+        );
         let many = (0..10_001).map(|index| DeclaredQueue::new(format!("q{index}"))).collect();
         let refused = parts(Declaration { queues: many, ..Declaration::default() }).map(drop);
         assert!(refused.unwrap_err().contains("more than 10000"));

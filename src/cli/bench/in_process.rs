@@ -150,9 +150,9 @@ fn cycles(result: &cycle::Durable, floor: Option<Duration>, report: &mut Report)
     report.count("syncs", "syncs", result.syncs);
     report.ratio("messages_per_sync", "messages a sync", ratio(result.messages, result.syncs));
     let written = ratio(result.written_bytes, result.body_bytes);
-    report.ratio("written_to_body_bytes", "bytes written / of bodies", written);
+    report.ratio("written_to_body_bytes", "bytes written / bytes of bodies", written);
     if let Some(floor) = floor {
-        let label = "floor: the disk alone, median of 3";
+        let label = "floor: the disk only, median of 3";
         let floor = report.rate("floor_per_second", label, result.messages, floor);
         report.ratio("cycles_to_floor", "cycles / floor", cycles / floor);
     }
@@ -160,13 +160,13 @@ fn cycles(result: &cycle::Durable, floor: Option<Duration>, report: &mut Report)
 
 fn backlogs(messages: u64, fill: &Half, empty: &Half, segments: usize, report: &mut Report) {
     let sent = report.rate("sent_per_second", "sent", messages, fill.working);
-    let label = "resident at most, sending";
+    let label = "peak resident memory, sending";
     report.bytes_if_known("resident_bytes_max_sending", label, fill.resident_bytes_max);
     report.seconds("opening_seconds", "opened", empty.opening);
     let label = "received and completed";
     let drained = report.rate("drained_per_second", label, messages, empty.working);
     report.ratio("drained_to_sent", "drained / sent", drained / sent);
-    let label = "resident at most, draining";
+    let label = "peak resident memory, draining";
     report.bytes_if_known("resident_bytes_max_draining", label, empty.resident_bytes_max);
     report.count("segment_files_left", "segment files left", segments as u64);
 }
@@ -175,13 +175,13 @@ fn besides(result: &beside::Beside, report: &mut Report) {
     report.bytes("idle_bytes", "idle in another queue", result.idle_bytes);
     report.bytes("through_bytes", "bodies sent and completed", result.body_bytes);
     let written = ratio(result.written_bytes, result.body_bytes);
-    report.ratio("written_to_body_bytes", "bytes written / of bodies", written);
+    report.ratio("written_to_body_bytes", "bytes written / bytes of bodies", written);
 }
 
 fn lateness(result: &Lateness, report: &mut Report) {
     report.count("pending", "pending", result.pending);
     report.bytes_if_known("resident_bytes", "resident", result.resident_bytes);
-    report.count("received", "fell due and were received", result.late.len() as u64);
+    report.count("received", "became due and received", result.late.len() as u64);
     let late = [
         ("late_p50_ms", "late, p50", 500),
         ("late_p99_ms", "late, p99", 990),

@@ -7,10 +7,9 @@ use super::super::message::{id, plain};
 /// What the help of commands says about conditions.
 macro_rules! conditions {
     () => {
-        "\
-A condition is FIELD=VALUE, FIELD!=VALUE, FIELD~PART or FIELD!~PART. Fields are reason, \
-description, id, subject, correlation-id and property.KEY; upper and lower case differ. A field \
-that a message does not have is empty. Several conditions hold together."
+        "A condition is FIELD=VALUE, FIELD!=VALUE, FIELD~PART or FIELD!~PART. Fields are reason, \
+         description, id, subject, correlation-id and property.KEY; case matters. A field that a \
+         message does not have is empty. With several conditions, a message must meet all of them."
     };
 }
 pub(super) use conditions;
@@ -68,7 +67,9 @@ impl MessageCondition {
 
 /// Reads one.
 pub fn condition(text: &str) -> Result<MessageCondition, String> {
-    let place = text.find(['=', '~']).ok_or("a condition is FIELD=VALUE or FIELD~PART")?;
+    let place = text
+        .find(['=', '~'])
+        .ok_or("expected a condition FIELD=VALUE, FIELD!=VALUE, FIELD~PART or FIELD!~PART")?;
     let (before, after) = text.split_at(place);
     let is_part = after.starts_with('~');
     let value = after.get(1..).unwrap_or_default().to_owned();
@@ -86,7 +87,7 @@ pub fn condition(text: &str) -> Result<MessageCondition, String> {
             Some(key) => Field::Property(key.to_owned()),
             None => {
                 return Err(format!(
-                    "`{other}` is no field; fields are reason, description, id, subject, \
+                    "`{other}` is not a field; fields are reason, description, id, subject, \
                      correlation-id and property.KEY"
                 ));
             }

@@ -72,7 +72,7 @@ impl Copies {
             note(&format!("and {} more; -o ndjson shows all", self.count - ROWS_MAX));
         }
         if self.is_cut || was_narrow {
-            note("some text is cut; -o ndjson has it whole");
+            note("some text is shortened; -o ndjson shows the full text");
         }
         Ok(())
     }

@@ -35,16 +35,16 @@ pub struct ListFlags {
     /// Queue, such as `orders`
     #[arg(value_parser = queue_of)]
     queue: String,
-    /// Messages that meet a condition only. Can be given several times
+    /// List only messages that meet a condition; may be repeated
     #[arg(long = "where", value_name = "CONDITION", value_parser = condition)]
     conditions: Vec<MessageCondition>,
-    /// First sequence number to look at
+    /// Sequence number to start from
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     from: u64,
-    /// Messages to show
+    /// Maximum number of messages to show
     #[arg(short = 'n', long, value_name = "N", default_value_t = ROWS_DEFAULT)]
     count: u64,
-    /// Show all
+    /// Show all messages
     #[arg(long, conflicts_with = "count")]
     all: bool,
     #[command(flatten)]
@@ -99,10 +99,10 @@ async fn list(flags: &ListFlags, session: &Session) -> Result<(), Failure> {
         return Err(Failure::Told(exit::INTERRUPTED));
     }
     if is_more {
-        note("there are more; --all -o ndjson shows all");
+        note("there are more messages; --all -o ndjson shows all");
     }
     if shown == 0 && form.is_none() {
-        note(&format!("no such message is in `{path}`"));
+        note(&format!("`{path}` has no such message"));
     }
     Ok(())
 }
@@ -152,7 +152,7 @@ impl Rows {
             note(&format!("and {} more; -o ndjson shows all", self.count - ROWS_MAX));
         }
         if self.is_cut || was_narrow {
-            note("some text is cut; `peeklock dlq show`, or -o ndjson, has it whole");
+            note("some text is shortened; `peeklock dlq show` or -o ndjson shows the full text");
         }
         Ok(())
     }

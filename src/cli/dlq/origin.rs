@@ -48,10 +48,8 @@ impl Origin {
 pub fn destination(path: &str) -> Result<&str, Failure> {
     let entity = entity(path);
     if is_subscription(entity) {
-        let text = format!("nobody sends to `{entity}`, which is a subscription");
-        return Err(
-            Failure::usage(text).hint("--to names the queue or topic that the copies go to")
-        );
+        let text = format!("cannot send copies to `{entity}`: it is a subscription");
+        return Err(Failure::usage(text).hint("give the queue or topic for the copies with --to"));
     }
     Ok(entity)
 }

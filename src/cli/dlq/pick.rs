@@ -165,8 +165,9 @@ impl Pick<'_> {
                 return Err(Failure::ended(
                     exit::IN_PART,
                     format!(
-                        "{HELD_MAX} messages that do not meet the conditions stand before the rest, and no \
-                         more are held; receive or purge some of them, or {} with fewer conditions",
+                        "{HELD_MAX} messages that do not meet the conditions are in front of the \
+                         rest, and at most {HELD_MAX} are held; receive or purge some, or {} with \
+                         fewer conditions",
                         self.verb
                     ),
                 ));
@@ -182,15 +183,15 @@ impl Found {
         let Some(first) = self.absent.first() else { return Ok(()) };
         let others = match self.absent.len() - 1 {
             0 => String::new(),
-            others => format!(", nor {others} others that were asked for"),
+            others => format!(", and {others} other given numbers are not there either"),
         };
         let Pick { queue, verb, .. } = pick;
         let code = if self.count == 0 { exit::NOT_FOUND } else { exit::IN_PART };
         Err(Failure::ended(
             code,
             format!(
-                "there is no message {first} to {verb} in `{}`{others}; `peeklock dlq list {queue}` \
-                 shows those that are there",
+                "there is no message {first} to {verb} in `{}`{others}; `peeklock dlq list \
+                 {queue}` lists the messages",
                 dead_letter_path(queue)
             ),
         ))

@@ -39,19 +39,20 @@ that does are locked meanwhile, and released uncounted.
 
 #[derive(Args)]
 pub struct PurgeFlags {
-    /// Queue or subscription whose dead letters to delete, such as `orders` or `sales/subscriptions/eu`
+    /// Queue or subscription whose dead letters to delete, such as `orders` or
+    /// `sales/subscriptions/eu`
     #[arg(value_parser = queue_of)]
     queue: String,
-    /// Delete messages that meet a condition only. Can be given several times
+    /// Delete only messages that meet a condition; may be repeated
     #[arg(long = "where", value_name = "CONDITION", value_parser = condition)]
     conditions: Vec<MessageCondition>,
-    /// Delete these messages only, by sequence number. Can be given several times
+    /// Delete only the messages with these sequence numbers; may be repeated
     #[arg(long = "number", value_name = "NUMBER", value_parser = sequence_number)]
     numbers: Vec<u64>,
     /// Delete at most this many, the oldest first [default: all]
     #[arg(long = "first", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
     #[command(flatten)]
@@ -127,7 +128,8 @@ async fn purge(flags: &PurgeFlags, session: &Session) -> Result<(), Failure> {
     if left > 0 {
         let are = if left == 1 { "is" } else { "are" };
         note(&format!(
-            "error: {left} {are} in `{path}` still: locked by another receiver, or their locks had ended"
+            "error: {left} {are} still in `{path}`: locked by another receiver, or their locks had \
+             expired"
         ));
     }
     match worked {

@@ -34,21 +34,21 @@ Examples:
     conditions!(),
     "
 
-What is guaranteed: each message is locked, its copy is sent, and only when the copy is stored is \
-the original completed. None is lost. If the client or the broker dies in between, a message is \
-in both places and is sent again the next time: at least once. With a MessageId, a queue with \
-duplicate detection drops the second copy.
+Guarantee (at least once): the command locks each message, sends its copy, and completes the \
+original only after the copy is stored. No message is lost. If the client or the broker fails in \
+between, the message is in both places and is sent again by the next run. If messages have a \
+MessageId, a queue with duplicate detection drops the second copy.
 
-A copy that the queue drops as a duplicate is not stored, so its original stays where it is and \
-is told; --new-id gives copies new ids. Copies have no DeadLetterReason and \
-DeadLetterErrorDescription, and their time to live begins anew. Only messages that were enqueued \
-before the command began are resubmitted: one that fails again at once does not go round for \
-ever.
+A copy that the queue drops as a duplicate is not stored, so its original stays and the command \
+reports it; --new-id gives copies new ids. Copies have no DeadLetterReason and \
+DeadLetterErrorDescription, and their time to live starts again. Only messages that were enqueued \
+before the command began are resubmitted, so a message that fails again at once is not sent in an \
+endless loop.
 
-A broker gives out available messages in their order only. Messages that do not meet the \
-conditions and stand before one that does are locked for a while and released uncounted; if the \
-connection is lost meanwhile they count one more failed delivery, which has no consequence in a \
-dead-letter queue. Deferred dead letters and those that somebody else has locked are left alone.
+A broker delivers messages in their order only. Messages in front of a matching message are \
+locked for a while and released without counting a delivery. If the connection is lost meanwhile, \
+they count one more failed delivery, which has no effect in a dead-letter queue. Deferred dead \
+letters and those locked by another receiver stay.
 
 ",
     exit_codes!()
@@ -56,35 +56,35 @@ dead-letter queue. Deferred dead letters and those that somebody else has locked
 
 #[derive(Args)]
 pub struct ResubmitFlags {
-    /// Queue or subscription whose dead letters to take, such as `orders`, `sales/subscriptions/eu`, or
-    /// `orders/$transfer` for what could not be forwarded
+    /// Queue or subscription whose dead letters to resubmit, such as `orders`,
+    /// `sales/subscriptions/eu`, or `orders/$transfer` for messages that could not be forwarded
     #[arg(value_parser = queue_of)]
     queue: String,
-    /// Messages that meet a condition only. Can be given several times
+    /// Resubmit only messages that meet a condition; may be repeated
     #[arg(long = "where", value_name = "CONDITION", value_parser = condition)]
     conditions: Vec<MessageCondition>,
-    /// These messages only, by sequence number. Can be given several times
+    /// Resubmit only the messages with these sequence numbers; may be repeated
     #[arg(long = "number", value_name = "NUMBER", value_parser = sequence_number)]
     numbers: Vec<u64>,
-    /// Messages to resubmit at most [default: all]
+    /// Resubmit at most this many messages [default: all]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Set an application property on the copies, as in `send --property`. Can be given several times
+    /// Set an application property on the copies, such as `retried:bool=true`; may be repeated
     #[arg(long, value_name = "KEY[:TYPE]=VALUE", value_parser = property)]
     set: Vec<Property>,
-    /// Leave an application property out of the copies. Can be given several times
+    /// Leave an application property out of the copies; may be repeated
     #[arg(long, value_name = "KEY")]
     remove: Vec<String>,
-    /// Give the copies another time to live
+    /// Time to live of the copies, such as 1h [default: as the original]
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     ttl: Option<TimeSpan>,
     /// Give each copy a new message id
     #[arg(long)]
     new_id: bool,
-    /// Send to another queue instead
+    /// Queue or topic to send the copies to [default: the origin of the dead letters]
     #[arg(long, value_name = "QUEUE")]
     to: Option<String>,
-    /// Show what would be sent, and change nothing
+    /// Show the messages that would be sent, without changing anything
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -135,7 +135,7 @@ impl ResubmitFlags {
 fn new_id() -> Result<MessageId, Failure> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::Failed(format!("no random number: {error}")))?;
+        .map_err(|error| Failure::Failed(format!("cannot get a random number: {error}")))?;
     // Version 4, variant 1 (RFC 9562).
     let id = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
     Ok(peeklock::ids::TrackingId(id).to_string().into())
@@ -236,29 +236,29 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     }
     if duplicates > 0 {
         note(&format!(
-            "error: left in `{path}`: {duplicates}; `{to}` took the copies for duplicates, and has \
-             them or had them; --new-id sends them under new ids"
+            "error: left in `{path}`: {duplicates}; `{to}` dropped their copies as duplicates, \
+             because it has or had these message ids; --new-id sends them with new ids"
         ));
     }
     if doubled > 0 {
         note(&format!(
-            "error: {doubled} sent and in `{path}` still: the locks had ended, or the connection was \
-             lost"
+            "error: {doubled} sent but still in `{path}`: their locks had expired, or the \
+             connection was lost"
         ));
     }
     let open = if is_overdue { done - resubmitted - duplicates - failed } else { 0 };
     if open > 0 {
         note(&format!(
-            "error: {} not answered; copies may have been stored, and originals may be in `{path}` \
-             still",
+            "error: {} not answered; copies may have been stored, and originals may still be in \
+             `{path}`",
             messages(open)
         ));
     }
     if locked > 0 {
         let are = if locked == 1 { "is" } else { "are" };
         note(&format!(
-            "error: {locked} {are} in `{path}` still: locked by another; when the locks have ended the \
-             same command sends them"
+            "error: {locked} {are} still in `{path}`: locked by another receiver; run the same \
+             command again when the locks have expired"
         ));
     }
     match worked {
@@ -313,7 +313,7 @@ async fn move_on(
                     lost.add(number.0);
                 } else {
                     let open = if may_be_done(error.condition()) {
-                        "\n  the copy may have been stored all the same"
+                        "\n  the copy may have been stored"
                     } else {
                         ""
                     };

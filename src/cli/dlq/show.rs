@@ -26,7 +26,7 @@ pub struct ShowFlags {
     /// Queue, such as `orders`
     #[arg(value_parser = queue_of)]
     queue: String,
-    /// Sequence number, as `peeklock dlq list` shows it
+    /// Sequence number, as printed by `peeklock dlq list`
     #[arg(value_parser = sequence_number)]
     number: u64,
     #[command(flatten)]
@@ -51,8 +51,7 @@ async fn show(flags: &ShowFlags, session: &Session) -> Result<(), Failure> {
         return Err(Failure::ended(
             exit::NOT_FOUND,
             format!(
-                "there is no message {} in `{path}`; `peeklock dlq list {}` shows those that are \
-                     there",
+                "there is no message {} in `{path}`; `peeklock dlq list {}` lists the messages",
                 flags.number, flags.queue
             ),
         ));

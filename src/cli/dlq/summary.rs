@@ -42,7 +42,7 @@ pub struct SummaryFlags {
     /// Queue or subscription, such as `orders` or `sales/subscriptions/eu`
     #[arg(value_parser = queue_of)]
     queue: String,
-    /// Count messages that meet a condition only. Can be given several times
+    /// Count only messages that meet a condition; may be repeated
     #[arg(long = "where", value_name = "CONDITION", value_parser = condition)]
     conditions: Vec<MessageCondition>,
     #[command(flatten)]
@@ -140,7 +140,7 @@ async fn summary(flags: &SummaryFlags, session: &Session) -> Result<(), Failure>
     let (table, _) = table.text(&session.out);
     let others = match summary.others {
         0 => String::new(),
-        others => format!(", {others} of them with other reasons"),
+        others => format!(", including {others} with other reasons"),
     };
     session.out.say(&format!("{table}{} in {path}{others}\n", messages(summary.total)))
 }

@@ -15,7 +15,7 @@ pub const HELP: &str = concat!(
 Examples:
   peeklock policy create shop --entity orders --right send
   peeklock policy create worker --entity orders --right send --right listen
-  peeklock policy create admin --right manage                  for everything there is
+  peeklock policy create admin --right manage                  for all entities
 
 The broker makes the keys; `peeklock policy keys` and `peeklock connection-string` print them.
 
@@ -30,7 +30,7 @@ the policy does not bring anonymous access back. Your own commands take the firs
 pub struct CreateFlags {
     #[command(flatten)]
     named: Named,
-    /// Right that it gives; can be repeated
+    /// Right that the policy grants; may be repeated
     #[arg(long = "right", value_name = "RIGHT", required = true)]
     rights: Vec<RightFlag>,
     #[command(flatten)]
@@ -48,8 +48,10 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
                 let exists = error.condition() == Condition::EntityAlreadyExists;
                 let failure = Failure::from(error);
                 if exists {
-                    return failure
-                        .hint("`peeklock policy delete` makes room for another one of its name");
+                    return failure.hint(
+                        "choose another name, or delete the existing policy first with `peeklock \
+                         policy delete`",
+                    );
                 }
                 failure
             })?;

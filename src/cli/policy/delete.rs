@@ -22,10 +22,10 @@ Examples:
 pub struct DeleteFlags {
     #[command(flatten)]
     named: Named,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Be content if there is no such policy
+    /// Succeed if there is no such policy
     #[arg(long)]
     if_exists: bool,
     #[command(flatten)]
@@ -42,7 +42,8 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
             output: flags.common.output,
         };
         if !flags.yes {
-            let question = format!("Delete {}, and end what was granted by it?", deletion.shown);
+            let question =
+                format!("Delete {}, and end the access granted with its keys?", deletion.shown);
             session.confirm(&question).await?;
         }
         deletion.end(session, session.client.admin().delete_policy(owner.path(), name).await)

@@ -12,8 +12,9 @@ Examples:
   peeklock policy keys shop --entity orders
   peeklock policy keys shop --entity orders -o json | jq -r .primaryKey
 
-Whoever has a key has the rights of the policy. Once a key was told, nobody is let in without a token, for good. \
-`peeklock connection-string` has the key in the form that clients take.
+A client with a key has the rights of the policy. Once this command has printed a key, every \
+client needs a token, permanently. `peeklock connection-string` prints the key as a connection \
+string for clients.
 
 ",
     exit_codes!()

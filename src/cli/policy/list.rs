@@ -12,7 +12,7 @@ use super::{Owner, names};
 pub const HELP: &str = concat!(
     "\
 Examples:
-  peeklock policy list                       those of the namespace
+  peeklock policy list                       policies of the namespace
   peeklock policy list --entity orders
   peeklock policy list -o ndjson | jq -r .name
 
@@ -33,7 +33,9 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
         let policies = session.client.admin().policies(flags.owner.path()).await?;
         match flags.common.output {
             Output::Table if policies.is_empty() => {
-                note("there are no policies; `peeklock policy create shop --right send` makes one");
+                note(
+                    "there are no policies; `peeklock policy create shop --right send` creates one",
+                );
                 Ok(())
             }
             Output::Table => {

@@ -12,8 +12,8 @@ Examples:
   peeklock policy regenerate shop --entity orders --key primary
   peeklock policy regenerate shop --entity orders --key secondary -o json | jq -r .secondaryKey
 
-To change keys without stopping anybody: let clients use the secondary one, regenerate the primary one, let them go back, \
-regenerate the secondary one.
+To change keys without an interruption: move clients to the secondary key, regenerate the primary \
+key, move clients back, and regenerate the secondary key.
 
 ",
     exit_codes!()
@@ -23,7 +23,7 @@ regenerate the secondary one.
 pub struct RegenerateFlags {
     #[command(flatten)]
     named: Named,
-    /// Which of its two keys is to be another one
+    /// Key to replace
     #[arg(long, value_name = "KEY")]
     key: KeyFlag,
     #[command(flatten)]

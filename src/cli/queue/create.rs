@@ -30,7 +30,7 @@ pub struct CreateFlags {
     /// Path of the queue, such as `orders` or `eu/orders`
     #[arg(value_parser = queue_of)]
     queue: String,
-    /// Be content with a queue that is there, whatever is set on it; how it differs is told
+    /// Succeed if the queue already exists; print the properties that differ
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use super::super::terminal::line;
 pub const HELP: &str = concat!(
     "\
 Examples:
-  peeklock queue delete orders                     tells what is in it, and asks
+  peeklock queue delete orders                     show its content and ask
   peeklock queue delete orders --yes
   peeklock queue delete orders --yes --if-exists   in scripts that run again
 
@@ -25,10 +25,10 @@ pub struct DeleteFlags {
     /// Queue, such as `orders`
     #[arg(value_parser = queue_of)]
     queue: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Be content if there is no such queue
+    /// Succeed if there is no such queue
     #[arg(long)]
     if_exists: bool,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
                 Err(error) => return deletion.end(session, Err(error)),
             };
             let question = format!(
-                "Delete {} with everything in it: {}, {} of them dead-lettered?",
+                "Delete {} with everything in it: {}, {} of these dead-lettered?",
                 deletion.shown,
                 messages(counts.total()),
                 counts.dead_letter

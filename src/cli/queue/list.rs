@@ -32,7 +32,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
         let queues = all(&session.client).await?;
         match flags.common.output {
             Output::Table if queues.is_empty() => {
-                note("there are no queues; `peeklock queue create orders` makes one");
+                note("there are no queues; `peeklock queue create orders` creates one");
                 Ok(())
             }
             Output::Table => {

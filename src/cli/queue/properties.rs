@@ -11,33 +11,33 @@ use super::super::retry::Retries;
 #[derive(Args)]
 #[command(next_help_heading = "Properties")]
 pub struct Properties {
-    /// How long a received message is locked
+    /// Lock duration of a received message, such as 30s
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     lock_duration: Option<TimeSpan>,
-    /// Failed deliveries after which a message is dead-lettered
+    /// Number of failed deliveries after which a message is dead-lettered
     #[arg(long, value_name = "N", value_parser = delivery_count())]
     max_delivery_count: Option<u32>,
-    /// Time to live of messages that set none, and ceiling for the others
+    /// Time to live of messages without their own, and maximum for the others, such as 14d
     #[arg(long, value_name = "DURATION", value_parser = span_of, visible_alias = "ttl")]
     default_message_time_to_live: Option<TimeSpan>,
-    /// Dead-letter what expires instead of removing it
+    /// Dead-letter expired messages instead of removing them
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     dead_lettering_on_message_expiration: Option<bool>,
-    /// Room for messages
+    /// Maximum total size of messages
     #[arg(long, value_name = "MIB")]
     max_size_in_megabytes: Option<u64>,
-    /// Size of the largest message
+    /// Maximum size of one message
     #[arg(long, value_name = "KIB")]
     max_message_size_in_kilobytes: Option<u64>,
-    /// Drop messages whose message id was seen before; fixed at creation
+    /// Drop messages with a message id that was seen before; fixed at creation
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     requires_duplicate_detection: Option<bool>,
-    /// How long message ids are remembered
+    /// Time during which message ids are remembered, such as 10m
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     duplicate_detection_history_time_window: Option<TimeSpan>,
-    /// Delete the queue when nobody has used it for so long
+    /// Delete the queue after it was unused for this long, such as 7d
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     auto_delete_on_idle: Option<TimeSpan>,
     /// Active, Disabled, SendDisabled or ReceiveDisabled
@@ -46,25 +46,25 @@ pub struct Properties {
     /// Text for your own use
     #[arg(long, value_name = "TEXT")]
     user_metadata: Option<String>,
-    /// Messages belong to sessions and are received by session; fixed at creation
+    /// Require a session for each message, and receive by session; fixed at creation
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     requires_session: Option<bool>,
-    /// Forward messages to this queue or topic, which must be there
+    /// Forward messages to this existing queue or topic
     #[arg(long, value_name = "ENTITY")]
     forward_to: Option<String>,
-    /// Forward dead-lettered messages to this queue or topic, which must be there
+    /// Forward dead-lettered messages to this existing queue or topic
     #[arg(long, value_name = "ENTITY")]
     forward_dead_lettered_messages_to: Option<String>,
-    /// Kept, without effect
+    /// Stored without effect
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_batched_operations: Option<bool>,
-    /// Kept, without effect; fixed at creation
+    /// Stored without effect; fixed at creation
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_partitioning: Option<bool>,
-    /// Kept, without effect
+    /// Stored without effect
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_express: Option<bool>,

@@ -11,12 +11,12 @@ use super::super::purge::{Asks, Kind, Purge, purge};
 pub const HELP: &str = concat!(
     "\
 Examples:
-  peeklock queue purge orders                      tells how many there are, and asks
+  peeklock queue purge orders                      show the number of messages and ask
   peeklock queue purge orders --dead-letter --yes
 
-Deletes the messages that are available when it begins. Messages that are locked, deferred or \
-scheduled stay, and so does what is sent meanwhile, and in a queue with sessions what is in a \
-session that a receiver holds. Nothing deleted is dead-lettered.
+Deletes the messages that are available at the start. Locked, deferred and scheduled messages \
+stay, and so do messages that are sent meanwhile. In a queue with sessions, messages in a session \
+that a receiver holds stay too. Deleted messages are not dead-lettered.
 
 ",
     exit_codes!()
@@ -26,7 +26,7 @@ session that a receiver holds. Nothing deleted is dead-lettered.
 pub struct PurgeFlags {
     #[command(flatten)]
     source: Source,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
     #[command(flatten)]

@@ -58,7 +58,7 @@ fn rows(described: &Described) -> Vec<(&'static str, String)> {
         ("queue", description.path.to_string()),
         ("status", description.status.name().to_owned()),
         ("active messages", counts.active.to_string()),
-        ("delayed of them", counts.delayed.to_string()),
+        ("delayed for a retry", counts.delayed.to_string()),
         ("dead-lettered", counts.dead_letter.to_string()),
         ("scheduled", counts.scheduled.to_string()),
         ("deferred", counts.deferred.to_string()),
@@ -90,7 +90,7 @@ fn rows(described: &Described) -> Vec<(&'static str, String)> {
     ];
     if let Some(sessions) = described.sessions {
         let SessionCounts { existing, locked } = sessions;
-        rows.insert(7, ("sessions there", format!("{existing}, {locked} of them locked")));
+        rows.insert(7, ("sessions there", format!("{existing}, {locked} locked")));
     }
     rows
 }

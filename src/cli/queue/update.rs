@@ -26,7 +26,7 @@ pub struct UpdateFlags {
     /// Queue, such as `orders`
     #[arg(value_parser = queue_of)]
     queue: String,
-    /// Take the value of a property away. Can be given several times
+    /// Reset a property to no value, such as user-metadata; may be repeated
     #[arg(long, value_name = "PROPERTY")]
     clear: Vec<Clearable>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
     let update = flags.properties.update();
     if update == QueueUpdate::default() && flags.clear.is_empty() {
         return Err(Failure::usage(
-            "nothing to change: give a property, such as --max-delivery-count 5",
+            "nothing to change: give at least one property, such as --max-delivery-count 5",
         ));
     }
     let cleared = cleared(&flags.clear);

@@ -17,8 +17,9 @@ Examples:
   peeklock rule add orders eu coffee --correlation sys.Label=coffee --correlation region=eu
   peeklock rule add orders eu marked --sql 'price > 100' --action \"SET priority = 'high'\"
 
-The rule applies to what is sent from now on. If a subscription has `$Default` still, it gets every \
-message whatever other rules say: `peeklock rule delete orders eu '$Default'`.
+The rule applies to messages that are sent from now on. While a subscription still has \
+`$Default`, it gets every message; delete that rule with `peeklock rule delete orders eu \
+'$Default'`.
 
 ",
     exit_codes!()
@@ -30,7 +31,7 @@ pub struct AddFlags {
     of: SubscriptionName,
     /// Name of the rule, such as `dear`
     rule: String,
-    /// Be content with a rule of that name, whatever it is; whether it is another is told
+    /// Succeed if a rule of that name exists; report whether it differs
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]
@@ -42,7 +43,7 @@ pub struct AddFlags {
 pub fn run(flags: &AddFlags) -> Result<(), Failure> {
     if !flags.filter.is_given() {
         return Err(Failure::usage(
-            "what does it select? Give --sql, --correlation, --all or --none",
+            "no filter is given; give --sql, --correlation, --all or --none",
         ));
     }
     let rule = flags.filter.rule(&flags.rule);
@@ -56,17 +57,18 @@ pub fn run(flags: &AddFlags) -> Result<(), Failure> {
                 if flags.if_not_exists && error.condition() == Condition::EntityAlreadyExists =>
             {
                 let found = admin.rule(&path, &flags.rule).await?;
-                for (what, differs) in [
+                for (part, differs) in [
                     ("filter", found.filter != named.filter),
                     ("action", found.action != named.action),
                 ] {
                     if differs {
                         note(&format!(
-                            "left as it is, with another {what} than is named; `peeklock rule update` changes it"
+                            "left unchanged, although its {part} differs; `peeklock rule update` \
+                             changes it"
                         ));
                     }
                 }
-                (found, "is there already")
+                (found, "already exists")
             }
             Err(error) => return Err(session.of_subscription(&flags.of, error).await),
         };

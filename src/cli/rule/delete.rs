@@ -12,10 +12,10 @@ pub const HELP: &str = concat!(
     "\
 Examples:
   peeklock rule delete orders eu dear
-  peeklock rule delete orders eu '$Default'      in quotes, for the sake of the shell
+  peeklock rule delete orders eu '$Default'      quoted, because of the shell
   peeklock rule delete orders eu dear --if-exists
 
-A subscription without rules gets nothing. Messages that are there stay.
+A subscription without rules gets no messages. Messages that it already has stay.
 
 ",
     exit_codes!()
@@ -27,7 +27,7 @@ pub struct DeleteFlags {
     of: SubscriptionName,
     /// Name of the rule
     rule: String,
-    /// Be content if there is no such rule
+    /// Succeed if there is no such rule
     #[arg(long)]
     if_exists: bool,
     #[command(flatten)]

@@ -14,28 +14,29 @@ use super::super::property::{Property, property};
 #[derive(Args)]
 #[command(next_help_heading = "Filter and action")]
 pub struct FilterFlags {
-    /// Messages for which this is true, such as "price > 5 AND sys.Label = 'order'"
+    /// SQL condition for messages, such as "price > 5 AND sys.Label = 'order'"
     #[arg(long, value_name = "TEXT", visible_alias = "filter",
           conflicts_with_all = ["correlation", "all", "none"])]
     sql: Option<String>,
-    /// Value of a parameter of the text: `@limit:i32=7`. Can be given several times
+    /// Value of a parameter of the condition, such as `@limit:i32=7`; may be repeated
     #[arg(long, value_name = "@NAME[:TYPE]=VALUE", value_parser = property, requires = "sql")]
     parameter: Vec<Property>,
-    /// Messages with exactly this value: of an application property, or of a broker property as in
-    /// `sys.Label=order`. Can be given several times: then all must be so. Faster than the same in SQL
+    /// Select messages with exactly this value of an application property, or of a broker property,
+    /// such as `sys.Label=order`; may be repeated, and then all values must match. Faster than the
+    /// same condition in SQL
     #[arg(long, value_name = "KEY[:TYPE]=VALUE", value_parser = correlation,
           conflicts_with_all = ["all", "none"])]
     correlation: Vec<Correlation>,
-    /// Every message
+    /// Select every message
     #[arg(long, conflicts_with = "none")]
     all: bool,
-    /// No message
+    /// Select no message
     #[arg(long)]
     none: bool,
-    /// How what is selected is changed, such as "SET priority = 'high'; REMOVE draft"
+    /// Change selected messages, such as "SET priority = 'high'; REMOVE draft"
     #[arg(long, value_name = "TEXT")]
     action: Option<String>,
-    /// Value of a parameter of the action. Can be given several times
+    /// Value of a parameter of the action, such as `@level:i32=2`; may be repeated
     #[arg(long, value_name = "@NAME[:TYPE]=VALUE", value_parser = property, requires = "action")]
     action_parameter: Vec<Property>,
 }
@@ -66,7 +67,9 @@ fn correlation(text: &str) -> Result<Correlation, String> {
     });
     let Some((name, value)) = of_broker else {
         return match property(text)? {
-            (_, Value::Null) => Err("null equals nothing".to_owned()),
+            (_, Value::Null) => {
+                Err("null never equals a value; give a value to compare with".to_owned())
+            }
             property => Ok(Correlation::Application(property)),
         };
     };
@@ -76,7 +79,7 @@ fn correlation(text: &str) -> Result<Correlation, String> {
         }
         _ => {
             let names: Vec<&str> = BROKER_PROPERTIES.iter().map(|one| one.name()).collect();
-            Err(format!("`sys.{name}` cannot be asked for; these can: {}", names.join(" ")))
+            Err(format!("`sys.{name}` cannot be used in a filter; usable are {}", names.join(" ")))
         }
     }
 }

@@ -34,7 +34,10 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
         let rules = all(&session.client, &flags.of.path()).await?;
         match flags.common.output {
             Output::Table if rules.is_empty() => {
-                note("no rules, so it gets nothing; `peeklock rule add` adds one");
+                note(
+                    "no rules, so the subscription gets no messages; `peeklock rule add` adds a \
+                     rule",
+                );
                 Ok(())
             }
             Output::Table => session.out.say(&table(&rules, &session.out)),
@@ -54,7 +57,7 @@ pub fn table(rules: &[RuleDescription], out: &Out) -> String {
     let mut table = Table::new(&["RULE", "SELECTS", "ACTION"], 1, out.colours);
     rules.iter().for_each(|rule| table.row(row(rule)));
     if rules.is_empty() {
-        return "no rules: it gets nothing\n".to_owned();
+        return "no rules: the subscription gets no messages\n".to_owned();
     }
     table.text(out).0
 }

@@ -32,20 +32,21 @@ Examples:
     --property price:i32=120 --subject order-1
   peeklock rule test --sql 'price > 100' --action \"SET priority = 'high'\" --property price:i32=7
 
-With TOPIC and SUBSCRIPTION, the broker tells what each of its rules makes of the message. With a \
-filter, this program tries that rule itself: no broker is needed. Nothing is sent or stored either way.
+With TOPIC and SUBSCRIPTION, the broker reports the result of each rule for the message. With a \
+filter, this program tests that rule itself and needs no broker. Nothing is sent or stored in \
+either case.
 
-Each test of a filter is shown with what it saw. SQL has three values: a comparison with a property \
-that the message does not have is unknown, and selects nothing.
+Each comparison of a filter is printed with the value that it saw. SQL has three truth values: a \
+comparison with a property that the message does not have is unknown, and selects nothing.
 
-Without --message and --file, and without a property, the message is read from standard input: one JSON \
-object, in the form in which `receive` and `peek` write it with -o ndjson.
+Without --message, --file and properties, the command reads the message from standard input: one \
+JSON object, as printed by `receive` and `peek` with -o ndjson.
 
 ",
     exit_codes!(),
     "
 
-Here 0 says that some rule selects the message, and 6 that none does."
+Here 0 means that a rule selects the message, and 6 that no rule does."
 );
 
 /// A message has at most so many bytes: Base64 of the largest one that can be configured.
@@ -59,7 +60,7 @@ pub struct TestFlags {
     topic: Option<String>,
     /// Subscription of the topic, such as `eu`
     subscription: Option<String>,
-    /// Tell of this rule alone
+    /// Test only this rule
     #[arg(long, value_name = "NAME", requires = "topic")]
     rule: Option<String>,
     #[command(flatten)]
@@ -76,10 +77,10 @@ struct MessageFlags {
     /// The message as JSON
     #[arg(long, value_name = "JSON", conflicts_with = "file")]
     message: Option<String>,
-    /// Read the message as JSON from a file; `-` is standard input
+    /// Read the message as JSON from a file, `-` for standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<String>,
-    /// Application property: text, or any type as in `table:i32=7`. Can be given several times
+    /// Application property as text, or with a type, such as `table:i32=7`; may be repeated
     #[arg(short, long, value_name = "KEY[:TYPE]=VALUE", value_parser = property)]
     property: Vec<Property>,
     /// Message id
@@ -88,16 +89,16 @@ struct MessageFlags {
     /// Subject, also known as label
     #[arg(long, value_name = "TEXT")]
     subject: Option<String>,
-    /// What it answers or belongs to
+    /// Correlation id, such as the message id of the request
     #[arg(long, value_name = "TEXT")]
     correlation_id: Option<String>,
-    /// Address the sender has in mind
+    /// Address that the sender intends (To)
     #[arg(long, value_name = "ADDRESS")]
     to: Option<String>,
-    /// Where answers are sent
+    /// Address for replies
     #[arg(long, value_name = "ADDRESS")]
     reply_to: Option<String>,
-    /// Session that answers belong to
+    /// Session for replies
     #[arg(long, value_name = "TEXT")]
     reply_to_session_id: Option<String>,
     /// Session of the message
@@ -109,7 +110,7 @@ struct MessageFlags {
     /// Partition key
     #[arg(long, value_name = "TEXT")]
     partition_key: Option<String>,
-    /// Time to live
+    /// Time to live, such as 10m
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     ttl: Option<TimeSpan>,
 }
@@ -197,7 +198,8 @@ pub fn run(flags: &TestFlags) -> Result<(), Failure> {
 fn try_here(flags: &TestFlags, message: &Message) -> Result<(), Failure> {
     if !flags.filter.is_given() {
         return Err(Failure::usage(
-            "which rules? Give TOPIC and SUBSCRIPTION, or a filter such as --sql 'price > 100'",
+            "no rules to test: give TOPIC and SUBSCRIPTION, or a filter such as --sql 'price > \
+             100'",
         ));
     }
     let rule = flags.filter.rule("given");
@@ -253,7 +255,9 @@ fn ended(explained: &[Explanation]) -> Result<(), Failure> {
 
 fn parse(text: &str) -> Result<Message, Failure> {
     message_from_json(text).map_err(|error| {
-        Failure::usage(format!("it is no message in JSON, such as {{\"subject\": \"a\"}}: {error}"))
+        Failure::usage(format!(
+            "expected a message as JSON, such as {{\"subject\": \"a\"}}: {error}"
+        ))
     })
 }
 
@@ -264,7 +268,9 @@ fn read(source: impl io::Read, name: &str) -> Result<String, Failure> {
         .read_to_string(&mut text)
         .map_err(|error| Failure::Failed(format!("{name}: {error}")))?;
     if text.len() as u64 > BYTES_MAX {
-        return Err(Failure::usage(format!("{name} has more than {BYTES_MAX} bytes")));
+        return Err(Failure::usage(format!(
+            "{name} has more than {BYTES_MAX} bytes; give a smaller message"
+        )));
     }
     Ok(text)
 }

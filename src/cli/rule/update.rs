@@ -15,7 +15,8 @@ Examples:
   peeklock rule update orders eu dear --sql 'price > 200'
   peeklock rule update orders eu dear --sql 'price > 200' --action \"SET priority = 'high'\"
 
-Filter and action are replaced as a whole: what is not given is gone. Messages that are there stay.
+Replaces filter and action completely: a part that you leave out is removed. Messages that the \
+subscription already has stay.
 
 ",
     exit_codes!()
@@ -36,8 +37,8 @@ pub struct UpdateFlags {
 pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
     if flags.filter.filter().is_none() {
         return Err(Failure::usage(
-            "a rule is replaced as a whole: give --sql, --correlation, --all or --none, and its \
-             --action if it has one",
+            "an update replaces the whole rule: give --sql, --correlation, --all or --none, and \
+             --action if the rule needs one",
         ));
     }
     let rule = flags.filter.rule(&flags.rule);

@@ -21,7 +21,7 @@ pub fn shown(explanation: &Explanation, out: &Out) -> String {
         Verdict::DoesNotMatch => (paint("31", "does not select it"), String::new()),
         Verdict::Unknown => (
             paint("33", "does not select it"),
-            ": unknown, because something it asks for is not there".to_owned(),
+            ": unknown, because a property in it is missing".to_owned(),
         ),
         Verdict::FilterFailed(error) => (paint("31", "fails"), format!(": {}", line(error))),
         Verdict::ActionFailed(error) => {

@@ -84,7 +84,7 @@ impl Meanings {
                 let title = match (id, name) {
                     (0, _) => "the namespace".to_owned(),
                     (id, Some(name)) => format!("{} {name} (entity {id})", self.kind_of(id)),
-                    (id, None) => format!("entity {id}, whose name is not known"),
+                    (id, None) => format!("entity {id}, name unknown"),
                 };
                 // Writing into a string cannot fail.
                 writeln!(text, "{title}").unwrap_or_default();
@@ -92,7 +92,7 @@ impl Meanings {
             writeln!(text, "  {:<10}{}", word(fate), touched.text()).unwrap_or_default();
         });
         if self.omitted > 0 {
-            writeln!(text, "and {} records more", self.omitted).unwrap_or_default();
+            writeln!(text, "and {} more records", self.omitted).unwrap_or_default();
         }
         text
     }
@@ -110,8 +110,8 @@ impl Touched {
         }
         match self.others {
             0 => {}
-            1 => parts.push("1 record beside messages".to_owned()),
-            count => parts.push(format!("{count} records beside messages")),
+            1 => parts.push("1 record other than messages".to_owned()),
+            count => parts.push(format!("{count} records other than messages")),
         }
         parts.join("; ")
     }

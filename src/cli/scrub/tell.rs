@@ -37,7 +37,7 @@ pub fn totals(report: &Report) -> String {
 
 /// The findings under one head, in columns.
 pub fn findings(report: &Report, colours: bool) -> String {
-    const HEAD: [&str; 5] = ["FILE", "BYTE", "BYTES", "MEANS", "WHAT"];
+    const HEAD: [&str; 5] = ["FILE", "BYTE", "BYTES", "MEANS", "FINDING"];
     if report.findings.is_empty() {
         return String::new();
     }
@@ -50,13 +50,13 @@ pub fn findings(report: &Report, colours: bool) -> String {
     }
     let [file_width, offset_width, bytes_width, means_width, _] = widths;
     let mut text = String::new();
-    let mut line = |[file, offset, bytes, means, what]: [&str; 5], colour: &str| {
+    let mut line = |[file, offset, bytes, means, finding]: [&str; 5], colour: &str| {
         let end = if colour.is_empty() { "" } else { PLAIN };
         // Writing into a string cannot fail.
         writeln!(
             text,
             "{file:<file_width$}  {offset:>offset_width$}  {bytes:>bytes_width$}  \
-             {colour}{means:<means_width$}{end}  {what}"
+             {colour}{means:<means_width$}{end}  {finding}"
         )
         .unwrap_or_default();
     };
@@ -79,10 +79,10 @@ fn row(finding: &Finding) -> [String; 5] {
     let mut what = finding.what.clone();
     if let Some(frames) = finding.frames {
         let told = match (frames.told_records, frames.are_all_told) {
-            (0, true) => "; no records are in them".to_owned(),
-            (0, false) => "; which records were in them cannot be told".to_owned(),
-            (count, true) => format!("; {count} records, all of which can be told"),
-            (count, false) => format!("; {count} records can be told, others not"),
+            (0, true) => "; no records are in these places".to_owned(),
+            (0, false) => "; the records in these places cannot be determined".to_owned(),
+            (count, true) => format!("; {count} records, all of them identified"),
+            (count, false) => format!("; {count} records identified, others not"),
         };
         what.push_str(&told);
     }

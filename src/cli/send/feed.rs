@@ -59,12 +59,13 @@ impl Feed {
         }
         if flags.repeat > 1 {
             return Err(Failure::usage(
-                "--repeat wants one message: a body, or --file; standard input is read once",
+                "--repeat needs one message: give a body or --file, because standard input is read \
+                 once",
             ));
         }
         if io::stdin().is_terminal() {
-            let what = if flags.lines { "the body of a message" } else { "a message as JSON" };
-            note(&format!("reading from the terminal, each line {what}; Ctrl-D ends"));
+            let form = if flags.lines { "the body of a message" } else { "a message as JSON" };
+            note(&format!("reading from the terminal, each line {form}; end with Ctrl-D"));
         }
         let (found, lines) = mpsc::channel(LINES_AHEAD);
         std::thread::spawn(move || read_lines(io::stdin().lock(), &found));
@@ -102,7 +103,8 @@ impl Feed {
                     None => return Fed::End,
                     Some(Line::Failed(error)) => return Fed::Failed(error),
                     Some(Line::TooLong(number)) => {
-                        let error = format!("it has more than {BYTES_MAX} bytes");
+                        let error =
+                            format!("it has more than {BYTES_MAX} bytes; send a smaller message");
                         return Fed::Unreadable(number, error);
                     }
                     Some(Line::Read(number, line)) if *is_text => {
@@ -119,11 +121,17 @@ impl Feed {
 
 fn parse(number: u64, line: &[u8]) -> Fed {
     let Ok(text) = std::str::from_utf8(line) else {
-        return Fed::Unreadable(number, "it is not UTF-8".to_owned());
+        return Fed::Unreadable(number, "it must be UTF-8".to_owned());
     };
     match message_from_json(text) {
         Ok(message) => Fed::Message(number, Box::new(message)),
-        Err(error) => Fed::Unreadable(number, format!("it is no message: {error}{}", hint(text))),
+        Err(error) => Fed::Unreadable(
+            number,
+            format!(
+                "expected a message as JSON, such as {{\"body\": \"a\"}}: {error}{}",
+                hint(text)
+            ),
+        ),
     }
 }
 
@@ -134,9 +142,10 @@ fn hint(text: &str) -> &'static str {
         // Properties that are not known.
         Some(b'{') if is_whole => "",
         Some(b'[' | b'{') => {
-            "; this is a JSON document: write it with -o ndjson, or send `jq -c '.[]'` of it"
+            "; this looks like a JSON array: write it with -o ndjson, or pipe it through `jq -c \
+             '.[]'`"
         }
-        _ => "; --lines takes lines as bodies",
+        _ => "; give --lines to send lines as bodies",
     }
 }
 
@@ -150,7 +159,9 @@ pub fn read_file(name: &str) -> Result<Vec<u8>, Failure> {
         File::open(name).map_err(failed)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)
     };
     if read.map_err(failed)? as u64 > BYTES_MAX {
-        return Err(Failure::usage(format!("`{name}` has more than {BYTES_MAX} bytes")));
+        return Err(Failure::usage(format!(
+            "`{name}` has more than {BYTES_MAX} bytes; send a smaller body"
+        )));
     }
     Ok(bytes)
 }

@@ -89,8 +89,7 @@ impl Report {
                     self.failed += 1;
                     self.lost.add(place);
                 } else {
-                    let open =
-                        if is_open { "\n  it may have been stored all the same" } else { "" };
+                    let open = if is_open { "\n  the message may have been stored" } else { "" };
                     self.fail(place, &format!("{}{open}", told(&error)), bar);
                 }
                 let told = serde_json::json!({
@@ -123,10 +122,10 @@ impl Report {
         !self.is_unheard()
     }
 
-    fn answer(&mut self, told: &serde_json::Value) {
+    fn answer(&mut self, object: &serde_json::Value) {
         if self.output == Output::Ndjson && self.unheard.is_none() {
             // Who does not read this wants the messages sent all the same.
-            self.unheard = self.out.write(format!("{told}\n")).err();
+            self.unheard = self.out.write(format!("{object}\n")).err();
         }
     }
 
@@ -173,10 +172,10 @@ impl Report {
     /// The user wants no more.
     pub fn interrupted(&mut self, bar: &Bar) {
         self.is_interrupted = true;
-        bar.note("interrupted: nothing further is sent, what is under way is answered");
+        bar.note("interrupted: no more messages are sent; waiting for answers to those in flight");
     }
 
-    fn fail(&mut self, place: u64, what: &str, bar: &Bar) {
+    fn fail(&mut self, place: u64, reason: &str, bar: &Bar) {
         self.told(bar);
         self.failed += 1;
         if self.told_count == TOLD_MAX {
@@ -185,18 +184,18 @@ impl Report {
         }
         self.told_count += 1;
         let name = if self.names_lines { "line" } else { "message" };
-        bar.note(&format!("error: {name} {place}: {what}"));
+        bar.note(&format!("error: {name} {place}: {reason}"));
     }
 
     /// Tells the sum.
     pub fn end(mut self, queue: &str) -> Result<(), Failure> {
         match self.untold_count {
             0 => {}
-            1 => note("and 1 failure more"),
-            untold => note(&format!("and {untold} failures more")),
+            1 => note("and 1 more failure"),
+            untold => note(&format!("and {untold} more failures")),
         }
         if self.names_lines && self.is_stopped && self.last_taken > 0 {
-            note(&format!("stopped: nothing behind line {} was sent", self.last_taken));
+            note(&format!("stopped: nothing after line {} was sent", self.last_taken));
         }
         let said = match (self.unheard.take(), self.output) {
             (Some(failure), _) => Err(failure),
@@ -250,9 +249,11 @@ impl Report {
             Some((first, last)) => sum.push_str(&format!(", sequence numbers {first} to {last}")),
             None => {}
         }
-        for (count, what) in [(self.duplicates, "dropped as duplicates"), (self.failed, "failed")] {
+        for (count, outcome) in
+            [(self.duplicates, "dropped as duplicates"), (self.failed, "failed")]
+        {
             if count > 0 {
-                sum.push_str(&format!("; {count} {what}"));
+                sum.push_str(&format!("; {count} {outcome}"));
             }
         }
         sum.push('\n');

@@ -13,7 +13,7 @@ pub const HELP: &str = concat!(
     "\
 Examples:
   peeklock session list steps
-  peeklock session list steps --active               those that have active messages
+  peeklock session list steps --active               only sessions with active messages
   peeklock session list steps --state-set-after 2026-05-01T12:00:00Z
   peeklock session list steps -o ndjson | jq -r .sessionId
 
@@ -31,10 +31,10 @@ pub struct ListFlags {
     /// Queue, such as `steps`
     #[arg(value_parser = queue_of)]
     queue: String,
-    /// Only those that have active messages
+    /// List only sessions with active messages
     #[arg(long)]
     active: bool,
-    /// Only those whose state was set after this instant
+    /// List only sessions whose state was set after this instant, such as 2026-05-01T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = when, conflicts_with = "active")]
     state_set_after: Option<When>,
     #[command(flatten)]

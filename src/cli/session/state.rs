@@ -17,8 +17,8 @@ Examples:
   peeklock session state steps order-17 --raw > state
   peeklock session state steps order-17 -o json
 
-The session is locked while its state is read: who holds it keeps it, and then this fails. A session \
-without a state ends with 6.
+The command locks the session while it reads the state. If a receiver holds the session, the \
+command fails. The exit code is 6 if the session has no state.
 
 ",
     exit_codes!()
@@ -31,9 +31,9 @@ Examples:
   peeklock session set-state steps order-17 --file state
   peeklock session set-state steps order-17 --clear
 
-The state stays for all that hold the session later, until it is cleared, also when its messages are \
-gone. It may be as large as a message. The session is locked meanwhile: who holds it keeps it, and \
-then this fails.
+The state stays for later holders of the session until it is cleared, even without messages. It \
+may be as large as a message. The command locks the session meanwhile; if a receiver holds the \
+session, the command fails.
 
 ",
     exit_codes!()
@@ -44,7 +44,7 @@ struct Place {
     /// Queue, such as `steps`
     #[arg(value_parser = queue_of)]
     queue: String,
-    /// Session, by its id
+    /// Session id, such as `order-17`
     id: String,
 }
 
@@ -52,7 +52,7 @@ struct Place {
 pub struct ShowFlags {
     #[command(flatten)]
     place: Place,
-    /// Write the bytes and nothing else, to a terminal too
+    /// Write only the bytes of the state, unchanged, also on a terminal
     #[arg(long, conflicts_with = "output", help_heading = "Output")]
     raw: bool,
     #[command(flatten)]
@@ -66,10 +66,10 @@ pub struct SetFlags {
     /// The new state
     #[arg(required_unless_present_any = ["file", "clear"], conflicts_with_all = ["file", "clear"])]
     state: Option<String>,
-    /// Take it from a file; `-` is standard input
+    /// Read the state from a file, `-` for standard input
     #[arg(short, long, value_name = "FILE", conflicts_with = "clear")]
     file: Option<String>,
-    /// Leave none
+    /// Clear the state
     #[arg(long)]
     clear: bool,
     #[command(flatten)]

@@ -22,8 +22,8 @@ Examples:
   peeklock subscription create orders archive --forward-to archive
   peeklock subscription create orders eu --if-not-exists      in scripts that run again
 
-The filter becomes the one rule of the subscription, `$Default` unless --rule-name says otherwise. \
-`peeklock rule test --sql ...` tries a filter beforehand.
+The filter becomes the only rule of the subscription. Its name is `$Default`, or the value of \
+--rule-name. `peeklock rule test --sql ...` tests a filter beforehand.
 
 ",
     exit_codes!()
@@ -33,10 +33,10 @@ The filter becomes the one rule of the subscription, `$Default` unless --rule-na
 pub struct CreateFlags {
     #[command(flatten)]
     of: SubscriptionName,
-    /// Be content with a subscription that is there, whatever is set on it; how it differs is told
+    /// Succeed if the subscription already exists; print the properties that differ
     #[arg(long)]
     if_not_exists: bool,
-    /// Name of its first rule [default: $Default]
+    /// Name of its first rule, such as `coffee` [default: $Default]
     #[arg(long, value_name = "NAME")]
     rule_name: Option<String>,
     #[command(flatten)]
@@ -65,16 +65,17 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
                 let described = admin.subscription(&flags.of.path()).await?;
                 let named = DeclaredTopic::new(&**topic).with_subscription(named);
                 let change = format!(
-                    "`peeklock subscription update {topic} {name}` and `peeklock rule` change it"
+                    "change it with `peeklock subscription update {topic} {name}` and `peeklock \
+                     rule`"
                 );
                 differing::tell(session, named, &change).await;
-                (described, "is there already")
+                (described, "already exists")
             }
             Err(error) if error.condition() == Condition::EntityAlreadyExists => {
                 let failure = Failure::from(error);
                 return Err(failure.hint(&format!(
-                    "`peeklock subscription update {topic} {name}` and `peeklock rule` change it, \
-                     --if-not-exists is content with it"
+                    "change it with `peeklock subscription update {topic} {name}` and `peeklock \
+                     rule`, or add --if-not-exists to accept it as it is"
                 )));
             }
             Err(error)
@@ -83,7 +84,9 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
             {
                 let text = format!("there is no topic `{}`", line(topic));
                 let failure = Failure::ended(exit::NOT_FOUND, text);
-                return Err(failure.hint(&format!("`peeklock topic create {topic}` makes it")));
+                return Err(
+                    failure.hint(&format!("create it with `peeklock topic create {topic}`"))
+                );
             }
             Err(error) => return Err(error.into()),
         };

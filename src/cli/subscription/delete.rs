@@ -12,7 +12,7 @@ use super::super::terminal::line;
 pub const HELP: &str = concat!(
     "\
 Examples:
-  peeklock subscription delete orders eu                     tells what is in it, and asks
+  peeklock subscription delete orders eu                     show its content and ask
   peeklock subscription delete orders eu --yes
   peeklock subscription delete orders eu --yes --if-exists   in scripts that run again
 
@@ -24,10 +24,10 @@ Examples:
 pub struct DeleteFlags {
     #[command(flatten)]
     of: SubscriptionName,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Be content if there is no such subscription
+    /// Succeed if there is no such subscription
     #[arg(long)]
     if_exists: bool,
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub fn run(flags: &DeleteFlags) -> Result<(), Failure> {
                 Err(error) => return deletion.end(session, Err(error)),
             };
             let question = format!(
-                "Delete {} with everything in it: {}, {} of them dead-lettered?",
+                "Delete {} with everything in it: {}, {} of these dead-lettered?",
                 deletion.shown,
                 messages(counts.total()),
                 counts.dead_letter

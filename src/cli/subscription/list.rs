@@ -38,7 +38,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
                 let topic = &flags.topic;
                 note(&format!(
                     "`{topic}` has no subscriptions; `peeklock subscription create {topic} NAME` \
-                     makes one"
+                     creates one"
                 ));
                 Ok(())
             }

@@ -11,25 +11,25 @@ use super::super::retry::Retries;
 #[derive(Args)]
 #[command(next_help_heading = "Properties")]
 pub struct Properties {
-    /// How long a received message is locked
+    /// Lock duration of a received message, such as 30s
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     lock_duration: Option<TimeSpan>,
-    /// Failed deliveries after which a message is dead-lettered
+    /// Number of failed deliveries after which a message is dead-lettered
     #[arg(long, value_name = "N", value_parser = delivery_count())]
     max_delivery_count: Option<u32>,
-    /// Time to live of messages that set none, and ceiling for the others
+    /// Time to live of messages without their own, and maximum for the others, such as 14d
     #[arg(long, value_name = "DURATION", value_parser = span_of, visible_alias = "ttl")]
     default_message_time_to_live: Option<TimeSpan>,
-    /// Dead-letter what expires instead of removing it
+    /// Dead-letter expired messages instead of removing them
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     dead_lettering_on_message_expiration: Option<bool>,
-    /// Dead-letter a message on which a filter or an action fails; without, that rule selects nothing. Beware where
-    /// not every kind of message has a subscription that expects it: dead letters pile up
+    /// Dead-letter a message if a filter or an action fails on it; otherwise that rule does not
+    /// select it. If some kinds of messages fail regularly, their dead letters pile up
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_dead_lettering_on_filter_evaluation_exceptions: Option<bool>,
-    /// Delete the subscription when nobody has used it for so long
+    /// Delete the subscription after it was unused for this long, such as 7d
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     auto_delete_on_idle: Option<TimeSpan>,
     /// Active, Disabled or ReceiveDisabled
@@ -38,21 +38,21 @@ pub struct Properties {
     /// Text for your own use
     #[arg(long, value_name = "TEXT")]
     user_metadata: Option<String>,
-    /// Messages belong to sessions; fixed at creation
+    /// Require a session for each message, and receive by session; fixed at creation
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     requires_session: Option<bool>,
-    /// Get only those messages that no other subscription of the topic selects
+    /// Get only messages that no other subscription of the topic selects
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     catch_all: Option<bool>,
-    /// Forward messages to a queue or topic
+    /// Forward messages to this existing queue or topic
     #[arg(long, value_name = "ENTITY")]
     forward_to: Option<String>,
-    /// Forward dead-lettered messages to a queue or topic
+    /// Forward dead-lettered messages to this existing queue or topic
     #[arg(long, value_name = "ENTITY")]
     forward_dead_lettered_messages_to: Option<String>,
-    /// Kept, without effect
+    /// Stored without effect
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_batched_operations: Option<bool>,

@@ -11,12 +11,13 @@ use super::super::purge::{Asks, Kind, Purge, purge};
 pub const HELP: &str = concat!(
     "\
 Examples:
-  peeklock subscription purge orders eu                      tells how many there are, and asks
+  peeklock subscription purge orders eu                      show the number of messages and ask
   peeklock subscription purge orders eu --dead-letter --yes
 
-Deletes the messages that are available when it begins. Messages that are locked or deferred stay, \
-and so does what is published meanwhile, and in a subscription with sessions what is in a session \
-that a receiver holds. Other subscriptions keep their copies. Nothing deleted is dead-lettered.
+Deletes the messages that are available at the start. Locked and deferred messages stay, and so \
+do messages that are published meanwhile. In a subscription with sessions, messages in a session \
+that a receiver holds stay too. Other subscriptions keep their copies. Deleted messages are not \
+dead-lettered.
 
 ",
     exit_codes!()
@@ -26,10 +27,10 @@ that a receiver holds. Other subscriptions keep their copies. Nothing deleted is
 pub struct PurgeFlags {
     #[command(flatten)]
     of: SubscriptionName,
-    /// Take its dead-letter queue instead
+    /// Use its dead-letter queue instead
     #[arg(short, long)]
     dead_letter: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
     #[command(flatten)]

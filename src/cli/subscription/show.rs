@@ -60,7 +60,7 @@ fn rows(described: &DescribedSubscription) -> Vec<(&'static str, String)> {
         ("received from", description.path()),
         ("status", description.status.name().to_owned()),
         ("active messages", counts.active.to_string()),
-        ("delayed of them", counts.delayed.to_string()),
+        ("delayed for a retry", counts.delayed.to_string()),
         ("dead-lettered", counts.dead_letter.to_string()),
         ("deferred", counts.deferred.to_string()),
         ("waiting for transfer", counts.transfer.to_string()),

@@ -17,7 +17,7 @@ Examples:
   peeklock subscription update orders eu --status ReceiveDisabled
   peeklock subscription update orders eu --clear forward-to
 
-What a subscription gets is changed with `peeklock rule`.
+To change the messages that a subscription gets, use `peeklock rule`.
 
 ",
     exit_codes!()
@@ -27,7 +27,7 @@ What a subscription gets is changed with `peeklock rule`.
 pub struct UpdateFlags {
     #[command(flatten)]
     of: SubscriptionName,
-    /// Take the value of a property away. Can be given several times
+    /// Reset a property to no value, such as forward-to; may be repeated
     #[arg(long, value_name = "PROPERTY")]
     clear: Vec<Clearable>,
     #[command(flatten)]
@@ -40,8 +40,8 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
     let update = flags.properties.update();
     if update == SubscriptionUpdate::default() && flags.clear.is_empty() {
         return Err(Failure::usage(
-            "nothing to change: give a property, such as --max-delivery-count 5; filters are \
-             changed with `peeklock rule`",
+            "nothing to change: give at least one property, such as --max-delivery-count 5; change \
+             filters with `peeklock rule`",
         ));
     }
     let cleared = cleared(&flags.clear);

@@ -11,11 +11,11 @@ pub const HELP: &str = concat!(
 Examples:
   peeklock tls init                                  for localhost, 127.0.0.1 and ::1
   peeklock tls init --name bus.lan --name 10.0.0.7   for these too
-  peeklock tls init --name bus.lan --force           another authority in the place of the one that is there
+  peeklock tls init --name bus.lan --force           replace the existing authority
 
-What is there and fits stays: the command can be run again. The certificate of the broker is good for 397 days and is \
-made anew, by the same authority, when the broker starts within 60 days of its end. A broker that is running takes \
-another certificate by itself.
+You can run the command again: existing files that fit stay. The certificate of the broker is \
+valid for 397 days. The same authority renews it if the broker starts within 60 days of its end. \
+A running broker loads a new certificate by itself.
 
 ",
     exit_codes!()
@@ -23,10 +23,10 @@ another certificate by itself.
 
 #[derive(Args)]
 pub struct InitFlags {
-    /// Another name or address by which clients reach the broker; may be given several times
+    /// Additional name or address of the broker, such as bus.lan; may be repeated
     #[arg(long = "name", value_name = "HOST")]
     names: Vec<String>,
-    /// Make another authority, also if there is one: who trusts that one has to trust the other anew
+    /// Replace an existing authority; clients that trust it must trust the new authority
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -50,9 +50,9 @@ pub fn run(flags: &InitFlags) -> Result<(), Failure> {
     })?;
     let (authority, kept) = flags.of.kept().map(|(_, kept)| (authority, kept))?;
     let done = match made {
-        Made::Authority => "authority and certificate made",
-        Made::Certificate => "certificate made, by the authority that is there",
-        Made::Nothing => "authority and certificate are there already",
+        Made::Authority => "authority and certificate created",
+        Made::Certificate => "certificate created, signed by the existing authority",
+        Made::Nothing => "authority and certificate already exist",
     };
     say(&format!(
         "{done}\n\n{}\nnext: `peeklock serve --tls`, and `peeklock tls trust` for clients\n",

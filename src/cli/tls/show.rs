@@ -13,7 +13,7 @@ pub const HELP: &str = concat!(
     "\
 Examples:
   peeklock tls show
-  peeklock tls show --pem > authority.pem    to be given to clients; it has no secret
+  peeklock tls show --pem > authority.pem    for clients; contains no secret
   peeklock tls show -o json | jq -r .authority.fingerprint
 
 ",
@@ -22,10 +22,10 @@ Examples:
 
 #[derive(Args)]
 pub struct ShowFlags {
-    /// Print the authority's certificate and nothing else
+    /// Print only the authority's certificate
     #[arg(long, conflicts_with = "output")]
     pem: bool,
-    /// Form of what is told
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Output,
     #[command(flatten)]
@@ -62,12 +62,8 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
 pub fn text(authority: &Authority, kept: &Kept) -> String {
     let Kept { authority: issuer, certificate } = kept;
     format!(
-        "authority    {}\n\
-         file         {}\n\
-         fingerprint  {}\n\
-         good until   {}\n\
-         names        {}\n\
-         certificate  good until {}\n",
+        "authority    {}\nfile         {}\nfingerprint  {}\nvalid until  {}\nnames        \
+         {}\ncertificate  valid until {}\n",
         issuer.subject,
         authority.authority_file().display(),
         issuer.fingerprint,

@@ -13,11 +13,12 @@ use super::Of;
 pub const HELP: &str = concat!(
     "\
 Examples:
-  peeklock tls trust              what to do, system by system
+  peeklock tls trust              print the steps for each system
   sudo peeklock tls trust --system --data-dir /var/lib/peeklock
 
---system has Debian and its descendants trust the authority, for programs that ask the system: curl, Python, Go, this \
-one. Java, Node and browsers have lists of their own; what they need is told.
+--system makes Debian and its derivatives trust the authority, for programs that use the system's \
+list: curl, Python, Go, this program. Java, Node and browsers have their own lists; the command \
+prints the steps for them.
 
 ",
     exit_codes!()
@@ -28,7 +29,7 @@ const DEBIAN: &str = "/usr/local/share/ca-certificates";
 
 #[derive(Args)]
 pub struct TrustFlags {
-    /// Have this machine trust the authority (Debian and its descendants)
+    /// Make this machine trust the authority (Debian and its derivatives)
     #[arg(long)]
     system: bool,
     #[command(flatten)]
@@ -55,13 +56,13 @@ fn name(examined: &Trustworthy) -> String {
 fn trust(examined: &Trustworthy) -> Result<(), Failure> {
     if !Path::new(DEBIAN).is_dir() {
         return Err(Failure::Failed(format!(
-            "`{DEBIAN}` is not there: this is no Debian with ca-certificates; `peeklock tls trust` tells what other \
-             systems need"
+            "`{DEBIAN}` does not exist: this is not Debian with ca-certificates; `peeklock tls \
+             trust` prints the steps for other systems"
         )));
     }
     let target = PathBuf::from(DEBIAN).join(format!("{}.crt", name(examined)));
     fs::write(&target, &examined.pem).map_err(|error| {
-        Failure::Failed(format!("`{}`: {error}; --system is for root (sudo)", target.display()))
+        Failure::Failed(format!("`{}`: {error}; run --system as root (sudo)", target.display()))
     })?;
     let updated = Command::new("update-ca-certificates").output();
     let updated =
@@ -71,7 +72,8 @@ fn trust(examined: &Trustworthy) -> Result<(), Failure> {
         return Err(Failure::Failed(format!("update-ca-certificates: {}", said.trim())));
     }
     say(&format!(
-        "this machine trusts the authority now; to end that: rm {} && update-ca-certificates --fresh\n",
+        "this machine now trusts the authority; to undo this: rm {} && update-ca-certificates \
+         --fresh\n",
         target.display()
     ))
 }
@@ -81,7 +83,7 @@ fn advice(file: &Path, examined: &Trustworthy) -> String {
     let (file, name) = (file.display(), name(examined));
     format!(
         "\
-The authority ({subject}) vouches for these names and names below them, and for nothing else:
+The authority ({subject}) can issue certificates only for these names and names below them:
 {names}
 
 This program          peeklock --ca '{file}' …, or PEEKLOCK_CA='{file}'
@@ -97,7 +99,8 @@ Go                    as the system, or SSL_CERT_FILE='{file}'
 Java                  keytool -importcert -noprompt -alias {name} -file '{file}' -keystore trust.p12 -storepass changeit
                       java -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=changeit …
 
-SSL_CERT_FILE stands in place of what the system trusts. The file has no secret; keys stay where they are.
+SSL_CERT_FILE replaces the list of the system. The file contains no secret; private keys stay in \
+the data directory.
 ",
         subject = examined.certificate.subject,
         names = examined.names.join(", "),

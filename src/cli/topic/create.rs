@@ -18,8 +18,8 @@ Examples:
   peeklock topic create orders --ttl P1D --max-size-in-megabytes 2048
   peeklock topic create orders --if-not-exists     in scripts that run again
 
-Without a subscription, what is sent to a topic is accepted and dropped: `peeklock subscription \
-create` makes one.
+Without a subscription, a topic accepts messages and drops them. Create a subscription with \
+`peeklock subscription create`.
 
 ",
     exit_codes!()
@@ -30,7 +30,7 @@ pub struct CreateFlags {
     /// Path of the topic, such as `orders` or `eu/orders`
     #[arg(value_parser = topic_of)]
     topic: String,
-    /// Be content with a topic that is there, whatever is set on it; how it differs is told
+    /// Succeed if the topic already exists; print the properties that differ
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]

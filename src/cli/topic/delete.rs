@@ -11,7 +11,7 @@ use super::super::terminal::line;
 pub const HELP: &str = concat!(
     "\
 Examples:
-  peeklock topic delete orders                     tells what goes with it, and asks
+  peeklock topic delete orders                     show its content and ask
   peeklock topic delete orders --yes
   peeklock topic delete orders --yes --if-exists   in scripts that run again
 
@@ -24,10 +24,10 @@ pub struct DeleteFlags {
     /// Topic, such as `orders`
     #[arg(value_parser = topic_of)]
     topic: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Be content if there is no such topic
+    /// Succeed if there is no such topic
     #[arg(long)]
     if_exists: bool,
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub fn run(flags: &ListFlags) -> Result<(), Failure> {
         let topics = all(&session.client).await?;
         match flags.common.output {
             Output::Table if topics.is_empty() => {
-                note("there are no topics; `peeklock topic create orders` makes one");
+                note("there are no topics; `peeklock topic create orders` creates one");
                 Ok(())
             }
             Output::Table => {

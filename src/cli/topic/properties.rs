@@ -10,23 +10,23 @@ use super::super::arguments::{span_of, status_of};
 #[derive(Args)]
 #[command(next_help_heading = "Properties")]
 pub struct Properties {
-    /// Time to live of messages that set none, and ceiling for the others
+    /// Time to live of messages without their own, and maximum for the others, such as 14d
     #[arg(long, value_name = "DURATION", value_parser = span_of, visible_alias = "ttl")]
     default_message_time_to_live: Option<TimeSpan>,
-    /// Room for messages, over all subscriptions
+    /// Maximum total size of messages, over all subscriptions
     #[arg(long, value_name = "MIB")]
     max_size_in_megabytes: Option<u64>,
-    /// Size of the largest message
+    /// Maximum size of one message
     #[arg(long, value_name = "KIB")]
     max_message_size_in_kilobytes: Option<u64>,
-    /// Drop messages whose message id was seen before; fixed at creation
+    /// Drop messages with a message id that was seen before; fixed at creation
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     requires_duplicate_detection: Option<bool>,
-    /// How long message ids are remembered
+    /// Time during which message ids are remembered, such as 10m
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     duplicate_detection_history_time_window: Option<TimeSpan>,
-    /// Delete the topic when nobody has used it or a subscription of it for so long
+    /// Delete the topic after it and its subscriptions were unused for this long, such as 7d
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     auto_delete_on_idle: Option<TimeSpan>,
     /// Active, Disabled or SendDisabled
@@ -35,19 +35,19 @@ pub struct Properties {
     /// Text for your own use
     #[arg(long, value_name = "TEXT")]
     user_metadata: Option<String>,
-    /// Kept, without effect: order is always kept
+    /// Stored without effect: order is always kept
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     support_ordering: Option<bool>,
-    /// Kept, without effect
+    /// Stored without effect
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_batched_operations: Option<bool>,
-    /// Kept, without effect; fixed at creation
+    /// Stored without effect; fixed at creation
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_partitioning: Option<bool>,
-    /// Kept, without effect
+    /// Stored without effect
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     enable_express: Option<bool>,

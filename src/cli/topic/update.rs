@@ -26,7 +26,7 @@ pub struct UpdateFlags {
     /// Topic, such as `orders`
     #[arg(value_parser = topic_of)]
     topic: String,
-    /// Take the value of a property away
+    /// Reset a property to no value, such as user-metadata
     #[arg(long, value_name = "PROPERTY")]
     clear: Vec<Clearable>,
     #[command(flatten)]
@@ -43,7 +43,9 @@ enum Clearable {
 pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
     let update = flags.properties.update();
     if update == TopicUpdate::default() && flags.clear.is_empty() {
-        return Err(Failure::usage("nothing to change: give a property, such as --ttl 1h"));
+        return Err(Failure::usage(
+            "nothing to change: give at least one property, such as --ttl 1h",
+        ));
     }
     let user_metadata = flags.clear.contains(&Clearable::UserMetadata);
     let cleared = Cleared { user_metadata, ..Cleared::default() };
