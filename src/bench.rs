@@ -60,10 +60,10 @@ pub enum BenchError {
     #[error("{0}")]
     Store(#[from] StoreError),
     /// The directory cannot be used.
-    #[error("directory for the load: {0}")]
+    #[error("cannot create the directory for the load: {0}")]
     Directory(#[from] io::Error),
     /// Nothing goes on any more.
-    #[error("load stands still: {done} of {all} for {seconds} s")]
+    #[error("the load made no progress for {seconds} s, with {done} of {all} done")]
     Stalled {
         /// What is done.
         done: u64,
@@ -73,13 +73,13 @@ pub enum BenchError {
         seconds: u64,
     },
     /// Messages were received and not completed.
-    #[error("{left} messages are left that were received and should be completed")]
+    #[error("{left} messages are left that should have been completed")]
     Left {
         /// How many.
         left: u64,
     },
     /// The broker has closed connections of the load.
-    #[error("{open} of {opened} connections are open still: the broker closed the others")]
+    #[error("only {open} of {opened} connections are still open: the broker closed the others")]
     Closed {
         /// How many are open.
         open: u64,
@@ -88,8 +88,8 @@ pub enum BenchError {
     },
     /// This process may not open as many files.
     #[error(
-        "{needed} files have to be open and {limit} may be: raise the limit (ulimit -n), or ask for \
-         fewer with --count"
+        "{needed} open files are needed and {limit} are allowed: raise the limit (ulimit -n), or \
+         give a smaller --count"
     )]
     Files {
         /// What the load needs.
@@ -133,7 +133,8 @@ impl Drop for Scratch {
             }
         }
         if let Err(error) = removed {
-            tracing::warn!(path = %self.0.display(), %error, "what the load wrote is left behind");
+            tracing::warn!(path = %self.0.display(), %error, "could not remove the data of the \
+                load");
         }
     }
 }

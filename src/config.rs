@@ -398,7 +398,7 @@ impl Config {
         settings.forwarding_failure_target = self.forwarding.failure_target.0;
         settings.forwarding_on_destination_full = self.forwarding.on_destination_full.0;
         if self.namespace.name.0.trim().is_empty() {
-            return Err(invalid("namespace.name", "the name is empty".to_owned()));
+            return Err(invalid("namespace.name", "the name is empty; write a name".to_owned()));
         }
         settings
             .limits
@@ -410,7 +410,7 @@ impl Config {
         EnvFilter::builder().parse(&self.log.filter.0).map_err(|error| {
             let filter = &self.log.filter.0;
             let detail = format!(
-                "`{filter}` is not a filter: {error}; write a level such as info, or \
+                "`{filter}` is not a log filter: {error}; write a level such as info, or \
                  info,peeklock_core=debug"
             );
             invalid("log.filter", detail)
@@ -418,7 +418,8 @@ impl Config {
         ranges::judge(self, &settings.limits).map_err(|(key, detail)| invalid(key, detail))?;
         self.journal.judge().map_err(|(key, detail)| invalid(key, detail))?;
         if self.server.data_dir.0.is_empty() {
-            let detail = "the directory has no name; write . for the current one".to_owned();
+            let detail =
+                "the directory is empty; write a path, or . for the current directory".to_owned();
             return Err(invalid("server.data_dir", detail));
         }
         self.webhook.config().map_err(|(key, detail)| invalid(&key, detail))?;
@@ -468,10 +469,10 @@ impl Config {
             return Ok(());
         }
         Err(format!(
-            "`{address}` is not a loopback address, and security.allow_anonymous = true would let \
-             everybody who reaches it read and delete every message; listen on 127.0.0.1, or confirm \
-             with security.i_know = true; with security.allow_anonymous = false only those are let in who show a \
-             token of a policy"
+            "`{address}` is not a loopback address, and with security.allow_anonymous = true every \
+             client that reaches it could read and delete every message; listen on 127.0.0.1, or \
+             set security.allow_anonymous = false to require a token of a policy, or confirm with \
+             security.i_know = true"
         ))
     }
 

@@ -10,7 +10,7 @@ pub fn raise_limit() -> Option<u64> {
     if limit.current != limit.maximum {
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
         if let Err(error) = setrlimit(Resource::Nofile, raised) {
-            tracing::debug!(%error, "limit of open files cannot be raised");
+            tracing::debug!(%error, "cannot raise the limit of open files");
             return limit.current;
         }
     }

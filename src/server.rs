@@ -77,7 +77,7 @@ pub enum ServeError {
     },
     /// The first key could not be put where its operator finds it (SEC-25).
     #[error(
-        "`{path}` cannot be written: {source}; it is where the connection string of the root policy is kept"
+        "`{path}` cannot be written: {source}; it holds the connection string of the root policy"
     )]
     RootKey {
         /// Where it should be.
@@ -112,10 +112,11 @@ fn way_out(error: &TransportError) -> String {
     }
     let flag = if name == "websocket" { "ws" } else { name };
     let problem = match error.source.kind() {
-        io::ErrorKind::AddrInUse => "another process listens there,",
-        io::ErrorKind::AddrNotAvailable => "this machine does not have the address,",
+        io::ErrorKind::AddrInUse => "another process already listens there,",
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address,",
         io::ErrorKind::PermissionDenied if is_privileged(&error.address) => {
-            "a port below 1024 takes CAP_NET_BIND_SERVICE, which the unit of the package gives; give it, or"
+            "a port below 1024 requires CAP_NET_BIND_SERVICE, which the systemd unit of the \
+             package grants; grant it, or"
         }
         io::ErrorKind::PermissionDenied => "the system does not let this program listen there,",
         _ => return String::new(),
@@ -132,15 +133,15 @@ fn is_privileged(address: &str) -> bool {
 const fn store_way_out(error: &StoreError) -> &'static str {
     match error {
         StoreError::Damaged(_) => {
-            "; nothing was changed: `peeklock verify` tells what is damaged, `peeklock repair` what \
-             can be saved"
+            "; nothing was changed: `peeklock verify` shows the damage, `peeklock repair` shows \
+             the data that can be saved"
         }
         StoreError::Failed(_)
         | StoreError::Unknown
         | StoreError::Fenced { .. }
         | StoreError::Gone => {
-            "; choose another directory with --data-dir or server.data_dir, or keep nothing with \
-             --ephemeral"
+            "; choose another directory with --data-dir or server.data_dir, or keep messages in \
+             memory only with --ephemeral"
         }
     }
 }
@@ -216,9 +217,9 @@ fn fit(loaded: &mut Loaded) {
             files_needed,
             connections,
             forwarder_threads,
-            "fewer files may be open than connections, forwarders and a full journal need, so fewer connections are \
-             taken and fewer threads forward: raise the limit of open files (ulimit -n, LimitNOFILE), or lower \
-             limits.connection_count_max"
+            "the limit of open files is lower than connections, forwarders and a full journal \
+             need, so fewer connections are accepted and fewer threads forward: raise the limit \
+             (ulimit -n, LimitNOFILE), or lower limits.connection_count_max"
         );
     }
 }
@@ -235,24 +236,26 @@ fn warn(loaded: &Loaded, has_authorizer: bool) {
     let knows_no_key = config.server.ephemeral.0 && loaded.emulator.is_none();
     if is_told && is_closed && knows_no_key {
         tracing::warn!(
-            "every client is refused: security.allow_anonymous is false, and with --ephemeral there is no file \
-             with a first key"
+            "every client is refused: security.allow_anonymous is false, and with --ephemeral \
+             there is no file with a first key; set security.allow_anonymous = true or keep data \
+             on disk"
         );
     } else if !config.security.allow_anonymous.0 {
-        tracing::debug!("clients are let in with a token");
+        tracing::debug!("clients need a token");
     } else if is_told
         && let Some((_, address)) =
             config.addresses().iter().find(|(_, address)| !address.ip().is_loopback())
     {
         tracing::warn!(
             %address,
-            "everybody who reaches this address may read and delete every message \
+            "every client that reaches this address may read and delete every message \
              (security.i_know = true)"
         );
     }
     if config.tls.is_left_off() {
         tracing::warn!(
-            "tls.certificate_file is not used, since tls.enabled is false: connections are not secure"
+            "tls.certificate_file is ignored because tls.enabled is false: connections are not \
+             encrypted"
         );
     }
     warn_of_everywhere(config);
@@ -271,8 +274,8 @@ fn warn_of_everywhere(config: &Config) {
         if proxies.are_everywhere() {
             tracing::warn!(
                 setting,
-                "`*` takes every client for a proxy, which may then say any address to be its own; name the addresses \
-                 or networks of your proxies"
+                "`*` accepts a client address from every client, so clients can forge it; list the \
+                 addresses or networks of your proxies"
             );
         }
     }
@@ -283,8 +286,8 @@ fn warn_of_everywhere(config: &Config) {
         if hosts.iter().any(|host| host == "*") {
             tracing::warn!(
                 setting,
-                "`*` lets whoever may set ForwardTo have this broker connect to any host, those of its own network too; \
-                 name the hosts"
+                "`*` allows every client with the right to set ForwardTo to make this broker \
+                 connect to any host, including its own network; list the allowed hosts"
             );
         }
     }
@@ -295,8 +298,8 @@ fn warn_of_emulator(emulator: &InPlace) {
     tracing::warn!(
         policy = ROOT_POLICY,
         key = emulator::KEY,
-        "in the emulator's place everybody who reaches this broker may do everything with a key that everybody \
-         knows: for development alone"
+        "in the emulator's place every client may do everything with a public key: use this for \
+         development only"
     );
     for answer in &emulator.answers {
         tracing::info!("{answer}");
@@ -318,24 +321,25 @@ fn warn_of_memory(budget: &[budget::Row], kept_bytes: u64) {
             shared_bytes,
             available_bytes,
             largest = %budget::largest(budget, ROWS_TOLD, |row| row.shared_bytes),
-            "what clients may have under way in room that they share may take more memory than there is, and a few of \
-             them fill it: lower the settings named"
+            "clients may use more memory in shared buffers than this machine has, and a few \
+             clients can fill these: lower the settings listed in `largest`"
         );
     } else if available_bytes < budget_bytes {
         tracing::debug!(
             budget_bytes,
             available_bytes,
             largest = %budget::largest(budget, ROWS_TOLD, budget::Row::bytes),
-            "what is under way may take more memory than there is, if as many connect as may and each does its worst: \
-             lower the settings named, or how many may connect"
+            "clients may use more memory than this machine has if the maximum number of clients \
+             connects and each uses its limits: lower the settings listed in `largest`, or the \
+             connection limits"
         );
     }
     if available_bytes < budget_bytes.saturating_add(kept_bytes) {
         tracing::debug!(
             kept_bytes,
             available_bytes,
-            "messages, entities, sessions and message ids may take more memory than there is when there are as many \
-             as limits.broker_*_max allow"
+            "messages, entities, sessions and message ids may use more memory than this machine \
+             has if they reach limits.broker_*_max"
         );
     }
 }
@@ -540,7 +544,7 @@ fn greet(
     };
     let mut out = io::stdout().lock();
     if let Err(error) = write!(out, "{banner}").and_then(|()| out.flush()) {
-        tracing::debug!(%error, "banner was not read");
+        tracing::debug!(%error, "could not read the banner");
     }
 }
 
@@ -552,7 +556,7 @@ async fn stop(transports: Vec<Running>, grace: Duration) {
     }
     while let Some(stopped) = stopping.join_next().await {
         if let Err(error) = stopped {
-            tracing::error!(%error, "transport did not stop in order");
+            tracing::error!(%error, "transport did not stop cleanly");
         }
     }
 }

@@ -33,7 +33,7 @@ pub async fn run(
     report.count("sent", "sent with acknowledgement", fill.sent);
     report.count("received", "received under lock", drain.received);
     report.count("completed", "completed with acknowledgement", drain.received);
-    report.count("redelivered", "delivered once more", drain.redelivered);
+    report.count("redelivered", "delivered again", drain.redelivered);
     let sent = report.rate("sent_per_second", "sent", plan.messages, fill.elapsed);
     let label = "received and completed";
     let drained = report.rate("drained_per_second", label, plan.messages, drain.elapsed);
@@ -44,7 +44,7 @@ pub async fn run(
     report.cpu_per_million("cpu_seconds_per_million_sent", label, plan.messages, fill.cpu);
     let label = "CPU, million drained";
     report.cpu_per_million("cpu_seconds_per_million_drained", label, plan.messages, drain.cpu);
-    report.bytes_if_known("resident_bytes_max_sending", "resident at most, sending", filled);
-    report.bytes_if_known("resident_bytes_max", "resident at most", resident());
+    report.bytes_if_known("resident_bytes_max_sending", "peak resident memory, sending", filled);
+    report.bytes_if_known("resident_bytes_max", "peak resident memory", resident());
     Ok(())
 }

@@ -103,7 +103,9 @@ impl Client {
                     admin.create_subscription(path, name).await?;
                 }
             }
-            Manager::Http(_) => return Err(BenchError::Http("it makes no topics here".to_owned())),
+            Manager::Http(_) => {
+                return Err(BenchError::Http("this client cannot create topics".to_owned()));
+            }
         }
         Ok(())
     }

@@ -63,7 +63,7 @@ pub async fn run(
     let each = grown.map(|grown| grown / plan.count);
     report.bytes_if_known("resident_bytes_per_connection", "resident for each", each);
     let most = target.process().and_then(Process::resident_bytes_max);
-    report.bytes_if_known("resident_bytes_max", "resident at most", most);
+    report.bytes_if_known("resident_bytes_max", "peak resident memory", most);
     drop((first, clients));
     Ok(())
 }

@@ -324,14 +324,14 @@ impl Phase {
         report.count("received", "received under lock", self.received);
         // The queue is empty afterwards, and a run with messages left has no report.
         report.count("completed", "completed with acknowledgement", self.received);
-        report.count("redelivered", "delivered once more", self.redelivered);
+        report.count("redelivered", "delivered again", self.redelivered);
         report.seconds("elapsed_seconds", "took", self.elapsed);
         report.rate("messages_per_second", "messages", plan.messages, self.elapsed);
         report.latency("send_latency", "send to acknowledgement", self.send.summary());
         report.latency("end_to_end_latency", "send to delivery", self.end_to_end.summary());
         self.told_cpu(plan, target, report);
         let resident = target.process().and_then(Process::resident_bytes_max);
-        report.bytes_if_known("resident_bytes_max", "resident at most", resident);
+        report.bytes_if_known("resident_bytes_max", "peak resident memory", resident);
     }
 
     pub fn told_cpu(&self, plan: &Plan, target: &Target, report: &mut Report) {

@@ -162,7 +162,7 @@ impl Plan {
         let durability = match self.is_durable() {
             Some(true) => "synced before acknowledgement",
             Some(false) => "in memory only",
-            None => "as the broker is set, not known here",
+            None => "set at the broker, not known here",
         };
         report.text("durability", "durability", durability.to_owned());
         report.text("peeklock", "peeklock", env!("CARGO_PKG_VERSION").to_owned());
@@ -170,7 +170,7 @@ impl Plan {
             report.text("url", "broker", url.clone());
         }
         if !self.load.is_of_things() {
-            report.count("clients", "senders, and as many receivers", self.clients as u64);
+            report.count("clients", "senders and receivers, each", self.clients as u64);
             report.count("window", "window of each", self.window as u64);
             report.bytes("body_bytes", "body", self.body_bytes as u64);
             report.count("messages", "messages", self.messages);

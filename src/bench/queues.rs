@@ -72,7 +72,7 @@ pub async fn run(
     }
 
     report.count("clients", "clients", plan.clients as u64);
-    report.count("window", "requests under way of each", plan.window as u64);
+    report.count("window", "requests in flight per client", plan.window as u64);
     report.count("created", "queues created", created.into_inner());
     report.seconds("elapsed_seconds", "took", elapsed);
     report.rate("queues_per_second", "queues", plan.count, elapsed);
@@ -81,7 +81,7 @@ pub async fn run(
     let each = grown.map(|grown| grown / plan.count);
     report.bytes_if_known("resident_bytes_per_queue", "resident for each", each);
     let most = target.process().and_then(Process::resident_bytes_max);
-    report.bytes_if_known("resident_bytes_max", "resident at most", most);
+    report.bytes_if_known("resident_bytes_max", "peak resident memory", most);
     Ok(())
 }
 

@@ -92,7 +92,7 @@ impl Served {
             (_, process) => {
                 drop(Starting(process));
                 let log = std::fs::read_to_string(&log_path).unwrap_or_default();
-                let last = log.lines().next_back().unwrap_or("it does not say why").to_owned();
+                let last = log.lines().next_back().unwrap_or("no reason given").to_owned();
                 Err(BenchError::Served(last))
             }
         }
@@ -116,7 +116,7 @@ struct Starting(Option<Child>);
 impl Starting {
     fn output(&mut self) -> Result<ChildStdout, BenchError> {
         let output = self.0.as_mut().and_then(|process| process.stdout.take());
-        output.ok_or_else(|| BenchError::Served("it has no standard output".to_owned()))
+        output.ok_or_else(|| BenchError::Served("the broker has no standard output".to_owned()))
     }
 }
 
@@ -131,7 +131,7 @@ impl Drop for Starting {
 /// At once: nothing that it has is kept.
 fn end(process: &mut Child) {
     if let Err(error) = process.kill().and_then(|()| process.wait()) {
-        tracing::warn!(pid = process.id(), %error, "the broker of the load was not ended");
+        tracing::warn!(pid = process.id(), %error, "could not stop the broker of the load");
     }
 }
 

@@ -116,7 +116,7 @@ impl Target {
     pub const fn of_whom(&self) -> &'static str {
         match &self.kind {
             Kind::Served(_) => "broker",
-            Kind::Running(_) => "nobody: the broker is not ours",
+            Kind::Running(_) => "unknown: the broker was not started by this command",
             Kind::InProcess(_) => "broker and load together",
         }
     }
@@ -126,7 +126,7 @@ impl Target {
         if let Kind::InProcess(broker) = &self.kind
             && let Err(error) = broker.stop(Duration::ZERO).await
         {
-            tracing::warn!(%error, "the broker of the load was not stopped in order");
+            tracing::warn!(%error, "the broker of the load did not stop cleanly");
         }
     }
 }

@@ -64,12 +64,12 @@ fn told(plan: &Plan, target: &Target, report: &mut Report, outcome: &Outcome) {
     report.count("sent", "sent with acknowledgement", topic.sent);
     report.count("received", "received under lock", topic.received);
     report.count("completed", "completed with acknowledgement", topic.received);
-    report.count("redelivered", "delivered once more", topic.redelivered);
+    report.count("redelivered", "delivered again", topic.redelivered);
     report.seconds("elapsed_seconds", "took", topic.elapsed);
     report.rate("messages_per_second", "messages published", plan.messages, topic.elapsed);
     report.rate("deliveries_per_second", "deliveries", *deliveries, topic.elapsed);
     report.rate("queue_messages_per_second", "messages of a queue (W2)", *to_queue, queue.elapsed);
-    let label = "deliveries to messages of a queue";
+    let label = "deliveries per message of a queue";
     report.ratio("deliveries_to_queue", label, rates(*deliveries, topic.elapsed, *to_queue, queue));
     if let Some(bytes) = bytes {
         let each = bytes.checked_div(plan.messages).unwrap_or_default();
@@ -79,7 +79,7 @@ fn told(plan: &Plan, target: &Target, report: &mut Report, outcome: &Outcome) {
     report.latency("end_to_end_latency", "send to delivery", topic.end_to_end.summary());
     topic.told_cpu(plan, target, report);
     let resident = target.process().and_then(Process::resident_bytes_max);
-    report.bytes_if_known("resident_bytes_max", "resident at most", resident);
+    report.bytes_if_known("resident_bytes_max", "peak resident memory", resident);
 }
 
 /// How many times the deliveries of a queue there are in the same time.

@@ -117,7 +117,7 @@ pub fn largest(rows: &[Row], count: usize, bytes: impl Fn(&Row) -> u64) -> Strin
     let told = sized
         .into_iter()
         .take(count)
-        .map(|(bytes, setting, what)| format!("{setting}: {} MiB for {what}", bytes >> 20));
+        .map(|(bytes, setting, use_of)| format!("{setting}: {} MiB for {use_of}", bytes >> 20));
     told.collect::<Vec<_>>().join("; ")
 }
 
@@ -149,14 +149,14 @@ impl Config {
         let traces = if collector && self.otlp.traces.0 { TRACES_BYTES_MAX } else { 0 };
         let gauges = if collector && self.otlp.metrics.0 { ENTITY_GAUGES_BYTES } else { 0 };
         vec![
-            Row::shared("incoming commands", inbound, inbound_bytes),
-            Row::shared("management requests", inbound, inbound_bytes / 2),
+            Row::shared("commands in progress", inbound, inbound_bytes),
+            Row::shared("requests about entities", inbound, inbound_bytes / 2),
             Row::shared("open transactions", inbound, inbound_bytes / 2).and_each((
                 websocket.saturating_add(amqp),
                 (limits.transaction_open_count_max as u64).saturating_mul(TIMED_OUT_BYTES),
             )),
             Row::shared(
-                "messages during rule evaluation",
+                "copies of messages that topics are processing",
                 "limits.broker_judged_bytes_max",
                 limits.broker_judged_bytes_max,
             ),
@@ -167,30 +167,33 @@ impl Config {
                 limits.broker_loaded_bytes_max.max(limits.message_bytes_max),
             ),
             Row::fixed(
-                "lists and declaration plans",
+                "lists and plans of declarations in preparation",
                 Access::LISTS_MAX
                     .saturating_mul(PLAN_BYTES)
                     .saturating_add(Access::CARRIED_OUT_BYTES_MAX),
             ),
             Row::shared(
-                "explanations of rules",
+                "explanations of rules in preparation",
                 described,
                 Access::EXPLANATIONS_MAX.saturating_mul(explained_bytes),
             ),
-            Row::fixed("data waiting for the disk", if_on_disk(JournalConfig::UNSTORED_BYTES_MAX)),
+            Row::fixed(
+                "data on its way to the disk",
+                if_on_disk(JournalConfig::UNSTORED_BYTES_MAX),
+            ),
             Row::shared(
-                "content cache",
+                "contents of recently read messages",
                 "journal.cache_bytes",
                 if_on_disk(self.journal.cache_bytes.0),
             ),
-            Row::shared("spans waiting for a collector", "otlp.traces", traces),
+            Row::shared("spans not yet sent to a collector", "otlp.traces", traces),
             Row::shared(
                 "entity gauges for a collector",
                 "metrics.entities",
                 gauged.saturating_mul(gauges),
             ),
             Row::shared(
-                "metrics page",
+                "the metrics page in preparation",
                 "metrics.entities",
                 gauged.saturating_mul(PAGE_ENTITY_BYTES),
             ),
@@ -206,31 +209,31 @@ impl Config {
         let listeners = self.addresses().len() as u64;
         vec![
             Row::shared(
-                "incoming HTTP requests",
+                "HTTP requests that have not arrived completely",
                 "http.inbound_bytes_max",
                 self.http.inbound_bytes_max.0,
             )
             .and_each((http, HTTP_REQUEST_BYTES)),
             Row::shared(
-                "unread HTTP answers",
+                "HTTP responses that were not read",
                 "http.outbound_bytes_max",
                 self.http.outbound_bytes_max.0,
             )
             .and_each((http, HTTP_ANSWER_BYTES)),
             Row::shared(
-                "incoming WebSocket frames",
+                "WebSocket frames that have not arrived completely",
                 "websocket.inbound_bytes_max",
                 self.websocket.inbound_bytes_max.0,
             )
             .and_each((websocket, FRAME_BYTES)),
             Row::shared(
-                "incoming AMQP messages",
+                "AMQP messages that have not arrived completely",
                 "amqp.inbound_bytes_max",
                 self.amqp.inbound_bytes_max.0,
             ),
-            Row::fixed("one AMQP message over 16 MiB", LARGE_BYTES),
+            Row::fixed("one AMQP message of more than 16 MiB", LARGE_BYTES),
             Row::shared(
-                "unread AMQP and WebSocket output",
+                "unread data of AMQP and WebSocket clients",
                 "limits.broker_outbound_bytes_max",
                 limits.broker_outbound_bytes_max,
             )
@@ -284,12 +287,12 @@ impl Config {
             ),
             Row::each("AMQP links", "amqp.link_count_max", (amqp, amqp_links)),
             Row::shared(
-                "AMQP links after the first 256 of a connection",
+                "AMQP links beyond 256 per connection",
                 "amqp.shared_link_count_max",
                 shared_links.saturating_mul(SHARED_LINK_BYTES),
             ),
             Row::shared("tokens", count_max, issuer).and_each((1, tokens)),
-            Row::each("cached rights", count_max, (all, RIGHTS_BYTES)),
+            Row::each("cached access rights of connections", count_max, (all, RIGHTS_BYTES)),
             Row::each("TLS connections", count_max, (all, tls)),
             Row::each(
                 "outgoing connections to brokers and webhooks",

@@ -68,7 +68,7 @@ pub(super) fn cleared(
 }
 
 /// A property as it is.
-#[expect(clippy::unnecessary_wraps, reason = "what is declared may be left out")]
+#[expect(clippy::unnecessary_wraps, reason = "declared properties may be left out")]
 pub(super) const fn some<T: Copy>(value: T) -> Option<Scalar<T>> {
     Some(Scalar(value))
 }

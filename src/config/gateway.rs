@@ -29,7 +29,7 @@ pub struct MaybeAddress(pub Option<SocketAddr>);
 
 impl FromText for MaybeAddress {
     const EXPECTED: &'static str =
-        "an IP address with a port, such as 0.0.0.0:5671, and not empty, which is none";
+        "an IP address with a port, such as 0.0.0.0:5671, or empty for none";
 
     fn from_text(text: &str) -> Option<Self> {
         if text.is_empty() {

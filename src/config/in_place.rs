@@ -47,7 +47,8 @@ impl InPlace {
             // Templates of composed containers set it to the path of the host, which is mounted.
             (None, Some(config)) if mounted.is_some() && !config.exists() => {
                 answers.push(format!(
-                    "CONFIG_PATH names a file that is not here, so the one that is mounted is read: {}",
+                    "CONFIG_PATH names a file that does not exist, so the mounted file is used \
+                     instead: {}",
                     place.display()
                 ));
                 mounted
@@ -56,8 +57,8 @@ impl InPlace {
         };
         if http_port == Some(WEBSOCKET_PORT) {
             answers.push(format!(
-                "EMULATOR_HTTP_PORT is {WEBSOCKET_PORT}, where commands of peeklock are served otherwise: they are at \
-                 {HTTP_PORT}, unless websocket.address is set"
+                "EMULATOR_HTTP_PORT is {WEBSOCKET_PORT}, the usual port of peeklock commands; they \
+                 are served at {HTTP_PORT} instead unless you set websocket.address"
             ));
         }
         Self { file, http_port, answers, notes: Vec::new() }

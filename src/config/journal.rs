@@ -45,12 +45,14 @@ impl JournalSection {
         let (segment, floor) = (self.segment_bytes.0, self.free_bytes_min.0);
         if !SEGMENT_BYTES.contains(&segment) {
             let (least, most) = (SEGMENT_BYTES.start(), SEGMENT_BYTES.end());
-            let detail = format!("{segment} is not from {least} to {most} bytes");
+            let detail =
+                format!("{segment} is out of range; write a number from {least} to {most} bytes");
             return Err(("journal.segment_bytes", detail));
         }
         // Settlements live on the floor when the disk is full.
         if floor < 4 * segment {
-            let detail = format!("{floor} is less than four segments, {} bytes", 4 * segment);
+            let detail =
+                format!("{floor} is less than four segments; write at least {} bytes", 4 * segment);
             return Err(("journal.free_bytes_min", detail));
         }
         Ok(())

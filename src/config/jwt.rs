@@ -71,13 +71,18 @@ impl JwtSection {
             let is_begun = others.iter().any(|text| !text.is_empty())
                 || !(self.audiences.0.is_empty() && self.roles.is_empty());
             return match is_begun {
-                true => Err(wrong("issuer", "names nobody whose tokens are taken".to_owned())),
+                true => Err(wrong(
+                    "issuer",
+                    "is empty, but other keys of [security.jwt] are set; write the issuer, or \
+                     remove the other keys"
+                        .to_owned(),
+                )),
                 false => Ok(None),
             };
         }
         if self.audiences.0.is_empty() {
-            let detail =
-                "names nobody, and a token that is for somebody else must not open anything here";
+            let detail = "is empty, but tokens for other services must not be accepted here; write \
+                the name of this broker at the provider";
             return Err(wrong("audiences", detail.to_owned()));
         }
         let mut config = JwtConfig::new(self.issuer.0.as_str(), "", self.keys()?);
@@ -86,10 +91,13 @@ impl JwtSection {
         config.clock_skew = within("clock_skew", self.clock_skew.0, SKEWS)?;
         config.role_claims.clone_from(&self.role_claims.0);
         if self.role_claims.0.is_empty() {
-            return Err(wrong("role_claims", "names no claim with roles".to_owned()));
+            return Err(wrong(
+                "role_claims",
+                "is empty; write at least one claim, such as `roles`".to_owned(),
+            ));
         }
         if self.roles.is_empty() {
-            let detail = "no role gives any right; write [[security.jwt.roles]]";
+            let detail = "no role grants a right; add [[security.jwt.roles]]";
             return Err(wrong("roles", detail.to_owned()));
         }
         let roles = self.roles.iter().enumerate();
@@ -106,13 +114,14 @@ impl JwtSection {
         };
         let (key, source) = match (self.jwks_url.0.as_str(), self.jwks_file.0.as_str()) {
             ("", "") => {
-                let detail = "says nowhere where the keys of the issuer are, nor does security.jwt.jwks_file";
+                let detail = "is empty, and so is security.jwt.jwks_file; set one to the keys of \
+                    the issuer";
                 return Err(wrong("jwks_url", detail.to_owned()));
             }
             ("", file) => ("jwks_file", Ok(KeySource::file(file))),
             (url, "") => ("jwks_url", KeySource::url(url, authorities, time)),
             (_, _) => {
-                let detail = "is one place too many, beside security.jwt.jwks_url; keep one";
+                let detail = "is set in addition to security.jwt.jwks_url; keep one";
                 return Err(wrong("jwks_file", detail.to_owned()));
             }
         };
@@ -123,10 +132,18 @@ impl JwtSection {
     fn algorithms(&self) -> Result<Vec<Algorithm>, (String, String)> {
         let known = || Algorithm::ALL.map(Algorithm::name).join(", ");
         if self.algorithms.0.is_empty() {
-            return Err(wrong("algorithms", format!("names none of {}", known())));
+            return Err(wrong(
+                "algorithms",
+                format!("is empty; write at least one of {}", known()),
+            ));
         }
         let algorithm = |name: &String| {
-            let unknown = || wrong("algorithms", format!("`{name}` is none of {}", known()));
+            let unknown = || {
+                wrong(
+                    "algorithms",
+                    format!("`{name}` is not a known algorithm; write one of {}", known()),
+                )
+            };
             Algorithm::parse(name).ok_or_else(unknown)
         };
         self.algorithms.0.iter().map(algorithm).collect()
@@ -137,20 +154,29 @@ impl RoleDeclaration {
     fn role(&self, index: usize) -> Result<Role, (String, String)> {
         let wrong = |key: &str, detail: String| wrong(&format!("roles[{index}].{key}"), detail);
         if self.name.0.is_empty() {
-            return Err(wrong("name", "the role has no name".to_owned()));
+            return Err(wrong(
+                "name",
+                "the role has no name; write the role as in the token".to_owned(),
+            ));
         }
         let right = |name: &String| {
             let right = Right::ALL.into_iter().find(|right| right.name() == name);
-            let unknown = || wrong("rights", format!("`{name}` is not Send, Listen or Manage"));
+            let unknown = || {
+                wrong("rights", format!("`{name}` is not a right; write Send, Listen or Manage"))
+            };
             right.ok_or_else(unknown)
         };
         let rights = self.rights.0.iter().map(right).collect::<Result<Rights, _>>()?;
         if rights.is_none() {
-            return Err(wrong("rights", "the role gives no right".to_owned()));
+            return Err(wrong(
+                "rights",
+                "the role grants no right; write Send, Listen or Manage".to_owned(),
+            ));
         }
         // As of a policy (SEC-01).
         if rights.contains(Right::Manage) && rights != Rights::ALL {
-            let detail = "a role with the right Manage has Send and Listen as well";
+            let detail = "a role with the right Manage needs Send and Listen as well; write all \
+                three";
             return Err(wrong("rights", detail.to_owned()));
         }
         Ok(Role::new(self.name.0.as_str(), rights).at(&self.entity.0))
@@ -170,5 +196,5 @@ fn within(
         return Ok(value);
     }
     let [value, least, most] = [value, *range.start(), *range.end()].map(span_text);
-    Err(wrong(key, format!("{value} is not from {least} to {most}")))
+    Err(wrong(key, format!("{value} is out of range; write a duration from {least} to {most}")))
 }

@@ -46,10 +46,13 @@ impl OtlpSection {
         if !INTERVALS.contains(&self.interval.0) {
             let [value, least, most] =
                 [self.interval.0, *INTERVALS.start(), *INTERVALS.end()].map(span_text);
-            return Err(wrong("interval", format!("{value} is not from {least} to {most}")));
+            return Err(wrong(
+                "interval",
+                format!("{value} is out of range; write a duration from {least} to {most}"),
+            ));
         }
         if self.service_name.0.trim().is_empty() {
-            return Err(wrong("service_name", "the name is empty".to_owned()));
+            return Err(wrong("service_name", "the name is empty; write a name".to_owned()));
         }
         let headers = match self.headers_file.0.as_str() {
             "" => Headers::default(),

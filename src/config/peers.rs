@@ -57,7 +57,8 @@ impl PeersSection {
         config.connect_timeout = self.connect_timeout.0.to_std();
         if !TIMES.contains(&config.connect_timeout) {
             let (span, least, most) = (self.connect_timeout.0, TIMES.start(), TIMES.end());
-            let detail = format!("{span} is not from {least:?} to {most:?}");
+            let detail =
+                format!("{span} is out of range; write a duration from {least:?} to {most:?}");
             return Err(("peers.connect_timeout".to_owned(), detail));
         }
         for (index, declared) in self.tokens.iter().enumerate() {

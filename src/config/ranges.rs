@@ -85,7 +85,10 @@ pub(super) fn judge(config: &Config, limits: &Limits) -> Result<(), (&'static st
     ] {
         if !range.contains(&value) {
             let (least, most) = (range.start(), range.end());
-            return Err((key, format!("{value} is not from {least} to {most} {unit}")));
+            return Err((
+                key,
+                format!("{value} is out of range; write a number from {least} to {most} {unit}"),
+            ));
         }
     }
     for (key, value) in [
@@ -94,7 +97,12 @@ pub(super) fn judge(config: &Config, limits: &Limits) -> Result<(), (&'static st
     ] {
         if value != 0 && !ROOM.contains(&value) {
             let (least, most) = (ROOM.start(), ROOM.end());
-            return Err((key, format!("{value} is neither 0 nor from {least} to {most} bytes")));
+            return Err((
+                key,
+                format!(
+                    "{value} is out of range; write 0, or a number from {least} to {most} bytes"
+                ),
+            ));
         }
     }
     for (key, value, range) in [
@@ -115,22 +123,26 @@ pub(super) fn judge(config: &Config, limits: &Limits) -> Result<(), (&'static st
     ] {
         if !range.contains(&value) {
             let [value, least, most] = [value, *range.start(), *range.end()].map(span_text);
-            return Err((key, format!("{value} is not from {least} to {most}")));
+            return Err((
+                key,
+                format!("{value} is out of range; write a duration from {least} to {most}"),
+            ));
         }
     }
     // A whole message has to fit beside its frame's own bytes, or none of that size can ever be sent.
     let frame = count(websocket.frame_bytes_max.0);
     if frame > websocket.inbound_bytes_max.0 {
         let detail = format!(
-            "{frame} bytes of one frame are more than all frames may have, websocket.inbound_bytes_max \
-             = {}",
+            "{frame} bytes for one frame exceed websocket.inbound_bytes_max = {}, the limit for \
+             all frames together; lower one or raise the other",
             websocket.inbound_bytes_max.0
         );
         return Err(("websocket.frame_bytes_max", detail));
     }
     if limits.connection_inbound_bytes_max > limits.broker_inbound_bytes_max {
         let detail = format!(
-            "one connection may have {} bytes, more than all together, {}",
+            "{} bytes for one connection exceed limits.broker_inbound_bytes_max = {}, the limit \
+             for all together; lower one or raise the other",
             limits.connection_inbound_bytes_max, limits.broker_inbound_bytes_max
         );
         return Err(("limits.connection_inbound_bytes_max", detail));

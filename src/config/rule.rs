@@ -64,7 +64,10 @@ impl RuleDeclaration {
         ];
         for (of, text, parameters) in parameters {
             if text.is_none() && parameters.is_some() {
-                return Err(format!("the rule `{name}` has {of}_parameters and no {of}"));
+                return Err(format!(
+                    "the rule `{name}` has {of}_parameters but no {of}; add {of}, or remove the \
+                     parameters"
+                ));
             }
         }
         let rule = RuleDescription::new(name, filter, Timestamp::NONE);

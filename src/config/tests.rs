@@ -449,10 +449,10 @@ fn a_number_outside_its_range_is_refused_with_the_range() {
         ("http.inbound_bytes_max", "1", "from 65536 to"),
         ("http.connection_count_max", "1000001", "from 0 to 1000000 connections"),
         ("http.keep_alive", "\"1day\"", "from 10ms to 1h"),
-        ("journal.capacity_bytes", "1", "neither 0 nor from 1048576 to"),
-        ("server.ephemeral_bytes_max", "1", "neither 0 nor from 1048576 to"),
+        ("journal.capacity_bytes", "1", "write 0, or a number from 1048576 to"),
+        ("server.ephemeral_bytes_max", "1", "write 0, or a number from 1048576 to"),
         ("limits.connection_count_max", "0", "`connection_count_max` of 0 is not from 1 to"),
-        ("limits.connection_inbound_bytes_max", "500000000", "more than all together"),
+        ("limits.connection_inbound_bytes_max", "500000000", "the limit for all together"),
         (
             "limits.broker_inbound_count_max",
             "0",

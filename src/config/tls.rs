@@ -66,17 +66,20 @@ impl TlsSection {
         if certificate && !key {
             return wrong(
                 "key_file",
-                "the certificate has no key: name the file with its private key",
+                "the certificate has no key; write the file with its private key",
             );
         }
         if key && !certificate {
-            return wrong("certificate_file", "the key has no certificate: name the file with it");
+            return wrong(
+                "certificate_file",
+                "the key has no certificate; write the file with the certificate",
+            );
         }
         if self.client_certificate_required.0 && self.client_ca_file.0.is_empty() {
             return wrong(
                 "client_ca_file",
-                "certificates of clients are required and nobody is trusted to sign them: name a file of authorities, \
-                 or set tls.client_certificate_required = false",
+                "client certificates are required, but no authority for them is set; write a file \
+                 with authorities, or set tls.client_certificate_required = false",
             );
         }
         if self.enabled.0 && certificate {
@@ -104,10 +107,11 @@ impl TlsSection {
             match made {
                 Made::Authority => tracing::info!(
                     file = %file.display(),
-                    "development authority made; `peeklock tls trust` tells how clients come to trust it"
+                    "development authority created; `peeklock tls trust` prints the steps by which \
+                     clients trust it"
                 ),
                 Made::Certificate => {
-                    tracing::info!("another certificate was made by the development authority");
+                    tracing::info!("the development authority issued a new certificate");
                 }
                 Made::Nothing => {}
             }

@@ -18,10 +18,10 @@ use super::topic::TopicDeclaration;
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// What stands above what was exported.
 const HEAD: &str = "\
-# Queues, topics, subscriptions and rules of a namespace, for `peeklock apply -f`. What is not named stays as it is; an empty
-# text takes a value away; a subscription has exactly the rules that are listed. Where unnamed_is_default is true, properties
-# that are the same for all that is new (no sessions, no duplicate detection, status Active and the like) are left out where
-# they are so, and are made so where they are not.
+# Queues, topics, subscriptions and rules of a namespace, for `peeklock apply -f`. Entities and properties that are not
+# named stay unchanged; an empty text removes a value; a subscription gets exactly the rules that are listed. With
+# unnamed_is_default = true, properties that are not named are reset to the default that all new entities share (no
+# sessions, no duplicate detection, status Active and so on).
 ";
 
 /// The entities of a namespace, as a file declares them.
@@ -63,7 +63,7 @@ pub enum FileError {
     },
     /// It is too large.
     #[error(
-        "`{}` has more than {FILE_BYTES_MAX} bytes; declare less at once, in several files", path.display()
+        "`{}` has more than {FILE_BYTES_MAX} bytes; split the declaration into several files", path.display()
     )]
     TooLarge {
         /// The file.
@@ -210,7 +210,7 @@ fn explain(path: &Path, text: &str, error: &toml::de::Error) -> FileError {
     let said = match unknown_field(said) {
         Some((name, Some(meant))) => format!("unknown key `{name}`; did you mean `{meant}`?"),
         Some((name, None)) => {
-            format!("unknown key `{name}`; `peeklock export` shows those there are")
+            format!("unknown key `{name}`; `peeklock export` shows all keys")
         }
         None => said.to_owned(),
     };

@@ -80,5 +80,8 @@ fn time(key: &str, span: TimeSpan) -> Result<Duration, (String, String)> {
         return Ok(time);
     }
     let (least, most) = (TIMES.start(), TIMES.end());
-    Err((key.to_owned(), format!("{span} is not from {least:?} to {most:?}")))
+    Err((
+        key.to_owned(),
+        format!("{span} is out of range; write a duration from {least:?} to {most:?}"),
+    ))
 }

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 
 /// Variables that mean nothing here, with the reason.
 const WITHOUT_MEANING: [(&str, &str); 4] = [
-    ("ACCEPT_EULA", "there are no terms to be accepted"),
+    ("ACCEPT_EULA", "no terms must be accepted"),
     ("SQL_SERVER", NO_SQL),
     ("MSSQL_SA_PASSWORD", NO_SQL),
     ("SQL_WAIT_INTERVAL", NO_SQL),
 ];
-const NO_SQL: &str =
-    "messages are kept in the data directory of this broker; no SQL server is needed or asked";
+const NO_SQL: &str = "this broker stores messages in its data directory and needs no SQL server";
 /// Names the configuration file.
 const CONFIG_PATH: &str = "CONFIG_PATH";
 /// The port of administration and health.
@@ -40,7 +39,7 @@ pub fn read(set: impl Fn(&str) -> Option<OsString>) -> Result<Environment, Strin
             let port = text.to_str().and_then(|text| text.parse::<NonZeroU16>().ok());
             let Some(port) = port else {
                 return Err(format!(
-                    "{HTTP_PORT} is `{}`, which is no port; write one such as 5300",
+                    "{HTTP_PORT} is `{}`, which is not a port; write one such as 5300",
                     text.display()
                 ));
             };
@@ -51,8 +50,6 @@ pub fn read(set: impl Fn(&str) -> Option<OsString>) -> Result<Environment, Strin
     Ok(Environment {
         config: set(CONFIG_PATH).map(PathBuf::from),
         http_port,
-        answers: answers
-            .map(|(name, why)| format!("{name} is set and means nothing here: {why}"))
-            .collect(),
+        answers: answers.map(|(name, why)| format!("{name} is ignored: {why}")).collect(),
     })
 }

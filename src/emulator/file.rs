@@ -180,7 +180,7 @@ struct Notes(Vec<String>);
 
 impl Notes {
     fn unknown(&mut self, place: &str) {
-        self.0.push(format!("{place} is not known, and is left out"));
+        self.0.push(format!("{place} is unknown and ignored"));
     }
 }
 
@@ -203,7 +203,7 @@ impl<'a> Place<'a> {
     fn object(&self) -> Read<&'a Map<String, Json>> {
         match self.value {
             Json::Object(members) => Ok(members),
-            _ => self.refuse("is no object"),
+            _ => self.refuse("must be an object"),
         }
     }
 
@@ -223,7 +223,7 @@ impl<'a> Place<'a> {
 
     fn list(&self, name: &str) -> Read<Vec<Self>> {
         let Some(list) = self.member(name)? else { return Ok(Vec::new()) };
-        let Json::Array(elements) = list.value else { return list.refuse("is no list") };
+        let Json::Array(elements) = list.value else { return list.refuse("must be a list") };
         let path = &list.path;
         let place = |(index, value)| Self { path: format!("{path}[{index}]"), value };
         Ok(elements.iter().enumerate().map(place).collect())
@@ -232,7 +232,7 @@ impl<'a> Place<'a> {
     fn text(&self) -> Read<&'a str> {
         match self.value {
             Json::String(text) => Ok(text),
-            _ => self.refuse("is no text"),
+            _ => self.refuse("must be a text"),
         }
     }
 
@@ -242,7 +242,7 @@ impl<'a> Place<'a> {
                 "" => name.refuse("is empty"),
                 text => Ok(text),
             },
-            None => self.refuse("has no Name"),
+            None => self.refuse("has no Name; add one"),
         }
     }
 
@@ -259,12 +259,15 @@ impl<'a> Place<'a> {
 
 fn read_root(root: &Place<'_>, notes: &mut Notes) -> Read<Table> {
     root.only(&["UserConfig"], notes)?;
-    let Some(user) = root.member("UserConfig")? else { return root.refuse("has no UserConfig") };
+    let Some(user) = root.member("UserConfig")? else {
+        return root.refuse("has no UserConfig; add one");
+    };
     // Where the emulator writes its log; ours goes to standard error.
     user.only(&["Namespaces", "Logging"], notes)?;
     let namespaces = user.list("Namespaces")?;
     let [namespace] = namespaces.as_slice() else {
-        return user.refuse(format!("has {} Namespaces, not one", namespaces.len()));
+        return user
+            .refuse(format!("has {} Namespaces; exactly one is expected", namespaces.len()));
     };
     namespace.only(&["Name", "Queues", "Topics"], notes)?;
     let mut config = Table::new();
@@ -355,19 +358,19 @@ fn scalar(place: &Place<'_>, kind: Kind) -> Read<Option<Toml>> {
             let parsed = text.and_then(|text| text.to_ascii_lowercase().parse().ok());
             match place.value.as_bool().or(parsed) {
                 Some(value) => Toml::Boolean(value),
-                None => return place.refuse("is neither true nor false"),
+                None => return place.refuse("must be true or false"),
             }
         }
         Kind::Number => {
             let parsed = text.and_then(|text| text.parse().ok());
             match place.value.as_i64().or(parsed) {
                 Some(value) => Toml::Integer(value),
-                None => return place.refuse("is no whole number"),
+                None => return place.refuse("must be a whole number"),
             }
         }
         Kind::Span => match text.filter(|text| TimeSpan::parse(text).is_some()) {
             Some(text) => text.into(),
-            None => return place.refuse("is no ISO 8601 duration, such as PT1M"),
+            None => return place.refuse("must be an ISO 8601 duration, such as PT1M"),
         },
         Kind::Text => place.text()?.into(),
         Kind::Destination => match place.text()? {
@@ -383,7 +386,10 @@ fn window(place: &Place<'_>, value: Toml, notes: &mut Notes) -> Toml {
     if span.is_none_or(|span| span >= TimeSpan::from_seconds(WINDOW_SECONDS_MIN)) {
         return value;
     }
-    notes.0.push(format!("{} is less than {WINDOW_DEFAULT}, which is taken instead", place.path));
+    notes.0.push(format!(
+        "{} is less than {WINDOW_DEFAULT}; {WINDOW_DEFAULT} is used instead",
+        place.path
+    ));
     WINDOW_DEFAULT.into()
 }
 
@@ -392,7 +398,7 @@ fn read_rule(rule: &Place<'_>, notes: &mut Notes) -> Read<Table> {
     let mut table = Table::new();
     table.insert("name".to_owned(), rule.name()?.into());
     let Some(properties) = rule.member("Properties")? else {
-        return rule.refuse("has no Properties, which say what it selects");
+        return rule.refuse("has no Properties; add them with the filter of the rule");
     };
     let known = ["FilterType", "SqlFilter", "CorrelationFilter", "Action", REQUIRES_PREPROCESSING];
     properties.only(&known, notes)?;
@@ -417,7 +423,7 @@ fn read_rule(rule: &Place<'_>, notes: &mut Notes) -> Read<Table> {
         table.insert("filter".to_owned(), false.into());
     } else {
         let place = kind.as_ref().unwrap_or(&properties);
-        return place.refuse("has no FilterType of Sql, Correlation, True and False");
+        return place.refuse("must have a FilterType of Sql, Correlation, True or False");
     }
     if let Some(action) = sql_of(&properties, "Action", notes)? {
         table.insert("action".to_owned(), action.into());
@@ -474,8 +480,10 @@ fn read_correlation(filter: &Place<'_>, notes: &mut Notes) -> Read<Table> {
         let text = Toml::from(place.text()?);
         let before = table.insert((*ours).to_owned(), text.clone());
         if before.is_some_and(|before| before != text) {
-            return place
-                .refuse("is a second value of the same property; Label and Subject are one");
+            return place.refuse(
+                "is a second, different value of the same property (Label and Subject are the same \
+                 property); keep one",
+            );
         }
     }
     Ok(table)
@@ -488,10 +496,10 @@ fn property(place: &Place<'_>) -> Read<Toml> {
         Json::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(number), _) => Ok(number.into()),
             (None, Some(number)) => Ok(number.into()),
-            (None, None) => place.refuse("is no number that a property can have"),
+            (None, None) => place.refuse("is a number outside the range of properties"),
         },
         Json::Null | Json::Array(_) | Json::Object(_) => {
-            place.refuse("is no text, number, true or false")
+            place.refuse("must be a text, a number, true or false")
         }
     }
 }

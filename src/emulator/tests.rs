@@ -191,7 +191,7 @@ fn the_environment_is_taken_or_answered() {
     assert_eq!(read.config.as_deref(), Some(Path::new("/c.json")));
     assert_eq!(read.http_port, Some(5301));
     assert_eq!(read.answers.len(), 2);
-    assert!(read.answers[0].starts_with("ACCEPT_EULA is set"), "{:?}", read.answers);
+    assert!(read.answers[0].starts_with("ACCEPT_EULA is ignored"), "{:?}", read.answers);
     assert!(read.answers.iter().all(|line| !line.contains("s3cret")));
     assert_eq!(environment::read(|_| None), Ok(Environment::default()));
     for wrong in [&b"x"[..], b"0", b"65536", b"53\xff"] {

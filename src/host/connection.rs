@@ -105,7 +105,7 @@ where
                 });
             }
             Err(error) => {
-                tracing::warn!(transport = name, %error, "a connection could not be taken");
+                tracing::warn!(transport = name, %error, "could not accept a connection");
                 tokio::time::sleep(PAUSE).await;
             }
         }

@@ -90,8 +90,8 @@ impl fmt::Display for Banner<'_> {
             let place = self.kept_in.map(|folder| format!(" in {folder}")).unwrap_or_default();
             writeln!(f, "  {:<10}{store}{place}, durable at acknowledgement", "store")?;
         } else {
-            let what = "nothing survives this process";
-            writeln!(f, "  {:<10}{store}, {yellow}{what}{plain}", "store")?;
+            let loss = "messages are lost when this process ends";
+            writeln!(f, "  {:<10}{store}, {yellow}{loss}{plain}", "store")?;
         }
         if let BannerTls::Development(file) = &self.tls {
             writeln!(f, "  {:<10}by the development authority in {file}", "tls")?;
@@ -153,7 +153,8 @@ impl fmt::Display for Steps<'_> {
             let token = format!("TOKEN=$(peeklock token --data-dir '{data_dir}')");
             write!(
                 f,
-                "  # an hour's right to do everything; policies give less (peeklock policy --help)\n  {token}\n"
+                "  # a token with all rights for one hour; policies grant less (peeklock policy \
+                 --help)\n  {token}\n"
             )?;
         }
         if *is_new {

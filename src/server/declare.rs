@@ -18,7 +18,8 @@ pub async fn declare(broker: &Broker, loaded: &Loaded) -> Result<(), ServeError>
         tracing::warn!(
             entity = &*step.path,
             differs = differing(&step),
-            "exists with other properties than configured and is left as it is; `peeklock apply` would update it"
+            "exists with other properties than configured and stays unchanged; `peeklock apply` \
+             would update it"
         );
     }
     Ok(())

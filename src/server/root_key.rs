@@ -97,7 +97,8 @@ async fn follow(
         match written {
             Ok(()) => {
                 if is_behind {
-                    tracing::info!(path = %path.display(), "nothing is to be written to the file of the root key any more");
+                    tracing::info!(path = %path.display(), "the file of the root key needs no \
+                        further write");
                 }
                 (known, is_behind) = (newer, false);
             }
@@ -106,7 +107,7 @@ async fn follow(
                 if !is_behind {
                     tracing::error!(
                         path = %path.display(), %error, again_in = ?again,
-                        "the file of the root key is not up to date; it is written again and again until that succeeds"
+                        "the file of the root key is out of date; retrying until the write succeeds"
                     );
                 }
                 is_behind = true;
@@ -244,6 +245,6 @@ mod tests {
         }
         drop(change);
         following.await.unwrap();
-        assert_eq!(events.recv().await, None, "nothing was written besides");
+        assert_eq!(events.recv().await, None, "nothing else was written");
     }
 }

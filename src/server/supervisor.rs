@@ -41,7 +41,7 @@ impl Patience {
             }
         });
         if let Err(error) = asking {
-            tracing::warn!(%error, "no more time can be asked for of the service manager");
+            tracing::warn!(%error, "cannot ask the service manager for more time");
         }
         Self { _end: Some(end) }
     }
@@ -95,7 +95,8 @@ impl Watchdog {
                         tracing::error!(
                             entity,
                             seconds,
-                            "an arbiter does not turn; the service manager is not told that it does"
+                            "a worker thread makes no progress; withholding the watchdog message \
+                             to the service manager"
                         );
                     }
                 }
@@ -123,7 +124,7 @@ mod tell {
 
     fn tell(state: &[NotifyState<'_>]) {
         if let Err(error) = sd_notify::notify(state) {
-            tracing::debug!(%error, "the service manager is not told");
+            tracing::debug!(%error, "cannot notify the service manager");
         }
     }
 

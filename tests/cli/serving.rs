@@ -126,7 +126,7 @@ fn a_store_in_memory_is_announced() {
         &["--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT, "--ephemeral"],
     ));
     let (_, out, _) = server.stop("-TERM");
-    assert!(out.contains("nothing survives this process"), "{out}");
+    assert!(out.contains("messages are lost when this process ends"), "{out}");
 }
 
 /// Messages and queues are there again after a stop and after a kill; a second process is refused.
@@ -157,7 +157,7 @@ fn a_restart_finds_what_was_there() {
             .current_dir(&place);
         command
     };
-    assert!(server.read.is_empty() || !server.read.contains("nothing survives"));
+    assert!(server.read.is_empty() || !server.read.contains("messages are lost"));
     assert_eq!(server.ask("PUT", "/$api/v1/queues/orders", "").0, 201);
     assert_eq!(server.ask("POST", "/orders/messages", "first").0, 201);
     let (code, _, err) = run(again());

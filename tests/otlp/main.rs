@@ -148,7 +148,7 @@ fn what_cannot_be_is_refused_by_its_key() {
         (&format!("headers_file = \"{file}\""), "line 1"),
         ("ca_file = \"/nowhere.pem\"", "nowhere.pem"),
         ("sample_ratio = 1.5", "a number from 0 to 1"),
-        ("interval = \"10ms\"", "is not from 1s to 1h"),
+        ("interval = \"10ms\"", "from 1s to 1h"),
         ("service_name = \" \"", "the name is empty"),
     ] {
         std::fs::write(place.join("peeklock.toml"), format!("[otlp]\n{line}\n")).unwrap();

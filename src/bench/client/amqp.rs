@@ -44,7 +44,7 @@ pub enum AmqpFault {
     #[error("connection failed: {0}")]
     Socket(#[from] io::Error),
     /// There is no such URL.
-    #[error("the URL is not amqp://HOST:PORT or amqps://HOST:PORT")]
+    #[error("the URL must have the form amqp://HOST:PORT or amqps://HOST:PORT")]
     NotAPlace,
     /// The broker has closed the socket.
     #[error("connection is closed")]

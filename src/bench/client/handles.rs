@@ -47,7 +47,7 @@ pub(super) async fn receive_pushed(
         () = run.all_received() => {}
         why = consumer.ended() => return Err(match why {
             Some(why) => BenchError::Served(why.to_string()),
-            None => BenchError::Served("a receiver ended before it had everything".to_owned()),
+            None => BenchError::Served("a receiver ended before it had all messages".to_owned()),
         }),
     }
     // Returns when what it has in hand is completed.

@@ -38,8 +38,9 @@ struct Broker {
 impl Http {
     /// A client of `http://HOST:PORT`, or `https://` with TLS.
     pub fn new(url: &str, tls: &ClientTls) -> Result<Self, BenchError> {
-        let place = Place::parse(url, place::HTTP)
-            .ok_or_else(|| BenchError::Http(format!("`{url}` is not http://HOST:PORT")))?;
+        let place = Place::parse(url, place::HTTP).ok_or_else(|| {
+            BenchError::Http(format!("`{url}` must have the form http://HOST:PORT"))
+        })?;
         let broker = Arc::new(Broker { place, tls: tls.clone() });
         Ok(Self { broker, management: Arc::default() })
     }
@@ -192,7 +193,7 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
 }
 
 fn gone() -> BenchError {
-    failed("it is closed")
+    failed("the connection is closed")
 }
 
 #[cfg(test)]
