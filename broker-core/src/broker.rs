@@ -300,9 +300,12 @@ impl Broker {
     /// The path of an entity that messages can be sent to by way of another (VIA-02).
     pub(crate) fn find_destination(&self, path: &str, via: &Entity) -> Result<Arc<str>, Rejection> {
         Destination::parse(path).and_then(|destination| match destination {
-            Destination::Entity(key) if key == *via.key() => Err(Rejection::invalid_operation(
-                format!("`{path}` cannot be sent to by way of itself"),
-            )),
+            Destination::Entity(key) if key == *via.key() => {
+                Err(Rejection::invalid_operation(format!(
+                    "`{path}` cannot be both the destination and the via entity; send to it \
+                     directly"
+                )))
+            }
             Destination::Entity(key) => match self.shared.directory.get(&key) {
                 Some(entry) => Ok(entry.path),
                 None => Err(Rejection::entity_not_found(path)),
@@ -374,8 +377,8 @@ impl Broker {
             biased;
             permit = room.acquire_list(count, bytes) => Ok(permit),
             () = self.shared.clock.sleep_until(until) => Err(Rejection::server_busy(
-                "there is no room for more management: half of `broker_inbound_bytes_max` waits for entities that \
-                 are busy; ask again later",
+                "too many management requests wait for busy entities: they hold half of \
+                 `broker_inbound_bytes_max`; try again later",
             )),
         }
     }
@@ -453,7 +456,7 @@ impl Broker {
         if entity.sub_queue() == SubQueue::Main {
             return Ok(entity);
         }
-        let detail = format!("`{path}` is a sub-queue, it is managed with its parent");
+        let detail = format!("`{path}` is a sub-queue; manage its parent instead");
         Err(self.refuse(Rejection::invalid_operation(detail), path))
     }
 

@@ -36,16 +36,16 @@ pub enum StartError {
     #[error("settings are not valid: {0}")]
     Settings(Rejection),
     /// The clock is so late that instants would be taken for "never" (FND-09).
-    #[error("the clock says {0}; set it to a time before 9990")]
+    #[error("the clock shows {0}; set it to a time before 9990")]
     Clock(Timestamp),
     /// The store could not be read or owned.
     #[error("store cannot be opened: {0}")]
     Store(#[from] StoreError),
     /// Another broker has these policies.
-    #[error("the policies are those of another broker; each one has its own")]
+    #[error("the policies belong to another broker; give each broker its own")]
     Policies,
     /// The system gave no random bits.
-    #[error("no random bits: {0}")]
+    #[error("cannot get random bytes: {0}")]
     Entropy(String),
     /// The store does not copy what it has; only one in memory does.
     #[error("the store `{0}` cannot be forked")]

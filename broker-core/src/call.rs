@@ -106,7 +106,7 @@ impl Future for Call {
                 Poll::Pending
             }
             CallState::Taken | CallState::Abandoned => {
-                Poll::Ready(Err(Rejection::internal("the answer was taken already")))
+                Poll::Ready(Err(Rejection::internal("the answer was already taken")))
             }
         }
     }

@@ -44,7 +44,7 @@ impl Forwarders {
             let known: Vec<String> =
                 self.by_scheme.keys().map(|known| format!("`{known}://`")).collect();
             let known = if known.is_empty() {
-                "this broker has none".to_owned()
+                "this broker has no forwarders".to_owned()
             } else {
                 format!("this broker has forwarders for {}", known.join(", "))
             };
@@ -55,7 +55,7 @@ impl Forwarders {
         };
         catch_unwind(AssertUnwindSafe(|| forwarder.check(destination))).unwrap_or_else(|_| {
             Err(Rejection::internal(format!(
-                "the forwarder {} panicked over the destination {}",
+                "the forwarder {} panicked on the destination {}",
                 forwarder.name(),
                 Quoted(destination)
             )))

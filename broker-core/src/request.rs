@@ -336,7 +336,7 @@ fn end(traced: Option<Box<Traced>>, item: &Released) {
 
 fn unknown_outcome(correlation: u64) -> Released {
     let result = Err(Rejection::internal(
-        "the entity failed before it answered; whether the command took effect is unknown",
+        "the entity failed before it answered; it is unknown whether the command took effect",
     ));
     Released::Answer { correlation, result }
 }

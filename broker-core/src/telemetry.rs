@@ -76,19 +76,22 @@ pub fn describe() {
     describe_counter!(ACCEPTED, "Messages stored, active or scheduled");
     describe_counter!(DELIVERED, "Messages handed to receivers");
     describe_counter!(REDELIVERED, "Messages handed to receivers after a failed delivery");
-    describe_counter!(LAPSED, "Deliveries that ended without a word of their receiver");
-    describe_counter!(UNDELAYED, "Failures that a retry policy did not delay for want of room");
-    describe_counter!(REMOVED, "Messages gone, by reason");
+    describe_counter!(LAPSED, "Deliveries that ended without an answer of their receiver");
+    describe_counter!(
+        UNDELAYED,
+        "Failures that a retry policy did not delay because its limit was reached"
+    );
+    describe_counter!(REMOVED, "Messages removed, by reason");
     describe_counter!(DEAD_LETTERED, "Messages dead-lettered, by cause");
     describe_counter!(MATERIALISED, "Scheduled messages enqueued");
-    describe_counter!(UNDELIVERED, "Messages received and deleted, and written to nobody");
+    describe_counter!(UNDELIVERED, "Messages received and deleted without reaching a client");
     describe_counter!(DROPPED, "Messages sent settled that could not be stored");
-    describe_counter!(REJECTED, "Rejections and failures answered, by condition");
-    describe_counter!(UNAUTHORIZED, "Callers refused who may not do what they ask, by cause");
-    describe_counter!(HANDSHAKES_REFUSED, "TLS handshakes that came to nothing, by cause");
-    describe_counter!(UNOPENED, "Connections closed before their client said what it speaks");
+    describe_counter!(REJECTED, "Rejected and failed requests, by condition");
+    describe_counter!(UNAUTHORIZED, "Refused callers, by cause");
+    describe_counter!(HANDSHAKES_REFUSED, "Failed TLS handshakes, by cause");
+    describe_counter!(UNOPENED, "Connections closed before their client showed its protocol");
     describe_counter!(REBUILT, "Entities rebuilt after a failure");
-    describe_gauge!(CONNECTIONS, "Connections that are open, by transport");
+    describe_gauge!(CONNECTIONS, "Open connections, by transport");
     describe_histogram!(COMMIT_SECONDS, metrics::Unit::Seconds, "Time until a batch is durable");
 }
 

@@ -413,7 +413,7 @@ async fn a_plan_that_is_outrun_is_not_carried_out() {
     broker.update_queue("orders", other, None).await.unwrap();
     let error = broker.carry_out(&declaration, digest, usize::MAX).await.unwrap_err();
     assert_eq!(error.condition(), Condition::UpdateConflict);
-    assert!(error.detail().ends_with("plan it anew"), "{}", error.detail());
+    assert!(error.detail().ends_with("plan again"), "{}", error.detail());
     assert!(broker.describe_queue("new").await.is_err());
     stop(broker).await;
 }

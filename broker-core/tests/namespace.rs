@@ -337,7 +337,7 @@ async fn a_source_is_changed_although_its_destination_is_gone() {
     }
     let refused = broker.update_queue("source", to("elsewhere"), None).await.unwrap_err();
     assert_eq!(refused.condition(), Condition::EntityNotFound);
-    assert!(refused.detail().contains("ForwardTo is to forward messages; create it first"));
+    assert!(refused.detail().contains("the destination in ForwardTo; create it first"));
     broker.update_queue("source", none(), None).await.unwrap();
     let refused = broker.update_queue("source", to("q"), None).await.unwrap_err();
     assert_eq!(refused.condition(), Condition::EntityNotFound);

@@ -163,7 +163,7 @@ async fn parked_sends_leave_room_for_everything_else() {
     for _ in 0..2 * COMMANDS {
         let refused = send(&world.queue, "a").await.unwrap_err();
         assert_eq!(refused.condition(), Condition::ServerBusy);
-        assert!(refused.detail().contains("wait for room"), "{refused}");
+        assert!(refused.detail().contains("wait for space"), "{refused}");
     }
     world.others_work().await;
     world.store.set_room(Room::Open);

@@ -143,8 +143,8 @@ fn what_cannot_be_is_refused_by_its_key() {
     let file = place.join("bad.headers").display().to_string();
     for (line, expected) in [
         ("endpoint = \"127.0.0.1:4318\"", "is not a URL"),
-        ("endpoint = \"grpc://a.net:4317\"", "neither with http:// nor with https://"),
-        ("endpoint = \"https://u:s3cret@a.net\"", "secrets go into headers"),
+        ("endpoint = \"grpc://a.net:4317\"", "must begin with http:// or https://"),
+        ("endpoint = \"https://u:s3cret@a.net\"", "put secrets into headers"),
         (&format!("headers_file = \"{file}\""), "line 1"),
         ("ca_file = \"/nowhere.pem\"", "nowhere.pem"),
         ("sample_ratio = 1.5", "a number from 0 to 1"),

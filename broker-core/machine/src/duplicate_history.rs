@@ -109,8 +109,8 @@ impl DuplicateHistory {
             .count();
         if fresh as u64 > left {
             return Err(Rejection::quota_exceeded(format!(
-                "the broker keeps {} message ids for duplicate detection, the limit \
-                 `broker_duplicate_id_count_max`",
+                "the broker already keeps {} message ids for duplicate detection, the limit \
+                 `broker_duplicate_id_count_max`; use a shorter duplicate detection window",
                 ctx.limits.broker_duplicate_id_count_max
             )));
         }
@@ -118,7 +118,8 @@ impl DuplicateHistory {
             return Ok(());
         }
         Err(Rejection::quota_exceeded(format!(
-            "duplicate detection history of `{path}` is full: {} of {count_max} message ids",
+            "duplicate detection history of `{path}` is full: {} of {count_max} message ids; wait \
+             until ids expire, or use a shorter duplicate detection window",
             self.len()
         )))
     }

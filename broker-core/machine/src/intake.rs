@@ -167,7 +167,7 @@ pub(crate) trait Intake {
     fn refuse_fixed(&self, fixed: &[(&str, bool)]) -> Result<(), Rejection> {
         match fixed.iter().find(|(_, same)| !same) {
             Some((property, _)) => Err(Rejection::argument(format!(
-                "{property} of `{}` was fixed when it was created",
+                "{property} of `{}` cannot change after its creation",
                 self.name()
             ))),
             None => Ok(()),
@@ -246,15 +246,16 @@ pub(crate) fn refuse_too_many_delayed(
 
 pub(crate) fn too_many_delayed(ctx: &Ctx<'_>) -> Rejection {
     Rejection::quota_exceeded(format!(
-        "the broker keeps {} scheduled, deferred and delayed messages, the limit `broker_delayed_count_max`",
+        "the broker already keeps {} scheduled, deferred and delayed messages, the limit \
+         `broker_delayed_count_max`; receive or cancel some",
         ctx.limits.broker_delayed_count_max
     ))
 }
 
 pub(crate) fn too_many_sessions(ctx: &Ctx<'_>) -> Rejection {
     Rejection::quota_exceeded(format!(
-        "the broker keeps {} sessions, the limit `broker_session_count_max`; those that have no message \
-         and no state are forgotten",
+        "the broker already keeps {} sessions, the limit `broker_session_count_max`; receive the \
+         messages and clear the state of some sessions",
         ctx.limits.broker_session_count_max
     ))
 }
@@ -265,7 +266,7 @@ pub(crate) fn refuse_too_many_rules(count: usize, ctx: &Ctx<'_>) -> Result<(), R
         return Ok(());
     }
     Err(Rejection::quota_exceeded(format!(
-        "the broker keeps {} rules, the limit `broker_rule_count_max`",
+        "the broker already keeps {} rules, the limit `broker_rule_count_max`; delete some",
         ctx.limits.broker_rule_count_max
     )))
 }
@@ -294,7 +295,8 @@ pub(crate) fn check_atomic_size(
         .sum();
     if small > ctx.limits.atomic_bytes_max {
         return Err(Rejection::quota_exceeded(format!(
-            "atomic batch holds {small} bytes of small messages, limit is {}",
+            "atomic batch holds {small} bytes of small messages, the limit is {}; send fewer \
+             messages in one batch",
             ctx.limits.atomic_bytes_max
         )));
     }
@@ -305,7 +307,7 @@ pub(crate) fn check_atomic_size(
 pub(crate) fn refuse_without_room(ctx: &Ctx<'_>) -> Result<(), Rejection> {
     match ctx.room {
         Reserved::Granted => Ok(()),
-        Reserved::Busy => Err(Rejection::server_busy("the store has no room just now")),
+        Reserved::Busy => Err(Rejection::server_busy("the store has no space at the moment")),
         Reserved::Full => Err(Rejection::server_busy("the store is full; wait 10 s and retry")),
     }
 }
@@ -316,8 +318,8 @@ pub(crate) fn refuse_too_many_messages(count: usize, ctx: &Ctx<'_>) -> Result<()
         return Ok(());
     }
     Err(Rejection::quota_exceeded(format!(
-        "the entities of the broker hold {} messages, the limit `broker_message_count_max`; receive or \
-         delete some",
+        "the entities of the broker hold {} messages, the limit `broker_message_count_max`; \
+        receive or delete some",
         ctx.limits.broker_message_count_max
     )))
 }
@@ -328,8 +330,8 @@ pub(crate) fn refuse_too_many_taken(ctx: &Ctx<'_>) -> Result<(), Rejection> {
         return Ok(());
     }
     Err(Rejection::quota_exceeded(format!(
-        "the broker keeps {} message ids and forwarded messages, so that it takes none twice, the limit \
-         `broker_duplicate_id_count_max`",
+        "the broker already keeps {} message ids and forwarded messages for duplicate detection, \
+         the limit `broker_duplicate_id_count_max`; retry later",
         ctx.limits.broker_duplicate_id_count_max
     )))
 }
@@ -337,8 +339,9 @@ pub(crate) fn refuse_too_many_taken(ctx: &Ctx<'_>) -> Result<(), Rejection> {
 /// Refuses an abandon that would have its message wait (RTY-32).
 pub(crate) fn no_room_for_a_delay(ctx: &Ctx<'_>) -> Rejection {
     Rejection::quota_exceeded(format!(
-        "the broker keeps {} scheduled, deferred and delayed messages, the limit `broker_delayed_count_max`; \
-         abandoned with a delay of 0 the message comes again at once",
+        "the broker already keeps {} scheduled, deferred and delayed messages, the limit \
+         `broker_delayed_count_max`; abandon with a delay of 0 to make the message available at \
+         once",
         ctx.limits.broker_delayed_count_max
     ))
 }
@@ -346,8 +349,8 @@ pub(crate) fn no_room_for_a_delay(ctx: &Ctx<'_>) -> Rejection {
 /// Refuses to set properties on a message, which takes no less memory than a small message (SET-41).
 pub(crate) fn no_room_for_properties(ctx: &Ctx<'_>) -> Rejection {
     Rejection::quota_exceeded(format!(
-        "the entities of the broker hold {} messages and properties that were set on them, the limit \
-         `broker_message_count_max`; settle the message without properties",
+        "the entities of the broker hold {} messages and properties that were set on messages, the \
+         limit `broker_message_count_max`; settle the message without properties",
         ctx.limits.broker_message_count_max
     ))
 }

@@ -197,7 +197,7 @@ impl Step {
 
 /// A record that does not say what its key promises; the store is damaged or of a later version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("record {key:?} cannot be read: {what}")]
+#[error("record {key:?} cannot be read: {}", .what)]
 pub struct CorruptRecord {
     /// Where it lies.
     pub key: Vec<u8>,
@@ -319,7 +319,9 @@ pub trait Machine {
     /// # Errors
     /// With the condition of the first part that cannot be done.
     fn check_parts(&self, _parts: Vec<Part>, _ctx: &Ctx<'_>) -> Result<(), Rejection> {
-        Err(Rejection::invalid_operation("this entity takes no part in a transaction of another"))
+        Err(Rejection::invalid_operation(
+            "this entity cannot take part in a transaction of another entity",
+        ))
     }
 
     /// How often properties were set on the message that a part of a transaction settles here: what the part comes to

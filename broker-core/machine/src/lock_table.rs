@@ -261,9 +261,9 @@ mod tests {
             until: Timestamp::from_ticks(i64::try_from(until).expect("small")),
             holder: (!number.is_multiple_of(4)).then_some(ReceiverId(number % 4)),
         };
-        let looked = |table: &LockTable, what: &str| {
+        let looked = |table: &LockTable, action: &str| {
             let looks = table.looks.take();
-            assert!(looks <= LOOKS_MAX, "to {what} a lock looks at {looks} of {}", table.len());
+            assert!(looks <= LOOKS_MAX, "to {action} a lock looks at {looks} of {}", table.len());
         };
         let (mut long, mut short) = (Vec::new(), Vec::new());
         for number in 0..COUNT {

@@ -115,11 +115,11 @@ impl Settlement {
             ("dead-letter reason", reason, limits.dead_letter_reason_chars_max),
             ("dead-letter description", description, limits.dead_letter_description_chars_max),
         ];
-        for (what, text, chars_max) in texts {
+        for (field, text, chars_max) in texts {
             let chars = text.map_or(0, |text| text.chars().count());
             if chars > chars_max {
                 return Err(Rejection::out_of_range(format!(
-                    "{what} has {chars} characters, the limit is {chars_max}"
+                    "{field} has {chars} characters, the limit is {chars_max}"
                 )));
             }
         }

@@ -107,8 +107,8 @@ impl Operation {
                 Ok(Self::SetSessionState { receiver, state })
             }
             _ => Err(Rejection::invalid_operation(
-                "only send, schedule, cancel, complete, abandon, defer, dead-letter, renew of a message lock and set of a \
-                 session's state can be part of a transaction",
+                "only send, schedule, complete, abandon, defer, dead-letter and renew of a message \
+                lock can be part of a transaction",
             )),
         }
     }
@@ -194,6 +194,6 @@ impl Operation {
 }
 
 /// The same reason, and which part of the transaction it concerns.
-pub fn in_transaction(what: &str, rejection: &Rejection) -> Rejection {
-    Rejection::new(rejection.condition(), format!("{what}: {}", rejection.detail()))
+pub fn in_transaction(operation: &str, rejection: &Rejection) -> Rejection {
+    Rejection::new(rejection.condition(), format!("{operation}: {}", rejection.detail()))
 }

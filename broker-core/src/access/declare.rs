@@ -53,7 +53,8 @@ impl Access {
         steps_max: usize,
     ) -> Result<CarriedOut, BrokerError> {
         if planned.plan.digest() != digest {
-            let detail = "the namespace has changed since this was planned, and the steps would be others; plan it anew";
+            let detail = "the namespace has changed since this plan was made, so the steps would \
+                differ; plan again";
             return Err(self.broker.refuse(Rejection::new(Condition::UpdateConflict, detail), ""));
         }
         Ok(self.carry_out_planned(planned, steps_max).await)
@@ -70,7 +71,8 @@ impl Access {
         let Some(failure) = failure else { return Ok(plan) };
         let failed = rest.steps.first().map_or_else(String::new, Step::to_string);
         let detail = format!(
-            "{done} of {count} steps are done; {failed} failed: {}; declare the same again for the rest",
+            "{done} of {count} steps are done; {failed} failed: {}; repeat the declaration to do \
+             the rest",
             failure.detail()
         );
         let rejection = Rejection::new(failure.condition(), detail);

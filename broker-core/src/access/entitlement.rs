@@ -162,7 +162,9 @@ impl Entitlement {
     /// Why it is over, if it is. A couple of loads if nothing was raised and it has no end.
     pub(super) fn lapse(&self, now: impl FnOnce() -> Timestamp) -> Option<Rejection> {
         if self.end().is_some_and(|until| now() >= until) {
-            let reason = Rejection::unauthorized("what was presented has expired");
+            let reason = Rejection::unauthorized(
+                "the presented credentials have expired; connect with a new token",
+            );
             return Some(self.lock().denied(reason.because("expired")));
         }
         self.withdrawal()
@@ -176,7 +178,8 @@ impl Entitlement {
         }
         let state = self.lock();
         if state.epoch.as_ref().is_some_and(|epoch| !epoch.is_current()) {
-            let detail = "what was presented rests on a key or policy that has changed";
+            let detail = "the key or policy of the presented credentials has changed; connect with \
+                a new token";
             return Some(state.denied(Rejection::unauthorized(detail).because("withdrawn")));
         }
         self.seen.store(count, Ordering::Release);
@@ -229,7 +232,7 @@ impl Entitlement {
 
     fn refusal(&self, judgement: Judgement, action: Action) -> Rejection {
         if matches!(action.needs(), Needs::BrokerItself) {
-            let detail = "this command is given by the broker itself, to its own entities";
+            let detail = "only the broker itself gives this command, to its own entities";
             return Rejection::invalid_operation(detail);
         }
         let state = self.lock();

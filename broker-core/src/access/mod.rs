@@ -313,8 +313,8 @@ impl Access {
             Poll::Ready(answer) => answer,
             Poll::Pending => Err(self.broker.refuse(
                 Rejection::server_busy(
-                    "the answer has to be waited for: who may do this is not known yet, or the entity is \
-                     being created; try again",
+                    "the rights for this are not decided yet, or the entity is being created; wait \
+                     for the answer, or try again",
                 ),
                 path,
             )),
@@ -395,7 +395,8 @@ impl Access {
                 Err(rejection) => refused = refused.or(Some(rejection)),
             }
         }
-        let refused = refused.unwrap_or_else(|| Rejection::internal("no purpose was named"));
+        let refused = refused
+            .unwrap_or_else(|| Rejection::internal("the access was created without a purpose"));
         Err(self.broker.refuse(refused, &resource))
     }
 
@@ -419,8 +420,10 @@ impl Access {
     async fn held(&self, door: &Door, resource: &str) -> Result<Arc<Entitlement>, Rejection> {
         if resource.len() > PATH_BYTES_MAX {
             // There is no such entity, so that nothing is told by saying why.
-            let detail =
-                format!("a path of {} bytes is longer than any ({PATH_BYTES_MAX})", resource.len());
+            let detail = format!(
+                "a path of {} bytes is longer than the limit of {PATH_BYTES_MAX}",
+                resource.len()
+            );
             return Err(Rejection::argument(detail));
         }
         let known = door.lock().held.get(resource);

@@ -24,14 +24,15 @@ pub(super) async fn ask(
     }
     let denied = |reason: Rejection| reason.of_peer(principal.peer);
     if principal.shows_too_much {
-        let detail = format!("what was presented is longer than {} KiB", TOKEN_BYTES_MAX >> 10);
+        let detail =
+            format!("the presented credentials are longer than {} KiB", TOKEN_BYTES_MAX >> 10);
         return Err(denied(Rejection::unauthorized(detail).because("too_long")));
     }
     let asked = &*knowing_paths(broker, principal);
     let authorizer = &*broker.shared.authorizer;
     let asking = async { authorizer.authorize(asked, resource).await };
     let answer = caught(asking).await.unwrap_or_else(|Panicked| {
-        let detail = "who may do this could not be found out";
+        let detail = "the rights could not be determined; try again";
         Err(Rejection::unauthorized(detail).because("authorizer"))
     });
     answer.map_err(denied)
@@ -98,7 +99,7 @@ async fn caught<T>(asking: impl Future<Output = T>) -> Result<T, Panicked> {
             Ok(Poll::Ready(answer)) => Poll::Ready(Ok(answer)),
             Ok(Poll::Pending) => Poll::Pending,
             Err(_) => {
-                tracing::error!("the authorizer panicked, which is taken for a refusal");
+                tracing::error!("the authorizer panicked; the request is refused");
                 Poll::Ready(Err(Panicked))
             }
         }

@@ -96,7 +96,8 @@ impl Desk {
             entity_id = entity.0,
             count,
             limit = "broker_delayed_count_max",
-            "a retry policy does not delay what has failed: the broker keeps as many messages waiting as it may"
+            "a retry policy does not delay failed messages: the broker already keeps the maximum \
+             of waiting messages"
         );
     }
 

@@ -125,8 +125,8 @@ impl Patience {
     /// Refuses it: nothing of it was applied (ERR-06).
     pub(super) fn refuse(&self, late: Vec<Request>) {
         let rejection = Rejection::server_busy(format!(
-            "it waited {} s for what this entity does before it (limits.send_wait_max), and others wait for the room \
-             that it takes; wait 10 s and retry",
+            "the request waited {} s for earlier work of this entity (limits.send_wait_max), and \
+             others need its memory; wait 10 s and retry",
             self.wait_max.as_seconds_f64()
         ));
         let answers = late.into_iter().map(|request| request.reply.answer(Err(rejection.clone())));
@@ -278,13 +278,13 @@ impl Drive {
                 self.fail(&failure.0);
             }
             Err(panic) => {
-                let what = panic
+                let text = panic
                     .downcast_ref::<&str>()
                     .map(ToString::to_string)
                     .or_else(|| panic.downcast_ref::<String>().cloned())
                     .unwrap_or_else(|| "panic".to_owned());
                 drop(shell);
-                self.fail(&format!("panic: {what}"));
+                self.fail(&format!("panic: {text}"));
             }
         }
         if self.kept.borrow().is_some() && !self.has_held() {
@@ -296,9 +296,10 @@ impl Drive {
     /// rebuilds the entity from the store when nothing of its tree is on its way any more (DESIGN D3).
     pub(super) fn fail(&self, why: &str) {
         let Some(shell) = self.shell.take() else { return };
-        tracing::error!(entity_id = self.id.0, why, "entity failed and is rebuilt");
+        tracing::error!(entity_id = self.id.0, why, "entity failed and is being rebuilt");
         self.inlet.detach();
-        let reason = Rejection::internal("the entity failed and is being rebuilt");
+        let reason =
+            Rejection::internal("the entity failed and is being rebuilt; retry in a moment");
         let mut releases = Vec::new();
         // A machine that panicked is asked for nothing more; its waiting calls and links are the shell's.
         shell.borrow_mut().close(&reason, &mut releases);

@@ -247,7 +247,7 @@ impl Inlet {
         let mut refused = Vec::new();
         let mut state = self.lock();
         state.actor = None;
-        state.closed = Some(Rejection::internal("the session is held no more"));
+        state.closed = Some(Rejection::internal("the session is no longer held"));
         let left = mem::take(&mut state.groups);
         for group in taken.into_iter().chain(left) {
             refused.extend(entity.submit(group.requests.collect(), group.at).err());

@@ -168,7 +168,7 @@ impl Errand {
 
     fn note_unreadable(&self, list: &HandOver<PinnedMessage>, error: &StoreError) {
         let HandOver { source, destination, .. } = list;
-        tracing::warn!(%source, %destination, %error, "messages cannot be read to be forwarded");
+        tracing::warn!(%source, %destination, %error, "cannot read messages for forwarding");
     }
 
     /// Hands messages in at an entity, and waits until it is known what became of them.
@@ -232,7 +232,8 @@ impl Errand {
         // Who finds no thread takes no room.
         let threads = || self.shared.forwarders.thread();
         let Some(leave) = self.route.leave(&list.destination, threads) else {
-            tracing::warn!(forwarder = name, source = %list.source, "no thread for a forwarder");
+            tracing::warn!(forwarder = name, source = %list.source, "cannot start a thread for a \
+                forwarder");
             return Vec::new();
         };
         let Some((arrivals, room)) = self.load(&mut list, LoadedFor::Forwarder).await else {
@@ -278,7 +279,7 @@ impl Errand {
         };
         match called {
             Ok(verdicts) if verdicts.is_empty() => {
-                vec![failed("the forwarder gave no verdict".to_owned())]
+                vec![failed("the forwarder returned no verdict".to_owned())]
             }
             Ok(verdicts) => {
                 // Where they go may take long, and other forwarders do not wait for that.
@@ -287,7 +288,8 @@ impl Errand {
             }
             Err(Trouble::NoRoute(rejection)) => {
                 let why = rejection.detail();
-                tracing::warn!(forwarder = name, source = %list.source, why, "forwarder has no way");
+                tracing::warn!(forwarder = name, source = %list.source, why, "the forwarder has no \
+                    route");
                 vec![failed(why.to_owned()); list.messages.len()]
             }
             Err(Trouble::Panicked) => {
@@ -295,7 +297,8 @@ impl Errand {
                 vec![failed("the forwarder panicked".to_owned())]
             }
             Err(Trouble::NoThread) => {
-                tracing::warn!(forwarder = name, source = %list.source, "no thread for a forwarder");
+                tracing::warn!(forwarder = name, source = %list.source, "cannot start a thread for \
+                    a forwarder");
                 Vec::new()
             }
         }

@@ -338,7 +338,7 @@ impl Entity {
                     }
                     Some((held, judgement)) => held.refuse_command(judgement, &request.command),
                     None => Rejection::invalid_operation(
-                        "this command is given by the broker itself, to its own entities",
+                        "only the broker itself gives this command, to its own entities",
                     ),
                 };
                 request.reply.answer(Err(rejection))

@@ -156,7 +156,7 @@ impl Broker {
         let refuse = |rejection| self.refuse(rejection, owner);
         let address = EntityAddress::parse(owner).map_err(refuse)?;
         if address.sub_queue != SubQueue::Main {
-            let detail = format!("`{owner}` is a sub-queue, which has the policies of its parent");
+            let detail = format!("`{owner}` is a sub-queue; it has the policies of its parent");
             return Err(refuse(Rejection::invalid_operation(detail)));
         }
         self.entity(owner)?;

@@ -65,7 +65,7 @@ impl Broker {
     /// The name that a queue or topic gets which is created at this path.
     pub(super) fn name_of_new(&self, path: &str) -> Result<EntityName, Rejection> {
         if EntityAddress::parse(path).is_ok_and(|address| address.sub_queue != SubQueue::Main) {
-            let detail = format!("`{path}` is a sub-queue, it is there with its parent");
+            let detail = format!("`{path}` is a sub-queue; it exists with its parent");
             return Err(Rejection::invalid_operation(detail));
         }
         validate_entity_path(path, &self.shared.settings.limits)

@@ -275,7 +275,10 @@ impl Broker {
         let refuse = |rejection| self.refuse(rejection, path);
         let kind = self.formed_entity(path).await?.kind();
         if kind != EntityKind::Subscription {
-            let detail = format!("`{path}` is a {kind}: rules belong to subscriptions");
+            let detail = format!(
+                "`{path}` is a {kind}, but rules belong to subscriptions; give the path of a \
+                 subscription"
+            );
             return Err(refuse(Rejection::invalid_operation(detail)));
         }
         let subscription = self.manageable(path, EntityKind::Subscription).await?;
@@ -309,11 +312,11 @@ fn subscription_of(path: &str) -> Result<(Box<str>, Box<str>), Rejection> {
         } => Ok((topic, name)),
         EntityAddress { entity: EntityName::Subscription { .. }, .. } => {
             Err(Rejection::invalid_operation(format!(
-                "`{path}` belongs to a subscription, it is there with it"
+                "`{path}` is a sub-queue of a subscription; give the path of the subscription"
             )))
         }
         EntityAddress { entity: EntityName::Root(_), .. } => Err(Rejection::argument(format!(
-            "`{path}` is not the path of a subscription, which is `<topic>/Subscriptions/<name>`"
+            "`{path}` is not the path of a subscription; write `<topic>/Subscriptions/<name>`"
         ))),
     }
 }

@@ -33,22 +33,23 @@ pub struct Known<'a> {
 pub enum Foreign {
     /// Another `Host`, or none, or several.
     #[error(
-        "the Host of the request is not an IP address, `localhost` or one of the setting \
-         `{0}.allowed_hosts`"
+        "the Host of the request is not an IP address, `localhost` or listed in the setting \
+         `{0}.allowed_hosts`; add it there if clients use that name"
     )]
     Host(&'static str),
     /// The same where everybody knows a key.
     #[error(
-        "the Host of the request is not an IP address, `localhost`, a name without a dot, a name that ends with \
-         .localhost, .internal, .local, .localdomain, .home.arpa or .test, or one of the setting `{0}.allowed_hosts`; \
-         with --emulator everybody knows a key, and a web page could reach this broker by a name of its own: add the \
-         name that your clients use to `{0}.allowed_hosts`"
+        "the Host of the request is not an IP address, `localhost`, a name without a dot, a name \
+         that ends with .localhost, .internal, .local, .localdomain, .home.arpa or .test, or \
+         listed in the setting `{0}.allowed_hosts`; with --emulator the key is public, so a web \
+         page could reach this broker by its own name: add the name that your clients use to \
+         `{0}.allowed_hosts`"
     )]
     DevelopmentHost(&'static str),
     /// Another `Origin`.
     #[error(
-        "the Origin of the request is neither this listener nor one of the setting \
-         `{0}.allowed_origins`"
+        "the Origin of the request is neither this address nor listed in the setting \
+         `{0}.allowed_origins`; add it there if the web page may connect"
     )]
     Origin(&'static str),
 }

@@ -208,14 +208,14 @@ fn missing_text(action: Action, policy: Option<&str>) -> String {
     match (action.needs(), policy) {
         (Needs::OneOf(one_of, _), Some(policy)) => {
             format!(
-                "this takes the right {}, which policy `{policy}` does not give here",
+                "this requires the right {}, which policy `{policy}` does not grant here",
                 one_of.names()
             )
         }
         (Needs::OneOf(one_of, _), None) => {
-            format!("this takes the right {}, which was not granted", one_of.names())
+            format!("this requires the right {}, which was not granted", one_of.names())
         }
-        (Needs::Nothing, _) => "this takes some right, and none was granted".to_owned(),
-        (Needs::BrokerItself, _) => "this is granted to nobody".to_owned(),
+        (Needs::Nothing, _) => "this requires at least one right, and none was granted".to_owned(),
+        (Needs::BrokerItself, _) => "no client may do this".to_owned(),
     }
 }

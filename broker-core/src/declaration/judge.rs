@@ -100,10 +100,10 @@ impl Declaration {
             (entities, ENTITY_COUNT_MAX, "queues, topics and subscriptions"),
             (rules, RULE_COUNT_MAX, "rules"),
         ];
-        for (count, most, what) in counts {
+        for (count, most, kind) in counts {
             if count > most {
                 let detail = format!(
-                    "the declaration has {count} {what}, more than {most}; declare them in several"
+                    "the declaration has {count} {kind}, more than {most}; declare them in several"
                 );
                 return Err(Misdeclared::at("")(Rejection::quota_exceeded(detail)));
             }
@@ -136,8 +136,10 @@ impl<'a> Judge<'a> {
         let (roots, most) =
             (declaration.queues.len() + declaration.topics.len(), settings.limits.entity_count_max);
         if roots > most {
-            let detail =
-                format!("{roots} queues and topics are more than limits.entity_count_max = {most}");
+            let detail = format!(
+                "{roots} queues and topics are more than limits.entity_count_max = {most}; declare \
+                 fewer"
+            );
             return Err(Misdeclared::at("queues")(Rejection::quota_exceeded(detail)));
         }
         Ok(Self {
@@ -222,12 +224,12 @@ impl Iterator for Judge<'_> {
 fn only_once(
     known: &mut BTreeSet<PathKey>,
     key: PathKey,
-    what: &str,
+    kind: &str,
     name: &str,
 ) -> Result<(), Rejection> {
     if known.insert(key) {
         return Ok(());
     }
-    let detail = format!("the {what} {} is declared twice; keep one", Quoted(name));
+    let detail = format!("the {kind} {} is declared twice; keep one", Quoted(name));
     Err(Rejection::argument(detail))
 }

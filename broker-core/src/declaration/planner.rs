@@ -311,8 +311,8 @@ impl Planner<'_> {
                 return Err(Rejection::new(
                     crate::condition::Condition::EntityNotFound,
                     format!(
-                        "{name} of {kind} {} names {}, which is neither there nor declared; declare it, or create it \
-                         first",
+                        "{name} of {kind} {} names {}, which neither exists nor is declared; \
+                         declare it, or create it first",
                         Quoted(path),
                         Quoted(text)
                     ),
@@ -460,8 +460,8 @@ fn destinations(description: &QueueDescription) -> [Option<&str>; 2] {
 fn is_fixed(kind: EntityKind, path: &str, fixed: &Change) -> Rejection {
     let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or(NONE).to_owned();
     Rejection::argument(format!(
-        "{} of {kind} {} is {} and cannot become {}: it is fixed at creation; declare it as it is, or delete the {kind} \
-         so that it is created anew",
+        "{} of {kind} {} is {} and cannot become {}: it is fixed at creation; declare the existing \
+         value, or delete the {kind} so that it is created again",
         fixed.property,
         Quoted(path),
         text(&fixed.before),
@@ -479,8 +479,8 @@ fn another_kind(wanted: EntityKind, path: &str, found: &Found) -> Rejection {
     Rejection::new(
         crate::condition::Condition::EntityAlreadyExists,
         format!(
-            "{} is declared as a {wanted} and is a {found}, which cannot become one; declare another path, or delete the \
-             {found}",
+            "{} is declared as a {wanted} but exists as a {found}; declare another path, or delete \
+             the {found}",
             Quoted(path)
         ),
     )

@@ -65,8 +65,9 @@ impl Telling {
         let bytes = told.len().saturating_add(name.len() + TOLD_RULE_BYTES);
         let Some(left_bytes) = self.left_bytes.checked_sub(bytes) else {
             return Err(Rejection::quota_exceeded(format!(
-                "rules that would change or go say more than the {TOLD_BYTES_MAX} bytes that a plan tells of such, of which \
-                 each takes {TOLD_RULE_BYTES} beside its name and text; declare fewer subscriptions at once, or delete rules first"
+                "rules that would change or be removed have more than {TOLD_BYTES_MAX} bytes, the \
+                 limit of a plan ({TOLD_RULE_BYTES} bytes per rule in addition to its name and \
+                 text); declare fewer subscriptions at once, or delete rules first"
             )));
         };
         self.left_bytes = left_bytes;

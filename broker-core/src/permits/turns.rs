@@ -151,7 +151,7 @@ impl Turns {
         until: Timestamp,
         making: impl Future<Output = T>,
     ) -> Result<T, Rejection> {
-        let what = match large {
+        let kind = match large {
             Large::List => "a list",
             Large::Explanation => "an explanation of rules",
             Large::CarryingOut { .. } => "a plan",
@@ -160,7 +160,8 @@ impl Turns {
             biased;
             made = making => Ok(made),
             () = self.clock.sleep_until(until) => Err(Rejection::server_busy(format!(
-                "an entity is busy, and did not say its part of {what} within {}; ask again later",
+                "an entity is busy and did not answer its part of {kind} within {}; try again \
+                 later",
                 large.time()
             ))),
         }
@@ -168,14 +169,14 @@ impl Turns {
 }
 
 fn too_many(large: Large) -> Rejection {
-    let what = match large {
-        Large::List => format!("lists, of which {LISTS_MAX} are"),
-        Large::Explanation => format!("explanations of rules, of which {EXPLANATIONS_MAX} are"),
+    let kind = match large {
+        Large::List => format!("lists (at most {LISTS_MAX})"),
+        Large::Explanation => format!("explanations of rules (at most {EXPLANATIONS_MAX})"),
         Large::CarryingOut { .. } => {
-            format!("declarations to be carried out, of which {CARRIED_OUT_BYTES_MAX} bytes are")
+            format!("declarations (at most {CARRIED_OUT_BYTES_MAX} bytes)")
         }
     };
-    Rejection::server_busy(format!("many ask for {what} under way at once; ask again later"))
+    Rejection::server_busy(format!("the limit of concurrent {kind} is reached; try again later"))
 }
 
 #[cfg(test)]
@@ -236,7 +237,7 @@ mod tests {
         clock.advance(PATIENCE);
         let refused = late.await.unwrap_err();
         assert_eq!(refused.condition(), Condition::ServerBusy);
-        assert!(refused.detail().contains("explanations of rules, of which 2"), "{refused:?}");
+        assert!(refused.detail().contains("explanations of rules (at most 2"), "{refused:?}");
     }
 
     /// DESIGN D6: who waits for an entity that does not answer gives its turn to others.

@@ -106,8 +106,8 @@ impl Owner<'_> {
         let has_root = |policies: &[Arc<Policy>]| policies.iter().any(|it| self.is_root(it));
         if has_root(older) && !has_root(newer) {
             return Err(Rejection::invalid_operation(format!(
-                "policy `{ROOT_POLICY}` of the namespace cannot be deleted, it is the way back in; \
-                 regenerate its keys instead"
+                "policy `{ROOT_POLICY}` of the namespace cannot be deleted, because it is the last \
+                 way in; regenerate its keys instead"
             )));
         }
         Ok(())
@@ -141,7 +141,8 @@ fn update(
     let PolicyUpdate { rights, primary_key, secondary_key } = properties;
     if owner.is_root(known) && rights.is_some_and(|rights| rights != Rights::ALL) {
         return Err(Rejection::invalid_operation(format!(
-            "policy `{ROOT_POLICY}` of the namespace has all rights; create another one with less"
+            "policy `{ROOT_POLICY}` of the namespace must have all rights; create another policy \
+             with fewer rights"
         )));
     }
     let now = later(known.updated_at(), now);
@@ -178,7 +179,7 @@ fn regenerate(
 /// Two keys that are one could not be changed one after the other (SEC-09).
 fn validate_keys([primary, secondary]: &[KeyText; 2]) -> Result<(), Rejection> {
     if primary == secondary {
-        return Err(Rejection::argument("the two keys of a policy are different ones"));
+        return Err(Rejection::argument("the two keys of a policy must differ"));
     }
     Ok(())
 }

@@ -182,8 +182,7 @@ impl Policies {
         let owner = PathKey::fold(owner);
         let Some(policy) = self.of(&owner).iter().find(|policy| policy.is_named(name)).cloned()
         else {
-            let detail =
-                "there is no policy, or none any more, by which this handle may do anything";
+            let detail = "there is no policy, or no longer one, that grants rights to this handle";
             let reason = Rejection::unauthorized(detail).because("withdrawn");
             return Err(if self.have_name(name) { reason.by_policy(name) } else { reason });
         };

@@ -104,7 +104,8 @@ impl KeyText {
             return Ok(Self(text.into()));
         }
         Err(Rejection::argument(format!(
-            "a key has {KEY_CHARS} characters, without spaces and `;`; leave it out to have one made"
+            "a key must have {KEY_CHARS} characters, without spaces and `;`; leave it out to let \
+             the broker generate one"
         )))
     }
 
@@ -112,7 +113,7 @@ impl KeyText {
     pub(crate) fn fresh() -> Result<Self, Rejection> {
         let mut bytes = [0; KEY_BYTES];
         getrandom::fill(&mut bytes).map_err(|error| {
-            Rejection::internal(format!("the system gives no random bits: {error}"))
+            Rejection::internal(format!("cannot get random bytes from the system: {error}"))
         })?;
         Ok(Self(STANDARD.encode(bytes).into()))
     }
@@ -331,7 +332,8 @@ pub(super) fn validate_name(name: &str) -> Result<(), Rejection> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(is_fine) {
         return Err(Rejection::argument(format!(
-            "the name of a policy has 1 to {NAME_CHARS_MAX} letters, digits, dashes, underscores or dots"
+            "the name of a policy must have 1 to {NAME_CHARS_MAX} letters, digits, dashes, \
+             underscores or dots"
         )));
     }
     Ok(())
@@ -341,12 +343,12 @@ pub(super) fn validate_name(name: &str) -> Result<(), Rejection> {
 pub(super) fn validate_rights(rights: Rights) -> Result<(), Rejection> {
     if rights.is_none() {
         return Err(Rejection::argument(
-            "a policy has at least one of the rights Send, Listen, Manage",
+            "a policy needs at least one of the rights Send, Listen, Manage",
         ));
     }
     if rights.contains(Right::Manage) && rights != Rights::ALL {
         return Err(Rejection::argument(
-            "a policy with the right Manage has Send and Listen as well",
+            "a policy with the right Manage needs Send and Listen as well",
         ));
     }
     Ok(())

@@ -153,9 +153,10 @@ impl<M: Machine> Shell<M> {
             return Ok(());
         }
         Err(Rejection::quota_exceeded(format!(
-            "the transaction settles {steps} messages, each counted again for each time that properties were set \
-             on it, the limit `transaction_step_count_max` is {steps_max}; settle them in several transactions, or \
-             those on which much was set in none"
+            "the transaction settles {steps} messages, counting a message again for each time that \
+             properties were set on it; the limit `transaction_step_count_max` is {steps_max}; use \
+             several transactions, or settle messages with many property changes outside of a \
+             transaction"
         )))
     }
 
@@ -209,7 +210,7 @@ impl<M: Machine> Shell<M> {
         }
         let participant = self.tree.borrow().participant(member);
         let Some(participant) = participant else {
-            let detail = "the subscription that the transaction covers is not there any more";
+            let detail = "the subscription of the transaction no longer exists";
             let gone = Rejection::new(crate::condition::Condition::EntityNotFound, detail);
             return Ok(Err(gone));
         };

@@ -173,7 +173,7 @@ impl<M: Machine> Shell<M> {
         let bytes = self.machine.judged_bytes().unwrap_or(0);
         let room = (bytes > 0).then(|| self.reserve(bytes, now));
         if room == Some(Reserved::Busy) {
-            let rejection = Rejection::server_busy("the store has no room just now");
+            let rejection = Rejection::server_busy("the store has no space at the moment");
             out.extend(request.reply.answer(Err(rejection)));
             return Ok(());
         }
@@ -314,7 +314,7 @@ impl<M: Machine> Shell<M> {
     ) -> Result<(), Failure> {
         let Some(request) = self.check(request, now, out, turn)? else { return Ok(()) };
         let Some(place) = self.parked.budget.try_acquire(stored.bytes) else {
-            let detail = "too many sends wait for room in the store; wait 10 s and retry";
+            let detail = "too many sends wait for space in the store; wait 10 s and retry";
             out.extend(request.reply.answer(Err(Rejection::server_busy(detail))));
             return Ok(());
         };

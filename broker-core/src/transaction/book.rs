@@ -83,7 +83,7 @@ pub struct Question {
 
 /// A part that was issued and is to be checked. Dropped without [`Issued::confirm`], it is left out of
 /// the transaction.
-#[must_use = "what is not confirmed is left out"]
+#[must_use = "unconfirmed operations are left out"]
 pub struct Issued {
     book: Arc<Book>,
     id: TransactionId,
@@ -216,7 +216,8 @@ impl Transactions {
         let bytes_max = limits.transaction_open_bytes_max;
         if held > 0 && held.saturating_add(bytes) > bytes_max {
             return Err(Rejection::quota_exceeded(format!(
-                "the open transactions of the connection hold {held} bytes, the limit is {bytes_max}"
+                "the open transactions of the connection hold {held} bytes, the limit is \
+                 {bytes_max}; commit or roll back first"
             )));
         }
         let command = Command::Check { operation: operation.clone() };
@@ -265,7 +266,8 @@ impl Transactions {
         let begun = state.find(id, broker.now(), count_max)?;
         if begun.open.is_unanswered() {
             return Err(Rejection::invalid_operation(format!(
-                "transaction {id} has operations that are not answered yet"
+                "transaction {id} has unanswered operations; wait for their answers before you \
+                 commit it"
             )));
         }
         let Some(begun) = state.remove(id) else { return Err(unknown(id)) };
@@ -394,7 +396,8 @@ impl State {
             return Ok(());
         }
         Err(Rejection::quota_exceeded(format!(
-            "the connection has {count_max} open transactions already"
+            "the connection already has {count_max} open transactions, the limit; commit or roll \
+             back one first"
         )))
     }
 
@@ -412,7 +415,8 @@ impl State {
             return Err(Rejection::new(
                 Condition::TransactionTimedOut,
                 format!(
-                    "transaction {id} took too long, or held the room that others needed, and was rolled back"
+                    "transaction {id} took too long, or held memory that others needed, and was \
+                     rolled back; repeat it"
                 ),
             ));
         }

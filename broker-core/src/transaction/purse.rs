@@ -75,7 +75,7 @@ impl Purse {
             let most = self.ledger().most(wanted);
             let Some(book) = most else {
                 return Err(Rejection::server_busy(
-                    "open transactions hold all the memory that is set aside for them",
+                    "open transactions hold all the memory reserved for them; try again later",
                 ));
             };
             book.roll_back_oldest(wanted);

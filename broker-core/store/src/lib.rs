@@ -33,7 +33,7 @@ pub enum StoreError {
     #[error("outcome of the append is unknown")]
     Unknown,
     /// The writer no longer owns the shard; nothing was stored (fencing).
-    #[error("append refused: epoch {held} is over, the shard is at {current}")]
+    #[error("append refused: epoch {held} has ended, the shard is at {current}")]
     Fenced {
         /// The epoch the batch carried.
         held: u64,
@@ -44,7 +44,7 @@ pub enum StoreError {
     #[error("stored data is damaged: {0}")]
     Damaged(Arc<str>),
     /// The content was dropped; only a reference that was not pinned can meet this.
-    #[error("content is gone")]
+    #[error("the content no longer exists")]
     Gone,
 }
 

@@ -121,7 +121,9 @@ impl MemoryStore {
             && let Some(shortage) = self.shortage(bytes)
         {
             let remedy = shortage.remedy();
-            tracing::warn!("new messages are refused, all else goes on: {shortage}; {remedy}");
+            tracing::warn!(
+                "new messages are refused, everything else continues: {shortage}; {remedy}"
+            );
         }
     }
 
@@ -131,7 +133,7 @@ impl MemoryStore {
         if self.shortage(self.capacity_bytes / 8).is_none()
             && self.is_short.swap(false, Ordering::Relaxed)
         {
-            tracing::info!("the store has room again, new messages are accepted");
+            tracing::info!("the store has space again; new messages are accepted");
         }
     }
 

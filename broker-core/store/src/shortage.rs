@@ -62,18 +62,18 @@ impl fmt::Display for Shortage {
             Self::Disk { directory, free_bytes, free_bytes_min } => write!(
                 f,
                 "the disk{} has {free_bytes} bytes free, and {free_bytes_min} must stay free \
-                 (`journal.free_bytes_min`)",
+                (`journal.free_bytes_min`)",
                 at(directory)
             ),
             Self::Capacity { directory, stored_bytes, capacity_bytes } => write!(
                 f,
-                "the journal{} holds {stored_bytes} bytes, and may hold {capacity_bytes} \
+                "the journal{} holds {stored_bytes} of at most {capacity_bytes} bytes \
                  (`journal.capacity_bytes`)",
                 at(directory)
             ),
             Self::Memory { stored_bytes, capacity_bytes } => write!(
                 f,
-                "the store in memory holds {stored_bytes} bytes, and may hold {capacity_bytes} \
+                "the store in memory holds {stored_bytes} of at most {capacity_bytes} bytes \
                  (`server.ephemeral_bytes_max`)"
             ),
         }

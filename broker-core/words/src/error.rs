@@ -189,10 +189,10 @@ impl Rejection {
         Self::new(Condition::InvalidOperation, detail)
     }
 
-    /// A known operation or property that this version does not support; `what` is a noun phrase.
+    /// A known operation or property that this version does not support; `feature` is a noun phrase.
     #[must_use]
-    pub fn not_implemented(what: &str) -> Self {
-        Self::new(Condition::NotImplemented, format!("{what} is not supported in this version"))
+    pub fn not_implemented(feature: &str) -> Self {
+        Self::new(Condition::NotImplemented, format!("{feature} is not supported in this version"))
     }
 
     /// No token, a bad one, or a missing right.
@@ -213,8 +213,8 @@ impl Rejection {
         Self::new(
             Condition::EntityNotFound,
             format!(
-                "no entity has the path {}, to which {property} is to forward messages; create it first, or leave \
-                 {property} out",
+                "no entity has the path {}, the destination in {property}; create it first, or \
+                 leave {property} out",
                 Quoted(destination)
             ),
         )
@@ -244,7 +244,7 @@ impl Rejection {
     pub fn entity_already_exists(path: &str) -> Self {
         Self::new(
             Condition::EntityAlreadyExists,
-            format!("an entity with the path {} exists already", Quoted(path)),
+            format!("an entity with the path {} already exists", Quoted(path)),
         )
         .in_cloud_words(&format!("The messaging entity '{}' already exists.", tamed(path)))
     }
@@ -273,17 +273,20 @@ impl Rejection {
         ))
     }
 
-    /// More of something than its limit allows; `what` is a plural, such as "receivers".
+    /// More of something than its limit allows; `things` is a plural, such as "receivers".
     #[must_use]
-    pub fn too_many(what: &str, path: &str, count_max: usize) -> Self {
-        Self::quota_exceeded(format!("{} has its {count_max} {what} already", Quoted(path)))
+    pub fn too_many(things: &str, path: &str, count_max: usize) -> Self {
+        Self::quota_exceeded(format!(
+            "{} already has {count_max} {things}, the limit",
+            Quoted(path)
+        ))
     }
 
     /// What describes entities and rules takes as much memory as it may (QUO-01).
     #[must_use]
     pub fn too_many_descriptions(limits: &Limits) -> Self {
         Self::quota_exceeded(format!(
-            "rules and descriptions of the broker's entities would take more than {} bytes, the limit \
+            "rules and descriptions of all entities would take more than {} bytes, the limit \
              `broker_description_bytes_max`; remove others, or make this one shorter",
             limits.broker_description_bytes_max
         ))
@@ -293,18 +296,18 @@ impl Rejection {
     #[must_use]
     pub fn too_much_judged(limits: &Limits) -> Self {
         Self::server_busy(format!(
-            "the copies of messages that are being judged would take more than {} bytes, the limit \
-             `broker_judged_bytes_max`; wait and retry",
+            "the copies of messages that topics are processing would take more than {} bytes, the \
+             limit `broker_judged_bytes_max`; wait and retry",
             limits.broker_judged_bytes_max
         ))
     }
 
-    /// `what`, such as "message" or "batch", has more bytes than its limit (SND-22, SND-23, SND-30).
+    /// `subject`, such as "message" or "batch", has more bytes than its limit (SND-22, SND-23, SND-30).
     #[must_use]
-    pub fn message_size_exceeded(what: &str, bytes: u64, bytes_max: u64) -> Self {
+    pub fn message_size_exceeded(subject: &str, bytes: u64, bytes_max: u64) -> Self {
         Self::new(
             Condition::MessageSizeExceeded,
-            format!("{what} of {bytes} bytes is larger than the {bytes_max} bytes allowed"),
+            format!("{subject} of {bytes} bytes is larger than the {bytes_max} bytes allowed"),
         )
     }
 
@@ -511,7 +514,7 @@ fn tamed(text: &str) -> Cow<'_, str> {
     }
     if let Some(left_out) = text.chars().count().checked_sub(QUOTED_CHARS_MAX).filter(|n| *n > 0) {
         // Writing into a string cannot fail.
-        write!(harmless, "... and {left_out} characters more").unwrap_or_default();
+        write!(harmless, "... and {left_out} more characters").unwrap_or_default();
     }
     Cow::Owned(harmless)
 }

@@ -66,7 +66,7 @@ impl LockToken {
     /// The session lock that the token claims to belong to, if its message is one of a session.
     #[must_use]
     pub const fn epoch(self) -> SessionEpoch {
-        #[expect(clippy::cast_possible_truncation, reason = "these are the 32 bits that are meant")]
+        #[expect(clippy::cast_possible_truncation, reason = "the lower 32 bits are wanted")]
         SessionEpoch((self.0 >> 32) as u32)
     }
 

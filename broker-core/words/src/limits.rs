@@ -568,7 +568,9 @@ fn within<T: PartialOrd + Copy + fmt::Display>(
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(Rejection::out_of_range(format!("`{name}` of {value} is not from {least} to {most}")))
+    Err(Rejection::out_of_range(format!(
+        "`{name}` of {value} is out of range; write a value from {least} to {most}"
+    )))
 }
 
 impl Default for Limits {
@@ -578,12 +580,12 @@ impl Default for Limits {
 }
 
 /// Whether minimum, default and maximum stand in that order.
-fn ordered<T: PartialOrd + fmt::Display>(what: &str, bounds: [T; 3]) -> Result<(), Rejection> {
+fn ordered<T: PartialOrd + fmt::Display>(bound: &str, bounds: [T; 3]) -> Result<(), Rejection> {
     if bounds.is_sorted() {
         return Ok(());
     }
     let [min, default, max] = bounds;
     Err(Rejection::out_of_range(format!(
-        "the limits of the {what} are not in order: minimum {min}, default {default}, maximum {max}"
+        "the limits of the {bound} are not in order: minimum {min}, default {default}, maximum {max}"
     )))
 }

@@ -243,14 +243,14 @@ pub fn validate_entity_path(text: &str, limits: &Limits) -> Result<EntityName, R
     validate_length("path of a queue or topic", &path, limits.path_chars_max)?;
     if path.starts_with('/') || path.ends_with('/') {
         return Err(Rejection::argument(format!(
-            "path {} starts or ends with a separator",
+            "path {} starts or ends with a separator; remove it",
             Quoted(&path)
         )));
     }
     for segment in path.split('/') {
         if segment.is_empty() {
             return Err(Rejection::argument(format!(
-                "path {} has two separators in a row",
+                "path {} has two separators in a row; remove one",
                 Quoted(&path)
             )));
         }
@@ -280,24 +280,24 @@ pub fn validate_rule_name(name: &str, limits: &Limits) -> Result<(), Rejection> 
     validate_characters(name)
 }
 
-fn validate_length(what: &str, text: &str, chars_max: usize) -> Result<(), Rejection> {
+fn validate_length(part: &str, text: &str, chars_max: usize) -> Result<(), Rejection> {
     let chars = text.chars().count();
     if (1..=chars_max).contains(&chars) {
         return Ok(());
     }
-    Err(Rejection::out_of_range(format!("the {what} has {chars} characters, not 1 to {chars_max}")))
+    Err(Rejection::out_of_range(format!("the {part} has {chars} characters, not 1 to {chars_max}")))
 }
 
 fn validate_characters(name: &str) -> Result<(), Rejection> {
     if name.starts_with('$') {
         return Err(Rejection::argument(format!(
-            "name {} begins with `$`, as only names of the system do",
+            "name {} begins with `$`, which is reserved for names of the system",
             Quoted(name)
         )));
     }
     if matches!(name, "." | "..") {
         return Err(Rejection::argument(format!(
-            "name {} cannot be in the path of a URL, where it means another place",
+            "name {} cannot be in the path of a URL, where it has another meaning",
             Quoted(name)
         )));
     }

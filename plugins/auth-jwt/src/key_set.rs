@@ -30,7 +30,7 @@ pub struct Key {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeySetError {
     /// It is not JSON of this form.
-    #[error("it is no JSON object with a list `keys`")]
+    #[error("it must be a JSON object with a list `keys`")]
     Form,
     /// There are too many.
     #[error("it has more than {KEY_COUNT_MAX} keys")]

@@ -187,7 +187,8 @@ impl Reading {
             Err(error) => tracing::warn!(
                 source = %shared.source,
                 %error,
-                "the keys of the issuer of bearer tokens could not be read; those known before count for a day"
+                "could not read the keys of the issuer of bearer tokens; known keys stay valid for \
+                 one day"
             ),
         }
     }

@@ -69,30 +69,29 @@ impl From<Refused> for Rejection {
             _ => None,
         };
         let detail = match refused {
-            Refused::Malformed(what) => format!("the bearer token is no JWT: {what}"),
-            Refused::Algorithm => {
-                "the bearer token is signed by an algorithm that security.jwt.algorithms does not name"
-                    .to_owned()
-            }
+            Refused::Malformed(flaw) => format!("the bearer token is not a valid JWT: {flaw}"),
+            Refused::Algorithm => "the bearer token is signed with an algorithm that is not in \
+                security.jwt.algorithms"
+                .to_owned(),
             Refused::Key => {
                 "the bearer token is signed with a key that its issuer does not publish".to_owned()
             }
             Refused::NoKeys => {
-                "the keys of the issuer of bearer tokens are not at hand; try again, the log of the broker says \
-                 why"
-                .to_owned()
+                "the keys of the issuer of bearer tokens are not available; try again, and see the \
+                 log of the broker for the reason"
+                    .to_owned()
             }
             Refused::Signature => "the signature of the bearer token is wrong".to_owned(),
             Refused::Type => {
-                "the bearer token is of another type than an access token, as its `typ` says".to_owned()
+                "the bearer token is not an access token, according to its `typ`".to_owned()
             }
             Refused::Issuer => {
-                "the bearer token is of another issuer than security.jwt.issuer".to_owned()
+                "the bearer token is from another issuer than security.jwt.issuer".to_owned()
             }
             Refused::Audience => {
                 "the bearer token is for none of security.jwt.audiences".to_owned()
             }
-            Refused::Early(from) => format!("the bearer token is not good before {from}"),
+            Refused::Early(from) => format!("the bearer token is not valid before {from}"),
             Refused::Expired(at) => format!("the bearer token has expired, at {at}"),
         };
         let rejection = Self::unauthorized(detail).because(cause);

@@ -55,16 +55,16 @@ pub enum SourceError {
     #[error("the host {0}")]
     Connect(#[from] ConnectError),
     /// The connection broke, or what came was not HTTP.
-    #[error("the host gave no answer: {0}")]
+    #[error("the host did not answer: {0}")]
     Http(#[from] hyper::Error),
     /// It answered something else; redirections are not followed.
     #[error("the host answered {0}")]
     Status(StatusCode),
     /// The whole of it took too long.
-    #[error("they were not there within {0:?}")]
+    #[error("the host did not send them within {0:?}")]
     Time(Duration),
     /// The body broke off, or had more bytes than are read.
-    #[error("they did not come whole, or have more than {BODY_BYTES_MAX} bytes")]
+    #[error("they did not arrive completely, or have more than {BODY_BYTES_MAX} bytes")]
     Body,
     /// The file cannot be read.
     #[error("`{}` cannot be read: {source}", path.display())]
@@ -76,7 +76,7 @@ pub enum SourceError {
         source: std::io::Error,
     },
     /// What was read is no set of keys.
-    #[error("what is there cannot be used: {0}")]
+    #[error("the content cannot be used: {0}")]
     Keys(#[from] KeySetError),
 }
 
@@ -99,15 +99,16 @@ impl KeySource {
         timeout: Duration,
     ) -> Result<Self, SourceError> {
         let wrong = SourceError::Address;
-        let url = Url::parse(text).map_err(|_| wrong("is not a URL"))?;
+        let url = Url::parse(text)
+            .map_err(|_| wrong("is not a URL; write one such as https://login.example.com/keys"))?;
         if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
-            return Err(wrong("has a user name, a password or a fragment"));
+            return Err(wrong("must not have a user name, a password or a fragment"));
         }
         let is_secure = match url.scheme() {
             "https" => true,
             "http" if is_loopback(&url) => false,
             "http" => return Err(wrong("is not secure: write https://")),
-            _ => return Err(wrong("does not begin with https://")),
+            _ => return Err(wrong("must begin with https://")),
         };
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err(wrong("has no host"));

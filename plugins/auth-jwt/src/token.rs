@@ -61,13 +61,11 @@ impl<'a> Token<'a> {
             (!claims.contains('.')).then_some((message, header, claims, signature))
         };
         let (message, header, claims, signature) =
-            parts().ok_or(Refused::Malformed("it has not three parts"))?;
+            parts().ok_or(Refused::Malformed("it must have three parts"))?;
         let header: Header = serde_json::from_slice(&decode(header)?)
-            .map_err(|_| Refused::Malformed("its header is no JSON object with `alg`"))?;
+            .map_err(|_| Refused::Malformed("its header must be a JSON object with `alg`"))?;
         if header.crit.is_some() {
-            return Err(Refused::Malformed(
-                "its header has a part `crit`, which is not understood",
-            ));
+            return Err(Refused::Malformed("its header has a part `crit`, which is not supported"));
         }
         Ok(Self {
             algorithm: Algorithm::parse(&header.alg).ok_or(Refused::Algorithm)?,
@@ -88,13 +86,13 @@ impl<'a> Token<'a> {
             return Err(Refused::Type);
         }
         let claims = serde_json::from_slice(&decode(self.claims)?);
-        claims.map(Claims).map_err(|_| Refused::Malformed("its claims are no JSON object"))
+        claims.map(Claims).map_err(|_| Refused::Malformed("its claims must be a JSON object"))
     }
 }
 
 fn decode(text: &str) -> Result<Vec<u8>, Refused> {
     let decoded = URL_SAFE_NO_PAD.decode(text);
-    decoded.map_err(|_| Refused::Malformed("a part of it is not in Base64 for URLs"))
+    decoded.map_err(|_| Refused::Malformed("a part is not Base64 for URLs"))
 }
 
 impl Claims {
@@ -142,7 +140,7 @@ impl Claims {
         // The standard allows parts of seconds.
         let seconds = value.as_f64().and_then(TimeSpan::from_seconds_f64);
         let seconds =
-            seconds.ok_or(Refused::Malformed("`exp` or `nbf` is no number of seconds"))?;
+            seconds.ok_or(Refused::Malformed("`exp` and `nbf` must be numbers of seconds"))?;
         Ok(Some(Timestamp::from_unix_ms(0).plus(seconds).min(LATEST)))
     }
 }

@@ -75,10 +75,10 @@ impl Endpoint {
     fn parse(text: &str) -> Result<Self, Rejection> {
         let wrong = || {
             const FORM: &str =
-                "the Endpoint of a connection string is sb://HOST or sb://HOST:PORT, not";
+                "the Endpoint of a connection string must be sb://HOST or sb://HOST:PORT, not";
             // What stands behind it may be the key, which is told to nobody (SEC-22).
             Rejection::argument(match text.contains('=') {
-                true => format!("{FORM} what has a `=`: a `;` is missing behind it"),
+                true => format!("{FORM} text with a `=`: a `;` is missing after it"),
                 false => format!("{FORM} {}", Quoted(text)),
             })
         };
@@ -123,7 +123,7 @@ impl ConnectionString {
     /// # Errors
     /// `ArgumentError` that names what is missing or wrong, and no secret.
     pub fn parse(text: &str) -> Result<Self, Rejection> {
-        let refuse = |what: &str| Err(Rejection::argument(format!("the connection string {what}")));
+        let refuse = |flaw: &str| Err(Rejection::argument(format!("the connection string {flaw}")));
         if text.len() > BYTES_MAX {
             return refuse("is longer than 16 KiB");
         }
@@ -138,18 +138,18 @@ impl ConnectionString {
         let mut found: [Option<&str>; KEYS.len()] = [None; KEYS.len()];
         for pair in text.split(';').map(str::trim).filter(|pair| !pair.is_empty()) {
             let Some((key, value)) = pair.split_once('=') else {
-                return refuse("has a part that is no Key=Value");
+                return refuse("has a part that is not Key=Value");
             };
             let key = key.trim().to_ascii_lowercase();
             let place = KEYS.iter().position(|known| *known == key);
             let Some(place) = place.and_then(|place| found.get_mut(place)) else { continue };
             if place.replace(value.trim()).is_some() {
-                return refuse(&format!("has {key} twice"));
+                return refuse(&format!("has {key} twice; keep one"));
             }
         }
         let [endpoint, policy, key, signature, entity_path, emulator] = found;
         let Some(endpoint) = endpoint else {
-            return refuse("has no Endpoint, such as Endpoint=sb://localhost:5301");
+            return refuse("has no Endpoint; add one such as Endpoint=sb://localhost:5301");
         };
         let credential = match (policy, key, signature) {
             (Some(policy), Some(key), None) if !policy.is_empty() && !key.is_empty() => {
@@ -158,7 +158,7 @@ impl ConnectionString {
             (None, None, Some(token)) if !token.is_empty() => Credential::Token(token.into()),
             _ => {
                 return refuse(
-                    "wants SharedAccessKeyName and SharedAccessKey, or SharedAccessSignature alone",
+                    "needs SharedAccessKeyName and SharedAccessKey, or only SharedAccessSignature",
                 );
             }
         };
@@ -166,7 +166,7 @@ impl ConnectionString {
             None => false,
             Some(value) if value.eq_ignore_ascii_case("true") => true,
             Some(value) if value.eq_ignore_ascii_case("false") => false,
-            Some(_) => return refuse("has a UseDevelopmentEmulator that is not true or false"),
+            Some(_) => return refuse("has a UseDevelopmentEmulator that must be true or false"),
         };
         Ok(Self {
             endpoint: Endpoint::parse(endpoint)?,
@@ -208,7 +208,7 @@ impl ConnectionString {
         }
         let (path, only) = (Quoted(path), Quoted(only));
         Err(Rejection::argument(format!(
-            "the connection string is for {only} alone (EntityPath), not for {path}"
+            "the connection string is only for {only} (EntityPath), not for {path}"
         )))
     }
 
@@ -287,7 +287,7 @@ mod tests {
         assert!(
             refusal(&format!("Endpoint=sb://a;{key};UseDevelopmentEmulator=1")).contains("true")
         );
-        assert!(refusal("Endpoint=sb://a;hidden").contains("no Key=Value"));
+        assert!(refusal("Endpoint=sb://a;hidden").contains("not Key=Value"));
     }
 
     /// Another entity than its own is refused.

@@ -79,7 +79,7 @@ impl<'a> Token<'a> {
         }
         let (scheme, fields) = text.split_once(' ').unwrap_or((text, ""));
         if !scheme.eq_ignore_ascii_case(SCHEME) {
-            return Err(Refused::Malformed("it does not begin with `SharedAccessSignature `"));
+            return Err(Refused::Malformed("it must begin with `SharedAccessSignature `"));
         }
         let mut found: [Option<&str>; 4] = [None; 4];
         let fields = fields.trim();
@@ -92,11 +92,11 @@ impl<'a> Token<'a> {
             // What others add is not looked at.
             let Some(place) = place.and_then(|place| found.get_mut(place)) else { continue };
             if place.replace(value).is_some() {
-                return Err(Refused::Malformed("a field is there twice"));
+                return Err(Refused::Malformed("a field occurs twice"));
             }
         }
         let [Some(resource), Some(signature), Some(expiry), Some(policy)] = found else {
-            return Err(Refused::Malformed("it wants the fields sr, sig, se and skn"));
+            return Err(Refused::Malformed("it needs the fields sr, sig, se and skn"));
         };
         let decode = |value: &str| {
             let text = percent_decode_str(value).decode_utf8();
@@ -104,7 +104,7 @@ impl<'a> Token<'a> {
                 .map(|text| Box::<str>::from(&*text))
         };
         if expiry.is_empty() || !expiry.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(Refused::Malformed("se is not a number of seconds"));
+            return Err(Refused::Malformed("se must be a number of seconds"));
         }
         let seconds = expiry.parse::<i64>().unwrap_or(LATEST_SECONDS).min(LATEST_SECONDS);
         let signature = decode(signature)?;
@@ -160,7 +160,7 @@ impl<'a> Token<'a> {
 
     /// Takes as long as [`Self::is_signed_with`], and says nothing.
     pub(crate) fn is_signed_with_nothing(&self) -> bool {
-        self.is_signed_by("a key of nobody, of as many characters")
+        self.is_signed_by("a key without an owner, with the same number of characters")
     }
 
     fn is_signed_by(&self, key: &str) -> bool {
@@ -237,24 +237,25 @@ impl From<Refused> for Rejection {
         };
         let detail = match refused {
             Refused::Missing => {
-                "no token was presented; connect with the connection string of a policy, which `peeklock \
-                 connection-string` prints on the machine of the broker"
+                "no token was presented; connect with the connection string of a policy, which \
+                `peeklock connection-string` prints on the machine of the broker"
                     .to_owned()
             }
-            Refused::Malformed(what) => {
-                format!("the token is no shared access signature: {what}")
+            Refused::Malformed(flaw) => {
+                format!("the token is not a valid shared access signature: {flaw}")
             }
             Refused::Bearer => {
-                "bearer tokens of an identity provider (JWT), as DefaultAzureCredential gets them, are not \
-                 accepted here, since security.jwt names no issuer; connect with the connection string of a \
-                 policy, which `peeklock connection-string` prints"
+                "bearer tokens of an identity provider (JWT), as DefaultAzureCredential gets them, \
+                 are not accepted here, because security.jwt has no issuer; connect with the \
+                 connection string of a policy, which `peeklock connection-string` prints"
                     .to_owned()
             }
             Refused::Signature(_) => {
-                "the signature of the token matches no key of a policy of that name (skn) that holds here"
+                "the signature of the token matches no key of a policy of that name (skn) that is \
+                 valid here"
                     .to_owned()
             }
-            Refused::Key(_) => "the key is none of a policy of that name".to_owned(),
+            Refused::Key(_) => "the key belongs to no policy of that name".to_owned(),
             Refused::Host(_) => {
                 "the token is for another host than this one (security.strict_audience)".to_owned()
             }

@@ -236,7 +236,7 @@ async fn each_failure_has_its_text() {
         &format!("{good}&x={}", "y".repeat(9_000)),
     ] {
         let text = told(malformed).await;
-        assert!(text.contains("is no shared access signature: "), "{malformed}: {text}");
+        assert!(text.contains("is not a valid shared access signature: "), "{malformed}: {text}");
     }
     let wrong = good.replace("sig=", "sig=A");
     assert!(told(&wrong).await.contains("matches no key of a policy of that name"));
@@ -427,7 +427,7 @@ async fn who_guesses_a_key_waits() {
     let first = poll_fn(|context| Poll::Ready(asked.as_mut().poll(context))).await;
     assert!(first.is_pending());
     world.clock.advance(TimeSpan::from_ms(50));
-    assert!(asked.await.unwrap().contains("none of a policy of that name"));
+    assert!(asked.await.unwrap().contains("belongs to no policy of that name"));
     world.stop().await;
 }
 

@@ -67,7 +67,7 @@ pub enum TokenError {
     },
     /// It has none, or more than one.
     #[error(
-        "`{}` has no token: it should have one line, a token or a connection string, of at most 16 KiB",
+        "`{}` has no token: write one line with a token or a connection string of at most 16 KiB",
         path.display()
     )]
     Unusable {

@@ -130,7 +130,7 @@ impl PeerRoute {
         let Ok(answer) = timeout_at(deadline, self.ask(list)).await else {
             // The answer that may still come would be missed: the list is handed over again.
             self.link = None;
-            self.tell_away("it did not answer in time");
+            self.tell_away("the broker did not answer in time");
             return Progress::Stopped;
         };
         match answer {
@@ -235,7 +235,12 @@ impl PeerRoute {
     fn tell_away(&mut self, why: &str) {
         if !std::mem::replace(&mut self.is_away, true) {
             let (entity, destination) = (&*self.source.path, &*self.name);
-            tracing::warn!(entity, destination, why, "broker is away, messages wait for it");
+            tracing::warn!(
+                entity,
+                destination,
+                why,
+                "cannot reach the destination broker; messages wait"
+            );
         }
     }
 }

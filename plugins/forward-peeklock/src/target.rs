@@ -26,15 +26,17 @@ pub struct Target {
 impl Target {
     /// Reads and judges a destination, without connecting.
     pub fn parse(destination: &str, reach: &Reach) -> Result<Self, Rejection> {
-        let refuse = |what: &str| Rejection::argument(format!("destination {what}"));
+        let refuse = |flaw: &str| Rejection::argument(format!("destination {flaw}"));
         let schemes = Schemes { secure: SECURE, plain: PLAIN };
         let read = schemes.read(destination).map_err(|error| refuse(&error.to_string()))?;
         let Destination { text, url, is_secure } = read;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(refuse("has a user name or password; a token belongs into peers.tokens"));
+            return Err(refuse(
+                "has a user name or password; put a token into peers.tokens instead",
+            ));
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(refuse("has a query or fragment, which mean nothing here"));
+            return Err(refuse("has a query or fragment, which have no effect here; remove them"));
         }
         let host = url.host_str().ok_or_else(|| refuse("has no host"))?;
         // The parser takes the default ports of WebSocket away, as browsers do.
@@ -93,8 +95,8 @@ mod tests {
     #[test]
     fn what_is_not_a_destination_is_refused() {
         for (destination, word) in [
-            ("ws://b.example.com/orders", "begins neither"),
-            ("peeklock+http://b.example.com/orders", "begins neither"),
+            ("ws://b.example.com/orders", "must begin with"),
+            ("peeklock+http://b.example.com/orders", "must begin with"),
             ("peeklock+wss://", "is not a URL"),
             ("peeklock+wss://b.example.com", "path"),
             ("peeklock+wss://b.example.com/", "path"),

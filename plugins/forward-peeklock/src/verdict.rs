@@ -38,7 +38,7 @@ pub fn of_error(error: &BrokerError, to: &str, sub_queue: SubQueue) -> Option<Ve
             }
             Some(Verdict::Refused {
                 reason: condition.reason_code().into(),
-                description: format!("the message was not taken by {said}").into(),
+                description: format!("the message was refused by {said}").into(),
             })
         }
         // Something is wrong that may be put right: a token, a version.

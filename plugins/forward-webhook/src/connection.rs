@@ -29,10 +29,10 @@ pub enum SendError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The connection broke, or what came was not HTTP.
-    #[error("gave no answer: {0}")]
+    #[error("did not answer: {0}")]
     Http(#[from] hyper::Error),
     /// The whole request took too long.
-    #[error("gave no answer within {0:?}")]
+    #[error("did not answer within {0:?}")]
     Time(Duration),
 }
 

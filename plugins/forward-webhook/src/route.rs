@@ -139,7 +139,7 @@ impl WebhookRoute {
         let event = Event::of(outgoing, &message, &self.source, &self.target);
         let text = |text: &str| {
             HeaderValue::from_str(text)
-                .map_err(|_| "a property cannot stand in a header".to_owned())
+                .map_err(|_| "a property cannot be written as a header".to_owned())
         };
         let mut headers = HeaderMap::new();
         headers.insert(HOST, text(&self.target.authority)?);

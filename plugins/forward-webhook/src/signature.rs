@@ -43,17 +43,17 @@ impl Secret {
     fn of_lines<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Self, &'static str> {
         let mut keys = Vec::new();
         for line in lines {
-            let encoded = line.strip_prefix(PREFIX).ok_or("a secret begins with whsec_")?;
+            let encoded = line.strip_prefix(PREFIX).ok_or("a secret must begin with whsec_")?;
             let bytes =
-                STANDARD.decode(encoded).map_err(|_| "behind whsec_ a secret is in base64")?;
+                STANDARD.decode(encoded).map_err(|_| "after whsec_ a secret must be base64")?;
             if !SECRET_BYTES.contains(&bytes.len()) {
-                return Err("a secret has from 24 to 64 bytes");
+                return Err("a secret must have 24 to 64 bytes");
             }
             keys.push(hmac::Key::new(hmac::HMAC_SHA256, &bytes));
         }
         match keys.len() {
-            0 => Err("there is no secret in it"),
-            count if count > SECRETS_MAX => Err("there are more than 4 secrets in it"),
+            0 => Err("the file has no secret"),
+            count if count > SECRETS_MAX => Err("the file has more than 4 secrets"),
             _ => Ok(Self { keys }),
         }
     }

@@ -44,18 +44,18 @@ pub struct Target {
 impl Target {
     /// Reads and judges a destination, without connecting.
     pub fn parse(destination: &str, config: &WebhookConfig) -> Result<Self, Rejection> {
-        let refuse = |what: &str| Rejection::argument(format!("webhook destination {what}"));
+        let refuse = |flaw: &str| Rejection::argument(format!("webhook destination {flaw}"));
         let schemes = Schemes { secure: SECURE, plain: PLAIN };
         let read = schemes.read(destination).map_err(|error| refuse(&error.to_string()))?;
         let Destination { url, is_secure, text: _ } = read;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(refuse(
-                "has a user name or password, which everybody who sees the entity would see; use \
-                 webhook.secrets, by which receivers know who posts",
+                "has a user name or password, which every reader of the entity could see; use \
+                 webhook.secrets to sign requests instead",
             ));
         }
         if url.fragment().is_some() {
-            return Err(refuse("has a fragment (#), which is never sent"));
+            return Err(refuse("has a fragment (#), which is never sent; remove it"));
         }
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err(refuse("has no host"));
@@ -183,9 +183,9 @@ mod tests {
     #[test]
     fn what_is_not_a_destination_is_refused() {
         for (destination, word) in [
-            ("https://a.net/", "begins neither"),
-            ("webhook+ftp://a.net/", "begins neither"),
-            ("webhook+https:a.net", "begins neither"),
+            ("https://a.net/", "must begin with"),
+            ("webhook+ftp://a.net/", "must begin with"),
+            ("webhook+https:a.net", "must begin with"),
             ("webhook+https://", "is not a URL"),
             ("webhook+https://a.net:99999/", "is not a URL"),
             ("webhook+https://me:secret@a.net/", "user name"),
@@ -211,7 +211,7 @@ mod tests {
         for (destination, hosts, word) in [
             ("webhook+http://a.net/", &[][..], "without TLS"),
             ("webhook+https://127.0.0.1/", &[][..], "not public"),
-            ("webhook+https://a.net/", &["*.example.com"][..], "has not named it"),
+            ("webhook+https://a.net/", &["*.example.com"][..], "the host is not in"),
         ] {
             let detail = refusal(destination, hosts);
             assert!(detail.contains(word) && detail.contains("webhook.allowed_hosts"), "{detail}");

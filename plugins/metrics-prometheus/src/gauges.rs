@@ -31,7 +31,7 @@ impl Default for EntityGauges {
 
 /// Text that is not `none`, `all` or `top:N`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` is not none, all or top:N")]
+#[error("`{0}` is not a selection of entities; write none, all or top:N")]
 pub struct ParseError(String);
 
 impl EntityGauges {
@@ -82,12 +82,12 @@ pub(crate) struct Asked {
 /// Adds the gauges of a broker and of its entities to a page.
 pub(crate) fn render(page: &mut String, asked: Asked, which: EntityGauges) {
     let Asked { is_ready, is_full, store_bytes, entities, now } = asked;
-    head(page, READY, "Whether the broker can do its work");
+    head(page, READY, "Whether the broker is ready");
     line(page, format_args!("{READY} {}", u8::from(is_ready)));
-    head(page, STORE_FULL, "Whether the store refuses new messages for want of room");
+    head(page, STORE_FULL, "Whether the store is full and refuses new messages");
     line(page, format_args!("{STORE_FULL} {}", u8::from(is_full)));
     if let Some(bytes) = store_bytes {
-        head(page, STORE_BYTES, "What the store has on its medium");
+        head(page, STORE_BYTES, "Bytes that the store uses on its medium");
         line(page, format_args!("{STORE_BYTES} {bytes}"));
     }
     if which == EntityGauges::None {
@@ -111,7 +111,7 @@ pub(crate) fn render(page: &mut String, asked: Asked, which: EntityGauges) {
     for Gauges { path, size_bytes, .. } in &entities {
         line(page, format_args!("{SIZE}{{entity=\"{}\"}} {size_bytes}", escaped(path)));
     }
-    head(page, OLDEST, "For how long the oldest message of an entity has waited for a receiver");
+    head(page, OLDEST, "Time for which the oldest message of an entity has waited for a receiver");
     for gauges in &entities {
         let (entity, age) = (escaped(&gauges.path), gauges.oldest_age_seconds(now));
         line(page, format_args!("{OLDEST}{{entity=\"{entity}\"}} {age}"));

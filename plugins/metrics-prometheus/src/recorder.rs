@@ -17,7 +17,7 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The process has a recorder already.
-    #[error("this process has a metrics recorder already")]
+    #[error("this process already has a metrics recorder")]
     Taken,
     /// The recorder could not be built.
     #[error("metrics recorder cannot be built: {0}")]

@@ -33,11 +33,11 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 pub(crate) enum SendError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    #[error("gave no answer: {0}")]
+    #[error("did not answer: {0}")]
     Http(#[from] hyper::Error),
-    #[error("gave no answer within {0:?}")]
+    #[error("did not answer within {0:?}")]
     Time(Duration),
-    #[error("gave an answer of more than {BODY_BYTES_MAX} bytes, or none to its end")]
+    #[error("sent an answer of more than {BODY_BYTES_MAX} bytes, or an incomplete one")]
     Body,
 }
 

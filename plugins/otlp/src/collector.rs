@@ -36,7 +36,7 @@ impl Collector {
     pub(crate) fn took(&self) {
         if self.is_silent.swap(false, Ordering::Relaxed) {
             let Self { endpoint, signal, .. } = self;
-            tracing::info!(%endpoint, signal, "the collector takes telemetry again");
+            tracing::info!(%endpoint, signal, "the collector accepts telemetry again");
         }
     }
 
@@ -44,7 +44,7 @@ impl Collector {
     pub(crate) fn refused(&self, why: &dyn Display) {
         if !self.is_silent.swap(true, Ordering::Relaxed) {
             let Self { endpoint, signal, .. } = self;
-            tracing::warn!(%endpoint, signal, %why, "the collector takes no telemetry");
+            tracing::warn!(%endpoint, signal, %why, "the collector does not accept telemetry");
         }
     }
 
@@ -59,8 +59,8 @@ impl Collector {
         {
             tracing::warn!(
                 endpoint = %self.endpoint,
-                "spans are made faster than the collector takes them, and some are dropped: lower \
-                 otlp.sample_ratio"
+                "spans are created faster than the collector accepts them, and some are dropped: \
+                 lower otlp.sample_ratio"
             );
         }
     }

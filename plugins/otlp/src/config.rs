@@ -77,10 +77,12 @@ pub enum EndpointError {
     #[error("is not a URL: write one such as http://127.0.0.1:4318")]
     Url,
     /// It is something else.
-    #[error("begins neither with http:// nor with https://")]
+    #[error("must begin with http:// or https://")]
     Scheme,
     /// It says more than where.
-    #[error("has a user name, a password, a query or a fragment; secrets go into headers")]
+    #[error(
+        "must not have a user name, a password, a query or a fragment; put secrets into headers"
+    )]
     More,
     /// It has no host, or none that could be asked.
     #[error("has no usable host")]
@@ -161,10 +163,10 @@ pub enum HeadersError {
     #[error("are more than {HEADERS_MAX}, or have more than {HEADERS_BYTES_MAX} bytes")]
     Many,
     /// A line is none; which one, from 1. It is not repeated.
-    #[error("have a line {0} that is none: write `Name: value`")]
+    #[error("have an invalid line {0}: write `Name: value`")]
     Line(usize),
     /// It sets what is not its to set.
-    #[error("may not set {0}")]
+    #[error("must not set {0}")]
     Taken(HeaderName),
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
     let watched = broker.clone();
     meter
         .u64_observable_gauge(READY)
-        .with_description("Whether the broker can do its work")
+        .with_description("Whether the broker is ready")
         .with_callback(move |observer| {
             observer.observe(u64::from(watched.failure().is_none()), &[]);
         })
@@ -21,7 +21,7 @@ pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
     let watched = broker.clone();
     meter
         .u64_observable_gauge(STORE_FULL)
-        .with_description("Whether the store refuses new messages for want of room")
+        .with_description("Whether the store is full and refuses new messages")
         .with_callback(move |observer| {
             observer.observe(u64::from(watched.shortage().is_some()), &[]);
         })
@@ -29,7 +29,7 @@ pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
     let watched = broker.clone();
     meter
         .u64_observable_gauge(STORE_BYTES)
-        .with_description("What the store has on its medium")
+        .with_description("Bytes that the store uses on its medium")
         .with_unit("By")
         .with_callback(move |observer| {
             if let Some(bytes) = watched.store_bytes() {
@@ -69,7 +69,9 @@ pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
     let (entities, watched) = (largest(broker), broker.clone());
     meter
         .f64_observable_gauge(ENTITY_OLDEST_AGE)
-        .with_description("For how long the oldest message of an entity has waited for a receiver")
+        .with_description(
+            "Time for which the oldest message of an entity has waited for a receiver",
+        )
         .with_unit("s")
         .with_callback(move |observer| {
             let now = watched.now();

@@ -30,16 +30,16 @@ pub enum ConnectError {
     #[error("has no address: {0}")]
     Resolve(#[source] io::Error),
     /// It has only addresses that are not public, and the operator has not named it.
-    #[error("has no public address, and the operator has not named it")]
+    #[error("has no public address, and is not in the list of allowed hosts")]
     NotPublic,
     /// No address could be connected to, or TLS failed.
     #[error("cannot be connected to: {0}")]
     Connect(#[source] io::Error),
     /// All of that took too long.
-    #[error("was not connected to within {0:?}")]
+    #[error("could not be connected to within {0:?}")]
     Time(Duration),
     /// TLS cannot be set up at all.
-    #[error("cannot be connected to, since TLS cannot be used: {0}")]
+    #[error("cannot be connected to, because TLS cannot be used: {0}")]
     Tls(#[from] rustls::Error),
 }
 

@@ -32,7 +32,7 @@ pub enum DestinationError {
     #[error("has more than {} characters", CHARS_MAX)]
     Long,
     /// It has another scheme.
-    #[error("begins neither with {}:// nor {}://", .0.secure, .0.plain)]
+    #[error("must begin with {}:// or {}://", .0.secure, .0.plain)]
     Scheme(Schemes),
     /// It is no URL behind the plus.
     #[error("is not a URL: {0}")]

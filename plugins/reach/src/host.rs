@@ -17,8 +17,8 @@ pub struct HostPattern {
 /// A text that names no host.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{0}` is not a host: write a name such as hooks.example.com, *.example.com, an IP address, each with \
-     :port if only that one is meant, or * for all"
+    "`{0}` is not a host: write a name such as hooks.example.com, *.example.com, an IP address, \
+     each with :port to allow only that port, or * for all"
 )]
 pub struct HostError(pub String);
 

@@ -49,13 +49,13 @@ pub struct Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Forbidden {
     /// There is a list, and it is not on it.
-    #[error("the operator has not named it")]
+    #[error("the host is not")]
     NotNamed,
     /// There is no list, and TLS is not spoken.
-    #[error("without TLS the operator must have named it")]
+    #[error("without TLS the host must be")]
     NotSecure,
     /// There is no list, and its address is not public.
-    #[error("its address is not public, and the operator has not named it")]
+    #[error("its address is not public, and the host is not")]
     NotPublic,
 }
 

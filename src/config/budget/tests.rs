@@ -104,8 +104,8 @@ fn the_largest_rows_are_told_with_their_settings() {
     let budget = budget_of_all("budget-largest");
     assert_eq!(
         largest(&budget, 2, |row| row.shared_bytes),
-        "limits.broker_description_bytes_max: 512 MiB for explanations of rules; \
-         limits.broker_inbound_bytes_max: 256 MiB for incoming commands"
+        "limits.broker_description_bytes_max: 512 MiB for explanations of rules in preparation; \
+         limits.broker_inbound_bytes_max: 256 MiB for commands in progress"
     );
     assert_eq!(
         largest(&budget, 2, Row::bytes),

@@ -42,7 +42,7 @@ export class ConnectionString {
       }
       const at = pair.indexOf("=");
       if (at < 0) {
-        throw refuse("has a part that is no Key=Value");
+        throw refuse("has a part that is not Key=Value");
       }
       const key = pair.slice(0, at).trim().toLowerCase();
       if (!KEYS.includes(key)) {
@@ -55,19 +55,19 @@ export class ConnectionString {
     }
     const [endpoint, policy, key, signature, entityPath, emulator] = KEYS.map((name) => found.get(name));
     if (endpoint === undefined) {
-      throw refuse("has no Endpoint, such as Endpoint=sb://localhost:5301");
+      throw refuse("has no Endpoint; add one such as Endpoint=sb://localhost:5301");
     }
     const hasKey = policy && key && signature === undefined;
     const hasToken = policy === undefined && key === undefined && signature;
     if (!hasKey && !hasToken) {
-      throw refuse("wants SharedAccessKeyName and SharedAccessKey, or SharedAccessSignature alone");
+      throw refuse("needs SharedAccessKeyName and SharedAccessKey, or only SharedAccessSignature");
     }
     if (emulator !== undefined && !/^(true|false)$/i.test(emulator)) {
-      throw refuse("has a UseDevelopmentEmulator that is not true or false");
+      throw refuse("has a UseDevelopmentEmulator that must be true or false");
     }
     const authority = /^sb:\/\/((?:\[[0-9a-f:.]+\]|[^\s/?#@:[\]]+)(?::([1-9][0-9]{0,4}))?)\/?$/i.exec(endpoint);
     if (!authority || Number(authority[2] ?? PORT) > 65_535) {
-      throw refuse("wants an Endpoint of the form sb://HOST or sb://HOST:PORT");
+      throw refuse("must have an Endpoint of the form sb://HOST or sb://HOST:PORT");
     }
     this.#key = hasKey ? key : undefined;
     this.#token = hasToken ? signature : undefined;

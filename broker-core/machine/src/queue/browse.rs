@@ -35,7 +35,7 @@ impl Queue {
         ctx: &Ctx<'_>,
     ) -> Result<Vec<MessageFacts>, Rejection> {
         if count_max == 0 {
-            return Err(Rejection::out_of_range("a peek asks for at least 1 message, not 0"));
+            return Err(Rejection::out_of_range("a peek must ask for at least 1 message, not 0"));
         }
         let count_max = (count_max as usize).min(ctx.limits.peek_count_max);
         let mut bytes = 0u64;
@@ -120,7 +120,7 @@ impl Queue {
     pub(super) fn refuse_delete_count(count_max: u32, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         if count_max == 0 || count_max as usize > ctx.limits.batch_delete_count_max {
             return Err(Rejection::out_of_range(format!(
-                "a batch delete removes 1 to {} messages, not {count_max}",
+                "a batch delete removes 1 to {} messages; {count_max} is out of range",
                 ctx.limits.batch_delete_count_max
             )));
         }

@@ -27,7 +27,8 @@ impl Queue {
     ) -> Result<Answer, Rejection> {
         if sub_queue == SubQueue::Main && self.sessions.is_some() {
             return Err(Rejection::session_lock_lost(format!(
-                "deferred messages of `{}` are received by the holder of their session",
+                "only the holder of a session can receive its deferred messages from `{}`; accept \
+                 the session first",
                 self.path()
             )));
         }
@@ -51,7 +52,8 @@ impl Queue {
         self.check_deferred(SubQueue::Main, sequences, ctx)?;
         if let Some(foreign) = sequences.iter().find(|one| !self.is_in_session(index, **one)) {
             return Err(Rejection::session_lock_lost(format!(
-                "message {foreign} belongs to a session that receiver link {} does not hold",
+                "message {foreign} belongs to a session that receiver link {} does not hold; \
+                 accept that session first",
                 receiver.0
             )));
         }
@@ -81,8 +83,8 @@ impl Queue {
         let bytes_max = ctx.limits.deferred_bytes_max;
         if bytes > bytes_max && sequences.len() > 1 {
             return Err(Rejection::quota_exceeded(format!(
-                "{} deferred messages of {bytes} bytes together are more than {bytes_max}, the limit \
-                 `deferred_bytes_max`; ask for fewer at once",
+                "{} deferred messages have {bytes} bytes together, more than the limit \
+                 `deferred_bytes_max` of {bytes_max}; ask for fewer at once",
                 sequences.len()
             )));
         }

@@ -50,13 +50,15 @@ impl Queue {
             if until.is_some() != slot.is_delayed()
                 || self.is_resting(sequence) != (rests && slot.is_delayed())
             {
-                return broken(format!("{sequence} is delayed or not against its state {slot:?}"));
+                return broken(format!(
+                    "{sequence} is delayed or not, contrary to its state {slot:?}"
+                ));
             }
             delayed += usize::from(slot.is_delayed());
             let offered = rests && !slot.is_delayed();
             if self.is_available(sequence, slot.sub_queue) != offered {
                 return broken(format!(
-                    "{sequence} is available or not against its state {slot:?}"
+                    "{sequence} is available or not, contrary to its state {slot:?}"
                 ));
             }
             let is_watched = self.expiry.watches(sequence, slot);
@@ -66,13 +68,13 @@ impl Queue {
                 && rests
                 && !is_watched
             {
-                return broken(format!("nobody knows when {sequence} expires (EXP-31)"));
+                return broken(format!("the expiry of {sequence} is not indexed (EXP-31)"));
             }
             if slot.state == SlotState::Scheduled
                 && !slot.is_in_flight()
                 && !self.schedule.contains(slot.enqueued_at, sequence)
             {
-                return broken(format!("nobody knows when {sequence} is due (SCH-07)"));
+                return broken(format!("the due time of {sequence} is not indexed (SCH-07)"));
             }
             scheduled += usize::from(slot.state == SlotState::Scheduled && !slot.is_in_flight());
             if let Some(lock) = slot.lock {
@@ -84,7 +86,7 @@ impl Queue {
                 let is_offered = matches!(slot.state, SlotState::Active | SlotState::Deferred);
                 let is_kept = slot.is_in_flight() || slot.is_transferring() || slot.is_delayed();
                 if is_kept || !is_offered {
-                    return broken(format!("{sequence} is locked while it is offered to nobody"));
+                    return broken(format!("{sequence} is locked but was offered to no receiver"));
                 }
             }
             if slot.state == SlotState::Scheduled && slot.sub_queue != SubQueue::Main {
@@ -95,7 +97,7 @@ impl Queue {
             return broken(format!("{delayed} messages are delayed, not {}", self.delays.len()));
         }
         if watched != self.expiry.len() || scheduled != self.schedule.len() {
-            return broken("an instant is kept of a message that is gone".to_owned());
+            return broken("an instant is kept for a message that no longer exists".to_owned());
         }
         if tally != self.tally {
             return broken(format!("tally {:?} against slots {tally:?} (LIF-02)", self.tally));
@@ -107,7 +109,7 @@ impl Queue {
             return broken(format!("{locks} locks for {locked} locked messages"));
         }
         if let Some(sequence) = doomed.first() {
-            return broken(format!("{sequence} is to expire with its session and is not there"));
+            return broken(format!("{sequence} expires with its session but does not exist"));
         }
         let members: u64 =
             SubQueue::ALL.iter().map(|which| self.sub_queue(*which).members.len()).sum();
@@ -149,7 +151,9 @@ impl Queue {
             }
             let pending = slot.state == SlotState::Pending;
             if pending != self.transfers.destination_of(sequence).is_some() {
-                return broken(format!("{sequence} is pending or not against its destination"));
+                return broken(format!(
+                    "{sequence} is pending or not, contrary to its destination"
+                ));
             }
         }
         for which in SubQueue::ALL {
@@ -163,9 +167,7 @@ impl Queue {
                     slot.sub_queue == which && slot.lock.is_none() && self.leaves(slot)
                 });
                 if !leaves || self.sub_queue(which).available.contains(sequence) {
-                    return broken(format!(
-                        "{sequence} waits at an exit that it does not leave by"
-                    ));
+                    return broken(format!("{sequence} waits at an exit that it does not use"));
                 }
             }
         }
@@ -176,7 +178,9 @@ impl Queue {
         let Some(sessions) = &self.sessions else { return Ok(()) };
         sessions.check().map_err(BrokenInvariant)?;
         if !self.main.available.is_empty() || !self.main.ring.is_empty() {
-            return Err(BrokenInvariant("messages of sessions are offered without".to_owned()));
+            return Err(BrokenInvariant(
+                "messages of sessions are offered without sessions".to_owned(),
+            ));
         }
         for (sequence, slot) in self.slots.iter() {
             let belongs = slot.sub_queue == SubQueue::Main && slot.state != SlotState::Pending;
@@ -186,7 +190,7 @@ impl Queue {
             let held = sessions.of(sequence).and_then(|index| sessions.get(index)?.held());
             if slot.sub_queue == SubQueue::Main && slot.lock.is_some() && held.is_none() {
                 return Err(BrokenInvariant(format!(
-                    "{sequence} is locked in a session that nobody holds (SES-11)"
+                    "{sequence} is locked in a session without a holder (SES-11)"
                 )));
             }
         }
@@ -213,18 +217,18 @@ impl Queue {
                     }),
                 };
                 if !seated {
-                    return broken(format!("turn {turn} of {lane:?} belongs to nobody"));
+                    return broken(format!("turn {turn} of {lane:?} has no owner"));
                 }
             }
         }
         let links = self.all_links().into_iter().filter_map(|receiver| self.link(receiver));
         let waiting = self.all_calls().len() + links.filter(|link| link.can_be_served()).count();
         if seats != waiting {
-            return broken(format!("{seats} turns for {waiting} who wait"));
+            return broken(format!("{seats} turns for {waiting} waiting receivers"));
         }
         if !self.calls.is_whole() {
             return broken(
-                "a waiting call has no deadline, or is not known by its holder".to_owned(),
+                "a waiting call has no deadline, or its holder does not know it".to_owned(),
             );
         }
         for which in SubQueue::ALL {
@@ -232,7 +236,9 @@ impl Queue {
             let with_credit =
                 self.links.iter().filter(|(_, link)| link.lane == lane && link.credit() > 0);
             if !with_credit.map(|(receiver, _)| receiver).eq(&self.sub_queue(which).credited) {
-                return broken(format!("who has credit in {which:?} is not known (EXP-32)"));
+                return broken(format!(
+                    "receivers with credit in {which:?} are not indexed (EXP-32)"
+                ));
             }
         }
         Ok(())

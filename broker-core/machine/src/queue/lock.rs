@@ -100,7 +100,7 @@ impl Queue {
     ) -> Result<HeldLock, Rejection> {
         if sub_queue == SubQueue::Main && self.sessions.is_some() {
             return Err(Rejection::invalid_operation(format!(
-                "messages of `{}` are locked with their session, which is what can be renewed",
+                "messages of `{}` are locked with their session; renew the session lock instead",
                 self.path()
             )));
         }

@@ -250,7 +250,7 @@ impl Queue {
             SubQueue::Main => Ok(()),
             SubQueue::DeadLetter | SubQueue::TransferDeadLetter => {
                 Err(Rejection::invalid_operation(format!(
-                    "`{}{}` is a sub-queue, it is managed with its parent",
+                    "`{}{}` is a sub-queue; manage its parent instead",
                     self.path(),
                     sub_queue.suffix()
                 )))

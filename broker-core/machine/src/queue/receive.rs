@@ -37,7 +37,9 @@ impl Queue {
     ) -> Result<Answer, Rejection> {
         self.refuse_receive()?;
         if call.count_max == 0 {
-            return Err(Rejection::out_of_range("a receive asks for at least 1 message, not 0"));
+            return Err(Rejection::out_of_range(
+                "a receive must ask for at least 1 message, not 0",
+            ));
         }
         self.refuse_parted(call.holder)?;
         self.refuse_receiver_count(ctx)?;
@@ -122,7 +124,7 @@ impl Queue {
         self.refuse_receiver_count(ctx)?;
         if self.links.contains_key(&receiver) {
             return Err(Rejection::invalid_operation(format!(
-                "receiver link {} is attached already",
+                "receiver link {} is already attached",
                 receiver.0
             )));
         }
@@ -305,7 +307,7 @@ impl Queue {
     pub(super) fn refuse_sessionless(&self, lane: Lane) -> Result<(), Rejection> {
         if lane == Lane::SubQueue(SubQueue::Main) && self.sessions.is_some() {
             return Err(Rejection::invalid_operation(format!(
-                "`{}` requires sessions: its messages are received by accepting one",
+                "`{}` requires sessions: accept a session to receive its messages",
                 self.path()
             ))
             .in_cloud_words(
@@ -320,8 +322,8 @@ impl Queue {
     pub(super) fn refuse_sessionless_delete(&self, lane: Lane) -> Result<(), Rejection> {
         self.refuse_sessionless(lane).map_err(|_| {
             Rejection::invalid_operation(format!(
-                "`{}` requires sessions: delete what is in sessions that nobody holds by \
-                 delete-unlocked, or accept a session and delete what is in it",
+                "`{}` requires sessions: use delete-unlocked for messages in sessions without a \
+                 holder, or accept a session and delete its messages",
                 self.path()
             ))
         })

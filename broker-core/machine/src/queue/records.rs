@@ -257,7 +257,9 @@ impl Queue {
                 }
                 let belongs = self.sessions.is_some() && slot.sub_queue == SubQueue::Main;
                 if belongs != session.is_some() {
-                    return Err(corrupt("message with a session where there is none, or without"));
+                    return Err(corrupt(
+                        "message with a session in an entity without sessions, or the reverse",
+                    ));
                 }
                 self.insert(sequence, slot, session);
             }
@@ -276,7 +278,7 @@ impl Queue {
             RecordKey::SessionState => {
                 let state = codec::read_session_state(value).map_err(corrupt)?;
                 let Some(sessions) = &mut self.sessions else {
-                    return Err(corrupt("state of a session where there are none"));
+                    return Err(corrupt("state of a session in an entity without sessions"));
                 };
                 sessions.restore_state(&state.session, state.size, state.set_at);
                 self.tally.size_bytes += state.size;

@@ -90,13 +90,14 @@ impl Queue {
     ) -> Result<(), Rejection> {
         if delay > ctx.limits.retry_delay_max {
             return Err(Rejection::out_of_range(format!(
-                "the delay of an abandon is {delay}, not PT0S to {}",
+                "the delay of an abandon must be from PT0S to {}; {delay} is out of range",
                 ctx.limits.retry_delay_max
             )));
         }
         if slot.state == SlotState::Deferred {
             return Err(Rejection::invalid_operation(format!(
-                "the message of `{}` is deferred: it is received by its number, with no delay",
+                "the message of `{}` is deferred and can only be received by its number; abandon \
+                 it without a delay",
                 self.path()
             )));
         }

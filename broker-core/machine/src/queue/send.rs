@@ -117,7 +117,7 @@ impl Queue {
             && messages.iter().any(|message| message.envelope.session_id.is_none())
         {
             return Err(Rejection::invalid_operation(format!(
-                "`{}` requires sessions and takes no message without session id",
+                "`{}` requires sessions; set the session id of the message",
                 self.path()
             ))
             .in_cloud_words(
@@ -158,7 +158,7 @@ impl Queue {
             SubQueue::Main => Ok(()),
             SubQueue::DeadLetter | SubQueue::TransferDeadLetter => {
                 Err(Rejection::invalid_operation(format!(
-                    "cannot send to `{}{}`: messages enter it only by being dead-lettered",
+                    "cannot send to `{}{}`: only dead-lettering puts messages into it",
                     self.path(),
                     sub_queue.suffix()
                 )))

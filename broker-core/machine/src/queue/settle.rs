@@ -260,8 +260,9 @@ fn refuse_too_often_set(slot: &Slot, ctx: &Ctx<'_>) -> Result<(), Rejection> {
         return Err(Rejection::new(
             Condition::MessageSizeExceeded,
             format!(
-                "properties were set on the message {} times, the limit `message_overlay_count_max` is \
-                 {count_max}; abandon or defer it without properties, complete it or dead-letter it",
+                "properties were set on the message {} times, the limit \
+                 `message_overlay_count_max` is {count_max}; abandon or defer it without \
+                 properties, or complete or dead-letter it",
                 slot.overlay_count
             ),
         ));

@@ -135,7 +135,7 @@ impl Queue {
     ) -> Result<Answer, Rejection> {
         let Some(role) = &self.subscription else {
             return Err(Rejection::invalid_operation(format!(
-                "`{}` is a queue and has the properties of one",
+                "`{}` is a queue, which has other properties",
                 self.path()
             )));
         };
@@ -166,7 +166,7 @@ impl Queue {
     /// Nobody sends to a subscription, and nothing is scheduled in it (SND-20, SND-21).
     pub(super) fn refuse_sending(&self, sub_queue: SubQueue) -> Rejection {
         Rejection::invalid_operation(format!(
-            "cannot send to `{}{}`: it gets copies of what is sent to its topic",
+            "cannot send to `{}{}`: it is a subscription; send to its topic",
             self.path(),
             sub_queue.suffix()
         ))
@@ -181,7 +181,7 @@ impl Queue {
     pub(super) fn refuse_as_queue(&self) -> Result<(), Rejection> {
         match &self.subscription {
             Some(_) => Err(Rejection::invalid_operation(format!(
-                "`{}` is a subscription and has the properties of one",
+                "`{}` is a subscription, which has other properties",
                 self.path()
             ))),
             None => Ok(()),

@@ -207,16 +207,18 @@ impl Topic {
         let copy_count_max = self.config.forwarding.copy_count_max;
         if journey.hops == 0 {
             return Err(Rejection::quota_exceeded(format!(
-                "the message would become {count} copies in the subscriptions, the limit over all its \
-                 hops, `message_copy_count_max`, is {copy_count_max}"
+                "the message would become {count} copies in the subscriptions, more than the limit \
+                 over all its hops, `message_copy_count_max`, of {copy_count_max}; let fewer \
+                 subscriptions select it"
             )));
         }
         let left = allowance.left();
         Err(Rejection::new(
             Condition::MaxTransferCopiesExceeded,
             format!(
-                "it would become {count} copies in the subscriptions, and {left} are left to it of the \
-                 {copy_count_max} that one message becomes at most over all its hops"
+                "the message would become {count} copies in the subscriptions, but only {left} of \
+                 at most {copy_count_max} over all its hops are left; let fewer subscriptions \
+                 select it"
             ),
         ))
     }
@@ -314,7 +316,7 @@ pub(super) fn refuse_excess(plans: &[Plan], ctx: &Ctx<'_>) -> Result<(), Rejecti
             Some(Excess::Steps) => {
                 return Err(Rejection::quota_exceeded(format!(
                     "the rules of the topic take more than {} steps for the message, the limit \
-                     `publish_step_count_max`; make patterns and properties shorter",
+                    `publish_step_count_max`; make patterns and properties shorter",
                     limits.publish_step_count_max
                 )));
             }

@@ -210,13 +210,13 @@ impl Beyond {
     pub(super) fn refusal(self, limits: &Limits) -> Rejection {
         Rejection::quota_exceeded(match self {
             Self::Copies => format!(
-                "this would become more than {} copies in the subscriptions at once, the limit \
-                 `publish_copy_count_max`; send fewer messages at a time",
+                "the publish would become more than {} copies in the subscriptions at once, the \
+                 limit `publish_copy_count_max`; send fewer messages at a time",
                 limits.publish_copy_count_max
             ),
             Self::Bytes => format!(
-                "the copies would need more than {} bytes beside the contents, the limit for one atomic \
-                 step, `atomic_bytes_max`",
+                "the copies would need more than {} bytes in addition to the contents, the limit \
+                 of one atomic step, `atomic_bytes_max`; send fewer messages at a time",
                 limits.atomic_bytes_max
             ),
         })

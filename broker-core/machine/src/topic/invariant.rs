@@ -24,17 +24,17 @@ impl Topic {
         }
         if bytes != self.scheduled_bytes {
             return broken(format!(
-                "{} bytes are counted, {bytes} are there",
+                "{} bytes are counted, {bytes} are stored",
                 self.scheduled_bytes
             ));
         }
         if let Some(sequence) = self.sources.keys().find(|one| self.slots.get(**one).is_none()) {
-            return broken(format!("{sequence} is known as a dead letter and is not there"));
+            return broken(format!("{sequence} is listed as a dead letter but does not exist"));
         }
         if let Some(outbox) = &self.outbox {
             outbox.check_invariants()?;
             if outbox.last_sequence() > self.last_sequence {
-                return broken("the outbox has given a number that the topic does not know".into());
+                return broken("the outbox has used a number that the topic does not know".into());
             }
             if let Some((sequence, _)) = self.slots.iter().find(|(one, _)| outbox.holds(*one)) {
                 return broken(format!("{sequence} is scheduled and in the outbox (LIF-02)"));
@@ -58,13 +58,13 @@ impl Topic {
             }
         }
         if self.matcher.subscription_count() != self.subscriptions.len() {
-            return broken("the rules know other subscriptions than the topic".to_owned());
+            return broken("the rules have other subscriptions than the topic".to_owned());
         }
         let with_sessions: usize =
             self.subscriptions.values().map(|subscription| sessions_of(Some(subscription))).sum();
         if self.session_subscription_count != with_sessions {
             return broken(format!(
-                "{} subscriptions with sessions are counted, {with_sessions} are there",
+                "{} subscriptions with sessions are counted, {with_sessions} exist",
                 self.session_subscription_count
             ));
         }

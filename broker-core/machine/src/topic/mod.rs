@@ -269,7 +269,7 @@ impl Topic {
     /// the two is meant is known here first.
     fn refuse_receiving(&self) -> Rejection {
         Rejection::invalid_operation(format!(
-            "`{}` is a topic: its messages are in its subscriptions",
+            "`{}` is a topic: receive its messages from a subscription",
             self.path()
         ))
     }
@@ -315,7 +315,7 @@ impl Machine for Topic {
             Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
                 Err(Rejection::invalid_operation(format!(
-                    "`{}` is a topic and has the properties of one",
+                    "`{}` is a topic, which has other properties",
                     self.path()
                 )))
             }

@@ -47,12 +47,15 @@ impl Settlement {
 ///
 /// # Errors
 /// `ArgumentError` if it is there, whatever its value.
-pub fn refuse_retry_delay(what: &str, properties: &[(String, Value)]) -> Result<(), Rejection> {
+pub fn refuse_retry_delay(
+    operation: &str,
+    properties: &[(String, Value)],
+) -> Result<(), Rejection> {
     if properties.iter().all(|(key, _)| key != RETRY_DELAY_PROPERTY) {
         return Ok(());
     }
     Err(Rejection::argument(format!(
-        "{what} takes no delay: the property `{RETRY_DELAY_PROPERTY}` is for an abandon only"
+        "{operation} takes no delay: the property `{RETRY_DELAY_PROPERTY}` is for an abandon only"
     )))
 }
 
@@ -93,7 +96,8 @@ pub fn retry_delay_of(value: &Value) -> Result<TimeSpan, Rejection> {
     };
     let milliseconds = milliseconds.filter(|milliseconds| *milliseconds >= 0).ok_or_else(|| {
         Rejection::out_of_range(
-            "the delay of an abandon is not a number of milliseconds from 0 on, or text of its digits",
+            "the delay of an abandon must be a number of milliseconds from 0 on, or text with its \
+             digits",
         )
     })?;
     Ok(TimeSpan::from_ms(i64::try_from(milliseconds).unwrap_or(i64::MAX)))

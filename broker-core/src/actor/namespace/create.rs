@@ -178,7 +178,7 @@ impl Handler<IdBlockTaken> for NamespaceActor {
         self.next_id = self.id_limit;
         self.id_limit = limit;
         if let Err(error) = result {
-            tracing::error!(%error, "no ids could be taken for new entities");
+            tracing::error!(%error, "could not reserve ids for new entities");
             self.next_id = limit;
             if let Some(Err(error)) = self.writers.first().map(|writer| writer.recover()) {
                 self.shared.health.fail(&error.to_string());

@@ -105,7 +105,7 @@ impl NamespaceActor {
         let started = self.arbiters.get(index).is_some_and(|arbiter| {
             arbiter.spawn_fn(move || {
                 let result = catch_unwind(AssertUnwindSafe(|| open_tree(writer, members)))
-                    .unwrap_or_else(|_| Err("it panicked while it was opened".to_owned()));
+                    .unwrap_or_else(|_| Err("the entity panicked while it was opened".to_owned()));
                 itself.do_send(Opened { root, result });
             })
         });
@@ -135,7 +135,7 @@ impl NamespaceActor {
         let start = move |home: Option<Home>| {
             let result = match home {
                 Some(home) => catch_unwind(AssertUnwindSafe(|| opening.adopt(&home)))
-                    .unwrap_or_else(|_| Err("it panicked while it was opened".to_owned()))
+                    .unwrap_or_else(|_| Err("the entity panicked while it was opened".to_owned()))
                     .map_err(NotAdopted::Unusable),
                 None => Err(NotAdopted::NoHome),
             };
@@ -376,7 +376,7 @@ impl Opening {
             let restored = match other(key, value) {
                 Ok(true) => Ok(()),
                 Ok(false) => machine.restore(key, value).map_err(|error| error.to_string()),
-                Err(what) => Err(format!("record {key:?} cannot be read: {what}")),
+                Err(reason) => Err(format!("record {key:?} cannot be read: {reason}")),
             };
             if let Err(error) = restored {
                 corrupt.get_or_insert(error);

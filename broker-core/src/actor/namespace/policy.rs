@@ -92,7 +92,7 @@ impl NamespaceActor {
         if self.policies_in_flight.contains(&id) {
             return Err(Rejection::new(
                 crate::condition::Condition::UpdateConflict,
-                "the policies are being changed by somebody else; try again",
+                "another request is changing the policies; try again",
             ));
         }
         let count_max = self.shared.settings.limits.policy_count_max;
@@ -112,7 +112,8 @@ impl NamespaceActor {
         let entity = self.entities.get(&id).ok_or_else(absent)?;
         if entity.kind == EntityKind::Subscription {
             return Err(Rejection::invalid_operation(format!(
-                "`{}` is a subscription, which has the policies of its topic and of the namespace",
+                "`{}` is a subscription: it has the policies of its topic and of the namespace; \
+                 set the policy on the topic",
                 entity.path
             )));
         }

@@ -28,7 +28,7 @@ impl NamespaceActor {
         match writer.recover() {
             Ok(()) => true,
             Err(error) => {
-                tracing::error!(%error, "the store failed for good");
+                tracing::error!(%error, "the store failed permanently");
                 self.shared.health.fail(&error.to_string());
                 false
             }
@@ -51,7 +51,7 @@ impl NamespaceActor {
         entity.actor = None;
         // Not as the failure itself, which passes: who asks again and again would do so until then.
         let reason = Rejection::cancelled(format!(
-            "`{}` failed too often and is closed until the broker is restarted",
+            "`{}` failed too often and is closed; restart the broker",
             entity.path
         ));
         entity.inlet.close(&reason);

@@ -92,9 +92,9 @@ fn load_facts(loaded: &mut Loaded, store: &dyn Store) -> Result<(), StoreError> 
             }
             loaded.are_facts_new = !is_same;
         }
-        Some(Err(what)) => {
-            let what = format!("what is known of the namespace cannot be read: {what}");
-            return Err(StoreError::Damaged(what.into()));
+        Some(Err(reason)) => {
+            let text = format!("the description of the namespace cannot be read: {reason}");
+            return Err(StoreError::Damaged(text.into()));
         }
         None => {
             for (id, _, _) in &loaded.roots {
@@ -151,12 +151,12 @@ fn read(loaded: &mut Loaded, key: &[u8], value: &[u8]) -> Option<()> {
 
 /// Refuses what no broker has written: two entities of one path, a subscription without topic.
 fn check(loaded: &mut Loaded) -> Result<(), StoreError> {
-    let damaged = |what: String| Err(StoreError::Damaged(what.into()));
+    let damaged = |text: String| Err(StoreError::Damaged(text.into()));
     let mut paths = HashMap::new();
     let mut topics = HashMap::new();
     for (id, kind, path) in &loaded.roots {
         if let Some(other) = paths.insert(PathKey::fold(path), *id) {
-            return damaged(format!("entities {other} and {id} have one path, `{path}`"));
+            return damaged(format!("entities {other} and {id} have the same path, `{path}`"));
         }
         if *kind == EntityKind::Topic {
             topics.insert(*id, path.clone());
@@ -168,7 +168,7 @@ fn check(loaded: &mut Loaded) -> Result<(), StoreError> {
         };
         let name = EntityName::Subscription { topic: topic.clone(), name: name.clone() };
         if let Some(other) = paths.insert(name.key(), *id) {
-            return damaged(format!("entities {other} and {id} have one path, `{name}`"));
+            return damaged(format!("entities {other} and {id} have the same path, `{name}`"));
         }
     }
     let roots: HashSet<EntityId> = loaded.roots.iter().map(|(id, ..)| *id).collect();
@@ -176,7 +176,7 @@ fn check(loaded: &mut Loaded) -> Result<(), StoreError> {
     let is_absent = |id: &&EntityId| **id != namespace && !roots.contains(id);
     if let Some(id) = loaded.policies.keys().find(is_absent) {
         return damaged(format!(
-            "there are policies of entity {id}, which is no queue and no topic"
+            "there are policies of entity {id}, which is neither a queue nor a topic"
         ));
     }
     // No id that any record names is given again, whatever became of the counter.

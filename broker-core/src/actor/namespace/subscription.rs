@@ -112,7 +112,8 @@ impl NamespaceActor {
         let count_max = self.shared.settings.limits.broker_subscription_count_max;
         if self.subscription_count >= count_max {
             return Err(Rejection::quota_exceeded(format!(
-                "the broker has {count_max} subscriptions, the limit `broker_subscription_count_max`"
+                "the broker already has {count_max} subscriptions, the limit \
+                 `broker_subscription_count_max`; delete some"
             )));
         }
         Ok((id, Arc::clone(&owner.path)))

@@ -66,7 +66,7 @@ impl Handler<FactsWritten> for NamespaceActor {
 
     fn handle(&mut self, FactsWritten(result): FactsWritten, _: &mut Self::Context) {
         let Err(error) = result else { return };
-        tracing::error!(%error, "what is known of the namespace could not be stored");
+        tracing::error!(%error, "a change of the namespace could not be stored");
         if let Some(Err(error)) = self.writers.first().map(|writer| writer.recover()) {
             self.shared.health.fail(&error.to_string());
         }
@@ -102,7 +102,7 @@ impl Handler<Written> for NamespaceActor {
             }
             (State::Undoing, result) => {
                 if let Err(error) = result {
-                    tracing::error!(entity_id = id.0, %error, "failed creation could not be undone");
+                    tracing::error!(entity_id = id.0, %error, "could not undo a failed creation");
                 }
                 if let Some(entity) = self.forget(id) {
                     refuse(entity.answer, Rejection::internal("the store failed"));

@@ -379,7 +379,7 @@ impl Committer {
     /// Ends the journal: a write or a sync failed, and what the disk has is not known any more.
     pub(super) fn poison(&mut self, error: &StoreError) {
         if self.queue.ended().is_none() {
-            tracing::error!(%error, "the journal stops: what could not be written is not tried again");
+            tracing::error!(%error, "the journal stops: a failed write is not retried");
         }
         self.log.forget();
         let late = self.queue.poison(error);

@@ -256,7 +256,7 @@ impl Drop for PilotThread {
 }
 
 fn gone() -> StoreError {
-    StoreError::Failed("the thread that writes the journal is gone".into())
+    StoreError::Failed("the thread that writes the journal has ended".into())
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ pub(super) enum Flaw {
     #[error("it was written by a later version")]
     Version,
     /// The checksum is right and the contents make no sense.
-    #[error("it makes no sense")]
+    #[error("its content is invalid")]
     Form,
 }
 

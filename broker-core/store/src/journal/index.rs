@@ -491,7 +491,7 @@ impl<'a> Account<'a> {
     fn put(&mut self, entry: &Entry, is_new: bool, old: Option<&Entry>) {
         debug_assert!(
             self.segments.get(entry.record.segment).is_none_or(|segment| !segment.is_sealed()),
-            "what a sealed segment holds was judged by the index, which did not know this record"
+            "the index judged the content of a sealed segment without this record"
         );
         self.record(entry);
         let content = entry.content_at();

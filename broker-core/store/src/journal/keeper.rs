@@ -176,7 +176,7 @@ impl Keeper {
     fn note_free(&self) {
         match self.parts.disk.free_bytes() {
             Ok(free) => self.parts.room.set_free(free),
-            Err(error) => tracing::warn!(%error, "free space is not known"),
+            Err(error) => tracing::warn!(%error, "cannot determine the free space"),
         }
     }
 
@@ -187,14 +187,14 @@ impl Keeper {
                 self.looks_with_room = 0;
                 if !std::mem::replace(&mut self.is_short, true) {
                     tracing::warn!(
-                        "new messages are refused, all else goes on: {shortage}; {}",
+                        "new messages are refused, everything else continues: {shortage}; {}",
                         shortage.remedy()
                     );
                 }
             }
             None if self.is_short && self.looks_with_room >= LOOKS_WITH_ROOM => {
                 self.is_short = false;
-                tracing::info!("the store has room again, new messages are accepted");
+                tracing::info!("the store has space again; new messages are accepted");
             }
             None => {}
         }
@@ -211,10 +211,10 @@ impl Keeper {
         }
         let directory = self.parts.disk.path().unwrap_or_else(|| "journal".into());
         tracing::warn!(
-            "the disk of `{directory}` is too small: {free} bytes are free and {taken} in use by the log, and \
-             {needed} are the least that these settings need, `journal.free_bytes_min` ({floor}) and three times \
-             `journal.segment_bytes` ({segment}); enlarge the disk, or lower both settings, the first to no less \
-             than four times the second"
+            "the disk of `{directory}` is too small: {free} bytes are free and {taken} are used by \
+             the log, but these settings need {needed}: `journal.free_bytes_min` ({floor}) and \
+             three times `journal.segment_bytes` ({segment}); use a larger disk, or lower both \
+             settings, the first to at least four times the second"
         );
     }
 
@@ -237,7 +237,8 @@ impl Keeper {
             Then::Retire(oldest) => self.give_up_below(oldest),
             Then::Publish(segment) => {
                 if let Err(error) = side::publish(&*self.parts.disk, segment.number()) {
-                    tracing::warn!(segment = segment.number(), %error, "side file is not published");
+                    tracing::warn!(segment = segment.number(), %error, "could not publish a side \
+                        file");
                 }
                 segment.note_side();
             }
@@ -266,7 +267,7 @@ impl Keeper {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.told_no_spare, true) {
-                    tracing::warn!(%error, "no room for a spare segment; sends are refused");
+                    tracing::warn!(%error, "no space for a spare segment; sends are refused");
                 }
                 self.no_spare = true;
                 self.note_free();
@@ -293,7 +294,7 @@ impl Keeper {
         for spare in surplus {
             if let Err(error) = self.parts.disk.remove(&spare.name) {
                 // The next opening removes it.
-                tracing::warn!(%error, "a spare segment could not be removed");
+                tracing::warn!(%error, "could not remove a spare segment");
             }
         }
     }
@@ -329,7 +330,7 @@ impl Keeper {
                 .and_then(|()| self.recycle(segment));
             if let Err(error) = given_up {
                 // It is not needed; the next opening removes what is left of it.
-                tracing::warn!(%error, "a segment could not be removed");
+                tracing::warn!(%error, "could not remove a segment");
             }
         }
         self.note_free();
@@ -370,7 +371,7 @@ impl Keeper {
         };
         let (disk, index) = (&*self.parts.disk, &self.parts.index);
         if let Err(error) = segment.trim(self.parts.segment_bytes / 8) {
-            tracing::debug!(%error, "a sealed segment could not be trimmed");
+            tracing::debug!(%error, "could not trim a sealed segment");
         }
         match side::draft(disk, segment, index, place == 0) {
             Ok(()) => {
@@ -379,7 +380,7 @@ impl Keeper {
             }
             Err(error) => {
                 // Opening reads the segment itself then.
-                tracing::warn!(segment = segment.number(), %error, "no side file is made");
+                tracing::warn!(segment = segment.number(), %error, "could not create a side file");
                 segment.note_side();
             }
         }
@@ -468,7 +469,8 @@ impl Keeper {
     /// Something of the segment cannot be read. It stays, and with it all behind it: nothing that
     /// was acknowledged is given up.
     fn give_in(&mut self, segment: &Segment, error: &StoreError) {
-        tracing::error!(%error, "the log cannot be given back any more: `peeklock verify` tells what is damaged");
+        tracing::error!(%error, "disk space of the log can no longer be reclaimed: `peeklock \
+            verify` shows the damage");
         self.stuck = Some(segment.number());
         self.end_sweep();
     }

@@ -207,7 +207,10 @@ impl Log {
             segment: self.active.number(),
             seed: self.active.header.seed,
         });
-        debug_assert!(self.buffer.len() - start <= span, "a frame has the room that it asked for");
+        debug_assert!(
+            self.buffer.len() - start <= span,
+            "a frame fits into the space that it reserved"
+        );
         let seed = self.active.header.seed;
         frame.finish(&mut self.buffer, &self.summed, kind, self.next_lsn, self.synced_lsn, seed);
         self.next_lsn += 1;
@@ -450,6 +453,6 @@ pub(super) fn is_spare(name: &str) -> bool {
         })
 }
 
-fn failed(what: &str, name: &str, error: &io::Error) -> StoreError {
-    StoreError::Failed(format!("`{name}` cannot be {what}: {error}").into())
+fn failed(action: &str, name: &str, error: &io::Error) -> StoreError {
+    StoreError::Failed(format!("`{name}` cannot be {action}: {error}").into())
 }

@@ -146,11 +146,11 @@ impl Journal {
         let opened = opening::open(&*disk)?;
         let cache = Arc::new(Cache::new(config.cache_bytes));
         let readers = Readers::start(Arc::clone(&cache))
-            .map_err(|error| StoreError::Failed(format!("no threads: {error}").into()))?;
+            .map_err(|error| StoreError::Failed(format!("cannot start threads: {error}").into()))?;
         let (mut journal, committer, keeper) =
             Self::assemble(disk, &config, randoms, cache, readers, opened)?;
         let threads = Threads::start(Arc::clone(&journal.queue), committer, keeper)
-            .map_err(|error| StoreError::Failed(format!("no threads: {error}").into()))?;
+            .map_err(|error| StoreError::Failed(format!("cannot start threads: {error}").into()))?;
         journal.driver = Driver::Threads(threads);
         Ok(Arc::new(journal))
     }
@@ -436,7 +436,7 @@ fn randoms() -> Result<Randoms, StoreError> {
 /// Numbers nobody can guess.
 fn seeds() -> Result<impl FnMut() -> u32 + Send, StoreError> {
     let random = |error: getrandom::Error| {
-        StoreError::Failed(format!("the system gave no random bits: {error}").into())
+        StoreError::Failed(format!("cannot get random bytes from the system: {error}").into())
     };
     let mut seed = [0; 16];
     getrandom::fill(&mut seed).map_err(random)?;

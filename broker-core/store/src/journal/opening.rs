@@ -93,13 +93,14 @@ pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
         tracing::info!(
             segment = newest.number(),
             offset = log_end.offset,
-            "what was being written when the process ended is dropped; it was never acknowledged"
+            "dropped an unfinished write from the end of the last process; it was never \
+             acknowledged"
         );
     }
     let header = newest.header;
     // Nothing is written there any more; restarts, one after the other, must not fill the disk.
     if let Err(error) = newest.trim(0) {
-        tracing::debug!(%error, "the newest segment could not be trimmed");
+        tracing::debug!(%error, "could not trim the newest segment");
     }
     remove_leftovers(disk, &names, log_end.oldest)?;
     Ok(Opened {
@@ -245,7 +246,8 @@ fn replay_segment(
             return Ok(());
         }
         Err(Flaw::Empty) => {}
-        Err(flaw) => tracing::warn!(segment = segment.number(), %flaw, "side file is made again"),
+        Err(flaw) => tracing::warn!(segment = segment.number(), %flaw, "writing the side file \
+            again"),
     }
     let mut reader = FrameReader::new(&*segment.file, segment.header.seed, end);
     let read = reader.each(HEADER_BYTES, segment.header.first_lsn, |frame| {

@@ -69,7 +69,10 @@ impl Plan {
             let what = match link {
                 None => format!("segment {number} is not part of the log"),
                 Some(Link { segment: Some(_), .. }) => {
-                    format!("segment {number} can be read, and is not dropped")
+                    format!(
+                        "segment {number} can be read and is not dropped; leave it out of \
+                         --drop-segment"
+                    )
                 }
                 Some(_) => continue,
             };
@@ -132,10 +135,10 @@ impl Plan {
         let mut steps = Vec::new();
         let chain = &self.inspection.chain;
         for link in chain.iter().filter(|link| link.bad_header.is_some()) {
-            steps.push(format!("`{}`: the header is written again", name_of(link.number)));
+            steps.push(format!("`{}`: write the header again", name_of(link.number)));
         }
         if self.writes_log() {
-            steps.push("what can be saved is written to a new segment".to_owned());
+            steps.push("save readable records to a new segment".to_owned());
         }
         for link in chain.iter().filter(|link| link.side != Side::Absent && loses_side(link)) {
             steps.push(format!("`{}` is removed", side::name_of_side(link.number)));
@@ -144,17 +147,17 @@ impl Plan {
             for gap in &link.walked.gaps {
                 let name = name_of(link.number);
                 let (from, to) = (gap.from, gap.to);
-                steps.push(format!("`{name}`: bytes {from} to {to} are given up"));
+                steps.push(format!("`{name}`: give up bytes {from} to {to}"));
             }
         }
         for number in &self.drop {
-            steps.push(format!("`{}` is replaced by an empty segment", name_of(*number)));
+            steps.push(format!("replace `{}` by an empty segment", name_of(*number)));
         }
         for stray in &self.inspection.strays {
-            steps.push(format!("`{stray}` is removed"));
+            steps.push(format!("remove `{stray}`"));
         }
         if !self.inspection.has_manifest {
-            steps.push("the manifest is made".to_owned());
+            steps.push("write the manifest".to_owned());
         }
         steps
     }

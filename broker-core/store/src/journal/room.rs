@@ -79,7 +79,7 @@ impl Room {
     pub(super) fn give_back(&self, bytes: u64) {
         if bytes > 0 {
             let before = self.reserved.fetch_sub(bytes, Ordering::AcqRel);
-            debug_assert!(before >= bytes, "more is given back than was granted");
+            debug_assert!(before >= bytes, "more space is returned than was granted");
             self.wake();
         }
     }

@@ -130,8 +130,8 @@ impl Segment {
         self.file.sync().map_err(|error| self.unusable("synced", &error))
     }
 
-    fn unusable(&self, what: &str, error: &io::Error) -> StoreError {
-        StoreError::Failed(format!("`{}` cannot be {what}: {error}", self.name()).into())
+    fn unusable(&self, action: &str, error: &io::Error) -> StoreError {
+        StoreError::Failed(format!("`{}` cannot be {action}: {error}", self.name()).into())
     }
 
     /// Reads exactly so many bytes.
@@ -205,8 +205,8 @@ impl Segment {
 }
 
 /// Damage, as callers are told: which file, and where.
-pub(super) fn damaged(file: &str, offset: u64, what: &str) -> StoreError {
-    StoreError::Damaged(format!("`{file}` at byte {offset}: {what}").into())
+pub(super) fn damaged(file: &str, offset: u64, flaw: &str) -> StoreError {
+    StoreError::Damaged(format!("`{file}` at byte {offset}: {flaw}").into())
 }
 
 /// One frame that verified, and where it lies.

@@ -55,7 +55,9 @@ impl Threads {
             thread.spawn(move || {
                 if catch_unwind(AssertUnwindSafe(|| keep(keeper, &bell))).is_err() {
                     // Nothing is lost by that; the log grows until the next opening.
-                    tracing::error!("the keeper panicked: the log is not given back any more");
+                    tracing::error!(
+                        "the keeper panicked: disk space of the log is no longer reclaimed"
+                    );
                 }
             })?
         };

@@ -70,7 +70,7 @@ impl Bounds<'_> {
             return Ok(());
         }
         Err(Rejection::out_of_range(format!(
-            "UserMetadata of {} {} has {chars} characters, more than {}",
+            "UserMetadata of {} {} has {chars} characters, the limit is {}",
             self.kind,
             Quoted(self.path),
             self.limits.user_metadata_chars_max
@@ -88,7 +88,7 @@ impl Bounds<'_> {
             return Ok(());
         }
         Err(Rejection::out_of_range(format!(
-            "what {} {} has beside its known properties is {bytes} bytes, more than \
+            "the unknown properties of {} {} have {bytes} bytes, the limit is \
              {EXTENSION_BYTES_MAX}",
             self.kind,
             Quoted(self.path)
@@ -106,7 +106,7 @@ impl Bounds<'_> {
             return Ok(());
         }
         Err(Rejection::out_of_range(format!(
-            "{property} of {} {} is {value}, not {min} to {max}",
+            "{property} of {} {} is {value}; it must be {min} to {max}",
             self.kind,
             Quoted(self.path)
         )))

@@ -29,7 +29,8 @@ impl Destination {
         let chars = text.chars().count();
         if chars > DESTINATION_CHARS_MAX {
             return Err(Rejection::out_of_range(format!(
-                "a destination of {chars} characters is longer than {DESTINATION_CHARS_MAX}"
+                "a destination of {chars} characters is longer than the limit of \
+                 {DESTINATION_CHARS_MAX}"
             )));
         }
         if let Some(scheme) = foreign_scheme(text) {
@@ -43,7 +44,7 @@ impl Destination {
                 node: Node::Entity,
             } => Ok(Self::Entity(address.key())),
             _ => Err(Rejection::argument(format!(
-                "{} is no queue or topic, and nothing else is forwarded to",
+                "{} is neither a queue nor a topic; only these forward messages",
                 Quoted(text)
             ))),
         }

@@ -181,7 +181,7 @@ impl QueueDescription {
         for (wanted, property) in features {
             if wanted {
                 return Err(Rejection::argument(format!(
-                    "{property} of queue {} is not part of the tier {tier}",
+                    "{property} of queue {} is not part of the tier {tier}; use a higher tier",
                     Quoted(&self.path)
                 )));
             }

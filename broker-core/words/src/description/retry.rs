@@ -112,7 +112,7 @@ impl Jitter {
     pub fn of(part: f64) -> Result<Self, Rejection> {
         if !(0.0..=1.0).contains(&part) {
             return Err(Rejection::out_of_range(format!(
-                "the jitter of a retry policy is {part}, not 0 to 1"
+                "the jitter of a retry policy is {part}; it must be 0 to 1"
             )));
         }
         #[expect(
@@ -210,7 +210,7 @@ impl RetryPolicy {
                 && !(least..=most).contains(&value)
             {
                 return Err(Rejection::out_of_range(format!(
-                    "{name} of the retry policy of {whose} is {value}, not {least} to {most}"
+                    "{name} of the retry policy of {whose} is {value}; it must be {least} to {most}"
                 )));
             }
         }
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn what_is_out_of_range_is_refused() {
         for part in [-0.01, 1.01, f64::NAN, f64::INFINITY] {
-            assert!(Jitter::of(part).unwrap_err().detail().ends_with("not 0 to 1"));
+            assert!(Jitter::of(part).unwrap_err().detail().ends_with("must be 0 to 1"));
         }
         assert_eq!(Jitter::of(0.25).unwrap().part(), 0.25);
         let limits = Limits::default();

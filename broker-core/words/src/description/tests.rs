@@ -374,7 +374,7 @@ fn what_has_no_property_is_kept_within_its_bound() {
     assert_eq!(updated.extensions, None);
     assert!(update("x".repeat(8_192)).apply_to(&unusual_queue(), &limits).is_ok());
     let rejection = update("x".repeat(8_193)).apply_to(&unusual_queue(), &limits).unwrap_err();
-    assert!(rejection.detail().contains("8193 bytes, more than 8192"), "{}", rejection.detail());
+    assert!(rejection.detail().contains("8193 bytes, the limit is 8192"), "{}", rejection.detail());
 }
 
 /// ENT-17

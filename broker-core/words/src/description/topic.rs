@@ -204,7 +204,7 @@ pub(super) fn refuse_in_basic(
         return Ok(());
     }
     Err(Rejection::argument(format!(
-        "{kind} {} cannot be created: the tier {} has queues only",
+        "{kind} {} cannot be created: the tier {} has queues only; use a higher tier",
         crate::error::Quoted(path),
         limits.tier
     )))

@@ -77,7 +77,7 @@ pub enum ContentError {
     TooMany,
     /// Arrays whose elements take no bytes, such as nulls, have too many (AMQP-14).
     #[error(
-        "arrays of elements without bytes, such as nulls, have more than 65536 of them in all; send fewer"
+        "arrays of elements without bytes, such as nulls, have more than 65536 elements in all; send fewer"
     )]
     TooManyWidthless,
     /// Something else stands where a section should.

@@ -193,7 +193,7 @@ impl Content {
             && session != partition
         {
             return Err(Rejection::invalid_operation(format!(
-                "session id {} and partition key {} differ",
+                "session id {} and partition key {} differ; they must be equal, or leave one out",
                 Quoted(session),
                 Quoted(partition)
             )));
@@ -203,7 +203,7 @@ impl Content {
             self.check_keys()?;
         }
         if time_to_live.is_some_and(|span| span == TimeSpan::ZERO) {
-            return Err(Rejection::out_of_range("time to live is zero or less"));
+            return Err(Rejection::out_of_range("time to live must be more than zero"));
         }
         Ok(self.check_body()?)
     }
@@ -275,7 +275,9 @@ pub(super) fn doubled_key(key: &str) -> Rejection {
 }
 
 fn too_long(name: &str, characters_max: usize) -> Rejection {
-    Rejection::out_of_range(format!("{name} is longer than {characters_max} characters"))
+    Rejection::out_of_range(format!(
+        "{name} is longer than {characters_max} characters; make it shorter"
+    ))
 }
 
 /// The text, unless it is empty: an empty id or key has no partition to name.

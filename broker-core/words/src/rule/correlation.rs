@@ -134,7 +134,7 @@ impl CorrelationFilter {
         if self.broker_properties().next().is_none() && self.properties.is_empty() {
             return Err(Rejection::argument(format!(
                 "correlation filter of rule {rule_name} has no property; give one, or use the true \
-                 filter"
+                filter"
             )));
         }
         let mut names = BTreeSet::new();

@@ -88,16 +88,16 @@ impl RuleDescription {
             check_count("the correlation filter", &self.name, filter.properties.len(), limits)?;
         }
         let texts = self.texts(limits);
-        for (what, sql, chars_max) in &texts {
-            check_count(&format!("the {what}"), &self.name, sql.parameters.len(), limits)?;
+        for (part, sql, chars_max) in &texts {
+            check_count(&format!("the {part}"), &self.name, sql.parameters.len(), limits)?;
             sql::check_length(&sql.text, *chars_max)
-                .map_err(|error| error.to_rejection(what, &self.name))?;
+                .map_err(|error| error.to_rejection(part, &self.name))?;
         }
         self.check_size(limits)?;
         if let Filter::Correlation(filter) = &self.filter {
             filter.validate(&self.name)?;
         }
-        texts.iter().try_for_each(|(what, sql, _)| sql.validate(what, &self.name))
+        texts.iter().try_for_each(|(part, sql, _)| sql.validate(part, &self.name))
     }
 
     /// What it has in SQL, with the word for it and the characters it may have.
@@ -156,22 +156,22 @@ impl RuleDescription {
             return Ok(());
         }
         Err(Rejection::out_of_range(format!(
-            "texts, names and values of rule {} have {bytes} bytes, more than the limit `rule_bytes_max` of \
-             {limit}; give it fewer or shorter ones, or make it several rules",
+            "texts, names and values of rule {} have {bytes} bytes, more than the limit \
+             `rule_bytes_max` of {limit}; shorten it, or split it into several rules",
             Quoted(&self.name)
         )))
     }
 }
 
 /// Refuses more properties or parameters than a rule may have.
-fn check_count(what: &str, rule: &str, count: usize, limits: &Limits) -> Result<(), Rejection> {
+fn check_count(part: &str, rule: &str, count: usize, limits: &Limits) -> Result<(), Rejection> {
     let limit = limits.rule_property_count_max;
     if count <= limit {
         return Ok(());
     }
     Err(Rejection::out_of_range(format!(
-        "{what} of rule {} has {count} properties or parameters, more than the limit \
-         `rule_property_count_max` of {limit}",
+        "{part} of rule {} has {count} properties or parameters, more than the limit \
+         `rule_property_count_max` of {limit}; split it into several rules",
         Quoted(rule)
     )))
 }
@@ -205,12 +205,12 @@ impl SqlText {
     }
 
     /// SQL-14: no parameter is given twice, in whatever case. How many there are was looked at before.
-    fn validate(&self, what: &str, rule: &str) -> Result<(), Rejection> {
+    fn validate(&self, part: &str, rule: &str) -> Result<(), Rejection> {
         let mut names = BTreeSet::new();
         for (name, _) in self.parameters.iter() {
             if !names.insert(crate::message::folded_name(name)) {
                 return Err(Rejection::argument(format!(
-                    "parameter {} of the {what} of rule {} is given twice",
+                    "parameter {} of the {part} of rule {} is given twice; keep one",
                     Quoted(name),
                     Quoted(rule)
                 )));

@@ -219,7 +219,7 @@ impl fmt::Display for Explanation {
             Verdict::FilterFailed(error) => format!("its filter fails: {error}"),
             Verdict::ActionFailed(error) => format!("matches, and its action fails: {error}"),
             Verdict::NotAsked(by) => {
-                format!("is not asked: the subscription {by} selects the message")
+                format!("is not evaluated: the subscription {by} selects the message")
             }
         };
         write!(f, "rule {} {verdict}", self.rule)?;
@@ -237,7 +237,7 @@ impl fmt::Display for Explanation {
         for Read { name, value } in &self.reads {
             match value {
                 Some(value) => write!(f, "\n  {name} is {value}")?,
-                None => write!(f, "\n  {name} is not there")?,
+                None => write!(f, "\n  {name} is missing")?,
             }
         }
         self.changes.iter().try_for_each(|change| write!(f, "\n  {change}"))

@@ -582,7 +582,7 @@ fn header_refusal(
     }
     let description = format!(
         "the size quota of the stream (header) was exceeded: rule {} makes it {size} bytes, the \
-         maximum is {bytes_max}",
+        maximum is {bytes_max}",
         Quoted(&changed.rule)
     );
     (Some(Box::new(Refusal { cause: Cause::HeaderSize, description: description.into() })), steps)

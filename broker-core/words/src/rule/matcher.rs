@@ -506,7 +506,7 @@ impl Taken {
 
     /// Refuses one more than there may be (QUO-01).
     fn check(&mut self, rule: &Rule, limits: &Limits) -> Result<(), Rejection> {
-        let (limit, what) = if rule.is_sql() {
+        let (limit, kind) = if rule.is_sql() {
             (limits.rule_sql_count_max, "SQL rules")
         } else {
             (limits.rule_correlation_count_max, "correlation rules")
@@ -515,7 +515,7 @@ impl Taken {
             return Ok(());
         }
         Err(Rejection::quota_exceeded(format!(
-            "rule {} is one more than the {limit} {what} that a topic can have; remove others",
+            "rule {} is one more than the {limit} {kind} that a topic can have; delete others first",
             Quoted(rule.name())
         )))
     }
@@ -530,7 +530,7 @@ fn index_key(rule: &Rule) -> (Box<[Property]>, u64) {
 }
 
 fn exists(rule: &Rule) -> Rejection {
-    let detail = format!("rule {} exists already", Quoted(rule.name()));
+    let detail = format!("rule {} already exists", Quoted(rule.name()));
     Rejection::new(Condition::EntityAlreadyExists, detail)
 }
 

@@ -96,7 +96,8 @@ impl Refusal {
     /// DLQ-21: a message without session id, where one is required.
     #[must_use]
     pub fn of_session() -> Self {
-        let description = "an entity that requires sessions takes no message without session id";
+        let description = "an entity that requires sessions accepts no message without session id; \
+            set one";
         Self { cause: Cause::NoSession, description: description.into() }
     }
 

@@ -210,7 +210,7 @@ async fn a_host_that_fails_gives_no_keys() {
     let good = token(&world, &key);
     publisher.hold();
     let told = world.refusal(&good, Action::Send, "orders").await.unwrap();
-    assert!(told.contains("not at hand; try again"), "{told}");
+    assert!(told.contains("not available; try again"), "{told}");
     publisher.release();
     world.stop().await;
 
@@ -226,7 +226,7 @@ async fn a_host_that_fails_gives_no_keys() {
         publisher.answer(status, body);
         let before = publisher.count();
         let told = world.refusal(&good, Action::Send, "orders").await.unwrap();
-        assert!(told.contains("not at hand; try again") && !told.contains("hush"), "{told}");
+        assert!(told.contains("not available; try again") && !told.contains("hush"), "{told}");
         assert_eq!(publisher.count(), before + 1, "{status}");
         world.clock.advance(TimeSpan::from_seconds(10));
     }
@@ -307,7 +307,7 @@ async fn a_file_of_keys_may_change() {
     assert!(is_good(&world, &first_token).await);
     file.write("hush");
     let detail = file.source().judge().unwrap_err().to_string();
-    assert!(detail.contains("no JSON object") && !detail.contains("hush"), "{detail}");
+    assert!(detail.contains("must be a JSON object") && !detail.contains("hush"), "{detail}");
     world.clock.advance(TimeSpan::from_seconds(10));
     assert!(!is_good(&world, &second_token).await);
     assert!(is_good(&world, &first_token).await);
@@ -367,7 +367,7 @@ fn an_address_that_is_not_secure_is_refused() {
         ("http://issuer.example/keys", "is not secure: write https://"),
         ("http://10.0.0.1/keys", "is not secure"),
         ("http://localhost.evil.example/keys", "is not secure"),
-        ("ftp://issuer.example/keys", "does not begin with https://"),
+        ("ftp://issuer.example/keys", "must begin with https://"),
         ("https://user:pass@issuer.example/keys", "a user name"),
         ("https://issuer.example/keys#a", "a fragment"),
         ("keys", "is not a URL"),

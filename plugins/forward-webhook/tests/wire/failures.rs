@@ -88,7 +88,7 @@ fn a_broken_connection_is_a_failure_of_this_time() {
         ] {
             let verdict = verdict_of(vec![act.clone()]).await;
             let (why, retry_after) = failure(&verdict);
-            assert!(why.contains("gave no answer") && retry_after.is_none(), "{act:?}: {why}");
+            assert!(why.contains("did not answer") && retry_after.is_none(), "{act:?}: {why}");
         }
         // Nobody listens there.
         let port = {

@@ -59,7 +59,7 @@ async fn a_collector_that_is_gone_is_told_once_and_holds_up_nobody() {
     // Other tests log as well.
     let own = text.lines().filter(|line| line.contains(&url));
     let text: String = own.map(|line| format!("{line}\n")).collect();
-    assert_eq!(text.matches("the collector takes no telemetry").count(), 1, "{text}");
+    assert_eq!(text.matches("the collector does not accept telemetry").count(), 1, "{text}");
     assert!(text.contains("404"), "{text}");
     assert!(text.contains("spans are lost") && text.contains("lost=10000"), "{text}");
     assert!(!text.contains("ERROR"), "{text}");

@@ -45,11 +45,13 @@ impl Request {
     pub fn read(body: &Bytes) -> Result<Self, AmqpError> {
         let mut reader = Reader::new(body);
         if reader.section()? != descriptor::VALUE {
-            return Err(AmqpError::decode("body of a request to the coordinator is no value"));
+            return Err(AmqpError::decode("body of a request to the coordinator must be a value"));
         }
         let value = Raw::read(body, &mut reader)?;
         if !reader.is_empty() {
-            return Err(AmqpError::decode("bytes stand behind a request to the coordinator"));
+            return Err(AmqpError::decode(
+                "a request to the coordinator is followed by more bytes",
+            ));
         }
         let mut reader = Reader::new(value.as_bytes());
         let code = crate::codec::fields::descriptor(&mut reader)?;

@@ -78,13 +78,15 @@ impl Performative {
             Close::DESCRIPTOR => Self::Close(read_list(body, &mut reader)?),
             _ => {
                 return Err(AmqpError::decode(format!(
-                    "descriptor 0x{code:x} is no performative of a connection"
+                    "descriptor 0x{code:x} is not a performative of a connection"
                 )));
             }
         };
         let payload = body.slice(body.len() - reader.remaining()..);
         if !payload.is_empty() && !matches!(performative, Self::Transfer(_)) {
-            return Err(AmqpError::decode("bytes stand behind a performative that has no payload"));
+            return Err(AmqpError::decode(
+                "a performative without payload is followed by more bytes",
+            ));
         }
         Ok((performative, payload))
     }
@@ -158,7 +160,9 @@ impl SenderSettleMode {
             Some(1) => Some(Self::Settled),
             Some(2) => Some(Self::Mixed),
             Some(other) => {
-                return Err(AmqpError::invalid_field(format!("snd-settle-mode {other} is none")));
+                return Err(AmqpError::invalid_field(format!(
+                    "snd-settle-mode {other} is not defined; use 0, 1 or 2"
+                )));
             }
         })
     }
@@ -190,7 +194,9 @@ impl ReceiverSettleMode {
             Some(0) => Some(Self::First),
             Some(1) => Some(Self::Second),
             Some(other) => {
-                return Err(AmqpError::invalid_field(format!("rcv-settle-mode {other} is none")));
+                return Err(AmqpError::invalid_field(format!(
+                    "rcv-settle-mode {other} is not defined; use 0 or 1"
+                )));
             }
         })
     }

@@ -388,7 +388,7 @@ async fn an_update_replaces_what_the_spec_says() {
     let large = format!("<Colour>{}</Colour>", "x".repeat(9_000));
     let refused = update(&server, "u", "QueueDescription", &large).await;
     assert_eq!(refused.status, 400);
-    assert!(refused.text().contains("more than 8192"), "{}", refused.text());
+    assert!(refused.text().contains("the limit is 8192"), "{}", refused.text());
     server.stop().await;
 }
 

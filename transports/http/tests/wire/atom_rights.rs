@@ -351,7 +351,7 @@ async fn a_missing_right_is_told_in_the_words_of_the_cloud() {
         assert_eq!(answer.status, 401, "{line}");
         let detail = text(&answer, "Detail");
         assert!(detail.starts_with(&words), "{line}: {detail}");
-        assert!(detail.contains("this takes the right Manage"), "{detail}");
+        assert!(detail.contains("this requires the right Manage"), "{detail}");
     }
     for path in ["absent", "absent/too"] {
         let absent = format!("GET /{path}?{VERSION}\nAuthorization: {low}");

@@ -355,7 +355,7 @@ async fn lists_have_their_turns() {
             }
         };
         assert_eq!(answer.error(), (503, "ServerBusy".to_owned()), "{}", answer.text());
-        assert!(answer.text().contains("lists, of which 8"), "{}", answer.text());
+        assert!(answer.text().contains("lists (at most 8"), "{}", answer.text());
     }
     turns.pop();
     assert_eq!(server.ask("GET /$api/v1/queues", "").await.status, 200);

@@ -97,10 +97,10 @@ fn what_is_large_has_its_turn() {
         let mut client = server.client().await;
         let access = server.broker.full_access();
         for (of_which, operation, body) in [
-            ("lists, of which 8", "listQueues", json!({})),
-            ("lists, of which 8", "listRules", json!({ "path": "t/Subscriptions/s" })),
+            ("lists (at most 8", "listQueues", json!({})),
+            ("lists (at most 8", "listRules", json!({ "path": "t/Subscriptions/s" })),
             (
-                "explanations of rules, of which 2",
+                "explanations of rules (at most 2",
                 "explain",
                 json!({ "path": "t/Subscriptions/s", "message": { "body": "a" } }),
             ),

@@ -94,7 +94,7 @@ impl Queue {
         });
         if known || self.link(receiver).is_some() {
             return Err(Rejection::invalid_operation(format!(
-                "receiver link {} is attached already",
+                "receiver link {} is already attached",
                 receiver.0
             )));
         }
@@ -128,7 +128,7 @@ impl Queue {
         let chars = name.chars().count();
         if chars > chars_max {
             return Err(Rejection::out_of_range(format!(
-                "a session id has at most {chars_max} characters, not {chars}"
+                "a session id must have 1 to {chars_max} characters; this one has {chars}"
             )));
         }
         let held = self.sessions.as_ref().and_then(|sessions| {
@@ -218,7 +218,9 @@ impl Queue {
             self.touch(ctx.now);
             step.effects.push(Effect::Answer {
                 ticket: accept.ticket,
-                result: Err(Rejection::timeout("no session with an available message in time")),
+                result: Err(Rejection::timeout(
+                    "no session with an available message within the wait",
+                )),
                 gate: Gate::Commit,
             });
         }

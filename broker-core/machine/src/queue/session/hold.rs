@@ -66,7 +66,7 @@ impl Queue {
         self.refuse_receive()?;
         if self.link(receiver).is_some() {
             return Err(Rejection::invalid_operation(format!(
-                "receiver link {} is attached already",
+                "receiver link {} is already attached",
                 receiver.0
             )));
         }

@@ -195,10 +195,8 @@ impl Queue {
             self.thaw(sequence);
             return Next::After(DEAD_LETTER_RETRY);
         }
-        let description = format!(
-            "the message was not taken by the destination `{destination}`: {}",
-            rejection.detail()
-        );
+        let description =
+            format!("the destination `{destination}` refused the message: {}", rejection.detail());
         self.give_up(exit, sequence, condition.reason_code(), &description, ctx, step);
         Next::GoOn
     }
@@ -219,7 +217,7 @@ impl Queue {
         // In the dead-letter queue the count has no consequence (SET-38).
         if *exit != Exit::DeadLetters && delivery_count >= self.description.max_delivery_count {
             let description = format!(
-                "the forwarder failed {delivery_count} times, the maximum is {}; at last: {why}",
+                "the forwarder failed {delivery_count} times, the maximum is {}; last error: {why}",
                 self.description.max_delivery_count
             );
             let reason = Condition::ForwarderFailed.reason_code();

@@ -351,12 +351,12 @@ impl Transfers {
             }
         }
         if list_count != self.lists.len() {
-            return Err("a list is known that is over".to_owned());
+            return Err("a list that has ended is still known".to_owned());
         }
         for (destination, backlog) in &self.pending {
             let Some(stage) = backlog.settled_in else { continue };
             if !self.settling.iter().any(|(at, to)| *at == stage && to == destination) {
-                return Err(format!("`{destination}` waits for {stage:?} for ever"));
+                return Err(format!("`{destination}` waits endlessly for {stage:?}"));
             }
         }
         self.turns.check(&self.pending)
@@ -422,7 +422,8 @@ impl Queue {
     /// What those are told who would receive where messages leave by themselves.
     pub(super) fn forwarded(&self, which: SubQueue) -> Rejection {
         Rejection::invalid_operation(format!(
-            "messages of `{}{}` are forwarded and cannot be received",
+            "messages of `{}{}` are forwarded and cannot be received; receive them from the \
+             destination",
             self.path(),
             which.suffix()
         ))

@@ -98,7 +98,7 @@ impl Turns {
             count += usize::from(stands);
         }
         if count != self.in_turn.len() + self.later.len() {
-            return Err("a turn is that of a destination that nothing can leave for".to_owned());
+            return Err("a turn belongs to a destination without messages".to_owned());
         }
         Ok(())
     }

@@ -76,14 +76,14 @@ impl Retries {
         let extensions = reader.optional_text()?;
         let said = reader.u8()?;
         if said & !(HAS_POLICY | HAS_DELAY_MAX | PASSES) != 0 {
-            return Err("something unknown is said of retries");
+            return Err("unknown property of a retry policy");
         }
         let order = match said & PASSES {
             0 => SessionRetryOrder::Hold,
             _ => SessionRetryOrder::Pass,
         };
         if said & (HAS_POLICY | HAS_DELAY_MAX) == HAS_DELAY_MAX {
-            return Err("a longest delay without a policy");
+            return Err("a maximum delay without a policy");
         }
         if said & HAS_POLICY == 0 {
             return Ok((extensions, Self { policy: None, order }));
@@ -92,7 +92,7 @@ impl Retries {
             kind: RetryKind::parse(&reader.text()?).ok_or("unknown kind of a retry policy")?,
             delay: reader.span()?,
             delay_max: if said & HAS_DELAY_MAX == 0 { None } else { Some(reader.span()?) },
-            jitter: Jitter::of_millionths(reader.u32()?).ok_or("jitter is more than all")?,
+            jitter: Jitter::of_millionths(reader.u32()?).ok_or("jitter is more than 1")?,
         };
         Ok((extensions, Self { policy: Some(policy), order }))
     }

@@ -101,7 +101,7 @@ pub fn read_slot(value: &[u8]) -> Read<(Slot, Option<&str>)> {
     let (mut slot, text) = read_resting(value)?;
     if until.is_some() {
         if slot.state != SlotState::Active {
-            return Err("only an active message is delayed");
+            return Err("only an active message can be delayed");
         }
         slot.marks.set(Mark::Delayed);
     }
@@ -155,7 +155,7 @@ fn read_resting(value: &[u8]) -> Read<(Slot, Option<&str>)> {
         _ => version == VERSION_PENDING,
     };
     if (slot.state == SlotState::Pending) != has_destination {
-        return Err("only a pending message has a destination");
+        return Err("only a pending message can have a destination");
     }
     reader.end()?;
     Ok((slot, text))
@@ -169,7 +169,7 @@ fn read_copied<'a>(slot: &mut Slot, reader: &mut Reader<'a>) -> Read<Option<&'a 
     }
     let said = reader.u8()?;
     if said & !(HAS_TEXT | IS_NEVER_DUPLICATE) != 0 {
-        return Err("something unknown is said of a message");
+        return Err("unknown property of a message");
     }
     slot.marks = Marks::never_duplicate(said & IS_NEVER_DUPLICATE != 0);
     if said & HAS_TEXT == 0 { Ok(None) } else { reader.str().map(Some) }

@@ -183,13 +183,14 @@ pub(super) fn open_at(directory: &File, name: &str, flags: OFlags) -> io::Result
 
 fn is_a_link(name: &str) -> io::Error {
     io::Error::other(format!(
-        "`{name}` is a link, and what it leads to may belong to somebody else; remove it"
+        "`{name}` is a link, and its target may belong to another user; remove it"
     ))
 }
 
 pub(super) fn is_a_hard_link(name: &str) -> io::Error {
     io::Error::other(format!(
-        "`{name}` has a second name (a hard link), under which it would be written too; put a copy in its place"
+        "`{name}` has a second name (a hard link), so writes would change that file too; replace \
+         it by a copy"
     ))
 }
 
@@ -201,16 +202,16 @@ fn warn_of_others(directory: &File, path: &Path) {
     if owner != own {
         tracing::warn!(
             directory = %path.display(), owner, own,
-            "another user owns the data directory and may replace every file in it; `chown` gives it to the user of the \
-             broker"
+            "another user owns the data directory and can replace every file in it; give it to the \
+             user of the broker with `chown`"
         );
     }
     let others = |metadata: &Metadata| metadata.permissions().mode() & 0o077 != 0;
     if others(&metadata) {
         tracing::warn!(
             directory = %path.display(),
-            "others than its owner may look into the data directory; files made from now on are \
-             for the owner alone, `chmod -R go= DIRECTORY` does it for those that are there"
+            "users other than its owner can read the data directory; new files are readable for \
+             the owner only; restrict existing files with `chmod -R go= DIRECTORY`"
         );
     }
 }

@@ -79,7 +79,7 @@ fn in_use(lock: Option<File>, directory: &File, path: &Path) -> io::Error {
         lock.take(PID_BYTES).read_to_string(&mut holder).ok();
     }
     let holder = match holder.trim() {
-        _ if is_held(directory) => "this process: stop the broker that has it".to_owned(),
+        _ if is_held(directory) => "this process: stop the broker that uses it".to_owned(),
         "" => "another process".to_owned(),
         pid => format!("process {pid}"),
     };

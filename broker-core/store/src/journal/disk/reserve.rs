@@ -54,8 +54,8 @@ impl Reserve {
                     return Err(error);
                 }
                 tracing::error!(
-                    "no file can be opened: clients have all descriptors; raise the limit of open \
-                     files (ulimit -n, LimitNOFILE), or lower limits.connection_count_max"
+                    "no file can be opened: all file descriptors are in use; raise the limit of \
+                     open files (ulimit -n, LimitNOFILE), or lower limits.connection_count_max"
                 );
                 std::thread::sleep(DESCRIPTOR_PAUSE);
             }

@@ -31,7 +31,8 @@ pub(super) fn copy(
     let total = bytes(from)?;
     let free = to.free_bytes().map_err(|error| failed("the copy", &error))?;
     if free < total {
-        let what = format!("no room for a copy: it takes {total} bytes, and {free} are free");
+        let what =
+            format!("not enough space for a copy: it needs {total} bytes, and {free} are free");
         return Err(StoreError::Failed(what.into()));
     }
     let from = Tolerant::new(from);

@@ -87,7 +87,7 @@ impl Inspection {
         }
         if !has_manifest {
             let what =
-                "it is missing: that the newest segment is lost, or its end, would not be noticed";
+                "it is missing: the loss of the newest segment, or of its end, would go unnoticed";
             report.find(finding(manifest::NAME, 0, 0, FindingKind::Manifest, what));
         }
         let journal = journal_of(&found);
@@ -105,7 +105,7 @@ impl Inspection {
         let mut strays = Vec::new();
         for number in found.range(newest + 1..).map(|(number, _)| *number).collect::<Vec<_>>() {
             let name = name_of(number);
-            let what = "it is not a segment of this journal, and stands where the log goes on";
+            let what = "it is not a segment of this journal, although the log continues there";
             report.find(finding(&name, 0, 0, FindingKind::Stray, what));
             strays.push(name);
             found.remove(&number);
@@ -183,7 +183,7 @@ impl Inspection {
             let bad_header = one.and_then(|one| one.bad_header).filter(|_| segment.is_some());
             if let Some(at) = bad_header {
                 let which = if at == 0 { "the header" } else { "the copy of the header" };
-                let what = format!("{which} is damaged; the other one is whole");
+                let what = format!("{which} is damaged; the other copy is intact");
                 let bytes = HEADER_LENGTH as u64;
                 self.report.find(finding(
                     &name_of(number),
@@ -346,7 +346,7 @@ impl Inspection {
             Ok(()) if !link.walked.gaps.is_empty() || compared.agrees() => link.side = Side::Good,
             Ok(()) => {
                 link.side = Side::Bad;
-                let what = "it says something else than its segment";
+                let what = "its content differs from its segment";
                 self.report.find(finding(&name, 0, 0, FindingKind::SideFileDiffers, what));
             }
         }

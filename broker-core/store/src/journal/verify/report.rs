@@ -108,14 +108,14 @@ impl FindingKind {
             Self::UnfinishedWrite => {
                 "dropped when the journal is opened; it was never acknowledged"
             }
-            Self::HeaderCopy => "the other copy is used; repair writes it again",
-            Self::SideFile => "made again from its segment when the journal is opened",
+            Self::HeaderCopy => "the other copy is used; repair writes this copy again",
+            Self::SideFile => "written again from its segment when the journal is opened",
             Self::SideFileDiffers => "repair removes it; its segment is read instead",
             Self::Manifest => "written again when the journal is opened",
-            Self::Frames => "repair saves what can be read in it one by one and gives up the rest",
-            Self::Record => "repair deletes the message, or goes back to what it was before",
+            Self::Frames => "repair saves its readable records one by one and gives up the rest",
+            Self::Record => "repair deletes the message, or returns to its state before",
             Self::Header | Self::Missing | Self::Foreign => {
-                "cannot be repaired; repair can go on without the segment if it is told to"
+                "cannot be repaired; repair can continue without the segment (--drop-segment)"
             }
             Self::Stray => "repair removes it",
         }

@@ -40,7 +40,7 @@ impl<'a> Tolerant<'a> {
 }
 
 fn refused() -> io::Error {
-    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the disk is only looked at")
+    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the disk is read-only here")
 }
 
 impl Disk for Tolerant<'_> {

@@ -42,13 +42,13 @@ pub enum Problem {
         found: Box<str>,
     },
     /// A condition stands where a value has to.
-    #[error("expected a value, found a condition; conditions are joined by AND, OR and NOT only")]
+    #[error("expected a value, found a condition; join conditions with AND, OR and NOT only")]
     ConditionAsValue,
     /// A character that begins nothing.
-    #[error("unexpected character {0:?}; a name with other characters is written [name]")]
+    #[error("unexpected character {0:?}; write a name with other characters as [name]")]
     BadCharacter(char),
     /// A text, a name or a parameter is not finished.
-    #[error("{what} is not finished; it ends with {end}")]
+    #[error("{} is not finished; end it with {end}", .what)]
     Unfinished {
         /// What is not finished.
         what: &'static str,
@@ -70,16 +70,16 @@ pub enum Problem {
     #[error("the name is empty")]
     EmptyName,
     /// A scope that is not one (SQL-05).
-    #[error("unknown scope {0}; scopes are sys and user, a name with a dot is written [a.b]")]
+    #[error("unknown scope {0}; scopes are sys and user; write a name with a dot as [a.b]")]
     UnknownScope(Box<str>),
     /// A parameter that the rule has no value for (SQL-14).
-    #[error("the rule has no value for parameter {0}")]
+    #[error("the rule has no value for parameter {0}; add one")]
     UnknownParameter(Box<str>),
     /// Too many statements (SQL-02).
-    #[error("this is one statement more than the {0} allowed; make it two rules")]
+    #[error("this is one statement more than the {0} allowed; split it into two rules")]
     TooManyStatements(usize),
     /// Too long (SQL-02).
-    #[error("the text has {characters} characters, more than the {limit} allowed")]
+    #[error("the text has {characters} characters, more than the {limit} allowed; make it shorter")]
     TooLong {
         /// How many it has.
         characters: usize,
@@ -130,24 +130,25 @@ pub enum Fault {
     #[error("division by zero in `{0}`")]
     DivisionByZero(&'static str),
     /// A value that is used as a condition (SQL-04).
-    #[error("{0} is not a condition; compare it with something")]
+    #[error("{0} is not a condition; compare it with a value")]
     NotACondition(Kind),
     /// More work than one evaluation may be (SQL-41).
     #[error(
-        "the evaluation takes more than {0} steps; make texts and patterns shorter, or look at fewer properties"
+        "the evaluation takes more than {0} steps; make texts and patterns shorter, or use fewer \
+         properties"
     )]
     TooManySteps(u64),
     /// An operand of LIKE that is not text (SQL-29).
     #[error("`LIKE` cannot be applied to {0}")]
     LikeType(Kind),
     /// An escape of another length than one (SQL-27).
-    #[error("the escape of `LIKE` has {0} characters, not one")]
+    #[error("the escape of `LIKE` has {0} characters; it must have one")]
     EscapeLength(usize),
     /// An escape at the end of a pattern (SQL-27).
     #[error("the pattern of `LIKE` ends with its escape character")]
     DanglingEscape,
     /// A name that is not text (SQL-12).
-    #[error("the name of a property is {0}, not text")]
+    #[error("the name of a property is {0}; it must be text")]
     NameType(Kind),
     /// SQL-10, ACT-04
     #[error("there is no such system property")]
@@ -213,7 +214,7 @@ impl Position {
 impl SyntaxError {
     /// What the creator of the rule is told (TOP-16, SQL-02); `what` is "filter" or "action".
     #[must_use]
-    pub fn to_rejection(&self, what: &str, rule: &str) -> Rejection {
+    pub fn to_rejection(&self, part: &str, rule: &str) -> Rejection {
         let condition = match self.problem {
             Problem::TooManyStatements(_) | Problem::TooLong { .. } | Problem::TooDeep(_) => {
                 Condition::ArgumentOutOfRange
@@ -229,7 +230,7 @@ impl SyntaxError {
             | Problem::UnknownParameter(_) => Condition::ArgumentError,
         };
         let rule = Quoted(rule);
-        Rejection::new(condition, format!("{what} of rule {rule}, {self}"))
+        Rejection::new(condition, format!("{part} of rule {rule}, {self}"))
     }
 }
 

@@ -501,7 +501,7 @@ impl<'t> Parser<'t> {
         if is("newid") {
             self.advance()?;
             self.advance()?;
-            self.expect_mark(Mark::Close, "`)`; newid takes nothing")?;
+            self.expect_mark(Mark::Close, "`)`; newid has no arguments")?;
             self.emit(Step::NewId, from);
             return Ok(());
         }

@@ -22,22 +22,30 @@ impl Sessions {
                 };
                 let all = &resting.all;
                 if all.is_empty() || !all.iter_from(SequenceNumber(0)).all(is_rest) {
-                    return Err(format!("what rests in session {name} is not in it, or available"));
+                    return Err(format!(
+                        "a resting message of session {name} is not in it, or available"
+                    ));
                 }
                 let mut holding = resting.holding.iter_from(SequenceNumber(0));
                 if !holding.all(|sequence| all.contains(sequence)) {
-                    return Err(format!("session {name} waits for what does not rest (RTY-22)"));
+                    return Err(format!(
+                        "session {name} waits for a message that does not rest (RTY-22)"
+                    ));
                 }
                 let first = all.first().filter(|_| session.held.is_none());
                 let found = first.and_then(|first| self.open_resting.get(&first));
                 if resting.found_by != first || found != first.and(Some(index)) {
-                    return Err(format!("what rests in session {name} is not found (RTY-13)"));
+                    return Err(format!(
+                        "a resting message of session {name} is not found (RTY-13)"
+                    ));
                 }
                 open_rests += u64::from(first.is_some());
             }
             states += u64::from(session.state.is_some());
             if !session.exists() || session.name != *name {
-                return Err(format!("session {name} is in the directory for nothing (SES-04)"));
+                return Err(format!(
+                    "session {name} is in the directory without a reason (SES-04)"
+                ));
             }
             let offered = self.next_message(*index).filter(|_| session.held.is_none());
             if session.offered != offered {
@@ -87,9 +95,9 @@ impl Sessions {
                 "places of sessions",
             ),
         ];
-        for (counted, listed, what) in counts {
+        for (counted, listed, kind) in counts {
             if counted != listed {
-                return Err(format!("{counted} {what}, {listed} in the directory"));
+                return Err(format!("{counted} {kind}, {listed} in the directory"));
             }
         }
         self.waiting.check()

@@ -25,7 +25,8 @@ pub(super) fn find_segments(
         page.truncate(count);
         let [(_, first), (copy_at, copy)] = SegmentHeader::read_both(&page);
         if first == Err(Flaw::Version) || copy == Err(Flaw::Version) {
-            let what = format!("`{name}` was written by a later version of the program");
+            let what =
+                format!("`{name}` was written by a later version of the program; use that version");
             return Err(StoreError::Failed(what.into()));
         }
         let bad_header = match (first, copy) {
