@@ -112,7 +112,7 @@ test("a frame that makes no sense ends the connection, and what waits is told", 
     const waiting = assert.rejects(connection.queues.list(), { condition: "CommunicationProblem", retryable: false }, frame);
     const closed = inState(connection, "closed");
     broker.sockets[0].send(frame);
-    assert.match((await closed).error.detail, /cannot be understood/, frame);
+    assert.match((await closed).error.detail, /cannot be read/, frame);
     await Promise.all([next, waiting]);
   }
 });

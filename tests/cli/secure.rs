@@ -216,7 +216,7 @@ fn handshakes_that_come_to_nothing_are_counted() {
     assert_ne!(code, 0, "it trusts an authority that nobody has told it of: {errors}");
     let (code, _, log) = server.stop("-TERM");
     assert_eq!(code, 0, "{log}");
-    for expected in ["without TLS at an address with TLS", "does not trust the certificate"] {
+    for expected in ["without TLS to an address with TLS", "does not trust the certificate"] {
         let line = log.lines().find(|line| line.contains(expected));
         let line = line.unwrap_or_else(|| panic!("no `{expected}` in\n{log}"));
         assert!(line.contains("WARN") && line.contains("peer=127.0.0.1:"), "{line}");

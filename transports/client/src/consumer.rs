@@ -186,7 +186,7 @@ fn can_pass(client: &Client, error: &BrokerError) -> bool {
 
 /// Why a consumer ends whose handler takes no message any more.
 fn handler_is_gone() -> Rejection {
-    Rejection::cancelled("the handler takes no message any more: its actor has stopped or panicked")
+    Rejection::cancelled("the handler accepts no more messages: its actor has stopped or panicked")
 }
 
 impl Consumer {

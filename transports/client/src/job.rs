@@ -101,7 +101,7 @@ impl<T> Job<T> {
 pub enum JobError {
     /// Its content type is another than `application/json`, or it has none.
     #[error(
-        "message {sequence} is no job {}: its content type is {}, not `application/json`",
+        "message {sequence} is not a job {}: its content type is {}, not `application/json`",
         Quoted(wanted),
         Quoted(found)
     )]
@@ -114,7 +114,7 @@ pub enum JobError {
         found: String,
     },
     /// It is a job of another type, by its Subject.
-    #[error("message {sequence} is no job {}: its subject is {}", Quoted(wanted), Quoted(found))]
+    #[error("message {sequence} is not a job {}: its subject is {}", Quoted(wanted), Quoted(found))]
     Type {
         /// The message.
         sequence: SequenceNumber,
@@ -124,7 +124,7 @@ pub enum JobError {
         found: String,
     },
     /// Its body is not the JSON of the type.
-    #[error("message {sequence} is no job {}: {source}", Quoted(wanted))]
+    #[error("message {sequence} is not a job {}: {source}", Quoted(wanted))]
     Body {
         /// The message.
         sequence: SequenceNumber,
@@ -330,9 +330,9 @@ fn written<T: JobType + Serialize>(job: &T, sender: &Sender) -> Result<Message, 
 /// # }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "a handler of `{Self}` cannot be given a `{D}`",
-    note = "`consume` gives a handler a `Delivery`, `consume_sessions` a `SessionDelivery`: `Job<T>` is read from \
-            both, `SessionJob<T>` from a `SessionDelivery`"
+    message = "a handler of `{Self}` cannot take a `{D}`",
+    note = "`consume` calls a handler with a `Delivery`, `consume_sessions` with a \
+        `SessionDelivery`: `Job<T>` works with both, `SessionJob<T>` with a `SessionDelivery` only"
 )]
 pub trait FromDelivery<D>: Sized {
     /// Reads it.

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 /// Why a body is not of the type asked for.
 #[derive(Debug, thiserror::Error)]
-#[error("message {sequence} is not the JSON expected: {source}")]
+#[error("message {sequence} is not the expected JSON: {source}")]
 pub struct BodyError {
     /// The message.
     pub sequence: SequenceNumber,

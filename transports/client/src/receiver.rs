@@ -417,7 +417,7 @@ impl Receiver {
         if unread.is_empty() || is_removed {
             for (_, error) in unread {
                 // The others are nowhere else any more.
-                tracing::error!(path = self.path(), %error, "a message that was received is lost");
+                tracing::error!(path = self.path(), %error, "a received message is lost");
             }
             back.tokens.clear();
             return Ok(messages);
@@ -428,7 +428,7 @@ impl Receiver {
         let abandon = Settlement::Abandon { properties: Vec::new(), delay: None };
         for error in self.settle_each(&bad, abandon).await.into_iter().filter_map(Result::err) {
             // Its lock ends by itself.
-            tracing::debug!(path = self.path(), %error, "a message was not abandoned");
+            tracing::debug!(path = self.path(), %error, "could not abandon a message");
         }
         Err(unread.swap_remove(0).1)
     }

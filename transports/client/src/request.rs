@@ -67,7 +67,7 @@ pub enum RequestError {
     #[error("the request cannot be written: {0}")]
     Body(#[source] serde_json::Error),
     /// No reply came in time. Whether the request was handled is open.
-    #[error("no reply came in time")]
+    #[error("no reply arrived in time")]
     Timeout,
     /// The responder has said why it has none.
     #[error("the responder failed: {0}")]
@@ -76,7 +76,7 @@ pub enum RequestError {
     #[error("the reply cannot be read: {0}")]
     Reply(#[source] JobError),
     /// The requester gets no more replies, for this reason: its queue or its client is gone.
-    #[error("no replies can be received: {0}")]
+    #[error("cannot receive replies: {0}")]
     Closed(#[source] Arc<BrokerError>),
 }
 
@@ -165,7 +165,7 @@ impl Client {
     ) -> Result<Requester, BrokerError> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| {
-            let detail = format!("there are no random numbers: {error}");
+            let detail = format!("cannot get random bytes: {error}");
             self.port().refuse(Rejection::internal(detail), reply_to)
         })?;
         let session = format!("{:032x}", u128::from_be_bytes(random));

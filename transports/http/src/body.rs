@@ -99,7 +99,7 @@ pub(crate) async fn discard(
     exchange: &Exchange,
     payload: &mut web::Payload,
 ) -> Result<(), Refusal> {
-    let what = "body of a request that needs none";
+    let what = "this request must not have a body";
     let mut arriving = Arriving::new(exchange, payload, what, DISCARDED_BYTES_MAX, None);
     while let Some(chunk) = arriving.next(None).await? {
         arriving.taken(chunk.len());
@@ -117,13 +117,15 @@ pub(crate) async fn read_nothing(
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Nothing {}
-    let what = "body of a request that needs none";
+    let what = "this request must not have a body";
     let body = read(exchange, payload, what, DISCARDED_BYTES_MAX).await?;
     if body.bytes.is_empty() {
         return Ok(());
     }
     let nothing = serde_json::from_slice::<Nothing>(&body.bytes);
-    nothing.map(drop).map_err(|error| Refusal::parser("this operation takes no body", &error))
+    nothing
+        .map(drop)
+        .map_err(|error| Refusal::parser("this operation has no body; leave it out", &error))
 }
 
 impl<'a> Arriving<'a> {
@@ -203,7 +205,7 @@ impl RequestBody {
         if made_bytes > MADE_BYTES_MAX {
             let detail = format!(
                 "the request body has so many values that they would take more than \
-                 {MADE_BYTES_MAX} bytes; send them in several requests"
+                {MADE_BYTES_MAX} bytes; send them in several requests"
             );
             return Err(Rejection::quota_exceeded(detail).into());
         }
@@ -261,7 +263,7 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
             || media_type.eq_ignore_ascii_case("application/merge-patch+json")
     });
     if !is_json {
-        return Err(Refusal::argument("the Content-Type is not application/json")
+        return Err(Refusal::argument("the Content-Type must be application/json")
             .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)
             .closing());
     }
@@ -269,7 +271,7 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
     body.have_room_for_parts(site).await?;
     let text: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
     let value = serde_json::from_slice(text)
-        .map_err(|error| Refusal::parser("the request body is not the JSON expected", &error))?;
+        .map_err(|error| Refusal::parser("the request body is not the expected JSON", &error))?;
     // What the value becomes, such as a rule, has the room of its text.
     body.bytes = Bytes::new();
     Ok((value, body))
@@ -295,7 +297,7 @@ fn announced(request: &HttpRequest) -> Option<u64> {
 fn refuse_encoding(request: &HttpRequest) -> Result<(), Refusal> {
     match request.headers().get(header::CONTENT_ENCODING) {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
-            Err(Refusal::argument("the Content-Encoding is not identity")
+            Err(Refusal::argument("the Content-Encoding must be identity")
                 .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)
                 .closing())
         }
@@ -310,19 +312,19 @@ fn broken() -> Refusal {
 fn too_slow(patience: Duration) -> Refusal {
     let ms = patience.as_millis();
     let detail = format!(
-        "the request's body did not arrive: after `http.body_timeout`, {ms} ms, it must come at \
-         {PACE_BYTES} bytes a second"
+        "the request body did not arrive: after `http.body_timeout`, {ms} ms, it must arrive with \
+         at least {PACE_BYTES} bytes per second"
     );
     Refusal::from(Rejection::timeout(detail)).closing()
 }
 
 fn yielded() -> Refusal {
-    let detail = "the request's body arrives slowly, and others wait for its room";
+    let detail = "the request body arrives slowly while other requests wait for memory; retry";
     Refusal::from(Rejection::server_busy(detail)).closing()
 }
 
 fn no_room() -> Refusal {
-    Rejection::server_busy("there is no room for the request's body").into()
+    Rejection::server_busy("there is no memory for the request body; retry later").into()
 }
 
 #[cfg(test)]

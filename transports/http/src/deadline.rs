@@ -57,7 +57,8 @@ impl Deadline {
     fn late(&self) -> Refusal {
         let ms = self.patience.as_millis();
         let detail = format!(
-            "the broker has not done this within `http.operation_timeout`, {ms} ms; whether it does it yet is not known"
+            "the broker did not finish this within `http.operation_timeout`, {ms} ms; it is \
+             unknown whether it still takes effect"
         );
         Rejection::timeout(detail).into()
     }

@@ -77,7 +77,7 @@ impl Delivery {
         let mut results = removed.iter();
         messages.retain(|_| results.next().is_some_and(Result::is_ok));
         if messages.is_empty() && self.removed_count < removed.len() as u64 {
-            let detail = "the messages were taken back before there was room for the answer";
+            let detail = "the messages were released before there was memory for the response";
             return Err(Rejection::server_busy(detail).into());
         }
         Ok(())

@@ -43,7 +43,8 @@ impl Enter for HttpEntrance {
         let (site, sockets) = (Arc::clone(&self.site), Arc::clone(&self.sockets));
         Box::pin(async move {
             let service = http(&site).new_service(()).await;
-            let service = service.map_err(|()| io::Error::other("the framework does not start"))?;
+            let service =
+                service.map_err(|()| io::Error::other("the HTTP framework did not start"))?;
             let here: Rc<dyn Attend> =
                 Rc::new(Attendant { site, sockets, service: Rc::new(service) });
             Ok(here)

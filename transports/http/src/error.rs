@@ -104,12 +104,12 @@ impl Refusal {
         Rejection::argument(detail).into()
     }
 
-    /// Text that a parser does not take; `what` names it.
-    pub(crate) fn parser(what: &str, error: &impl std::fmt::Display) -> Self {
+    /// Text that a parser does not take; `subject` names it.
+    pub(crate) fn parser(subject: &str, error: &impl std::fmt::Display) -> Self {
         let whole = error.to_string();
         let text: String = whole.chars().take(PARSER_TEXT_CHARS_MAX).collect();
         let more = if text.len() < whole.len() { " ..." } else { "" };
-        Self::argument(format!("{what}: {text}{more}"))
+        Self::argument(format!("{subject}: {text}{more}"))
     }
 
     /// The broker gave an answer that this command does not have.
@@ -119,15 +119,15 @@ impl Refusal {
 
     /// There is no such resource; says nothing of entities.
     pub(crate) fn no_resource() -> Self {
-        let detail = "there is no such resource; the API is described in /$api/v1/openapi.json. A queue \
-                      or topic is one segment of its paths: a slash in a name is %2F";
+        let detail = "there is no such resource; the API is described in /$api/v1/openapi.json. A \
+            queue or topic is one segment of its paths: write a slash in a name as %2F";
         Self::from(Rejection::new(Condition::EntityNotFound, detail))
             .with_status(StatusCode::NOT_FOUND)
     }
 
     /// The resource has other methods.
     pub(crate) fn method(allow: &'static str) -> Self {
-        let detail = format!("this resource has the methods {allow}");
+        let detail = format!("this resource supports the methods {allow}");
         let mut refusal = Self::from(Rejection::invalid_operation(detail))
             .with_status(StatusCode::METHOD_NOT_ALLOWED);
         refusal.allow = Some(allow);

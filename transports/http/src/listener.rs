@@ -154,10 +154,7 @@ fn server(site: &Arc<Site>, amqp: &Entrance, listener: TcpListener) -> io::Resul
                 let served = serving.await;
                 if let Ok(stream) = taken.try_recv() {
                     let _tracked = site.taken_over.track();
-                    tracing::debug!(
-                        ?peer,
-                        "a client speaks AMQP at the port of HTTP and is served"
-                    );
+                    tracing::debug!(?peer, "a client uses AMQP at the HTTP port and is served");
                     amqp.attend(stream).await.map_err(DispatchError::Io)?;
                 }
                 served
@@ -196,7 +193,7 @@ impl RunningTransport for Running {
                 transport = NAME,
                 requests,
                 taken_over,
-                "grace is over, requests are cut"
+                "grace period is over; open requests are closed"
             );
         }
         self.handle.stop(true).await;

@@ -16,8 +16,8 @@ use crate::route::Probe;
 use crate::serve::Exchange;
 
 /// A broker whose store is full stays ready: consumers must reach it to make room.
-const DEGRADED: &str = "ready, but degraded: the store is full and new messages are refused (ServerBusy); receiving and \
-                        settling go on; the log of the broker has the numbers\n";
+const DEGRADED: &str = "ready, but degraded: the store is full and new messages are refused \
+    (ServerBusy); receiving and settling continue; the log of the broker has the numbers\n";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -102,15 +102,14 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
 async fn metrics_page(exchange: &Exchange, metrics: MetricsHook) -> Answer {
     let turn = Arc::clone(&exchange.site.metrics_turn).acquire_owned();
     let Ok(Ok(turn)) = tokio::time::timeout(PATIENCE, turn).await else {
-        let detail =
-            "many ask for the metrics, of which one page is made at a time; ask again later";
+        let detail = "another metrics request is in progress; retry in a moment";
         return Err(Rejection::server_busy(detail).into());
     };
     let mut room = exchange.room().await?;
     // The turn goes along: who leaves meanwhile does not have a second page made beside the first.
     let making = tokio::task::spawn_blocking(move || (metrics(), turn));
     let Ok((page, _turn)) = making.await else {
-        return Err(Rejection::internal("the metrics page was not made").into());
+        return Err(Rejection::internal("the metrics page could not be built").into());
     };
     room.fit_messages(page.len() as u64).await?;
     exchange.hand_over(room, page.len(), None);
@@ -121,11 +120,17 @@ async fn metrics_page(exchange: &Exchange, metrics: MetricsHook) -> Answer {
 async fn waiting(exchange: &Exchange, stalled: &Stalled) -> Refusal {
     let seconds = stalled.took.as_seconds_f64();
     let path = stalled.path.as_deref().unwrap_or("an entity that is being opened");
-    tracing::warn!(entity = path, seconds, "an arbiter is at one entity, all others on it wait");
-    let who = match exchange.access.is_allowed(Action::ReadMetrics, "").await {
+    tracing::warn!(
+        entity = path,
+        seconds,
+        "a worker thread is busy with one entity, and all its other entities wait"
+    );
+    let entity = match exchange.access.is_allowed(Action::ReadMetrics, "").await {
         true => format!("`{path}`"),
         false => "one entity".to_owned(),
     };
-    let detail = format!("an arbiter has been at {who} for {seconds:.1} s; others wait");
+    let detail = format!(
+        "a worker thread has been busy with {entity} for {seconds:.1} s; its other entities wait"
+    );
     Refusal::from(Rejection::server_busy(detail)).with_status(StatusCode::SERVICE_UNAVAILABLE)
 }

@@ -62,7 +62,8 @@ pub(crate) async fn admit(entity: &Entity, commands: &[Command]) -> Result<Permi
     let permit = tokio::time::timeout(PATIENCE, entity.admit(commands)).await;
     permit.map_err(|_| {
         let detail =
-            "there is no room for more commands: `broker_inbound_bytes_max` are on their way in";
+            "there is no memory for more commands: `broker_inbound_bytes_max` is in use; retry \
+             later";
         Rejection::server_busy(detail).into()
     })
 }
@@ -118,7 +119,8 @@ impl AnswerRoom {
                 Ok(())
             }
             Taken::Late | Taken::Yield => {
-                let detail = "there is no room for the answer: others do not read theirs";
+                let detail = "there is no memory for the response, because other clients do not \
+                    read theirs; retry later";
                 Err(Rejection::server_busy(detail).into())
             }
         }

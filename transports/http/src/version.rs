@@ -19,7 +19,7 @@ pub(crate) fn version(exchange: &Exchange) -> Result<Option<Timestamp>, Refusal>
     match Timestamp::parse(instant) {
         Some(version) => Ok(Some(version)),
         None => {
-            let detail = "If-Match is neither * nor the ETag of the entity, its quoted updatedAt";
+            let detail = "If-Match must be * or the ETag of the entity, its quoted updatedAt";
             Err(Rejection::argument(detail).into())
         }
     }

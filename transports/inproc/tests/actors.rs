@@ -394,7 +394,7 @@ async fn an_error_of_an_actor_is_logged_with_its_message() {
     let dead = client.receiver(&dead_letter_path("orders")).unwrap();
     dead.receive(TimeSpan::from_seconds(20)).await.unwrap().unwrap();
     consumer.stop().await;
-    let line = log.line("a handler gives its message back");
+    let line = log.line("a handler returned its message unsettled");
     let told = ["the drawer is stuck", "path=\"orders\"", "sequence_number=1 ", "order-7"];
     assert!(told.iter().all(|part| line.contains(part)), "{line}");
     client.stop().await;

@@ -269,7 +269,7 @@ async fn a_panic_of_a_supervised_actor_ends_its_consumer_and_is_told() {
     assert_eq!(arrivals.recv().await, Some(("a".to_owned(), 1)));
     let why = consumer.ended().await.unwrap();
     assert_eq!(why.condition(), Condition::OperationCancelled);
-    let answer = log.line("an actor gave no answer");
+    let answer = log.line("an actor did not answer");
     assert!(answer.contains("WARN") && answer.contains("sequence_number=2"), "{answer}");
     let end = log.line("a consumer has ended");
     assert!(end.contains("WARN") && end.contains("path=\"orders\""), "{end}");

@@ -74,7 +74,7 @@ async fn a_consumer_goes_on_when_its_entity_is_rebuilt() {
     consumer.stop().await;
     assert!(consumer.ended().await.is_none(), "it was stopped");
     assert_eq!(client.admin().queue("orders").await.unwrap().counts.total(), 0);
-    let closed = log.line("a link was closed for now");
+    let closed = log.line("a link was closed; it is attached again");
     assert!(closed.contains("WARN") && closed.contains("path=\"orders\""), "{closed}");
     let late = log.line("a settlement was refused");
     assert!(late.contains("MessageLockLost") && late.contains("sequence_number=1 "), "{late}");

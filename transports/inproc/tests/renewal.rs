@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use log::Log;
 
 const LOCK: TimeSpan = TimeSpan::from_minutes(1);
-const TOO_LONG: &str = "a lock is renewed no more";
+const TOO_LONG: &str = "a lock is no longer renewed";
 
 /// When the handler got the message.
 type Begun = Arc<Mutex<Vec<Timestamp>>>;

@@ -154,7 +154,7 @@ impl TryFrom<String> for DigestText {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        Digest::parse(&text).map(Self).ok_or("not a digest, which is 16 hexadecimal digits")
+        Digest::parse(&text).map(Self).ok_or("not a digest; expected 16 hexadecimal digits")
     }
 }
 
@@ -305,7 +305,7 @@ impl TryFrom<StepView> for Step {
     type Error = Rejection;
 
     fn try_from(view: StepView) -> Result<Self, Rejection> {
-        let unknown = || Rejection::internal("a plan has a step that is not known");
+        let unknown = || Rejection::internal("a plan has an unknown step");
         let entities = [EntityKind::Queue, EntityKind::Topic, EntityKind::Subscription];
         let entity = entities.into_iter().find(|kind| kind.noun() == view.entity);
         let change = |view: ChangeView| Change {

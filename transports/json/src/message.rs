@@ -147,7 +147,7 @@ impl<B: BrokersPart> MessageObject<B> {
             (Some(text), None) => Bytes::from(text),
             (None, Some(text)) => match STANDARD.decode(text) {
                 Ok(bytes) => bytes.into(),
-                Err(_) => return Err("bodyBase64 is not Base64"),
+                Err(_) => return Err("bodyBase64 must be Base64"),
             },
             (None, None) => Bytes::new(),
         };

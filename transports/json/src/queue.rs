@@ -178,7 +178,7 @@ impl QueueProperties {
         let status = match self.status.as_deref() {
             None => None,
             Some(name) => Some(EntityStatus::parse(name).ok_or_else(|| {
-                let detail = "status is not Active, Disabled, SendDisabled or ReceiveDisabled";
+                let detail = "status must be Active, Disabled, SendDisabled or ReceiveDisabled";
                 Rejection::argument(detail)
             })?),
         };
@@ -382,7 +382,7 @@ impl From<QueueView> for Described {
 pub(crate) fn span(name: &str, text: Option<&str>) -> Result<Option<TimeSpan>, Rejection> {
     let Some(text) = text else { return Ok(None) };
     let parsed = TimeSpan::parse(text).ok_or_else(|| {
-        Rejection::argument(format!("{name} is not an ISO 8601 duration such as PT1M"))
+        Rejection::argument(format!("{name} must be an ISO 8601 duration such as PT1M"))
     });
     parsed.map(Some)
 }

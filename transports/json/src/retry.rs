@@ -37,7 +37,7 @@ impl RetryPolicyForm {
     /// for what is no duration.
     pub(crate) fn read(&self) -> Result<RetryPolicy, Rejection> {
         let kind = RetryKind::parse(&self.kind).ok_or_else(|| {
-            Rejection::out_of_range("kind of retryPolicy is not fixed, linear or exponential")
+            Rejection::out_of_range("kind of retryPolicy must be fixed, linear or exponential")
         })?;
         let delay = span("delay of retryPolicy", Some(&self.delay))?.unwrap_or_default();
         let delay_max = span("delayMax of retryPolicy", self.delay_max.as_deref())?;
@@ -69,7 +69,7 @@ pub(crate) fn policy(
 pub(crate) fn order(name: Option<&str>) -> Result<Option<SessionRetryOrder>, Rejection> {
     let parse = |name| {
         SessionRetryOrder::parse(name)
-            .ok_or_else(|| Rejection::argument("sessionRetryOrder is not hold or pass"))
+            .ok_or_else(|| Rejection::argument("sessionRetryOrder must be hold or pass"))
     };
     name.map(parse).transpose()
 }

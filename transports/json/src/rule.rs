@@ -171,9 +171,9 @@ impl RuleForm {
     /// `ArgumentError` if it has another one already.
     pub fn named(self, name: &str) -> Result<Self, Rejection> {
         match &self.name {
-            Some(given) if !given.eq_ignore_ascii_case(name) => {
-                Err(Rejection::argument("the rule has another name than its address"))
-            }
+            Some(given) if !given.eq_ignore_ascii_case(name) => Err(Rejection::argument(
+                "the name of the rule differs from the name in its address",
+            )),
             Some(_) => Ok(self),
             None => Ok(Self { name: Some(name.to_owned()), ..self }),
         }
@@ -254,7 +254,7 @@ impl FilterForm {
                 Err(Rejection::argument("a filter of the type sql has `sql` and `parameters` only"))
             }
             FilterKind::Correlation if of_sql => Err(Rejection::argument(
-                "a filter of the type correlation has neither `sql` nor `parameters`",
+                "a filter of the type correlation must not have `sql` or `parameters`",
             )),
             FilterKind::True | FilterKind::False if of_sql || of_correlation => Err(
                 Rejection::argument("a filter of the type true or false has no other properties"),

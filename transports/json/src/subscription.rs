@@ -190,7 +190,7 @@ impl SubscriptionProperties {
         let status = match self.status.as_deref() {
             None => None,
             Some(name) => Some(EntityStatus::parse(name).ok_or_else(|| {
-                Rejection::argument("status is not Active, Disabled or ReceiveDisabled")
+                Rejection::argument("status must be Active, Disabled or ReceiveDisabled")
             })?),
         };
         let text = |field: &Option<Option<String>>| field.clone().flatten().map(Box::from);

@@ -132,7 +132,7 @@ impl TopicProperties {
         let status = match self.status.as_deref() {
             None => None,
             Some(name) => Some(EntityStatus::parse(name).ok_or_else(|| {
-                Rejection::argument("status is not Active, Disabled or SendDisabled")
+                Rejection::argument("status must be Active, Disabled or SendDisabled")
             })?),
         };
         Ok(TopicUpdate {

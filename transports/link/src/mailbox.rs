@@ -125,7 +125,7 @@ pub(crate) fn removed_count<T>(mail: impl IntoIterator<Item = Mail<T>>) -> u64 {
 pub(crate) fn count_lost(lost_count: u64) {
     if lost_count > 0 {
         telemetry::count_undelivered(lost_count);
-        tracing::warn!(lost_count, "messages were received and deleted, and written nowhere");
+        tracing::warn!(lost_count, "messages were received and deleted but never written");
     }
 }
 

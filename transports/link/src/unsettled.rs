@@ -31,7 +31,7 @@ impl Hasher for TokenHasher {
     }
 
     fn write_u128(&mut self, token: u128) {
-        #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
+        #[expect(clippy::cast_possible_truncation, reason = "both halves are already taken")]
         let halves = (token as u64, (token >> 64) as u64);
         self.0 = halves.0 ^ halves.1.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }

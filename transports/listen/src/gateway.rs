@@ -325,7 +325,10 @@ impl Thread {
             }
             Ok((stream, Spoken::Tls)) => {
                 let peer = stream.peer();
-                tracing::debug!(?peer, "no connection: the client speaks TLS where none is spoken");
+                tracing::debug!(
+                    ?peer,
+                    "no connection: the client uses TLS, but this address does not"
+                );
             }
             Err(error) => tracing::debug!(%error, "no connection"),
         }
@@ -350,12 +353,13 @@ impl Site {
         let ended = |why| Err(io::Error::new(io::ErrorKind::TimedOut, why));
         let spoken = tokio::select! {
             biased;
-            () = place.needed() => return ended("it was the oldest that had said nothing, and others waited"),
+            () = place.needed() => return ended("the oldest silent connection was closed for a new \
+                client"),
             spoken = tokio::time::timeout(shared.opening_timeout, tell(&mut stream)) => spoken,
         };
         match spoken {
             Ok(spoken) => Ok((stream, spoken?)),
-            Err(_) => ended("nothing was said within `gateway.opening_timeout`"),
+            Err(_) => ended("no byte arrived within `gateway.opening_timeout`"),
         }
     }
 }

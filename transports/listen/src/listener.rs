@@ -33,8 +33,8 @@ impl Listener {
         if is_open && !self.i_know {
             return Err(self.failed(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                "anonymous access is on and the address is not loopback; configure a policy, or set \
-                 `security.i_know = true` to serve everybody who can reach it",
+                "anonymous access is on and the address is not loopback; configure a policy, or \
+                 set `security.i_know = true` to serve every client that can reach it",
             )));
         }
         let listening = TcpListener::bind(self.address).and_then(|socket| {

@@ -45,8 +45,8 @@ pub enum Source {
 /// A text that does not say where proxies are.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{0}` is no address such as 10.0.0.7, no network such as 10.0.0.0/8 or fd00::/8, and not `*`, which is every \
-     address"
+    "`{0}` is not valid; write an address such as 10.0.0.7, a network such as 10.0.0.0/8 or \
+     fd00::/8, or `*` for every address"
 )]
 pub struct NoSource(String);
 
@@ -64,9 +64,9 @@ enum NoHeader {
     Fault(#[from] header::Fault),
     #[error("the header of a proxy took longer than {0:?}")]
     Late(Duration),
-    #[error("the header of a proxy was the oldest of {WAITING_COUNT_MAX} that were waited for")]
+    #[error("the header of a proxy was the oldest of {WAITING_COUNT_MAX} pending headers")]
     MadeRoom,
-    #[error("a proxy ended before its header: {0}")]
+    #[error("a proxy disconnected before its header: {0}")]
     Ended(#[from] io::Error),
 }
 

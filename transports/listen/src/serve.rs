@@ -147,7 +147,7 @@ pub(crate) async fn end(
     if tokio::time::timeout(grace + CLOSE_GRACE, quiet).await.is_err() {
         // One that came in at a shared port is in two of them.
         let connections = connections.iter().map(Tracker::count).max().unwrap_or_default();
-        tracing::warn!(transport, connections, "grace is over, connections are cut");
+        tracing::warn!(transport, connections, "grace period is over; open connections are closed");
     }
     if !workers.end().await {
         tracing::error!(transport, "a thread of the listener panicked");

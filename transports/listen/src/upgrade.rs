@@ -174,7 +174,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
 
 /// What is wrong with a request that the handshake did not take; none where nothing can be answered, or was.
 fn refusal_of(error: &Error, instead: &str) -> Option<(StatusCode, Rejection)> {
-    let (status, what) = match error {
+    let (status, flaw) = match error {
         Error::Protocol(
             ProtocolError::WrongHttpMethod
             | ProtocolError::WrongHttpVersion
@@ -182,9 +182,9 @@ fn refusal_of(error: &Error, instead: &str) -> Option<(StatusCode, Rejection)> {
             | ProtocolError::MissingUpgradeWebSocketHeader
             | ProtocolError::MissingSecWebSocketVersionHeader
             | ProtocolError::MissingSecWebSocketKey,
-        ) => (StatusCode::UPGRADE_REQUIRED, "no upgrade to WebSocket of version 13"),
+        ) => (StatusCode::UPGRADE_REQUIRED, "not an upgrade to WebSocket version 13"),
         Error::Protocol(_) | Error::HttpFormat(_) | Error::Url(_) | Error::Utf8(_) => {
-            (StatusCode::BAD_REQUEST, "no request of HTTP")
+            (StatusCode::BAD_REQUEST, "not an HTTP request")
         }
         Error::AttackAttempt | Error::Capacity(_) => {
             let detail = format!("the head of the request is too large; {instead}");
@@ -198,7 +198,7 @@ fn refusal_of(error: &Error, instead: &str) -> Option<(StatusCode, Rejection)> {
         | Error::AlreadyClosed
         | Error::WriteBufferFull(_) => return None,
     };
-    Some((status, Rejection::argument(format!("this is {what}: {error}; {instead}"))))
+    Some((status, Rejection::argument(format!("this is {flaw}: {error}; {instead}"))))
 }
 
 /// The body of a refusal, in the form in which HTTP has it (ERR-02).

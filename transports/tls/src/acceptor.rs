@@ -57,13 +57,16 @@ pub struct Acceptor {
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// What it began with is no TLS.
-    #[error("the client speaks no TLS")]
+    #[error("the client does not use TLS")]
     NotTls,
     /// It took too long (TLS-03).
     #[error("the handshake took longer than `tls.handshake_timeout`")]
     Late,
     /// Others needed its place (TLS-03).
-    #[error("the handshake was the oldest of `tls.handshake_count_max`, and others waited")]
+    #[error(
+        "the handshake was the oldest of `tls.handshake_count_max` and was closed for another \
+         client"
+    )]
     MadeRoom,
     /// The two sides found nothing in common, or the client's certificate is not good (TLS-01, TLS-04).
     #[error("the handshake failed: {0}")]
@@ -89,16 +92,17 @@ impl Refused {
     fn advice(&self) -> Option<&'static str> {
         match self {
             Self::NotTls => Some(
-                "the client speaks without TLS at an address with TLS; give it https://, wss:// or amqps://, or a connection \
-                 string without UseDevelopmentEmulator=true",
+                "the client connects without TLS to an address with TLS; give it https://, wss:// \
+                 or amqps://, or a connection string without UseDevelopmentEmulator=true",
             ),
             Self::Failed(error) => match tls_error(error)? {
                 rustls::Error::AlertReceived(alert) if is_of_trust(*alert) => Some(
-                    "the client does not trust the certificate of this broker, or its name is not in it; `peeklock tls show` \
-                     prints names and issuer, `peeklock tls trust` how a client comes to trust the development authority",
+                    "the client does not trust the certificate of this broker, or its name is not \
+                     in it; `peeklock tls show` prints names and issuer, `peeklock tls trust` the \
+                     steps to trust the development authority",
                 ),
                 rustls::Error::AlertReceived(_) => Some("the client has ended the handshake"),
-                _ => Some("client and broker have not agreed"),
+                _ => Some("client and broker found no common TLS settings"),
             },
             Self::Late | Self::MadeRoom => None,
         }

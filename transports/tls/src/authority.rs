@@ -94,7 +94,7 @@ pub enum AuthorityError {
         source: io::Error,
     },
     /// A file does not have what was put there.
-    #[error("`{}` cannot be used: {detail}; `peeklock tls init --force` makes another authority", path.display())]
+    #[error("`{}` cannot be used: {detail}; `peeklock tls init --force` creates another authority", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
@@ -103,8 +103,8 @@ pub enum AuthorityError {
     },
     /// The authority was made for other names.
     #[error(
-        "the authority that is there is for {known} alone, not for `{name}`; `peeklock tls init --force` makes another \
-         one, which those who trust this one have to trust anew"
+        "the existing authority is only for {known}, not for `{name}`; `peeklock tls init --force` \
+         creates another one, which clients must then trust"
     )]
     OtherNames {
         /// What was asked for.
@@ -113,13 +113,13 @@ pub enum AuthorityError {
         known: String,
     },
     /// It is no name of a host.
-    #[error("`{0}` is neither the name of a host, such as bus.example.com, nor an address")]
+    #[error("`{0}` must be the name of a host, such as bus.example.com, or an address")]
     NotAName(String),
     /// There are too many names.
-    #[error("{0} names are more than an authority has, {NAMES_MAX}")]
+    #[error("{0} names are more than the limit of an authority, {NAMES_MAX}")]
     TooMany(usize),
     /// Keys or certificates cannot be made.
-    #[error("no certificate can be made: {0}")]
+    #[error("cannot create a certificate: {0}")]
     Make(#[from] rcgen::Error),
 }
 
@@ -247,8 +247,8 @@ impl Authority {
     fn check_directory(&self) -> Result<(), AuthorityError> {
         match fs::symlink_metadata(&self.directory) {
             Ok(found) if found.is_symlink() => {
-                let text = "it is a symbolic link, and what it leads to may belong to somebody else; put a directory in its \
-                            place";
+                let text = "it is a symbolic link, and its target may belong to another user; \
+                    replace it by a directory";
                 let source = io::Error::other(text);
                 Err(AuthorityError::File { path: self.directory.clone(), source })
             }
@@ -374,14 +374,16 @@ impl Names {
         let (_, parsed) = X509Certificate::from_der(&der).map_err(|error| error.to_string())?;
         let basic = parsed.basic_constraints().map_err(|error| error.to_string())?;
         if basic.is_none_or(|it| !it.value.ca || it.value.path_len_constraint != Some(0)) {
-            return Err("it is no development authority of Peeklock: that is an authority which signs for no other".into());
+            return Err("it is not a development authority of Peeklock, because it can sign for \
+                other authorities"
+                .into());
         }
         let constraints = parsed.name_constraints().map_err(|error| error.to_string())?;
         let constraints = constraints.filter(|it| it.critical);
         let permitted = constraints.and_then(|it| it.value.permitted_subtrees.as_ref());
         let permitted = permitted.ok_or(
-            "it is no development authority of Peeklock: it is not limited to names of its own, so that whoever has its key \
-             could stand in for every host",
+            "it is not a development authority of Peeklock: its names are not limited, so a client \
+             with its key could pretend to be any host",
         )?;
         let mut names = Self::default();
         for subtree in permitted {
@@ -391,7 +393,7 @@ impl Names {
                     let address = address(bytes).ok_or("it is for a network of addresses")?;
                     names.addresses.push(address);
                 }
-                other => return Err(format!("it is for {other:?}, which is no name of a host")),
+                other => return Err(format!("it is for {other:?}, which is not a name of a host")),
             }
         }
         // A kind of name of which none is permitted is not limited (RFC 5280 4.2.1.10).

@@ -114,7 +114,7 @@ pub(crate) fn identity(der: &CertificateDer<'_>) -> Result<TlsIdentity, Certific
 fn parse(der: &[u8]) -> Result<X509Certificate<'_>, CertificateError> {
     match X509Certificate::from_der(der) {
         Ok(([], parsed)) => Ok(parsed),
-        Ok(_) => Err(CertificateError("something follows it".to_owned())),
+        Ok(_) => Err(CertificateError("it is followed by more data".to_owned())),
         Err(error) => Err(CertificateError(error.to_string())),
     }
 }

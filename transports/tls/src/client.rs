@@ -32,19 +32,23 @@ struct Identity {
 pub enum ConnectError {
     /// The certificate of the other side was signed by nobody who is trusted here.
     #[error(
-        "the certificate of {0} was signed by an authority that is not trusted here; name the authority's \
-         certificate with --ca or PEEKLOCK_CA (in a program with `ClientOptions::tls`), or let this machine trust \
-         it (`peeklock tls trust` tells how)"
+        "the certificate of {0} was signed by an authority that is not trusted here; give the \
+         authority's certificate with --ca or PEEKLOCK_CA (in a program with \
+         `ClientOptions::tls`), or let this machine trust it (`peeklock tls trust` prints the \
+         steps)"
     )]
     UnknownAuthority(Box<str>),
     /// The certificate of the other side is not for the name by which it was reached.
-    #[error("{detail}; reach the broker by a name of its certificate, or give that one this name")]
+    #[error(
+        "{detail}; connect with a name that is in the certificate, or add this name to the \
+         certificate"
+    )]
     WrongName {
         /// What the certificate is for.
         detail: Box<str>,
     },
     /// The certificate of the other side is not good for another reason.
-    #[error("the certificate of {host} is not good: {detail}")]
+    #[error("the certificate of {host} is not valid: {detail}")]
     BadCertificate {
         /// The other side.
         host: Box<str>,
@@ -52,18 +56,19 @@ pub enum ConnectError {
         detail: Box<str>,
     },
     /// The other side speaks something else.
-    #[error("{0} does not speak TLS there; use ws:// and not wss://, or another port")]
+    #[error("{0} does not use TLS there; use ws:// instead of wss://, or another port")]
     NotTls(Box<str>),
     /// The other side wants a certificate of the client, and has got none that is good there.
-    #[error("{0} lets in who shows a certificate that it trusts, and none was shown")]
+    #[error("{0} requires a client certificate that it trusts, and none was given")]
     CertificateWanted(Box<str>),
     /// The other side has ended the connection instead of an answer.
     #[error(
-        "{0} closed the connection before TLS was agreed on; it may speak none there: try ws:// and not wss://"
+        "{0} closed the connection during the TLS handshake; it may not use TLS there: try ws:// \
+         instead of wss://"
     )]
     Closed(Box<str>),
     /// The host is neither a name nor an address.
-    #[error("`{0}` is neither the name of a host nor an address")]
+    #[error("`{0}` must be the name of a host or an address")]
     NotAHost(Box<str>),
     /// TLS failed in another way, or the connection did.
     #[error("no TLS with {host}: {source}")]
@@ -161,7 +166,7 @@ pub fn client_config(
 ) -> Result<ClientConfig, Error> {
     let system = rustls_native_certs::load_native_certs();
     for error in system.errors {
-        tracing::warn!(%error, "certificates of the system cannot be read");
+        tracing::warn!(%error, "cannot read the certificates of the system");
     }
     let mut roots = RootCertStore::empty();
     // Some that systems have are not fit for use, which harms nobody.

@@ -106,8 +106,7 @@ pub(crate) fn key_in(text: &[u8], path: &Path) -> Result<PrivateKeyDer<'static>,
     PrivateKeyDer::from_pem_slice(text).map_err(|error| {
         let detail = match error {
             pem::Error::NoItemsFound => {
-                "has no private key in PEM form; one that is encrypted has to be decrypted first"
-                    .to_owned()
+                "has no private key in PEM form; decrypt an encrypted key first".to_owned()
             }
             other => format!("has no private key in PEM form: {other}"),
         };

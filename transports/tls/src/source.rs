@@ -218,7 +218,7 @@ impl InUse {
             }
         };
         let mut other = builder.with_single_cert(chain, key).map_err(|error| {
-            unusable(format!("and `{}` are no pair: {error}", config.key_file.display()))
+            unusable(format!("and `{}` do not belong together: {error}", config.key_file.display()))
         })?;
         if config.client_certificates != ClientCertificates::Ignored {
             // A session that is resumed has the certificate of its client in it, which nobody verifies again: it would
@@ -245,10 +245,12 @@ impl InUse {
         let Certificate { subject, not_after, not_before, .. } = &self.certificate;
         match standing {
             Standing::Ended => {
-                tracing::error!(subject, %not_after, "the certificate has expired: clients refuse it");
+                tracing::error!(subject, %not_after, "the certificate has expired: clients refuse \
+                    it");
             }
             Standing::NotYet => {
-                tracing::error!(subject, %not_before, "the certificate is not good yet: clients refuse it");
+                tracing::error!(subject, %not_before, "the certificate is not valid yet: clients \
+                    refuse it");
             }
             Standing::EndsSoon => {
                 tracing::warn!(subject, %not_after, "the certificate expires soon");
@@ -281,7 +283,8 @@ fn tell_readable_key(path: &Path) {
     let mode = std::fs::metadata(path).map_or(0, |meta| meta.permissions().mode());
     if mode & 0o007 != 0 {
         let path = path.display();
-        tracing::warn!(%path, "everybody on this machine can read the private key: chmod o= {path}");
+        tracing::warn!(%path, "every user of this machine can read the private key: chmod o= \
+            {path}");
     }
 }
 

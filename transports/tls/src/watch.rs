@@ -44,7 +44,8 @@ fn look_again(tls: &Tls, mut waits: impl FnMut(Duration) -> bool) {
                 tracing::info!(fingerprint, "certificate replaced");
             }
             Err(error) => {
-                tracing::error!(%error, "changed certificate cannot be used; the one before stays in use");
+                tracing::error!(%error, "the changed certificate cannot be used; the previous one \
+                    stays in use");
             }
         }
         tls.remind(now());
@@ -57,7 +58,7 @@ impl Drop for Watch {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that looks at certificates panicked");
+            tracing::error!("the thread that watches certificates panicked");
         }
     }
 }

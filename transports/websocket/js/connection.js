@@ -91,7 +91,7 @@ export class Connection extends EventTarget {
     this.#credential = new Credential(this.#string ?? options.token, this.#options.tokenSeconds);
     const WebSocket = options.WebSocket ?? globalThis.WebSocket;
     if (!WebSocket) {
-      throw argument("there is no WebSocket here; give one in as the option WebSocket");
+      throw argument("this environment has no WebSocket; pass one as the option WebSocket");
     }
     this.#requests = new Requests(this.#options);
     this.#sockets = new Sockets(this.#url, WebSocket, this.#options, {
@@ -302,7 +302,7 @@ export class Connection extends EventTarget {
       this.#take(data);
     } catch (cause) {
       // Neither lost nor doubled can be promised any more.
-      const detail = `a frame of the broker cannot be understood: ${cause.message}`;
+      const detail = `a frame of the broker cannot be read: ${cause.message}`;
       this.#end(new PeeklockError("CommunicationProblem", detail, { retryable: false, cause }));
     }
     return isWelcome;
@@ -420,9 +420,9 @@ export class Connection extends EventTarget {
 
   #endConnecting(code, reason) {
     const said = reason ? `: ${reason}` : "";
-    const trust = "its certificate may be by an authority that is not trusted here (in Node: NODE_EXTRA_CA_CERTS=FILE)";
+    const trust = "its certificate may be signed by an authority that is not trusted here (in Node: NODE_EXTRA_CA_CERTS=FILE)";
     const isSecure = this.#url.toLowerCase().startsWith("wss:");
-    const hint = `; the broker may be away, or refuse the Origin of this page${isSecure ? `, or ${trust}` : ""}`;
+    const hint = `; the broker may be stopped, or refuse the Origin of this page${isSecure ? `, or ${trust}` : ""}`;
     this.#end(lost(`no connection to ${this.#url} (${code}${said})${hint}`, { closeCode: code }));
   }
 
@@ -512,7 +512,7 @@ export class Connection extends EventTarget {
       this.#renew();
       const heartbeatMs = this.#welcome.heartbeatSeconds * 1000;
       if (now - this.#sockets.lastHeard > 2 * heartbeatMs) {
-        this.#sockets.giveUp("the broker was not heard for twice the heartbeat");
+        this.#sockets.giveUp("nothing arrived from the broker for twice the heartbeat");
       } else if (now - this.#sockets.lastSent >= heartbeatMs / 2) {
         this.#flush();
         if (now - this.#sockets.lastSent >= heartbeatMs / 2) {
@@ -520,7 +520,7 @@ export class Connection extends EventTarget {
         }
       }
     } else if (this.#isOffline()) {
-      this.#requests.rejectAll(lost("the connection is lost and was not restored in time; the outcome is not known"));
+      this.#requests.rejectAll(lost("the connection is lost and was not restored in time; the outcome is unknown"));
     }
     for (const check of this.#ticks) {
       if (!check()) {

@@ -31,7 +31,7 @@ export class ConnectionString {
   #token;
 
   constructor(text) {
-    const refuse = (what) => argument(`the connection string ${what}`);
+    const refuse = (flaw) => argument(`the connection string ${flaw}`);
     if (text.length > STRING_CHARS_MAX) {
       throw refuse("is longer than 16 KiB");
     }
@@ -90,7 +90,7 @@ export class ConnectionString {
     const only = this.entityPath?.toLowerCase();
     const asked = String(path).replace(/^\/+|\/+$/g, "").toLowerCase();
     if (only !== undefined && asked !== "" && asked !== only && !asked.startsWith(`${only}/`)) {
-      throw argument(`the connection string is for \`${this.entityPath}\` alone (EntityPath), not for \`${path}\``);
+      throw argument(`the connection string is only for \`${this.entityPath}\` (EntityPath), not for \`${path}\``);
     }
   }
 
@@ -101,7 +101,7 @@ export class ConnectionString {
     }
     const { subtle } = globalThis.crypto ?? {};
     if (!subtle) {
-      const detail = "tokens are signed on pages of https:// and localhost only; give in a token as the option `token`";
+      const detail = "tokens can only be signed on pages of https:// and localhost; pass a token as the option `token`";
       throw new PeeklockError("Unauthorized", detail);
     }
     const resource = encodeURIComponent(`sb://${this.authority}/${this.entityPath ?? ""}`);

@@ -16,7 +16,7 @@ export function encodeMessage(message) {
     return encodeBody(message);
   }
   if (typeof message !== "object" || message === null) {
-    throw argument("a message is an object, text or bytes");
+    throw argument("a message must be an object, text or bytes");
   }
   const encoded = encodeBody(message.body);
   for (const name of TEXTS) {
@@ -25,7 +25,7 @@ export function encodeMessage(message) {
       continue;
     }
     if (typeof value !== "string") {
-      throw argument(`\`${name}\` of a message is text`);
+      throw argument(`\`${name}\` of a message must be text`);
     }
     encoded[name] = value;
   }
@@ -60,7 +60,7 @@ function encodeBody(body) {
   if (isBytes(body)) {
     return { bodyBase64: toBase64(body) };
   }
-  throw argument("a body is text or bytes; JSON.stringify makes text of an object");
+  throw argument("a body must be text or bytes; use JSON.stringify for an object");
 }
 
 /** A message that was received or looked at; under a lock it can be settled. */

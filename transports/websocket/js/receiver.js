@@ -42,10 +42,10 @@ export class Receiver extends Link {
   constructor(connection, path, { mode = "peekLock", prefetch = 0 } = {}) {
     super(connection, path);
     if (mode !== "peekLock" && mode !== "receiveAndDelete") {
-      throw argument("mode is peekLock or receiveAndDelete");
+      throw argument("mode must be peekLock or receiveAndDelete");
     }
     if (!(Number.isInteger(prefetch) && prefetch >= 0 && prefetch <= SETTLE_COUNT_MAX)) {
-      throw argument(`prefetch is a whole number up to ${SETTLE_COUNT_MAX}`);
+      throw argument(`prefetch must be a whole number up to ${SETTLE_COUNT_MAX}`);
     }
     this.#mode = mode;
     this.#prefetch = prefetch;
@@ -86,7 +86,7 @@ export class Receiver extends Link {
     const { concurrency = 1, autoComplete = true, autoRenew = true, maxRenewSeconds = 300 } = options;
     const onError = options.onError ?? ((error) => this.connection.tellProblem(error));
     if (!(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= CONCURRENCY_MAX)) {
-      throw argument(`concurrency is a whole number from 1 to ${CONCURRENCY_MAX}`);
+      throw argument(`concurrency must be a whole number from 1 to ${CONCURRENCY_MAX}`);
     }
     const abort = new AbortController();
     const leave = this.#consume();

@@ -61,10 +61,10 @@ export class Requests {
 
   #excess(size) {
     if (this.#heldCount >= this.#countMax) {
-      return busy(`${this.#countMax} requests wait already`);
+      return busy(`${this.#countMax} requests already wait, the limit`);
     }
     if (this.#heldSize > 0 && this.#heldSize + size > this.#sizeMax) {
-      return busy(`requests of ${this.#heldSize} characters wait already`);
+      return busy(`requests of ${this.#heldSize} characters already wait, the limit`);
     }
     return undefined;
   }
@@ -149,7 +149,7 @@ export class Requests {
     const unanswered = [...this.#unanswered.values()];
     this.#unanswered.clear();
     for (const entry of unanswered) {
-      entry.reject(lost("the connection was lost before the answer came; the outcome is not known"));
+      entry.reject(lost("the connection was lost before the answer arrived; the outcome is unknown"));
     }
   }
 

@@ -24,7 +24,7 @@ export class Sender extends Link {
     super(connection, via ?? path);
     this.#destination = via === undefined ? undefined : path;
     if (!(Number.isInteger(inFlightMax) && inFlightMax >= 1)) {
-      throw argument("inFlightMax is a whole number from 1");
+      throw argument("inFlightMax must be a whole number from 1");
     }
     this.#inFlightMax = inFlightMax;
   }

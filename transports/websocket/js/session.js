@@ -13,7 +13,7 @@ import { fromBase64, isBytes, toBase64 } from "./value.js";
 /** Locks a session, by its id or whichever can be had; rejects if there is none in time. */
 export async function acceptSession(connection, path, asked, { signal, ...options } = {}) {
   if (signal?.aborted) {
-    throw cancelled("the accept was ended before it was sent");
+    throw cancelled("the accept was cancelled before it was sent");
   }
   const receiver = new SessionReceiver(connection, path, options);
   const text = JSON.stringify({ link: receiver.number, path, mode: receiver.mode, ...asked });
@@ -43,7 +43,7 @@ export class SessionReceiver extends Receiver {
       const entry = { name: "acceptSession", write: () => text, resolve, reject };
       this.#withdraw = () => {
         if (this.connection.retract(entry)) {
-          reject(cancelled("the accept was ended before it was sent"));
+          reject(cancelled("the accept was cancelled before it was sent"));
         } else {
           this.connection.post({ name: "withdraw", write: () => JSON.stringify({ request: entry.id }) });
         }
@@ -64,7 +64,7 @@ export class SessionReceiver extends Receiver {
     }
     if (signal?.aborted || this.isClosed) {
       await this.detach();
-      throw cancelled("the accept was ended");
+      throw cancelled("the accept was cancelled");
     }
   }
 
@@ -143,7 +143,7 @@ export class SessionReceiver extends Receiver {
     } else if (state === null) {
       await this.askFor("setSessionState", {});
     } else {
-      throw argument("a state is text or bytes, or null to clear it; JSON.stringify makes text of an object");
+      throw argument("a state must be text or bytes, or null to clear it; use JSON.stringify for an object");
     }
   }
 
@@ -217,7 +217,7 @@ export class SessionReceiver extends Receiver {
     super.begin();
     // While it is being accepted, the accept itself fails.
     if (this.#sessionId !== undefined) {
-      const detail = `the lock of session ${this.#sessionId} has ended with the connection that held it`;
+      const detail = `the lock of session ${this.#sessionId} ended with its connection`;
       this.#lose(new PeeklockError("SessionLockLost", detail, { entity: this.path }));
     }
   }

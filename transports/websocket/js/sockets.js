@@ -56,7 +56,7 @@ export class Sockets {
     this.#socket = socket;
     const isCurrent = () => this.#socket === socket;
     const patience = Math.min(10, this.#options.connectSeconds) * 1000;
-    this.#handshakeTimer = setTimeout(() => isCurrent() && this.giveUp("no welcome came in time"), patience);
+    this.#handshakeTimer = setTimeout(() => isCurrent() && this.giveUp("no welcome arrived in time"), patience);
     let isWelcome = false;
     socket.onopen = () => isCurrent() && this.#on.opened(isCurrent);
     socket.onmessage = ({ data }) => {

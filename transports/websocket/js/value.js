@@ -74,7 +74,7 @@ function encodeValue(name, value) {
         return { type: "binary", value: toBase64(value) };
       }
   }
-  throw argument(`application property \`${name}\` has a type that no property can have`);
+  throw argument(`application property \`${name}\` has an unsupported type`);
 }
 
 /** The JSON of a value whose type is named beside it. */
@@ -126,7 +126,7 @@ export function instant(value) {
   if (value instanceof Date && !Number.isNaN(value.getTime())) {
     return value.toISOString();
   }
-  throw argument("an instant is a valid Date, or text such as 2026-05-01T12:00:00Z");
+  throw argument("an instant must be a valid Date, or text such as 2026-05-01T12:00:00Z");
 }
 
 /** A duration as the protocol writes it: text as it is, a number in seconds. */
@@ -137,7 +137,7 @@ export function duration(value) {
   if (typeof value === "number" && value >= 0 && Number.isFinite(value)) {
     return `PT${value.toFixed(7).replace(/\.?0+$/, "")}S`;
   }
-  throw argument("a duration is a number of seconds, or text such as PT30S");
+  throw argument("a duration must be a number of seconds, or text such as PT30S");
 }
 
 export const isBytes = (value) => ArrayBuffer.isView(value) || value instanceof ArrayBuffer;

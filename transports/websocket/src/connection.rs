@@ -236,12 +236,15 @@ impl Conversation {
                     break LinkEnd::Broken;
                 }
                 Ended::Leave => {
-                    let leave = Close::new(code::TRY_LATER, "the place is needed");
+                    let leave = Close::new(
+                        code::TRY_LATER,
+                        "the connection is closed to make room for another client",
+                    );
                     close(&mut handover.socket, &leave).await;
                     break LinkEnd::Broken;
                 }
                 Ended::Yielded => {
-                    tracing::debug!("a client takes nothing, and others wait");
+                    tracing::debug!("a client does not read while other clients wait");
                     // With what it has not taken.
                     drop(handover);
                     break LinkEnd::Broken;

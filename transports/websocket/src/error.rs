@@ -18,25 +18,28 @@ pub(crate) enum FrameError {
     #[error("ends inside a value")]
     Truncated,
     /// Something is left behind the last value.
-    #[error("has bytes behind its last value")]
+    #[error("has bytes after its last value")]
     TooLong,
     /// A list has more elements than any may have.
     #[error("has a list of more than 4096 elements")]
     TooMany,
     /// Requests of a frame ask for more than one frame may.
-    #[error("the requests of one frame ask for more than 16384 commands, or for too many values")]
+    #[error(
+        "the requests of one frame ask for more than 16384 commands, or for too many values; send \
+         several frames"
+    )]
     TooMuch,
     /// There is no such operation or notice.
-    #[error("has a code that is not known")]
+    #[error("has an unknown code")]
     Unknown,
     /// A value is not of its type.
-    #[error("has a value that is no {0}")]
+    #[error("has a value that is not a valid {0}")]
     BadValue(&'static str),
     /// Bytes are not what AMQP encodes.
     #[error("has properties that cannot be read: {0}")]
     Content(ContentError),
     /// JSON that is not what is expected.
-    #[error("is not the JSON that is expected: {0}")]
+    #[error("is not the expected JSON: {0}")]
     Json(String),
 }
 

@@ -33,11 +33,11 @@ pub(crate) fn accept(
             Rejection::new(Condition::EntityNotFound, "WebSocket is served at the path /");
         return Err(upgrade::refuse(broker, StatusCode::NOT_FOUND, rejection));
     }
-    let instead = "a token is sent in the first frame, never in the URL";
+    let instead = "the URL must not have a token; send it in the first frame";
     upgrade::check_bare(broker, request, instead)?;
     let Some(encoding) = upgrade::subprotocols(request).find_map(Encoding::of_subprotocol) else {
         let rejection = Rejection::argument(
-            "none of the subprotocols offered is known; offer peeklock.v1.binary or \
+            "none of the offered subprotocols is supported; offer peeklock.v1.binary or \
              peeklock.v1.json",
         );
         return Err(upgrade::refuse(broker, StatusCode::BAD_REQUEST, rejection));

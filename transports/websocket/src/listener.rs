@@ -23,8 +23,7 @@ use crate::site::{Site, Socket};
 
 const NAME: &str = "websocket";
 /// For who asks this port for something else.
-const INSTEAD: &str =
-    "this port is for WebSocket; HTTP has a port of its own, 5300 unless configured otherwise";
+const INSTEAD: &str = "this port serves WebSocket; use the HTTP port, by default 5300";
 /// What is read at once from a socket, and kept for it.
 const READ_BUFFER_BYTES: usize = 8 << 10;
 /// After this the system is asked to take what is written so far.
@@ -152,7 +151,7 @@ async fn upgraded(site: &Site, stream: Stream) -> Option<(Box<Socket>, Encoding)
         }
         Err(_) => {
             telemetry::count_unopened("websocket", "silent");
-            tracing::debug!(?peer, "connection closed before its client said anything");
+            tracing::debug!(?peer, "connection closed before its client sent a byte");
             return None;
         }
     }

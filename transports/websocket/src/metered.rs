@@ -150,7 +150,7 @@ impl Metered {
 
 /// The error of a frame that has to be given up.
 fn slow() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "a frame arrives slowly, and others wait")
+    io::Error::new(io::ErrorKind::TimedOut, "a frame arrives slowly while other clients wait")
 }
 
 impl AsyncRead for Metered {

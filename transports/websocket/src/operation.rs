@@ -316,7 +316,7 @@ impl Conversation {
     pub(crate) async fn operate(&mut self, asked: Asked, operation: Operation) -> Done {
         match operation {
             Operation::Hello(_) => {
-                Err(Rejection::invalid_operation("hello was said already").into())
+                Err(Rejection::invalid_operation("hello was already sent").into())
             }
             Operation::Authenticate(it) => self.authenticate(&asked, it).await,
             Operation::Heartbeat(_) => self.done(&asked),

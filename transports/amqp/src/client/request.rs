@@ -101,7 +101,7 @@ impl Reply {
         let content = Content::parse(message)?;
         let mut reader = Reader::new(content.sections().body);
         if reader.section()? != descriptor::VALUE {
-            return Err(AmqpError::decode("body of a reply is no value"));
+            return Err(AmqpError::decode("body of a reply must be a value"));
         }
         let body = Map::from_raw(Raw::encoded(|bytes| bytes.put(reader.rest())))?;
         Ok(Self { content, body })

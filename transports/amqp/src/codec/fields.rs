@@ -28,8 +28,8 @@ pub(crate) fn descriptor(reader: &mut Reader<'_>) -> Result<u64> {
     match reader.scalar()? {
         Scalar::U64(number) => Ok(number),
         Scalar::Symbol(name) => by_name(name)
-            .ok_or_else(|| AmqpError::decode(format!("descriptor `{name:.64}` is not known"))),
-        _ => Err(AmqpError::decode("descriptor is neither a ulong nor a symbol")),
+            .ok_or_else(|| AmqpError::decode(format!("descriptor `{name:.64}` is unknown"))),
+        _ => Err(AmqpError::decode("descriptor must be a ulong or a symbol")),
     }
 }
 

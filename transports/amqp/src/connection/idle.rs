@@ -82,7 +82,7 @@ impl Connection {
             let limit = self.config.idle_time_out.as_millis();
             let error = AmqpError::new(
                 condition::RESOURCE_LIMIT_EXCEEDED,
-                format!("nothing was heard for {limit} ms"),
+                format!("no frame arrived for {limit} ms"),
             );
             return self.close_because(error, now);
         }

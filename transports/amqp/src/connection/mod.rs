@@ -213,7 +213,7 @@ impl Connection {
             _ => (Kind::Amqp, false),
         };
         if frame.kind != expected {
-            return self.break_off(AmqpError::framing("frame is of a type that is not awaited"));
+            return self.break_off(AmqpError::framing("frame has an unexpected type"));
         }
         if sasl {
             return self.take_sasl(&frame.body);
@@ -250,7 +250,7 @@ impl Connection {
     ) -> Result<(), Fault> {
         match (self.phase, performative) {
             (Phase::Opening, Performative::Open(_)) if channel != 0 => Err(Fault::Connection(
-                AmqpError::framing(format!("open on channel {channel} and not on channel 0")),
+                AmqpError::framing(format!("open must be on channel 0, not on channel {channel}")),
             )),
             (Phase::Opening, Performative::Open(open)) => self.take_open(open),
             (Phase::Open | Phase::Closing, Performative::Close(close)) => {
@@ -269,10 +269,10 @@ impl Connection {
                 Performative::Detach(detach) => self.take_detach(channel, detach),
                 Performative::End(end) => self.take_end(channel, end.error),
                 Performative::Open(_) | Performative::Close(_) => {
-                    Err(Fault::Connection(AmqpError::illegal_state("connection is open already")))
+                    Err(Fault::Connection(AmqpError::illegal_state("connection is already open")))
                 }
             },
-            _ => Err(Fault::Connection(AmqpError::illegal_state("open is awaited"))),
+            _ => Err(Fault::Connection(AmqpError::illegal_state("the first frame must be open"))),
         }
     }
 
@@ -288,7 +288,8 @@ impl Connection {
     /// A peer that takes no frames large enough for what it asks cannot be served.
     fn check_overflow(&mut self, now: Duration) {
         if self.wire.has_overflowed() {
-            let text = format!("answer does not fit {} bytes", self.wire.frame_bytes_max);
+            let text =
+                format!("the response does not fit into {} bytes", self.wire.frame_bytes_max);
             let error = AmqpError::new(condition::FRAME_SIZE_TOO_SMALL, text);
             self.close_because(error, now);
         }

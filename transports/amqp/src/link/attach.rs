@@ -87,13 +87,13 @@ impl Connection {
         if session.handles.is_used_by_client(handle) {
             return Err(Fault::Session(AmqpError::new(
                 condition::HANDLE_IN_USE,
-                format!("handle {handle} has a link already"),
+                format!("handle {handle} already has a link"),
             )));
         }
         if link_count >= count_max {
             return Err(Fault::Connection(AmqpError::new(
                 condition::RESOURCE_LIMIT_EXCEEDED,
-                "links that were refused are not detached, and more are attached",
+                "too many refused links are not detached; detach them before you attach more",
             )));
         }
         let (role, session_id) = (attach.role, session.id(channel));
@@ -102,7 +102,7 @@ impl Connection {
         self.hurry(session_id, is_namesake);
         let is_stolen = |link: &Link| link.is_attached() && is_namesake(link);
         if let Some(older) = self.first_link(session_id, is_stolen) {
-            let text = format!("link `{:.64}` was attached anew", attach.name);
+            let text = format!("link `{:.64}` was attached again", attach.name);
             self.detach_because(older, AmqpError::new(condition::STOLEN, text));
         }
         let our_handle = self.take_our_handle(session_id, handle)?;
@@ -154,7 +154,7 @@ impl Connection {
         }
         Err(Fault::Session(AmqpError::new(
             condition::RESOURCE_LIMIT_EXCEEDED,
-            "session has as many links as its client's handle-max has handles for",
+            "session already has a link for each handle up to the client's handle-max",
         )))
     }
 
@@ -188,7 +188,9 @@ impl Connection {
         if self.link_count > count_max {
             return Some(AmqpError::new(
                 condition::RESOURCE_LIMIT_EXCEEDED,
-                format!("connection has {count_max} links, which is the most: use another one"),
+                format!(
+                    "connection already has {count_max} links, the limit; use another connection"
+                ),
             ));
         }
         if attach.name.len() > NAME_BYTES_MAX {
@@ -201,14 +203,18 @@ impl Connection {
             return Some(AmqpError::new(
                 condition::RESOURCE_LIMIT_EXCEEDED,
                 format!(
-                    "links of the connection hold {bytes_max} bytes, which is the most: use another one"
+                    "links of the connection hold {bytes_max} bytes, the limit; use another \
+                     connection"
                 ),
             ));
         }
         let dynamic = attach.source.as_ref().is_some_and(|source| source.node.dynamic)
             || matches!(&attach.target, Some(Target::Node(target)) if target.node.dynamic);
         dynamic.then(|| {
-            AmqpError::new(condition::NOT_IMPLEMENTED, "dynamic nodes are not offered: create one")
+            AmqpError::new(
+                condition::NOT_IMPLEMENTED,
+                "dynamic nodes are not supported; create a queue instead",
+            )
         })
     }
 

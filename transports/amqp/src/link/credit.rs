@@ -29,7 +29,8 @@ impl Connection {
             flow.properties.as_ref().is_some_and(|properties| properties.get(TXN_ID).is_some());
         if link.role == Role::Receiver && is_transactional {
             // What it gets would be no part of the transaction that it believes in.
-            let text = "acquiring messages in a transaction is not offered: settle them in it";
+            let text = "a transaction cannot acquire messages; receive them, and settle them in \
+                the transaction";
             return Err(Fault::Link(id, AmqpError::new(condition::NOT_IMPLEMENTED, text)));
         }
         if link.role == Role::Receiver {

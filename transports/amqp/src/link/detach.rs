@@ -37,7 +37,7 @@ impl Connection {
         let answered = match link.stage {
             Stage::Left => return,
             Stage::Asked => {
-                let gone = || AmqpError::new(condition::DETACH_FORCED, "link is gone");
+                let gone = || AmqpError::new(condition::DETACH_FORCED, "link no longer exists");
                 return self.refuse(id, error.unwrap_or_else(gone));
             }
             // What its client asked for is no error.

@@ -82,7 +82,10 @@ impl Link {
             return Err(AmqpError::new(condition::NOT_ALLOWED, "transfer from a receiver"));
         }
         if transfer.resume {
-            return Err(AmqpError::new(condition::NOT_IMPLEMENTED, "deliveries are not resumed"));
+            return Err(AmqpError::new(
+                condition::NOT_IMPLEMENTED,
+                "resuming deliveries is not supported",
+            ));
         }
         let mut assembly = match self.assembly.take() {
             Some(assembly) => assembly.continued(transfer)?,
@@ -119,7 +122,9 @@ impl IncomingMessage {
     /// A message of which this is the first frame. What a first frame must say is said (AMQP 2.7.5).
     fn begun(transfer: &Transfer) -> Result<Self, AmqpError> {
         let (Some(id), Some(tag)) = (transfer.delivery_id, transfer.delivery_tag) else {
-            return Err(AmqpError::invalid_field("first transfer of a delivery without id or tag"));
+            return Err(AmqpError::invalid_field(
+                "the first transfer of a delivery needs delivery-id and delivery-tag",
+            ));
         };
         let message_format = transfer.message_format.unwrap_or(0);
         Ok(Self { id, tag, message_format, settled: false, bytes: 0, oversized: false })

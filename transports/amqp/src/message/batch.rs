@@ -20,7 +20,7 @@ pub enum BatchError {
     #[error("message {0} of the batch: {1}")]
     Message(usize, ContentError),
     /// There are more messages than a batch may have.
-    #[error("batch has more than {0} messages")]
+    #[error("batch has more than {0} messages; send several batches")]
     TooMany(usize),
 }
 

@@ -64,11 +64,15 @@ impl ClientFrame {
             Response::DESCRIPTOR => Self::Response(read_list(body, &mut reader)?),
             _ => {
                 return Err(AmqpError::decode(format!(
-                    "descriptor 0x{code:x} is no frame of SASL that a client sends"
+                    "descriptor 0x{code:x} is not a SASL frame of a client"
                 )));
             }
         };
-        if reader.is_empty() { Ok(frame) } else { Err(AmqpError::decode("bytes behind a frame")) }
+        if reader.is_empty() {
+            Ok(frame)
+        } else {
+            Err(AmqpError::decode("a frame is followed by more bytes"))
+        }
     }
 }
 

@@ -175,7 +175,7 @@ impl Conversation {
         let entity = self.entity(address, action).await?;
         self.check_type(attach, &entity)?;
         if entity.sub_queue() != SubQueue::Main || entity.kind() == EntityKind::Subscription {
-            let text = "messages are sent to queues and topics, and not to this";
+            let text = "messages can only be sent to queues and topics";
             return Err(self.refuse(Rejection::invalid_operation(text), entity.path()));
         }
         let (entity, destination) = match destination {
@@ -217,7 +217,8 @@ impl Conversation {
         };
         let found = if is_queue { "a queue" } else { "a topic or subscription" };
         let text = format!(
-            "the client expects {expected} (`{ENTITY_TYPE}`), and this is {found}: use the client for that"
+            "the client expects {expected} (`{ENTITY_TYPE}`), but this is {found}; use a client \
+             for {found}"
         );
         Err(self.refuse(Rejection::invalid_operation(text), entity.path()))
     }
@@ -488,6 +489,6 @@ fn capabilities(entity: &Entity) -> &'static [&'static str] {
     }
 }
 
-pub(super) fn not_offered(what: &str) -> AmqpError {
-    AmqpError::new(condition::NOT_IMPLEMENTED, format!("{what} not offered over AMQP yet"))
+pub(super) fn not_offered(feature: &str) -> AmqpError {
+    AmqpError::new(condition::NOT_IMPLEMENTED, format!("{feature} not supported over AMQP yet"))
 }

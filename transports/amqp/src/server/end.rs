@@ -47,7 +47,9 @@ impl Conversation {
             return false;
         }
         if self.has_ahead() {
-            tracing::warn!("what a client said before its end is given up, for want of room");
+            tracing::warn!(
+                "dropping commands of a client that has ended, because there is no memory for them"
+            );
         }
         true
     }

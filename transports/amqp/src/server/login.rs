@@ -107,7 +107,7 @@ impl Conversation {
             return;
         }
         self.stop_seeking();
-        let text = "no token that is good was put at $cbs, and no key shown by SASL PLAIN, in time";
+        let text = "the client presented no valid token to $cbs and no key over SASL PLAIN in time";
         let reason = Rejection::unauthorized(text).because("missing").of_peer(self.who.peer);
         let error = self.refuse(reason, "");
         self.amqp.close(Some(error), self.began.elapsed());

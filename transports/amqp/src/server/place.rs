@@ -108,7 +108,8 @@ impl Conversation {
         self.stop_seeking();
         let count = self.site.config.connection_count_max;
         let rejection = Rejection::quota_exceeded(format!(
-            "there are {count} connections already, the limit `amqp.connection_count_max`"
+            "there are already {count} connections, the limit `amqp.connection_count_max`; close \
+             some, or raise the limit"
         ));
         let refused = self.broker.refuse(rejection, "");
         // Its own condition is final for the SDKs, which would give up what they only connect to again; with this they go on

@@ -26,7 +26,7 @@ pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Prin
         Ok(Ok(_)) => {}
         Ok(Err(error)) => {
             let peer = who.peer;
-            return tracing::debug!(?peer, %error, "a client went before it said anything");
+            return tracing::debug!(?peer, %error, "a client disconnected without sending a byte");
         }
         Err(_) => return unopened(&who, "silent"),
     }
@@ -49,5 +49,5 @@ pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Prin
 /// Counts and logs a connection that is closed before its client has said what it speaks.
 fn unopened(who: &Principal, cause: &'static str) {
     count_unopened("amqp", cause);
-    tracing::debug!(peer = ?who.peer, cause, "connection closed before its client said anything");
+    tracing::debug!(peer = ?who.peer, cause, "connection closed before its client sent a byte");
 }

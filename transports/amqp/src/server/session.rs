@@ -48,17 +48,17 @@ impl Wanted {
         let filters = attach.source.as_ref().and_then(|source| source.filter.as_ref());
         let Some(filters) = filters else { return Ok(None) };
         if filters.get(SHARED_FILTER).is_some() {
-            return Err(not_offered("sessions that several receivers hold are"));
+            return Err(not_offered("sessions with several receivers are"));
         }
         let Some(value) = filters.get(FILTER) else {
             // Without its filter it would get what it does not want (AMQP-99).
             return match filters.entries().next() {
-                Some(_) => Err(not_offered("filters of links beside that for a session are")),
+                Some(_) => Err(not_offered("link filters other than the session filter are")),
                 None => Ok(None),
             };
         };
         if filters.entries().nth(1).is_some() {
-            return Err(not_offered("filters of links beside that for a session are"));
+            return Err(not_offered("link filters other than the session filter are"));
         }
         let (descriptor, value) = match value.described() {
             Some((descriptor, value)) => (Some(descriptor), value),
@@ -67,10 +67,10 @@ impl Wanted {
         match descriptor.as_ref().map(Raw::scalar) {
             None | Some(Ok(Scalar::U64(DESCRIPTOR) | Scalar::Symbol(FILTER))) => {}
             Some(Ok(Scalar::U64(SHARED_DESCRIPTOR))) => {
-                return Err(not_offered("sessions that several receivers hold are"));
+                return Err(not_offered("sessions with several receivers are"));
             }
             Some(_) => {
-                let text = format!("{FILTER} is described as something else");
+                let text = format!("{FILTER} has an unknown descriptor");
                 return Err(AmqpError::new(condition::INVALID_FIELD, text));
             }
         }
@@ -78,7 +78,7 @@ impl Wanted {
             Ok(Scalar::Null) => None,
             Ok(Scalar::Text(session) | Scalar::Symbol(session)) => Some(session.into()),
             _ => {
-                let text = format!("{FILTER} is neither text nor null");
+                let text = format!("{FILTER} must be text or null");
                 return Err(AmqpError::new(condition::INVALID_FIELD, text));
             }
         };

@@ -305,7 +305,7 @@ fn settlement(outcome: &Outcome, limits: &Limits) -> Result<Settlement, Rejectio
         }
         Outcome::Declared(_) => {
             let detail =
-                format!("declared is no outcome of a message ({})", condition::NOT_ALLOWED);
+                format!("declared is not an outcome of a message ({})", condition::NOT_ALLOWED);
             return Err(Rejection::new(Condition::InvalidOperation, detail));
         }
     })
@@ -323,7 +323,7 @@ pub(super) fn properties(map: Option<&Map>) -> Result<Vec<(String, Value)>, Reje
     let mut changes = Vec::new();
     for (key, value) in map.into_iter().flat_map(Map::entries) {
         let Ok(Scalar::Text(key) | Scalar::Symbol(key)) = key.scalar() else {
-            return Err(Rejection::argument("name of a property to change is no text"));
+            return Err(Rejection::argument("name of a property to change must be text"));
         };
         let value = Value::decode(value.as_bytes()).map_err(|error| {
             Rejection::argument(format!("value of the property to change `{key:.64}`: {error}"))

@@ -101,7 +101,7 @@ impl Book {
 }
 
 fn unknown(id: TransactionId) -> Rejection {
-    Rejection::new(Condition::TransactionUnknown, format!("transaction {id} is being ended"))
+    Rejection::new(Condition::TransactionUnknown, format!("transaction {id} is already ending"))
 }
 
 fn name(id: TransactionId) -> Bytes {
@@ -123,13 +123,13 @@ impl Conversation {
     ) {
         let Some(delivery) = delivery else {
             // There is no way to answer it (AMQ-27).
-            let text = "declare and discharge are answered, and must not be sent settled";
+            let text = "declare and discharge have an answer and must not be sent settled";
             self.amqp.detach(link, Some(AmqpError::new(condition::NOT_ALLOWED, text)));
             return self.detach(link);
         };
         match Request::read(body) {
             Ok(Request::Declare(declare)) if declare.global_id.is_some() => {
-                let text = "transactions of several brokers are not offered";
+                let text = "transactions over several brokers are not supported";
                 let error = AmqpError::new(condition::NOT_IMPLEMENTED, text);
                 self.amqp.dispose(delivery, DeliveryState::rejected(error));
             }
@@ -194,7 +194,9 @@ impl Conversation {
             // Unknown, or timed out.
             let unknown = match self.book.transactions.commit(id) {
                 Err(rejection) => rejection,
-                Ok(_) => Rejection::internal("transaction without a coordinator"),
+                Ok(_) => Rejection::internal(
+                    "there is no coordinator for the transaction; attach one first",
+                ),
             };
             let error = self.refuse(unknown, "");
             return self.amqp.dispose(delivery, DeliveryState::rejected(error));
@@ -388,8 +390,8 @@ impl Conversation {
         match self.book.open.get(&id).and_then(|open| open.root.as_ref()) {
             Some(covered) if !is_same(covered, &own) && coordinator != session => {
                 Err(Rejection::invalid_operation(format!(
-                    "{SPANS_SEVERAL}: transaction {id} covers `{covered}`, and this is `{own}`; one that sends to \
-                     others has its coordinator in the session of the links that it is used with"
+                    "transaction {id} covers `{covered}`, but this is `{root}`; to cover more, \
+                     attach the coordinator in the session of the links that use it"
                 )))
             }
             Some(_) | None => Ok(()),

@@ -126,7 +126,7 @@ impl Conversation {
                     }
                 }
                 Turn::Placed(place) => self.take_place(place),
-                Turn::GiveUp => self.give_up("messages arrive slowly, and others wait"),
+                Turn::GiveUp => self.give_up("messages arrive too slowly while other clients wait"),
                 // It cannot be told either.
                 Turn::Yield => break self.how_it_ends(is_stopping),
                 Turn::Leave => {
@@ -281,7 +281,7 @@ impl Conversation {
 
     /// Closes a connection whose place is needed, and does not wait for its client.
     async fn say_place_is_needed<S: Socket>(&mut self, stream: &mut S) {
-        let text = "the place is needed: there are as many connections as there may be";
+        let text = "the connection is closed to make room: the limit of connections is reached";
         let error = AmqpError::new(condition::CONNECTION_FORCED, text);
         self.amqp.close(Some(error), self.began.elapsed());
         let writing = poll_fn(|context| {
@@ -512,7 +512,9 @@ impl Conversation {
         if let Some((_, since)) = self.large_since {
             let most = Duration::from_secs(self.account.held_bytes() / PACE_BYTES);
             if since.elapsed() > patience.saturating_add(most) {
-                tracing::warn!("a client takes a large message slowly, for which others wait");
+                tracing::warn!(
+                    "a client reads a large message too slowly while other clients wait"
+                );
                 return true;
             }
         }

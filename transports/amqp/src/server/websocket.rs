@@ -33,8 +33,9 @@ use super::socket::Socket;
 /// Where it is served, with or without slashes around it.
 const PATH: &str = "$servicebus/websocket";
 /// For who asks this port for something else.
-const INSTEAD: &str = "this port is for AMQP, and at the path /$servicebus/websocket for AMQP over WebSocket; Peeklock's \
-     own WebSocket and HTTP have ports of their own, 5301 and 5300 unless configured otherwise";
+const INSTEAD: &str = "this port serves AMQP, and AMQP over WebSocket at the path \
+    /$servicebus/websocket; use the ports of Peeklock's own WebSocket and HTTP, by default 5301 \
+    and 5300";
 /// What clients call it; the one that is offered is echoed.
 const SUBPROTOCOLS: [&str; 2] = ["amqp", "AMQPWSB10"];
 /// A message of a client. Clients put one frame of AMQP into each, of which none is larger than 64 KiB here.
@@ -127,14 +128,14 @@ fn judge(
         let rejection = Rejection::new(Condition::EntityNotFound, INSTEAD);
         return Err(upgrade::refuse(broker, StatusCode::NOT_FOUND, rejection));
     }
-    let instead =
-        "a token is put to $cbs, a name and a key go by SASL, and neither stands in the URL";
+    let instead = "credentials must not be in the URL: put a token to $cbs, or send a name and a \
+        key over SASL";
     upgrade::check_bare(broker, request, instead)?;
     let name = upgrade::subprotocols(request)
         .find(|name| SUBPROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(name)));
     let Some(name) = name.and_then(|name| HeaderValue::from_str(name).ok()) else {
         let rejection = Rejection::argument(
-            "none of the subprotocols offered is known; offer amqp or AMQPWSB10",
+            "none of the offered subprotocols is supported; offer amqp or AMQPWSB10",
         );
         return Err(upgrade::refuse(broker, StatusCode::BAD_REQUEST, rejection));
     };
@@ -235,7 +236,7 @@ impl<S: Socket> AsyncRead for WebSocket<S> {
                     self.rest = bytes;
                 }
                 Message::Text(_) => {
-                    let text = "a message of text is no AMQP: messages are binary";
+                    let text = "a text message is not AMQP; send binary messages";
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
                 }
                 Message::Close(close) => {

@@ -22,12 +22,12 @@ impl Connection {
         }
         if self.sessions.contains_key(&channel) {
             return Err(Fault::Connection(AmqpError::illegal_state(format!(
-                "channel {channel} has a session already"
+                "channel {channel} already has a session"
             ))));
         }
         if begin.remote_channel.is_some() || !self.peer_takes(channel) {
             return Err(Fault::Connection(AmqpError::illegal_state(format!(
-                "begin on channel {channel} answers none, or cannot be answered"
+                "begin on channel {channel} answers no begin of this side"
             ))));
         }
         let count_max = self.config.session_count_max;
@@ -35,7 +35,7 @@ impl Connection {
         if self.sessions.len() >= count_max.saturating_add(REFUSED_COUNT_MAX) {
             return Err(Fault::Connection(AmqpError::new(
                 condition::RESOURCE_LIMIT_EXCEEDED,
-                "sessions that were refused are not ended, and more are begun",
+                "too many refused sessions are not ended; end them before you begin more",
             )));
         }
         let generation = self.next_generation();
@@ -72,7 +72,7 @@ impl Connection {
         self.sessions.insert(channel, session);
         if is_beyond {
             let text = format!(
-                "connection has {count_max} sessions, which is the most: use another connection"
+                "connection already has {count_max} sessions, the limit; use another connection"
             );
             self.end(id, Some(AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text)));
         } else {

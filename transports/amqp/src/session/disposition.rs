@@ -40,7 +40,7 @@ impl Connection {
         let length = distance(first, last.unwrap_or(first));
         if length < 0 {
             return Err(Fault::Session(AmqpError::invalid_field(
-                "last of a disposition stands before first",
+                "last of a disposition is before first",
             )));
         }
         // What a client says of its own deliveries changes nothing (AMQP-47).
@@ -182,7 +182,7 @@ impl Session {
 fn session_lock_lost() -> DeliveryState {
     DeliveryState::rejected(AmqpError::new(
         condition::SESSION_LOCK_LOST,
-        format!("{SESSION_LOCK_LOST} The session lock under which it was delivered has expired"),
+        format!("{SESSION_LOCK_LOST} The session lock of the delivery has expired"),
     ))
     .with_transience()
 }
@@ -190,7 +190,7 @@ fn session_lock_lost() -> DeliveryState {
 fn lock_lost() -> DeliveryState {
     DeliveryState::rejected(AmqpError::new(
         condition::MESSAGE_LOCK_LOST,
-        format!("{LOCK_LOST} Delivery is not known, or was settled already: its lock is gone"),
+        format!("{LOCK_LOST} The delivery is unknown or was already settled"),
     ))
     .with_transience()
 }

@@ -103,7 +103,7 @@ impl Session {
         if distance(self.incoming.up_to, self.incoming.begun) > 0 {
             return Err(Fault::Session(AmqpError::new(
                 condition::WINDOW_VIOLATION,
-                "more transfers came than the incoming-window has room for",
+                "more transfers arrived than the incoming-window allows",
             )));
         }
         Ok(())

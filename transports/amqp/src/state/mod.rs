@@ -159,7 +159,7 @@ impl Outcome {
             }
             Modified::DESCRIPTOR => Self::Modified(read_list(value, &mut reader)?),
             Declared::DESCRIPTOR => Self::Declared(read_list(value, &mut reader)?),
-            _ => return Err(AmqpError::decode(format!("descriptor 0x{code:x} is no outcome"))),
+            _ => return Err(AmqpError::decode(format!("descriptor 0x{code:x} is not an outcome"))),
         })
     }
 

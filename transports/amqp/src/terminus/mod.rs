@@ -63,7 +63,7 @@ impl Target {
         Ok(match u8::try_from(code).unwrap_or(0) {
             NodeTarget::DESCRIPTOR => Self::Node(read_list(value, &mut reader)?),
             Coordinator::DESCRIPTOR => Self::Coordinator(read_list(value, &mut reader)?),
-            _ => return Err(AmqpError::decode(format!("descriptor 0x{code:x} is no target"))),
+            _ => return Err(AmqpError::decode(format!("descriptor 0x{code:x} is not a target"))),
         })
     }
 

@@ -63,7 +63,7 @@ impl Admin {
                 return Err(stopped(done, plan.steps.len(), next, &failure));
             }
             if part.done == 0 {
-                let detail = "the broker carries out no step of it";
+                let detail = "the broker cannot carry out any step";
                 return Err(self.port.refuse(Rejection::internal(detail), ""));
             }
         }
@@ -92,7 +92,8 @@ impl Admin {
 fn stopped(done: usize, count: usize, step: Option<&Step>, failure: &BrokerError) -> BrokerError {
     let step = step.map_or_else(String::new, Step::to_string);
     let detail = format!(
-        "{done} of {count} steps are done; {step} failed: {}; declare the same again for the rest",
+        "{done} of {count} steps are done; {step} failed: {}; repeat the declaration to do the \
+         rest",
         failure.detail()
     );
     let rejection = Rejection::new(failure.condition(), detail);

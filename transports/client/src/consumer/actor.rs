@@ -52,7 +52,7 @@ impl<D: Message<Result = Outcome> + Send + 'static> Handler<D> for Recipient<D> 
 /// An actor that panicked, was started anew, or is gone has done nothing with the message.
 pub(super) fn outcome(answer: Result<Outcome, MailboxError>) -> Outcome {
     answer.unwrap_or_else(|error| {
-        tracing::warn!(%error, "an actor gave no answer, its message is abandoned");
+        tracing::warn!(%error, "an actor did not answer; its message is abandoned");
         Err(Refusal::abandon())
     })
 }

@@ -134,7 +134,7 @@ async fn make<D: Message<Result = Outcome> + Send + 'static>(
         match std::panic::catch_unwind(AssertUnwindSafe(&mut factory)) {
             // Who wanted it may have been dropped; then so is the actor.
             Ok(actor) => drop(answer.send(actor)),
-            Err(_) => tracing::warn!("the function panicked that makes an actor"),
+            Err(_) => tracing::warn!("the function that creates actors panicked"),
         }
     }
 }
@@ -176,7 +176,7 @@ impl<D: Message<Result = Outcome> + Send + 'static> Pool<D> {
     async fn handle(&self, delivery: D) -> Outcome {
         let Some(actor) = self.actor().await else {
             self.failed.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!("there is no actor for a message, it is abandoned");
+            tracing::warn!("there is no actor for a message; it is abandoned");
             return Err(Refusal::abandon());
         };
         let answer = actor.send(delivery).await;
@@ -202,8 +202,8 @@ impl<D: Message<Result = Outcome> + Send + 'static> Handler<D> for Actors<D> {
         match self.made {
             Made::ByArbiter => Ok(()),
             Made::ByNobody => Err(Rejection::invalid_operation(
-                "`actors` was called outside of an actix system, where no actor can be started: \
-                 `actors_on` has an arbiter start them",
+                "`actors` was called outside of an actix system, where no actor can start; use \
+                 `actors_on` with an arbiter",
             )),
         }
     }

@@ -332,7 +332,7 @@ impl Refusal {
     /// Logs the error, if there is one.
     pub(super) fn log(&self) {
         if let Self::Failed { error } = self {
-            tracing::warn!(%error, "a handler gives its message back");
+            tracing::warn!(%error, "a handler returned its message unsettled");
         }
     }
 

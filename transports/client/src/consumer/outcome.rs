@@ -17,9 +17,9 @@ use crate::port::Settlement;
 const NOT_AGAIN_FOR: TimeSpan = TimeSpan::from_minutes(1);
 
 /// The lock ended under a handler, and the most likely causes.
-const LOCK_ENDED: &str = "a settlement was refused, because the lock ended before the handler did; a handler that blocks its \
-                          thread, as `std::thread::sleep` and synchronous I/O do, keeps locks from being renewed: await \
-                          instead, or use `spawn_blocking`";
+const LOCK_ENDED: &str = "a settlement was refused because the lock ended before the handler did; \
+    a handler that blocks its thread, for example with `std::thread::sleep` or synchronous I/O, \
+    prevents lock renewal: use await or `spawn_blocking` instead";
 
 /// What a handler has come to; a panic abandons its message.
 pub(crate) async fn outcome_of(
@@ -28,7 +28,7 @@ pub(crate) async fn outcome_of(
     let outcome = AssertUnwindSafe(handling).catch_unwind().await;
     outcome
         .unwrap_or_else(|_| {
-            tracing::warn!("a handler panicked, its message is abandoned");
+            tracing::warn!("a handler panicked; its message is abandoned");
             Err(Refusal::abandon())
         })
         .inspect_err(Refusal::log)

@@ -262,7 +262,7 @@ impl Hand {
         }
         let path = self.deliveries.link().path().to_owned();
         let condition = error.condition();
-        tracing::warn!(path = &*path, %condition, %error, "a link was closed for now");
+        tracing::warn!(path = &*path, %condition, %error, "a link was closed; it is attached again");
         let (client, unsettled_max) = (self.client.clone(), self.options.unsettled_max());
         self.again = Some(Box::pin(async move {
             tokio::time::sleep(RETRY_PAUSE).await;

@@ -56,9 +56,10 @@ struct Lock {
 
 /// Why a lock is left to run out whose message is with the handler.
 pub(super) const IN_HAND: &str =
-    "a lock is renewed no more, its handler has had the message for too long";
+    "a lock is no longer renewed, because its handler has had the message for too long";
 /// The same, of one that waits for it.
-const WAITING: &str = "a lock is renewed no more, its message has waited too long for its handler";
+const WAITING: &str = "a lock is no longer renewed, because its message has waited too long for \
+    its handler";
 
 /// Tells whose lock is left to run out.
 pub(super) fn tell_no_more(path: &str, sequence: SequenceNumber, why: &str) {

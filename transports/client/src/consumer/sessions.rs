@@ -163,7 +163,7 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
                 Ok(session) => Arc::new(session),
                 Err(error) if error.condition() == Condition::ServiceTimeout => continue,
                 Err(error) if can_pass(&self.client, &error) => {
-                    tracing::warn!(%error, "no session can be accepted for now");
+                    tracing::warn!(%error, "no session can be accepted at the moment");
                     tokio::select! {
                         biased;
                         _ = self.stopping.wait_for(|stop| *stop) => return None,
@@ -288,7 +288,7 @@ async fn keeping<T>(
             renewed = session.renew_lock() => {
                 if let Err(error) = renewed {
                     // What it holds up is told the same.
-                    tracing::debug!(%error, "session lock not renewed");
+                    tracing::debug!(%error, "could not renew a session lock");
                 }
             }
         }

@@ -321,5 +321,5 @@ impl Drop for EntityLink {
 }
 
 fn only_as_list() -> Rejection {
-    Rejection::invalid_operation("a list cannot be asked for here")
+    Rejection::invalid_operation("a list cannot be requested here")
 }

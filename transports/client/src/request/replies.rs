@@ -85,7 +85,7 @@ impl Replies {
             match again {
                 Ok(session) => opened = Some(session),
                 Err(error) if self.passes(&error) => {
-                    tracing::debug!(%error, "the session of replies cannot be locked for now");
+                    tracing::debug!(%error, "the session of replies cannot be locked at the moment");
                     tokio::select! {
                         biased;
                         _ = &mut stopped => return None,
@@ -164,7 +164,7 @@ impl Waiters {
         };
         let waits = self.table().by_id.remove(&id);
         if waits.is_none_or(|told| told.send(Ok(reply)).is_err()) {
-            tracing::debug!(id, "nobody waits for a reply, it is dropped");
+            tracing::debug!(id, "no request waits for a reply; it is dropped");
         }
     }
 

@@ -215,7 +215,7 @@ impl Replier {
         match sent {
             // There may be room when somebody has taken replies (ERR-08).
             Err(error) if error.condition() == Condition::QuotaExceeded => {
-                tracing::warn!(%error, "a request rests, there is no room for its reply");
+                tracing::warn!(%error, "a request waits, because there is no space for its reply");
                 Err(Refusal::retry_after(NO_ROOM_PAUSE))
             }
             Err(error) if error.retryable() => Err(error.into()),

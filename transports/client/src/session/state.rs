@@ -19,7 +19,7 @@ pub enum StateError {
     #[error(transparent)]
     Broker(#[from] BrokerError),
     /// The state is not the JSON of the type.
-    #[error("the state of session {} is not the JSON expected: {source}", Quoted(session))]
+    #[error("the state of session {} is not the expected JSON: {source}", Quoted(session))]
     Read {
         /// The id of the session.
         session: Arc<str>,

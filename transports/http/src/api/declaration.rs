@@ -24,9 +24,10 @@ enum Asked {
 /// failed if it did, and the plan of what is left with its own digest. Steps that are others by now give UpdateConflict,
 /// with nothing done.
 #[utoipa::path(post, operation_id = "declare", path = "/declaration", tag = "namespace",
-    params(("dryRun" = Option<bool>, Query, description = "true only tells the steps"),
-        ("digest" = Option<String>, Query, description = "of the plan to carry out"),
-        ("stepsMax" = Option<usize>, Query, description = "by default 100, which is also the most")),
+    params(("dryRun" = Option<bool>, Query, description = "true only returns the steps"),
+        ("digest" = Option<String>, Query, description = "digest of the plan to carry out"),
+        ("stepsMax" = Option<usize>, Query, description = "maximum number of steps to return; at \
+            most 100, the default")),
     request_body = DeclarationForm,
     responses((status = 200, body = PlanView), (status = "default", body = Problem)))]
 pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> Answer {
@@ -62,11 +63,12 @@ fn asked(exchange: &Exchange) -> Result<Asked, Refusal> {
         (None | Some("false"), Some(text)) => match Digest::parse(&text) {
             Some(digest) => Ok(Asked::CarryOut(digest)),
             None => {
-                Err(Refusal::argument("the query parameter digest is not 16 hexadecimal digits"))
+                Err(Refusal::argument("the query parameter digest must be 16 hexadecimal digits"))
             }
         },
         _ => Err(Refusal::argument(
-            "a declaration wants the query parameter dryRun=true, or the digest that was answered to that",
+            "a declaration needs the query parameter dryRun=true, or the digest from the response \
+             to a dry run",
         )),
     }
 }

@@ -78,7 +78,7 @@ fn refuse_unknown(query: &str, known: &[&str]) -> Result<(), Refusal> {
         known => known.join(", "),
     };
     Err(Refusal::argument(format!(
-        "the query parameter `{name}` is not one of this operation, which has {has}"
+        "the query parameter `{name}` is unknown to this operation, which has {has}"
     )))
 }
 
@@ -159,7 +159,7 @@ async fn large(exchange: &Exchange, mut room: AnswerRoom, value: &impl Serialize
     tokio::task::yield_now().await;
     let mut bytes = Vec::with_capacity(size);
     if serde_json::to_writer(&mut bytes, value).is_err() {
-        return Err(Rejection::internal("the answer cannot be written as JSON").into());
+        return Err(Rejection::internal("the response cannot be written as JSON").into());
     }
     exchange.hand_over(room, bytes.len(), None);
     Ok(of_json(bytes))

@@ -17,23 +17,25 @@ use crate::error::PROBLEM;
 /// What holds for all operations.
 const DESCRIPTION: &str = "The JSON API of Peeklock.
 
-A queue or a topic is one percent-encoded path segment: the slashes of its path are `%2F` (or `%5C`, a backslash, \
-where a proxy takes offence), and a sub-queue has its suffix, as in `orders%2F$deadletterqueue` or \
-`orders%2F$Transfer%2F$deadletterqueue`. Messages are sent to a queue or a topic, and received from a queue, a \
-subscription or a sub-queue of either. Settling and deferring what holds messages of sessions takes a link, which HTTP \
-has not: sessions are listed and looked into here, and received from over WebSocket.
+A queue or a topic is one percent-encoded path segment: the slashes of its path are `%2F` (or \
+`%5C`, a backslash, if a proxy refuses `%2F`), and a sub-queue has its suffix, as in \
+`orders%2F$deadletterqueue` or `orders%2F$Transfer%2F$deadletterqueue`. Messages are sent to a \
+queue or a topic, and received from a queue, a subscription or a sub-queue of either. To receive \
+from sessions, use WebSocket: it needs a link, which HTTP does not have. Here you can list \
+sessions and peek into them.
 
-A body may be left out where everything in it is optional. A query parameter that an operation has not is refused.
+You may leave out a body if everything in it is optional. Unknown query parameters are refused.
 
-Every error is `application/problem+json`, whose `code` is for programs, also of what is not HTTP at all (400), and \
-of a head that is too large (431: 128 KiB, or more than 96 headers) or does not arrive in time (408); these end the \
-connection.
+Every error is `application/problem+json`; programs use its `code`. Three errors end the \
+connection: bytes that are not HTTP (400), a head that does not arrive in time (408), and a head \
+that is too large (431: 128 KiB, or more than 96 headers).
 
-Beside this API the listener serves the Service Bus REST data plane: `POST /{queue}/messages` sends, \
-`POST` and `DELETE /{entity}/messages/head?timeout=` receive under lock and for good, and \
-`DELETE`, `PUT` and `POST /{entity}/messages/{sequence number}/{lock token}` complete, abandon and renew. There the \
-slashes of a path stand as they are; properties of the broker are the header `BrokerProperties`, and each application \
-property is a header of its own, so its name is in lower case.";
+The same address also serves the Service Bus REST data plane: `POST /{queue}/messages` sends, \
+`POST` and `DELETE /{entity}/messages/head?timeout=` receive under lock and receive and delete, \
+and `DELETE`, `PUT` and `POST /{entity}/messages/{sequence number}/{lock token}` complete, \
+abandon and renew. There the slashes of a path are not encoded, broker properties are in the \
+header `BrokerProperties`, and each application property is a separate header, so its name is in \
+lower case.";
 
 /// The document.
 #[derive(OpenApi)]

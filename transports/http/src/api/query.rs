@@ -14,9 +14,9 @@ pub(super) fn number<T: std::str::FromStr>(
     let Some(text) = parameter(exchange.query(), name) else { return Ok(None) };
     match text.parse() {
         Ok(number) => Ok(Some(number)),
-        Err(_) => {
-            Err(Refusal::argument(format!("the query parameter {name} is not a number in range")))
-        }
+        Err(_) => Err(Refusal::argument(format!(
+            "the query parameter {name} must be a number in its range"
+        ))),
     }
 }
 
@@ -25,6 +25,6 @@ pub(super) fn instant(name: &str, text: Option<&str>) -> Result<Option<Timestamp
     let Some(text) = text else { return Ok(None) };
     match Timestamp::parse(text) {
         Some(instant) => Ok(Some(instant)),
-        None => Err(Refusal::argument(format!("{name} is not an RFC 3339 instant"))),
+        None => Err(Refusal::argument(format!("{name} must be an RFC 3339 instant"))),
     }
 }

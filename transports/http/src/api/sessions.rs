@@ -26,11 +26,13 @@ pub(crate) struct SessionPage {
 #[utoipa::path(get, operation_id = "list_sessions", path = "/queues/{queue}/sessions", tag = "sessions",
     params(("queue" = String, Path),
         ("withActiveMessages" = Option<bool>, Query,
-            description = "only those that have active messages"),
+            description = "only sessions with active messages"),
         ("stateSetAfterUtc" = Option<String>, Query,
-            description = "only those whose state was set after this instant; not with the other one"),
+            description = "only sessions whose state was set after this instant; not together with \
+                withActiveMessages"),
         ("skip" = Option<usize>, Query, description = "by default 0"),
-        ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
+        ("top" = Option<usize>, Query, description = "maximum number of sessions; at most 100, the \
+            default")),
     responses((status = 200, body = SessionPage), (status = "default", body = Problem)))]
 pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
     let entity = exchange.entity(Action::ListSessions, path).await?;
@@ -59,14 +61,14 @@ fn filter(exchange: &Exchange) -> Result<SessionFilter, Refusal> {
         None | Some("false") => false,
         Some("true") => true,
         Some(_) => {
-            let detail = "the query parameter withActiveMessages is neither true nor false";
+            let detail = "the query parameter withActiveMessages must be true or false";
             return Err(Refusal::argument(detail));
         }
     };
     let after = parameter(query, "statesetafterutc");
     match (is_active, instant("stateSetAfterUtc", after.as_deref())?) {
         (true, Some(_)) => {
-            Err(Refusal::argument("ask for withActiveMessages or stateSetAfterUtc, not both"))
+            Err(Refusal::argument("give withActiveMessages or stateSetAfterUtc, not both"))
         }
         (true, None) => Ok(SessionFilter::WithActiveMessages),
         (false, Some(at)) => Ok(SessionFilter::StateSetAfter(at)),

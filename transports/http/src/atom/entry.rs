@@ -181,7 +181,7 @@ fn of_xml(status: StatusCode, content_type: &'static str, bytes: Vec<u8>) -> Htt
 /// What a request has in its body: the description in an entry.
 pub(super) fn content(entry: super::xml::Element) -> Result<super::xml::Element, Refusal> {
     if !entry.is(ATOM, "entry") {
-        let detail = format!("the body is no entry of `{ATOM}`");
+        let detail = format!("the body must be an entry of `{ATOM}`");
         return Err(Refusal::argument(detail));
     }
     let content = entry.children.into_iter().find(|child| child.is(ATOM, "content"));

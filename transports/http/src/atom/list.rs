@@ -105,8 +105,8 @@ async fn whole<T>(
         }
     }
     let detail = format!(
-        "this page is of more than {PARTS_MAX} MiB, which is the most: ask for fewer by `$top`, of which {} are not \
-         too many, and for those behind them by `$skip`",
+        "this page has more than {PARTS_MAX} MiB, the limit; ask for at most {} entries with \
+         `$top`, and for the next with `$skip`",
         items.len()
     );
     Err(Rejection::out_of_range(detail).into())

@@ -109,7 +109,7 @@ fn expect(description: &Element, name: &str) -> Result<(), Refusal> {
     if description.is(SB, name) {
         return Ok(());
     }
-    let detail = format!("the content of the entry is no {name} of `{SB}`, which this address has");
+    let detail = format!("the content of the entry must be a {name} of `{SB}` at this address");
     Err(Refusal::argument(detail))
 }
 
@@ -126,7 +126,9 @@ async fn kind_at(exchange: &Exchange, action: Action, path: &str) -> Result<Enti
         && sub_queue != SubQueue::Main
         && exchange.entity(action, &topic).await.is_ok()
     {
-        let detail = format!("`{topic}` is a topic, which has no dead-letter queue");
+        let detail = format!(
+            "`{topic}` is a topic, which has no dead-letter queue; use one of its subscriptions"
+        );
         return Err(Refusal::argument(detail));
     }
     Err(refusal)

@@ -44,6 +44,6 @@ fn number(exchange: &Exchange, name: &str) -> Result<Option<usize>, Refusal> {
     match text.trim().parse::<u64>() {
         // More than can be is all there is.
         Ok(number) => Ok(Some(usize::try_from(number).unwrap_or(usize::MAX))),
-        Err(_) => Err(Refusal::argument(format!("{name} is not a number of entries"))),
+        Err(_) => Err(Refusal::argument(format!("{name} must be a number of entries"))),
     }
 }

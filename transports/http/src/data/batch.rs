@@ -51,7 +51,7 @@ fn body(text: Option<String>, base64: Option<String>) -> Result<Body, &'static s
         (Some(text), None) => Ok(Body::Data(Bytes::from(text))),
         (None, Some(base64)) => match STANDARD.decode(base64) {
             Ok(bytes) => Ok(Body::Data(Bytes::from(bytes))),
-            Err(_) => Err("the body is not Base64"),
+            Err(_) => Err("the body must be Base64"),
         },
         (None, None) => Ok(Body::default()),
     }

@@ -63,7 +63,7 @@ fn wait(site: &Site, query: &str) -> Result<TimeSpan, Refusal> {
     let seconds: Option<f64> = text.parse().ok();
     match seconds.and_then(TimeSpan::from_seconds_f64) {
         Some(wait) => Ok(wait.min(most)),
-        None => Err(Refusal::argument("the query parameter timeout is not a number of seconds")),
+        None => Err(Refusal::argument("the query parameter timeout must be a number of seconds")),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn settle(
     crate::body::discard(exchange, payload).await?;
     let delay = delay_of(exchange, method)?;
     let Some(token) = LockToken::parse(token) else {
-        let detail = "the lock token of the path is not a GUID";
+        let detail = "the lock token in the path must be a GUID";
         return Err(Rejection::new(Condition::MessageLockLost, detail).into());
     };
     refuse_foreign(exchange, &entity, reference, token).await?;

@@ -146,8 +146,8 @@ fn path(request: &httparse::Request<'_, '_>) -> String {
     target.map_or_else(|_| String::new(), |target| target.path().to_owned())
 }
 
-fn malformed(what: &str) -> Fault {
-    Fault::Malformed(format!("the request is not HTTP/1.1: {what}"))
+fn malformed(flaw: &str) -> Fault {
+    Fault::Malformed(format!("the request is not HTTP/1.1: {flaw}"))
 }
 
 /// The values of headers that decide where a request ends.
@@ -176,10 +176,10 @@ fn body(request: &httparse::Request<'_, '_>) -> Result<Body, Fault> {
     }
     if framing.has_encoding {
         if is_old {
-            return Err(malformed("Transfer-Encoding is not for HTTP/1.0"));
+            return Err(malformed("Transfer-Encoding is not allowed in HTTP/1.0"));
         }
         if !framing.is_chunked {
-            return Err(malformed("the Transfer-Encoding is not chunked"));
+            return Err(malformed("the Transfer-Encoding must be chunked"));
         }
         if framing.length.is_some() {
             return Err(malformed("both Content-Length and Transfer-Encoding are given"));
@@ -210,7 +210,7 @@ fn framing(request: &httparse::Request<'_, '_>, is_old: bool) -> Result<Framing,
             let length = text(header.value)
                 .filter(|text| !text.starts_with('+'))
                 .and_then(|text| text.parse().ok())
-                .ok_or_else(|| malformed("the Content-Length is no number"))?;
+                .ok_or_else(|| malformed("the Content-Length must be a number"))?;
             if framing.length.replace(length).is_some() {
                 return Err(malformed("the Content-Length is given twice"));
             }

@@ -164,7 +164,8 @@ impl Socket {
             let Some(next) = next else {
                 let count_max = self.site.config.connection_count_max;
                 let detail = format!(
-                    "all {count_max} connections that `http.connection_count_max` allows are in use"
+                    "all {count_max} connections that `http.connection_count_max` allows are in \
+                     use; retry later"
                 );
                 self.refuse(Rejection::server_busy(detail).into());
                 break;
@@ -292,8 +293,8 @@ impl Socket {
                 return Poll::Ready(());
             }
             if is_told {
-                let detail =
-                    "the head of the request arrives slowly, and others wait for a connection";
+                let detail = "the head of the request arrives slowly while other clients wait for \
+                    a connection";
                 self.refuse(Rejection::server_busy(detail).into());
                 return Poll::Ready(());
             }
@@ -326,7 +327,8 @@ impl Socket {
                     ready!(self.timer.poll(at, context));
                 }
                 RoomAnswer::Yield => {
-                    let detail = "the head of the request arrives slowly, and others wait for room";
+                    let detail = "the head of the request arrives slowly while other clients wait \
+                        for memory";
                     self.refuse(Rejection::server_busy(detail).into());
                     break;
                 }

@@ -88,5 +88,5 @@ impl Socket {
 
 /// The error of an answer that is not read, or too slowly while others wait for its room.
 fn slow_reader() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the answer is read too slowly")
+    io::Error::new(io::ErrorKind::TimedOut, "the client reads the response too slowly")
 }

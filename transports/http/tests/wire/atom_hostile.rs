@@ -35,7 +35,7 @@ async fn xml_beyond_its_bounds_is_refused() {
         (deep, "32 elements inside each other"),
         (many, "16384 elements"),
         (wide, "32 attributes"),
-        (entry("QueueDescription", "<a b=\"1\" b=\"2\"/>"), "not the XML expected"),
+        (entry("QueueDescription", "<a b=\"1\" b=\"2\"/>"), "not the expected XML"),
         (entry("QueueDescription", "<x:a/>"), "prefix"),
         (entry("QueueDescription", "<fo&o>1</fo&o>"), "`fo&amp;o` is no name"),
         (entry("QueueDescription", "<1bad/>"), "`1bad` is no name"),
@@ -43,8 +43,8 @@ async fn xml_beyond_its_bounds_is_refused() {
         (entry("QueueDescription", "<foo -a=\"1\"/>"), "`-a` is no name"),
         (entry("QueueDescription", "<a:b:c xmlns:a=\"urn:a\"/>"), "`a:b:c` is no name"),
         (entry("QueueDescription", "<a: xmlns:a=\"urn:a\"/>"), "`a:` is no name"),
-        (entry("QueueDescription", "<a\u{d7}b/>"), "is no name"),
-        (entry("QueueDescription", "<a xmlns:1=\"urn:a\"/>"), "is no name"),
+        (entry("QueueDescription", "<a\u{d7}b/>"), "is not a name"),
+        (entry("QueueDescription", "<a xmlns:1=\"urn:a\"/>"), "is not a name"),
         (
             entry(
                 "QueueDescription",
@@ -54,25 +54,25 @@ async fn xml_beyond_its_bounds_is_refused() {
         ),
         (
             entry("QueueDescription", "<a xmlns=\"http://www.w3.org/2000/xmlns/\"/>"),
-            "not the XML expected",
+            "not the expected XML",
         ),
         (
             entry("QueueDescription", "<a xmlns=\"http://www.w3.org/2000/xmln&#115;/\"/>"),
-            "namespace that cannot be",
+            "an invalid namespace",
         ),
         (
             entry(
                 "QueueDescription",
                 "<a xmlns:b=\"urn:&#1;\" xmlns:c=\"urn:&#2;\" b:d=\"1\" c:d=\"2\"/>",
             ),
-            "namespace that cannot be",
+            "an invalid namespace",
         ),
         (String::new(), "empty"),
-        ("{}".to_owned(), "text beside the root"),
-        ("<entry>".to_owned(), "not the XML expected"),
-        ("<a></b>".to_owned(), "not the XML expected"),
+        ("{}".to_owned(), "text outside the root"),
+        ("<entry>".to_owned(), "not the expected XML"),
+        ("<a></b>".to_owned(), "not the expected XML"),
         ("<a/><b/>".to_owned(), "second root"),
-        ("<feed xmlns=\"http://www.w3.org/2005/Atom\"/>".to_owned(), "no entry"),
+        ("<feed xmlns=\"http://www.w3.org/2005/Atom\"/>".to_owned(), "must be an entry"),
         ("<entry xmlns=\"http://www.w3.org/2005/Atom\"/>".to_owned(), "no content"),
         (
             "<entry xmlns=\"http://www.w3.org/2005/Atom\"><content/></entry>".to_owned(),

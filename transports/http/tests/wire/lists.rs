@@ -257,7 +257,7 @@ async fn a_page_of_the_atom_api_is_whole_or_refused() {
         let head = format!("GET /{address}?api-version=2021-05");
         let answer = server.ask(&head, "").await;
         assert_eq!(answer.status, 400, "{head}");
-        assert!(answer.text().contains("ask for fewer by `$top`"), "{head}: {}", answer.text());
+        assert!(answer.text().contains("entries with `$top`"), "{head}: {}", answer.text());
     }
     server.stop().await;
 }

@@ -123,12 +123,12 @@ async fn rules_are_managed() {
         (json!({ "filter": { "type": "true", "sql": "1=1" } }), "true or false"),
         (json!({ "filter": { "type": "correlation" } }), "no property"),
         (json!({ "filters": {} }), "unknown field"),
-        (json!({ "name": "other" }), "another name"),
+        (json!({ "name": "other" }), "differs from the name"),
         (
             json!({ "filter": { "type": "sql", "sql": "1=1" }, "action": { "sql": "SET" } }),
             "action",
         ),
-        (json!([]), "JSON expected"),
+        (json!([]), "expected JSON"),
     ] {
         let problem = expect(&server, &format!("PUT {rules}/new"), wrong.clone(), 400).await;
         assert_eq!(problem["code"], "ArgumentError");

@@ -96,7 +96,7 @@ impl<G: Engine, T> Links<G, T> {
         let mut lost_count = 0;
         let quiet = poll_fn(|context| self.poll_quiet(mailbox, &mut lost_count, context));
         if tokio::time::timeout(QUIET_TIMEOUT, quiet).await.is_err() {
-            tracing::warn!("an entity did not answer that it delivers nothing more");
+            tracing::warn!("an entity did not confirm that it stopped delivering");
         }
         mailbox.close();
         lost_count

@@ -71,7 +71,7 @@ impl<G: Engine, T> Links<G, T> {
             return Ok(Some(0));
         };
         if flow.draining {
-            let detail = format!("link {number} is being drained already");
+            let detail = format!("link {number} is already being drained");
             return Err(Rejection::invalid_operation(detail));
         }
         let limits = flow.drain();

@@ -40,13 +40,13 @@ enum Says {
 pub(super) enum Fault {
     #[error("it does not begin with the signature of version 2")]
     Signature,
-    #[error("its version is not 2, or its command neither LOCAL nor PROXY")]
+    #[error("its version must be 2, and its command LOCAL or PROXY")]
     Command,
-    #[error("the client does not come over TCP and IP")]
+    #[error("the client must use TCP over IP")]
     Family,
     #[error("it is longer than {REST_BYTES_MAX} bytes, or too short for its addresses")]
     Length,
-    #[error("its TLVs do not end where it ends")]
+    #[error("its TLVs exceed its length")]
     Tlv,
 }
 

@@ -124,7 +124,7 @@ fn a_required_certificate_is_asked_for() {
         let mut stream = server.connect(&trusting(&ours)).await.unwrap();
         let error = talk(&mut stream).await.unwrap_err();
         let text = ClientTls::explain("localhost", error).to_string();
-        assert!(text.contains("shows a certificate"), "{text}");
+        assert!(text.contains("requires a client certificate"), "{text}");
         assert!(matches!(server.next().await, Err(Refused::Failed(_))));
         let client = client(&directory, &ours, &theirs, named(&[(DnType::CommonName, "shop")]));
         talk(&mut server.connect(&client).await.unwrap()).await.unwrap();

@@ -50,7 +50,7 @@ fn a_pair_that_cannot_be_used_leaves_the_one_before() {
             ([&other, ""], File::Key, "no private key"),
             (["", &other_key], File::Certificate, "no certificates"),
             (["nonsense", "nonsense"], File::Certificate, "no certificates"),
-            ([&other, &expired_key], File::Certificate, "no pair"),
+            ([&other, &expired_key], File::Certificate, "do not belong together"),
             ([&expired, &expired_key], File::Certificate, "expired"),
         ] {
             std::fs::write(&certificate, texts[0]).unwrap();
@@ -143,5 +143,5 @@ fn a_start_without_a_pair_is_refused() {
     assert!(open().to_string().contains("more than 1048576 bytes"));
     let (_, key) = issued(&issuer, |_| {});
     std::fs::write(directory.join("server.key"), key).unwrap();
-    assert!(open().to_string().contains("no pair"));
+    assert!(open().to_string().contains("do not belong together"));
 }

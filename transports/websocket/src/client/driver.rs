@@ -113,7 +113,7 @@ pub(super) async fn start(url: &str, options: ClientOptions) -> Result<Arc<Lifel
     let core = Arc::new(Core::new());
     let Some(address) = Address::parse(url) else {
         let detail =
-            "the URL of a broker is ws://HOST:PORT or wss://HOST:PORT, without path and query";
+            "the URL of a broker must be ws://HOST:PORT or wss://HOST:PORT, without path and query";
         return Err(core.refuse(Rejection::argument(detail), ""));
     };
     let mut driver = Driver::new(Arc::clone(&core), address, options);
@@ -268,8 +268,8 @@ impl Driver {
                     tracing::debug!(detail = rejection.detail(), "no connection yet");
                     if self.options.give_up_after.is_some_and(|most| lost_at.elapsed() >= most) {
                         let detail = format!(
-                            "the connection was lost and cannot be made anew ({}); whether what was \
-                             under way took effect is unknown",
+                            "the connection was lost and cannot be opened again ({}); it is \
+                             unknown whether operations in progress took effect",
                             rejection.detail()
                         );
                         return Err(lost(&detail));
@@ -308,7 +308,8 @@ impl Driver {
             };
         }
         // What was under way has an open end; links are attached again as they are needed.
-        let reason = lost("the connection was lost; whether the operation took effect is unknown");
+        let reason =
+            lost("the connection was lost; it is unknown whether the operation took effect");
         for (_, waiting) in std::mem::take(&mut self.waiting) {
             fail(&core, waiting, &reason);
         }

@@ -138,7 +138,7 @@ impl port::Link for Link {
                 }
                 Operation::Renew(renew) => Operation::RenewIn(RenewIn { transaction, renew }),
                 _ => {
-                    let detail = "a transaction has sends, settlements and renewals (TXN-02)";
+                    let detail = "a transaction can only send, settle and renew (TXN-02)";
                     return Err(port::Link::refuse(self, Rejection::invalid_operation(detail)));
                 }
             };

@@ -79,7 +79,9 @@ impl PeerSender {
     ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
         let count = messages.len();
         if count > LIST_COUNT_MAX {
-            let detail = format!("a list has {count} messages, the limit is {LIST_COUNT_MAX}");
+            let detail = format!(
+                "a list has {count} messages, the limit is {LIST_COUNT_MAX}; send several lists"
+            );
             return Err(self.link.core.refuse(Rejection::argument(detail), &self.link.path));
         }
         let source = ForwardSource {

@@ -62,8 +62,7 @@ impl Conversation {
             }
             let (id, done) = match requests.pop_front() {
                 Some(Ok(Request { id, .. })) if self.awaits(id) => {
-                    let detail =
-                        format!("the id {id} is in use by a request that is not answered yet");
+                    let detail = format!("the id {id} is in use by an unanswered request");
                     // Under that id it would be taken for the answer to the other request.
                     (0, Err((Rejection::argument(detail).into(), Subject::Connection)))
                 }
@@ -161,14 +160,16 @@ impl Conversation {
     /// How long a request may wait: as said, but not while the connection is about to end.
     pub(crate) fn wait_of(&self, seconds: f64) -> Result<TimeSpan, Rejection> {
         let Some(wait) = TimeSpan::from_seconds_f64(seconds) else {
-            return Err(Rejection::out_of_range("waitSeconds is less than 0"));
+            return Err(Rejection::out_of_range("waitSeconds must be 0 or more"));
         };
         if wait == TimeSpan::ZERO || self.deadline.is_some() {
             return Ok(TimeSpan::ZERO);
         }
         let count = self.links.waiting_count();
         if count >= self.command_count_max() {
-            let detail = format!("{count} requests wait on this connection already");
+            let detail = format!(
+                "{count} requests already wait on this connection, the limit; wait for answers"
+            );
             return Err(Rejection::quota_exceeded(detail));
         }
         Ok(wait)

@@ -74,7 +74,7 @@ async fn greet(
             return begins.map(|handover| (handover, handshake));
         }
         Ok(Err(refusal)) => refusal?,
-        Err(_) => Close::new(code::NO_HELLO, "no hello has come in time"),
+        Err(_) => Close::new(code::NO_HELLO, "no hello arrived in time"),
     };
     drop(handshake);
     close(&mut socket, &refusal).await;
@@ -114,7 +114,7 @@ async fn hello(
         (Some(Ok(Request { id, operation: Operation::Hello(hello) })), None) => Ok((id, hello)),
         (Some(Err(bad)), _) => Err(Some(Close::of_frame(&bad.error))),
         _ => {
-            let reason = "the first frame has to be one hello and nothing else";
+            let reason = "the first frame must be one hello and nothing else";
             Err(Some(Close::new(code::NO_HELLO, reason)))
         }
     }
@@ -154,7 +154,8 @@ impl Conversation {
         drop(handshake);
         let Some(place) = site.enter(resume_token, encoding, newcomer, sender) else {
             let count = site.config.connection_count_max;
-            let detail = format!("there are {count} connections already");
+            let detail =
+                format!("there are already {count} connections, the limit; try again later");
             let error = broker.refuse(Rejection::quota_exceeded(detail), "");
             let reason = format!("QuotaExceeded, TrackingId:{}", error.tracking_id());
             return close(&mut handover.socket, &Close::new(code::TRY_LATER, reason)).await;
@@ -285,7 +286,7 @@ impl Conversation {
         if resumed {
             let unconfirmed = self.unconfirmed.len() as u64;
             if *received > self.sent || self.sent - *received > unconfirmed {
-                let reason = "the client has taken frames that were never sent, or forgotten them";
+                let reason = "the client confirms frames that were never sent, or has lost some";
                 return Err(Ended::Refused(Close::new(code::PROTOCOL, reason)));
             }
             self.confirm(*received);

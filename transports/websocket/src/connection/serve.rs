@@ -25,9 +25,9 @@ const BYTES_PER_TURN: usize = 256 << 10;
 /// Holding no more than this for what it asks for, a client is not in the way of others: all there may be hold little.
 const ASKED_BYTES_FREE: u64 = 16 << 10;
 /// Why a frame has to be given up.
-const YIELDS: &str = "a frame arrives slowly, and others wait";
+const YIELDS: &str = "a frame arrives slowly while other clients wait";
 /// Why one who has asked for much has to give it up.
-const ASKS_MUCH: &str = "what was asked for at once takes long, and others wait";
+const ASKS_MUCH: &str = "requests in one frame take long while other clients wait";
 
 /// What happens next.
 enum Turn {
@@ -130,7 +130,7 @@ impl Conversation {
         if self.access.principal().is_none_or(|principal| principal.token.is_some()) {
             return Ok(());
         }
-        let reason = "nobody is let in without a token any more";
+        let reason = "every client now needs a token";
         Err(Ended::Refused(Close::new(code::UNAUTHORIZED, reason)))
     }
 
@@ -179,7 +179,7 @@ impl Conversation {
             return Poll::Ready(Turn::Mail);
         }
         if self.poll_stall(socket, context).is_ready() {
-            let reason = "what was written is not taken";
+            let reason = "the client does not read";
             let slow = Ended::Lost(Some(Close::new(code::SLOW, reason)));
             return Poll::Ready(Turn::Yield(slow));
         }
@@ -406,7 +406,7 @@ impl Conversation {
             // It is not the client who is slow.
             socket.get_mut().begin_anew();
         } else if socket.get_mut().is_late() {
-            let reason = "a frame has begun and did not arrive in time";
+            let reason = "a frame has begun but did not arrive in time";
             return Err(Ended::Lost(Some(Close::new(code::SLOW, reason))));
         }
         if std::mem::take(&mut self.read_since_tick) {
@@ -418,7 +418,7 @@ impl Conversation {
             self.silent_ticks += 1;
         }
         if beat * self.silent_ticks > self.heartbeat * 2 {
-            let reason = "nothing came for twice the heartbeat";
+            let reason = "nothing arrived for twice the heartbeat";
             return Err(Ended::Lost(Some(Close::new(code::SILENT, reason))));
         }
         Ok(())
@@ -434,10 +434,10 @@ pub(super) fn payload(
         (SocketMessage::Binary(bytes), Encoding::Binary) => Ok(Some(bytes)),
         (SocketMessage::Text(text), Encoding::Json) => Ok(Some(text.into())),
         (SocketMessage::Binary(_), Encoding::Json) => {
-            Err(Some(Close::new(code::UNSUPPORTED, "frames of peeklock.v1.json are text")))
+            Err(Some(Close::new(code::UNSUPPORTED, "frames of peeklock.v1.json must be text")))
         }
         (SocketMessage::Text(_), Encoding::Binary) => {
-            Err(Some(Close::new(code::UNSUPPORTED, "frames of peeklock.v1.binary are binary")))
+            Err(Some(Close::new(code::UNSUPPORTED, "frames of peeklock.v1.binary must be binary")))
         }
         _ => Ok(None),
     }

@@ -67,7 +67,7 @@ impl<'de, T: Keyed> Visitor<'de> for NamedVisitor<T> {
     type Value = Named<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with an id and one thing said")
+        f.write_str("an object with an id and exactly one operation or answer")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
@@ -78,17 +78,17 @@ impl<'de, T: Keyed> Visitor<'de> for NamedVisitor<T> {
                 continue;
             }
             if body.is_some() {
-                return Err(A::Error::custom("more than one thing is said"));
+                return Err(A::Error::custom("there is more than one operation or answer"));
             }
             let read = T::read(&key, &mut map)
                 .map_err(|error| A::Error::custom(format!("{key}: {error}")))?;
             let Some(read) = read else {
                 let key: String = key.chars().take(64).collect();
-                return Err(A::Error::custom(format!("`{key}` is not known")));
+                return Err(A::Error::custom(format!("`{key}` is unknown")));
             };
             body = Some(read);
         }
-        let body = body.ok_or_else(|| A::Error::custom("nothing is said"))?;
+        let body = body.ok_or_else(|| A::Error::custom("there is no operation or answer"))?;
         Ok(Named { id, body })
     }
 }

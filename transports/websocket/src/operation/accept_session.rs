@@ -41,7 +41,7 @@ impl Conversation {
     pub(super) async fn accept_session(&mut self, asked: Asked, accept: AcceptSession) -> Done {
         let AcceptSession { link: number, path, session_id, mode, wait_seconds, credit } = accept;
         if asked.id == 0 {
-            return Err(Rejection::argument("acceptSession needs an id, to be answered").into());
+            return Err(Rejection::argument("acceptSession needs an id for its answer").into());
         }
         self.refuse_link(number)?;
         let wait = match session_id {

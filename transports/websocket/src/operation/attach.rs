@@ -99,12 +99,14 @@ impl Conversation {
     /// A new link needs a number that is free, and a place.
     pub(super) fn refuse_link(&self, number: u32) -> Result<(), Rejection> {
         if self.links.get(number).is_some() {
-            let detail = format!("link {number} is attached already");
+            let detail = format!("link {number} is already attached");
             return Err(Rejection::invalid_operation(detail));
         }
         let count_max = self.site.config.link_count_max;
         if self.links.len() >= count_max {
-            let detail = format!("the connection has its {count_max} links already");
+            let detail = format!(
+                "the connection already has {count_max} links, the limit; use another connection"
+            );
             return Err(Rejection::quota_exceeded(detail));
         }
         Ok(())

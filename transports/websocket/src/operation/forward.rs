@@ -154,7 +154,7 @@ impl Conversation {
     /// right (FWD-13).
     pub(super) fn forward(&mut self, asked: Asked, forward: Forward) -> Done {
         if self.sender(forward.link)?.destination.is_some() {
-            let detail = "what a broker forwards is not sent by way of another entity";
+            let detail = "a forwarded message cannot be sent via another entity";
             return Err(Rejection::invalid_operation(detail).into());
         }
         let source = PeerSource {
@@ -167,7 +167,7 @@ impl Conversation {
         };
         let arrivals = forward.messages.into_iter().map(|one| {
             if one.hops == 0 {
-                return Err(Rejection::out_of_range("a forwarded message has made a hop at least"));
+                return Err(Rejection::out_of_range("a forwarded message has at least one hop"));
             }
             let mut message = self.inbound(one.message)?;
             if one.never_duplicate {

@@ -210,7 +210,7 @@ impl Conversation {
         tokens: &[Token],
     ) -> Result<Keyed, Refusal> {
         if ranges.is_empty() == tokens.is_empty() {
-            let detail = "name delivery numbers in ranges, or lockTokens, and not both";
+            let detail = "give delivery numbers in ranges, or lockTokens, but not both";
             return Err(Rejection::argument(detail).into());
         }
         if !tokens.is_empty() {

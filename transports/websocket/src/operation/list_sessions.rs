@@ -34,7 +34,7 @@ impl Conversation {
     pub(super) async fn list_sessions(&mut self, asked: Asked, list: ListSessions) -> Done {
         let which = match (list.with_active_messages, list.state_set_after_utc) {
             (true, Some(_)) => {
-                let detail = "ask for withActiveMessages or stateSetAfterUtc, not both";
+                let detail = "give withActiveMessages or stateSetAfterUtc, not both";
                 return Err(Rejection::argument(detail).into());
             }
             (true, None) => SessionFilter::WithActiveMessages,

@@ -26,14 +26,14 @@ bodies! {
 impl Conversation {
     pub(super) fn receive(&mut self, asked: Asked, receive: &Receive) -> Done {
         if asked.id == 0 {
-            return Err(Rejection::argument("receive needs an id, to be answered").into());
+            return Err(Rejection::argument("receive needs an id for its answer").into());
         }
         let number = receive.link;
         self.receiver(number)?;
         let wait = self.wait_of(receive.wait_seconds)?;
         let count_max = receive.max_count;
         if count_max as usize > LIST_COUNT_MAX {
-            let detail = format!("maxCount is {count_max}, not 1 to {LIST_COUNT_MAX}");
+            let detail = format!("maxCount is {count_max}; it must be 1 to {LIST_COUNT_MAX}");
             return Err(Rejection::out_of_range(detail).into());
         }
         let Asked { id, permit } = asked;
@@ -64,7 +64,7 @@ impl Conversation {
             match delivered(encoding, message) {
                 Some(delivered) => read.push(delivered),
                 None if taken_count > 0 => {
-                    tracing::error!(path, sequence_number, "a message that was received is lost");
+                    tracing::error!(path, sequence_number, "a received message is lost");
                     count_undelivered(1);
                     lost_count += 1;
                 }

@@ -11,7 +11,7 @@ use crate::connection::{Asked, Conversation, Done};
 impl Conversation {
     pub(super) fn receive_deferred(&mut self, asked: Asked, numbered: Numbered) -> Done {
         if asked.id == 0 {
-            let detail = "receiveDeferred needs an id, to be answered";
+            let detail = "receiveDeferred needs an id for its answer";
             return Err(Rejection::argument(detail).into());
         }
         let link = self.receiver(numbered.link)?;

@@ -22,7 +22,7 @@ fn bytes_of(state: Option<String>, base64: Option<String>) -> Result<Option<Byte
         (Some(text), None) => Ok(Some(text.into())),
         (None, Some(base64)) => match STANDARD.decode(base64) {
             Ok(bytes) => Ok(Some(bytes.into())),
-            Err(_) => Err("stateBase64 is not base64"),
+            Err(_) => Err("stateBase64 must be base64"),
         },
         (None, None) => Ok(None),
     }
@@ -48,7 +48,7 @@ impl Conversation {
     ) -> Done {
         let link = self.receiver(number)?;
         if link.session().is_none() {
-            let detail = format!("link {number} is bound to no session");
+            let detail = format!("link {number} has no session");
             return Err(Rejection::invalid_operation(detail).into());
         }
         let command = link.in_session(command);

@@ -191,17 +191,17 @@ impl Conversation {
         let properties = settle.properties.as_ref();
         let has_reason = settle.reason.is_some() || settle.description.is_some();
         if has_reason && settle.decision != Decision::DeadLetter {
-            let detail = "reason and description are for the decision deadLetter";
+            let detail = "only the decision deadLetter has reason and description";
             return Err(Rejection::argument(detail));
         }
         if settle.delay_milliseconds != Delay::NONE && settle.decision != Decision::Abandon {
-            return Err(Rejection::argument("a delay is for the decision abandon"));
+            return Err(Rejection::argument("only the decision abandon has a delay"));
         }
         let changes: &[(String, Value)] = properties.map_or(&[], |properties| &properties.0);
         match settle.decision {
             Decision::Complete | Decision::Release => {
                 if !changes.is_empty() {
-                    let detail = "complete and release set no properties";
+                    let detail = "complete and release cannot set properties";
                     return Err(Rejection::argument(detail));
                 }
                 Ok(if settle.decision == Decision::Complete {

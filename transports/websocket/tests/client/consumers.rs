@@ -179,7 +179,7 @@ fn a_lock_is_not_renewed_for_ever() {
         assert_eq!(arrivals.recv().await, Some(1));
         // It is renewed after a second, and not after the next.
         let line = loop {
-            if let Some(line) = log.line("a lock is renewed no more") {
+            if let Some(line) = log.line("a lock is no longer renewed") {
                 break line;
             }
             tokio::task::yield_now().await;

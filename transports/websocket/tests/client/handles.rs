@@ -493,7 +493,7 @@ fn a_declaration_that_no_frame_holds_is_refused() {
         let refused = client.admin().plan(&declaration).await.unwrap_err();
         assert_eq!(refused.condition(), Condition::MessageSizeExceeded);
         let detail = refused.detail();
-        assert!(detail.contains("websocket.frame_bytes_max); declare less at once"), "{detail}");
+        assert!(detail.contains("websocket.frame_bytes_max); split it"), "{detail}");
         assert!(client.admin().queue("q").await.is_ok());
         client.close().await;
         server.stop().await;

@@ -52,8 +52,8 @@ fn what_is_no_upgrade_gets_a_problem() {
             (format!("POST / HTTP/1.1\r\n{upgrade}Content-Length: 9\r\n\r\n"), 426, "5300"),
             (format!("GET / HTTP/1.1\r\n{upgrade}Sec-WebSocket-Version: 8\r\n\r\n"), 426, "13"),
             (format!("GET / HTTP/1.0\r\n{upgrade}Sec-WebSocket-Version: 13\r\n\r\n"), 426, "13"),
-            ("nonsense\r\n\r\n".to_owned(), 400, "no request of HTTP"),
-            ("\u{16}\u{3}\u{1}\r\n\r\n".to_owned(), 400, "no request of HTTP"),
+            ("nonsense\r\n\r\n".to_owned(), 400, "not an HTTP request"),
+            ("\u{16}\u{3}\u{1}\r\n\r\n".to_owned(), 400, "not an HTTP request"),
             (format!("GET / HTTP/1.1\r\n{headers}\r\n"), 431, "5300"),
         ] {
             let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
@@ -136,7 +136,7 @@ fn a_subprotocol_is_agreed_upon_and_the_url_has_no_token() {
         upgrade(server.address, "/", &[(name, "mqtt, peeklock.v1.binary")]).await.unwrap();
         let (status, text) = refusal(upgrade(server.address, "/?token=secret", &[JSON]).await);
         assert_eq!(status, 400);
-        assert!(text.contains("never in the URL"), "{text}");
+        assert!(text.contains("must not have a token"), "{text}");
         let (status, text) = refusal(upgrade(server.address, "/elsewhere", &[JSON]).await);
         assert_eq!((status, &*condition(status, &text)), (404, "EntityNotFound"));
         server.stop().await;

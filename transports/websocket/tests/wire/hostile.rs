@@ -140,7 +140,10 @@ fn connections_have_a_limit() {
         // As soon as it has been idle for a while.
         let mut next = Client::over(welcome(server.address).await);
         let reason = idle.closed().await;
-        assert_eq!(reason, Some((1_013, "the place is needed".to_owned())));
+        assert_eq!(
+            reason,
+            Some((1_013, "the connection is closed to make room for another client".to_owned()))
+        );
         assert!(next.ask("attach", attach("sender")).await.get("done").is_some());
         // Nobody is idle now, whether messages come or not.
         let refusal = refused(server.address).await.unwrap();

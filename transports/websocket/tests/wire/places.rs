@@ -99,7 +99,10 @@ fn the_address_with_most_places_gives_one_up() {
             many[2].ask("heartbeat", json!({})).await;
         };
         let (code, reason) = many[1].closed().await.unwrap();
-        assert_eq!((code, &*reason), (1_013, "the place is needed"));
+        assert_eq!(
+            (code, &*reason),
+            (1_013, "the connection is closed to make room for another client")
+        );
         other.ask("attach", json!({ "link": 1, "path": "q", "role": "receiver" })).await;
         assert!(other.ask("getQueue", json!({ "path": "q" })).await.get("error").is_none());
         assert!(many[0].ask("getQueue", json!({ "path": "q" })).await.get("error").is_none());
@@ -192,7 +195,10 @@ async fn assert_served(client: &mut Client) {
 
 async fn assert_place_was_needed(client: &mut Client) {
     let closed = client.closed().await;
-    assert_eq!(closed, Some((1_013, "the place is needed".to_owned())));
+    assert_eq!(
+        closed,
+        Some((1_013, "the connection is closed to make room for another client".to_owned()))
+    );
 }
 
 /// QUO-01, SEC-16: where all places are taken, a stranger, who says hello with a token that is not good, gets that of nobody who holds

@@ -221,7 +221,7 @@ fn connections_without_a_token_are_closed_when_everybody_needs_one() {
         assert_eq!(receiver.pushed("detached").await["error"]["condition"], "Unauthorized");
         for client in [&mut first, &mut receiver, &mut idle] {
             let (code, reason) = client.closed().await.unwrap();
-            assert!(code == 4001 && reason.contains("without a token"), "{code} {reason}");
+            assert!(code == 4001 && reason.contains("needs a token"), "{code} {reason}");
         }
         let answer = signed.ask("getQueue", json!({ "path": "q" })).await;
         assert_eq!(answer["queue"]["path"], "q", "{answer}");

@@ -218,9 +218,7 @@ impl Queue {
             self.touch(ctx.now);
             step.effects.push(Effect::Answer {
                 ticket: accept.ticket,
-                result: Err(Rejection::timeout(
-                    "no session with an available message within the wait",
-                )),
+                result: Err(Rejection::timeout("no session with an available message in time")),
                 gate: Gate::Commit,
             });
         }

@@ -86,14 +86,14 @@ impl Conversation {
             return Err(not_offered("durable subscriptions are"));
         }
         if attach.snd_settle_mode == Some(SenderSettleMode::Unsettled) {
-            return Err(not_offered("browsers that settle are"));
+            return Err(not_offered("browsers that settle messages are"));
         }
         if Wanted::of(attach)?.is_some() {
             return Err(not_offered("browsers of a session are"));
         }
         let entity = self.entity(address, Action::Peek).await?;
         if entity.kind() == EntityKind::Topic {
-            let text = "messages are looked at in queues and subscriptions, and not in a topic";
+            let text = "messages of a topic can only be peeked in its subscriptions";
             return Err(self.refuse(Rejection::invalid_operation(text), entity.path()));
         }
         let number = self.number(link);

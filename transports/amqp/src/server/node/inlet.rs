@@ -235,8 +235,8 @@ impl Conversation {
         };
         // An operator is told of the first of a link: who loses one may lose a million.
         match said {
-            false => tracing::warn!(%error, "a message that was sent settled is not stored"),
-            true => tracing::debug!(%error, "a message that was sent settled is not stored"),
+            false => tracing::warn!(%error, "a message that was sent settled could not be stored"),
+            true => tracing::debug!(%error, "a message that was sent settled could not be stored"),
         }
     }
 
@@ -307,7 +307,7 @@ impl Conversation {
                 refused(condition, error.to_string())
             }),
             other => {
-                let text = format!("message-format 0x{other:x} is not offered");
+                let text = format!("message-format 0x{other:x} is not supported");
                 refused(condition::NOT_IMPLEMENTED, text)
             }
         }

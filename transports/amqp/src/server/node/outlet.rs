@@ -387,7 +387,7 @@ impl Conversation {
         }
         if !tokens.is_empty() {
             outlet.still = None;
-            tracing::debug!("a large message is given back: its client takes nothing of it");
+            tracing::debug!("a large message is released because its client does not read it");
             self.hold_up(link, &tokens);
         }
     }

@@ -195,7 +195,9 @@ impl Conversation {
     pub(in crate::server) fn pump_replies(&mut self, link: LinkId) {
         let Some(Node::Replies(replies)) = self.nodes.get_mut(&link) else { return };
         if replies.overflowed {
-            let text = format!("{WAITING_MAX} replies wait for credit or windows: open them");
+            let text = format!(
+                "{WAITING_MAX} replies wait for credit or windows; grant credit or open the windows"
+            );
             let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text);
             self.amqp.detach(link, Some(error));
             return self.detach(link);

@@ -232,13 +232,13 @@ impl Conversation {
         }
         let Some(to) = to else {
             self.doom_named(transaction);
-            return tracing::debug!("a request is not carried out: nobody listens to its reply");
+            return tracing::debug!("a request is refused because no link receives its reply");
         };
         if requests.waiting.is_empty() && self.takes_reply(to) {
             return self.ask_now(link, to, &request).await;
         }
         if self.waiting_request_bytes().saturating_add(bytes) > WAITING_BYTES_MAX {
-            let text = "too many bytes of requests wait for credit for their replies";
+            let text = "too many bytes of requests wait for credit for their replies; grant credit";
             let busy = self.refuse(Rejection::new(Condition::ServerBusy, text), "");
             self.doom_named(transaction);
             self.await_reply(to);
@@ -248,7 +248,7 @@ impl Conversation {
         if requests.waiting.len() >= WAITING_MAX {
             self.doom_named(transaction);
             let text =
-                format!("{WAITING_MAX} requests wait for credit for their replies: grant it");
+                format!("{WAITING_MAX} requests wait for credit for their replies; grant credit");
             let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text);
             self.amqp.detach(link, Some(error));
             return self.detach(link);
@@ -297,7 +297,9 @@ impl Conversation {
             self.assembled_bytes -= bytes;
             self.waiting_requests -= 1;
             if !matches!(self.nodes.get(&to), Some(Node::Replies(_))) {
-                tracing::debug!("a request is not carried out: who listened to its reply is gone");
+                tracing::debug!(
+                    "a request is dropped because the link for its reply no longer exists"
+                );
                 if let Some(id) = request.transaction {
                     self.doom(id);
                 }

@@ -32,11 +32,11 @@ impl Conversation {
 
     async fn put(&mut self, request: &NodeRequest) -> (i32, String) {
         if request.text("operation").as_deref() != Some(OPERATION) {
-            return (501, format!("$cbs does nothing but {OPERATION}"));
+            return (501, format!("$cbs supports only the operation {OPERATION}"));
         }
         let body = request.body();
         let Some(Ok(Scalar::Text(token))) = body.as_ref().map(|body| body.scalar()) else {
-            return (400, "body is no token, which is a value of text".to_owned());
+            return (400, "body must be a token: a value of text".to_owned());
         };
         let audience = request.text("name").unwrap_or_default();
         if token.len() > TOKEN_BYTES_MAX || audience.len() > AUDIENCE_BYTES_MAX {
@@ -55,9 +55,11 @@ impl Conversation {
                 }
             }
             Err(Refused::Token(error)) => (401, error.to_string()),
-            Err(Refused::Many) => {
-                (403, "connection has the most tokens that it may have: use another one".to_owned())
-            }
+            Err(Refused::Many) => (
+                403,
+                "connection already has the maximum number of tokens; use another connection"
+                    .to_owned(),
+            ),
         }
     }
 

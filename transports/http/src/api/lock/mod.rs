@@ -77,8 +77,8 @@ fn refuse_delay_header(exchange: &Exchange) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::argument(format!(
-        "the header {RETRY_DELAY} is none of this API: an abandon says delayMilliseconds in its body, and nothing else \
-         takes a delay"
+        "the header {RETRY_DELAY} does not belong to this API: give delayMilliseconds in the body \
+         of an abandon; other operations have no delay"
     )))
 }
 
@@ -109,7 +109,7 @@ async fn settle(
 
 fn parse(token: &str) -> Result<LockToken, Refusal> {
     LockToken::parse(token).ok_or_else(|| {
-        Rejection::new(Condition::MessageLockLost, "the lock token of the path is not a GUID")
+        Rejection::new(Condition::MessageLockLost, "the lock token in the path must be a GUID")
             .into()
     })
 }

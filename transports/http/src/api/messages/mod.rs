@@ -256,10 +256,10 @@ fn sequences(numbers: Vec<u64>) -> Result<Vec<SequenceNumber>, Refusal> {
     Ok(numbers.into_iter().map(SequenceNumber).collect())
 }
 
-fn refuse_count(count: usize, what: &str) -> Result<(), Refusal> {
+fn refuse_count(count: usize, list: &str) -> Result<(), Refusal> {
     if count <= COUNT_MAX {
         return Ok(());
     }
-    let detail = format!("{what}: {count} are more than {COUNT_MAX}");
+    let detail = format!("{list}: {count} are more than {COUNT_MAX}; send several requests");
     Err(Rejection::out_of_range(detail).into())
 }

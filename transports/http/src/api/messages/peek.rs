@@ -14,7 +14,7 @@ use crate::serve::Exchange;
 #[utoipa::path(get, path = "/queues/{queue}/messages", tag = "messages",
     params(("queue" = String, Path),
         ("from" = Option<u64>, Query, description = "the first sequence number; by default the lowest"),
-        ("count" = Option<u32>, Query, description = "at most so many; by default 1"),
+        ("count" = Option<u32>, Query, description = "maximum number of messages; by default 1"),
         ("sessionId" = Option<String>, Query, description = "only messages of this session")),
     responses((status = 200, body = Messages), (status = "default", body = Problem)))]
 pub(in crate::api) async fn peek(exchange: &Exchange, queue: &str) -> Answer {

@@ -24,7 +24,7 @@ pub(in crate::api) async fn purge(
     let entity = exchange.entity(Action::DeleteBatch, queue).await?;
     let (request, _room): (DeleteBatch, _) = body::read_json(exchange, payload).await?;
     if request.max_count.is_some() {
-        return Err(Refusal::argument("maxCount is not for a purge, which deletes all"));
+        return Err(Refusal::argument("a purge deletes all messages; leave out maxCount"));
     }
     let before = instant("enqueuedBeforeUtc", request.enqueued_before_utc.as_deref())?;
     let before = before.unwrap_or_else(|| exchange.site.broker.now());

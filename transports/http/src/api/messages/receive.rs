@@ -39,11 +39,11 @@ pub(in crate::api) async fn receive(
     let (bytes_max, wait_max) = (limits.peek_bytes_max, limits.receive_wait_http_max);
     let request = receive_request(exchange, payload).await?;
     let Some(wait) = TimeSpan::from_seconds_f64(request.wait_seconds.unwrap_or(0.0)) else {
-        return Err(Rejection::out_of_range("waitSeconds is less than 0").into());
+        return Err(Rejection::out_of_range("waitSeconds must be 0 or more").into());
     };
     let count_max = request.max_count.unwrap_or(1);
     if count_max == 0 || count_max as usize > COUNT_MAX {
-        let detail = format!("maxCount is {count_max}, not 1 to {COUNT_MAX}");
+        let detail = format!("maxCount is {count_max}; it must be 1 to {COUNT_MAX}");
         return Err(Rejection::out_of_range(detail).into());
     }
     let mode = request.mode.unwrap_or_default().into();

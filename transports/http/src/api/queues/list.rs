@@ -22,7 +22,8 @@ pub(crate) struct QueuePage {
 /// A page has at most 1 MiB of them, or one, and is shorter than `top` where they are more: the list ends with an empty page.
 #[utoipa::path(get, path = "/queues", tag = "queues",
     params(("skip" = Option<usize>, Query, description = "by default 0"),
-        ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
+        ("top" = Option<usize>, Query, description = "maximum number of queues; at most 100, the \
+            default")),
     responses((status = 200, body = QueuePage), (status = "default", body = Problem)))]
 pub(in crate::api) async fn list(exchange: &Exchange) -> Answer {
     let (skip, top) = page(exchange)?;

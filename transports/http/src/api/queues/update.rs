@@ -21,8 +21,8 @@ use crate::version::version;
 /// applied to whatever is there.
 #[utoipa::path(patch, path = "/queues/{queue}", tag = "queues",
     params(("queue" = String, Path),
-        ("If-Match" = Option<String>, Header, description = "the ETag, which is the quoted \
-        updatedAt, of the version to be changed; a later one gives UpdateConflict")),
+        ("If-Match" = Option<String>, Header, description = "ETag of the version to change: the \
+            quoted updatedAt; if the entity has changed since, the response is UpdateConflict")),
     request_body = QueueProperties,
     responses((status = 200, body = QueueView), (status = "default", body = Problem)))]
 pub(in crate::api) async fn update(

@@ -24,7 +24,8 @@ pub(crate) struct RulePage {
     path = "/topics/{topic}/subscriptions/{subscription}/rules", tag = "rules",
     params(("topic" = String, Path), ("subscription" = String, Path),
         ("skip" = Option<usize>, Query, description = "by default 0"),
-        ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
+        ("top" = Option<usize>, Query, description = "maximum number of rules; at most 100, the \
+            default")),
     responses((status = 200, body = RulePage), (status = "default", body = Problem)))]
 pub(in crate::api) async fn list(exchange: &Exchange, path: &str) -> Answer {
     let turn = exchange.access.turn_at_rules(path).await?;

@@ -23,7 +23,8 @@ pub(crate) struct SubscriptionPage {
 #[utoipa::path(get, operation_id = "list_subscriptions",
     path = "/topics/{topic}/subscriptions", tag = "subscriptions",
     params(("topic" = String, Path), ("skip" = Option<usize>, Query, description = "by default 0"),
-        ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
+        ("top" = Option<usize>, Query, description = "maximum number of subscriptions; at most \
+            100, the default")),
     responses((status = 200, body = SubscriptionPage), (status = "default", body = Problem)))]
 pub(in crate::api) async fn list(exchange: &Exchange, topic: &str) -> Answer {
     let (skip, top) = page(exchange)?;

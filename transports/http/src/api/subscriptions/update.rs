@@ -20,8 +20,8 @@ use crate::version::version;
 #[utoipa::path(patch, operation_id = "update_subscription",
     path = "/topics/{topic}/subscriptions/{subscription}", tag = "subscriptions",
     params(("topic" = String, Path), ("subscription" = String, Path),
-        ("If-Match" = Option<String>, Header, description = "the ETag, which is the quoted \
-        updatedAt, of the version to be changed; a later one gives UpdateConflict")),
+        ("If-Match" = Option<String>, Header, description = "ETag of the version to change: the \
+            quoted updatedAt; if the entity has changed since, the response is UpdateConflict")),
     request_body = SubscriptionProperties,
     responses((status = 200, body = SubscriptionView), (status = "default", body = Problem)))]
 pub(in crate::api) async fn update(

@@ -23,7 +23,8 @@ pub(crate) struct TopicPage {
 #[utoipa::path(get, operation_id = "list_topics",
     path = "/topics", tag = "topics",
     params(("skip" = Option<usize>, Query, description = "by default 0"),
-        ("top" = Option<usize>, Query, description = "by default 100, which is also the most")),
+        ("top" = Option<usize>, Query, description = "maximum number of topics; at most 100, the \
+            default")),
     responses((status = 200, body = TopicPage), (status = "default", body = Problem)))]
 pub(in crate::api) async fn list(exchange: &Exchange) -> Answer {
     let (skip, top) = page(exchange)?;

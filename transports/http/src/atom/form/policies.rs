@@ -41,7 +41,7 @@ pub(in crate::atom) fn read(description: &Element) -> Result<Option<Vec<Said>>, 
     for (place, one) in said.iter().enumerate() {
         let mut before = said.iter().take(place);
         if before.any(|other| other.name.eq_ignore_ascii_case(&one.name)) {
-            let detail = format!("{LIST} has the KeyName `{}` twice", one.name);
+            let detail = format!("{LIST} has the KeyName `{}` twice; keep one", one.name);
             return Err(Refusal::argument(detail));
         }
     }
@@ -52,13 +52,13 @@ fn read_one(rule: &Element) -> Result<Said, Refusal> {
     let text = |name: &str| rule.child(SB, name).map_or("", |it| it.text.trim());
     let name = text("KeyName");
     if name.is_empty() {
-        let detail = format!("an {RULE} has no KeyName; only a {KIND} is known, which has one");
+        let detail = format!("an {RULE} has no KeyName; only a {KIND} is supported, which has one");
         return Err(Refusal::argument(detail));
     }
     for (element, value) in CLAIM {
         // Some clients leave them out; who says something else means a rule that is no policy.
         if !["", value].contains(&text(element)) {
-            let detail = format!("policy `{name}`: the {element} of a {KIND} is {value}");
+            let detail = format!("policy `{name}`: the {element} of a {KIND} must be {value}");
             return Err(Refusal::argument(detail));
         }
     }
@@ -66,7 +66,7 @@ fn read_one(rule: &Element) -> Result<Said, Refusal> {
     for right in rule.child(SB, "Rights").iter().flat_map(|it| &it.children) {
         let named = Right::ALL.into_iter().find(|it| it.name() == right.text.trim());
         let Some(right) = named else {
-            let detail = format!("policy `{name}`: AccessRights are Send, Listen and Manage");
+            let detail = format!("policy `{name}`: AccessRights must be Send, Listen or Manage");
             return Err(Refusal::argument(detail));
         };
         rights = rights.and(right);

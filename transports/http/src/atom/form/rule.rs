@@ -65,7 +65,8 @@ fn read_filter(filter: &Element, spelled: &mut Vec<Element>) -> Result<Filter, R
         Some(kind) => {
             let kind: String = kind.chars().take(64).collect();
             let detail = format!(
-                "the filter is a `{kind}`, not one of SqlFilter, CorrelationFilter, TrueFilter, FalseFilter"
+                "the filter is a `{kind}`; it must be SqlFilter, CorrelationFilter, TrueFilter or \
+                 FalseFilter"
             );
             Err(Rejection::argument(detail).into())
         }
@@ -79,7 +80,7 @@ fn read_action(action: &Element, spelled: &mut Vec<Element>) -> Result<Option<Sq
         Some(kind) => {
             let kind: String = kind.chars().take(64).collect();
             let detail =
-                format!("the action is a `{kind}`, not one of SqlRuleAction, EmptyRuleAction");
+                format!("the action is a `{kind}`; it must be SqlRuleAction or EmptyRuleAction");
             Err(Rejection::argument(detail).into())
         }
     }

@@ -70,7 +70,7 @@ fn read_pair(pair: &Element) -> Result<Pair, Refusal> {
     let kind = element.kind.as_deref().unwrap_or("string");
     let Some(value) = parse(kind, &element.text) else {
         let shown: String = element.text.chars().take(64).collect();
-        let detail = format!("the value of `{name}` is `{shown}`, which is no {kind}");
+        let detail = format!("the value of `{name}` is `{shown}`, which is not a valid {kind}");
         return Err(Refusal::argument(detail));
     };
     let spelling = Spelling::of(kind, &element.text, &value);

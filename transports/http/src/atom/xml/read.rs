@@ -101,8 +101,7 @@ pub(in crate::atom) fn read_kept(text: &str) -> Result<Element, Refusal> {
 
 fn read_within(bounds: &Bounds, text: &[u8]) -> Result<Element, Refusal> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let text = std::str::from_utf8(text)
-        .map_err(|_| malformed(&"it is not UTF-8, the one encoding that is read"))?;
+    let text = std::str::from_utf8(text).map_err(|_| malformed(&"it must be UTF-8"))?;
     let mut reader = NsReader::from_str(text);
     reader.resolver_mut().set_max_namespace_bindings(bounds.declarations_max);
     let mut tree = Tree::default();
@@ -131,12 +130,12 @@ fn read_within(bounds: &Bounds, text: &[u8]) -> Result<Element, Refusal> {
                     continue;
                 }
                 let Some(known) = resolve_predefined_entity(&reference) else {
-                    return Err(malformed(&"it refers to an entity that XML does not have"));
+                    return Err(malformed(&"it refers to an entity that XML does not define"));
                 };
                 tree.text(known)?;
             }
             Event::DocType(_) => {
-                return Err(malformed(&"it has a document type, which is never read"));
+                return Err(malformed(&"it must not have a document type"));
             }
             Event::Decl(_) | Event::PI(_) | Event::Comment(_) => {}
             Event::Eof => return tree.root(),
@@ -173,7 +172,7 @@ fn element(
             .iter()
             .any(|it| it.namespace == namespace && *it.name == *name.as_ref())
         {
-            return Err(malformed(&"an element has an attribute twice"));
+            return Err(malformed(&"an element has the same attribute twice"));
         }
         let value = attribute.normalized_value(XmlVersion::Implicit1_0);
         let value = value.map_err(|error| malformed(&error))?.into_owned();
@@ -192,7 +191,7 @@ fn judge_name(text: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let shown: String = text.chars().take(NAME_CHARS_SHOWN_MAX).collect();
-    Err(malformed(&format!("{} is no name of an element or attribute", Quoted(&shown))))
+    Err(malformed(&format!("{} is not a name of an element or attribute", Quoted(&shown))))
 }
 
 fn namespace_of(bounds: &Bounds, resolved: &ResolveResult<'_>) -> Result<Box<str>, Refusal> {
@@ -206,7 +205,7 @@ fn namespace_of(bounds: &Bounds, resolved: &ResolveResult<'_>) -> Result<Box<str
         ResolveResult::Bound(Namespace(name)) => {
             match unescape(name).map_err(|error| malformed(&error))? {
                 name if name == XMLNS || !name.chars().all(is_character) => {
-                    Err(malformed(&"it declares a namespace that cannot be"))
+                    Err(malformed(&"it declares an invalid namespace"))
                 }
                 name => Ok(name.into()),
             }
@@ -258,21 +257,21 @@ impl Tree {
         match self.open.last_mut() {
             Some(element) => element.text.push_str(text),
             None if text.trim().is_empty() => {}
-            None => return Err(malformed(&"there is text beside the root")),
+            None => return Err(malformed(&"there is text outside the root")),
         }
         Ok(())
     }
 
     fn root(self) -> Result<Element, Refusal> {
         if !self.open.is_empty() {
-            return Err(malformed(&"it ends before its elements do"));
+            return Err(malformed(&"it ends inside an element"));
         }
         self.root.ok_or_else(|| malformed(&"it is empty"))
     }
 }
 
 fn malformed(error: &impl std::fmt::Display) -> Refusal {
-    Refusal::parser("the body is not the XML expected", error)
+    Refusal::parser("the body is not the expected XML", error)
 }
 
 fn beyond(bound: &str) -> Refusal {

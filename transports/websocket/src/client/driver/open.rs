@@ -102,7 +102,7 @@ impl Driver {
                     let error = error.into_error();
                     Err((error.rejection().clone(), error.retryable()))
                 }
-                _ => Err((lost("the broker did not say welcome"), false)),
+                _ => Err((lost("the broker did not answer with welcome"), false)),
             };
         }
     }

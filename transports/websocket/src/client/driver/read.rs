@@ -121,7 +121,7 @@ impl Driver {
             }
             Notice::Error(error) => {
                 let error = error.into_error();
-                tracing::debug!(%error, "a request without answer failed");
+                tracing::debug!(%error, "a request without a response failed");
             }
             _ => {}
         }

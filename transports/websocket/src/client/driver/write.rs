@@ -36,8 +36,8 @@ fn too_large(ask: &Ask, size: u64, most: u64) -> Rejection {
         Ask::Send { .. } => "message for a frame (websocket.frame_bytes_max)",
         Ask::Operation { operation, .. } if is_declaration(operation) => {
             let detail = format!(
-                "the declaration has {size} bytes, more than the {most} of a frame (websocket.frame_bytes_max); declare \
-                 less at once, first what others are forwarded to"
+                "the declaration has {size} bytes, more than the {most} of a frame \
+                 (websocket.frame_bytes_max); split it, and put forwarding destinations first"
             );
             return Rejection::new(Condition::MessageSizeExceeded, detail);
         }
@@ -204,7 +204,7 @@ impl Driver {
             let is_of_session =
                 core.links(|links| links.get(&number).is_some_and(|link| link.attach.is_none()));
             if is_of_session {
-                let detail = "the session lock has ended with the connection that held it";
+                let detail = "the session lock ended with its connection";
                 core.fail(ask, &Rejection::session_lock_lost(detail));
                 return None;
             }

@@ -107,7 +107,7 @@ impl Conversation {
             self.transactions.roll_back(id)?;
             return Err(Rejection::new(
                 Condition::TransactionRolledBack,
-                format!("transaction {id} has {count} operations and not {wanted}"),
+                format!("transaction {id} has {count} operations, not {wanted}"),
             ));
         }
         let Some(Ending { entity, command, room }) = self.transactions.commit(id)? else {

@@ -42,7 +42,7 @@ pub(super) fn rule(
         }
         (None, None) | (Some(_), Some(_)) => {
             return Err(Rejection::argument(
-                "`rule-description` has not one of `sql-filter` and `correlation-filter`",
+                "`rule-description` must have one of `sql-filter` and `correlation-filter`",
             ));
         }
     };
@@ -74,7 +74,7 @@ fn correlated(body: &Body, count_max: usize) -> Result<CorrelationFilter, Reject
             )));
         }
         let Ok(Scalar::Text(name) | Scalar::Symbol(name)) = name.scalar() else {
-            return Err(Rejection::argument("the name of a property of the filter is no text"));
+            return Err(Rejection::argument("the name of a property of the filter must be text"));
         };
         let value = Value::decode(value.as_bytes()).map_err(|error| {
             Rejection::argument(format!("value of the property `{name:.64}`: {error}"))

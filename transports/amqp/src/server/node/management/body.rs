@@ -17,10 +17,10 @@ pub(super) struct Body(Map);
 impl Body {
     /// The map that a value is.
     pub(super) fn read(value: Option<Raw>) -> Result<Self, Rejection> {
-        let value = value.ok_or_else(|| Rejection::argument("body of the request is no value"))?;
+        let value = value.ok_or_else(|| Rejection::argument("request body must be a value"))?;
         match Map::from_raw(value) {
             Ok(map) => Ok(Self(map)),
-            Err(_) => Err(Rejection::argument("body of the request is no map")),
+            Err(_) => Err(Rejection::argument("request body must be a map")),
         }
     }
 
@@ -117,7 +117,7 @@ impl Body {
             items.push(item.ok_or_else(not_these)?);
         }
         if items.is_empty() {
-            return Err(Rejection::argument(format!("`{key}` is empty")));
+            return Err(Rejection::argument(format!("`{key}` must not be empty")));
         }
         Ok(items)
     }
@@ -132,7 +132,7 @@ impl Body {
             maps.push(Self(Map::from_raw(item).map_err(|_| not_these())?));
         }
         if maps.is_empty() {
-            return Err(Rejection::argument(format!("`{key}` is empty")));
+            return Err(Rejection::argument(format!("`{key}` must not be empty")));
         }
         Ok(maps)
     }
@@ -149,12 +149,12 @@ fn bounded(key: &str, count: usize, count_max: usize) -> Result<(), Rejection> {
         return Ok(());
     }
     Err(Rejection::out_of_range(format!(
-        "`{key}` has more than {count_max} items, which is the most of one request"
+        "`{key}` has more than {count_max} items, the limit of one request; send several requests"
     )))
 }
 
-fn wrong(key: &str, what: &str) -> Rejection {
-    Rejection::argument(format!("`{key}` is not {what}"))
+fn wrong(key: &str, kind: &str) -> Rejection {
+    Rejection::argument(format!("`{key}` must be {kind}"))
 }
 
 fn integer(value: Scalar<'_>) -> Option<i64> {

@@ -211,7 +211,7 @@ impl Conversation {
         if asker.until.is_none_or(|until| self.broker.now() < until) {
             return Some(asker);
         }
-        let text = "the request waited for longer than its server-timeout, and was not carried out";
+        let text = "the request waited longer than its server-timeout and was not carried out";
         let error = self.refuse(Rejection::timeout(text), "");
         self.answer_managed(asker, Err(error));
         None
@@ -228,7 +228,8 @@ impl Conversation {
         let bytes = request.bytes();
         let refused = match Requested::parse(&name) {
             Some(operation) if bytes > REQUEST_BYTES_MAX && !operation.takes_contents() => {
-                let what = "request other than to schedule messages or to set a session's state";
+                let what = "this kind of request can only schedule messages or set a session's \
+                    state";
                 Rejection::message_size_exceeded(what, bytes, REQUEST_BYTES_MAX).into()
             }
             Some(operation) => match Body::read(request.body()) {

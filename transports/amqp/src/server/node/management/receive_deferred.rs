@@ -27,7 +27,7 @@ impl Conversation {
             Some(1) => Some(ReceiveMode::PeekLock),
             None => None,
             Some(other) => {
-                let detail = format!("`receiver-settle-mode` is {other}, not 0 or 1");
+                let detail = format!("`receiver-settle-mode` is {other}; it must be 0 or 1");
                 return Err(Rejection::out_of_range(detail).into());
             }
         };
@@ -38,14 +38,13 @@ impl Conversation {
             None => self.holder(question, &entity),
         };
         let Some(at) = self.links.get(link) else {
-            return Err(Rejection::internal("link is gone").into());
+            return Err(Rejection::internal("link no longer exists").into());
         };
         let count = sequences.len();
         let mode = if session.is_some() { at.mode } else { asked.unwrap_or(ReceiveMode::PeekLock) };
         let command = match session {
             Some(_) if asked.is_some_and(|mode| mode != at.mode) => {
-                let detail =
-                    "`receiver-settle-mode` is not how the receiver of the session receives";
+                let detail = "`receiver-settle-mode` must match the receiver of the session";
                 return Err(Rejection::argument(detail).into());
             }
             Some(_) => at.in_session(SessionCommand::ReceiveDeferred { sequences }),
@@ -72,8 +71,8 @@ impl Conversation {
         let room = if is_free { self.for_good.try_acquire(bytes) } else { None };
         room.ok_or_else(|| {
             Rejection::server_busy(
-                "what was sent before is not taken yet, up to `amqp.outbound_bytes_max`, and what is received for good \
-                 would be removed before it can be sent: take that, and ask again",
+                "the client has not read earlier messages, up to `amqp.outbound_bytes_max`, so \
+                 messages in receive-and-delete mode could be lost; read them, and ask again",
             )
         })
     }

@@ -36,7 +36,7 @@ impl Conversation {
     fn message_in(&self, map: &Body) -> Result<InboundMessage, Rejection> {
         let value = map.wanted("message")?;
         let Ok(Scalar::Binary(bytes)) = value.scalar() else {
-            return Err(Rejection::argument("`message` is not an encoded message"));
+            return Err(Rejection::argument("`message` must be an encoded message"));
         };
         let content = Content::from_sender(value.as_bytes().slice_ref(bytes))?;
         Ok(self.broker.inbound_content(content))

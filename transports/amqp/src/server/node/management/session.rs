@@ -81,7 +81,7 @@ impl Conversation {
             Some(value) => match value.scalar() {
                 Ok(Scalar::Binary([])) => None,
                 Ok(Scalar::Binary(state)) => Some(value.as_bytes().slice_ref(state)),
-                _ => return Err(Rejection::argument("`session-state` is not binary").into()),
+                _ => return Err(Rejection::argument("`session-state` must be binary").into()),
             },
         };
         self.plan_of_holder(question, SessionCommand::SetState { state }, Self::done).await
@@ -96,7 +96,7 @@ impl Conversation {
         let entity = self.managed_entity(question, Action::HoldSession).await?;
         let number = self.held_session(question)?;
         let Some(link) = self.links.get(number) else {
-            return Err(Rejection::session_lock_lost("link of the session is gone").into());
+            return Err(Rejection::session_lock_lost("link of the session no longer exists").into());
         };
         let commands = vec![link.in_session(command)];
         let memo = Memo { link: Some(number), ..Memo::default() };

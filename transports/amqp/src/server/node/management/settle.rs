@@ -56,8 +56,8 @@ impl Conversation {
             "unlocked" => plain("release", Settlement::Release)?,
             other => {
                 return Err(Rejection::argument(format!(
-                    "`disposition-status` is `{other:.32}`, not completed, abandoned, suspended, \
-                     defered or unlocked"
+                    "`disposition-status` is `{other:.32}`; it must be completed, abandoned, \
+                     suspended, defered or unlocked"
                 )));
             }
         })
