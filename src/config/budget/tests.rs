@@ -53,24 +53,24 @@ fn each_row_of_the_sum_has_its_size() {
     let kibibytes = |row: &Row| (row.what, row.shared_bytes >> 10, row.connection_bytes >> 10);
     let found: Vec<_> = budget.iter().map(kibibytes).collect();
     let expected = [
-        ("commands in progress", 262_144, 0),
-        ("requests about entities", 131_072, 0),
+        ("commands on their way in", 262_144, 0),
+        ("what is asked about entities", 131_072, 0),
         ("open transactions", 131_072, 78_125),
-        ("copies of messages that topics are processing", 262_144, 0),
+        ("copies of messages that are being judged", 262_144, 0),
         ("messages on their way to another entity or to a forwarder", 131_072, 0),
-        ("lists and plans of declarations in preparation", 655_360, 0),
-        ("explanations of rules in preparation", 524_288, 0),
-        ("data on its way to the disk", 262_144, 0),
-        ("contents of recently read messages", 65_536, 0),
-        ("spans not yet sent to a collector", 75_584, 0),
+        ("lists and plans of declarations, as they are made", 655_360, 0),
+        ("explanations of rules, as they are made", 524_288, 0),
+        ("what is on its way to the disk", 262_144, 0),
+        ("contents of messages that were read last", 65_536, 0),
+        ("spans that a collector does not have yet", 75_584, 0),
         ("gauges of entities for a collector", 1_562, 0),
-        ("the metrics page in preparation", 97, 0),
-        ("HTTP requests that have not arrived completely", 65_536, 480_000),
-        ("HTTP responses that were not read", 131_072, 80_000),
-        ("WebSocket frames that have not arrived completely", 65_536, 120_000),
-        ("AMQP messages that have not arrived completely", 65_536, 0),
-        ("one AMQP message of more than 16 MiB", 172_032, 0),
-        ("unread data of AMQP and WebSocket clients", 262_144, 640_000),
+        ("the metrics page, until it is known how large it is", 97, 0),
+        ("HTTP requests on their way in", 65_536, 480_000),
+        ("HTTP answers that were not read", 131_072, 80_000),
+        ("WebSocket frames on their way in", 65_536, 120_000),
+        ("AMQP messages on their way in", 65_536, 0),
+        ("one message over AMQP of more than 16 MiB", 172_032, 0),
+        ("what AMQP and WebSocket clients have not taken", 262_144, 640_000),
         ("headers of the PROXY protocol", 4_096, 0),
         ("connections that have not shown their protocol", 8_192, 0),
         ("TLS handshakes", 16_384, 0),
@@ -79,9 +79,9 @@ fn each_row_of_the_sum_has_its_size() {
         ("AMQP connections", 0, 1_009_152),
         ("links over WebSocket", 0, 2_560_000),
         ("links over AMQP", 0, 2_880_000),
-        ("AMQP links beyond 256 per connection", 262_144, 0),
+        ("links over AMQP beyond 256 of a connection", 262_144, 0),
         ("tokens", 0, 800_000),
-        ("cached access rights of connections", 0, 240_000),
+        ("what is remembered of what somebody may do", 0, 240_000),
         ("TLS connections", 0, 1_500_000),
         ("outgoing connections to brokers and webhooks", 0, 786_432),
     ];
@@ -89,7 +89,7 @@ fn each_row_of_the_sum_has_its_size() {
     let off = load("budget-off", "").unwrap();
     let off = off.config.budget(&off.settings.limits);
     let without = [
-        "spans not yet sent to a collector",
+        "spans that a collector does not have yet",
         "gauges of entities for a collector",
         "TLS handshakes",
         "TLS connections",
@@ -104,8 +104,8 @@ fn the_largest_rows_are_told_with_their_settings() {
     let budget = budget_of_all("budget-largest");
     assert_eq!(
         largest(&budget, 2, |row| row.shared_bytes),
-        "limits.broker_description_bytes_max: 512 MiB for explanations of rules in preparation; \
-         limits.broker_inbound_bytes_max: 256 MiB for commands in progress"
+        "limits.broker_description_bytes_max: 512 MiB for explanations of rules, as they are made; \
+         limits.broker_inbound_bytes_max: 256 MiB for commands on their way in"
     );
     assert_eq!(
         largest(&budget, 2, Row::bytes),
