@@ -181,7 +181,7 @@ fn pushed(broker: &Broker) {
 }
 
 /// What 10,000 queues cost.
-#[expect(clippy::print_stdout, reason = "the result of a benchmark is what it prints")]
+#[expect(clippy::print_stdout, reason = "the printed output is the result of a benchmark")]
 fn many_queues(runtime: &tokio::runtime::Runtime, broker: &Broker) {
     let before = resident_kib();
     let started = std::time::Instant::now();

@@ -41,7 +41,7 @@ pub fn rates<K>(
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the result of a benchmark is what it prints")]
+#[expect(clippy::print_stdout, reason = "the printed output is the result of a benchmark")]
 fn say(what: &str, rates: &mut [f64]) -> f64 {
     rates.sort_by(f64::total_cmp);
     let median = rates[RUNS / 2];

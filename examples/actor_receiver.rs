@@ -3,7 +3,7 @@
 //!
 //! `cargo run --example actor_receiver`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
+#![expect(clippy::print_stdout, reason = "an example prints its result")]
 
 use actix::{Actor, Context, Handler};
 use peeklock::path::dead_letter_path;

@@ -2,7 +2,7 @@
 //! queues that forward to `print://`. Prints the banner, and what is sent: lines, to the port that the banner names.
 //!
 //! `cargo run --example host -- serve --ephemeral`
-#![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
+#![expect(clippy::print_stdout, reason = "an example prints its result")]
 
 use peeklock::{contract::Verdict, message::Message};
 use peeklock_server::{Connection, Host};

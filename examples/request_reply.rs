@@ -3,7 +3,7 @@
 //!
 //! `cargo run --example request_reply`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
+#![expect(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --example session_worker`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
+#![expect(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::time::Duration;
 

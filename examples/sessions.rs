@@ -3,7 +3,7 @@
 //!
 //! `cargo run --example sessions`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
+#![expect(clippy::print_stdout, reason = "an example prints its result")]
 
 use peeklock::description::QueueProperties;
 use peeklock::message::Message;
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     for requester in [&ada, &bob] {
         if let Some(reply) = requester.receive(wait).await? {
-            println!("{} is told {:?}", requester.session_id(), reply.body());
+            println!("{} gets the answer {:?}", requester.session_id(), reply.body());
             requester.complete(&reply).await?;
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --example topic`
 
-#![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
+#![expect(clippy::print_stdout, reason = "an example prints its result")]
 
 use peeklock::description::SubscriptionProperties;
 use peeklock::message::Message;

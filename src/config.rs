@@ -201,9 +201,9 @@ pub struct LogSection {
 /// How a line of the log looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Lines of text for people.
     Text,
-    /// For programs.
+    /// JSON objects for programs.
     Json,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --example browser`; ports of the page and of the broker can follow: `-- 8080 5301`.
 
-#![expect(clippy::print_stdout, reason = "an example shows what it does by printing it")]
+#![expect(clippy::print_stdout, reason = "an example prints its result")]
 
 mod serve;
 

@@ -104,7 +104,7 @@ impl SyncFloor {
 
     /// What the disk took.
     pub fn told(&self, report: &mut Report) {
-        report.bytes("floor_bytes", "floor: bytes of one send", self.bytes.len() as u64);
+        report.bytes("floor_bytes", "floor: bytes per send", self.bytes.len() as u64);
         report.latency("floor_sync_latency", "floor: written and synced", self.took.summary());
     }
 }

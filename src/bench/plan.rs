@@ -10,36 +10,36 @@ use super::report::Report;
 /// A load. W1 to W7 are their names in the design.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Load {
-    /// W1: one sender, one receiver, each message sent when the one before it is completed
+    /// W1: one sender and one receiver; each message is sent after the previous one is completed
     #[value(alias = "w1")]
     Latency,
     /// W2: four senders, four receivers, windows of 256, 1 KiB, durable at acknowledgement
     #[value(alias = "w2")]
     Throughput,
-    /// W3: the same, kept in memory only
+    /// W3: W2 in memory only
     #[value(alias = "w3")]
     Memory,
-    /// W4: the same as W2 with bodies of 16 bytes
+    /// W4: W2 with bodies of 16 bytes
     #[value(alias = "w4")]
     Small,
-    /// W5: messages of one topic go to its subscriptions, each to all, beside W2 on a queue in the same run
+    /// W5: each message of a topic goes to all its subscriptions; compared with W2 on a queue in the same run
     #[value(alias = "w5")]
     Topic,
-    /// W6: everything is sent; then everything is received and completed
+    /// W6: all messages are sent, and then all are received and completed
     #[value(alias = "w6")]
     Backlog,
-    /// W7: many queues are created
+    /// W7: many queues are created (--count)
     #[value(alias = "w7")]
     Queues,
-    /// Many connections are opened and lie idle
+    /// Many connections are opened and stay idle (--count)
     Connections,
-    /// In-process lists: each client sends one, receives and completes it; with --floor beside what the disk alone takes
+    /// In process: each client sends a list, receives and completes it; with --floor compared with the disk only
     Cycle,
-    /// In-process `cycle` on one queue while a quarter as many messages lie idle in another
+    /// In process: `cycle` on one queue, while another queue holds a quarter as many idle messages
     Beside,
-    /// In-process: everything is scheduled for tomorrow; how late do others fall due?
+    /// In process: all messages are scheduled for tomorrow; measures the delay of other due messages
     Scheduled,
-    /// In-process: everything is received and abandoned until tomorrow; how late do others fall due?
+    /// In process: all messages are received and abandoned until tomorrow; measures the delay of other due messages
     Delayed,
 }
 
@@ -50,11 +50,11 @@ pub enum Over {
     Websocket,
     /// WebSocket with JSON frames
     WebsocketJson,
-    /// AMQP 1.0, a transfer for each message
+    /// AMQP 1.0, one transfer per message
     Amqp,
     /// The Service Bus REST plane, one request at a time on each connection
     Http,
-    /// Handles on a broker in this process
+    /// Handles of a broker in this process
     InProcess,
 }
 

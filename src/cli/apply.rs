@@ -132,7 +132,7 @@ async fn carry_out(
                 return Err(failed(&error, done, total, &step));
             }
             if more == 0 {
-                return Err(in_part(1, done, total, "the broker cannot do more of them now"));
+                return Err(in_part(1, done, total, "the broker cannot do more steps now"));
             }
         }
     }

@@ -308,7 +308,7 @@ async fn connect(target: &Target, files: &TlsFiles, patience: Patience) -> Resul
             let question = if detail.ends_with('?') || is_of_tls(&detail) {
                 ""
             } else {
-                "; start one there with `peeklock serve`"
+                "; start a broker there with `peeklock serve`"
             };
             Failure::ended(
                 exit::NO_CONNECTION,

@@ -55,8 +55,7 @@ pub fn path() -> Result<PathBuf, Failure> {
     let home = || absolute("HOME").map(|home| home.join(".config"));
     let folder = absolute("XDG_CONFIG_HOME").or_else(home).ok_or_else(|| {
         Failure::usage(
-            "there is no directory for contexts: neither XDG_CONFIG_HOME nor HOME is set; set one \
-             of them",
+            "there is no directory for contexts: neither XDG_CONFIG_HOME nor HOME is set; set one",
         )
     })?;
     Ok(folder.join("peeklock").join("contexts.toml"))

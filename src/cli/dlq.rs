@@ -64,7 +64,7 @@ async fn or_of_topic(
     let text = format!("`{path}` is a topic, whose dead letters are with its subscriptions");
     Err(Failure::ended(exit::NOT_FOUND, text).hint(&format!(
         "`peeklock subscription list {path}` lists them, `peeklock dlq list \
-         {path}/subscriptions/NAME` lists the dead letters of one"
+         {path}/subscriptions/NAME` lists its dead letters"
     )))
 }
 

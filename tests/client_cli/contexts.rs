@@ -102,7 +102,7 @@ fn the_nearest_word_names_the_broker() {
         assert_eq!(ended.code, 7, "{}", ended.log);
         let expected = format!("error: cannot connect to {expected}: ");
         assert!(ended.log.starts_with(&expected), "{expected}\n{}", ended.log);
-        assert!(ended.log.contains("start one there with `peeklock serve`"), "{}", ended.log);
+        assert!(ended.log.contains("start a broker there with `peeklock serve`"), "{}", ended.log);
     };
     home.run(&["context", "use", "one"]);
     let list = ["queue", "list"];

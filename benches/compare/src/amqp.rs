@@ -252,7 +252,7 @@ pub async fn receive(place: Place, tally: &Tally) -> Result<()> {
                     }
                 }
                 Performative::Flow(_) | Performative::Disposition(_) => {}
-                other => bail!("told {other:?}"),
+                other => bail!("unexpected answer {other:?}"),
             }
             next = at.heard()?;
         }

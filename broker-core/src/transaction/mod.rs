@@ -32,7 +32,7 @@ pub struct TransactionId(pub u64);
 impl TransactionId {
     /// The number that these bits make.
     fn of_bits(bits: u128) -> u64 {
-        #[expect(clippy::cast_possible_truncation, reason = "53 of them are wanted")]
+        #[expect(clippy::cast_possible_truncation, reason = "53 bits are wanted")]
         let bits = bits as u64;
         (bits >> 11).max(1)
     }

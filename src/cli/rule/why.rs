@@ -69,7 +69,8 @@ pub fn summary(explained: &[Explanation], has_action: impl Fn(&Explanation) -> b
     let is_passed_over = explained.iter().any(|one| matches!(one.verdict, Verdict::NotAsked(_)));
     match copies {
         0 if is_passed_over => {
-            "a catch-all gets only what no other subscription selects: no copy\n".to_owned()
+            "a catch-all gets only messages that no other subscription selects: no copy\n"
+                .to_owned()
         }
         0 => "no rule selects it: no copy\n".to_owned(),
         1 => "1 copy\n".to_owned(),

@@ -81,7 +81,7 @@ fn row(finding: &Finding) -> [String; 5] {
         let told = match (frames.told_records, frames.are_all_told) {
             (0, true) => "; no records are in these places".to_owned(),
             (0, false) => "; the records in these places cannot be determined".to_owned(),
-            (count, true) => format!("; {count} records, all of them identified"),
+            (count, true) => format!("; {count} records, all identified"),
             (count, false) => format!("; {count} records identified, others not"),
         };
         what.push_str(&told);

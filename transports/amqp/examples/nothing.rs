@@ -12,7 +12,7 @@
 //!
 //! It listens on any free port without `--port`, and says where. `benches/sdk/run` measures with it.
 
-#![allow(clippy::print_stdout, reason = "it tells where it listens")]
+#![allow(clippy::print_stdout, reason = "it prints its address")]
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,7 +1,7 @@
 //! A broker in memory that speaks AMQP on loopback, for trying clients: a queue `q`, a topic `t` with a
 //! subscription `s`. The port is the first argument, 5672 without one. It ends when its input does.
 
-#![allow(clippy::print_stdout, reason = "it tells where it listens")]
+#![allow(clippy::print_stdout, reason = "it prints its address")]
 
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -204,8 +204,7 @@ impl RequestBody {
         let made_bytes = made_bytes(&self.bytes);
         if made_bytes > MADE_BYTES_MAX {
             let detail = format!(
-                "the request body has so many values that they would take more than \
-                {MADE_BYTES_MAX} bytes; send them in several requests"
+                "the values in the request body would take more than {MADE_BYTES_MAX} bytes; send several requests"
             );
             return Err(Rejection::quota_exceeded(detail).into());
         }

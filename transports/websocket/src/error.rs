@@ -25,7 +25,7 @@ pub(crate) enum FrameError {
     TooMany,
     /// Requests of a frame ask for more than one frame may.
     #[error(
-        "the requests of one frame ask for more than 16384 commands, or for too many values; send \
+        "the requests in a frame ask for more than 16384 commands, or for too many values; send \
          several frames"
     )]
     TooMuch,

@@ -113,7 +113,7 @@ macro_rules! schema {
             $($(#[$doc])* $variant($body),)*
         }
 
-        #[allow(dead_code, reason = "one side writes what the other reads")]
+        #[allow(dead_code, reason = "each side writes the frames that the other side reads")]
         impl $name {
             pub(crate) const fn code(&self) -> u8 {
                 match self { $(Self::$variant(_) => $code,)* }

@@ -215,8 +215,7 @@ impl Beyond {
                 limits.publish_copy_count_max
             ),
             Self::Bytes => format!(
-                "the copies would need more than {} bytes in addition to the contents, the limit \
-                 of one atomic step, `atomic_bytes_max`; send fewer messages at a time",
+                "the copies would need more than {} bytes in addition to the contents, the limit for an atomic step, `atomic_bytes_max`; send fewer messages at a time",
                 limits.atomic_bytes_max
             ),
         })

@@ -102,7 +102,7 @@ pub(super) enum Flaw {
     #[error("its checksum differs")]
     Checksum,
     /// The number is not the one that follows the one before.
-    #[error("its number does not follow the one before")]
+    #[error("its number does not follow its predecessor")]
     Order,
     /// Written by a later version.
     #[error("it was written by a later version")]

@@ -216,7 +216,7 @@ pub(super) fn check_chain(
             return Err(damaged(&name, 0, "the segment belongs to another journal"));
         }
         if segment.header.first_lsn < first_lsn {
-            return Err(damaged(&name, 0, "the segment is older than the one before"));
+            return Err(damaged(&name, 0, "the segment is older than its predecessor"));
         }
         first_lsn = segment.header.first_lsn;
     }

@@ -33,7 +33,7 @@ pub fn sections(bytes: &[u8]) -> usize {
     count + batch.len()
 }
 
-#[expect(clippy::panic, reason = "it is for tests and fuzzing, and says what it found")]
+#[expect(clippy::panic, reason = "it is for tests and fuzzing, and reports its findings")]
 fn pass_on(content: &Content) {
     // What its values are is looked at by who asks for them, and may be refused then.
     content.decode().ok();
@@ -46,7 +46,8 @@ fn pass_on(content: &Content) {
             "{said_bytes} bytes became {sent_bytes}"
         );
         let taken = Content::parse(sent.into());
-        let taken = taken.unwrap_or_else(|error| panic!("what is sent cannot be taken: {error}"));
+        let taken =
+            taken.unwrap_or_else(|error| panic!("the sent message cannot be accepted: {error}"));
         assert_eq!(taken.body(), content.body(), "the body is another");
     }
 }

@@ -110,7 +110,7 @@ impl LogRecord<'_> {
             Self::DeletePrefix { prefix } => (DELETE_PREFIX, prefix, &[], nothing),
         };
         if let RecordContent::Parts { places, length } = content {
-            debug_assert_eq!(places.len(), part_count(*length), "whoever reads it counts on it");
+            debug_assert_eq!(places.len(), part_count(*length), "readers rely on it");
         }
         let form = kind | content.code() << CONTENT_SHIFT;
         buffer.extend_from_slice(&[0; CHECKSUM]);

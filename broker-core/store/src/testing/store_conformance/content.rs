@@ -64,7 +64,7 @@ fn content_taken_away(subject: &Subject<'_>) {
     subject.check_twice(owner, |store| {
         assert_eq!(content(store, &key(1, b"a")), None);
         assert_eq!(content(store, &key(1, b"b")), Some(b"second".to_vec()));
-        assert_eq!(content(store, &key(1, b"c")), None, "what was deleted is not kept");
+        assert_eq!(content(store, &key(1, b"c")), None, "deleted content is not kept");
     });
 }
 
@@ -172,7 +172,7 @@ fn pinned_content(subject: &Subject<'_>) {
     }
     let loaded: Vec<_> = pinned.iter().flatten().map(load).collect();
     let expected = [b"one".to_vec(), b"two".to_vec(), b"three".to_vec()];
-    assert_eq!(loaded, [expected.clone(), expected].concat(), "pinned at hand, and apart");
+    assert_eq!(loaded, [expected.clone(), expected].concat(), "pinned in memory, and apart");
     assert_eq!(content(&*owner.store, &keys[0]), None);
     assert_eq!(content(&*owner.store, &keys[1]), Some(b"other".to_vec()));
 }

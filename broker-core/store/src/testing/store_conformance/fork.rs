@@ -6,10 +6,10 @@ use crate::Waker;
 type Scenario = (&'static str, fn(&Subject<'_>));
 
 pub(super) const SCENARIOS: &[Scenario] = &[
-    ("a fork has what is completed, with contents", fork_has_what_is_completed),
+    ("a fork has all completed records, with contents", fork_has_what_is_completed),
     ("a store and its fork go their own ways", each_goes_its_own_way),
     ("a fork is owned and ordered by itself", fork_has_an_order_of_its_own),
-    ("a fork takes as much as its store, with what is there", fork_has_the_same_capacity),
+    ("a fork takes as much as its store, with its content", fork_has_the_same_capacity),
 ];
 
 fn fork_has_what_is_completed(subject: &Subject<'_>) {
@@ -53,7 +53,7 @@ fn each_goes_its_own_way(subject: &Subject<'_>) {
     assert!(keys_of(&*other.store, 4).is_empty());
     // A fork of a fork is as it was then, also after both are gone.
     drop((owner, other));
-    let Some(again) = again else { unreachable!("what is forked can be forked") };
+    let Some(again) = again else { unreachable!("a fork can be forked") };
     assert_eq!(value(&*again, &key(1, b"a")), Some(b"one".to_vec()));
     assert_eq!(content(&*again, &key(3, b"b")), Some(b"content".to_vec()));
 }

@@ -89,7 +89,7 @@ fn out_of_order(subject: &Subject<'_>) {
     let mut batch = Batch::default();
     batch.put(&key(1, b"b"), |to| to.push(1));
     let ahead = owner.send(BatchId(owner.next.0 + 1), vec![owner.fence], Arc::new(batch));
-    assert!(outcome_of(&ahead).is_err(), "an id must follow the one before");
+    assert!(outcome_of(&ahead).is_err(), "an id must follow its predecessor");
     assert_eq!(keys_of(&*owner.store, 1), [b"a".to_vec()]);
 }
 
@@ -122,7 +122,7 @@ fn acquire_goes_on(subject: &Subject<'_>) {
     let after = Owner::of(Arc::clone(&owner.store), Shard(0));
     assert_eq!(after.next.0, first.0 + 5);
     let again = Owner::of(Arc::clone(&owner.store), Shard(0));
-    assert_eq!(again.next, after.next, "who submits nothing uses up no id");
+    assert_eq!(again.next, after.next, "an empty submission uses no id");
     assert!(again.fence.epoch > after.fence.epoch);
 }
 

@@ -9,7 +9,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("the last value of a key wins, within a batch and over batches", last_value_wins),
     ("a deleted key is gone, and deleting nothing is no mistake", deleted_is_gone),
     ("records of a batch act in their order", records_act_in_order),
-    ("a prefix inside a space is deleted whole, and nothing beside it", prefix_inside_a_space),
+    ("a prefix inside a space is deleted whole, and nothing else", prefix_inside_a_space),
     ("a whole space is deleted, and can be used again", whole_space),
     ("dropped spaces do not show up while they are freed", dropped_spaces_stay_away),
     ("two spaces do not touch each other", spaces_do_not_touch),

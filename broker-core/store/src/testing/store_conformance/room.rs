@@ -11,8 +11,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("room that was granted is given back by hand", given_back_by_hand),
     ("room that was granted is given back by the batch, once", given_back_by_batch),
     ("a fenced batch gives its room back", given_back_by_fenced_batch),
-    ("what is stored takes room, what is deleted frees it", stored_bytes_take_room),
-    ("who was refused is woken when room was given back", refused_is_woken),
+    ("stored data takes room, deleted data frees it", stored_bytes_take_room),
+    ("a refused writer is woken when room was given back", refused_is_woken),
     ("a waker is asked for only with a refusal", waker_only_with_refusal),
 ];
 
@@ -39,7 +39,7 @@ fn given_back_by_hand(subject: &Subject<'_>) {
     let owner = small(subject);
     for _ in 0..50 {
         assert_eq!(owner.store.reserve(Shard(0), ROOM / 2, &no_waker), Reserved::Granted);
-        assert!(!has_room(&*owner.store, ROOM), "what is granted is set aside");
+        assert!(!has_room(&*owner.store, ROOM), "granted room is reserved");
         owner.store.unreserve(Shard(0), ROOM / 2);
     }
     assert!(has_room(&*owner.store, ROOM / 2));
@@ -80,7 +80,7 @@ fn given_back_by_fenced_batch(subject: &Subject<'_>) {
 fn stored_bytes_take_room(subject: &Subject<'_>) {
     let mut owner = small(subject);
     owner.put_content(&key(1, b"a"), &vec![1; 2_500_000]);
-    assert!(!has_room(&*owner.store, 2_500_000), "what is stored takes room");
+    assert!(!has_room(&*owner.store, 2_500_000), "stored data takes room");
     let mut batch = Batch::default();
     batch.put_content_of(&key(1, b"b"), &key(1, b"a"), |_| {});
     batch.delete(&key(1, b"a"));
@@ -96,7 +96,7 @@ fn stored_bytes_take_room(subject: &Subject<'_>) {
         owner.put(&key(2, b"x"), b"y");
         std::thread::sleep(Duration::from_millis(20));
     }
-    unreachable!("what is deleted never freed its room");
+    unreachable!("deleted data never freed its room");
 }
 
 fn refused_is_woken(subject: &Subject<'_>) {

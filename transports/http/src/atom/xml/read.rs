@@ -157,7 +157,7 @@ fn element(
     };
     for (count, attribute) in start.attributes().enumerate() {
         if count == bounds.attributes_max {
-            return Err(beyond(&format!("{count} attributes of one element")));
+            return Err(beyond(&format!("{count} attributes per element")));
         }
         let attribute = attribute.map_err(|error| malformed(&error))?;
         judge_name(attribute.key.as_ref())?;

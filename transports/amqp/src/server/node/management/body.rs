@@ -149,7 +149,7 @@ fn bounded(key: &str, count: usize, count_max: usize) -> Result<(), Rejection> {
         return Ok(());
     }
     Err(Rejection::out_of_range(format!(
-        "`{key}` has more than {count_max} items, the limit of one request; send several requests"
+        "`{key}` has more than {count_max} items, the limit per request; send several requests"
     )))
 }
 

@@ -79,8 +79,8 @@ async fn list(
         }
         if list.len() > RULES_BYTES_MAX {
             let rejection = Rejection::out_of_range(format!(
-                "rules take more than {RULES_BYTES_MAX} bytes, the limit of one reply; ask for \
-                 fewer with `top`, and for the next with `skip`"
+                "rules take more than {RULES_BYTES_MAX} bytes, the limit per reply; ask for fewer \
+                 with `top`, and for the next with `skip`"
             ));
             return Err(broker.refuse(rejection, path));
         }
