@@ -80,7 +80,7 @@ fn the_worker_of_sessions_ships_every_order_in_its_order() {
 #[test]
 fn requesters_get_their_replies_by_session() {
     let expected =
-        ["ada is told b\"42\"", "bob is told b\"4\"", "state of ada: Some(b\"asked once\")"];
+        ["ada gets the answer b\"42\"", "bob gets the answer b\"4\"", "state of ada: Some(b\"asked once\")"];
     assert_eq!(sorted("sessions"), expected);
 }
 
