@@ -79,8 +79,11 @@ fn the_worker_of_sessions_ships_every_order_in_its_order() {
 /// SES-34, SES-25: each requester its own reply.
 #[test]
 fn requesters_get_their_replies_by_session() {
-    let expected =
-        ["ada gets the answer b\"42\"", "bob gets the answer b\"4\"", "state of ada: Some(b\"asked once\")"];
+    let expected = [
+        "ada gets the answer b\"42\"",
+        "bob gets the answer b\"4\"",
+        "state of ada: Some(b\"asked once\")",
+    ];
     assert_eq!(sorted("sessions"), expected);
 }
 
@@ -91,7 +94,7 @@ fn a_requester_is_told_the_price_or_why_there_is_none() {
         [
             format!("{way}: 2 cups are 500 cents"),
             format!("{way}: the responder failed: OutOfStock: 12 cups are too many"),
-            format!("{way}: no reply came in time"),
+            format!("{way}: no reply arrived in time"),
         ]
     });
     assert_eq!(run("request_reply"), said.concat());
@@ -102,8 +105,8 @@ fn the_actor_that_receives_books_two_invoices_and_refuses_one() {
     let expected = [
         "booked invoice 1 over 12.50",
         "booked invoice 3 over 99.00",
-        "dead-lettered 2: BodyNotReadable (message 2 is not the JSON expected: expected ident at line 1 \
-         column 2)",
+        "dead-lettered 2: BodyNotReadable (message 2 is not the expected JSON: expected ident at \
+         line 1 column 2)",
     ];
     assert_eq!(sorted("actor_receiver"), expected);
 }

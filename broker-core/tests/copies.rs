@@ -102,8 +102,7 @@ async fn a_circle_of_topics_ends_at_the_limit() {
             let reason = property(&message, "DeadLetterReason").await;
             assert_eq!(reason, "MaxTransferCopiesExceeded");
             let description = property(&message, "DeadLetterErrorDescription").await;
-            let expected =
-                "it would become 3 copies in the subscriptions, and 0 are left to it of the 20";
+            let expected = "would become 3 copies in the subscriptions, but only 0 of at most 20";
             assert!(description.contains(expected), "{description}");
         }
     }

@@ -367,7 +367,10 @@ fn a_failing_forwarder_is_asked_again_and_then_no_more() {
             panic!("one message is given up");
         };
         assert_eq!((&**text, &**reason), ("1", "ForwarderFailed"));
-        assert_eq!(description, "the forwarder failed 3 times, the maximum is 3; at last: three");
+        assert_eq!(
+            description,
+            "the forwarder failed 3 times, the maximum is 3; last error: three"
+        );
         stage.stop().await;
     });
 }

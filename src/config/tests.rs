@@ -196,10 +196,14 @@ fn wrong_values_are_named_with_key_and_source() {
         ("[http]\nworkers = 1.5", "http.workers", "`1.5` is not a whole number"),
         ("[namespace]\ntier = \"Gold\"", "namespace.tier", "`Gold` is not a tier"),
         ("[limits]\nlock_duration_max = 60", "limits.lock_duration_max", "`60` is not a duration"),
-        ("[limits]\nhop_count_max = 17", "limits", "`hop_count_max` of 17 is not from 1 to 16"),
+        (
+            "[limits]\nhop_count_max = 17",
+            "limits",
+            "`hop_count_max` of 17 is out of range; write a value from 1 to 16",
+        ),
         ("[security]\ni_know = \"yes\"", "security.i_know", "`yes` is not true or false"),
         ("[log]\nformat = \"xml\"", "log.format", "`xml` is not a log format"),
-        ("[log]\nfilter = \"a=b=c\"", "log.filter", "`a=b=c` is not a filter"),
+        ("[log]\nfilter = \"a=b=c\"", "log.filter", "`a=b=c` is not a log filter"),
         ("[metrics]\nentities = \"some\"", "metrics.entities", "`some` is not"),
         ("[[queues]]\nname = \"a//b\"", "queues[0]", "two separators in a row"),
         ("[[queues]]\nname = \"a\"\nlock_duration = \"1s\"", "queues[0]", "LockDuration"),
@@ -277,7 +281,11 @@ fn retries_are_declared() {
             "queues[0].retry_policy",
             "`soon`",
         ),
-        ("retry_policy = { kind = \"fixed\", delay = \"8d\" }", "queues[0]", "not PT0.001S to P7D"),
+        (
+            "retry_policy = { kind = \"fixed\", delay = \"8d\" }",
+            "queues[0]",
+            "must be PT0.001S to P7D",
+        ),
         ("session_retry_order = \"late\"", "queues[0].session_retry_order", "hold or pass"),
     ] {
         let text = refusal("retry-wrong", &format!("[[queues]]\nname = \"a\"\n{given}"));
@@ -306,7 +314,7 @@ fn what_is_left_out_is_not_named() {
     for (given, said) in [
         (format!("{rule}sql = \"a = 1\"\nfilter = true\n"), "more than one of filter, sql"),
         (format!("{rule}sql = \"a =\"\n"), "line 1"),
-        (format!("{rule}action_parameters = {{ a = 1 }}\n"), "action_parameters and no action"),
+        (format!("{rule}action_parameters = {{ a = 1 }}\n"), "action_parameters but no action"),
     ] {
         let text = rules(&given);
         assert!(text.starts_with("`topics[0].subscriptions[0].rules[0]`: "), "{text}");
@@ -451,14 +459,22 @@ fn a_number_outside_its_range_is_refused_with_the_range() {
         ("http.keep_alive", "\"1day\"", "from 10ms to 1h"),
         ("journal.capacity_bytes", "1", "write 0, or a number from 1048576 to"),
         ("server.ephemeral_bytes_max", "1", "write 0, or a number from 1048576 to"),
-        ("limits.connection_count_max", "0", "`connection_count_max` of 0 is not from 1 to"),
+        (
+            "limits.connection_count_max",
+            "0",
+            "`connection_count_max` of 0 is out of range; write a value from 1 to",
+        ),
         ("limits.connection_inbound_bytes_max", "500000000", "the limit for all together"),
         (
             "limits.broker_inbound_count_max",
             "0",
-            "`broker_inbound_count_max` of 0 is not from 1 to",
+            "`broker_inbound_count_max` of 0 is out of range; write a value from 1 to",
         ),
-        ("limits.link_turn_bytes_max", "0", "`link_turn_bytes_max` of 0 is not from 1 to"),
+        (
+            "limits.link_turn_bytes_max",
+            "0",
+            "`link_turn_bytes_max` of 0 is out of range; write a value from 1 to",
+        ),
         ("limits.send_wait_max", "\"0s\"", "`send_wait_max` of "),
         ("limits.receive_wait_max", "\"0s\"", "`receive_wait_max` of "),
         ("limits.receive_wait_http_max", "\"2h\"", "`receive_wait_http_max` of "),

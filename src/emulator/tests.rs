@@ -37,9 +37,9 @@ fn what_is_not_known_is_told() {
     assert_eq!(
         imported.notes,
         [
-            format!("{place}.Colour is not known, and is left out"),
+            format!("{place}.Colour is unknown and ignored"),
             format!(
-                "{place}.duplicatedetectionhistorytimewindow is less than PT20S, which is taken instead"
+                "{place}.duplicatedetectionhistorytimewindow is less than PT20S; PT20S is used instead"
             ),
         ]
     );
@@ -109,7 +109,10 @@ fn filters_are_taken_as_tools_write_them() {
     let both =
         r#"{"FilterType": "Correlation", "CorrelationFilter": {"Label": "a", "Subject": "b"}}"#;
     let refused = refused(&rule(both));
-    assert!(refused.contains("CorrelationFilter.Subject: is a second value"), "{refused}");
+    assert!(
+        refused.contains("CorrelationFilter.Subject: is a second, different value"),
+        "{refused}"
+    );
 }
 
 /// ADM-67: without a file there is what Microsoft's image has.
@@ -131,26 +134,32 @@ fn the_built_in_file_is_the_first_part_of_the_sample() {
 fn what_cannot_be_meant_is_refused_with_its_place() {
     for (text, said) in [
         ("{", "line 1, column 1: the file is not JSON"),
-        ("[]", "the file: is no object"),
+        ("[]", "the file: must be an object"),
         ("{}", "the file: has no UserConfig"),
-        (r#"{"UserConfig": {}}"#, "UserConfig: has 0 Namespaces, not one"),
-        (&queue(r#"{"LockDuration": "1m"}"#), "Queues[0].Properties.LockDuration: is no ISO 8601"),
-        (&queue(r#"{"LockDuration": 60}"#), "Queues[0].Properties.LockDuration: is no ISO 8601"),
-        (&queue(r#"{"MaxDeliveryCount": "many"}"#), "MaxDeliveryCount: is no whole number"),
-        (&queue(r#"{"RequiresSession": 7}"#), "RequiresSession: is neither true nor false"),
-        (&queue(r#"{"ForwardTo": 7}"#), "ForwardTo: is no text"),
+        (r#"{"UserConfig": {}}"#, "UserConfig: has 0 Namespaces; exactly one is expected"),
+        (
+            &queue(r#"{"LockDuration": "1m"}"#),
+            "Queues[0].Properties.LockDuration: must be an ISO 8601",
+        ),
+        (
+            &queue(r#"{"LockDuration": 60}"#),
+            "Queues[0].Properties.LockDuration: must be an ISO 8601",
+        ),
+        (&queue(r#"{"MaxDeliveryCount": "many"}"#), "MaxDeliveryCount: must be a whole number"),
+        (&queue(r#"{"RequiresSession": 7}"#), "RequiresSession: must be true or false"),
+        (&queue(r#"{"ForwardTo": 7}"#), "ForwardTo: must be a text"),
         (
             r#"{"UserConfig": {"Namespaces": [{"Queues": [{}]}]}}"#,
             "UserConfig.Namespaces[0].Queues[0]: has no Name",
         ),
         (
             r#"{"UserConfig": {"Namespaces": [{"Queues": {}}]}}"#,
-            "UserConfig.Namespaces[0].Queues: is no list",
+            "UserConfig.Namespaces[0].Queues: must be a list",
         ),
         (
             r#"{"UserConfig": {"Namespaces": [{"Topics": [{"Name": "t", "Subscriptions": [{"Name": "s",
                "Rules": [{"Name": "r", "Properties": {"FilterType": "Regex"}}]}]}]}]}}"#,
-            "Topics[0].Subscriptions[0].Rules[0].Properties.FilterType: has no FilterType of Sql",
+            "Topics[0].Subscriptions[0].Rules[0].Properties.FilterType: must have a FilterType of Sql",
         ),
     ] {
         let refused = refused(text);

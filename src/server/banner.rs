@@ -202,7 +202,10 @@ mod tests {
     fn the_line_of_the_store_says_what_survives() {
         let durable = banner(true, false);
         assert!(durable.contains("store     journal in ./data, durable at acknowledgement"));
-        assert!(banner(false, false).contains("store     memory, nothing survives this process"));
+        assert!(
+            banner(false, false)
+                .contains("store     memory, messages are lost when this process ends")
+        );
     }
 
     /// SEC-25: the first steps name the command for the connection string, which works as printed: a broker that keeps nothing

@@ -127,7 +127,7 @@ test("a connection string that is none is refused", () => {
     ["Endpoint=sb://a;SharedAccessKey=hidden", /SharedAccessKeyName and/],
     [`Endpoint=sb://a;${key};SharedAccessSignature=hidden`, /SharedAccessKeyName and/],
     [`Endpoint=sb://a;${key};UseDevelopmentEmulator=1`, /true or false/],
-    ["Endpoint=sb://a;hidden", /no Key=Value/],
+    ["Endpoint=sb://a;hidden", /not Key=Value/],
   ]) {
     assert.throws(
       () => new ConnectionString(text),

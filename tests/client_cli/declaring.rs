@@ -86,7 +86,7 @@ fn a_file_is_applied_once_and_then_there_is_nothing_to_do() {
     let rules = broker.ok(&["rule", "list", "events", "eu"]);
     assert!(rules.contains("region") && !rules.contains("$Default"), "{rules}");
     for again in [&apply[..], &dry] {
-        assert_eq!(broker.ok(again), "nothing to do: all is as declared (4 unchanged)\n");
+        assert_eq!(broker.ok(again), "nothing to do: everything is as declared (4 unchanged)\n");
     }
 
     let changed = TOPOLOGY.replace("= 5", "= 7").replace("'eu'", "'us'");
@@ -131,7 +131,7 @@ fn what_is_exported_can_be_applied() {
     let exported = file.text();
     assert_eq!(broker.ok(&["export"]), exported);
     assert!(exported.contains("[[topics.subscriptions.rules]]"), "{exported}");
-    let nothing = "nothing to do: all is as declared (6 unchanged)\n";
+    let nothing = "nothing to do: everything is as declared (6 unchanged)\n";
     assert_eq!(broker.ok(&["apply", "--dry-run", "-f", file.path()]), nothing, "{exported}");
     let other = Broker::start();
     let done = other.ok(&["apply", "-f", file.path()]);
@@ -158,7 +158,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_place() {
         (
             "[[queues]]\nname = \"a\"\n[[queues]]\nname = \"orders\"\nrequires_session = true\n",
             "FILE:4: ",
-            "requires_session of queue `orders` is false and cannot become true: it is fixed at creation; declare it",
+            "requires_session of queue `orders` is false and cannot become true: it is fixed at creation; declare the existing",
         ),
         ("{ \"queues\": [] }", "FILE:1:1: ", ""),
     ] {
@@ -167,7 +167,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_place() {
         assert!(log.contains(said), "{text}: {log}");
     }
     let log = apply(&"#".repeat((16 << 20) + 1));
-    assert!(log.contains("more than 16777216 bytes; declare less"), "{log}");
+    assert!(log.contains("more than 16777216 bytes; split the declaration"), "{log}");
     let file = File::new("refused", "[[queues]]\nname = \"a\"\nforward_to = \"absent\"\n");
     let (_, log) = broker.ends(4, &["apply", "-f", file.path()]);
     assert!(
@@ -176,7 +176,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_place() {
     );
     let file = File::new("taken", "[[topics]]\nname = \"orders\"\n");
     let (_, log) = broker.ends(5, &["apply", "-f", file.path()]);
-    assert!(log.contains("declared as a topic and is a queue"), "{log}");
+    assert!(log.contains("declared as a topic but exists as a queue"), "{log}");
     let (_, log) = broker.ends(2, &["apply", "-f", "/absent/file.toml"]);
     assert!(log.contains("`/absent/file.toml` cannot be read"), "{log}");
     assert_eq!(words(&broker.ok(&["queue", "list"])).len(), 2);
@@ -263,7 +263,7 @@ fn thousands_of_entities_are_exported_and_applied() {
     let text = exported.text();
     assert!(text.contains("\nunnamed_is_default = true\n") && !text.contains("requires_session"));
     let apply = ["apply", "-f", exported.path()];
-    assert_eq!(broker.ok(&apply), "nothing to do: all is as declared (2500 unchanged)\n");
+    assert_eq!(broker.ok(&apply), "nothing to do: everything is as declared (2500 unchanged)\n");
     broker.ok(&["queue", "update", "queue-of-orders-7", "--status", "Disabled"]);
     let shown = broker.ok(&apply);
     let lines = words(&shown);

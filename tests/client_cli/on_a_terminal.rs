@@ -60,7 +60,7 @@ fn a_table_is_as_wide_as_the_terminal() {
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines.len(), 3, "{shown}");
     assert!(lines.iter().all(|line| line.chars().count() <= 80), "{shown}");
-    assert!(lines[1].contains('…') && lines[2].contains("cut"), "{shown}");
+    assert!(lines[1].contains('…') && lines[2].contains("shortened"), "{shown}");
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn a_line_that_is_no_message_is_named_and_ends_the_sending() {
     let input = b"{\"body\":\"one\"}\n\n{\"bdy\":\"two\"}\n{\"body\":\"three\"}\n";
     let ended = broker.program(&["send", "orders"]).input(input).run();
     assert_eq!(ended.code, 8, "{}", ended.log);
-    assert!(ended.log.starts_with("error: line 3: it is no message: "), "{}", ended.log);
+    assert!(ended.log.starts_with("error: line 3: expected a message as JSON"), "{}", ended.log);
     assert!(ended.log.contains("bdy"), "{}", ended.log);
     assert_eq!(ended.out, "sent 1 message to orders, sequence number 1; 1 failed\n");
     assert_eq!(broker.bodies("orders"), [body("one", 0)]);
@@ -239,7 +239,7 @@ fn a_sending_that_stops_names_its_line() {
     let broker = Broker::with_queue(&[]);
     let input = b"{\"body\":\"one\"}\n{\"bdy\":\"two\"}\n{\"body\":\"three\"}\n";
     let ended = broker.program(&["send", "orders"]).input(input).run();
-    assert!(ended.log.ends_with("stopped: nothing behind line 2 was sent\n"), "{}", ended.log);
+    assert!(ended.log.ends_with("stopped: nothing after line 2 was sent\n"), "{}", ended.log);
 }
 
 #[test]

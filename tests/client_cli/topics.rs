@@ -150,8 +150,8 @@ fn a_catch_all_gets_the_rest_and_says_why_not_all() {
     let (out, _) = broker.ends(6, &["rule", "test", "orders", "rest", "--property", "price:i32=9"]);
     assert_eq!(
         out,
-        "rule $Default is not asked: the subscription dear selects the message\n\na catch-all gets \
-         only messages that no other subscription selects: no copy\n"
+        "rule $Default is not evaluated: the subscription dear selects the message\n\na catch-all \
+         gets only messages that no other subscription selects: no copy\n"
     );
     broker.ok(&["rule", "test", "orders", "rest", "--property", "price:i32=1"]);
     let shown = |wanted: &str| {

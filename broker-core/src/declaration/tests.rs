@@ -236,16 +236,17 @@ fn what_cannot_change_is_refused_with_both_values() {
     assert_eq!(condition, Condition::ArgumentError);
     assert_eq!(
         detail,
-        "queues[0]: requires_session of queue `orders` is false and cannot become true: it is fixed at creation; \
-         declare it as it is, or delete the queue so that it is created anew"
+        "queues[0]: requires_session of queue `orders` is false and cannot become true: it is \
+         fixed at creation; declare the existing value, or delete the queue so that it is created \
+         again"
     );
     let (condition, detail) =
         refused(&Declaration::new().with_queue(DeclaredQueue::new("Events")), &snapshot);
     assert_eq!(condition, Condition::EntityAlreadyExists);
     assert_eq!(
         detail,
-        "queues[0]: `Events` is declared as a queue and is a topic, which cannot become one; declare another path, or \
-         delete the topic"
+        "queues[0]: `Events` is declared as a queue but exists as a topic; declare another path, \
+         or delete the topic"
     );
     // Where existing entities are kept, a difference that could not be made is told like others.
     let kept = Declaration::new().with_queue(queue("orders", sessions)).existing(Existing::IsKept);
@@ -306,8 +307,8 @@ fn a_destination_that_will_not_be_there_is_refused() {
         assert_eq!(condition, Condition::EntityNotFound);
         assert_eq!(
             detail,
-            "queues[0]: forward_to of queue `q` names `absent`, which is neither there nor declared; declare it, or \
-             create it first"
+            "queues[0]: forward_to of queue `q` names `absent`, which neither exists nor is \
+             declared; declare it, or create it first"
         );
     }
 }

@@ -75,7 +75,7 @@ mod tests {
     fn reason(condition: Condition, sub_queue: SubQueue) -> Option<String> {
         match of_error(&error(condition), "b:1/q", sub_queue) {
             Some(Verdict::Refused { reason, description }) => {
-                assert_eq!(&*description, "the message was not taken by b:1/q: no luck");
+                assert_eq!(&*description, "the message was refused by b:1/q: no luck");
                 Some(reason.into())
             }
             _ => None,

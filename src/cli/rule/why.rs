@@ -29,7 +29,7 @@ pub fn shown(explanation: &Explanation, out: &Out) -> String {
         }
         Verdict::NotAsked(by) => {
             let detail = format!(": the subscription {} selects the message", line(by));
-            (paint("33", "is not asked"), detail)
+            (paint("33", "is not evaluated"), detail)
         }
     };
     let name = paint("1", &line(&explanation.rule));

@@ -78,28 +78,28 @@ async fn what_is_no_job_is_dead_lettered_and_says_why() {
         (
             Message::new(one),
             "ContentTypeNotSupported",
-            "message 1 is no job `invoice`: its content type is ``, not `application/json`",
+            "message 1 is not a job `invoice`: its content type is ``, not `application/json`",
         ),
         (
             json(one).with_content_type("text/plain"),
             "ContentTypeNotSupported",
-            "message 2 is no job `invoice`: its content type is `text/plain`, not \
+            "message 2 is not a job `invoice`: its content type is `text/plain`, not \
              `application/json`",
         ),
         (
             json(one).with_subject("receipt"),
             "JobTypeNotExpected",
-            "message 3 is no job `invoice`: its subject is `receipt`",
+            "message 3 is not a job `invoice`: its subject is `receipt`",
         ),
         (
             json("{}"),
             "BodyNotReadable",
-            "message 4 is no job `invoice`: missing field `number` at line 1 column 2",
+            "message 4 is not a job `invoice`: missing field `number` at line 1 column 2",
         ),
         (
             json("nonsense").with_subject("invoice"),
             "BodyNotReadable",
-            "message 5 is no job `invoice`: expected ident at line 1 column 2",
+            "message 5 is not a job `invoice`: expected ident at line 1 column 2",
         ),
     ];
     let sender = client.sender("invoices").unwrap();

@@ -108,7 +108,7 @@ fn refused(text: &str, part: &str) {
 fn properties_of_another_filter_are_refused() {
     refused(r#"{"name":"a","filter":{"type":"sql"}}"#, "no `sql`");
     refused(r#"{"name":"a","filter":{"type":"sql","sql":"1=1","subject":"x"}}"#, "only");
-    refused(r#"{"name":"a","filter":{"type":"correlation","sql":"1=1"}}"#, "neither");
+    refused(r#"{"name":"a","filter":{"type":"correlation","sql":"1=1"}}"#, "must not have");
     refused(r#"{"name":"a","filter":{"type":"true","subject":"x"}}"#, "no other");
     refused(r#"{"name":"a","filter":{"type":"true","label":"x"}}"#, "unknown field");
     refused(r#"{"name":"a","filter":{"type":"like"}}"#, "unknown variant");

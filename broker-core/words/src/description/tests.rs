@@ -167,7 +167,7 @@ fn user_metadata_has_at_most_1024_characters() {
     let rejection = check(Tier::Premium, Some(Condition::ArgumentOutOfRange), set(1_025)).unwrap();
     assert_eq!(
         rejection.detail(),
-        "UserMetadata of queue `orders` has 1025 characters, more than 1024"
+        "UserMetadata of queue `orders` has 1025 characters, the limit is 1024"
     );
 }
 
@@ -176,7 +176,7 @@ fn a_value_out_of_bounds_is_named_with_them() {
     let rejection = check(Tier::Premium, Some(Condition::ArgumentOutOfRange), |queue| {
         queue.lock_duration = TimeSpan::from_minutes(6);
     });
-    let expected = "LockDuration of queue `orders` is PT6M, not PT5S to PT5M";
+    let expected = "LockDuration of queue `orders` is PT6M; it must be PT5S to PT5M";
     assert_eq!(rejection.unwrap().detail(), expected);
 }
 

@@ -69,7 +69,7 @@ fn a_long_or_dirty_address_is_repeated_harmlessly() {
 
     let long = "é".repeat(QUOTED_CHARS_MAX + 7);
     let kept = "é".repeat(QUOTED_CHARS_MAX);
-    let expected = format!("no entity has the path `{kept}... and 7 characters more`");
+    let expected = format!("no entity has the path `{kept}... and 7 more characters`");
     assert_eq!(Rejection::entity_not_found(&long).detail(), expected);
 
     let error = BrokerError::new(rejection, TrackingId(1), &"x\n".repeat(1_000_000), noon());
@@ -112,7 +112,7 @@ fn the_words_that_programs_look_for_come_first() {
     assert!(ours.starts_with("MessageLockLost: lock ") && ours.contains(" does not exist, "));
     assert!(error.detail().starts_with(lost) && error.detail().ends_with("was released"));
     let exists = Rejection::entity_already_exists("a\nb");
-    let expected = "The messaging entity 'a\\nb' already exists. EntityAlreadyExists: an entity with the path \
-                    `a\\nb` exists already";
+    let expected = "The messaging entity 'a\\nb' already exists. EntityAlreadyExists: an entity \
+        with the path `a\\nb` already exists";
     assert_eq!(exists.to_string(), expected);
 }

@@ -140,7 +140,7 @@ async fn each_failure_has_its_text() {
         (changed("exp", json!(-1)), "must be numbers of seconds"),
         (changed("nbf", json!(true)), "must be numbers of seconds"),
         (changed("exp", json!(world.seconds(-60))), "has expired, at 2026-05-01T11:59:00"),
-        (changed("nbf", json!(world.seconds(61))), "is not good before 2026-05-01T12:01:01"),
+        (changed("nbf", json!(world.seconds(61))), "is not valid before 2026-05-01T12:01:01"),
         (format!("{none}."), "algorithm"),
         (format!("{none}.{signature}"), "algorithm"),
         (secret(key.public()), "algorithm"),

@@ -55,12 +55,11 @@ fn all_and_none_mean_what_they_say() {
     let none = page(entities(), EntityGauges::None);
     assert_eq!(
         none,
-        "# HELP peeklock_ready Whether the broker can do its work\n\
-         # TYPE peeklock_ready gauge\npeeklock_ready 1\n\
-         # HELP peeklock_store_full Whether the store refuses new messages for want of room\n\
-         # TYPE peeklock_store_full gauge\npeeklock_store_full 1\n\
-         # HELP peeklock_store_bytes What the store has on its medium\n\
-         # TYPE peeklock_store_bytes gauge\npeeklock_store_bytes 4096\n"
+        "# HELP peeklock_ready Whether the broker is ready\n# TYPE peeklock_ready \
+         gauge\npeeklock_ready 1\n# HELP peeklock_store_full Whether the store is full and refuses \
+         new messages\n# TYPE peeklock_store_full gauge\npeeklock_store_full 1\n# HELP \
+         peeklock_store_bytes Bytes that the store uses on its medium\n# TYPE peeklock_store_bytes \
+         gauge\npeeklock_store_bytes 4096\n"
     );
 }
 

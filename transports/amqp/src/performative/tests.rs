@@ -282,9 +282,13 @@ fn what_is_missing_or_of_the_wrong_type_is_refused_by_name() {
         ("005316 c0020141", "amqp:decode-error", "field handle of detach has the wrong type"),
         ("005317 c0030240 40", "amqp:decode-error", "end has 2 fields, at most 1 are defined"),
         ("005317 c0030140 40", "amqp:decode-error", "count and size of end disagree"),
-        ("005319 45", "amqp:decode-error", "descriptor 0x19 is no performative of a connection"),
+        ("005319 45", "amqp:decode-error", "descriptor 0x19 is not a performative of a connection"),
         ("45", "amqp:decode-error", "value has no descriptor"),
-        ("005312 c00804 a10161 43 41 5003", "amqp:invalid-field", "snd-settle-mode 3 is none"),
+        (
+            "005312 c00804 a10161 43 41 5003",
+            "amqp:invalid-field",
+            "snd-settle-mode 3 is not defined; use 0, 1 or 2",
+        ),
     ];
     for (frame, condition, description) in cases {
         let error = Performative::read(&bytes(frame)).unwrap_err();

@@ -333,7 +333,7 @@ async fn who_finds_no_place_in_time_is_told_so() {
     let error = close.error.unwrap();
     assert_eq!(error.condition(), "amqp:connection:forced");
     let text = error.to_string();
-    assert!(text.contains("QuotaExceeded: there are 1 connections already"), "{text}");
+    assert!(text.contains("QuotaExceeded: there are already 1 connections"), "{text}");
     assert!(text.contains("`amqp.connection_count_max`"), "{text}");
     known.credit(0, 0, 5, false).await;
     messages(&server, &mut known).await;

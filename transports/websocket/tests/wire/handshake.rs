@@ -161,7 +161,7 @@ fn the_first_frame_is_one_hello_and_comes_in_time() {
             let (found, reason) = closed(&mut socket).await.unwrap();
             assert_eq!(found, code, "{frame}");
             if frame == "hello" {
-                let said = "the frame is not the JSON that is expected: expected value at line 1";
+                let said = "the frame is not the expected JSON: expected value at line 1";
                 assert!(reason.starts_with(said), "{reason}");
             }
         }

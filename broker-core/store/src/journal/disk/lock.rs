@@ -152,7 +152,7 @@ mod tests {
         let place = TestFolder::new("lock");
         let disk = OsDisk::open(&place.0).unwrap();
         let refused = OsDisk::open(&place.0).err().unwrap().to_string();
-        assert!(refused.ends_with("is in use by this process: stop the broker that has it"));
+        assert!(refused.ends_with("is in use by this process: stop the broker that uses it"));
         std::fs::remove_file(place.at("lock")).unwrap();
         for refused in [OsDisk::open(&place.0).err(), OsDisk::look_at(&place.0).err()] {
             assert_eq!(refused.unwrap().kind(), io::ErrorKind::ResourceBusy);
