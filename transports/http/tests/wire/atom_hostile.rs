@@ -78,7 +78,7 @@ async fn xml_beyond_its_bounds_is_refused() {
             "<entry xmlns=\"http://www.w3.org/2005/Atom\"><content/></entry>".to_owned(),
             "no description",
         ),
-        (entry("RelayDescription", ""), "no QueueDescription"),
+        (entry("RelayDescription", ""), "must be a QueueDescription"),
     ] {
         let answer = server.ask(&put, &body).await;
         assert_eq!(refusal(&answer).0, 400, "{said}: {}", answer.text());
