@@ -117,7 +117,7 @@ pub fn largest(rows: &[Row], count: usize, bytes: impl Fn(&Row) -> u64) -> Strin
     let told = sized
         .into_iter()
         .take(count)
-        .map(|(bytes, setting, use_of)| format!("{setting}: {} MiB for {use_of}", bytes >> 20));
+        .map(|(bytes, setting, what)| format!("{setting}: {} MiB for {what}", bytes >> 20));
     told.collect::<Vec<_>>().join("; ")
 }
 
@@ -149,14 +149,14 @@ impl Config {
         let traces = if collector && self.otlp.traces.0 { TRACES_BYTES_MAX } else { 0 };
         let gauges = if collector && self.otlp.metrics.0 { ENTITY_GAUGES_BYTES } else { 0 };
         vec![
-            Row::shared("commands on their way in", inbound, inbound_bytes),
-            Row::shared("what is asked about entities", inbound, inbound_bytes / 2),
+            Row::shared("incoming commands", inbound, inbound_bytes),
+            Row::shared("management requests", inbound, inbound_bytes / 2),
             Row::shared("open transactions", inbound, inbound_bytes / 2).and_each((
                 websocket.saturating_add(amqp),
                 (limits.transaction_open_count_max as u64).saturating_mul(TIMED_OUT_BYTES),
             )),
             Row::shared(
-                "copies of messages that are being judged",
+                "messages during rule evaluation",
                 "limits.broker_judged_bytes_max",
                 limits.broker_judged_bytes_max,
             ),
@@ -167,33 +167,30 @@ impl Config {
                 limits.broker_loaded_bytes_max.max(limits.message_bytes_max),
             ),
             Row::fixed(
-                "lists and plans of declarations, as they are made",
+                "lists and declaration plans",
                 Access::LISTS_MAX
                     .saturating_mul(PLAN_BYTES)
                     .saturating_add(Access::CARRIED_OUT_BYTES_MAX),
             ),
             Row::shared(
-                "explanations of rules, as they are made",
+                "explanations of rules",
                 described,
                 Access::EXPLANATIONS_MAX.saturating_mul(explained_bytes),
             ),
-            Row::fixed(
-                "what is on its way to the disk",
-                if_on_disk(JournalConfig::UNSTORED_BYTES_MAX),
-            ),
+            Row::fixed("data waiting for the disk", if_on_disk(JournalConfig::UNSTORED_BYTES_MAX)),
             Row::shared(
-                "contents of messages that were read last",
+                "content cache",
                 "journal.cache_bytes",
                 if_on_disk(self.journal.cache_bytes.0),
             ),
-            Row::shared("spans that a collector does not have yet", "otlp.traces", traces),
+            Row::shared("spans waiting for a collector", "otlp.traces", traces),
             Row::shared(
                 "entity gauges for a collector",
                 "metrics.entities",
                 gauged.saturating_mul(gauges),
             ),
             Row::shared(
-                "the metrics page, until it is known how large it is",
+                "metrics page",
                 "metrics.entities",
                 gauged.saturating_mul(PAGE_ENTITY_BYTES),
             ),
@@ -209,31 +206,31 @@ impl Config {
         let listeners = self.addresses().len() as u64;
         vec![
             Row::shared(
-                "HTTP requests on their way in",
+                "incoming HTTP requests",
                 "http.inbound_bytes_max",
                 self.http.inbound_bytes_max.0,
             )
             .and_each((http, HTTP_REQUEST_BYTES)),
             Row::shared(
-                "HTTP answers that were not read",
+                "unread HTTP answers",
                 "http.outbound_bytes_max",
                 self.http.outbound_bytes_max.0,
             )
             .and_each((http, HTTP_ANSWER_BYTES)),
             Row::shared(
-                "WebSocket frames on their way in",
+                "incoming WebSocket frames",
                 "websocket.inbound_bytes_max",
                 self.websocket.inbound_bytes_max.0,
             )
             .and_each((websocket, FRAME_BYTES)),
             Row::shared(
-                "AMQP messages on their way in",
+                "incoming AMQP messages",
                 "amqp.inbound_bytes_max",
                 self.amqp.inbound_bytes_max.0,
             ),
-            Row::fixed("one message over AMQP of more than 16 MiB", LARGE_BYTES),
+            Row::fixed("one AMQP message over 16 MiB", LARGE_BYTES),
             Row::shared(
-                "what AMQP and WebSocket clients have not taken",
+                "unread AMQP and WebSocket output",
                 "limits.broker_outbound_bytes_max",
                 limits.broker_outbound_bytes_max,
             )
@@ -287,12 +284,12 @@ impl Config {
             ),
             Row::each("AMQP links", "amqp.link_count_max", (amqp, amqp_links)),
             Row::shared(
-                "links over AMQP beyond 256 of a connection",
+                "AMQP links after the first 256 of a connection",
                 "amqp.shared_link_count_max",
                 shared_links.saturating_mul(SHARED_LINK_BYTES),
             ),
             Row::shared("tokens", count_max, issuer).and_each((1, tokens)),
-            Row::each("what is remembered of what somebody may do", count_max, (all, RIGHTS_BYTES)),
+            Row::each("cached rights", count_max, (all, RIGHTS_BYTES)),
             Row::each("TLS connections", count_max, (all, tls)),
             Row::each(
                 "outgoing connections to brokers and webhooks",

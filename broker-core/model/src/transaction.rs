@@ -107,8 +107,8 @@ impl Operation {
                 Ok(Self::SetSessionState { receiver, state })
             }
             _ => Err(Rejection::invalid_operation(
-                "only send, schedule, complete, abandon, defer, dead-letter and renew of a message \
-                lock can be part of a transaction",
+                "only send, schedule, cancel, complete, abandon, defer, dead-letter, renew of a message lock and set of a \
+                 session state can be part of a transaction",
             )),
         }
     }

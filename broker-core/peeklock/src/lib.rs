@@ -60,7 +60,7 @@
 //! # }
 //! ```
 //!
-//! [The guide](https://github.com/peeklock/peeklock/blob/main/docs/embedding.md) covers workers, retries, sessions,
+//! [The guide](https://github.com/peeklock/peeklock/blob/main/docs/reference/embedding.md) covers workers, retries, sessions,
 //! jobs, requests, declarations and tests.
 //!
 //! # Run

@@ -103,24 +103,24 @@ impl Open {
         operation: &Operation,
         limits: &Limits,
     ) -> Result<(), Rejection> {
-        if self.covers.is_some_and(|covered| covered.with(scope).is_none()) {
-            return Err(Rejection::invalid_operation(
-                "a transaction covers one queue, or one topic with one of its subscriptions; this \
-                 operation is on another entity; use another transaction for it",
-            ));
+        let is_covered = self.covers.is_none_or(|covered| covered.with(scope).is_some());
+        if !is_covered || anchor.is_some_and(|root| root != scope.root) {
+            return Err(Rejection::invalid_operation(format!(
+                "{SPANS_SEVERAL}: a transaction covers one queue, or one topic with one of its subscriptions; this \
+                 operation is on another entity, so use another transaction for it",
+            )));
         }
         let count_max = limits.transaction_message_count_max;
         if self.message_count + operation.messages().len() > count_max {
             return Err(Rejection::quota_exceeded(format!(
-                "a transaction sends at most {count_max} messages, and this one already has {}; \
-                 use several transactions",
+                "a transaction sends at most {count_max} messages, this one has {} already",
                 self.message_count
             )));
         }
         let count_max = limits.transaction_operation_count_max;
         if self.parts.len() >= count_max {
             return Err(Rejection::quota_exceeded(format!(
-                "a transaction has at most {count_max} operations; use several transactions"
+                "a transaction has at most {count_max} operations"
             )));
         }
         match operation {

@@ -53,35 +53,35 @@ fn each_row_of_the_sum_has_its_size() {
     let kibibytes = |row: &Row| (row.what, row.shared_bytes >> 10, row.connection_bytes >> 10);
     let found: Vec<_> = budget.iter().map(kibibytes).collect();
     let expected = [
-        ("commands on their way in", 262_144, 0),
-        ("what is asked about entities", 131_072, 0),
+        ("incoming commands", 262_144, 0),
+        ("management requests", 131_072, 0),
         ("open transactions", 131_072, 78_125),
-        ("copies of messages that are being judged", 262_144, 0),
-        ("messages on their way to another entity or to a forwarder", 131_072, 0),
-        ("lists and plans of declarations, as they are made", 655_360, 0),
-        ("explanations of rules, as they are made", 524_288, 0),
-        ("what is on its way to the disk", 262_144, 0),
-        ("contents of messages that were read last", 65_536, 0),
-        ("spans that a collector does not have yet", 75_584, 0),
-        ("gauges of entities for a collector", 1_562, 0),
-        ("the metrics page, until it is known how large it is", 97, 0),
-        ("HTTP requests on their way in", 65_536, 480_000),
-        ("HTTP answers that were not read", 131_072, 80_000),
-        ("WebSocket frames on their way in", 65_536, 120_000),
-        ("AMQP messages on their way in", 65_536, 0),
-        ("one message over AMQP of more than 16 MiB", 172_032, 0),
-        ("what AMQP and WebSocket clients have not taken", 262_144, 640_000),
-        ("headers of the PROXY protocol", 4_096, 0),
-        ("connections that have not shown their protocol", 8_192, 0),
+        ("messages during rule evaluation", 262_144, 0),
+        ("messages in transfer to an entity or a forwarder", 131_072, 0),
+        ("lists and declaration plans", 655_360, 0),
+        ("explanations of rules", 524_288, 0),
+        ("data waiting for the disk", 262_144, 0),
+        ("content cache", 65_536, 0),
+        ("spans waiting for a collector", 75_584, 0),
+        ("entity gauges for a collector", 1_562, 0),
+        ("metrics page", 97, 0),
+        ("incoming HTTP requests", 65_536, 480_000),
+        ("unread HTTP answers", 131_072, 80_000),
+        ("incoming WebSocket frames", 65_536, 120_000),
+        ("incoming AMQP messages", 65_536, 0),
+        ("one AMQP message over 16 MiB", 172_032, 0),
+        ("unread AMQP and WebSocket output", 262_144, 640_000),
+        ("PROXY protocol headers", 4_096, 0),
+        ("connections with an unknown protocol", 8_192, 0),
         ("TLS handshakes", 16_384, 0),
         ("HTTP connections", 0, 320_000),
         ("WebSocket connections", 0, 640_000),
         ("AMQP connections", 0, 1_009_152),
-        ("links over WebSocket", 0, 2_560_000),
-        ("links over AMQP", 0, 2_880_000),
-        ("links over AMQP beyond 256 of a connection", 262_144, 0),
+        ("WebSocket links", 0, 2_560_000),
+        ("AMQP links", 0, 2_880_000),
+        ("AMQP links after the first 256 of a connection", 262_144, 0),
         ("tokens", 0, 800_000),
-        ("what is remembered of what somebody may do", 0, 240_000),
+        ("cached rights", 0, 240_000),
         ("TLS connections", 0, 1_500_000),
         ("outgoing connections to brokers and webhooks", 0, 786_432),
     ];
@@ -89,8 +89,8 @@ fn each_row_of_the_sum_has_its_size() {
     let off = load("budget-off", "").unwrap();
     let off = off.config.budget(&off.settings.limits);
     let without = [
-        "spans that a collector does not have yet",
-        "gauges of entities for a collector",
+        "spans waiting for a collector",
+        "entity gauges for a collector",
         "TLS handshakes",
         "TLS connections",
     ];
@@ -104,8 +104,8 @@ fn the_largest_rows_are_told_with_their_settings() {
     let budget = budget_of_all("budget-largest");
     assert_eq!(
         largest(&budget, 2, |row| row.shared_bytes),
-        "limits.broker_description_bytes_max: 512 MiB for explanations of rules, as they are made; \
-         limits.broker_inbound_bytes_max: 256 MiB for commands on their way in"
+        "limits.broker_description_bytes_max: 512 MiB for explanations of rules; \
+         limits.broker_inbound_bytes_max: 256 MiB for incoming commands"
     );
     assert_eq!(
         largest(&budget, 2, Row::bytes),

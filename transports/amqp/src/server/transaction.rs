@@ -390,7 +390,7 @@ impl Conversation {
         match self.book.open.get(&id).and_then(|open| open.root.as_ref()) {
             Some(covered) if !is_same(covered, &own) && coordinator != session => {
                 Err(Rejection::invalid_operation(format!(
-                    "transaction {id} covers `{covered}`, but this is `{root}`; to cover more, \
+                    "{SPANS_SEVERAL}: transaction {id} covers `{covered}`, but this is `{own}`; to send to others, \
                      attach the coordinator in the session of the links that use it"
                 )))
             }

@@ -128,7 +128,7 @@ impl Queue {
         let chars = name.chars().count();
         if chars > chars_max {
             return Err(Rejection::out_of_range(format!(
-                "a session id must have 1 to {chars_max} characters; this one has {chars}"
+                "a session id must have at most {chars_max} characters; this one has {chars}"
             )));
         }
         let held = self.sessions.as_ref().and_then(|sessions| {
