@@ -36,10 +36,10 @@
 //! | receives that wait for days, and frames of requests behind them | `scenarios/waits.rs` |
 //! | links over AMQP with names and properties as large as a frame | `scenarios/amqp_links.rs` |
 //! | tokens and paths as long as a frame, large messages that are asked for once and taken | `scenarios/presented.rs` |
-//! | sends behind a publish that takes long | `broker-core/tests/slices.rs` |
+//! | sends behind a publish that takes long | `broker-core/tests/broker/slices.rs` |
 //! | wrong tokens and passwords, as many as ten thousand a second if the machine can, and over connections that are kept | `scenarios/wrong_tokens.rs` |
 //! | all of that again by clients that come back as soon as they are closed | `scenarios/returning.rs` |
-//! | many queues full of large messages that all forward to one topic that is busy | `scenarios/forwards.rs`, `broker-core/tests/loads.rs` |
+//! | many queues full of large messages that all forward to one topic that is busy | `scenarios/forwards.rs`, `broker-core/tests/broker/loads.rs` |
 //! | messages by way of one queue to thousands of destinations | `broker-core/machine/src/queue/slices/leaving.rs` |
 //! | rules created behind a topic that is busy, by clients that close and come again | `scenarios/apart.rs` |
 //! | frames that are kept for who may come back, confirms nothing, is cut and comes back | `scenarios/away.rs`, `transports/websocket/tests/bounded.rs` |
@@ -49,8 +49,8 @@
 //! | files and directories that others can read, links in the place of files | `others_can_read_neither_the_directory_nor_a_file`, `no_link_is_followed` of `directory.rs` beside it |
 //! | lists of many queues, asked for thousands of times | `a_list_costs_what_it_lists` of `broker-core/src/actor/directory/order.rs` |
 //! | many subscriptions, sessions, rules, message ids | `broker-core/tests/broker_bounds.rs` |
-//! | circles of topics | `broker-core/tests/copies.rs` |
-//! | publishes to many rules | `broker-core/tests/slices.rs`, tests of the machine |
+//! | circles of topics | `broker-core/tests/broker/copies.rs` |
+//! | publishes to many rules | `broker-core/tests/broker/slices.rs`, tests of the machine |
 //! | short locks behind thousands of long ones | `short_locks_behind_long_ones_are_not_searched_for_their_place` of `broker-core/machine/src/lock_table.rs` |
 //! | what is no HTTP, and heads that are too large or late | `transports/http/tests/wire/bounds.rs`; half an upgrade: `wire/handshake.rs` of the transport of WebSocket, `listener/websocket.rs` of that of AMQP |
 //! | settings and instants outside of what there is | `a_number_outside_its_range_is_refused_with_the_range` of `src/config/tests.rs`, `the_year_10000_is_the_last_instant` of `broker-core/src/clock.rs` |

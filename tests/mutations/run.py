@@ -27,6 +27,9 @@ BELOW = ["peeklock-words", "peeklock-model", "peeklock-machine"]
 # The tests of consumers, which are those of the handles in process.
 IN_PROCESS = ["consumers", "renewal", "refused", "session_consumer"]
 
+# Modules of the test binary `broker`.
+BROKER = ["declarations", "forwarders"]
+
 # Per group: rule, requirement ids, file, text, replacement
 QUEUE = [
     ("an abandoned message counts", "SET-28", "machine/src/queue/settle.rs",
@@ -434,7 +437,12 @@ def command(tier: str) -> list[str]:
         below = [argument for crate in BELOW for argument in ("-p", crate)]
         return ["cargo", "test", "-q", *below, "-p", "peeklock-core", "--lib"]
     if tier in IN_PROCESS:
-        return ["cargo", "test", "-q", "-p", "peeklock-inproc", "--test", tier]
+        return ["cargo", "test", "-q", "-p", "peeklock-inproc", "--test", "in_process", "--", f"{tier}::"]
+    if tier in BROKER:
+        return [
+            "cargo", "test", "-q", "-p", "peeklock-core", "--features", "testing",
+            "--test", "broker", "--", f"{tier}::",
+        ]
     return ["cargo", "test", "-q", "-p", "peeklock-core", "--features", "testing", "--test", tier]
 
 

@@ -1,0 +1,536 @@
+//! What the broker loads for itself has a bound over all entities: contents on their way to others, and those that are due
+
+//! at topics (DESIGN D6, decision 34). The store tells what is asked of it, and answers when the test says so.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use peeklock_core::clock::{Clock, ManualClock};
+use peeklock_core::command::Command;
+use peeklock_core::content_ref::{ContentRef, StoredContent};
+use peeklock_core::contract::{Forwarder, Outgoing, Route, Source, Verdict};
+use peeklock_core::description::{QueueUpdate, Settings, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::error::Rejection;
+use peeklock_core::limits::Limits;
+use peeklock_core::message::Message;
+use peeklock_core::rule::{Filter, RuleDescription};
+use peeklock_core::store::{
+    BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
+    Visit, Waker,
+};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::{Broker, Entity};
+use tokio::sync::oneshot;
+
+const ROOM: usize = 1 << 20;
+
+/// A store that gives contents when it is told to, and stores when it is not told to wait.
+struct Told {
+    inner: MemoryStore,
+    book: Arc<Mutex<Book>>,
+}
+
+#[derive(Default)]
+struct Book {
+    /// What was asked for and is not given, with how long it is.
+    asked: Vec<(usize, oneshot::Sender<()>)>,
+    /// How often it was asked.
+    count: usize,
+    /// What was asked for, and is not let go of yet; and the most that was.
+    held_bytes: usize,
+    most_bytes: usize,
+    gives: bool,
+    waits: bool,
+    submitted: Vec<(Submission, Completion)>,
+}
+
+/// A content that is not at hand.
+struct Elsewhere {
+    bytes: Bytes,
+    book: Arc<Mutex<Book>>,
+}
+
+/// A content that was given.
+struct Given {
+    bytes: Bytes,
+    book: Arc<Mutex<Book>>,
+}
+
+impl AsRef<[u8]> for Given {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        self.book.lock().unwrap().held_bytes -= self.bytes.len();
+    }
+}
+
+#[async_trait]
+impl StoredContent for Elsewhere {
+    fn length(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    async fn load(&self) -> Result<Bytes, StoreError> {
+        let told = {
+            let mut book = self.book.lock().unwrap();
+            book.count += 1;
+            book.held_bytes += self.bytes.len();
+            book.most_bytes = book.most_bytes.max(book.held_bytes);
+            let (tell, told) = oneshot::channel();
+            match book.gives {
+                true => tell.send(()).unwrap(),
+                false => book.asked.push((self.bytes.len(), tell)),
+            }
+            told
+        };
+        told.await.ok();
+        let given = Given { bytes: self.bytes.clone(), book: Arc::clone(&self.book) };
+        Ok(Bytes::from_owner(given))
+    }
+}
+
+impl Told {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap()
+    }
+
+    /// How many contents are asked for and not given.
+    fn asked(&self) -> usize {
+        self.book().asked.len()
+    }
+
+    /// The same, and how many were asked for at any time.
+    fn figures(&self) -> (usize, usize) {
+        let book = self.book();
+        (book.asked.len(), book.count)
+    }
+
+    /// Gives so many of them, those first that were asked for first.
+    fn give(&self, count: usize) {
+        let told: Vec<_> = self.book().asked.drain(..count).collect();
+        for (_, tell) in told {
+            tell.send(()).unwrap();
+        }
+    }
+
+    /// Gives everything from now on.
+    fn give_all(&self) {
+        self.book().gives = true;
+        self.give(self.asked());
+    }
+
+    /// Stores what was held back, and all that comes.
+    fn go_on(&self) {
+        self.book().waits = false;
+        let submitted = std::mem::take(&mut self.book().submitted);
+        for (submission, completion) in submitted {
+            self.inner.submit(submission, completion);
+        }
+    }
+}
+
+impl Store for Told {
+    fn name(&self) -> &'static str {
+        "told"
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    fn shard_count(&self) -> u16 {
+        self.inner.shard_count()
+    }
+
+    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        self.inner.acquire(shard)
+    }
+
+    fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
+        self.inner.reserve(shard, bytes, waker)
+    }
+
+    fn unreserve(&self, shard: Shard, bytes: u64) {
+        self.inner.unreserve(shard, bytes);
+    }
+
+    fn submit(&self, submission: Submission, completion: Completion) {
+        let mut book = self.book();
+        if book.waits {
+            book.submitted.push((submission, completion));
+            return;
+        }
+        drop(book);
+        self.inner.submit(submission, completion);
+    }
+
+    fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
+        let before = contents.len();
+        self.inner.pin(keys, contents);
+        for content in contents.iter_mut().skip(before).flatten() {
+            let Some(bytes) = content.loaded().cloned() else { continue };
+            let book = Arc::clone(&self.book);
+            *content = ContentRef::Stored(Arc::new(Elsewhere { bytes, book }));
+        }
+    }
+
+    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.inner.scan(prefix, visit)
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        self.inner.close()
+    }
+}
+
+/// A forwarder that never answers.
+struct Hangs;
+
+struct HangingRoute;
+
+impl Forwarder for Hangs {
+    fn name(&self) -> &'static str {
+        "hangs"
+    }
+
+    fn schemes(&self) -> &'static [&'static str] {
+        &["hang"]
+    }
+
+    fn check(&self, _: &str) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn route(&self, _: &str, _: Source) -> Result<Box<dyn Route>, Rejection> {
+        Ok(Box::new(HangingRoute))
+    }
+}
+
+#[async_trait]
+impl Route for HangingRoute {
+    async fn forward(&mut self, _: &[Outgoing]) -> Vec<Verdict> {
+        std::future::pending().await
+    }
+}
+
+/// A forwarder that has everything go to the entity `events`.
+struct Sorts;
+
+struct SortingRoute;
+
+impl Forwarder for Sorts {
+    fn name(&self) -> &'static str {
+        "sorts"
+    }
+
+    fn schemes(&self) -> &'static [&'static str] {
+        &["sort"]
+    }
+
+    fn check(&self, _: &str) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn route(&self, _: &str, _: Source) -> Result<Box<dyn Route>, Rejection> {
+        Ok(Box::new(SortingRoute))
+    }
+}
+
+#[async_trait]
+impl Route for SortingRoute {
+    async fn forward(&mut self, messages: &[Outgoing]) -> Vec<Verdict> {
+        messages.iter().map(|_| Verdict::To("events".into())).collect()
+    }
+}
+
+/// A broker with room for 1 MiB of what it loads.
+struct Stage {
+    broker: Broker,
+    clock: Arc<ManualClock>,
+    store: Arc<Told>,
+}
+
+impl Stage {
+    async fn open(change: impl FnOnce(&mut Limits)) -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+        let store = Arc::new(Told { inner: MemoryStore::new(4, u64::MAX), book: Arc::default() });
+        let mut settings = Settings::default();
+        settings.limits.broker_loaded_bytes_max = ROOM as u64;
+        change(&mut settings.limits);
+        let broker = Broker::builder()
+            .settings(settings)
+            .clock(Arc::clone(&clock) as Arc<dyn Clock>)
+            .store(Arc::clone(&store) as _)
+            .forwarder(Arc::new(Hangs))
+            .forwarder(Arc::new(Sorts))
+            .arbiters(1)
+            .start()
+            .await
+            .unwrap();
+        Self { broker, clock, store }
+    }
+
+    async fn create(&self, path: &str, forward_to: Option<&str>) {
+        let properties = QueueUpdate {
+            forward_to: forward_to.map(Box::from),
+            max_message_size_in_kilobytes: Some(8_192),
+            ..QueueUpdate::default()
+        };
+        self.broker.create_queue(path, properties).await.unwrap();
+    }
+
+    async fn send(&self, path: &str, message: Message) {
+        let message = self.broker.inbound(message);
+        self.entity(path).call(Command::Send { message }).await.unwrap();
+    }
+
+    /// A topic, and what takes it very long to publish.
+    async fn create_slow_topic(&self) -> (Entity, Command) {
+        self.broker.create_topic("events", TopicUpdate::default()).await.unwrap();
+        let rules = (0..2_000).map(|number| {
+            let text = format!("p LIKE '%{}_b%'", "a".repeat(950));
+            RuleDescription::new(format!("r{number}"), Filter::sql(&*text), Timestamp::NONE)
+        });
+        let (all, rules) = (SubscriptionUpdate::default(), rules.collect());
+        self.broker.create_subscription("events", "all", all, rules).await.unwrap();
+        let heavy = Message::new("x").with_application_property("p", "a".repeat(32_000));
+        let message = self.broker.inbound(heavy);
+        (self.entity("events"), Command::Send { message })
+    }
+
+    fn entity(&self, path: &str) -> Entity {
+        self.broker.entity(path).unwrap()
+    }
+
+    /// Nothing happens any more before the store does something.
+    async fn quiet(&self) {
+        self.broker.idle_but_for_store().await;
+    }
+
+    async fn there_are(&self, path: &str) -> u64 {
+        self.broker.describe_queue(path).await.unwrap().counts.active
+    }
+
+    async fn stop(self) {
+        self.store.go_on();
+        self.store.give_all();
+        self.broker.stop(Duration::ZERO).await.unwrap();
+    }
+}
+
+/// Whether a call is not answered yet.
+async fn goes_on(mut call: Pin<&mut impl Future>) -> bool {
+    poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending())).await
+}
+
+fn large(bytes: usize) -> Message {
+    Message::new("x".repeat(bytes))
+}
+
+/// DESIGN D6: however many queues forward, no more is loaded than there is room for, and that is held until the
+/// destination has stored what it took; all arrive.
+#[tokio::test]
+async fn lists_of_many_sources_wait_for_room() {
+    let stage = Stage::open(|_| {}).await;
+    stage.create("to", None).await;
+    for number in 0..20 {
+        let source = format!("from{number}");
+        stage.create(&source, Some("to")).await;
+        stage.send(&source, large(200_000)).await;
+    }
+    stage.quiet().await;
+    assert_eq!(stage.store.asked(), 5, "of 200 KB each");
+    // They are where they shall be, but that is not stored yet.
+    stage.store.book().waits = true;
+    stage.store.give(5);
+    stage.quiet().await;
+    assert_eq!(stage.store.figures(), (0, 5), "their room is not free");
+    stage.store.go_on();
+    stage.quiet().await;
+    assert_eq!(stage.store.figures(), (5, 10));
+    for given in 6..=20 {
+        stage.store.give(1);
+        stage.quiet().await;
+        assert_eq!(stage.there_are("to").await, given);
+        assert!(stage.store.asked() <= 5);
+    }
+    assert!(stage.store.book().most_bytes <= ROOM, "{}", stage.store.book().most_bytes);
+    stage.stop().await;
+}
+
+/// DESIGN D6: a list that is larger than all room passes, and nothing is loaded beside it; what is small and has come later
+/// does not keep it waiting.
+#[tokio::test]
+async fn a_list_that_is_larger_than_all_room_passes_alone() {
+    let stage = Stage::open(|_| {}).await;
+    stage.create("to", None).await;
+    for (number, bytes) in [100_000, 3 << 20, 100_000, 5 << 20, 100_000].into_iter().enumerate() {
+        let source = format!("from{number}");
+        stage.create(&source, Some("to")).await;
+        stage.send(&source, large(bytes)).await;
+        stage.quiet().await;
+    }
+    let mut given = Vec::new();
+    while stage.there_are("to").await < 5 {
+        let asked: Vec<usize> = stage.store.book().asked.iter().map(|(bytes, _)| *bytes).collect();
+        assert!(asked.iter().sum::<usize>() <= ROOM || asked.len() == 1, "{asked:?}");
+        given.push(asked[0] > ROOM);
+        stage.store.give(1);
+        stage.quiet().await;
+    }
+    assert_eq!(given, [false, true, false, true, false], "in their order");
+    stage.stop().await;
+}
+
+/// DESIGN D6: an entity takes in what others bring although what it has to bring on itself waits for the room that they
+/// hold: so no chain of entities, and no circle, stands.
+#[tokio::test]
+async fn what_waits_for_room_keeps_nobody_from_ending() {
+    let stage = Stage::open(|_| {}).await;
+    for (path, to) in [("c", None), ("b", Some("c")), ("a", Some("b"))] {
+        stage.create(path, to).await;
+    }
+    stage.send("a", large(900_000)).await;
+    stage.quiet().await;
+    stage.send("b", large(900_000)).await;
+    stage.quiet().await;
+    assert_eq!(stage.store.figures(), (1, 1), "that of `b` waits");
+    stage.store.give(1);
+    stage.quiet().await;
+    assert_eq!(stage.store.figures(), (1, 2), "`b` has taken in what came");
+    stage.store.give(1);
+    stage.quiet().await;
+    assert_eq!(stage.there_are("c").await, 1);
+    stage.store.give_all();
+    stage.quiet().await;
+    assert_eq!(stage.there_are("c").await, 2);
+    stage.stop().await;
+}
+
+/// DESIGN D6: what is due at many topics is loaded when there is room for it, and published as it was to be.
+#[tokio::test]
+async fn what_is_due_at_many_topics_waits_for_room() {
+    let stage = Stage::open(|_| {}).await;
+    let at = stage.broker.now().plus(TimeSpan::from_seconds(60));
+    for number in 0..5 {
+        let topic = format!("events{number}");
+        stage.broker.create_topic(&topic, TopicUpdate::default()).await.unwrap();
+        let all = SubscriptionUpdate::default();
+        stage.broker.create_subscription(&topic, "all", all, Vec::new()).await.unwrap();
+        stage.send(&topic, large(400_000).with_scheduled_enqueue_time(at)).await;
+    }
+    stage.clock.advance(TimeSpan::from_seconds(60));
+    stage.quiet().await;
+    for (asked, published) in [(2, 0), (2, 1), (2, 2), (2, 3), (1, 4)] {
+        assert_eq!(stage.store.asked(), asked);
+        let mut found = 0;
+        for number in 0..5 {
+            let path = format!("events{number}/Subscriptions/all");
+            let described = stage.broker.describe_subscription(&path).await.unwrap();
+            found += described.counts.active;
+        }
+        assert_eq!(found, published);
+        stage.store.give(1);
+        stage.quiet().await;
+    }
+    stage.stop().await;
+}
+
+/// DESIGN D6: a source for whose forwarder there is no thread has nothing loaded; those that have one take half of
+/// the room, so that what stays in the broker does not wait for forwarders that do not answer.
+#[tokio::test]
+async fn forwarders_that_hang_leave_room_to_others() {
+    let stage = Stage::open(|limits| limits.forwarder_thread_count_max = 1).await;
+    for number in 0..3 {
+        let source = format!("from{number}");
+        stage.create(&source, Some("hang://somewhere")).await;
+        stage.send(&source, large(100_000)).await;
+        stage.quiet().await;
+    }
+    assert_eq!(stage.store.asked(), 1, "there is one thread");
+    stage.stop().await;
+
+    let stage = Stage::open(|_| {}).await;
+    for number in 0..6 {
+        let source = format!("from{number}");
+        stage.create(&source, Some("hang://somewhere")).await;
+        stage.send(&source, large(200_000)).await;
+    }
+    stage.quiet().await;
+    assert_eq!(stage.store.asked(), 2, "half of the room");
+    stage.store.give(2);
+    stage.create("to", None).await;
+    stage.create("from", Some("to")).await;
+    stage.send("from", large(200_000)).await;
+    stage.quiet().await;
+    assert_eq!(stage.store.asked(), 1);
+    stage.store.give(1);
+    stage.quiet().await;
+    assert_eq!(stage.there_are("to").await, 1);
+    stage.stop().await;
+}
+
+/// DESIGN D6: a list that waits at a topic whose rules take long for somebody else goes back after a while if
+/// others want its room: nothing of it is lost, and they go on.
+#[tokio::test]
+async fn a_list_that_waits_for_a_publish_does_not_keep_the_room_of_all() {
+    let stage = Stage::open(|limits| limits.publish_step_count_max = u64::MAX).await;
+    stage.store.give_all();
+    let (topic, heavy) = stage.create_slow_topic().await;
+    for (path, to) in [("to", None), ("slow", Some("events")), ("from", Some("to"))] {
+        stage.create(path, to).await;
+    }
+    let mut heavy = pin!(topic.call(heavy));
+    assert!(goes_on(heavy.as_mut()).await);
+    // It has the room, behind the publish; the other wants it.
+    stage.send("slow", large(900_000)).await;
+    while stage.store.book().count < 1 {
+        tokio::task::yield_now().await;
+    }
+    stage.send("from", large(900_000)).await;
+    while stage.broker.describe_queue("from").await.unwrap().counts.transfer < 1 {
+        tokio::task::yield_now().await;
+    }
+    stage.clock.advance(stage.broker.settings().limits.send_wait_max);
+    while stage.there_are("to").await < 1 {
+        tokio::task::yield_now().await;
+    }
+    assert!(goes_on(heavy.as_mut()).await, "and keeps nobody waiting");
+    assert_eq!(stage.broker.describe_queue("slow").await.unwrap().counts.total(), 1);
+    stage.stop().await;
+}
+
+/// DESIGN D6: a forwarder that has answered has nothing of what others may have: its list goes on to an entity, and what
+/// takes long there keeps no other forwarder waiting.
+#[tokio::test]
+async fn a_forwarder_that_has_answered_holds_nothing_of_others() {
+    let stage = Stage::open(|limits| limits.publish_step_count_max = u64::MAX).await;
+    stage.store.give_all();
+    let (topic, heavy) = stage.create_slow_topic().await;
+    stage.create("sorted", Some("sort://anything")).await;
+    stage.create("other", Some("hang://somewhere")).await;
+    let mut heavy = pin!(topic.call(heavy));
+    assert!(goes_on(heavy.as_mut()).await);
+    // Its list waits behind the publish.
+    stage.send("sorted", large(400_000)).await;
+    while stage.store.book().count < 1 {
+        tokio::task::yield_now().await;
+    }
+    // Both together are more than half of the room.
+    stage.send("other", large(400_000)).await;
+    while stage.store.book().count < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert!(goes_on(heavy.as_mut()).await, "and it waits still");
+    assert_eq!(stage.broker.describe_queue("sorted").await.unwrap().counts.total(), 1);
+    stage.stop().await;
+}

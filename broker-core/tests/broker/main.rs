@@ -1,0 +1,29 @@
+//! The broker through its public interface, a module for each topic.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../common/receive.rs"]
+mod receive;
+
+mod configured;
+mod copies;
+mod declarations;
+mod disk;
+mod forwarders;
+mod loads;
+mod namespace;
+mod overlays;
+mod parked;
+mod peer;
+mod policies;
+mod slices;
+mod store_conformance;
+mod tracer;
+mod transactions;
+mod turns;

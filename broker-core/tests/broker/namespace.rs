@@ -1,0 +1,343 @@
+//! What is told of the namespace as such, and the nodes that it and its entities have.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::change::codec::namespace_facts_key;
+use peeklock_core::clock::{Clock, ManualClock};
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::{Action, Right, Rights};
+use peeklock_core::description::{QueueUpdate, Settings, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::error::BrokerError;
+use peeklock_core::limits::Tier;
+use peeklock_core::path::SubQueue;
+use peeklock_core::policies::PolicyUpdate;
+use peeklock_core::rule::{Filter, RuleDescription};
+use peeklock_core::store::memory::MemoryStore;
+use peeklock_core::store::{Batch, Shard, Store, Submission};
+use peeklock_core::testing::{Fate, FaultStore};
+use peeklock_core::time::Timestamp;
+use peeklock_core::{Broker, Namespace};
+use tokio::task::JoinHandle;
+
+fn instant(seconds: i64) -> Timestamp {
+    Timestamp::from_unix_ms(1_800_000_000_000 + seconds * 1_000)
+}
+
+async fn started(store: &Arc<MemoryStore>, settings: Settings, seconds: i64) -> Broker {
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(instant(seconds)));
+    let store: Arc<dyn Store> = Arc::clone(store) as _;
+    let builder = Broker::builder().settings(settings).clock(clock).store(store);
+    builder.arbiters(1).start().await.unwrap()
+}
+
+async fn stop(broker: Broker) {
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+fn told(name: &str, tier: Tier, created: i64, modified: i64) -> Namespace {
+    let (created_at, modified_at) = (instant(created), instant(modified));
+    Namespace { name: name.into(), tier, created_at, modified_at }
+}
+
+fn named(name: &str, tier: Tier) -> Settings {
+    Settings::new(name, tier)
+}
+
+/// CNT-10: name, tier, created and modified instants, over restarts; a start that changes name or tier modifies.
+#[tokio::test]
+async fn a_namespace_tells_when_it_was_created_and_modified() {
+    let store = Arc::new(MemoryStore::new(2, u64::MAX));
+    let broker = started(&store, named("shop", Tier::Premium), 0).await;
+    assert_eq!(*broker.namespace(), told("shop", Tier::Premium, 0, 0));
+    stop(broker).await;
+    // Nothing was ever in it: it is created now.
+    let broker = started(&store, named("shop", Tier::Premium), 10).await;
+    assert_eq!(*broker.namespace(), told("shop", Tier::Premium, 10, 10));
+    broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
+    stop(broker).await;
+    for (seconds, name, tier, modified) in [
+        (20, "shop", Tier::Premium, 10),
+        (30, "store", Tier::Premium, 30),
+        (40, "store", Tier::Premium, 30),
+        (50, "store", Tier::Standard, 50),
+        (60, "store", Tier::Standard, 50),
+    ] {
+        let broker = started(&store, named(name, tier), seconds).await;
+        assert_eq!(*broker.namespace(), told(name, tier, 10, modified), "at {seconds}");
+        stop(broker).await;
+    }
+}
+
+/// CNT-10: data of a version that did not note it is as old as its oldest entity, and stays so when that one is
+/// deleted.
+#[tokio::test]
+async fn a_namespace_of_older_data_is_as_old_as_its_oldest_entity() {
+    let store = Arc::new(MemoryStore::new(2, u64::MAX));
+    let broker = started(&store, Settings::default(), 0).await;
+    broker.create_queue("old", QueueUpdate::default()).await.unwrap();
+    stop(broker).await;
+    let broker = started(&store, Settings::default(), 100).await;
+    broker.create_topic("young", TopicUpdate::default()).await.unwrap();
+    stop(broker).await;
+    forget_facts(&store);
+    let name = Settings::default().name;
+    let broker = started(&store, Settings::default(), 200).await;
+    assert_eq!(*broker.namespace(), told(&name, Tier::Premium, 0, 0));
+    broker.delete_entity("old").await.unwrap();
+    stop(broker).await;
+    let broker = started(&store, Settings::default(), 300).await;
+    assert_eq!(*broker.namespace(), told(&name, Tier::Premium, 0, 0));
+    stop(broker).await;
+}
+
+/// As version 0.1 has left it.
+fn forget_facts(store: &Arc<MemoryStore>) {
+    let (fence, id) = store.acquire(Shard(0)).unwrap();
+    let mut batch = Batch::default();
+    batch.delete(&namespace_facts_key());
+    batch.require_sync();
+    let submission = Submission { id, fences: vec![fence], batch: Arc::new(batch) };
+    store.submit(submission, Box::new(|result| result.unwrap()));
+}
+
+/// ADR-13: each entity and sub-queue has a management node.
+#[tokio::test]
+async fn each_entity_has_a_management_node() {
+    let store = Arc::new(MemoryStore::new(2, u64::MAX));
+    let broker = started(&store, Settings::default(), 0).await;
+    broker.create_queue("Orders", QueueUpdate::default()).await.unwrap();
+    broker.create_topic("events", TopicUpdate::default()).await.unwrap();
+    let none = SubscriptionUpdate::default();
+    broker.create_subscription("events", "audit", none, Vec::new()).await.unwrap();
+    for (path, managed, sub_queue) in [
+        ("orders/$Management", "Orders", SubQueue::Main),
+        ("orders/$deadletterqueue/$management", "Orders/$deadletterqueue", SubQueue::DeadLetter),
+        ("events/$management", "events", SubQueue::Main),
+        ("events/subscriptions/audit/$management", "events/Subscriptions/audit", SubQueue::Main),
+    ] {
+        let entity = broker.managed_at(path).unwrap();
+        assert_eq!((entity.path(), entity.sub_queue()), (managed, sub_queue), "{path}");
+        // It is no entity itself.
+        let error = broker.entity(path).err().unwrap();
+        assert_eq!(error.condition(), Condition::EntityNotFound, "{path}");
+    }
+    for path in ["nowhere/$management", "events/$deadletterqueue/$management", "orders", "$cbs"] {
+        let error = broker.managed_at(path).err().unwrap();
+        assert_eq!(error.condition(), Condition::EntityNotFound, "{path}");
+    }
+    let error = broker.create_queue("orders/$management", QueueUpdate::default()).await;
+    assert_eq!(error.unwrap_err().condition(), Condition::ArgumentError);
+    stop(broker).await;
+}
+
+/// A broker whose store waits for its driver from now on.
+struct Held {
+    broker: Broker,
+    store: Arc<FaultStore>,
+}
+
+type Asked = JoinHandle<Result<(), BrokerError>>;
+
+impl Held {
+    async fn new() -> Self {
+        let store = FaultStore::at_once(1, u64::MAX);
+        let builder = Broker::builder().store(Arc::clone(&store) as Arc<_>).arbiters(1);
+        let broker = builder.start().await.unwrap();
+        // It has a block of ids then.
+        broker.create_queue("there", QueueUpdate::default()).await.unwrap();
+        broker.create_topic("t", TopicUpdate::default()).await.unwrap();
+        store.complete_at_once(false);
+        Self { broker, store }
+    }
+
+    /// Begins a request, and waits until it is on its way to the store.
+    async fn begin<F>(&self, asks: impl FnOnce(Broker) -> F) -> Asked
+    where
+        F: Future<Output = Result<(), BrokerError>> + Send + 'static,
+    {
+        let asked = tokio::spawn(asks(self.broker.clone()));
+        while self.store.queued(Shard(0)) == 0 {
+            tokio::task::yield_now().await;
+        }
+        asked
+    }
+
+    /// Begins a request, and waits until it has come to where it waits.
+    async fn ask<F>(&self, asks: impl FnOnce(Broker) -> F) -> Asked
+    where
+        F: Future<Output = Result<(), BrokerError>> + Send + 'static,
+    {
+        let asked = tokio::spawn(asks(self.broker.clone()));
+        tokio::task::yield_now().await;
+        // The namespace takes its mail in order: what was sent before this was looked at before.
+        let taken = self.broker.create_queue("there", QueueUpdate::default()).await.unwrap_err();
+        assert_eq!(taken.condition(), Condition::EntityAlreadyExists);
+        asked
+    }
+
+    /// Decides what becomes of what is under way; all else is stored.
+    fn decide(&self, fate: Fate) {
+        assert!(self.store.complete_next(Shard(0), fate));
+        self.store.complete_at_once(true);
+        while self.store.complete_next(Shard(0), Fate::Store) {}
+    }
+
+    async fn stop(self) {
+        self.broker.stop(Duration::ZERO).await.unwrap();
+    }
+}
+
+async fn condition(asked: Asked) -> Option<Condition> {
+    asked.await.unwrap().err().map(|error| error.condition())
+}
+
+async fn create(broker: Broker, path: &str) -> Result<(), BrokerError> {
+    broker.create_queue(path, QueueUpdate::default()).await.map(drop)
+}
+
+async fn create_forwarding(broker: Broker) -> Result<(), BrokerError> {
+    let to = QueueUpdate { forward_to: Some("q".into()), ..QueueUpdate::default() };
+    broker.create_queue("source", to).await.map(drop)
+}
+
+/// ENT-32: whatever names a queue whose creation is on its way to the store waits for the outcome: it finds the queue, or, where the
+/// creation fails, nothing; and another creation succeeds then.
+#[tokio::test]
+async fn requests_wait_for_a_creation_under_way() {
+    for fate in [Fate::Store, Fate::Fail] {
+        let held = Held::new().await;
+        let first = held.begin(|broker| async move { create(broker, "q").await }).await;
+        let second = held.ask(|broker| async move { create(broker, "Q").await }).await;
+        let found = held.ask(|broker| async move {
+            broker.full_access().entity("q/$deadletterqueue", Action::Peek).await.map(drop)
+        });
+        let described =
+            held.ask(|broker| async move { broker.describe_queue("q").await.map(drop) });
+        let updated = held.ask(|broker| async move {
+            broker.update_queue("q", QueueUpdate::default(), None).await.map(drop)
+        });
+        let forwarding = held.ask(create_forwarding);
+        let policy = held.ask(|broker| async move {
+            let properties =
+                PolicyUpdate { rights: Some(Rights::of(Right::Send)), ..PolicyUpdate::default() };
+            broker.create_policy("q", "p", properties).await.map(drop)
+        });
+        let mut waiting = vec![second];
+        waiting.extend([found.await, described.await, updated.await]);
+        waiting.extend([forwarding.await, policy.await]);
+        assert!(!first.is_finished() && waiting.iter().all(|asked| !asked.is_finished()));
+        held.decide(fate);
+        let mut outcomes = Vec::new();
+        for asked in waiting {
+            outcomes.push(condition(asked).await);
+        }
+        let (second, others) = outcomes.split_first().unwrap();
+        if fate == Fate::Store {
+            assert_eq!(condition(first).await, None);
+            assert_eq!(*second, Some(Condition::EntityAlreadyExists));
+            assert!(others.iter().all(Option::is_none), "{others:?}");
+        } else {
+            assert_eq!(condition(first).await, Some(Condition::InternalError));
+            assert_eq!(*second, None);
+            held.broker.describe_queue("Q").await.unwrap();
+        }
+        held.stop().await;
+    }
+}
+
+/// ENT-32: the same of a subscription and its rules, and of the topic that is to be deleted meanwhile; and of a topic that gets a
+/// subscription.
+#[tokio::test]
+async fn requests_wait_for_a_subscription_under_way() {
+    let subscribe = |topic: &'static str| {
+        move |broker: Broker| async move {
+            let none = SubscriptionUpdate::default();
+            broker.create_subscription(topic, "s", none, Vec::new()).await.map(drop)
+        }
+    };
+    let held = Held::new().await;
+    let first = held.begin(subscribe("t")).await;
+    let second = held.ask(subscribe("t")).await;
+    let rules = held.ask(|broker| async move {
+        let rule = RuleDescription::new("r", Filter::True, Timestamp::NONE);
+        broker.create_rule("t/Subscriptions/s", rule).await.map(drop)
+    });
+    let rules = rules.await;
+    assert!(![&first, &second, &rules].iter().any(|asked| asked.is_finished()));
+    held.decide(Fate::Store);
+    assert_eq!(condition(first).await, None);
+    assert_eq!(condition(second).await, Some(Condition::EntityAlreadyExists));
+    assert_eq!(condition(rules).await, None);
+    held.store.complete_at_once(false);
+    let topic = held.begin(|broker| async move {
+        broker.create_topic("news", TopicUpdate::default()).await.map(drop)
+    });
+    let topic = topic.await;
+    let subscription = held.ask(subscribe("news")).await;
+    assert!(!topic.is_finished() && !subscription.is_finished());
+    held.decide(Fate::Store);
+    assert_eq!((condition(topic).await, condition(subscription).await), (None, None));
+    held.store.complete_at_once(false);
+    let created = held.begin(|broker| async move {
+        let none = SubscriptionUpdate::default();
+        broker.create_subscription("news", "late", none, Vec::new()).await.map(drop)
+    });
+    let created = created.await;
+    let deleted = held.ask(|broker| async move { broker.delete_entity("news").await }).await;
+    assert!(!created.is_finished() && !deleted.is_finished());
+    held.decide(Fate::Store);
+    // A creation is answered with the description, which the deletion may have removed by then.
+    assert!(matches!(condition(created).await, None | Some(Condition::EntityNotFound)));
+    assert_eq!(condition(deleted).await, None);
+    held.stop().await;
+}
+
+/// ENT-32: a creation waits for the deletion of what had its path, and so does another deletion; a stop refuses what waits.
+#[tokio::test]
+async fn a_creation_waits_for_a_deletion_under_way() {
+    let held = Held::new().await;
+    held.store.complete_at_once(true);
+    create(held.broker.clone(), "q").await.unwrap();
+    held.store.complete_at_once(false);
+    let deleted = held.begin(|broker| async move { broker.delete_entity("q").await }).await;
+    let created = held.ask(|broker| async move { create(broker, "q").await }).await;
+    assert!(!deleted.is_finished() && !created.is_finished());
+    held.decide(Fate::Store);
+    assert_eq!((condition(deleted).await, condition(created).await), (None, None));
+    held.broker.describe_queue("q").await.unwrap();
+    held.store.complete_at_once(false);
+    let deleted = held.begin(|broker| async move { broker.delete_entity("q").await }).await;
+    let created = held.ask(|broker| async move { create(broker, "q").await }).await;
+    let broker = held.broker.clone();
+    let stopped = tokio::spawn(async move { broker.stop(Duration::ZERO).await });
+    assert_eq!(condition(created).await, Some(Condition::OperationCancelled));
+    held.store.complete_at_once(true);
+    while held.store.complete_next(Shard(0), Fate::Store) {}
+    stopped.await.unwrap().unwrap();
+    drop(deleted);
+}
+
+/// FWD-02: a destination that is gone keeps nobody from changing its source; one that is set must be there, and the text says why.
+#[tokio::test]
+async fn a_source_is_changed_although_its_destination_is_gone() {
+    let store = Arc::new(MemoryStore::new(2, u64::MAX));
+    let broker = started(&store, Settings::default(), 0).await;
+    let none = QueueUpdate::default;
+    create(broker.clone(), "q").await.unwrap();
+    create_forwarding(broker.clone()).await.unwrap();
+    broker.delete_entity("q").await.unwrap();
+    let to = |to: &str| QueueUpdate { forward_to: Some(to.into()), ..none() };
+    for spelling in ["q", "Q", "/q"] {
+        let changed = QueueUpdate { max_delivery_count: Some(7), ..to(spelling) };
+        let described = broker.update_queue("source", changed, None).await.unwrap();
+        assert_eq!(described.description.max_delivery_count, 7);
+    }
+    let refused = broker.update_queue("source", to("elsewhere"), None).await.unwrap_err();
+    assert_eq!(refused.condition(), Condition::EntityNotFound);
+    assert!(refused.detail().contains("the destination in ForwardTo; create it first"));
+    broker.update_queue("source", none(), None).await.unwrap();
+    let refused = broker.update_queue("source", to("q"), None).await.unwrap_err();
+    assert_eq!(refused.condition(), Condition::EntityNotFound);
+    stop(broker).await;
+}

@@ -1,0 +1,176 @@
+//! What is set on messages by settling them takes memory and disk of its own: its number has a bound on one message and
+
+//! over the broker, and it counts in the size of its queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::Broker;
+use peeklock_core::command::{Command, Outcome, ReceivedMessage, Settlement};
+use peeklock_core::condition::Condition;
+use peeklock_core::description::{QueueUpdate, Settings};
+use peeklock_core::error::BrokerError;
+use peeklock_core::ids::LockToken;
+use peeklock_core::limits::{Limits, OVERLAY_BYTES};
+use peeklock_core::message::{Message, Overlay, Value};
+use peeklock_core::store::memory::MemoryStore;
+use peeklock_core::time::TimeSpan;
+
+const DEAD_LETTERS: &str = "orders/$deadletterqueue";
+
+/// A broker over this store, and with it the queue if the store has none.
+async fn broker(store: &Arc<MemoryStore>, adjust: impl FnOnce(&mut Limits)) -> Broker {
+    let mut settings = Settings::default();
+    adjust(&mut settings.limits);
+    let builder = Broker::builder().settings(settings).store(Arc::clone(store) as _);
+    let broker = builder.arbiters(1).start().await.unwrap();
+    if broker.queue_paths(0, 1).is_empty() {
+        let update = QueueUpdate { max_delivery_count: Some(100), ..QueueUpdate::default() };
+        broker.create_queue("orders", update).await.unwrap();
+    }
+    broker
+}
+
+fn store() -> Arc<MemoryStore> {
+    Arc::new(MemoryStore::new(1, u64::MAX))
+}
+
+async fn send(broker: &Broker) -> Result<Outcome, BrokerError> {
+    let message = broker.inbound(Message::new("x"));
+    broker.entity("orders").unwrap().call(Command::Send { message }).await
+}
+
+async fn receive(broker: &Broker, from: &str) -> (LockToken, ReceivedMessage) {
+    let command = crate::receive::under_lock(1, TimeSpan::ZERO);
+    let outcome = broker.entity(from).unwrap().call(command).await.unwrap();
+    let Outcome::Received(mut received) = outcome else { panic!("{outcome:?}") };
+    let received = received.remove(0);
+    (received.facts.lock.unwrap().token, received)
+}
+
+async fn settle(
+    broker: &Broker,
+    of: &str,
+    token: LockToken,
+    settlement: Settlement,
+) -> Result<Outcome, BrokerError> {
+    broker.entity(of).unwrap().call(Command::Settle { token, settlement }).await
+}
+
+/// One property with this number.
+fn property(number: i32) -> Option<Overlay> {
+    Some(Overlay::encode(&[(format!("p{number}"), Value::I32(number))]).unwrap())
+}
+
+const fn abandon(properties: Option<Overlay>) -> Settlement {
+    Settlement::Abandon { properties, delay: None }
+}
+
+/// Abandons the only message so often, each time with another property.
+async fn abandon_often(broker: &Broker, times: i32) {
+    for number in 0..times {
+        let (token, _) = receive(broker, "orders").await;
+        settle(broker, "orders", token, abandon(property(number))).await.unwrap();
+    }
+}
+
+fn refused(result: Result<Outcome, BrokerError>, condition: Condition, limit: &str) {
+    let error = result.unwrap_err();
+    assert_eq!(error.condition(), condition);
+    assert!(error.detail().contains(limit), "{error}");
+    assert!(error.detail().contains("without properties"), "the way out: {error}");
+}
+
+async fn size(broker: &Broker) -> u64 {
+    broker.describe_queue("orders").await.unwrap().size_bytes
+}
+
+/// SET-41, QUO-01: properties are set so often on one message as the limit says, and not once more; the lock stays, and
+/// the message is abandoned and deferred without, and dead-lettered with more, as often as it is set aside there.
+#[tokio::test]
+async fn properties_are_set_on_a_message_as_often_as_may_be() {
+    let broker = broker(&store(), |limits| limits.message_overlay_count_max = 2).await;
+    send(&broker).await.unwrap();
+    abandon_often(&broker, 2).await;
+    let (token, _) = receive(&broker, "orders").await;
+    for settlement in [abandon(property(2)), Settlement::Defer { properties: property(2) }] {
+        let answer = settle(&broker, "orders", token, settlement).await;
+        refused(answer, Condition::MessageSizeExceeded, "`message_overlay_count_max` is 2");
+    }
+    settle(&broker, "orders", token, abandon(None)).await.unwrap();
+    let (token, _) = receive(&broker, "orders").await;
+    let dead_letter = Settlement::DeadLetter { properties: property(3) };
+    settle(&broker, "orders", token, dead_letter).await.unwrap();
+    let (token, dead) = receive(&broker, DEAD_LETTERS).await;
+    let message = dead.load().await.unwrap().message;
+    let names: Vec<_> = message.application_properties.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["p0", "p1", "p3"]);
+    let answer = settle(&broker, DEAD_LETTERS, token, abandon(property(4))).await;
+    refused(answer, Condition::MessageSizeExceeded, "`message_overlay_count_max` is 2");
+    settle(&broker, DEAD_LETTERS, token, Settlement::Complete).await.unwrap();
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// SET-41, CNT-08: the size of a queue has what is set on its messages and the record of each such, also after a
+/// restart, and nothing of it when the message is gone.
+#[tokio::test]
+async fn what_is_set_on_a_message_counts_with_its_record() {
+    let store = store();
+    let broker = broker(&store, |_| ()).await;
+    send(&broker).await.unwrap();
+    let bare = size(&broker).await;
+    abandon_often(&broker, 5).await;
+    let set: u64 = (0..5).map(|number| u64::from(property(number).unwrap().size_bytes())).sum();
+    let whole = bare + set + 5 * u64::from(OVERLAY_BYTES);
+    assert_eq!(size(&broker).await, whole);
+    broker.stop(Duration::ZERO).await.unwrap();
+    let broker = self::broker(&store, |_| ()).await;
+    assert_eq!(size(&broker).await, whole);
+    let (token, received) = receive(&broker, "orders").await;
+    assert_eq!(u64::from(received.facts.size), whole);
+    settle(&broker, "orders", token, Settlement::Complete).await.unwrap();
+    assert_eq!(size(&broker).await, 0);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// SET-41: a message on which properties were set more often than they may be now is opened, delivered with all of them,
+/// and settled.
+#[tokio::test]
+async fn what_was_set_more_often_than_may_be_now_is_delivered_and_settled() {
+    let store = store();
+    let broker = broker(&store, |_| ()).await;
+    send(&broker).await.unwrap();
+    abandon_often(&broker, 5).await;
+    broker.stop(Duration::ZERO).await.unwrap();
+    let broker = self::broker(&store, |limits| limits.message_overlay_count_max = 1).await;
+    let (token, received) = receive(&broker, "orders").await;
+    let message = received.load().await.unwrap().message;
+    assert_eq!(message.application_properties.len(), 5);
+    let answer = settle(&broker, "orders", token, abandon(property(5))).await;
+    refused(answer, Condition::MessageSizeExceeded, "`message_overlay_count_max`");
+    let dead_letter = Settlement::DeadLetter { properties: None };
+    settle(&broker, "orders", token, dead_letter).await.unwrap();
+    let (token, _) = receive(&broker, DEAD_LETTERS).await;
+    settle(&broker, DEAD_LETTERS, token, Settlement::Complete).await.unwrap();
+    assert_eq!(size(&broker).await, 0);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// SET-41, QUO-08: what is set on messages counts with them over the whole broker; at the bound nothing is sent and nothing
+/// set, settlements without properties go on, and what goes makes room.
+#[tokio::test]
+async fn what_is_set_on_messages_counts_with_the_messages_of_the_broker() {
+    let broker = broker(&store(), |limits| limits.broker_message_count_max = 3).await;
+    send(&broker).await.unwrap();
+    abandon_often(&broker, 2).await;
+    assert_eq!(send(&broker).await.unwrap_err().condition(), Condition::QuotaExceeded);
+    let (token, _) = receive(&broker, "orders").await;
+    let answer = settle(&broker, "orders", token, abandon(property(2))).await;
+    refused(answer, Condition::QuotaExceeded, "`broker_message_count_max`");
+    settle(&broker, "orders", token, abandon(None)).await.unwrap();
+    let (token, _) = receive(&broker, "orders").await;
+    settle(&broker, "orders", token, Settlement::Complete).await.unwrap();
+    send(&broker).await.unwrap();
+    abandon_often(&broker, 2).await;
+    broker.stop(Duration::ZERO).await.unwrap();
+}

@@ -1,0 +1,135 @@
+//! A publish that its rules take long for: everybody else on the arbiter has a turn in between, what is asked
+
+//! of the topic keeps its order, and a stop does not wait for it.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use peeklock_core::clock::{Clock, ManualClock};
+use peeklock_core::command::{Command, Outcome};
+use peeklock_core::condition::Condition;
+use peeklock_core::description::{QueueUpdate, Settings, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::message::Message;
+use peeklock_core::rule::{Filter, RuleDescription};
+use peeklock_core::time::Timestamp;
+use peeklock_core::{Broker, BrokerBuilder, Entity};
+
+/// A broker with one arbiter, a queue, and a topic with so many rules that look at all of `p` for long.
+async fn broker(rules: usize) -> Broker {
+    with_rules(Broker::builder(), rules).await
+}
+
+async fn with_rules(builder: BrokerBuilder, rules: usize) -> Broker {
+    let broker = builder.arbiters(1).start().await.unwrap();
+    broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
+    broker.create_topic("events", TopicUpdate::default()).await.unwrap();
+    let rules = (0..rules).map(|number| {
+        let text = format!("p LIKE '%{}_b%'", "a".repeat(950));
+        RuleDescription::new(format!("r{number}"), Filter::sql(&*text), Timestamp::NONE)
+    });
+    let rules = rules.collect();
+    broker
+        .create_subscription("events", "all", SubscriptionUpdate::default(), rules)
+        .await
+        .unwrap();
+    broker
+}
+
+fn send(broker: &Broker, to: &Entity, property_bytes: usize) -> Command {
+    let mut message = Message::new("x");
+    message.application_properties = vec![("p".to_owned(), "a".repeat(property_bytes).into())];
+    assert!(to.path().len() > 1);
+    Command::Send { message: broker.inbound(message) }
+}
+
+/// Others are served while a publish goes on, which then is what it would have been; a message published
+/// behind it stays behind it (TOP-07).
+#[tokio::test]
+async fn others_have_their_turn_while_a_publish_goes_on() {
+    let broker = broker(60).await;
+    let (queue, topic) = (broker.entity("orders").unwrap(), broker.entity("events").unwrap());
+    let heavy = topic.call(send(&broker, &topic, 32_000));
+    let behind = topic.call(send(&broker, &topic, 1));
+    let (mut heavy, mut behind) = (pin!(heavy), pin!(behind));
+    // Both are on their way, in this order, before the queue is asked.
+    poll_fn(|context| {
+        assert!(heavy.as_mut().poll(context).is_pending());
+        assert!(behind.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    for _ in 0..5 {
+        queue.call(send(&broker, &queue, 1)).await.unwrap();
+        poll_fn(|context| {
+            assert!(heavy.as_mut().poll(context).is_pending(), "it has kept the arbiter");
+            assert!(behind.as_mut().poll(context).is_pending(), "it has overtaken");
+            Poll::Ready(())
+        })
+        .await;
+    }
+    let Outcome::Accepted(first) = heavy.await.unwrap() else { panic!() };
+    let Outcome::Accepted(second) = behind.await.unwrap() else { panic!() };
+    assert_eq!((first, second), (SequenceNumber(1), SequenceNumber(2)));
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// Polls all of them once; none is ready.
+async fn begin(calls: &mut [Pin<&mut impl Future>]) {
+    poll_fn(|context| {
+        assert!(calls.iter_mut().all(|call| call.as_mut().poll(context).is_pending()));
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// QUO-02, ERR-06: what waits behind a publish that goes on, and takes all the room that there is, is refused when
+/// others wait for that and its time is over. Not before, and not as long as nobody wants the room.
+#[tokio::test]
+async fn what_waits_for_a_publish_does_not_keep_the_room_of_all() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
+    let mut settings = Settings::default();
+    settings.limits.broker_inbound_bytes_max = 1 << 20;
+    settings.limits.publish_step_count_max = u64::MAX;
+    let builder = Broker::builder().settings(settings).clock(Arc::clone(&clock) as Arc<dyn Clock>);
+    let broker = with_rules(builder, 2_000).await;
+    let (queue, topic) = (broker.entity("orders").unwrap(), broker.entity("events").unwrap());
+    let mut heavy = pin!(topic.call(send(&broker, &topic, 32_000)));
+    begin(&mut [heavy.as_mut()]).await;
+    // They take the rest.
+    let mut behind = Vec::new();
+    for _ in 0..(1 << 20) / 4_096 {
+        let mut call = Box::pin(topic.call(send(&broker, &topic, 1)));
+        begin(&mut [call.as_mut()]).await;
+        behind.push(call);
+    }
+    let wait_max = broker.settings().limits.send_wait_max;
+    clock.advance(wait_max);
+    // Nobody else wants anything, but those of them that have no room yet.
+    let mut other = pin!(queue.call(send(&broker, &queue, 1)));
+    begin(&mut [other.as_mut()]).await;
+    other.await.unwrap();
+    let refused = behind.swap_remove(0).await.unwrap_err();
+    assert_eq!(refused.condition(), Condition::ServerBusy, "{refused}");
+    assert!(refused.to_string().contains("limits.send_wait_max"), "{refused}");
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// A stop ends a publish that goes on: its sender is told.
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_publish() {
+    let broker = broker(60).await;
+    let topic = broker.entity("events").unwrap();
+    let mut heavy = pin!(topic.call(send(&broker, &topic, 32_000)));
+    poll_fn(|context| {
+        assert!(heavy.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    broker.stop(Duration::ZERO).await.unwrap();
+    let error = heavy.await.unwrap_err();
+    assert_eq!(error.condition(), Condition::OperationCancelled, "{error}");
+}
