@@ -164,6 +164,7 @@ pages! {
     an_authorizer_is_written: "how-to/write-an-authorizer.md",
     a_store_is_written: "how-to/write-a-store.md",
     how_to_pages_are_listed: "how-to/README.md",
+    explanations_are_listed: "explanation/README.md",
     durability_is_explained: "explanation/durability.md",
     locks_and_sessions_are_explained: "explanation/locks-and-sessions.md",
     bounds_are_explained: "explanation/bounds.md",
