@@ -1,11 +1,11 @@
-//! What documents say of the tree: the map, the ways through it, links, examples, the changelog.
+//! What documents say of the tree: the map, the ways through it, examples, the changelog.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::source::{functions, tests};
-use crate::{files, place, read, root};
+use crate::{files, read, root};
 
 #[test]
 fn the_map_of_the_tree_is_right() {
@@ -123,23 +123,6 @@ fn findings_are_shown_by_tests_that_are_there() {
         count += 1;
     }
     assert!(count > 60, "{count}");
-}
-
-/// Relative links of the documents lead somewhere.
-#[test]
-fn links_of_the_documents_lead_somewhere() {
-    // What a package has of `docs/` is judged there.
-    for path in files(".", "md").into_iter().filter(|path| !path.is_symlink()) {
-        let text = read(&path);
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let file = link.split('#').next().unwrap_or_default();
-            if file.is_empty() || file.contains("://") || file.contains(char::is_whitespace) {
-                continue;
-            }
-            let target = path.parent().unwrap_or(&path).join(file);
-            assert!(target.exists(), "{} links to {link}, which is not there", place(&path));
-        }
-    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod packages;
 mod prose;
 mod reference;
 mod requirements;
+mod site;
 mod source;
 
 use std::collections::BTreeSet;
