@@ -60,6 +60,23 @@ lint:
 doc:
     cargo doc --no-deps --workspace --open
 
+# Build the pages of docs/ as a site with a search box, in target/book. Needs `cargo install mdbook --locked`, version 0.5
+book:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if ! command -v mdbook >/dev/null; then
+        echo 'mdbook is missing; install it with: cargo install mdbook --locked' >&2
+        exit 1
+    fi
+    mdbook build docs
+    # Links out of docs/, such as ../../examples/host.rs, lead to the repository.
+    address=$(sed -n 's/^repository = "\(.*\)"$/\1/p' Cargo.toml)/blob/main
+    find target/book -mindepth 2 -name '*.html' -exec sed -i.bak -E \
+        -e "s|href=\"\.\./\.\./([^\"#]*)\.html|href=\"$address/\1.md|g" -e "s|href=\"\.\./\.\./|href=\"$address/|g" {} +
+    find target/book -name '*.html.bak' -delete
+    rm target/book/book.toml target/book/site.css
+    echo 'open target/book/index.html'
+
 # What CI runs
 ci:
     .ci/run
