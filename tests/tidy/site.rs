@@ -80,7 +80,7 @@ fn without_targets(heading: &str) -> String {
     shown
 }
 
-/// The anchor of one heading, before it is made different from earlier ones.
+/// The anchor of a heading, before it is made different from earlier ones.
 fn anchor(heading: &str) -> String {
     let lower = heading.trim().to_lowercase();
     let kept = lower.chars().filter(|char| char.is_alphanumeric() || "-_ ".contains(*char));
