@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod configuration;
+mod reference;
 mod secure;
 mod serving;
 mod supervised;
