@@ -92,9 +92,9 @@ Examples:
   peeklock top                               watch message rates
   peeklock dlq resubmit orders --dry-run     show the dead letters that would be sent again
 
-Commands for queues, topics and messages connect to ws://127.0.0.1:5301 by default. --url, \
---context, PEEKLOCK_URL, PEEKLOCK_CONTEXT or `peeklock context use` selects another broker. You \
-can also put these options and --output before the command.
+Commands for queues, topics and messages connect by default to the broker that runs in ./data, \
+else to ws://127.0.0.1:5301. --url, --context, PEEKLOCK_URL, PEEKLOCK_CONTEXT or `peeklock \
+context use` selects another broker. You can also put these options and --output before the command.
 
 ",
     exit_codes!(),

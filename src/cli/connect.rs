@@ -34,7 +34,7 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(200);
 #[derive(Args)]
 pub struct Common {
     /// Broker to connect to, such as ws://127.0.0.1:5301; PEEKLOCK_URL does the same [default: the
-    /// broker of the context in use, or else ws://127.0.0.1:5301]
+    /// broker of the context in use, else the broker that runs in ./data, else ws://127.0.0.1:5301]
     #[arg(long, value_name = "URL", value_parser = contexts::url, help_heading = "Connection")]
     url: Option<String>,
     /// Context to use for this command, by name; PEEKLOCK_CONTEXT does the same

@@ -24,8 +24,8 @@ Examples:
 
 Contexts are stored in $XDG_CONFIG_HOME/peeklock/contexts.toml, or below ~/.config, in a file \
 that only you can read. A command connects to the first of these that is given: --url or \
---context, PEEKLOCK_CONNECTION_STRING, PEEKLOCK_URL, PEEKLOCK_CONTEXT, the context in use, \
-ws://127.0.0.1:5301.";
+--context, PEEKLOCK_CONNECTION_STRING, PEEKLOCK_URL, PEEKLOCK_CONTEXT, the context in use, the \
+broker that runs in ./data, ws://127.0.0.1:5301.";
 
 /// A token has at most so many bytes.
 const TOKEN_BYTES_MAX: u64 = 64 << 10;

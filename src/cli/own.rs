@@ -24,13 +24,13 @@ pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
     let reading =
         fs::File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
     reading.map_err(|error| {
-        Failure::ended(
-            exit::NOT_FOUND,
-            format!(
-                "`{shown}`: {error}; --data-dir names the data directory of the broker, which writes that file when it \
-                 starts, and PEEKLOCK_CONNECTION_STRING goes over it"
-            ),
-        )
+        let next = match data_dir {
+            None => "run this in the folder where `peeklock serve` runs, or add --data-dir DIR",
+            Some(_) => {
+                "give the data directory of a broker that has started, and run this as its user"
+            }
+        };
+        Failure::ended(exit::NOT_FOUND, format!("`{shown}`: {error}; {next}"))
     })?;
     Ok((text.lines().next().unwrap_or_default().trim().to_owned(), shown))
 }
