@@ -182,7 +182,9 @@ impl Machine {
                 String::new()
             }),
             "java" => set_up("java/setup").map(|jar| {
-                self.environment.insert("CLASSPATH", jar);
+                let libraries = self.folder.join("target/dependency");
+                std::fs::create_dir_all(&libraries).unwrap();
+                link(PathBuf::from(jar), libraries.join("scenarios.jar"));
                 String::new()
             }),
             "chromium" => set_up("../browser/setup").inspect(|_| {
