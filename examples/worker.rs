@@ -48,3 +48,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     broker.stop(Duration::from_secs(1)).await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use peeklock::message::Message;
+    use peeklock::port::Settlement; // `port` is the interface of clients, not a network port
+    use peeklock::testing::TestDelivery;
+
+    use super::prepare;
+
+    #[tokio::test]
+    async fn tea_is_prepared_at_the_second_attempt() {
+        let tea = TestDelivery::of(Message::new("one tea"));
+        let first = tea.given_to(&prepare).await;
+        // No properties are changed, and `delay: None` leaves the delay to the queue.
+        assert_eq!(first, Settlement::Abandon { properties: vec![], delay: None });
+        assert_eq!(tea.again().given_to(&prepare).await, Settlement::Complete);
+    }
+}

@@ -119,6 +119,7 @@ const BY_HAND: &[(&str, &str)] = &[
     ("tutorial/embedded-worker.md", "cargo run"),
     ("tutorial/embedded-worker.md", "cargo run"),
     ("tutorial/embedded-worker.md", "cargo run"),
+    ("tutorial/embedded-worker.md", "cargo test"),
     ("tutorial/first-forwarder.md", "cargo new regions"),
     ("tutorial/first-forwarder.md", "cargo run"),
 ];

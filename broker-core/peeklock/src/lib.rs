@@ -329,7 +329,6 @@ mod guides {
     }
 
     pages! {
-        EmbeddedWorker: include_str!("../guides/embedded-worker.md"),
         DebugAHandler: include_str!("../guides/debug-a-handler.md"),
         DrainDeadLetters: include_str!("../guides/drain-dead-letters.md"),
         ObserveWithOpenTelemetry: include_str!("../guides/observe-with-opentelemetry.md"),
