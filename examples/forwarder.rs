@@ -19,7 +19,7 @@ const REGIONS: [&str; 2] = ["eu", "us"];
 /// For destinations such as `region://orders`: an order of the region eu goes to the queue `orders-eu`.
 struct ByRegion;
 
-/// The way from one queue.
+/// The route from one queue.
 struct RegionRoute {
     prefix: String,
 }
@@ -49,7 +49,7 @@ impl Forwarder for ByRegion {
 
 #[async_trait::async_trait]
 impl Route for RegionRoute {
-    // The broker counts hops, moves the message, and keeps refused messages; a route only decides.
+    // The route only decides; the broker moves the messages.
     async fn forward(&mut self, messages: &[Outgoing]) -> Vec<Verdict> {
         messages.iter().map(|outgoing| self.decide(outgoing)).collect()
     }
@@ -57,6 +57,7 @@ impl Route for RegionRoute {
 
 impl RegionRoute {
     fn decide(&self, outgoing: &Outgoing) -> Verdict {
+        // A message that cannot be read has no region here, and is refused like the others without one.
         let region = outgoing.message().ok().and_then(|message| {
             match message.application_property("region") {
                 Some(Value::String(region)) => Some(region.clone()),
@@ -83,13 +84,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     admin.create_queue("orders-eu").await?;
     admin.create_queue("orders-us").await?;
     let by_region = QueueProperties::new().with_forward_to("region://orders");
-    admin.create_queue_with("orders", by_region).await?;
+    admin.create_queue_with("incoming", by_region).await?;
 
-    let sender = client.sender("orders")?;
+    let sender = client.sender("incoming")?;
     for (body, region) in [("two coffees", "eu"), ("one tea", "us"), ("dust", "mars")] {
         sender.send(Message::new(body).with_application_property("region", region)).await?;
     }
-    for queue in ["orders-eu", "orders-us", "orders/$Transfer/$deadletterqueue"] {
+    for queue in ["orders-eu", "orders-us", "incoming/$Transfer/$deadletterqueue"] {
         let receiver = client.receiver(queue)?;
         if let Some(order) = receiver.receive(TimeSpan::from_seconds(5)).await? {
             println!("{queue}: {:?}, {:?}", order.body(), order.dead_letter_reason());

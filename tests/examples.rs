@@ -150,7 +150,7 @@ fn the_forwarder_sends_orders_to_their_regions() {
     let expected = [
         "orders-eu: b\"two coffees\", None",
         "orders-us: b\"one tea\", None",
-        "orders/$Transfer/$deadletterqueue: b\"dust\", Some(\"UnknownRegion\")",
+        "incoming/$Transfer/$deadletterqueue: b\"dust\", Some(\"UnknownRegion\")",
     ];
     assert_eq!(run("forwarder"), expected);
 }
