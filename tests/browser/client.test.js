@@ -596,6 +596,23 @@ test("a receiver is told when its queue delivers no more, and goes on when it do
   assert.equal(anew.value.text, "anew");
 });
 
+// SET-32, RCV-26: each queue has fewer messages than credit, so the broker could deliver released messages again.
+test("a loop that is left before an orderly close leaves no message locked", async (t) => {
+  const watch = await connected(t);
+  for (let round = 0; round < 30; round += 1) {
+    const path = await queue(watch);
+    await watch.sender(path).sendBatch(["one", "two", "three", "four"]);
+    const connection = await connected(t);
+    for await (const message of connection.receiver(path, { prefetch: 10 })) {
+      await message.complete();
+      break;
+    }
+    await connection.close();
+    const others = await watch.receiver(path).receive({ maxCount: 10, waitSeconds: 0 });
+    assert.deepEqual(others.map(({ deliveryCount }) => deliveryCount), [1, 1, 1], `round ${round}`);
+  }
+});
+
 // SET-21
 test("an orderly close settles what is under way and keeps the locks in hand", async (t) => {
   const watch = await connected(t);

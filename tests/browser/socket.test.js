@@ -271,6 +271,48 @@ test("a connection that is closed while it is made anew leaves no socket", async
   await closed;
 });
 
+// SET-32: the deliveries of this test arrive while the receiver closes, before the answer that it waits for.
+test("a receiver that closes releases deliveries that are still on their way", async (t) => {
+  for (const close of [({ receiver }) => receiver.close(), ({ connection }) => connection.close()]) {
+    const until = new Date(Date.now() + 60_000).toISOString();
+    const push = (socket, first, count) => {
+      const messages = Array.from({ length: count }, (_, place) => ({
+        body: "tea", sequenceNumber: first + place, enqueuedTimeUtc: until, lockToken: `t${place}`, lockedUntilUtc: until,
+      }));
+      socket.send(JSON.stringify({ seen: 0, items: [{ deliveries: { link: 1, first, messages } }] }));
+    };
+    let isLate = false;
+    const broker = await server(t, (request, socket) => {
+      if (request.attach) {
+        push(socket, 1, 2);
+      }
+      if (!isLate && (request.drain || request.detach)) {
+        isLate = true;
+        push(socket, 3, 2);
+      }
+      if (request.drain) {
+        return { drained: { unused: 0 } };
+      }
+      return request.settle ? { settled: {} } : { done: {} };
+    }, { nowUtc: new Date().toISOString() });
+    const connection = await connected(t, {}, broker.url);
+    const receiver = connection.receiver("q", { prefetch: 10 });
+    for await (const message of receiver) {
+      await message.complete();
+      break;
+    }
+    await close({ connection, receiver });
+    const requests = broker.frames.flatMap(({ requests }) => requests);
+    const decisions = requests.filter(({ settle }) => settle).map(({ settle }) => [settle.decision, settle.ranges]);
+    assert.deepEqual(decisions, [["complete", [[1, 1]]], ["release", [[2, 2]]], ["release", [[3, 4]]]]);
+    // With credit left, the broker would deliver the released message again.
+    const place = (name) => requests.findIndex((request) => request[name]);
+    assert.deepEqual(requests[place("credit")].credit, { link: 1, upTo: 2 });
+    assert.ok(place("credit") < requests.findIndex(({ settle }) => settle?.decision === "release"));
+    assert.ok(place("drain") < place("detach"));
+  }
+});
+
 // TXN-06: the broker says that it took too long; what is asked of it afterwards is refused here.
 test("a transaction that timed out is over", async (t) => {
   const error = {

@@ -25,6 +25,8 @@ export class Receiver extends Link {
   #delivered = 0;
   #allowed = 0;
   #isCreditPosted = false;
+  /** Whether deliveries may be on their way: credit was given, and no drain was answered since. */
+  #isFlowing = false;
   #buffer = [];
   /** How many of the buffer are of the present session. */
   #lying = 0;
@@ -37,6 +39,9 @@ export class Receiver extends Link {
   #groups = new Map();
   #settling = new WeakSet();
   #stops = new Set();
+  /** Releases that are not answered yet. */
+  #releases = new Set();
+  #closing;
   #peeked = 0;
 
   constructor(connection, path, { mode = "peekLock", prefetch = 0 } = {}) {
@@ -149,8 +154,7 @@ export class Receiver extends Link {
         isHere = false;
         this.#consumers -= 1;
         if (this.#consumers === 0) {
-          this.#giveBack(this.#empty());
-          this.#updateCredit();
+          this.#releaseBuffer();
         }
       }
     };
@@ -158,7 +162,7 @@ export class Receiver extends Link {
 
   /** The next message; undefined when the caller or the receiver has ended. */
   #take(signal) {
-    if (signal?.aborted || this.isClosed) {
+    if (signal?.aborted || this.isClosed || this.#closing) {
       return Promise.resolve(undefined);
     }
     if (this.#refusal) {
@@ -197,7 +201,7 @@ export class Receiver extends Link {
 
   /** The highest number that may be delivered. */
   #wanted() {
-    if (this.#consumers === 0 || this.isClosed) {
+    if (this.#consumers === 0 || this.isClosed || this.#closing) {
       return Math.min(this.#allowed, this.#delivered);
     }
     const handed = this.#delivered - this.#lying;
@@ -221,6 +225,7 @@ export class Receiver extends Link {
           return undefined;
         }
         this.#allowed = upTo;
+        this.#isFlowing ||= upTo > this.#delivered;
         return JSON.stringify({ link: this.number, upTo });
       },
       reject: () => {
@@ -231,6 +236,7 @@ export class Receiver extends Link {
 
   attachProperties() {
     this.#allowed = this.#wanted();
+    this.#isFlowing = this.#allowed > 0;
     return { role: "receiver", mode: this.#mode, credit: this.#allowed };
   }
 
@@ -278,7 +284,7 @@ export class Receiver extends Link {
       const [waiter] = this.#waiting;
       if (waiter) {
         waiter.resolve(message);
-      } else if (this.#consumers > 0 || this.#mode === "receiveAndDelete") {
+      } else if ((this.#consumers > 0 && !this.#closing) || this.#mode === "receiveAndDelete") {
         this.#buffer.push(message);
         this.#lying += 1;
       } else {
@@ -295,8 +301,17 @@ export class Receiver extends Link {
 
   #giveBack(messages) {
     if (messages.length > 0 && !this.isClosed) {
-      this.settle(messages, "release").catch(() => {});
+      const release = this.settle(messages, "release")
+        .catch(() => {})
+        .finally(() => this.#releases.delete(release));
+      this.#releases.add(release);
     }
+  }
+
+  /** Lowers the credit first: while there is credit, the broker delivers released messages again. */
+  #releaseBuffer() {
+    this.#updateCredit();
+    this.#giveBack(this.#empty());
   }
 
   /** Takes out of the buffer what can be given back. */
@@ -316,6 +331,7 @@ export class Receiver extends Link {
     super.begin();
     this.#delivered = 0;
     this.#allowed = 0;
+    this.#isFlowing = false;
     // Under lock: released by the broker, and delivered again. Else it is here and nowhere else.
     this.#empty();
     this.#lying = 0;
@@ -561,18 +577,37 @@ export class Receiver extends Link {
 
   // The end.
 
-  /** Ends loops and subscriptions, waits for handlers that run, gives back what nobody has seen. */
+  /**
+   * Ends loops and subscriptions, waits for running handlers, and releases each message that was not handed out,
+   * also those that are still on their way.
+   */
   async close() {
-    if (this.isClosed) {
-      return;
+    if (!this.isClosed) {
+      this.#closing ??= Promise.resolve().then(() => this.#end());
+      await this.#closing;
     }
+  }
+
+  async #end() {
     for (const waiter of [...this.#waiting]) {
       waiter.resolve(undefined);
     }
-    await Promise.all([...this.#stops].map((stop) => stop()));
+    this.#releaseBuffer();
+    await Promise.all([...[...this.#stops].map((stop) => stop()), this.#drain()]);
     clearTimeout(this.#retryTimer);
-    await this.settle(this.#empty(), "release").catch(() => {});
+    await Promise.all(this.#releases);
     await this.detach();
+  }
+
+  /**
+   * Waits until no delivery is on its way: a detach would leave it locked. The credit is lowered already, so the drain
+   * delivers nothing, and its answer comes after all earlier deliveries.
+   */
+  async #drain() {
+    if (this.#isFlowing && this.#mode === "peekLock") {
+      await this.askFor("drain", {}).catch(() => {});
+      this.#isFlowing = false;
+    }
   }
 
   fail(reason) {
