@@ -223,7 +223,12 @@ async fn peek(flags: &PeekFlags, session: &Session) -> Result<(), Failure> {
         return Err(Failure::Told(exit::INTERRUPTED));
     }
     if shown == 0 && !flags.follow {
-        note(&format!("`{path}` has no such message"));
+        let is_whole = flags.from == 0
+            && flags.session.is_none()
+            && flags.state.is_none()
+            && flags.condition.is_none();
+        let missing = if is_whole { "messages" } else { "such message" };
+        note(&format!("`{path}` has no {missing}"));
         return Err(Failure::Told(exit::NOTHING));
     }
     Ok(())

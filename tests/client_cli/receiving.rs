@@ -248,8 +248,10 @@ fn peek_shows_ranges_and_states_and_changes_nothing() {
     assert_eq!(column(&["--from", "2", "-n", "2"]), ["2", "3"]);
     assert_eq!(column(&["--state", "scheduled"]), ["4"]);
     assert_eq!(column(&["--state", "active"]), ["1", "2", "3"]);
-    broker.ends(6, &["peek", "orders", "--state", "deferred"]);
-    broker.ends(6, &["peek", "orders", "--dead-letter"]);
+    let nothing = |arguments: &[&str]| broker.ends(6, &[&["peek"], arguments].concat()).1;
+    assert!(nothing(&["orders", "--state", "deferred"]).contains("has no such message"));
+    assert!(nothing(&["orders", "--from", "9"]).contains("has no such message"));
+    assert!(nothing(&["orders", "--dead-letter"]).contains("has no messages"));
     broker.ends(4, &["peek", "absent"]);
     let (_, log) = broker.ends(0, &["peek", "orders", "-n", "1"]);
     assert!(log.contains("`--from 2`"), "{log}");

@@ -102,7 +102,9 @@ async fn list(flags: &ListFlags, session: &Session) -> Result<(), Failure> {
         note("there are more messages; --all -o ndjson shows all");
     }
     if shown == 0 && form.is_none() {
-        note(&format!("`{path}` has no such message"));
+        let is_whole = flags.from == 0 && flags.conditions.is_empty();
+        let missing = if is_whole { "messages" } else { "such message" };
+        note(&format!("`{path}` has no {missing}"));
     }
     Ok(())
 }
