@@ -41,7 +41,8 @@ export class Receiver extends Link {
   #stops = new Set();
   /** Releases that are not answered yet. */
   #releases = new Set();
-  #closing;
+  #isClosing = false;
+  #closed;
   #peeked = 0;
 
   constructor(connection, path, { mode = "peekLock", prefetch = 0 } = {}) {
@@ -162,7 +163,7 @@ export class Receiver extends Link {
 
   /** The next message; undefined when the caller or the receiver has ended. */
   #take(signal) {
-    if (signal?.aborted || this.isClosed || this.#closing) {
+    if (signal?.aborted || this.isClosed || this.#isClosing) {
       return Promise.resolve(undefined);
     }
     if (this.#refusal) {
@@ -201,7 +202,7 @@ export class Receiver extends Link {
 
   /** The highest number that may be delivered. */
   #wanted() {
-    if (this.#consumers === 0 || this.isClosed || this.#closing) {
+    if (this.#consumers === 0 || this.isClosed || this.#isClosing) {
       return Math.min(this.#allowed, this.#delivered);
     }
     const handed = this.#delivered - this.#lying;
@@ -284,7 +285,7 @@ export class Receiver extends Link {
       const [waiter] = this.#waiting;
       if (waiter) {
         waiter.resolve(message);
-      } else if ((this.#consumers > 0 && !this.#closing) || this.#mode === "receiveAndDelete") {
+      } else if ((this.#consumers > 0 && !this.#isClosing) || this.#mode === "receiveAndDelete") {
         this.#buffer.push(message);
         this.#lying += 1;
       } else {
@@ -583,8 +584,9 @@ export class Receiver extends Link {
    */
   async close() {
     if (!this.isClosed) {
-      this.#closing ??= Promise.resolve().then(() => this.#end());
-      await this.#closing;
+      this.#isClosing = true;
+      this.#closed ??= this.#end();
+      await this.#closed;
     }
   }
 
