@@ -44,7 +44,8 @@ const isPassing = (code) =>
   code === 1001 || code === 1006 || (code >= 1011 && code <= 1014) || (code >= 4100 && code <= 4199);
 
 /**
- * Opens a connection to `ws://HOST:PORT/`, `wss://HOST:PORT/` or the broker of a connection string; rejects if there is none within `connectSeconds`, or at once if the broker says no.
+ * Opens a connection to `ws://HOST:PORT/`, `wss://HOST:PORT/` or the broker of a connection string; rejects with the first
+ * attempt that fails after `connectSeconds`, or at once if the broker refuses.
  */
 export async function connect(url, options = {}) {
   const connection = new Connection(url, options);
@@ -180,8 +181,8 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * Ends the connection in order: receivers stop, what is in their buffers is given back, and what was
-   * asked for is answered, for at most `seconds`. Locks of messages in hand stay until they run out.
+   * Closes the receivers, waits for answers, and ends the connection in order. Waits at most `seconds` for each.
+   * Messages in hand stay locked until their locks expire.
    */
   async close({ seconds = 5 } = {}) {
     if (this.#state === "closed") {

@@ -14,7 +14,10 @@ export interface ConnectOptions {
   graceSeconds?: number;
   /** A shorter heartbeat than the broker's. */
   heartbeatSeconds?: number;
-  /** How long the first connect may take, with all its attempts. Default: 15. */
+  /**
+   * The first attempt that fails after this time rejects `connect`. Default: 15. If each attempt fails at once, that is after
+   * 15 to 35 s with the default pauses; an attempt without an answer fails after at most 10 s.
+   */
   connectSeconds?: number;
   /** How long requests wait for a lost connection. Default: 60; not less than graceSeconds. */
   offlineSeconds?: number;
@@ -87,7 +90,7 @@ export interface Welcome {
   readonly unsettledCountMax: number;
 }
 
-/** Opens a connection; rejects if there is none within `connectSeconds`, or at once if the broker says no. */
+/** Opens a connection; rejects with the first attempt that fails after `connectSeconds`, or at once if the broker refuses. */
 export function connect(url: string | URL, options?: ConnectOptions): Promise<Connection>;
 
 /** One connection to the broker, over as many sockets as it takes. */
@@ -116,7 +119,10 @@ export class Connection {
   authenticate(token: string | (() => string | Promise<string>)): Promise<void>;
   /** The broker's clock in milliseconds since 1970. */
   brokerNow(): number;
-  /** Ends it in order; locks of messages in hand stay until they run out. */
+  /**
+   * Closes the receivers, waits for answers, and ends the connection in order. Waits at most `seconds` (default: 5) for each.
+   * Messages in hand stay locked until their locks expire.
+   */
   close(options?: { seconds?: number }): Promise<void>;
   addEventListener<K extends keyof ConnectionEvents>(
     type: K,
@@ -386,7 +392,7 @@ export class Receiver implements AsyncIterable<ReceivedMessage> {
   deleteBatch(options?: { maxCount?: number; enqueuedBefore?: Date | string }): Promise<number>;
   purge(options?: { enqueuedBefore?: Date | string }): Promise<number>;
   deleteDeferred(sequenceNumber: number): Promise<void>;
-  /** Ends loops and subscriptions, and gives back what nobody has seen. */
+  /** Ends loops and subscriptions, and releases prefetched messages, also those on their way. */
   close(): Promise<void>;
 }
 
