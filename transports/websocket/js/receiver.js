@@ -579,8 +579,7 @@ export class Receiver extends Link {
   // The end.
 
   /**
-   * Ends loops and subscriptions, waits for running handlers, and releases each message that was not handed out,
-   * also those that are still on their way.
+   * Ends loops and subscriptions, waits for running handlers, and releases all messages in the buffer and on their way.
    */
   async close() {
     if (!this.isClosed) {
