@@ -27,7 +27,7 @@ pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
         let next = match data_dir {
             None => "run this in the folder where `peeklock serve` runs, or add --data-dir DIR",
             Some(_) => {
-                "give the data directory of a broker that has started, and run this as its user"
+                "give --data-dir the directory of a broker that has started, and run this as its user"
             }
         };
         Failure::ended(exit::NOT_FOUND, format!("`{shown}`: {error}; {next}"))

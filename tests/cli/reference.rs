@@ -19,7 +19,7 @@ fn mentioned(text: &str) -> Options {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter_map(option).collect()
 }
 
-/// The options that a help text lists, without those that all commands have.
+/// The options that a help text lists, without the options that all commands have.
 fn options(help: &str) -> Options {
     let lists = help.split("\nExamples:").next().unwrap_or_default();
     // `      --follow`, or `  -f, --follow`; descriptions are indented further.
