@@ -1,10 +1,10 @@
-//! Reference pages that repeat tables of the code: errors, settings, limits.
+//! Reference pages that repeat tables of the code: errors, settings, limits, REST, AMQP.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use peeklock_core::condition::{Condition, Surface};
 
-use crate::read;
+use crate::{files, read};
 
 /// Rows of the tables in a text, as cells. Heads and rulers are rows, too.
 fn rows(text: &str) -> Vec<Vec<String>> {
@@ -122,4 +122,60 @@ fn settings_pages_list_every_key_with_its_default() {
         }
         assert_eq!(listed, expected, "{page} differs from src/config/default.toml");
     }
+}
+
+#[test]
+fn amqp_page_lists_every_management_operation() {
+    let source = read("transports/amqp/src/server/node/management/operation.rs");
+    let names: BTreeSet<&str> = source
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("(\"")?.split_once("\", Operation::"))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(names.len() > 10, "operations are found in another way: {names:?}");
+    let page = read("docs/reference/amqp.md");
+    let table =
+        page.split("| Operation (`com.microsoft:` …) |").nth(1).expect("the table is there");
+    let table = table.split("\n\n").next().unwrap_or_default();
+    let table = rows(table);
+    let listed: BTreeSet<&str> = table.iter().filter_map(|row| code_span(&row[0])).collect();
+    assert_eq!(listed, names);
+}
+
+#[test]
+fn rest_page_lists_every_request_of_the_json_api() {
+    // On the page, `{path}` stands for a queue, a topic or a subscription, and policies of entities are prose.
+    let shortened = |path: &str| {
+        let longest_first =
+            ["/topics/{topic}/subscriptions/{subscription}", "/queues/{queue}", "/topics/{topic}"];
+        longest_first
+            .into_iter()
+            .find_map(|entity| Some(format!("{{path}}{}", path.strip_prefix(entity)?)))
+            .unwrap_or_else(|| path.to_owned())
+    };
+    let mut requests = BTreeSet::new();
+    for file in files("transports/http/src/api", "rs") {
+        let code = read(&file);
+        for attribute in code.split("#[utoipa::path(").skip(1) {
+            let method = attribute.split(',').next().unwrap_or_default().trim().to_uppercase();
+            let path = attribute.split("path = \"").nth(1).expect("an operation has a path");
+            let path = path.split('"').next().unwrap_or_default();
+            let path = match path {
+                "/topics/{topic}/subscriptions" => path.to_owned(),
+                path => shortened(path),
+            };
+            requests.insert(format!("{method} {path}"));
+        }
+    }
+    assert!(requests.len() > 30, "operations are found in another way: {requests:?}");
+    let page = read("docs/reference/rest.md");
+    let api = page.split("\n## JSON API\n").nth(1).expect("the section is there");
+    let api = api.split("\n## ").next().unwrap_or_default();
+    let mut listed = BTreeSet::new();
+    for row in rows(api) {
+        for span in row[0].split('`').skip(1).step_by(2) {
+            listed.insert(span.split('?').next().unwrap_or_default().to_owned());
+        }
+    }
+    assert_eq!(listed, requests);
 }
