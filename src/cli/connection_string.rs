@@ -214,7 +214,9 @@ pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
         let string =
             ConnectionString::of_key(sent.endpoint.clone(), &keys.policy.name, key.reveal());
         let string = flags.reaching(string, sent.clone());
-        session.out.say(&told(&string, &keys.policy.name, flags.common.output))
+        session.out.say(&told(&string, &keys.policy.name, flags.common.output))?;
+        session.note_end_of_anonymous_access();
+        Ok(())
     })
 }
 

@@ -126,13 +126,20 @@ impl Steps<'_> {
             };
         }
         let websocket = listeners.iter().find(|listener| listener.name == "websocket");
+        let is_secure = !self.banner.tls.secure().is_empty();
+        let usual = if is_secure { port::AMQPS } else { port::AMQP };
+        let amqp = listeners.iter().find(|listener| listener.name == "amqp");
+        let port = match amqp.map(|listener| listener.address.port()) {
+            Some(port) if port != usual => format!(" --port {port}"),
+            _ => String::new(),
+        };
         let url = match websocket.map(|listener| listener.address) {
             Some(address) if address.port() != port::WEBSOCKET || !address.ip().is_loopback() => {
                 format!(" --url ws{}://{address}", self.banner.tls.secure())
             }
             _ => String::new(),
         };
-        format!("{command} --policy {ROOT_POLICY}{url}")
+        format!("{command} --policy {ROOT_POLICY}{url}{port}")
     }
 }
 
@@ -174,7 +181,10 @@ impl fmt::Display for Steps<'_> {
              {curl} 'http{s}://{url}/metrics'\n"
         )?;
         // The last step, because reading a key of a broker in memory ends anonymous access.
-        writeln!(f, "  # the connection string for an Azure SDK\n  {}", self.connection_string())
+        let consequence =
+            if self.banner.is_durable { "" } else { " (afterwards every client needs a key)" };
+        let command = self.connection_string();
+        writeln!(f, "  # the connection string for an Azure SDK{consequence}\n  {command}")
     }
 }
 
@@ -198,6 +208,20 @@ mod tests {
         .to_string()
     }
 
+    fn in_memory() -> Banner<'static> {
+        Banner {
+            listeners: Vec::new(),
+            store: "memory",
+            is_durable: false,
+            data_dir: "./data",
+            kept_in: None,
+            tls: BannerTls::Off,
+            is_new: true,
+            wants_token: false,
+            colours: false,
+        }
+    }
+
     #[test]
     fn the_line_of_the_store_says_what_survives() {
         let durable = banner(true, false);
@@ -215,6 +239,14 @@ mod tests {
         assert!(banner(true, false).contains("\n  peeklock connection-string\n"));
         let asks = "\n  peeklock connection-string --policy RootManageSharedAccessKey\n";
         assert!(banner(false, false).contains(asks));
+        let with_amqp = |port: u16| {
+            let amqp = Listener { name: "amqp", address: ([127, 0, 0, 1], port).into() };
+            let http = Listener { name: "http", address: "127.0.0.1:5300".parse().unwrap() };
+            let listeners = vec![http, amqp];
+            Banner { listeners, ..in_memory() }.to_string()
+        };
+        assert!(with_amqp(5672).contains(asks));
+        assert!(with_amqp(6000).contains(&format!("{} --port 6000\n", asks.trim_end())));
     }
 
     /// SEC-25: where a token is wanted, the first steps show how to come by one.

@@ -38,7 +38,9 @@ fn a_connection_string_is_of_the_broker_that_is_named() {
 fn policies_are_managed_and_their_connection_strings_let_clients_in() {
     let broker = Broker::with_queue(&[]);
     // Nothing to show is needed up to here, and the answer still comes.
-    let first = broker.ok(&["connection-string", "--policy", ROOT, "--for", "peeklock"]);
+    let ended = broker.program(&["connection-string", "--policy", ROOT, "--for", "peeklock"]).run();
+    let (first, log) = (ended.out, ended.log);
+    assert!(ended.code == 0 && log.contains("every client needs a token"), "{log}");
     assert!(
         first.starts_with(&format!(
             "Endpoint=sb://{};SharedAccessKeyName={ROOT};",
