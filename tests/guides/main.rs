@@ -34,6 +34,17 @@ use markdown::{Block, blocks};
 /// Blocks that no test runs: they change the machine, install something, or need a daemon.
 const BY_HAND: &[(&str, &str)] = &[
     (README, "cargo install --path .   # installs the program `peeklock`"),
+    (README, "python3 -m venv .venv && . .venv/bin/activate"),
+    (README, "cargo new orders && cd orders"),
+    (
+        "how-to/back-up-and-restore.md",
+        "sudo lvcreate --snapshot --name peeklock-backup --size 1G /dev/vg0/peeklock",
+    ),
+    (
+        "how-to/back-up-and-restore.md",
+        "sudo btrfs subvolume snapshot -r /var/lib/peeklock /var/lib/peeklock-backup",
+    ),
+    ("how-to/back-up-and-restore.md", "sudo zfs snapshot tank/peeklock@backup"),
     (
         "how-to/observe-with-opentelemetry.md",
         "docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger",
