@@ -119,10 +119,7 @@ const BY_HAND: &[(&str, &str)] = &[
     ),
     ("how-to/write-an-authorizer.md", "cargo run --example authorizer"),
     ("tutorial/azure-service-bus-application.md", "mkdir parcels && cd parcels"),
-    (
-        "tutorial/azure-service-bus-application.md",
-        "python3 -m venv .venv && . .venv/bin/activate",
-    ),
+    ("tutorial/azure-service-bus-application.md", "python3 -m venv .venv && . .venv/bin/activate"),
     ("tutorial/azure-service-bus-application.md", "dotnet new console -o parcels-dotnet"),
     ("tutorial/azure-service-bus-application.md", "dotnet run --project parcels-dotnet"),
     ("tutorial/azure-service-bus-application.md", "mvn dependency:copy-dependencies"),
