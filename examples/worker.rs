@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 #[cfg(test)]
 mod tests {
     use peeklock::message::Message;
-    use peeklock::port::Settlement; // `port` is the interface of clients, not a network port
+    use peeklock::port::Settlement; // `port`: types that handlers and clients share
     use peeklock::testing::TestDelivery;
 
     use super::prepare;
@@ -61,7 +61,7 @@ mod tests {
     async fn tea_is_prepared_at_the_second_attempt() {
         let tea = TestDelivery::of(Message::new("one tea"));
         let first = tea.given_to(&prepare).await;
-        // No properties are changed, and `delay: None` leaves the delay to the queue.
+        // `delay: None`: the queue's retry policy sets the delay (here none). No property changes.
         assert_eq!(first, Settlement::Abandon { properties: vec![], delay: None });
         assert_eq!(tea.again().given_to(&prepare).await, Settlement::Complete);
     }
