@@ -33,7 +33,7 @@ impl Forwarder for ByRegion {
         &["region"]
     }
 
-    // When a queue with such a ForwardTo is created or updated.
+    // The destination is the queue's property ForwardTo.
     fn check(&self, destination: &str) -> Result<(), Rejection> {
         match destination.strip_prefix("region://") {
             Some(prefix) if !prefix.is_empty() => Ok(()),
@@ -57,7 +57,7 @@ impl Route for RegionRoute {
 
 impl RegionRoute {
     fn decide(&self, outgoing: &Outgoing) -> Verdict {
-        // A message that cannot be read has no region here, and is refused like the others without one.
+        // An unreadable message counts as one without a region.
         let region = outgoing.message().ok().and_then(|message| {
             match message.application_property("region") {
                 Some(Value::String(region)) => Some(region.clone()),
