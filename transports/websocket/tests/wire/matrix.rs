@@ -277,7 +277,7 @@ fn of_entities(digest: &Value) -> Vec<Row> {
     ]
 }
 
-/// The requests that the protocol has, as its document lists their codes (section 9).
+/// The requests that the protocol has, as its document lists their codes (section 10).
 fn documented() -> BTreeSet<String> {
     let document = include_str!("../../websocket-protocol.md");
     let table = document.split("| Code | Request |").nth(1).unwrap();
