@@ -10,7 +10,7 @@ export interface ConnectOptions {
   tokenSeconds?: number;
   /** A name for the broker's log. */
   client?: string;
-  /** For so long after a loss the broker keeps the connection; 0: not at all. Default: 30. */
+  /** Seconds for which the broker keeps a lost connection, at most its setting `websocket.grace`; 0: none. Default: 30. */
   graceSeconds?: number;
   /** A shorter heartbeat than the broker's. */
   heartbeatSeconds?: number;
@@ -54,6 +54,7 @@ export type WebSocketConstructor = new (url: string, protocols: string[]) => {
   close(code?: number): void;
 };
 
+/** `connecting` before the first welcome, `lost` while the client connects again, `closed` at the end. */
 export type ConnectionState = "connecting" | "open" | "lost" | "closed";
 
 /** Of the event `state`. */
@@ -120,7 +121,7 @@ export class Connection {
   /** The broker's clock in milliseconds since 1970. */
   brokerNow(): number;
   /**
-   * Closes the receivers, waits for answers, and ends the connection in order. Waits at most `seconds` (default: 5) for each.
+   * Closes the receivers, waits for answers, and ends the connection cleanly. Waits at most `seconds` (default: 5) for each.
    * Messages in hand stay locked until their locks expire.
    */
   close(options?: { seconds?: number }): Promise<void>;
@@ -343,7 +344,7 @@ export interface AcceptOptions extends ReceiverOptions {
 export interface ReceiverOptions {
   /** Default: peekLock. */
   mode?: "peekLock" | "receiveAndDelete";
-  /** Messages that are taken before anybody asks for them. Default: 0. */
+  /** Messages that are requested in advance, in addition to one per waiting call. Default: 0. */
   prefetch?: number;
 }
 
@@ -378,9 +379,9 @@ export class Receiver implements AsyncIterable<ReceivedMessage> {
   subscribe(handler: (message: ReceivedMessage) => unknown, options?: SubscribeOptions): Subscription;
   /** What is there, or comes within `waitSeconds` (default 60), at most `maxCount` (default 1). */
   receive(options?: { maxCount?: number; waitSeconds?: number; signal?: AbortSignal }): Promise<ReceivedMessage[]>;
-  /** All or none. */
+  /** Deferred messages by sequence number, all or none. */
   receiveDeferred(...sequenceNumbers: (number | number[])[]): Promise<ReceivedMessage[]>;
-  /** Without locks; goes on behind the last one if `from` is not given. */
+  /** Messages without locks, from `from` or after the last peeked one; at most `maxCount` (default 100). */
   peek(options?: { from?: number; maxCount?: number }): Promise<ReceivedMessage[]>;
   /** Each by itself: undefined or the error at the place of each. */
   settle(
@@ -389,8 +390,11 @@ export class Receiver implements AsyncIterable<ReceivedMessage> {
     options?: SettleOptions & AbandonOptions,
   ): Promise<(PeeklockError | undefined)[]>;
   renew(messages: Iterable<ReceivedMessage>): Promise<(PeeklockError | undefined)[]>;
+  /** Deletes up to `maxCount` available messages, the oldest first; resolves to their count. */
   deleteBatch(options?: { maxCount?: number; enqueuedBefore?: Date | string }): Promise<number>;
+  /** Deletes all available messages; resolves to their count. */
   purge(options?: { enqueuedBefore?: Date | string }): Promise<number>;
+  /** Deletes a deferred message; needs the right Manage. */
   deleteDeferred(sequenceNumber: number): Promise<void>;
   /** Ends loops and subscriptions, and releases prefetched messages, also those on their way. */
   close(): Promise<void>;
