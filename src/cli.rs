@@ -240,7 +240,7 @@ enum Command {
     /// Watch queues, topics and subscriptions with their rates
     #[command(after_help = top::HELP)]
     Top(top::TopFlags),
-    /// Name brokers, and select the one for your commands
+    /// Name brokers, and select one for your commands
     #[command(subcommand, after_help = context::HELP)]
     Context(context::ContextCommand),
     /// Create, show and delete policies, and regenerate their keys

@@ -125,7 +125,7 @@ impl ConnectionStringFlags {
         if self.client == ClientKind::Peeklock || self.port.is_some() {
             return Ok(of_port(Some(place.port())));
         }
-        let usual = usual_port(place.is_secure);
+        let usual = port::amqp(place.is_secure);
         let tls = self.common.tls()?;
         let speaks = |place: Place| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -159,19 +159,14 @@ fn published(
     let Some(public) = public.filter(|_| is_one_port || client == ClientKind::Sdk) else {
         return listened;
     };
-    let has_usual_port = listened.endpoint.port == Some(usual_port(listened.is_secure));
+    let has_usual_port = listened.endpoint.port == Some(port::amqp(listened.is_secure));
     let port = match (is_one_port, has_usual_port) {
         (true, _) => Some(public.port()),
-        (false, true) => Some(usual_port(public.is_secure)),
+        (false, true) => Some(port::amqp(public.is_secure)),
         (false, false) => listened.endpoint.port,
     };
     let endpoint = Endpoint { host: public.host().into(), port };
     Sent { endpoint, is_secure: public.is_secure }
-}
-
-/// The port of AMQP unless another one is configured.
-const fn usual_port(is_secure: bool) -> u16 {
-    if is_secure { port::AMQPS } else { port::AMQP }
 }
 
 /// Whether a listener answers as one of AMQP does.

@@ -126,8 +126,7 @@ impl Steps<'_> {
             };
         }
         let websocket = listeners.iter().find(|listener| listener.name == "websocket");
-        let is_secure = !self.banner.tls.secure().is_empty();
-        let usual = if is_secure { port::AMQPS } else { port::AMQP };
+        let usual = port::amqp(!matches!(self.banner.tls, BannerTls::Off));
         let amqp = listeners.iter().find(|listener| listener.name == "amqp");
         let port = match amqp.map(|listener| listener.address.port()) {
             Some(port) if port != usual => format!(" --port {port}"),

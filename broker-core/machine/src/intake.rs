@@ -6,8 +6,9 @@ use super::duplicate_history::DuplicateHistory;
 use super::peers::{PeerSource, Peers};
 use super::{Ctx, Step};
 use crate::change::{Change, Durability};
-use crate::command::{InboundMessage, MachineOutcome, Outcome};
+use crate::command::{InboundMessage, Outcome};
 use crate::description::EntityStatus;
+use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::message::Defect;
@@ -19,21 +20,6 @@ pub(crate) struct Quota<'a> {
     pub(crate) kind: &'static str,
     pub(crate) path: &'a str,
     pub(crate) bytes_max: u64,
-}
-
-/// Sequence numbers reserved for the messages that a transaction schedules, message by message.
-pub(crate) struct SetAside {
-    /// The last number that is given now.
-    pub(crate) last: SequenceNumber,
-    told: Vec<SequenceNumber>,
-    numbers: Vec<SequenceNumber>,
-}
-
-impl SetAside {
-    /// The answer to the check of the sending operation.
-    pub(crate) fn into_outcome(self) -> MachineOutcome {
-        Outcome::NumbersSetAside { told: self.told, numbers: self.numbers }
-    }
 }
 
 /// A machine that messages are sent to.
@@ -102,35 +88,41 @@ pub(crate) trait Intake {
         Some(if self.is_scheduled(found) { found } else { SequenceNumber(0) })
     }
 
-    /// Reserves sequence numbers after `last` for scheduled messages; returns `None` if no message is scheduled.
-    /// A duplicate gets no number; its sender gets the same answer as without a transaction (DUP-12).
-    fn set_aside(
-        &self,
+    /// Answers the check of an operation that sends messages in a transaction. Reserves sequence numbers after `last` for
+    /// scheduled messages (SCH-13). A duplicate gets no number; its sender gets the same answer as without a transaction
+    /// (DUP-12).
+    fn reserve_numbers(
+        &mut self,
         messages: &[InboundMessage],
-        last: SequenceNumber,
-        now: Timestamp,
-    ) -> Option<SetAside> {
+        mut last: SequenceNumber,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) -> Answer {
         let is_for_later = |message: &InboundMessage| {
-            message.envelope.scheduled_enqueue_time.is_some_and(|at| at > now)
+            message.envelope.scheduled_enqueue_time.is_some_and(|at| at > ctx.now)
         };
         if !messages.iter().any(is_for_later) {
-            return None;
+            return Answer::Now(Outcome::Done, Gate::Open);
         }
-        let mut set_aside = SetAside { last, told: Vec::new(), numbers: Vec::new() };
-        for message in messages {
-            let envelope = &message.envelope;
-            let (told, number) = match self.find_duplicate(envelope.message_id_hash, now) {
-                Some(kept) => (DuplicateHistory::told(envelope, kept), SequenceNumber(0)),
-                None if is_for_later(message) => {
-                    set_aside.last = set_aside.last.next();
-                    (set_aside.last, set_aside.last)
+        let before = last;
+        let (told, numbers) = messages
+            .iter()
+            .map(|message| {
+                let envelope = &message.envelope;
+                match self.find_duplicate(envelope.message_id_hash, ctx.now) {
+                    Some(kept) => (DuplicateHistory::told(envelope, kept), SequenceNumber(0)),
+                    None if is_for_later(message) => {
+                        last = last.next();
+                        (last, last)
+                    }
+                    None => (SequenceNumber(0), SequenceNumber(0)),
                 }
-                None => (SequenceNumber(0), SequenceNumber(0)),
-            };
-            set_aside.told.push(told);
-            set_aside.numbers.push(number);
+            })
+            .unzip();
+        if last != before {
+            self.note(Change::Numbered { last }, Durability::Sync, ctx, step);
         }
-        Some(set_aside)
+        Answer::after_commit(Outcome::NumbersSetAside { told, numbers })
     }
 
     /// Remembers the id of a message that was just accepted, if duplicates are detected; with its number if it

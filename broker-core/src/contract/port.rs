@@ -1,4 +1,4 @@
-//! The ports of listeners that are told none, which are those where clients look that are told none either.
+//! Default ports of listeners and clients.
 
 /// HTTP: the REST data plane, administration, the JSON API.
 pub const HTTP: u16 = 5300;
@@ -8,3 +8,9 @@ pub const WEBSOCKET: u16 = 5301;
 pub const AMQP: u16 = 5672;
 /// The same with TLS (AMQP-02).
 pub const AMQPS: u16 = 5671;
+
+/// Default port for AMQP, with or without TLS.
+#[must_use]
+pub const fn amqp(is_secure: bool) -> u16 {
+    if is_secure { AMQPS } else { AMQP }
+}

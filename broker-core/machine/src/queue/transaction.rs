@@ -12,9 +12,8 @@ use bytes::Bytes;
 use super::Queue;
 use super::lock::HeldLock;
 use super::session::SessionIndex;
-use crate::change::{Change, Durability};
 use crate::command::{InboundMessage, Outcome, Settlement};
-use crate::effect::{Answer, Gate};
+use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::intake::Intake as _;
@@ -35,8 +34,8 @@ pub(crate) enum Planned {
 
 impl Queue {
     /// Says whether an operation would be carried out now, with the error that it would give itself. Promises nothing:
-    /// the commit decides (TXN-07). Changes nothing but that it sets numbers aside for messages that are to be scheduled,
-    /// which their sender may want to cancel (SCH-13).
+    /// the commit decides (TXN-07). Its only effect is to reserve numbers for scheduled messages, so that their sender can
+    /// cancel them (SCH-13).
     pub(crate) fn check(
         &mut self,
         sub_queue: SubQueue,
@@ -55,14 +54,7 @@ impl Queue {
             | Planned::Cancel(_)
             | Planned::SetState(..) => &[],
         };
-        let Some(set_aside) = self.set_aside(messages, self.last_sequence, ctx.now) else {
-            return Ok(Answer::Now(Outcome::Done, Gate::Open));
-        };
-        if set_aside.last != self.last_sequence {
-            let change = Change::Numbered { last: set_aside.last };
-            self.change(change, Durability::Sync, ctx, step);
-        }
-        Ok(Answer::after_commit(set_aside.into_outcome()))
+        Ok(self.reserve_numbers(messages, self.last_sequence, ctx, step))
     }
 
     /// Says whether all parts would be carried out, for a topic that coordinates (TXN-08).

@@ -7,9 +7,8 @@ use std::collections::BTreeSet;
 use super::Topic;
 use super::admit::Plan;
 use super::publish::Journey;
-use crate::change::{Change, Durability};
 use crate::command::{InboundMessage, Outcome};
-use crate::effect::{Answer, Gate};
+use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::intake::Intake;
 use crate::path::SubQueue;
@@ -62,14 +61,7 @@ impl Topic {
             true => part.operation.messages(),
             false => &[],
         };
-        let Some(set_aside) = self.set_aside(messages, self.last_sequence, ctx.now) else {
-            return Ok(Answer::Now(Outcome::Done, Gate::Open));
-        };
-        if set_aside.last != self.last_sequence {
-            let change = Change::Numbered { last: set_aside.last };
-            self.change(change, Durability::Sync, ctx, step);
-        }
-        Ok(Answer::after_commit(set_aside.into_outcome()))
+        Ok(self.reserve_numbers(messages, self.last_sequence, ctx, step))
     }
 
     /// Carries all parts out, or none. The messages that are published get consecutive numbers

@@ -434,7 +434,7 @@ impl Conversation {
         match result {
             Ok(outcome) => issued.confirm(&outcome),
             Err(rejection) => {
-                // What was issued is left out with this.
+                // Dropping the issued parts leaves them out of the transaction.
                 drop(issued);
                 return self.not_joined(id, of, rejection, path);
             }

@@ -172,7 +172,7 @@ impl Server {
         bodies
     }
 
-    /// The numbers of what is in the queue.
+    /// The sequence numbers of all messages in the queue.
     pub async fn numbers(&self) -> Vec<i64> {
         let entity = self.broker.entity("q").unwrap();
         let command = Command::Peek { from: SequenceNumber(0), count_max: 250 };

@@ -269,8 +269,8 @@ async fn a_handler_awaits_its_settlement() {
     }
 }
 
-/// DLQ-07, RTY-05, SET-38: what is to be dead-lettered in a dead-letter queue, which it cannot be, is not left locked; it comes
-/// again after a while.
+/// DLQ-07, RTY-05, SET-38: a dead letter cannot be dead-lettered again. A handler that asks for it leaves no lock: the
+/// message comes again after a while.
 #[tokio::test]
 async fn a_dead_letter_that_is_dead_lettered_rests() {
     let test = TestBroker::start().await.unwrap();

@@ -319,7 +319,7 @@ impl Conversation {
                     issued.push(question.issued);
                 }
                 Err(rejection) => {
-                    // What was issued is left out with this.
+                    // Dropping the issued parts leaves them out of the transaction.
                     drop(issued);
                     let error = self.refuse(rejection, entity.path());
                     return self.answer_managed(asker, Err(error));
