@@ -13,121 +13,30 @@ mod update;
 pub use self::entity::Entity;
 pub use self::update::Update;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix::Addr;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 
-use crate::access::lapse::Lapses;
-use crate::access::question;
-use crate::activity::Activity;
-use crate::actor::directory::Directory;
 use crate::actor::namespace::{AnswerTo, DeleteEntity, NamespaceActor, Stop};
-use crate::actor::pulse::Pulses;
-use crate::builder::BrokerBuilder;
-use crate::census::Census;
-use crate::clock::Clock;
 use crate::command::InboundMessage;
 use crate::condition::Condition;
-use crate::contract::{Authorizer, Tracer};
 use crate::description::{Destination, EntityKind, Settings};
-use crate::edge::Edge;
 use crate::error::{BrokerError, Rejection};
-use crate::forwarders::Forwarders;
 use crate::ids::{ReceiverId, Ticket, TrackingId};
-use crate::limits::Tier;
 use crate::message::{Content, Message};
 use crate::path::{EntityAddress, Node, SubQueue};
-use crate::permits::{Budget, Loads, Permit, Pool, Turns};
-use crate::policies::Policies;
-use crate::refusals::Refusals;
-use crate::store::{Shortage, Store, StoreError};
+use crate::permits::{Budget, Permit, Pool};
+use crate::shared::{Namespace, Shared};
+use crate::store::{Shortage, StoreError};
 use crate::telemetry::Observed;
 use crate::time::{TimeSpan, Timestamp};
-use crate::transaction::Purse;
 
 /// How long one who asks about entities waits for room, while what others have asked waits for entities that are busy.
 const MANAGEMENT_PATIENCE: TimeSpan = TimeSpan::from_seconds(5);
-
-/// What all handles of one broker share.
-pub struct Shared {
-    pub(crate) settings: Settings,
-    pub(crate) namespace: Namespace,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) directory: Directory,
-    pub(crate) edge: Edge,
-    pub(crate) authorizer: Arc<dyn Authorizer>,
-    pub(crate) lapses: Arc<Lapses>,
-    pub(crate) policies: Policies,
-    pub(crate) budget: Budget,
-    pub(crate) parking: Budget,
-    /// What is asked about entities as such draws on a budget of its own: transports ask it while they hold
-    /// room of the other for what has asked them.
-    pub(crate) management: Budget,
-    /// Turns at what is large when it is made.
-    pub(crate) turns: Turns,
-    pub(crate) outbound: Arc<Pool>,
-    /// Room for what the broker loads for itself.
-    pub(crate) loads: Loads,
-    pub(crate) transactions: Purse,
-    pub(crate) health: Health,
-    pub(crate) pulses: Pulses,
-    /// What all machines keep together.
-    pub(crate) census: Arc<Census>,
-    pub(crate) tickets: AtomicU64,
-    pub(crate) receivers: AtomicU64,
-    /// Whether every entity that the store has was opened.
-    pub(crate) are_open: watch::Sender<bool>,
-    pub(crate) forwarders: Forwarders,
-    pub(crate) refusals: Refusals,
-    /// Who is told of operations, if anybody is.
-    pub(crate) tracer: Option<Arc<dyn Tracer>>,
-    pub(crate) activity: Activity,
-    /// As the builder was told; none for as many as there are cores.
-    pub(crate) arbiter_count: Option<usize>,
-}
-
-impl Shared {
-    /// A name for a command, never given before.
-    pub(crate) fn ticket(&self) -> Ticket {
-        Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-/// What is told of a namespace (CNT-10).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Namespace {
-    /// Its name.
-    pub name: Box<str>,
-    /// Its tier.
-    pub tier: Tier,
-    /// When it was created: when the first entity was, or, of a namespace in memory, when the broker was started.
-    pub created_at: Timestamp,
-    /// When name or tier were last changed, which is at a start.
-    pub modified_at: Timestamp,
-}
-
-/// Whether the broker can do its work.
-pub(crate) struct Health {
-    failure: watch::Sender<Option<String>>,
-}
-
-impl Health {
-    pub(crate) fn new() -> Self {
-        Self { failure: watch::Sender::new(None) }
-    }
-
-    pub(crate) fn fail(&self, why: &str) {
-        self.failure.send_if_modified(|failure| {
-            let first = failure.is_none();
-            failure.get_or_insert_with(|| why.to_owned());
-            first
-        });
-    }
-}
 
 /// A turn that takes too long.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -160,12 +69,6 @@ pub(crate) struct Engine {
 }
 
 impl Broker {
-    /// A broker with default settings, to be adjusted and started.
-    #[must_use]
-    pub fn builder() -> BrokerBuilder {
-        BrokerBuilder::default()
-    }
-
     /// Name, tier and limits.
     #[must_use]
     pub fn settings(&self) -> &Settings {
@@ -200,7 +103,9 @@ impl Broker {
     /// Whether clients that have shown nothing are let in (SEC-17).
     #[must_use]
     pub fn allows_anonymous(&self) -> bool {
-        question::allows_anonymous(&*self.shared.authorizer)
+        let authorizer = &*self.shared.authorizer;
+        // A panic in an authorizer is a refusal.
+        catch_unwind(AssertUnwindSafe(|| authorizer.allows_anonymous())).unwrap_or(false)
     }
 
     /// Makes the error that a client sees: gives it a tracking id and logs it under that id, once
@@ -525,7 +430,7 @@ impl Broker {
     /// Why the broker can do its work no more, if that is so.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
-        self.shared.health.failure.borrow().clone()
+        self.shared.health.failure()
     }
 
     /// The turn of an entity that has taken a second and more, if there is one: everybody else on its
@@ -539,11 +444,7 @@ impl Broker {
 
     /// Waits until the broker can do its work no more, and returns why.
     pub async fn failed(&self) -> String {
-        let mut failure = self.shared.health.failure.subscribe();
-        match failure.wait_for(Option::is_some).await {
-            Ok(why) => why.clone().unwrap_or_default(),
-            Err(_) => std::future::pending().await,
-        }
+        self.shared.health.failed().await
     }
 
     /// Stops the broker: receives that wait end with nothing, and settlements go on until nothing is held, neither a

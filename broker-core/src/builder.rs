@@ -11,7 +11,7 @@ use crate::activity::{Activity, Watched};
 use crate::actor::directory::Directory;
 use crate::actor::namespace::{self, NamespaceActor};
 use crate::actor::pulse::Pulses;
-use crate::broker::{Broker, Engine, Health, Namespace, Shared};
+use crate::broker::{Broker, Engine};
 use crate::clock::{Clock, SystemClock};
 use crate::contract::{AllowAll, Authorizer, Forwarder, Tracer};
 use crate::description::Settings;
@@ -21,6 +21,7 @@ use crate::forwarders::Forwarders;
 use crate::permits::{Budget, Loads, Pool, Turns};
 use crate::policies::Policies;
 use crate::refusals::Refusals;
+use crate::shared::{Health, Namespace, Shared};
 use crate::shell::writer::ShardWriter;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
 use crate::time::Timestamp;
@@ -110,6 +111,14 @@ impl Default for BrokerBuilder {
             watch: Watched::Nothing,
             key: None,
         }
+    }
+}
+
+impl Broker {
+    /// A broker with default settings, to be adjusted and started.
+    #[must_use]
+    pub fn builder() -> BrokerBuilder {
+        BrokerBuilder::default()
     }
 }
 
@@ -261,10 +270,10 @@ impl BrokerBuilder {
             outbound: Pool::new(limits.broker_outbound_bytes_max),
             loads: Loads::new(limits.broker_loaded_bytes_max),
             // No operation takes all of it: its own transaction has a part of that already.
-            transactions: Purse::new(Budget::of_broker(
+            transactions: Arc::new(Purse::new(Budget::of_broker(
                 limits.broker_inbound_bytes_max / 2,
                 usize::MAX,
-            )),
+            ))),
             budget,
             health: Health::new(),
             pulses: Pulses::default(),

@@ -48,13 +48,16 @@ pub mod census;
 pub mod contract;
 pub mod declaration;
 mod forwarders;
+mod grant;
 pub mod policies;
 mod refusals;
+mod shared;
 mod traced;
 // For tests of this workspace and of extensions.
 #[cfg(feature = "testing")]
 pub use peeklock_store::testing;
 
 pub use access::{Access, InTurn, KeysIn, RuleListing};
-pub use broker::{Broker, Entity, Namespace, Stalled, Update};
+pub use broker::{Broker, Entity, Stalled, Update};
 pub use builder::{BrokerBuilder, StartError};
+pub use shared::Namespace;

@@ -4,12 +4,10 @@
 //! hands back everything for one connection as one group, with one wake-up (DESIGN D1).
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
-use crate::access::entitlement::Tracked;
-pub use crate::actor::inlet::Watch;
 use crate::command::{Command, MessageFacts};
 use crate::content_ref::ContentRef;
 use crate::error::Rejection;
@@ -181,14 +179,50 @@ impl Asker {
     }
 }
 
+/// Observer of the answer to a command that may leave something open, such as a link.
+pub(crate) trait AnswerObserver: Send + Sync {
+    /// Takes note of the answer, and returns the answer to give.
+    fn answered(&self, result: Result<Outcome, Rejection>) -> Result<Outcome, Rejection>;
+
+    /// Takes note that no answer was made.
+    fn unanswered(&self);
+}
+
+/// Registration of a link that hears when its entity is closed; see [`crate::Entity::watch`]. It ends when this is
+/// dropped.
+#[derive(Default)]
+pub struct Watch(Option<(Weak<dyn WatchRegistry>, ReceiverId)>);
+
+/// The place at which links are registered.
+pub(crate) trait WatchRegistry: Send + Sync {
+    /// Ends the registration of a link.
+    fn unwatch(&self, receiver: ReceiverId);
+}
+
+impl Watch {
+    pub(crate) fn new(registry: Weak<impl WatchRegistry + 'static>, receiver: ReceiverId) -> Self {
+        Self(Some((registry, receiver)))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some((registry, receiver)) = self.0.take()
+            && let Some(registry) = registry.upgrade()
+        {
+            registry.unwatch(receiver);
+        }
+    }
+}
+
 /// The place of one answer. Dropped without one, it answers that the outcome is unknown: a command
 /// is answered exactly once, whatever becomes of the entity.
 pub struct Reply {
     outlet: Option<Arc<dyn Outlet>>,
     correlation: u64,
     permit: Option<Permit>,
-    /// Whoever looks after what the command leaves open.
-    watched: Option<Arc<Tracked>>,
+    /// Keeps account of what the command leaves open.
+    observer: Option<Arc<dyn AnswerObserver>>,
     /// The guard of the list that a transfer brings.
     passage: Option<Passage>,
     /// What a tracer is told of it, if there is one.
@@ -205,7 +239,7 @@ impl Reply {
             correlation,
             permit,
             passage: None,
-            watched: None,
+            observer: None,
             traced: None,
         }
     }
@@ -218,7 +252,7 @@ impl Reply {
             correlation: 0,
             permit: None,
             passage: Some(passage),
-            watched: None,
+            observer: None,
             traced: None,
         }
     }
@@ -237,7 +271,7 @@ impl Reply {
             correlation: 0,
             permit: None,
             passage: None,
-            watched: None,
+            observer: None,
             traced: None,
         }
     }
@@ -267,9 +301,9 @@ impl Reply {
         self.traced = traced;
     }
 
-    /// Has somebody told when the command is answered.
-    pub(crate) fn watch(&mut self, tracked: Arc<Tracked>) {
-        self.watched = Some(tracked);
+    /// Has an observer take note of the answer.
+    pub(crate) fn watch(&mut self, observer: Arc<dyn AnswerObserver>) {
+        self.observer = Some(observer);
     }
 
     /// Gives the permit back, because the command waits from now on and holds little.
@@ -279,8 +313,8 @@ impl Reply {
 
     /// Makes the answer, to be released when it may leave.
     pub(crate) fn answer(mut self, result: Result<Outcome, Rejection>) -> Option<Release> {
-        let result = match self.watched.take() {
-            Some(watched) => watched.answered(result),
+        let result = match self.observer.take() {
+            Some(observer) => observer.answered(result),
             None => result,
         };
         let outlet = self.outlet.take()?;
@@ -292,8 +326,8 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if let Some(watched) = self.watched.take() {
-            watched.ended(true);
+        if let Some(observer) = self.observer.take() {
+            observer.unanswered();
         }
         if let Some(outlet) = self.outlet.take() {
             let answer = unknown_outcome(self.correlation);

@@ -13,7 +13,6 @@ use metrics::{
 
 use crate::change::{DeadLetterCause, Removal};
 use crate::command::Counts;
-use crate::shell::Turn;
 use crate::time::{TimeSpan, Timestamp};
 
 /// Messages stored (active or scheduled).
@@ -95,6 +94,45 @@ pub fn describe() {
     describe_histogram!(COMMIT_SECONDS, metrics::Unit::Seconds, "Time until a batch is durable");
 }
 
+/// Counts of what happened to messages in one turn of a machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnCounts {
+    /// Messages stored.
+    pub accepted: u64,
+    /// Scheduled messages enqueued.
+    pub materialised: u64,
+    /// Messages handed to receivers.
+    pub delivered: u64,
+    /// Among them those whose delivery had failed before.
+    pub redelivered: u64,
+    /// Messages gone, by reason.
+    pub removed: [u64; Removal::COUNT],
+    /// Messages dead-lettered, by cause.
+    pub dead_lettered: [u64; DeadLetterCause::COUNT],
+    /// Deliveries that ended without a word of their receiver.
+    pub lapsed: u64,
+    /// Failures that a retry policy did not delay for want of room (RTY-32).
+    pub undelayed: u64,
+}
+
+impl TurnCounts {
+    /// Adds the counts of another machine in the same turn.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.accepted += other.accepted;
+        self.materialised += other.materialised;
+        self.delivered += other.delivered;
+        self.redelivered += other.redelivered;
+        self.lapsed += other.lapsed;
+        self.undelayed += other.undelayed;
+        for (sum, one) in self.removed.iter_mut().zip(other.removed) {
+            *sum += one;
+        }
+        for (sum, one) in self.dead_lettered.iter_mut().zip(other.dead_lettered) {
+            *sum += one;
+        }
+    }
+}
+
 /// Handles of one arbiter, looked up once.
 pub(crate) struct Telemetry {
     accepted: Counter,
@@ -124,8 +162,8 @@ impl Telemetry {
         }
     }
 
-    /// Counts what a turn did, with at most one increment per kind.
-    pub(crate) fn count(&self, turn: &Turn) {
+    /// Adds the counts of a turn, with at most one increment per kind.
+    pub(crate) fn count(&self, turn: &TurnCounts) {
         let single = [
             (&self.accepted, turn.accepted),
             (&self.delivered, turn.delivered),

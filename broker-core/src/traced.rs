@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use peeklock_model::transaction::{Operation as Part, PartOutcome};
+
 use crate::command::{
     Command, InboundMessage, Outcome, ReceivedMessage, SessionCommand, Settlement,
 };
@@ -15,7 +17,6 @@ use crate::contract::{Operation, OperationKind, TRACED_MESSAGES_MAX, TracedMessa
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::request::Released;
-use crate::transaction::{Operation as Part, PartOutcome};
 
 /// Who is told, and of which entity.
 #[derive(Clone)]

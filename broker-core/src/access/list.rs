@@ -6,7 +6,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::entitlement::Entitlement;
 use super::{Access, question};
 use crate::broker::{Broker, Update};
 use crate::command::{Described, DescribedSubscription, DescribedTopic};
@@ -14,6 +13,7 @@ use crate::condition::Condition;
 use crate::contract::action::Action;
 use crate::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::{BrokerError, Rejection};
+use crate::grant::Entitlement;
 use crate::path::PathKey;
 
 /// Descriptions of one page take no more bytes than this, unless the first alone does.

@@ -2,13 +2,13 @@
 //! by the methods of [`Broker`](crate::Broker) of the same name.
 
 use super::Access;
-use crate::broker::Namespace;
 use crate::command::{Described, DescribedSubscription, DescribedTopic, InboundMessage};
 use crate::contract::action::Action;
 use crate::description::{Destination, EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::BrokerError;
 use crate::path::{EntityAddress, subscription_path};
 use crate::rule::{Explanation, RuleDescription};
+use crate::shared::Namespace;
 use crate::time::Timestamp;
 
 impl Access {

@@ -19,14 +19,11 @@
 //! are for the program that has the broker in it (SEC-17).
 
 mod declare;
-pub(crate) mod entitlement;
-pub(crate) mod lapse;
 mod list;
 mod manage;
-pub(crate) mod onward;
 mod patch;
 mod policies;
-pub(crate) mod question;
+mod question;
 mod remembered;
 mod renew;
 mod turn;
@@ -37,9 +34,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use self::entitlement::Entitlement;
 pub use self::list::Listing;
-use self::onward::Onward;
 pub use self::policies::KeysIn;
 use self::remembered::Remembered;
 pub use self::turn::{CarryingOut, Explaining, InTurn, Planning, RuleListing};
@@ -49,6 +44,7 @@ use crate::contract::action::{Action, Actions};
 use crate::contract::authorizer::Principal;
 use crate::contract::rights::Grant;
 use crate::error::{BrokerError, Denial, Rejection};
+use crate::grant::{Entitlement, Issuer, Onward, Pass, PassFuture};
 use crate::path::EntityAddress;
 
 /// The longest path that anything is asked of the authorizer for: any that an entity can have is shorter, with all that
@@ -120,12 +116,6 @@ enum Reads {
     ByManage,
     /// Listen alone, too (CON-73).
     ByListen,
-}
-
-/// What a handle on an entity carries: through which door it came, and what is granted.
-pub(crate) struct Pass {
-    pub(crate) access: Access,
-    pub(crate) held: Arc<Entitlement>,
 }
 
 impl Broker {
@@ -366,13 +356,7 @@ impl Access {
     /// # Errors
     /// `EntityNotFound`; `Unauthorized` for a principal that is refused altogether.
     pub async fn entity_of_a_transaction(&self, path: &str) -> Result<Entity, Rejection> {
-        let pass = match &self.door {
-            Some(door) => {
-                let held = self.held(door, path).await?;
-                Some(Arc::new(Pass { access: self.clone(), held }))
-            }
-            None => None,
-        };
+        let pass = self.pass_to_root(path).await?;
         Ok(self.broker.found(path).await?.with_pass(pass))
     }
 
@@ -413,7 +397,11 @@ impl Access {
         let Some(door) = &self.door else { return Ok(None) };
         let held = self.held(door, resource).await?;
         held.check_purpose(action, || self.broker.now())?;
-        Ok(Some(Arc::new(Pass { access: self.clone(), held })))
+        Ok(Some(self.pass_with(held)))
+    }
+
+    fn pass_with(&self, held: Arc<Entitlement>) -> Arc<Pass> {
+        Arc::new(Pass { held, issuer: Box::new(self.clone()) })
     }
 
     /// What is granted on a resource, as long as it lasts; asked for if it is not known.
@@ -464,6 +452,16 @@ impl Access {
             held.enforce(|| self.broker.now());
             return Ok(held);
         }
+    }
+}
+
+impl Issuer for Access {
+    fn pass_to_root<'a>(&'a self, path: &'a str) -> PassFuture<'a> {
+        Box::pin(async move {
+            let Some(door) = &self.door else { return Ok(None) };
+            let held = self.held(door, path).await?;
+            Ok(Some(self.pass_with(held)))
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use crate::broker::Broker;
-use crate::contract::authorizer::{AskedAt, Authorizer, Principal, TOKEN_BYTES_MAX};
+use crate::contract::authorizer::{AskedAt, Principal, TOKEN_BYTES_MAX};
 use crate::contract::rights::Grant;
 use crate::error::Rejection;
 use crate::path::PathKey;
@@ -82,11 +82,6 @@ fn is_path(broker: &Broker, asked: &AskedAt) -> bool {
         .filter(|end| *end > beyond)
         .filter_map(|end| address.get(..end))
         .any(|path| broker.shared.directory.get(&PathKey::fold(path)).is_some())
-}
-
-/// Whether who has shown nothing is let in.
-pub(crate) fn allows_anonymous(authorizer: &dyn Authorizer) -> bool {
-    catch_unwind(AssertUnwindSafe(|| authorizer.allows_anonymous())).unwrap_or(false)
 }
 
 struct Panicked;

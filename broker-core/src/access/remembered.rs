@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::entitlement::Entitlement;
+use crate::grant::Entitlement;
 
 /// What is remembered of entities that no handle is on, in bytes: some sixty of them.
 const BYTES_MAX: usize = 16 << 10;

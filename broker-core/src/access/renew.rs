@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::Access;
-use super::entitlement::Entitlement;
 use crate::contract::authorizer::Principal;
+use crate::grant::Entitlement;
 
 /// Entities that the authorizer is asked about at once, as many as one connection has links; further ones wait for one of them.
 const ASKED_AT_ONCE_MAX: usize = 256;

@@ -6,14 +6,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use actix::Addr;
+use actix::Recipient;
 use tokio::sync::Notify;
 
-use super::entity::{Committed, EntityActor, StoreFailed};
 use super::long_turns::LongTurns;
-use super::namespace::{NamespaceActor, TreeFailed};
+use super::messages::{TreeFailed, TreeNews};
 use super::pulse::Pulse;
-use super::wakeups::Knock;
 use crate::clock::Clock;
 use crate::entity::StageNumber;
 use crate::entity::family::MemberNumber;
@@ -28,9 +26,9 @@ use crate::time::{TimeSpan, Timestamp};
 pub(super) struct Tray {
     id: EntityId,
     tree: Rc<RefCell<Tree>>,
-    namespace: Addr<NamespaceActor>,
+    namespace: Recipient<TreeFailed>,
     /// Its actors, by their machines' numbers; more than one for a topic.
-    members: RefCell<HashMap<MemberNumber, Addr<EntityActor>>>,
+    members: RefCell<HashMap<MemberNumber, Recipient<TreeNews>>>,
     /// How many of them drive a machine.
     running: Cell<usize>,
     /// Why the tree ends.
@@ -106,7 +104,7 @@ impl Desk {
         &self,
         id: EntityId,
         tree: &Rc<RefCell<Tree>>,
-        namespace: Addr<NamespaceActor>,
+        namespace: Recipient<TreeFailed>,
     ) -> u64 {
         let at = self.next_tray.get();
         self.next_tray.set(at + 1);
@@ -124,7 +122,7 @@ impl Desk {
     }
 
     /// Connects an actor that is told of commits, and drives a machine from now on.
-    pub(super) fn connect(&self, at: u64, number: MemberNumber, actor: Addr<EntityActor>) {
+    pub(super) fn connect(&self, at: u64, number: MemberNumber, actor: Recipient<TreeNews>) {
         let Some(tray) = self.tray_of(at) else { return };
         tray.members.borrow_mut().insert(number, actor);
         tray.running.set(tray.running.get() + 1);
@@ -159,7 +157,7 @@ impl Desk {
         let Some(tray) = self.tray_of(at) else { return };
         let members = tray.members.borrow();
         for actor in numbers.iter().filter_map(|number| members.get(number)) {
-            actor.do_send(Knock);
+            actor.do_send(TreeNews::Knock);
         }
     }
 
@@ -212,7 +210,7 @@ impl Desk {
                     let held = tray.tree.borrow_mut().completed(stage);
                     let members = tray.members.borrow();
                     for actor in numbers.iter().filter_map(|number| members.get(number)) {
-                        actor.do_send(Committed(stage));
+                        actor.do_send(TreeNews::Committed(stage));
                     }
                     releases.extend(held);
                 }
@@ -239,7 +237,7 @@ impl Desk {
         self.trays.borrow_mut().remove(&at);
         // Those that were retired have waited for what is over now.
         for actor in tray.members.borrow().values() {
-            actor.do_send(StoreFailed(why.clone()));
+            actor.do_send(TreeNews::StoreFailed(why.clone()));
         }
         tray.namespace.do_send(TreeFailed { id: tray.id, why });
     }
@@ -253,7 +251,7 @@ impl Tray {
         }
         *self.failure.borrow_mut() = Some(why.to_owned());
         for actor in self.members.borrow().values() {
-            actor.do_send(StoreFailed(why.to_owned()));
+            actor.do_send(TreeNews::StoreFailed(why.to_owned()));
         }
         self.tree.borrow_mut().abandon();
     }

@@ -16,16 +16,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::{Actor, Addr, Message, WeakAddr};
-use bytes::Bytes;
+use actix::{Actor, Addr, Recipient, WeakAddr};
 
 use super::apart::drop_apart;
 use super::desk::Desk;
 use super::entity::EntityActor;
 use super::inlet::{Inlet, Late, next};
-use super::look::{Counts, Look, Round};
-use super::namespace::{IdleElapsed, NamespaceActor};
-use super::session::{End, HeldSession, SessionActor};
+use super::messages::{ContentsLoaded, Counts, End, IdleElapsed, Look, Round};
+use super::session::{HeldSession, SessionActor};
 use super::transfer::Courier;
 use super::wakeups::Knock;
 use crate::clock::Clock;
@@ -33,8 +31,8 @@ use crate::entity::Machine;
 use crate::entity::any::AnyMachine;
 use crate::entity::family::MemberNumber;
 use crate::error::Rejection;
-use crate::ids::{EntityId, ReceiverId, SequenceNumber};
-use crate::permits::{Budget, LoadRoom, LoadedFor, Loads};
+use crate::ids::{EntityId, ReceiverId};
+use crate::permits::{Budget, LoadedFor, Loads};
 use crate::request::{Asker, Release, Request, Way, release_all};
 use crate::shell::load::Wanted;
 use crate::shell::session::SessionHost;
@@ -45,14 +43,6 @@ use crate::time::{TimeSpan, Timestamp};
 
 /// What a holder has asked before it let go is carried out in turns of so many commands.
 const LAST_COMMANDS: usize = 256;
-
-/// Contents that the machine has asked for are there, and hold room.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct ContentsLoaded {
-    pub(super) contents: Vec<(SequenceNumber, Option<Bytes>)>,
-    pub(super) room: LoadRoom,
-}
 
 type SharedShell = Rc<RefCell<Shell<AnyMachine>>>;
 
@@ -76,7 +66,7 @@ pub(super) struct Drive {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desk: Rc<Desk>,
     pub(super) tray: u64,
-    namespace: Addr<NamespaceActor>,
+    namespace: Recipient<IdleElapsed>,
     pub(super) patience: Patience,
     /// Brings messages to other entities.
     courier: Courier,
@@ -99,7 +89,7 @@ pub(super) struct Parts {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desk: Rc<Desk>,
     pub(super) tray: u64,
-    pub(super) namespace: Addr<NamespaceActor>,
+    pub(super) namespace: Recipient<IdleElapsed>,
     pub(super) courier: Courier,
     pub(super) patience: Patience,
 }
@@ -243,9 +233,9 @@ impl Drive {
                 let machine = shell.machine();
                 let oldest_at = machine.oldest_available_at();
                 self.observed.publish(&machine.counts(), machine.size_bytes(), oldest_at);
-                self.desk.telemetry.count(&turn);
-                if turn.undelayed > 0 {
-                    self.desk.warn_of_undelayed(self.id, turn.undelayed, now);
+                self.desk.telemetry.count(&turn.counts);
+                if turn.counts.undelayed > 0 {
+                    self.desk.warn_of_undelayed(self.id, turn.counts.undelayed, now);
                 }
                 self.desk.long_turns.note(turn.weight());
                 if turn.idle_elapsed {
@@ -262,7 +252,7 @@ impl Drive {
                     && let Some(entity) = self.entity()
                 {
                     for list in outgoing {
-                        self.courier.carry(list, entity.clone());
+                        self.courier.carry(list, entity.clone().recipient());
                     }
                     if turn.wants_load {
                         self.load(entity);

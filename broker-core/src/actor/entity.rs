@@ -10,61 +10,27 @@ use std::time::Instant;
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message};
 
 use super::desk::Desk;
-use super::drive::{ContentsLoaded, Drive};
+use super::drive::Drive;
 use super::inlet::{self, Group, Late};
 use super::long_turns::LongTurn;
-use super::look::{Counts, Round};
+use super::messages::{
+    ContentsLoaded, Counts, EndWaits, ListEnded, Look, Retire, RetireWhen, RoomAgain, Round,
+    TreeNews,
+};
 use super::wakeups::{self, Knock, Wakeups, Woken};
 use crate::command::Command;
 use crate::entity::StageNumber;
 use crate::entity::any::AnyMachine;
 use crate::error::Rejection;
-use crate::request::{Release, Request};
+use crate::ids::Ticket;
+use crate::path::SubQueue;
+use crate::request::{Release, Reply, Request};
 use crate::shell::tree::Tree;
 use crate::shell::{Failure, Shell, Turn};
 use crate::time::Timestamp;
 
 /// How often an idle queue takes what has come in before it is closed.
 const IDLE_LOOKS_MAX: usize = 4;
-
-/// A stage is durable.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct Committed(pub(super) StageNumber);
-
-/// An append failed; the tree ends.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct StoreFailed(pub(super) String);
-
-/// The store may have room again.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct RoomAgain;
-
-/// The entity ends its waits; receives that wait get nothing. Answered when everything is durable.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct EndWaits;
-
-/// When an actor is to be retired.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RetireWhen {
-    /// Whatever it is doing.
-    Now,
-    /// Only if it is still idle and nothing has come in (TMP-07).
-    Idle,
-}
-
-/// The parent retires the actor: everybody who waits gets the reason, what is staged is submitted,
-/// and `done` is called when it is durable.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct Retire {
-    pub(super) when: RetireWhen,
-    pub(super) reason: Rejection,
-    pub(super) done: Box<dyn FnOnce() + Send>,
-}
 
 /// The actor of one entity.
 pub struct EntityActor {
@@ -204,12 +170,6 @@ impl EntityActor {
         }
     }
 
-    /// Tells the machine what became of a list that has left.
-    pub(super) fn list_ended(&mut self, request: Request, context: &mut Context<Self>) {
-        self.ended.push_back(request);
-        self.take_commands(context);
-    }
-
     /// Takes a turn in which nothing was asked, unless it waits for a long one.
     fn look(&mut self, context: &mut Context<Self>) {
         let drive = &self.drive;
@@ -318,7 +278,7 @@ impl Actor for EntityActor {
     fn started(&mut self, context: &mut Self::Context) {
         let drive = &self.drive;
         drive.connect(&context.address());
-        drive.desk.connect(drive.tray, drive.number, context.address());
+        drive.desk.connect(drive.tray, drive.number, context.address().recipient());
         drive.inlet.attach(context.address().recipient());
         self.turn(context, |shell, now, out| shell.run([], now, out));
     }
@@ -357,26 +317,55 @@ impl Handler<ContentsLoaded> for EntityActor {
     }
 }
 
-impl Handler<Committed> for EntityActor {
+impl Handler<TreeNews> for EntityActor {
     type Result = ();
 
-    fn handle(&mut self, Committed(stage): Committed, context: &mut Self::Context) {
-        // A long turn begins with what is durable by then.
-        if !self.awaits_long_turn {
-            self.turn(context, |shell, now, out| shell.committed(stage, now, out));
+    fn handle(&mut self, news: TreeNews, context: &mut Self::Context) {
+        match news {
+            TreeNews::Knock => self.handle(Knock, context),
+            TreeNews::Committed(stage) => {
+                // A long turn begins with what is durable by then.
+                if !self.awaits_long_turn {
+                    self.turn(context, |shell, now, out| shell.committed(stage, now, out));
+                }
+                self.end_if_quiet(context);
+            }
+            TreeNews::StoreFailed(why) => {
+                self.drive.fail(&why);
+                self.give_back();
+                wakeups::disarm(self, context);
+                self.end_if_quiet(context);
+            }
         }
-        self.end_if_quiet(context);
     }
 }
 
-impl Handler<StoreFailed> for EntityActor {
+impl Handler<ListEnded> for EntityActor {
     type Result = ();
 
-    fn handle(&mut self, StoreFailed(why): StoreFailed, context: &mut Self::Context) {
-        self.drive.fail(&why);
-        self.give_back();
-        wakeups::disarm(self, context);
-        self.end_if_quiet(context);
+    fn handle(&mut self, mail: ListEnded, context: &mut Self::Context) {
+        let ListEnded { list, departures } = mail;
+        let request = Request {
+            ticket: Ticket(0),
+            sub_queue: SubQueue::Main,
+            command: Command::TransferOut { list, departures },
+            reply: Reply::nobody(),
+        };
+        self.ended.push_back(request);
+        self.take_commands(context);
+    }
+}
+
+impl Handler<Look> for EntityActor {
+    type Result = ();
+
+    fn handle(&mut self, Look(round): Look, _: &mut Context<Self>) {
+        if round.counts == Counts::Held {
+            self.keep_while_held(round);
+            return;
+        }
+        round.says(self.is_quiet(round.counts));
+        self.look_further(&round);
     }
 }
 

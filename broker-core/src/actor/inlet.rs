@@ -15,7 +15,7 @@ use super::wakeups::Knock;
 use crate::command::Command;
 use crate::error::Rejection;
 use crate::ids::ReceiverId;
-use crate::request::{Entrance, Outlet, Released, Request, release_all};
+use crate::request::{Entrance, Outlet, Released, Request, Watch, WatchRegistry, release_all};
 use crate::time::Timestamp;
 
 /// Requests that were handed in together, or what is left of them. They are moved as a group: a request
@@ -100,20 +100,6 @@ struct State {
     has_ended: bool,
 }
 
-/// As long as this is there, a link is told when its entity is closed; see [`crate::Entity::watch`].
-#[derive(Default)]
-pub struct Watch(Option<(Weak<Inlet>, ReceiverId)>);
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if let Some((inlet, receiver)) = self.0.take()
-            && let Some(inlet) = inlet.upgrade()
-        {
-            inlet.lock().watchers.remove(&receiver);
-        }
-    }
-}
-
 impl Inlet {
     /// The way in to a session that is held.
     pub(super) fn of_session(holder: ReceiverId) -> Self {
@@ -168,7 +154,7 @@ impl Inlet {
             return Watch::default();
         }
         state.watchers.insert(receiver, Arc::downgrade(outlet));
-        Watch(Some((Arc::downgrade(self), receiver)))
+        Watch::new(Arc::downgrade(self), receiver)
     }
 
     /// Takes out what came no later than that: it waits in vain.
@@ -264,6 +250,12 @@ impl Inlet {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WatchRegistry for Inlet {
+    fn unwatch(&self, receiver: ReceiverId) {
+        self.lock().watchers.remove(&receiver);
     }
 }
 

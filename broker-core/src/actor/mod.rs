@@ -18,7 +18,7 @@ mod drive;
 pub mod entity;
 pub mod inlet;
 mod long_turns;
-pub(crate) mod look;
+pub(crate) mod messages;
 pub mod namespace;
 pub mod pulse;
 mod route;

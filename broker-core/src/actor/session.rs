@@ -18,18 +18,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 
 use super::drive::Drive;
 use super::inlet::{Group, Inlet};
+use super::messages::{End, Look};
 use super::wakeups::{self, Knock, Wakeups, Woken};
 use crate::ids::ReceiverId;
 use crate::telemetry::{Observed, SessionRunning};
-
-/// The session is held no more, or its tree has ended.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct End;
 
 /// A session that is held, as its actor and that of its entity know it.
 pub(super) struct HeldSession {
@@ -140,5 +136,13 @@ impl Handler<End> for SessionActor {
         // After a failure; else it was done when the hold ended.
         self.session.empty_into(&self.drive.inlet);
         context.stop();
+    }
+}
+
+impl Handler<Look> for SessionActor {
+    type Result = ();
+
+    fn handle(&mut self, Look(round): Look, _: &mut Context<Self>) {
+        round.says(self.is_quiet());
     }
 }

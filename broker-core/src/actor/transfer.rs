@@ -14,14 +14,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use actix::{Addr, Handler, Message};
+use actix::Recipient;
 use tokio::sync::oneshot;
 
-use super::entity::EntityActor;
 use super::inlet::Inlet;
+use super::messages::ListEnded;
 use super::route::{Leave, RouteSlot, Trouble};
 use crate::activity::AtWork;
-use crate::broker::Shared;
 use crate::command::Command;
 use crate::contract::{Forwarder, Outgoing, Source, Verdict};
 use crate::description::Destination;
@@ -31,11 +30,12 @@ use crate::message::Overlay;
 use crate::path::{PathKey, SubQueue};
 use crate::permits::{LoadRoom, LoadedFor, Loads};
 use crate::request::{Reply, Request, release_all};
+use crate::shared::Shared;
 use crate::store::{Key, StoreError};
 use crate::time::TimeSpan;
 use crate::transfer::passage::Passages;
 use crate::transfer::{
-    Arrival, Departure, HOPS_EXCEEDED, HandOver, ListNumber, PinnedMessage, WhenFull, errand,
+    Arrival, Departure, HOPS_EXCEEDED, HandOver, PinnedMessage, WhenFull, errand,
 };
 
 /// The courier of one entity.
@@ -45,14 +45,6 @@ pub(super) struct Courier {
     passages: Arc<Passages>,
     /// The ways to forwarders, by the queue that messages leave.
     routes: RefCell<HashMap<SubQueue, Rc<RouteSlot>>>,
-}
-
-/// Nothing of a list is on its way any more.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct ListEnded {
-    list: ListNumber,
-    departures: Vec<Departure>,
 }
 
 impl Courier {
@@ -71,7 +63,7 @@ impl Courier {
     }
 
     /// Brings a list to its destination.
-    pub(super) fn carry(&self, list: HandOver<PinnedMessage>, source: Addr<EntityActor>) {
+    pub(super) fn carry(&self, list: HandOver<PinnedMessage>, source: Recipient<ListEnded>) {
         let route = Rc::clone(self.routes.borrow_mut().entry(list.sub_queue).or_default());
         let errand = Errand {
             id: self.id,
@@ -390,20 +382,5 @@ fn departure(verdict: Verdict) -> Departure {
             Departure::Failed { why, retry_after: retry_after.map(TimeSpan::from_std) }
         }
         Verdict::To(_) => Departure::Kept,
-    }
-}
-
-impl Handler<ListEnded> for EntityActor {
-    type Result = ();
-
-    fn handle(&mut self, mail: ListEnded, context: &mut Self::Context) {
-        let ListEnded { list, departures } = mail;
-        let request = Request {
-            ticket: Ticket(0),
-            sub_queue: SubQueue::Main,
-            command: Command::TransferOut { list, departures },
-            reply: Reply::nobody(),
-        };
-        self.list_ended(request, context);
     }
 }

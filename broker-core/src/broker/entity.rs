@@ -3,20 +3,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Broker;
-use crate::access::Pass;
-use crate::access::entitlement::Tracked;
-use crate::access::onward::Onward;
 use crate::actor::directory::Entry;
-use crate::actor::inlet::{Inlet, Watch};
+use crate::actor::inlet::Inlet;
 use crate::call::{Call, CallList};
 use crate::command::{Command, Cost, Outcome};
 use crate::contract::action::Action;
 use crate::description::EntityKind;
 use crate::error::{BrokerError, Rejection};
+use crate::grant::{GrantedEntity, Onward, Pass, Tracked};
 use crate::ids::{EntityId, ReceiverId};
 use crate::path::{EntityAddress, EntityName, PathKey, SubQueue};
 use crate::permits::Permit;
-use crate::request::{Outlet, Release, Request, Way, release_all};
+use crate::request::{Outlet, Release, Reply, Request, Watch, Way, release_all};
+use crate::time::Timestamp;
 use crate::traced::Witness;
 
 /// A handle on one entity or sub-queue. Cheap to clone; usable from any thread. This is what transports have; programs
@@ -136,10 +135,11 @@ impl Entity {
             EntityName::Root(path) => path,
             EntityName::Subscription { topic, .. } => topic,
         };
-        match &self.pass {
-            Some(pass) => pass.access.entity_of_a_transaction(&path).await,
-            None => self.handle.broker.found(&path).await,
-        }
+        let pass = match &self.pass {
+            Some(pass) => pass.issuer.pass_to_root(&path).await?,
+            None => None,
+        };
+        Ok(self.handle.broker.found(&path).await?.with_pass(pass))
     }
 
     /// The same entity for the holder of a session, who asks everything by the way that came with the
@@ -357,7 +357,20 @@ impl Entity {
                 }
             }
         }
-        group.iter_mut().filter_map(|request| pass.held.track(self, request)).collect()
+        group.iter_mut().filter_map(|request| pass.held.track(|| self.granted(), request)).collect()
+    }
+
+    /// The entity for its grant, which closes links and calls there. A handle by way of a session closes them by it.
+    fn granted(&self) -> Arc<dyn GrantedEntity> {
+        match self.way {
+            None => Arc::clone(&self.handle) as Arc<dyn GrantedEntity>,
+            Some(_) => Arc::new(self.as_the_broker()),
+        }
+    }
+
+    fn submit_one(&self, command: Command, reply: Reply) {
+        let (ticket, sub_queue) = (self.broker().ticket(), self.sub_queue());
+        self.submit(vec![Request { ticket, sub_queue, command, reply }]);
     }
 
     fn hand_over(&self, group: Vec<Request>) {
@@ -394,5 +407,26 @@ impl Entity {
             .filter_map(|request| request.reply.answer(Err(reason.clone())))
             .collect();
         release_all(&mut releases);
+    }
+}
+
+impl GrantedEntity for EntityHandle {
+    fn now(&self) -> Timestamp {
+        self.broker.now()
+    }
+
+    fn submit_own(self: Arc<Self>, command: Command, reply: Reply) {
+        let entity = Entity { handle: self, way: None, pass: None, onward: None };
+        entity.submit_one(command, reply);
+    }
+}
+
+impl GrantedEntity for Entity {
+    fn now(&self) -> Timestamp {
+        self.handle.broker.now()
+    }
+
+    fn submit_own(self: Arc<Self>, command: Command, reply: Reply) {
+        self.as_the_broker().submit_one(command, reply);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Broker;
 use crate::activity::AtWork;
-use crate::actor::look::{Counts, Look, Round};
+use crate::actor::messages::{Counts, Look, Round};
 
 /// A courier who waits for the store is counted as at work, so it is not asked whether somebody is: what he has left to
 /// do otherwise is done within a round.

@@ -12,6 +12,8 @@
 //! other one within its own turn, so nothing comes between the check and what follows from it. It knows before what
 //! all of it comes to, with what is set on messages wherever they are: whether that is for a long turn, or too much.
 
+use peeklock_model::transaction::{Operation, Part, PartOutcome};
+
 use super::{Failure, Shell, Turn};
 use crate::command::{Command, MachineOutcome, Outcome};
 use crate::effect::{Answer, Gate};
@@ -23,7 +25,6 @@ use crate::path::SubQueue;
 use crate::request::{Release, Request};
 use crate::store::Reserved;
 use crate::time::Timestamp;
-use crate::transaction::{Operation, Part, PartOutcome};
 
 /// A machine with its driver, as another one of its tree sees it.
 pub trait Participant {

@@ -503,8 +503,8 @@ impl<M: Machine> Shell<M> {
             }
             (step.bytes_added, step.bytes_freed) = (0, 0);
         }
-        turn.lapsed += std::mem::take(&mut step.lapsed_count);
-        turn.undelayed += std::mem::take(&mut step.undelayed_count);
+        turn.counts.lapsed += std::mem::take(&mut step.lapsed_count);
+        turn.counts.undelayed += std::mem::take(&mut step.undelayed_count);
         let mut effects = std::mem::take(&mut step.effects);
         self.step = step;
         for effect in effects.drain(..) {

@@ -1,10 +1,11 @@
 //! What a turn of a shell comes to, for its driver and the metrics.
 
 use super::{Share, Shell};
-use crate::change::{Change, DeadLetterCause, PublishedContent, Removal, TopicChange};
+use crate::change::{Change, PublishedContent, Removal, TopicChange};
 use crate::command::MessageFacts;
 use crate::entity::Machine;
 use crate::request::Asker;
+use crate::telemetry::TurnCounts;
 
 /// A turn among those of others ends behind the command with which it has become so many steps.
 const TURN_STEPS_MAX: u64 = 1_024;
@@ -25,22 +26,8 @@ pub struct Turn {
     /// What it was for others on its arbiter: messages moved, shown or copied, a command at least one; what was
     /// judged by its steps.
     pub steps: u64,
-    /// Messages stored.
-    pub accepted: u64,
-    /// Scheduled messages enqueued.
-    pub materialised: u64,
-    /// Messages handed to receivers.
-    pub delivered: u64,
-    /// Among them those whose delivery had failed before.
-    pub redelivered: u64,
-    /// Messages gone, by reason.
-    pub removed: [u64; Removal::COUNT],
-    /// Messages dead-lettered, by cause.
-    pub dead_lettered: [u64; DeadLetterCause::COUNT],
-    /// Deliveries that ended without a word of their receiver.
-    pub lapsed: u64,
-    /// Failures that a retry policy did not delay for want of room (RTY-32).
-    pub undelayed: u64,
+    /// Counts of what happened to messages, for the metrics.
+    pub counts: TurnCounts,
     /// The entity has been idle for its whole AutoDeleteOnIdle.
     pub idle_elapsed: bool,
     /// Contents have to be loaded; see [`super::Shell::take_load`].
@@ -50,15 +37,15 @@ pub struct Turn {
 impl Turn {
     /// Counts a message that is handed to a receiver.
     pub(super) fn count_delivery(&mut self, facts: &MessageFacts) {
-        self.delivered += 1;
+        self.counts.delivered += 1;
         self.steps += u64::from(facts.overlay_count);
-        self.redelivered += u64::from(facts.delivery_count > 0);
+        self.counts.redelivered += u64::from(facts.delivery_count > 0);
     }
 
     /// Its weight: a step is about a microsecond.
     #[must_use]
     pub const fn weight(&self) -> u64 {
-        self.steps.saturating_add(self.delivered)
+        self.steps.saturating_add(self.counts.delivered)
     }
 
     /// Counts what one atomic unit has moved, and what that came to.
@@ -71,12 +58,12 @@ impl Turn {
         self.changes += 1;
         match change {
             Change::Accepted { .. } | Change::Pending { .. } | Change::Arrived { .. } => {
-                self.accepted += 1;
+                self.counts.accepted += 1;
             }
-            Change::Departed { .. } => self.removed[Removal::Forwarded.place()] += 1,
-            Change::Materialised { .. } => self.materialised += 1,
-            Change::Removed { reason, .. } => self.removed[reason.place()] += 1,
-            Change::DeadLettered { cause, .. } => self.dead_lettered[cause.place()] += 1,
+            Change::Departed { .. } => self.counts.removed[Removal::Forwarded.place()] += 1,
+            Change::Materialised { .. } => self.counts.materialised += 1,
+            Change::Removed { reason, .. } => self.counts.removed[reason.place()] += 1,
+            Change::DeadLettered { cause, .. } => self.counts.dead_lettered[cause.place()] += 1,
             Change::Counted { .. }
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
@@ -97,28 +84,19 @@ impl Turn {
     pub(super) fn add(&mut self, other: &Self) {
         self.changes += other.changes;
         self.steps += other.steps;
-        self.accepted += other.accepted;
-        self.materialised += other.materialised;
-        self.delivered += other.delivered;
-        self.redelivered += other.redelivered;
-        self.lapsed += other.lapsed;
-        self.undelayed += other.undelayed;
-        for (sum, one) in self.removed.iter_mut().zip(other.removed) {
-            *sum += one;
-        }
-        for (sum, one) in self.dead_lettered.iter_mut().zip(other.dead_lettered) {
-            *sum += one;
-        }
+        self.counts.add(&other.counts);
     }
 
     fn count_of_topic(&mut self, change: &TopicChange) {
         let TopicChange::Published { content, copies, .. } = change else { return };
         match content {
-            PublishedContent::New(_) | PublishedContent::Transferred(_) => self.accepted += 1,
-            PublishedContent::Scheduled(_) => self.materialised += 1,
+            PublishedContent::New(_) | PublishedContent::Transferred(_) => {
+                self.counts.accepted += 1
+            }
+            PublishedContent::Scheduled(_) => self.counts.materialised += 1,
         }
         for cause in copies.iter().filter_map(|copy| copy.refused) {
-            self.dead_lettered[cause.place()] += 1;
+            self.counts.dead_lettered[cause.place()] += 1;
         }
     }
 }

@@ -1,18 +1,19 @@
 //! The open transactions of one connection.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use peeklock_model::transaction::{Operation, Part};
 
 use super::TransactionId;
 use super::open::{Granted, Open, Scope};
-use super::purse::Asker;
-use super::standing::{End, Standing};
-use super::{Operation, Part};
-use crate::access::onward::Onward;
+use super::purse::{Asker, End, Holder};
+use super::standing::Standing;
 use crate::broker::{Broker, Entity};
 use crate::command::{Command, InboundMessage};
 use crate::condition::Condition;
 use crate::error::Rejection;
+use crate::grant::Onward;
 use crate::ids::LockToken;
 use crate::limits::Tier;
 use crate::permits::Permit;
@@ -30,7 +31,7 @@ const BEGUN_BYTES: u64 = 1_024;
 pub struct Transactions(Arc<Book>);
 
 /// The value behind it.
-pub(super) struct Book {
+struct Book {
     broker: Broker,
     state: Mutex<State>,
 }
@@ -105,8 +106,9 @@ impl Transactions {
     /// For a new connection to this broker.
     #[must_use]
     pub fn new(broker: &Broker) -> Self {
-        Self(Arc::new_cyclic(|book| {
-            let state = Mutex::new(State::new(Standing::enter(broker, book.clone())));
+        Self(Arc::new_cyclic(|book: &Weak<Book>| {
+            let standing = Standing::enter(&broker.shared.transactions, book.clone());
+            let state = Mutex::new(State::new(standing));
             Book { broker: broker.clone(), state }
         }))
     }
@@ -330,25 +332,6 @@ impl Book {
         self.lock().expire(now, self.open_count_max());
     }
 
-    /// Rolls one back that is too old, or has been without an operation for as long, if it is so still.
-    pub(super) fn roll_back_over(&self, id: TransactionId, now: Timestamp) {
-        let mut state = self.lock();
-        if state.open.get(&id).is_some_and(|begun| begun.end().is_over(now)) {
-            state.time_out(id, self.open_count_max());
-        }
-    }
-
-    /// Rolls back the one whose time runs out first, as if it had, if they still hold more than twice so much: others
-    /// need the room of it.
-    pub(super) fn roll_back_oldest(&self, bytes: u64) {
-        let mut state = self.lock();
-        if state.held_bytes() / 2 > bytes
-            && let Some(oldest) = state.standing.first()
-        {
-            state.time_out(oldest, self.open_count_max());
-        }
-    }
-
     fn open_count_max(&self) -> usize {
         self.broker.settings().limits.transaction_open_count_max
     }
@@ -356,6 +339,24 @@ impl Book {
     /// Locks the state, which no panic can leave half changed.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Holder for Book {
+    fn roll_back_over(&self, id: TransactionId, now: Timestamp) {
+        let mut state = self.lock();
+        if state.open.get(&id).is_some_and(|begun| begun.end().is_over(now)) {
+            state.time_out(id, self.open_count_max());
+        }
+    }
+
+    fn roll_back_oldest(&self, bytes: u64) {
+        let mut state = self.lock();
+        if state.held_bytes() / 2 > bytes
+            && let Some(oldest) = state.standing.first()
+        {
+            state.time_out(oldest, self.open_count_max());
+        }
     }
 }
 

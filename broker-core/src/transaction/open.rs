@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Operation, Part};
-use crate::access::Pass;
-use crate::access::onward::Onward;
+use peeklock_model::transaction::{Operation, Part};
+
 use crate::contract::Action;
 use crate::error::Rejection;
+use crate::grant::{Onward, Pass};
 use crate::ids::{EntityId, LockToken, SequenceNumber};
 use crate::limits::Limits;
 use crate::permits::Permit;

@@ -7,8 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::TransactionId;
-use super::book::Book;
-use super::standing::End;
 use crate::error::Rejection;
 use crate::permits::{Budget, Permit};
 use crate::time::Timestamp;
@@ -17,6 +15,25 @@ use crate::time::Timestamp;
 pub(crate) struct Purse {
     budget: Budget,
     ledger: Mutex<Ledger>,
+}
+
+/// Until when a transaction has its room for certain. In this order they give way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum End {
+    /// Its time is over then (TXN-06).
+    Timeout(Timestamp),
+    /// It has no operation and so no time: some clients declare the next one as soon as one is over, and may have
+    /// nothing to do in it for days. From then on it gives way to whoever needs its room or its place.
+    Empty(Timestamp),
+}
+
+/// Open transactions of a connection, which give their room back.
+pub(super) trait Holder: Send + Sync {
+    /// Rolls a transaction back if its time is over, or if it has been without an operation for as long.
+    fn roll_back_over(&self, id: TransactionId, now: Timestamp);
+
+    /// Rolls back the transaction that times out first, if they all still hold more than twice `bytes`.
+    fn roll_back_oldest(&self, bytes: u64);
 }
 
 /// Names a book here.
@@ -43,8 +60,24 @@ struct Ledger {
 }
 
 struct Entry {
-    book: Weak<Book>,
+    book: Weak<dyn Holder>,
     held_bytes: u64,
+}
+
+impl End {
+    /// Before every other of one without an operation.
+    pub(super) const FIRST_EMPTY: Self = Self::Empty(Timestamp::NONE);
+
+    /// Whether its time runs, as that of one with an operation does.
+    pub(super) const fn is_timeout(self) -> bool {
+        matches!(self, Self::Timeout(_))
+    }
+
+    /// Whether it gives way by now.
+    pub(super) fn is_over(self, now: Timestamp) -> bool {
+        let (Self::Timeout(at) | Self::Empty(at)) = self;
+        at <= now
+    }
 }
 
 impl Purse {
@@ -83,7 +116,7 @@ impl Purse {
     }
 
     /// Adds who holds nothing yet.
-    pub(super) fn enter(&self, book: Weak<Book>) -> BookId {
+    pub(super) fn enter(&self, book: Weak<dyn Holder>) -> BookId {
         let mut ledger = self.ledger();
         ledger.last += 1;
         let id = BookId(ledger.last);
@@ -141,7 +174,11 @@ impl Ledger {
 
     /// One whose time is over, or else one without an operation that has been so for as long. The one that is about to
     /// have its first is none.
-    fn first_over(&mut self, asker: Asker, now: Timestamp) -> Option<(Arc<Book>, TransactionId)> {
+    fn first_over(
+        &mut self,
+        asker: Asker,
+        now: Timestamp,
+    ) -> Option<(Arc<dyn Holder>, TransactionId)> {
         while let Some(first) = self.find_over(asker, now) {
             let (_, book, id) = first;
             if let Some(book) = self.book(book) {
@@ -164,7 +201,7 @@ impl Ledger {
     }
 
     /// Who holds most, if it is more than twice so much.
-    fn most(&mut self, bytes: u64) -> Option<Arc<Book>> {
+    fn most(&mut self, bytes: u64) -> Option<Arc<dyn Holder>> {
         while let Some(&(held, id)) = self.by_held.last()
             && held / 2 > bytes
         {
@@ -176,7 +213,7 @@ impl Ledger {
         None
     }
 
-    fn book(&self, id: BookId) -> Option<Arc<Book>> {
+    fn book(&self, id: BookId) -> Option<Arc<dyn Holder>> {
         self.books.get(&id).and_then(|entry| entry.book.upgrade())
     }
 }

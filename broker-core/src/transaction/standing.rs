@@ -1,52 +1,24 @@
 //! What the purse of the broker knows of one connection's transactions, and in which order they give way.
 
 use std::collections::BTreeSet;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use super::TransactionId;
-use super::book::Book;
-use super::purse::{Asker, BookId};
-use crate::broker::Broker;
+use super::purse::{Asker, BookId, End, Holder, Purse};
 use crate::time::Timestamp;
-
-/// Until when a transaction has its room for certain. In this order they give way.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum End {
-    /// Its time is over then (TXN-06).
-    Timeout(Timestamp),
-    /// It has no operation and so no time: some clients declare the next one as soon as one is over, and may have
-    /// nothing to do in it for days. From then on it gives way to whoever needs its room or its place.
-    Empty(Timestamp),
-}
 
 /// The transactions of one book, in the order in which they give way. Until this is dropped the purse knows of them.
 pub(super) struct Standing {
-    broker: Broker,
+    purse: Arc<Purse>,
     id: BookId,
     ends: BTreeSet<(End, TransactionId)>,
 }
 
-impl End {
-    /// Before every other of one without an operation.
-    pub(super) const FIRST_EMPTY: Self = Self::Empty(Timestamp::NONE);
-
-    /// Whether its time runs, as that of one with an operation does.
-    pub(super) const fn is_timeout(self) -> bool {
-        matches!(self, Self::Timeout(_))
-    }
-
-    /// Whether it gives way by now.
-    pub(super) fn is_over(self, now: Timestamp) -> bool {
-        let (Self::Timeout(at) | Self::Empty(at)) = self;
-        at <= now
-    }
-}
-
 impl Standing {
     /// Has the purse know of a book, which is empty.
-    pub(super) fn enter(broker: &Broker, book: Weak<Book>) -> Self {
-        let id = broker.shared.transactions.enter(book);
-        Self { broker: broker.clone(), id, ends: BTreeSet::new() }
+    pub(super) fn enter(purse: &Arc<Purse>, book: Weak<dyn Holder>) -> Self {
+        let id = purse.enter(book);
+        Self { purse: Arc::clone(purse), id, ends: BTreeSet::new() }
     }
 
     /// This book, as it asks for room.
@@ -70,7 +42,7 @@ impl Standing {
                 self.ends.insert((is, id));
             }
         }
-        self.broker.shared.transactions.note(self.id, held_bytes, id, (was, is));
+        self.purse.note(self.id, held_bytes, id, (was, is));
     }
 
     /// Which gives way first.
@@ -93,6 +65,6 @@ impl Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        self.broker.shared.transactions.leave(self.id, &self.ends);
+        self.purse.leave(self.id, &self.ends);
     }
 }

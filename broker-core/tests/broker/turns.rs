@@ -275,7 +275,7 @@ fn links_that_end_together_take_a_long_turn_each() {
             wait: TimeSpan::ZERO,
             holder: Some(ReceiverId(holder)),
         };
-        assert_eq!(world.ask(vec![receive]).delivered, 5_000);
+        assert_eq!(world.ask(vec![receive]).counts.delivered, 5_000);
     }
     let ends =
         (0..4).map(|holder| Command::Detach { receiver: ReceiverId(holder), end: LinkEnd::Broken });
@@ -375,8 +375,8 @@ fn what_is_due_behind_a_message_that_is_judged_for_long_is_published() {
     let (mut published, mut turns_with_some) = (0, 0);
     for _ in 0..2_000 {
         let (turns, _) = world.turns(Share::LongTurn, 1, Vec::new());
-        published += turns[0].materialised;
-        turns_with_some += u64::from(turns[0].materialised > 0);
+        published += turns[0].counts.materialised;
+        turns_with_some += u64::from(turns[0].counts.materialised > 0);
     }
     assert_eq!((published, world.shell.machine().counts().scheduled), (300, 0));
     assert!(turns_with_some > 2, "one before the slices, the rest in two loads behind");
@@ -388,13 +388,13 @@ fn send_heavy(world: &mut World<Topic>) -> (u64, u64) {
     let send = vec![Command::Send { message: message(32_000) }];
     let (turns, _) = world.turns(Share::LongTurn, 1, send);
     assert!(world.shell.wants_long_turn(), "it is more than one slice");
-    let (mut count, mut published) = (1, turns[0].materialised);
+    let (mut count, mut published) = (1, turns[0].counts.materialised);
     while world.shell.wants_long_turn() {
         assert!(count < 1_000, "it never ends");
         world.now = world.now.plus(TimeSpan::from_seconds(1));
         let (turns, _) = world.turns(Share::LongTurn, 1, Vec::new());
         count += 1;
-        published += turns[0].materialised;
+        published += turns[0].counts.materialised;
     }
     (count, published)
 }
@@ -415,7 +415,7 @@ fn what_becomes_due_does_not_have_a_publish_judged_anew() {
     assert!(published > 0, "what was loaded has no other turn to wait for");
     world.now = world.now.max(begin.plus(TimeSpan::from_seconds(200)));
     let (turns, _) = world.turns(Share::LongTurn, 3, Vec::new());
-    assert_eq!(published + turns.iter().map(|turn| turn.materialised).sum::<u64>(), 200);
+    assert_eq!(published + turns.iter().map(|turn| turn.counts.materialised).sum::<u64>(), 200);
 }
 
 /// DESIGN D6, TXN-08, SET-41: what was set on messages of a subscription is part of what a transaction comes to that its
@@ -460,7 +460,7 @@ fn what_a_transaction_settles_in_a_subscription_is_weighed_before() {
         };
         vec![Command::Commit { parts: locks.iter().map(complete).collect() }]
     };
-    let completed = |turn: &Turn| turn.removed[Removal::Completed.place()];
+    let completed = |turn: &Turn| turn.counts.removed[Removal::Completed.place()];
     let (few, many) = locks.split_at(10);
     let (turns, _) = world.turns(Share::Turn, 1, commit(few));
     assert_eq!(completed(&turns[0]), 10, "{turns:?}");

@@ -4,7 +4,7 @@ use actix::{Addr, AsyncContext, Handler, Message};
 
 use super::landing::Then;
 use super::{AnswerTo, Entity, NamespaceActor, State, refuse};
-use crate::actor::entity::{Retire, RetireWhen};
+use crate::actor::messages::{IdleElapsed, Retire, RetireWhen};
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::path::PathKey;
@@ -18,11 +18,6 @@ pub struct DeleteEntity {
     /// Answered when it is durably gone.
     pub answer: AnswerTo,
 }
-
-/// An entity has been idle for its AutoDeleteOnIdle.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(in crate::actor) struct IdleElapsed(pub(in crate::actor) EntityId);
 
 /// What the actor of an entity was doing is durable; its records can be deleted.
 #[derive(Message)]

@@ -15,7 +15,6 @@
 mod create;
 mod delete;
 mod landing;
-mod look;
 mod open;
 mod parked;
 mod policy;
@@ -29,13 +28,13 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use actix::{Actor, Addr, AsyncContext, Context, SpawnHandle};
+use actix::{Actor, Addr, AsyncContext, Context, Handler, SpawnHandle};
 use tokio::sync::oneshot;
 
 use super::directory::{Directory, Entry};
 use super::entity::EntityActor;
 use super::inlet::Inlet;
-use crate::broker::Shared;
+use super::messages::{Counts, Look};
 use crate::change::codec::{NAMESPACE_SPACE, NamespaceFacts};
 use crate::description::EntityKind;
 use crate::entity::config::QueueConfig;
@@ -44,16 +43,15 @@ use crate::ids::EntityId;
 use crate::path::{EntityName, PathKey};
 use crate::permits::Permit;
 use crate::policies::namespace_key;
+use crate::shared::Shared;
 use crate::shell::writer::ShardWriter;
 use crate::transfer::passage::Passages;
 
 pub use create::{Create, Root};
 pub use delete::DeleteEntity;
-pub(super) use delete::IdleElapsed;
 use delete::Retired;
 use parked::Parked;
 pub use policy::ChangePolicies;
-pub(super) use rebuild::TreeFailed;
 pub(crate) use records::{Loaded, load};
 pub(crate) use stop::Stop;
 pub use subscription::CreateSubscription;
@@ -317,6 +315,25 @@ impl Actor for NamespaceActor {
             self.open(id, context.address());
         }
         self.note_opened();
+    }
+}
+
+impl Handler<Look> for NamespaceActor {
+    type Result = ();
+
+    fn handle(&mut self, Look(round): Look, _: &mut Context<Self>) {
+        let are_settled = self
+            .entities
+            .values()
+            .all(|entity| matches!(entity.state, State::Open | State::Closed));
+        let is_quiet = self.opening == 0
+            && self.waiting.is_empty()
+            && self.policies_in_flight.is_empty()
+            && are_settled;
+        round.says(is_quiet || round.counts == Counts::AllButStore);
+        for actor in self.entities.values().filter_map(|entity| entity.actor.as_ref()) {
+            actor.do_send(Look(Arc::clone(&round)));
+        }
     }
 }
 

@@ -10,10 +10,10 @@ use actix::{Actor, Addr, AsyncContext, Handler, Message};
 use super::{NamespaceActor, Retired, State};
 use crate::actor::desk::Desk;
 use crate::actor::drive::{Drive, Parts, Patience};
-use crate::actor::entity::{Adopt, EntityActor, Home, Retire, RetireWhen, RoomAgain};
+use crate::actor::entity::{Adopt, EntityActor, Home};
 use crate::actor::inlet::Inlet;
+use crate::actor::messages::{Retire, RetireWhen, RoomAgain};
 use crate::actor::transfer::Courier;
-use crate::broker::Shared;
 use crate::change::codec::{self, RecordKey, read_rule};
 use crate::description::EntityKind;
 use crate::entity::Machine;
@@ -26,6 +26,7 @@ use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::path::PathKey;
 use crate::rule::Rule;
+use crate::shared::Shared;
 use crate::shell::Shell;
 use crate::shell::tree::Tree;
 use crate::shell::writer::ShardWriter;
@@ -268,7 +269,7 @@ fn open_tree(writer: Arc<ShardWriter>, members: Vec<Opening>) -> Result<Vec<Open
     let _turn = pulse.begin(id, now);
     let take_tray = |tree: Tree| {
         let tree = Rc::new(RefCell::new(tree));
-        let tray = desk.take_tray(id, &tree, namespace);
+        let tray = desk.take_tray(id, &tree, namespace.recipient());
         Home { tree, desk: Rc::clone(&desk), tray }
     };
     if root.kind != EntityKind::Topic {
@@ -441,7 +442,7 @@ impl Opening {
             clock: Arc::clone(&shared.clock),
             desk: Rc::clone(&home.desk),
             tray: home.tray,
-            namespace: self.namespace.clone(),
+            namespace: self.namespace.clone().recipient(),
             patience: Patience {
                 room: shared.budget.clone(),
                 loads: shared.loads.clone(),

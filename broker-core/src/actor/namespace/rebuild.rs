@@ -2,24 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use actix::{AsyncContext, Handler, Message};
+use actix::{AsyncContext, Handler};
 
 use super::landing::Then;
 use super::{NamespaceActor, State, refuse};
+use crate::actor::messages::TreeFailed;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 
 /// So many failures within [`FAILURE_WINDOW`] close an entity for good.
 const FAILURES_MAX: usize = 3;
 const FAILURE_WINDOW: Duration = Duration::from_secs(60);
-
-/// A tree ended and has nothing on its way any more.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(in crate::actor) struct TreeFailed {
-    pub(in crate::actor) id: EntityId,
-    pub(in crate::actor) why: String,
-}
 
 impl NamespaceActor {
     /// Takes the shard of an entity over again; if that fails the store is of no more use.

@@ -7,8 +7,7 @@ use actix::{ActorFutureExt, AsyncContext, Context, Handler, Message, WrapFuture}
 use tokio::sync::oneshot;
 
 use super::{NamespaceActor, Retired, State};
-use crate::actor::entity::{EndWaits, Retire, RetireWhen};
-use crate::actor::look::{Counts, Look, Round};
+use crate::actor::messages::{Counts, EndWaits, Look, Retire, RetireWhen, Round};
 use crate::error::Rejection;
 use crate::ids::EntityId;
 

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::lapse::Lapses;
-use crate::broker::Entity;
 use crate::command::{Command, LinkEnd, Opens, Outcome};
 use crate::condition::Condition;
 use crate::contract::action::{Action, Actions, Needs};
@@ -15,11 +14,20 @@ use crate::contract::epoch::Mark;
 use crate::contract::rights::{self, Grant};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
-use crate::request::{Outlet, Released, Reply, Request};
+use crate::request::{AnswerObserver, Outlet, Released, Reply, Request};
 use crate::time::Timestamp;
 
 /// The instant of a grant that has no end.
 const NO_END: i64 = i64::MAX;
+
+/// An entity at which something is open under a grant.
+pub(crate) trait GrantedEntity: Send + Sync {
+    /// Time on the clock of its broker.
+    fn now(&self) -> Timestamp;
+
+    /// Submits a command on the broker's own account, whatever is granted.
+    fn submit_own(self: Arc<Self>, command: Command, reply: Reply);
+}
 
 /// What one connection may do to one entity. Handles share it, so that a newer token replaces the older
 /// one under links that are open (SEC-15).
@@ -47,7 +55,7 @@ struct State {
     /// Where who holds it comes from.
     peer: Option<SocketAddr>,
     links: HashMap<ReceiverId, OpenLink>,
-    waits: HashMap<Ticket, Entity>,
+    waits: HashMap<Ticket, Arc<dyn GrantedEntity>>,
     /// Whether somebody looks after its end.
     is_registered: bool,
 }
@@ -56,7 +64,7 @@ struct State {
 struct OpenLink {
     purpose: Action,
     /// Where it is attached; none if nothing is pushed over it, so that its entity does not know it.
-    entity: Option<Entity>,
+    entity: Option<Arc<dyn GrantedEntity>>,
     outlet: Weak<dyn Outlet>,
     /// It never came to be; or it was told that it is over.
     has_failed: Arc<AtomicBool>,
@@ -75,7 +83,7 @@ pub(crate) struct Tracked {
     ticket: Ticket,
     receiver: Option<ReceiverId>,
     waits: bool,
-    entity: Entity,
+    entity: Arc<dyn GrantedEntity>,
     outlet: Option<Weak<dyn Outlet>>,
     /// Nothing is open by it any more.
     is_answered: AtomicBool,
@@ -83,7 +91,7 @@ pub(crate) struct Tracked {
 }
 
 impl Entitlement {
-    pub(super) fn new(lapses: &Arc<Lapses>) -> Self {
+    pub(crate) fn new(lapses: &Arc<Lapses>) -> Self {
         Self {
             key: lapses.next_key(),
             lapses: Arc::clone(lapses),
@@ -100,7 +108,7 @@ impl Entitlement {
     }
 
     /// Holds a newer grant from now on. What was begun is looked at by [`Entitlement::enforce`].
-    pub(super) fn take(&self, grant: &Grant, widened: Actions, peer: Option<SocketAddr>) {
+    pub(crate) fn take(&self, grant: &Grant, widened: Actions, peer: Option<SocketAddr>) {
         if let Some(epoch) = &grant.epoch {
             epoch.ring(&self.lapses.bell);
         }
@@ -127,7 +135,7 @@ impl Entitlement {
     }
 
     /// Ends what was begun and is not granted any more, and sees to the end of the rest.
-    pub(super) fn enforce(self: &Arc<Self>, now: impl Fn() -> Timestamp) {
+    pub(crate) fn enforce(self: &Arc<Self>, now: impl Fn() -> Timestamp) {
         let mut state = self.lock();
         let has_open = !state.links.is_empty() || !state.waits.is_empty();
         let registers = has_open && self.is_limited.load(Ordering::Relaxed);
@@ -145,7 +153,7 @@ impl Entitlement {
     }
 
     /// Nothing is granted any more, for the reason that the authorizer gave.
-    pub(super) fn refuse(&self, reason: Rejection) {
+    pub(crate) fn refuse(&self, reason: Rejection) {
         self.actions.store(Grant::nothing().actions().bits(), Ordering::Release);
         self.lock().refusal = Some(reason.clone());
         self.close(&reason);
@@ -160,7 +168,7 @@ impl Entitlement {
     }
 
     /// Why it is over, if it is. A couple of loads if nothing was raised and it has no end.
-    pub(super) fn lapse(&self, now: impl FnOnce() -> Timestamp) -> Option<Rejection> {
+    pub(crate) fn lapse(&self, now: impl FnOnce() -> Timestamp) -> Option<Rejection> {
         if self.end().is_some_and(|until| now() >= until) {
             let reason = Rejection::unauthorized(
                 "the presented credentials have expired; connect with a new token",
@@ -187,7 +195,7 @@ impl Entitlement {
     }
 
     /// Whether it was refused altogether, so that asking again is worth it.
-    pub(super) fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         self.lock().refusal.is_some()
     }
 
@@ -217,7 +225,7 @@ impl Entitlement {
 
     /// As [`Entitlement::check`], for a handle. What takes no right is no reason to tell who has none what there is
     /// (SEC-08).
-    pub(super) fn check_purpose(
+    pub(crate) fn check_purpose(
         &self,
         purpose: Action,
         now: impl FnOnce() -> Timestamp,
@@ -260,7 +268,7 @@ impl Entitlement {
     /// Sees that what a command leaves open ends with the grant; none if it leaves nothing.
     pub(crate) fn track(
         self: &Arc<Self>,
-        entity: &Entity,
+        entity: impl FnOnce() -> Arc<dyn GrantedEntity>,
         request: &mut Request,
     ) -> Option<Arc<Tracked>> {
         if let Command::Detach { receiver, .. } = &request.command {
@@ -277,12 +285,12 @@ impl Entitlement {
             ticket: request.ticket,
             receiver,
             waits,
-            entity: entity.as_the_broker(),
+            entity: entity(),
             outlet: request.reply.outlet().map(Arc::downgrade),
             is_answered: AtomicBool::new(false),
             has_failed: Arc::default(),
         });
-        request.reply.watch(Arc::clone(&tracked));
+        request.reply.watch(Arc::clone(&tracked) as Arc<dyn AnswerObserver>);
         Some(tracked)
     }
 
@@ -356,7 +364,7 @@ impl Entitlement {
             self.lapses.forget(self.key);
         }
         for (call, entity) in waits {
-            submit(&entity, Command::CancelReceive { call }, Reply::nobody());
+            entity.submit_own(Command::CancelReceive { call }, Reply::nobody());
         }
         for (receiver, purpose, entity, outlet, has_failed) in closed {
             // The reason is read under the lock that was held above.
@@ -364,7 +372,7 @@ impl Entitlement {
             let detach = Command::Detach { receiver: closing.receiver, end: LinkEnd::ByBroker };
             match entity {
                 Some(entity) => {
-                    submit(&entity, detach, Reply::new(Arc::new(closing), 0, None));
+                    entity.submit_own(detach, Reply::new(Arc::new(closing), 0, None));
                 }
                 None => {
                     closing.release(Vec::new());
@@ -382,11 +390,6 @@ impl Drop for Entitlement {
             self.lapses.forget(self.key);
         }
     }
-}
-
-fn submit(entity: &Entity, command: Command, reply: Reply) {
-    let (ticket, sub_queue) = (entity.broker().ticket(), entity.sub_queue());
-    entity.submit(vec![Request { ticket, sub_queue, command, reply }]);
 }
 
 impl State {
@@ -439,34 +442,11 @@ impl Tracked {
         if self.waits && !self.is_answered.load(Ordering::Acquire) {
             state.waits.insert(self.ticket, self.entity.clone());
         }
-        held.look_after(state, || self.entity.broker().now());
+        held.look_after(state, || self.entity.now());
     }
 
-    /// The command is answered: nothing waits any more, and what failed has opened nothing. A call that was
-    /// taken back because its grant is over is told so.
-    pub(crate) fn answered(
-        &self,
-        result: Result<Outcome, Rejection>,
-    ) -> Result<Outcome, Rejection> {
-        self.ended(result.is_err());
-        let is_taken_back = self.waits
-            && match &result {
-                Ok(Outcome::Received(messages)) => messages.is_empty(),
-                Ok(_) => false,
-                Err(rejection) => rejection.condition() == Condition::OperationCancelled,
-            };
-        if !is_taken_back {
-            return result;
-        }
-        let judgement = self.held.judge(|| self.entity.broker().now());
-        if judgement.actions.contains(Action::Receive) {
-            return result;
-        }
-        Err(self.held.refusal(judgement, Action::Receive))
-    }
-
-    /// There is no answer to come.
-    pub(crate) fn ended(&self, has_failed: bool) {
+    /// Closes the wait of a command; one that failed has opened no link.
+    fn close(&self, has_failed: bool) {
         self.is_answered.store(true, Ordering::Release);
         self.has_failed.store(has_failed, Ordering::Release);
         let mut state = self.held.lock();
@@ -476,6 +456,31 @@ impl Tracked {
         if let Some(receiver) = self.receiver.filter(|_| has_failed) {
             state.links.remove(&receiver);
         }
+    }
+}
+
+impl AnswerObserver for Tracked {
+    /// Closes the wait. A call that was withdrawn because its grant is over gets that as its answer.
+    fn answered(&self, result: Result<Outcome, Rejection>) -> Result<Outcome, Rejection> {
+        self.close(result.is_err());
+        let is_taken_back = self.waits
+            && match &result {
+                Ok(Outcome::Received(messages)) => messages.is_empty(),
+                Ok(_) => false,
+                Err(rejection) => rejection.condition() == Condition::OperationCancelled,
+            };
+        if !is_taken_back {
+            return result;
+        }
+        let judgement = self.held.judge(|| self.entity.now());
+        if judgement.actions.contains(Action::Receive) {
+            return result;
+        }
+        Err(self.held.refusal(judgement, Action::Receive))
+    }
+
+    fn unanswered(&self) {
+        self.close(true);
     }
 }
 

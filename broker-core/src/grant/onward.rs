@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use peeklock_model::transaction::Operation;
+
 use super::entitlement::Entitlement;
 use crate::command::{Command, RuleCommand, SessionCommand, TopicCommand};
 use crate::contract::action::Action;
@@ -12,7 +14,6 @@ use crate::error::Rejection;
 use crate::ids::ReceiverId;
 use crate::request::Outlet;
 use crate::time::Timestamp;
-use crate::transaction::Operation;
 
 /// The one entity that messages may go to by way of another.
 #[derive(Clone)]

@@ -1,0 +1,39 @@
+//! Grants that connections hold: checked at every command, and ended in time.
+//!
+//! ```text
+//!  Access ──gives──► Pass ──in──► Entity ──► Entitlement::judge, for each command
+//!                     │                      Entitlement::track, for links and calls that wait
+//!                     └─ held: Arc<Entitlement> ◄── Lapses ends it, and with it all that is open under it
+//! ```
+//!
+//! This folder lies below the broker and its handles. An [`Entitlement`] knows an entity only as a [`GrantedEntity`],
+//! and a [`Pass`] knows the access that gave it only as an [`Issuer`].
+
+mod entitlement;
+mod lapse;
+mod onward;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::error::Rejection;
+
+pub(crate) use self::entitlement::{Entitlement, GrantedEntity, Tracked};
+pub(crate) use self::lapse::Lapses;
+pub(crate) use self::onward::Onward;
+
+/// Permission of a handle on an entity: its grant, and the access that gave it.
+pub(crate) struct Pass {
+    pub(crate) held: Arc<Entitlement>,
+    pub(crate) issuer: Box<dyn Issuer>,
+}
+
+/// An access that gives passes.
+pub(crate) trait Issuer: Send + Sync {
+    /// Gives a pass for the root of a transaction, for no purpose yet; none if the access may do everything.
+    fn pass_to_root<'a>(&'a self, path: &'a str) -> PassFuture<'a>;
+}
+
+/// A pass that may have to wait for the authorizer.
+pub(crate) type PassFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<Arc<Pass>>, Rejection>> + Send + 'a>>;
