@@ -12,7 +12,57 @@ pub mod write;
 
 pub use self::check::{ItemBounds, check_value, check_value_of};
 pub use self::read::{Reader, Scalar, Width, width};
-pub use crate::message::ContentError;
+
+/// Reason why bytes are no AMQP value, or not the content of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ContentError {
+    /// There is not even one section.
+    #[error("message without any section")]
+    Empty,
+    /// The place of a section would not fit 32 bits.
+    #[error("message of 4 GiB or more")]
+    TooLarge,
+    /// A length reaches beyond what surrounds it.
+    #[error("message ends inside a value")]
+    Truncated,
+    /// A count does not agree with the items.
+    #[error("count and size of a list, map or array disagree")]
+    BadCount,
+    /// There is no such constructor.
+    #[error("unknown AMQP type 0x{0:02x}")]
+    UnknownType(u8),
+    /// Text is not UTF-8.
+    #[error("text is not UTF-8")]
+    NotUtf8,
+    /// A field does not have the type that AMQP gives it.
+    #[error("{0} has the wrong type")]
+    BadValue(&'static str),
+    /// Values are nested too deeply.
+    #[error("values are nested too deeply")]
+    TooDeep,
+    /// A list, map or array has too many items (AMQP-14).
+    #[error(
+        "a list or array has more than 65536 items, or a map more than 32768 entries; send fewer in one"
+    )]
+    TooMany,
+    /// Arrays whose elements take no bytes, such as nulls, have too many (AMQP-14).
+    #[error(
+        "arrays of elements without bytes, such as nulls, have more than 65536 elements in all; send fewer"
+    )]
+    TooManyWidthless,
+    /// Something else stands where a section should.
+    #[error("value is not a section of a message")]
+    NoSection,
+    /// A section is repeated, or a body has sections of several kinds.
+    #[error("a section is repeated, or the body has sections of several kinds")]
+    SectionOrder,
+    /// An application property has a type that the message model lacks (MSG-20, MSG-21).
+    #[error("application property has an unsupported type")]
+    UnsupportedValue,
+    /// An application property has a key that is not text (MSG-22).
+    #[error("key of an application property is not text")]
+    BadKey,
+}
 
 /// Descriptors of the sections (AMQP 3.2).
 pub mod descriptor {

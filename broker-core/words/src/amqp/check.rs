@@ -1,8 +1,7 @@
 //! Checking that values are well formed to their innermost lengths.
 
-use super::code;
 use super::read::{Reader, Width, width};
-use crate::message::ContentError;
+use super::{ContentError, code};
 
 /// Values nest no deeper than this, so that nobody's stack is at the mercy of a sender.
 pub(super) const DEPTH_MAX: usize = 32;

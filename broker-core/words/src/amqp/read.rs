@@ -1,8 +1,7 @@
 //! Reading encoded values, one at a time, from bytes nobody has checked.
 
 use super::check::DEPTH_MAX;
-use super::code;
-use crate::message::ContentError;
+use super::{ContentError, code};
 
 type Result<T> = std::result::Result<T, ContentError>;
 

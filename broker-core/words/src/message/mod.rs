@@ -24,7 +24,7 @@ use std::fmt;
 use bytes::Bytes;
 
 pub use self::beneath::Beneath;
-pub use self::content::{Content, ContentError, Sections};
+pub use self::content::{Content, Sections};
 pub use self::envelope::{Defect, Envelope, PropertyLimits};
 pub use self::header_sizes::HeaderSizes;
 pub use self::overlay::{
@@ -34,6 +34,7 @@ pub use self::settable::SettableProperty;
 pub use self::value::{Value, ValueRef};
 pub use self::view::PropertyView;
 pub(crate) use self::view::{folded_name, same_name};
+pub use crate::amqp::ContentError;
 use crate::time::{TimeSpan, Timestamp};
 
 /// A message with all properties a sender can set (MSG-04). Nothing is checked here: limits and
