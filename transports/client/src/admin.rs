@@ -13,7 +13,6 @@ use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::Timestamp;
 
-use crate::client::unexpected;
 use crate::port::{Managed, Management, Page, Patch, Port};
 
 /// Creates, reads, changes and deletes queues, topics, subscriptions, rules and policies.
@@ -222,7 +221,7 @@ impl Admin {
     }
 
     fn unexpected(&self, path: &str, answer: &Managed) -> BrokerError {
-        unexpected(&*self.port, path, answer)
+        self.port.unexpected(path, answer)
     }
 }
 

@@ -159,7 +159,7 @@ impl Client {
         let page = Page { skip: wide(skip), top: Some(wide(top.into())) };
         match self.port.manage(path, Management::Sessions(which, page)).await? {
             Managed::Sessions(sessions) => Ok(sessions),
-            other => Err(unexpected(&*self.port, path, &other)),
+            other => Err(self.port.unexpected(path, &other)),
         }
     }
 
@@ -210,10 +210,4 @@ impl Client {
     pub async fn close(self) {
         self.port.close().await;
     }
-}
-
-/// What a port answered was not what it was asked for.
-pub(crate) fn unexpected(port: &dyn Port, path: &str, answer: &dyn std::fmt::Debug) -> BrokerError {
-    let detail = format!("unexpected answer {answer:?}");
-    port.refuse(peeklock_core::error::Rejection::internal(detail), path)
 }

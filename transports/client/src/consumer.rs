@@ -22,7 +22,7 @@ use tokio::sync::{oneshot, watch};
 #[cfg(feature = "actix")]
 pub use self::actors::{Actors, actors, actors_on};
 pub(crate) use self::handler::Origin;
-pub use self::handler::{Delivery, Handler, Refusal, SessionDelivery, already_settled};
+pub use self::handler::{Delivery, Handler, SessionDelivery};
 #[cfg(feature = "testing")]
 pub(crate) use self::outcome::outcome_of;
 pub use self::sessions::SessionConsumerOptions;

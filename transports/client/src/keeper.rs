@@ -9,7 +9,6 @@ use peeklock_core::time::Timestamp;
 use tokio::task::JoinHandle;
 
 use crate::port::{Answer, Link, Request};
-use crate::receiver::unexpected;
 
 /// The shortest pause between two renewals.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -83,6 +82,6 @@ pub(crate) async fn renew(
     let request = token.map_or(Request::RenewSession, |token| Request::Renew(vec![token]));
     match link.ask(request).await? {
         Answer::Renewed(mut renewed) if renewed.len() == 1 => renewed.swap_remove(0),
-        other => Err(unexpected(link, &other)),
+        other => Err(link.unexpected(&other)),
     }
 }

@@ -18,6 +18,7 @@ mod job;
 mod keeper;
 mod received;
 mod receiver;
+mod refusal;
 mod request;
 mod sender;
 mod session;
@@ -36,14 +37,14 @@ pub use client::Client;
 #[cfg(feature = "actix")]
 pub use consumer::{Actors, actors, actors_on};
 pub use consumer::{
-    Consumer, ConsumerOptions, Delivery, Handler, Refusal, SessionConsumerOptions, SessionDelivery,
-    already_settled,
+    Consumer, ConsumerOptions, Delivery, Handler, SessionConsumerOptions, SessionDelivery,
 };
 pub use job::{FromDelivery, Job, JobError, JobType, Jobs, SessionJob, job_message, jobs};
 pub use keeper::LockKeeper;
 pub use peeklock_core::description::Cleared;
 pub use received::{BodyError, Received, WriteError, json_message};
 pub use receiver::Receiver;
+pub use refusal::{Refusal, already_settled};
 pub use request::{Failure, RequestError, Requester, RequesterOptions, Responder, ResponseError};
 pub use sender::Sender;
 pub use session::{SessionReceiver, StateError};

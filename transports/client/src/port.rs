@@ -143,6 +143,43 @@ pub trait Link: Send + Sync {
     fn detach(&self) -> Answering<'_, ()>;
 }
 
+impl dyn Port + '_ {
+    /// Error for an answer of another kind than the request has.
+    pub(crate) fn unexpected(&self, path: &str, answer: &Managed) -> BrokerError {
+        self.refuse(Rejection::internal(format!("unexpected answer {answer:?}")), path)
+    }
+}
+
+impl dyn Link + '_ {
+    /// Error for an answer of another kind than the request has.
+    pub(crate) fn unexpected(&self, answer: &Answer) -> BrokerError {
+        self.refuse(Rejection::internal(format!("unexpected answer {answer:?}")))
+    }
+
+    /// Results of a request about a list of `count` items. An error of the whole request is the result of each item.
+    pub(crate) fn each<T>(
+        &self,
+        count: usize,
+        answer: Result<Answer, BrokerError>,
+        read: impl FnOnce(Answer) -> Result<Vec<Result<T, BrokerError>>, Answer>,
+    ) -> Vec<Result<T, BrokerError>> {
+        let error = match answer.map(read) {
+            Ok(Ok(results)) if results.len() == count => return results,
+            Ok(Ok(results)) => {
+                let detail = format!("unexpected answer {:?}", results.len());
+                self.refuse(Rejection::internal(detail))
+            }
+            Ok(Err(other)) => self.unexpected(&other),
+            Err(error) => error,
+        };
+        let copy = || {
+            let (id, entity, at) = (error.tracking_id(), error.entity(), error.timestamp());
+            Err(BrokerError::new(error.rejection().clone(), id, entity, at))
+        };
+        (0..count).map(|_| copy()).collect()
+    }
+}
+
 /// A session that is locked, and the way to it.
 pub struct Accepted {
     /// The link.

@@ -11,7 +11,6 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 
 use crate::keeper::renew;
 use crate::port::{Answer, Link, Request, Settlement};
-use crate::sender::each;
 use crate::{LockKeeper, Received, Refusal};
 
 /// How long one receive of a stream waits; then it asks again.
@@ -285,7 +284,7 @@ impl Receiver {
     /// end, or the earliest of those that were prolonged with it.
     pub async fn renew_many(&self, tokens: &[LockToken]) -> Vec<Result<Timestamp, BrokerError>> {
         let answer = self.link.ask(Request::Renew(tokens.to_vec())).await;
-        each(&*self.link, tokens.len(), answer, |answer| match answer {
+        self.link.each(tokens.len(), answer, |answer| match answer {
             Answer::Renewed(renewed) => Ok(renewed),
             other => Err(other),
         })
@@ -360,7 +359,7 @@ impl Receiver {
     async fn deleted(&self, request: Request) -> Result<u64, BrokerError> {
         match self.link.ask(request).await? {
             Answer::Deleted(count) => Ok(count),
-            other => Err(unexpected(&*self.link, &other)),
+            other => Err(self.link.unexpected(&other)),
         }
     }
 
@@ -378,7 +377,7 @@ impl Receiver {
         settlement: Settlement,
     ) -> Vec<Result<(), BrokerError>> {
         let answer = self.link.ask(Request::SettleEach(tokens.to_vec(), settlement)).await;
-        each(&*self.link, tokens.len(), answer, |answer| match answer {
+        self.link.each(tokens.len(), answer, |answer| match answer {
             Answer::Each(results) => Ok(results),
             other => Err(other),
         })
@@ -401,7 +400,7 @@ impl Receiver {
     async fn read(&self, answer: Answer) -> Result<Vec<Received>, BrokerError> {
         let received = match answer {
             Answer::Received(received) => received,
-            other => return Err(unexpected(&*self.link, &other)),
+            other => return Err(self.link.unexpected(&other)),
         };
         let mut back = NotTaken { link: &*self.link, tokens: locks(&received) };
         let mut messages = Vec::with_capacity(received.len());
@@ -465,9 +464,4 @@ impl Settlement {
             properties: properties.to_vec(),
         }
     }
-}
-
-/// What a port answered was not what it was asked for.
-pub(crate) fn unexpected(link: &dyn Link, answer: &dyn std::fmt::Debug) -> BrokerError {
-    link.refuse(Rejection::internal(format!("unexpected answer {answer:?}")))
 }

@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use self::replies::{Replies, Waiters};
 pub use self::respond::{Responder, ResponseError};
-use crate::{Client, JobError, JobType, Received, Sender, job_message};
+use crate::{Client, JobError, JobType, Received, Refusal, Sender, job_message};
 
 /// How a requester works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +78,13 @@ pub enum RequestError {
     /// The requester gets no more replies, for this reason: its queue or its client is gone.
     #[error("cannot receive replies: {0}")]
     Closed(#[source] Arc<BrokerError>),
+}
+
+/// Abandons the message of the handler that made the request.
+impl From<RequestError> for Refusal {
+    fn from(error: RequestError) -> Self {
+        Self::failed(error)
+    }
 }
 
 /// What a responder tells a requester instead of a reply.

@@ -9,7 +9,6 @@ use peeklock_core::time::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::port::{Answer, Link, Request};
-use crate::receiver::unexpected;
 use crate::trace::Tracing;
 
 /// Sends in flight unless said otherwise.
@@ -93,7 +92,7 @@ impl Sender {
         let _place = self.places(1).await;
         match self.link.ask(Request::Send(Box::new(message))).await? {
             Answer::Accepted(number) => Ok(number),
-            other => Err(unexpected(&*self.link, &other)),
+            other => Err(self.link.unexpected(&other)),
         }
     }
 
@@ -118,7 +117,7 @@ impl Sender {
         let count = messages.len();
         let _places = self.places(count).await;
         let answer = self.link.ask(Request::SendEach(messages)).await;
-        each(&*self.link, count, answer, |answer| match answer {
+        self.link.each(count, answer, |answer| match answer {
             Answer::Sent(numbers) => Ok(numbers),
             other => Err(other),
         })
@@ -137,7 +136,7 @@ impl Sender {
         let _place = self.places(1).await;
         match self.link.ask(Request::SendBatch(messages)).await? {
             Answer::Sent(numbers) => numbers.into_iter().collect(),
-            other => Err(unexpected(&*self.link, &other)),
+            other => Err(self.link.unexpected(&other)),
         }
     }
 
@@ -157,24 +156,4 @@ impl Sender {
         let count = u32::try_from(count.clamp(1, self.in_flight_max)).unwrap_or(1);
         self.in_flight.acquire_many(count).await.ok()
     }
-}
-
-/// The results of a list. What concerns all of it is the result of each.
-pub(crate) fn each<T>(
-    link: &dyn Link,
-    count: usize,
-    answer: Result<Answer, BrokerError>,
-    read: impl FnOnce(Answer) -> Result<Vec<Result<T, BrokerError>>, Answer>,
-) -> Vec<Result<T, BrokerError>> {
-    let error = match answer.map(read) {
-        Ok(Ok(results)) if results.len() == count => return results,
-        Ok(Ok(results)) => unexpected(link, &results.len()),
-        Ok(Err(other)) => unexpected(link, &other),
-        Err(error) => error,
-    };
-    let copy = || {
-        let (id, entity, at) = (error.tracking_id(), error.entity(), error.timestamp());
-        Err(BrokerError::new(error.rejection().clone(), id, entity, at))
-    };
-    (0..count).map(|_| copy()).collect()
 }

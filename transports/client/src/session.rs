@@ -13,7 +13,6 @@ use peeklock_core::time::Timestamp;
 pub use self::state::StateError;
 use crate::keeper::renew;
 use crate::port::{Accepted, Answer, Request};
-use crate::receiver::unexpected;
 use crate::{LockKeeper, Receiver};
 
 /// Holds one session: receives its messages in order, settles them, keeps its state (SES-11, SES-19). What is not
@@ -113,7 +112,7 @@ impl SessionReceiver {
         let link = self.receiver.link();
         match link.ask(Request::SessionState).await? {
             Answer::State(state) => Ok(state),
-            other => Err(unexpected(&**link, &other)),
+            other => Err(link.unexpected(&other)),
         }
     }
 

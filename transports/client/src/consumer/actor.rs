@@ -7,8 +7,8 @@ use actix::{MailboxError, Message, Recipient};
 use futures_util::FutureExt;
 use futures_util::future::Map;
 
-use super::{Delivery, Handler, Refusal, SessionDelivery};
-use crate::{Job, SessionJob};
+use super::{Delivery, Handler, SessionDelivery};
+use crate::{Job, Refusal, SessionJob};
 
 impl Message for Delivery {
     type Result = Result<(), Refusal>;

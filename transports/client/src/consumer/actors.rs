@@ -10,8 +10,9 @@ use actix::{Arbiter, ArbiterHandle, Message, Recipient};
 use peeklock_core::error::Rejection;
 use tokio::sync::{mpsc, oneshot};
 
+use super::Handler;
 use super::actor::{Outcome, outcome};
-use super::{Handler, Refusal};
+use crate::Refusal;
 
 /// The pause before an actor is made when two in a row are gone that have answered nothing; twice as long with each more.
 const PAUSE_MIN: Duration = Duration::from_millis(100);

@@ -9,7 +9,7 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::TimeSpan;
 
-use super::handler::Refusal;
+use crate::Refusal;
 use crate::port::Settlement;
 
 /// For how long a message rests in a dead-letter queue that is to be dead-lettered, which it cannot be there (DLQ-07), or

@@ -15,13 +15,13 @@ use peeklock_core::ids::LockToken;
 use tokio::sync::oneshot;
 use tracing::{Instrument as _, Span};
 
-use super::handler::{Delivery, Handler, Origin, Refusal};
+use super::handler::{Delivery, Handler, Origin};
 use super::outcome::{Tried, outcome_of, unread};
 use super::renewal::{Place, Renewal};
 use super::{ConsumerOptions, RETRY_PAUSE, can_pass, handler_is_gone, span};
 use crate::port::{Arrival, Deliveries, Link, Request, Settlement, Verdict, Waiting};
 use crate::trace::Tracing;
-use crate::{Client, Received, TraceContext};
+use crate::{Client, Received, Refusal, TraceContext};
 
 /// So many outcomes are settled together, and as many as there are when no more are at hand.
 const SETTLED_AT_ONCE: usize = 64;

@@ -14,12 +14,12 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::handler::{Handler, Origin, Refusal, SessionDelivery};
+use super::handler::{Handler, Origin, SessionDelivery};
 use super::outcome::{Tried, outcome_of};
 use super::renewal::{End, IN_HAND, tell_no_more};
 use super::{RENEWAL_MAX, RETRY_PAUSE, can_pass, handler_is_gone, span};
 use crate::keeper::half_of;
-use crate::{Client, SessionReceiver, TraceContext};
+use crate::{Client, Refusal, SessionReceiver, TraceContext};
 
 /// How long one accept waits; then it is made again.
 const ACCEPT_WAIT: TimeSpan = TimeSpan::from_seconds(60);

@@ -6,7 +6,7 @@ use peeklock_core::error::{BrokerError, Quoted};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::SessionReceiver;
+use crate::{Refusal, SessionReceiver};
 
 /// Why the state of a session is not read, or not set, as a value of a type.
 ///
@@ -36,6 +36,13 @@ pub enum StateError {
         #[source]
         source: serde_json::Error,
     },
+}
+
+/// Abandons the message: the state of the session may not be its fault.
+impl From<StateError> for Refusal {
+    fn from(error: StateError) -> Self {
+        Self::failed(error)
+    }
 }
 
 impl SessionReceiver {
