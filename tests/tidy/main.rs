@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod circles;
 mod documents;
 mod doors;
 mod floors;
