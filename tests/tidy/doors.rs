@@ -13,7 +13,7 @@ const ENTITIES_OF_THE_BROKER: [&str; 2] =
     ["transports/amqp/src/server/attach.rs", "transports/amqp/src/server/transaction.rs"];
 
 /// What below `transports` is no transport, but a part that several of them share.
-const SHARED_BY_TRANSPORTS: [&str; 5] = ["client", "json", "link", "listen", "tls"];
+const SHARED_BY_TRANSPORTS: [&str; 6] = ["client", "json", "link", "listen", "sas", "tls"];
 
 #[test]
 fn no_transport_knows_another() {

@@ -7,18 +7,17 @@
 //! ```
 //!
 //! [`SasAuthorizer`] is an [`Authorizer`](peeklock_core::contract::Authorizer) over the
-//! [`Policies`](peeklock_core::policies::Policies) of a broker. [`ConnectionString`] and [`sign`] are what clients
-//! begin with. Absent on purpose: where policies are stored and how they are changed, which is the broker's; and
+//! [`Policies`](peeklock_core::policies::Policies) of a broker. [`ConnectionString`] and [`sign`], with which
+//! clients begin, come from `peeklock-sas`. Absent on purpose: where policies are stored and how they are changed, which is the broker's; and
 //! other kinds of tokens, which are refused by name.
 
 mod audience;
 mod authorizer;
 mod config;
-mod connection_string;
 mod token;
 
 pub use audience::Audience;
 pub use authorizer::SasAuthorizer;
 pub use config::SasConfig;
-pub use connection_string::{ConnectionString, Credential, Endpoint};
-pub use token::{Named, Refused, Token, sign};
+pub use peeklock_sas::{ConnectionString, Credential, Endpoint, sign};
+pub use token::{Named, Refused, Token};

@@ -4,20 +4,16 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use peeklock_core::contract::bearer_token;
 use peeklock_core::error::{Quoted, Rejection};
 use peeklock_core::policies::{KeyText, Policy, WhichKey};
 use peeklock_core::time::Timestamp;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use sha2::Sha256;
+use peeklock_sas::{LATEST_SECONDS, SCHEME, is_signed_with};
+use percent_encoding::percent_decode_str;
 
-const SCHEME: &str = "SharedAccessSignature";
 /// A token has at most so many bytes.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// 9999-12-31T23:59:59Z: who writes a later end means none.
-const LATEST_SECONDS: i64 = 253_402_300_799;
 /// What HMAC-SHA256 gives.
 const SIGNATURE_BYTES: usize = 32;
 /// Signatures, with or without the `=` at their end, which some clients leave out.
@@ -25,8 +21,6 @@ const SIGNATURE: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-/// Characters that stand for themselves in a value of a token.
-const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A token as it was presented (SEC-10). Whether it is good is another question.
 pub struct Token<'a> {
@@ -164,8 +158,7 @@ impl<'a> Token<'a> {
     }
 
     fn is_signed_by(&self, key: &str) -> bool {
-        let mac = mac(key, self.resource, self.expiry);
-        mac.is_some_and(|mac| mac.verify_slice(&self.signature).is_ok())
+        is_signed_with(key, self.resource, self.expiry, &self.signature)
     }
 }
 
@@ -174,28 +167,6 @@ impl fmt::Debug for Token<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token").finish_non_exhaustive()
     }
-}
-
-/// Signs a token with the key of a policy: for a resource, such as `sb://localhost/orders`, until an instant.
-#[must_use]
-pub fn sign(policy: &str, key: &str, resource: &str, until: Timestamp) -> String {
-    let resource = utf8_percent_encode(resource, VALUE).to_string();
-    let expiry = until.unix_ms().div_euclid(1_000).clamp(0, LATEST_SECONDS).to_string();
-    let signature = mac(key, &resource, &expiry).map(|mac| mac.finalize().into_bytes());
-    let signature = STANDARD.encode(signature.unwrap_or_default());
-    let (signature, policy) =
-        (utf8_percent_encode(&signature, VALUE), utf8_percent_encode(policy, VALUE));
-    format!("{SCHEME} sr={resource}&sig={signature}&se={expiry}&skn={policy}")
-}
-
-/// The bytes of the key's text, over the resource as it stands in the token, a line feed, and the expiry (SEC-11).
-fn mac(key: &str, resource: &str, expiry: &str) -> Option<Hmac<Sha256>> {
-    // A key of any length is taken.
-    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).ok()?;
-    mac.update(resource.as_bytes());
-    mac.update(b"\n");
-    mac.update(expiry.as_bytes());
-    Some(mac)
 }
 
 impl Refused {

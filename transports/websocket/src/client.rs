@@ -35,7 +35,7 @@ use self::core::Core;
 use crate::frame::Encoding;
 
 #[doc(no_inline)]
-pub use peeklock_auth_sas::ConnectionString;
+pub use peeklock_sas::ConnectionString;
 #[doc(inline)]
 pub use peeklock_client::*;
 #[doc(no_inline)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use peeklock_auth_sas::ConnectionString;
+use peeklock_sas::ConnectionString;
 use peeklock_client::port::{
     Accepted, Answering, Deliveries, Link, Managed, Management, Port, Waiting,
 };

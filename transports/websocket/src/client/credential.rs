@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use peeklock_auth_sas::ConnectionString;
+use peeklock_sas::ConnectionString;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::ClientOptions;

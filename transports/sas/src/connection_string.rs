@@ -7,22 +7,22 @@ use peeklock_core::error::{Quoted, Rejection};
 use peeklock_core::path::PathKey;
 use peeklock_core::time::Timestamp;
 
-use crate::token::sign;
+use crate::signature::sign;
 
-/// A connection string has at most so many bytes.
+/// Maximum length of a connection string in bytes.
 const BYTES_MAX: usize = 16 << 10;
 
-/// Where a broker is, and who somebody is there.
+/// Address of a broker, and a credential for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ConnectionString {
-    /// Where.
+    /// Host and port of the broker.
     pub endpoint: Endpoint,
-    /// Who.
+    /// Credential that the client presents.
     pub credential: Credential,
-    /// The entity that it is restricted to (SEC-20).
+    /// Only entity that a client may use with it (SEC-20).
     pub entity_path: Option<Box<str>>,
-    /// Whether the broker is talked to without TLS (SEC-21).
+    /// Whether the client connects without TLS (SEC-21).
     pub use_development_emulator: bool,
 }
 
@@ -35,17 +35,17 @@ pub struct Endpoint {
     pub port: Option<u16>,
 }
 
-/// What somebody shows of himself.
+/// Credential of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
-    /// A policy, and one of its keys.
+    /// Policy with one key.
     Key {
         /// Its name.
         policy: Box<str>,
         /// The text of the key.
         key: Box<str>,
     },
-    /// A token that was signed before.
+    /// Signed token.
     Token(Box<str>),
 }
 
@@ -76,7 +76,7 @@ impl Endpoint {
         let wrong = || {
             const FORM: &str =
                 "the Endpoint of a connection string must be sb://HOST or sb://HOST:PORT, not";
-            // What stands behind it may be the key, which is told to nobody (SEC-22).
+            // The text after a missing `;` may be the key, which no error repeats (SEC-22).
             Rejection::argument(match text.contains('=') {
                 true => format!("{FORM} text with a `=`: a `;` is missing after it"),
                 false => format!("{FORM} {}", Quoted(text)),
@@ -97,21 +97,21 @@ impl Endpoint {
 }
 
 impl ConnectionString {
-    /// For a policy and one of its keys.
+    /// Connection string for a policy with one key.
     #[must_use]
     pub fn of_key(endpoint: Endpoint, policy: &str, key: &str) -> Self {
         let credential = Credential::Key { policy: policy.into(), key: key.into() };
         Self { endpoint, credential, entity_path: None, use_development_emulator: false }
     }
 
-    /// The same restricted to an entity.
+    /// Restricts it to an entity.
     #[must_use]
     pub fn at_entity(mut self, path: impl Into<Box<str>>) -> Self {
         self.entity_path = Some(path.into());
         self
     }
 
-    /// The same for a broker that is talked to without TLS (SEC-21).
+    /// Makes clients connect without TLS (SEC-21).
     #[must_use]
     pub const fn without_tls(mut self) -> Self {
         self.use_development_emulator = true;
@@ -121,7 +121,7 @@ impl ConnectionString {
     /// Reads a connection string (SEC-18, SEC-19).
     ///
     /// # Errors
-    /// `ArgumentError` that names what is missing or wrong, and no secret.
+    /// `ArgumentError` that names the missing or wrong part, and no secret.
     pub fn parse(text: &str) -> Result<Self, Rejection> {
         let refuse = |flaw: &str| Err(Rejection::argument(format!("the connection string {flaw}")));
         if text.len() > BYTES_MAX {
@@ -176,7 +176,7 @@ impl ConnectionString {
         })
     }
 
-    /// The whole text, with its secret, for who is to have it.
+    /// Text with its secret, for the client only.
     #[must_use]
     pub fn reveal(&self) -> String {
         let mut text = format!("Endpoint=sb://{};", self.endpoint);
@@ -195,7 +195,7 @@ impl ConnectionString {
         text
     }
 
-    /// Refuses an entity that it is not for (SEC-20).
+    /// Refuses any entity outside `entity_path` (SEC-20).
     ///
     /// # Errors
     /// `ArgumentError`.
@@ -212,7 +212,7 @@ impl ConnectionString {
         )))
     }
 
-    /// A token that is good until an instant: for the entity, or for all that there is.
+    /// Token that is valid until an instant, for `entity_path` or for the whole namespace.
     #[must_use]
     pub fn token(&self, until: Timestamp) -> String {
         match &self.credential {
@@ -224,7 +224,7 @@ impl ConnectionString {
         }
     }
 
-    /// Whether [`Self::token`] can make another one when the last one has ended.
+    /// Whether [`Self::token`] can make another token after the last one has expired.
     #[must_use]
     pub const fn renews(&self) -> bool {
         matches!(self.credential, Credential::Key { .. })
@@ -260,9 +260,9 @@ mod tests {
         assert_eq!(plain.token(Timestamp::NEVER), "SharedAccessSignature sr=a&sig=b%3d&se=1&skn=c");
     }
 
-    /// SEC-19: without an endpoint, or without one way to show who one is, it is refused and no secret is told.
+    /// SEC-19: a connection string without an endpoint or a credential is refused, and the error has no secret.
     #[test]
-    fn what_is_missing_is_named() {
+    fn connection_string_names_missing_parts() {
         let key = "SharedAccessKeyName=a;SharedAccessKey=hidden";
         assert!(refusal(key).contains("Endpoint"));
         for endpoint in ["http://a", "sb://", "sb://a:0", "sb://a:x", "sb://a/b", "a:1", "sb://u@a"]
