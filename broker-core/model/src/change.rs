@@ -331,7 +331,7 @@ pub enum DeadLetterCause {
     HeaderSize,
     /// It has no session where one is required (DLQ-21).
     NoSession,
-    /// It could not be forwarded, or not without losing what it says (FWD-15, DLQ-20, DLQ-21).
+    /// It could not be forwarded, or not without losing what it says (FWD-15, DLQ-20).
     Forwarding,
     /// One message would have become more copies than it may over all its hops (FWD-33).
     CopyCount,

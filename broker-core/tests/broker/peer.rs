@@ -240,8 +240,8 @@ async fn the_last_messages_of_the_last_sources_are_remembered() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// DLQ-21, FWD-26: without a session id it is born in the dead-letter queue of a queue that requires
-/// sessions; where a dead letter comes from is told.
+/// DLQ-21, FWD-26: a queue that requires sessions refuses a message without session id to its broker; where a dead letter
+/// comes from is kept.
 #[tokio::test]
 async fn a_message_arrives_as_from_a_queue_of_the_same_broker() {
     let update = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
@@ -251,11 +251,13 @@ async fn a_message_arrives_as_from_a_queue_of_the_same_broker() {
         arrival(&broker, 2, Message::new("b")),
     ];
     messages[0].dead_letter_source = Some("elsewhere".into());
-    assert_eq!(hand_over(&broker, source(1), messages).await, vec![Ok(()); 2]);
+    let results = hand_over(&broker, source(1), messages).await;
+    assert_eq!(results[0], Ok(()));
+    assert_eq!(results[1].as_ref().unwrap_err().condition(), Condition::SessionIdIsNull);
     broker.stop(Duration::ZERO).await.unwrap();
     let broker = start(&store).await;
     let counts = broker.describe_queue("q").await.unwrap().counts;
-    assert_eq!((counts.active, counts.dead_letter), (1, 1));
+    assert_eq!((counts.active, counts.dead_letter), (1, 0));
     let overlays = &stored(&broker).await[0].overlays;
     let map = overlays[0].load().await.unwrap();
     let overlay = Overlay::from_bytes(map);

@@ -63,6 +63,9 @@ pub enum Condition {
     /// A message would become more copies than its publish may; only between brokers and as a dead-letter
     /// reason (FWD-33).
     MaxTransferCopiesExceeded,
+    /// A message without session id would come into an entity that requires sessions; only between entities and brokers, and
+    /// as a dead-letter reason (DLQ-21).
+    SessionIdIsNull,
     /// The connection was lost; raised by clients.
     CommunicationProblem,
     /// A bug or a failure of the store.
@@ -109,7 +112,7 @@ use Retry::{CanSucceed, IsFutile};
 
 /// The catalogue, in the order of spec file 19 and of the enum.
 #[rustfmt::skip]
-static ROWS: [Row; 27] = [
+static ROWS: [Row; 28] = [
     row(Condition::ArgumentError,         "ArgumentError",         IsFutile,   Some("com.microsoft:argument-error"),            Http::Status(400)),
     row(Condition::ArgumentOutOfRange,    "ArgumentOutOfRange",    IsFutile,   Some("com.microsoft:argument-out-of-range"),     Http::Status(400)),
     row(Condition::InvalidOperation,      "InvalidOperation",      IsFutile,   Some("amqp:not-allowed"),                        Http::Status(400)),
@@ -135,6 +138,7 @@ static ROWS: [Row; 27] = [
     row(Condition::RuleActionException,   "RuleActionException",   IsFutile,   None,                                            Http::Never),
     row(Condition::ForwarderFailed,       "ForwarderFailed",       IsFutile,   None,                                            Http::Never),
     row(Condition::MaxTransferCopiesExceeded, "MaxTransferCopiesExceeded", IsFutile, None,                                       Http::Never),
+    row(Condition::SessionIdIsNull,       "SessionIdIsNull",       IsFutile,   None,                                            Http::Never),
     row(Condition::CommunicationProblem,  "CommunicationProblem",  CanSucceed, None,                                            Http::Never),
     row(Condition::InternalError,         "InternalError",         CanSucceed, Some("amqp:internal-error"),                     Http::Status(500)),
 ];
@@ -195,12 +199,13 @@ impl Condition {
         self.row().retry == CanSucceed
     }
 
-    /// The name that official SDKs show as the reason, which differs for two conditions.
+    /// The name that official SDKs show as the reason, and that dead letters carry; it differs for three conditions.
     #[must_use]
     pub fn reason_code(self) -> &'static str {
         match self {
             Self::EntityNotFound => "MessagingEntityNotFound",
             Self::EntityDisabled => "MessagingEntityDisabled",
+            Self::SessionIdIsNull => "Session ID is null.",
             other => other.name(),
         }
     }

@@ -29,6 +29,9 @@ pub const LOCK_LOST: &str = "The lock supplied is invalid. Either the lock expir
 /// The cloud's words for the lock of a session (ERR-10).
 pub const SESSION_LOCK_LOST: &str =
     "The session lock has expired on the MessageSession. Accept a new MessageSession.";
+/// The cloud's words for a message without session id (ERR-10).
+const SESSION_ID_NOT_SET: &str = "The SessionId was not set on a message, and it cannot be sent to the entity. Entities \
+    that have session support enabled can only receive messages that have the SessionId set to a valid value.";
 /// No policy has a longer name (SEC-01).
 const POLICY_CHARS_MAX: usize = 256;
 
@@ -169,6 +172,13 @@ impl Rejection {
     #[must_use]
     pub fn retryable(&self) -> bool {
         self.condition.retryable()
+    }
+
+    /// A message without session id for an entity that requires sessions. The condition differs for clients and transfers.
+    #[must_use]
+    pub fn session_id_not_set(condition: Condition, path: &str) -> Self {
+        let detail = format!("`{path}` requires sessions; set the session id of the message");
+        Self::new(condition, detail).in_cloud_words(SESSION_ID_NOT_SET)
     }
 
     /// A malformed or unsupported value, a bad name, a bad rule text.

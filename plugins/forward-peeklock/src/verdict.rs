@@ -30,7 +30,8 @@ pub fn of_error(error: &BrokerError, to: &str, sub_queue: SubQueue) -> Option<Ve
         | Condition::ArgumentError
         | Condition::ArgumentOutOfRange
         | Condition::InvalidOperation
-        | Condition::MaxTransferCopiesExceeded => {
+        | Condition::MaxTransferCopiesExceeded
+        | Condition::SessionIdIsNull => {
             let may_change =
                 [Condition::EntityNotFound, Condition::EntityDisabled, Condition::QuotaExceeded];
             if sub_queue == SubQueue::DeadLetter && may_change.contains(&condition) {
@@ -82,7 +83,7 @@ mod tests {
         }
     }
 
-    /// FWD-15, FWD-23, FWD-33: the reasons are those of a local transfer.
+    /// FWD-15, FWD-23, FWD-33, DLQ-21: the reasons are those of a local transfer.
     #[test]
     fn what_is_never_taken_is_refused_with_the_reason_of_a_transfer() {
         for (condition, expected) in [
@@ -92,6 +93,7 @@ mod tests {
             (Condition::MessageSizeExceeded, "MessageSizeExceeded"),
             (Condition::InvalidOperation, "InvalidOperation"),
             (Condition::MaxTransferCopiesExceeded, "MaxTransferCopiesExceeded"),
+            (Condition::SessionIdIsNull, "Session ID is null."),
         ] {
             assert_eq!(reason(condition, SubQueue::Main).as_deref(), Some(expected));
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Queue;
 use crate::change::{Change, Durability};
 use crate::command::{InboundMessage, Outcome};
+use crate::condition::Condition;
 use crate::duplicate_history::DuplicateHistory;
 use crate::effect::Answer;
 use crate::error::Rejection;
@@ -113,24 +114,26 @@ impl Queue {
         self.refuse_sub_queue(sub_queue)?;
         self.refuse_status()?;
         let total = intake::check_messages(messages, self.message_bytes_max())?;
-        if self.sessions.is_some()
-            && messages.iter().any(|message| message.envelope.session_id.is_none())
-        {
-            return Err(Rejection::invalid_operation(format!(
-                "`{}` requires sessions; set the session id of the message",
-                self.path()
-            ))
-            .in_cloud_words(
-                "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have \
-                 session support enabled can only receive messages that have the SessionId set to a valid value.",
-            ));
-        }
+        self.refuse_without_session(messages, Condition::InvalidOperation)?;
         intake::refuse_without_room(ctx)?;
         self.refuse_over_quota(total, ctx)?;
         intake::refuse_too_many_messages(messages.len(), ctx)?;
         intake::refuse_too_many_delayed(messages, ctx)?;
         self.refuse_too_many_sessions(messages, ctx)?;
         self.refuse_full_history(messages, ctx)
+    }
+
+    /// Refuses messages without session id where sessions are required (SND-25, DLQ-21).
+    pub(super) fn refuse_without_session(
+        &self,
+        messages: &[InboundMessage],
+        condition: Condition,
+    ) -> Result<(), Rejection> {
+        let lacks_session = |message: &InboundMessage| message.envelope.session_id.is_none();
+        if self.sessions.is_some() && messages.iter().any(lacks_session) {
+            return Err(Rejection::session_id_not_set(condition, self.path()));
+        }
+        Ok(())
     }
 
     /// Refuses messages of new sessions when the broker keeps as many sessions as it may.

@@ -6,7 +6,7 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::transfer::lowered;
-use super::{Call, Doing, Incoming, Journey, Kind, Lane, Mutable, NO_SESSION, Oracle, Reply};
+use super::{Call, Doing, Incoming, Journey, Kind, Lane, Mutable, Oracle, Reply};
 use crate::image::{Bare, Record};
 
 /// When a message is tried again that may not become so many copies.
@@ -85,12 +85,6 @@ impl Oracle {
         }
         if nature.requires_session {
             record.text = bare.session.map(|session| session.to_string());
-            if record.text.is_none() {
-                self.reach("DLQ-21");
-                record.sub_queue = SubQueue::DeadLetter;
-                record.state = SlotState::Active;
-                record.bare.reason = Some(NO_SESSION.to_owned());
-            }
         }
         self.come(id, record)
     }

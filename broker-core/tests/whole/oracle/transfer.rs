@@ -6,7 +6,7 @@ use peeklock_core::entity::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{Card, Doing, HOPS, Incoming, Journey, Kind, Oracle};
+use super::{Card, Doing, HOPS, Incoming, Journey, Kind, NO_SESSION, Oracle};
 use crate::image::{Bare, Record};
 
 /// Transfers of a message at most (FWD-12).
@@ -244,6 +244,11 @@ impl Oracle {
                 fates.push(Fate::Refused(Condition::MaxTransferCopiesExceeded));
                 continue;
             }
+            if self.entities[&to].nature.requires_session && record.bare.session.is_none() {
+                self.reach("DLQ-21");
+                fates.push(Fate::Refused(Condition::SessionIdIsNull));
+                continue;
+            }
             if matches!(fates.last(), Some(Fate::Refused(_))) {
                 fates.push(Fate::NotTried);
                 continue;
@@ -339,9 +344,15 @@ impl Oracle {
                 }
                 Fate::Refused(condition) => {
                     entity.cards.get_mut(sequence).unwrap().is_frozen = false;
-                    let too_many = Condition::MaxTransferCopiesExceeded;
-                    if exit == Exit::DeadLetters && *condition == too_many {
-                        self.reach("FWD-33 stays");
+                    let is_lasting = matches!(
+                        condition,
+                        Condition::MaxTransferCopiesExceeded | Condition::SessionIdIsNull
+                    );
+                    if exit == Exit::DeadLetters && is_lasting {
+                        self.reach(match condition {
+                            Condition::SessionIdIsNull => "DLQ-21 stays",
+                            _ => "FWD-33 stays",
+                        });
                         self.of(id).cards.get_mut(sequence).unwrap().stays = true;
                         continue;
                     }
@@ -357,6 +368,7 @@ impl Oracle {
                         Condition::EntityDisabled => "MessagingEntityDisabled",
                         Condition::EntityNotFound => "MessagingEntityNotFound",
                         Condition::MaxTransferCopiesExceeded => "MaxTransferCopiesExceeded",
+                        Condition::SessionIdIsNull => NO_SESSION,
                         other => panic!("nobody refuses here with {other:?}"),
                     };
                     self.give_up(id, *sequence, reason);

@@ -10,8 +10,6 @@ use crate::message::Overlay;
 
 /// DLQ-16, "header too large".
 const HEADER_SIZE_EXCEEDED: &str = "HeaderSizeExceeded";
-/// DLQ-16, "null session id".
-const SESSION_ID_IS_NULL: &str = "Session ID is null.";
 
 /// What a published message becomes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -114,7 +112,7 @@ impl Refusal {
             Cause::Filter => Condition::FilterException.name(),
             Cause::Action => Condition::RuleActionException.name(),
             Cause::HeaderSize => HEADER_SIZE_EXCEEDED,
-            Cause::NoSession => SESSION_ID_IS_NULL,
+            Cause::NoSession => Condition::SessionIdIsNull.reason_code(),
         }
     }
 

@@ -101,20 +101,49 @@ pub async fn a_message_without_id_is_no_duplicate_after_a_transfer(s: &Stage) {
     s.until("b", |counts| counts.total() == 1).await;
 }
 
-/// DLQ-21, SES-03: a transfer into a session queue without session id is dead-lettered there.
-pub async fn a_message_without_session_is_dead_lettered_at_a_session_queue(s: &Stage) {
-    let sessions = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
-    s.open_queue_with("b", sessions).await;
+/// A queue that requires sessions.
+fn in_sessions() -> QueueUpdate {
+    QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() }
+}
+
+/// DLQ-21, SES-03, FWD-10, FWD-16: a session queue takes no transfer without session id. The message rests at its source, and
+/// the messages after it arrive.
+pub async fn a_message_without_session_is_dead_lettered_at_its_source(s: &Stage) {
+    s.open_queue_with("b", in_sessions()).await;
     s.open_queue_with("a", forwards_to("b")).await;
-    s.send("a", message("with").with_session_id("s")).await.unwrap();
-    s.send("a", message("without")).await.unwrap();
-    s.send("a", message("empty").with_session_id("")).await.unwrap();
-    s.until("b", |counts| counts.active == 2 && counts.dead_letter == 1).await;
-    let dead = s.take_all(&dlq("b")).await;
-    assert_eq!(texts(&dead), ["without"]);
-    for seen in &dead {
-        assert_eq!(verdict(seen).0, "Session ID is null.");
+    s.create_topic(EVENTS).await.unwrap();
+    let forwards = SubscriptionUpdate { forward_to: Some("b".into()), ..Default::default() };
+    s.create_subscription_with(EVENTS, "audit", forwards, vec![]).await.unwrap();
+    for source in ["a", EVENTS] {
+        s.send(source, message("with").with_session_id("s")).await.unwrap();
+        s.send(source, message("without")).await.unwrap();
+        s.send(source, message("empty").with_session_id("")).await.unwrap();
     }
+    s.until("a", |counts| counts.total() == 1 && counts.transfer_dead_letter == 1).await;
+    s.until_subscription(AUDIT, |counts| counts.total() == 1).await;
+    s.until("b", |counts| counts.active == 4 && counts.dead_letter == 0).await;
+    for source in ["a", AUDIT] {
+        let dead = s.take_all(&tdlq(source)).await;
+        assert_eq!(texts(&dead), ["without"]);
+        let (reason, description) = verdict(&dead[0]);
+        assert_eq!(reason, "Session ID is null.");
+        assert!(description.contains("The SessionId was not set on a message"), "{description}");
+    }
+}
+
+/// DLQ-21, FWD-28: a dead letter without session id stays where it is and can be received; others are forwarded.
+pub async fn a_dead_letter_without_session_stays_in_its_queue(s: &Stage) {
+    s.open_queue_with("b", in_sessions()).await;
+    s.open_queue("a").await;
+    s.put("a", "without").await;
+    s.send("a", message("with").with_session_id("s")).await.unwrap();
+    for _ in 0..2 {
+        let seen = s.take("a").await;
+        s.dead_letter("a", &seen).await;
+    }
+    update(s, "a", forwards_dead_letters_to("b")).await;
+    s.until("b", |counts| counts.active == 1 && counts.dead_letter == 0).await;
+    assert_eq!(s.drain(&dlq("a")).await, ["without"]);
 }
 
 /// ENT-27: forwarding stops while the status of the source blocks receives.

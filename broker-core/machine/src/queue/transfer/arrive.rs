@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::change::{Came, Change, Durability};
 use crate::command::{InboundMessage, Outcome};
+use crate::condition::Condition;
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
@@ -70,7 +71,7 @@ impl Queue {
         Answer::after_commit(Outcome::Admitted(admissions))
     }
 
-    /// The checks of SND-19 that concern a transfer: status, size, quota. What the sender's client was
+    /// The checks of SND-19 that concern a transfer: status, size, session, quota. What the sender's client was
     /// bound to was checked when it was sent.
     pub(super) fn admit_arrival(
         &self,
@@ -85,8 +86,9 @@ impl Queue {
             return Err(Rejection::message_size_exceeded("message", sent_size, size_max));
         }
         let size = u64::from(message.envelope.size);
-        self.refuse_over_quota(step.bytes_added.saturating_add(size), ctx)?;
         let message = std::slice::from_ref(message);
+        self.refuse_without_session(message, Condition::SessionIdIsNull)?;
+        self.refuse_over_quota(step.bytes_added.saturating_add(size), ctx)?;
         intake::refuse_too_many_delayed(message, ctx)?;
         self.refuse_too_many_sessions(message, ctx)?;
         self.refuse_full_history(message, ctx)
@@ -116,10 +118,7 @@ impl Queue {
             dead_letter_source.as_deref().map(Overlay::dead_letter_source).into_iter().collect();
         let header_size = u64::from(envelope.header_size)
             + added.iter().map(|overlay| u64::from(overlay.size_bytes())).sum::<u64>();
-        let refusal = Refusal::of_header(header_size, ctx.limits.header_bytes_max).or_else(|| {
-            let lacks_session = self.sessions.is_some() && envelope.session_id.is_none();
-            lacks_session.then(|| Box::new(Refusal::of_session()))
-        });
+        let refusal = Refusal::of_header(header_size, ctx.limits.header_bytes_max);
         let is_dead = refusal.is_some();
         added.extend(refusal.and_then(|refusal| refusal.overlay()));
         // What is set on it comes as it is, each time with what describes that (SET-41).

@@ -175,6 +175,7 @@ impl Queue {
                 | Condition::ArgumentError
                 | Condition::InvalidOperation
                 | Condition::MaxTransferCopiesExceeded
+                | Condition::SessionIdIsNull
         );
         let is_held =
             condition == Condition::QuotaExceeded && self.config.forwarding.holds_when_full;
@@ -183,11 +184,13 @@ impl Queue {
             return Next::After(RETRY);
         }
         if *exit == Exit::DeadLetters {
-            // It is dead-lettered already (FWD-28). One that is too large, or would become too many copies,
-            // will never be taken; the others are not held up by it.
+            // It is dead-lettered already (FWD-28). A destination never takes a message that is too large, would become
+            // too many copies or lacks a session id; the others are not held up by it.
             if matches!(
                 condition,
-                Condition::MessageSizeExceeded | Condition::MaxTransferCopiesExceeded
+                Condition::MessageSizeExceeded
+                    | Condition::MaxTransferCopiesExceeded
+                    | Condition::SessionIdIsNull
             ) {
                 self.keep_for_good(sequence);
                 return Next::GoOn;
