@@ -287,6 +287,7 @@ scenarios! {
     forwarding: [
         messages_go_to_the_destination_in_their_order,
         a_destination_must_be_there,
+        an_entity_that_requires_sessions_does_not_forward,
         a_queue_that_forwards_to_itself_dead_letters_transfers,
         messages_that_are_there_are_forwarded_too,
         a_message_leaves_when_its_lock_has_ended,

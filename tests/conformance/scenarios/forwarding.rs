@@ -97,6 +97,29 @@ pub async fn a_destination_must_be_there(s: &Stage) {
     assert_eq!(described.description.forward_to, None);
 }
 
+/// FWD-04: nothing that requires sessions forwards its messages, whether at its creation or by an update; its dead letters it may
+/// forward (FWD-30), and it may be a destination.
+pub async fn an_entity_that_requires_sessions_does_not_forward(s: &Stage) {
+    let sessions = Some(true);
+    s.open_queue("b").await;
+    s.open_queue_with("held", QueueUpdate { requires_session: sessions, ..QueueUpdate::default() })
+        .await;
+    refused(s.update("held", forwards_to("b")).await, "InvalidOperation");
+    update(s, "held", forwards_dead_letters_to("b")).await;
+    update(s, "b", forwards_to("held")).await;
+    s.create_topic(EVENTS).await.unwrap();
+    let forwards = |requires_session| SubscriptionUpdate {
+        requires_session,
+        forward_to: Some("b".into()),
+        ..SubscriptionUpdate::default()
+    };
+    let created = s.create_subscription_with(EVENTS, "audit", forwards(sessions), vec![]).await;
+    refused(created, "InvalidOperation");
+    let held = SubscriptionUpdate { requires_session: sessions, ..SubscriptionUpdate::default() };
+    s.create_subscription_with(EVENTS, "audit", held, vec![]).await.unwrap();
+    refused(s.update_subscription(AUDIT, forwards(None)).await, "InvalidOperation");
+}
+
 /// FWD-03, FWD-12: a message of a queue that forwards to itself rests in the transfer dead-letter queue.
 pub async fn a_queue_that_forwards_to_itself_dead_letters_transfers(s: &Stage) {
     s.open_queue("a").await;
