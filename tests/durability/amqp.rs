@@ -340,7 +340,7 @@ fn seen(message: Bytes, is_locked: bool) -> Result<Seen, AmqpError> {
     };
     // No scheduled message is delivered; the state 2 of a delivery only shows that it was scheduled (PEK-05).
     let (standing, shows_scheduled) = match delivered.annotation("x-opt-message-state") {
-        None | Some(Value::I32(0)) => (Standing::Active, false),
+        None => (Standing::Active, false),
         Some(Value::I32(1)) => (Standing::Deferred, false),
         Some(Value::I32(2)) => (Standing::Active, true),
         Some(other) => {

@@ -102,7 +102,7 @@ func receiving() {
 		w.send(queue, "x")
 		message := w.one(w.receiver(queue))
 		that(*message.SequenceNumber > 0, "it has no number")
-		equal(message.EnqueuedSequenceNumber, message.SequenceNumber, "number at first")
+		that(message.EnqueuedSequenceNumber == nil, "a message that was never moved has a first number")
 		equal(message.DeliveryCount, uint32(1), "deliveries")
 		equal(message.State, azservicebus.MessageStateActive, "state")
 		that(time.Since(*message.EnqueuedTime).Abs() < 30*time.Second, "enqueued at %s", message.EnqueuedTime)

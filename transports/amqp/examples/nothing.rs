@@ -67,7 +67,7 @@ fn message() -> Result<Bytes, std::time::SystemTimeError> {
     let content = Message::new(vec![b'x'; BODY_BYTES]).with_message_id(id).encode();
     let stamps = Stamps {
         sequence_number: 1,
-        enqueued_sequence_number: 1,
+        enqueued_sequence_number: Some(1),
         enqueued_at_ms: ms(now),
         locked_until_ms: Some(ms(now + LOCK)),
         lock_token: Some(1),

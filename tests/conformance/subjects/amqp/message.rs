@@ -30,14 +30,13 @@ pub fn seen(message: Bytes, token: Option<LockToken>) -> Seen {
         other => panic!("{name} is {other:?}"),
     };
     let number = |name| match delivered.annotation(name) {
-        Some(Value::I64(number)) => u64::try_from(number).unwrap(),
+        Some(Value::I64(number)) => Some(u64::try_from(number).unwrap()),
+        None => None,
         other => panic!("{name} is {other:?}"),
     };
     let state = match delivered.annotation("x-opt-message-state") {
-        Some(Value::I32(0)) if instant("x-opt-peeklock-delayed-until").is_some() => {
-            MessageState::Delayed
-        }
-        Some(Value::I32(0)) => MessageState::Active,
+        None if instant("x-opt-peeklock-delayed-until").is_some() => MessageState::Delayed,
+        None => MessageState::Active,
         Some(Value::I32(1)) => MessageState::Deferred,
         Some(Value::I32(2)) => MessageState::Scheduled,
         other => panic!("state is {other:?}"),
@@ -54,8 +53,8 @@ pub fn seen(message: Bytes, token: Option<LockToken>) -> Seen {
     message.application_properties.sort_by(|left, right| left.0.cmp(&right.0));
     Seen {
         message,
-        sequence: number("x-opt-sequence-number"),
-        enqueued_sequence: number("x-opt-enqueue-sequence-number"),
+        sequence: number("x-opt-sequence-number").unwrap(),
+        enqueued_sequence: number("x-opt-enqueue-sequence-number").unwrap_or_default(),
         enqueued_at,
         expires_at: ttl.map(|ttl| enqueued_at.plus(ttl)),
         // The broker tells how often it was delivered before.

@@ -18,13 +18,13 @@ pub struct Stamps<'a> {
     pub expires_at_ms: Option<i64>,
     /// Its number in the entity.
     pub sequence_number: i64,
-    /// The number that it was given where it first entered.
-    pub enqueued_sequence_number: i64,
+    /// The number that it was given where it first entered, if it was moved since.
+    pub enqueued_sequence_number: Option<i64>,
     /// When it was enqueued, in milliseconds since 1970.
     pub enqueued_at_ms: i64,
     /// When its lock ends.
     pub locked_until_ms: Option<i64>,
-    /// 0 active, 1 deferred, 2 scheduled.
+    /// 0 active, 1 deferred, 2 scheduled. An active message is sent without it.
     pub state: i32,
     /// Until when it is delayed.
     pub delayed_until_ms: Option<i64>,
@@ -32,12 +32,18 @@ pub struct Stamps<'a> {
     pub dead_letter_source: Option<&'a str>,
     /// The token of its lock, for clients that look for it here (AMQP-54, AMQP-93).
     pub lock_token: Option<u128>,
+    /// Whether it is delivered, and not only shown: delivery annotations are then sent even if there are none (AMQP-56).
+    pub is_delivered: bool,
 }
 
 const SCHEDULED: &str = "x-opt-scheduled-enqueue-time";
 const PARTITION_KEY: &str = "x-opt-partition-key";
 const VIA_PARTITION_KEY: &str = "x-opt-via-partition-key";
 const DELAYED: &str = "x-opt-peeklock-delayed-until";
+
+/// A section of delivery annotations without entries.
+const NO_DELIVERY_ANNOTATIONS: [u8; 6] =
+    [code::DESCRIBED, code::SMALL_ULONG, descriptor::DELIVERY_ANNOTATIONS, code::MAP8, 1, 0];
 
 /// The beginning of the year 1, in milliseconds since 1970: the end of a lock that there is not.
 pub const NO_LOCK_MS: i64 = -62_135_596_800_000;
@@ -62,6 +68,7 @@ pub fn encode(content: &Content, overlays: &[Overlay], stamps: &Stamps<'_>) -> V
     let sections = content.sections();
     let mut head = Vec::with_capacity(256 + sections.message_annotations.len());
     header(&mut head, sections.header, stamps);
+    let header_bytes = head.len();
     section(&mut head, descriptor::DELIVERY_ANNOTATIONS, |items| {
         let mut count = kept_annotations(items, sections.delivery_annotations, |_| false);
         if let Some(token) = stamps.lock_token {
@@ -71,6 +78,9 @@ pub fn encode(content: &Content, overlays: &[Overlay], stamps: &Stamps<'_>) -> V
         }
         count
     });
+    if stamps.is_delivered && head.len() == header_bytes {
+        head.put(&NO_DELIVERY_ANNOTATIONS);
+    }
     annotations(&mut head, sections.message_annotations, overlays, stamps);
     let is_changed = !overlays.is_empty();
     let mut kept =
@@ -307,7 +317,9 @@ fn stamp(items: &mut Vec<u8>, stamps: &Stamps<'_>) -> usize {
     };
     let instant = |value: i64| move |items: &mut Vec<u8>| write::timestamp(items, value);
     put("x-opt-sequence-number", &long(stamps.sequence_number));
-    put("x-opt-enqueue-sequence-number", &long(stamps.enqueued_sequence_number));
+    if let Some(number) = stamps.enqueued_sequence_number {
+        put("x-opt-enqueue-sequence-number", &long(number));
+    }
     put("x-opt-enqueued-time", &instant(stamps.enqueued_at_ms));
     if let Some(until) = stamps.locked_until_ms {
         put("x-opt-locked-until", &instant(until));
@@ -315,8 +327,10 @@ fn stamp(items: &mut Vec<u8>, stamps: &Stamps<'_>) -> usize {
     if let Some(until) = stamps.delayed_until_ms {
         put(DELAYED, &instant(until));
     }
-    let state = stamps.state.to_be_bytes();
-    put("x-opt-message-state", &|items| write::fixed(items, code::INT, state));
+    if stamps.state != 0 {
+        let state = stamps.state.to_be_bytes();
+        put("x-opt-message-state", &|items| write::fixed(items, code::INT, state));
+    }
     if let Some(path) = stamps.dead_letter_source {
         put("x-opt-deadletter-source", &|items| write::text(items, path));
     }

@@ -52,10 +52,9 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
         }),
         expires_at_ms: facts.expires_at.filter(|at| !at.is_never()).map(Timestamp::unix_ms),
         sequence_number: number(facts.sequence.0),
-        // Its own where it was never moved (AMQP-56).
         enqueued_sequence_number: match facts.enqueued_sequence.0 {
-            0 => number(facts.sequence.0),
-            first => number(first),
+            0 => None,
+            first => Some(number(first)),
         },
         enqueued_at_ms: facts.enqueued_at.unix_ms(),
         locked_until_ms: match shown {
@@ -73,6 +72,7 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: Shown) -> Option<Vec<Byt
         dead_letter_source: Overlay::source_of(overlays.iter()),
         // Some clients look for it here first, some only (AMQP-54, AMQP-93).
         lock_token: facts.lock.map(|lock| lock.token.0),
+        is_delivered: shown == Shown::Delivered,
     };
     Some(encode(&content, &overlays, &stamps))
 }

@@ -109,7 +109,7 @@ final class Receiving {
             w.send(queue, "x");
             var message = one(w.receiver(queue));
             that(message.getSequenceNumber() > 0, "it has no number");
-            equal(message.getEnqueuedSequenceNumber(), message.getSequenceNumber(), "number at first");
+            equal(message.getEnqueuedSequenceNumber(), 0L, "number at first");
             equal(message.getDeliveryCount(), 0L, "deliveries");
             equal(message.getState(), ServiceBusMessageState.ACTIVE, "state");
             that(Duration.between(message.getEnqueuedTime(), OffsetDateTime.now()).abs().toSeconds() < 30, "enqueued at");
