@@ -151,7 +151,17 @@ impl Broker {
         (ways.collect(), tunnels)
     }
 
+    /// The same with as much room for unread output as there is by default.
+    pub fn start_with_default_output() -> Self {
+        Self::start_with("", &["LIMITS__BROKER_OUTBOUND_BYTES_MAX"])
+    }
+
     fn start_by(settings: &str) -> Self {
+        Self::start_with(settings, &[])
+    }
+
+    /// A broker with more settings, and without these of the ones above.
+    fn start_with(settings: &str, left_out: &[&str]) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = format!("hostile-{}-{number}", std::process::id());
@@ -171,7 +181,8 @@ impl Broker {
             }
         }
         let is_unbounded = std::env::var_os("PEEKLOCK_HOSTILE_UNBOUNDED").is_some();
-        let settings = SETTINGS.map(|(key, value)| {
+        let settings = SETTINGS.into_iter().filter(|(key, _)| !left_out.contains(key));
+        let settings = settings.map(|(key, value)| {
             let is_budget =
                 ["BOUND_BYTES_MAX", "LOADED_BYTES_MAX"].iter().any(|end| key.ends_with(end));
             (format!("PEEKLOCK__{key}"), if is_unbounded && is_budget { UNBOUNDED } else { value })

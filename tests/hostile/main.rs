@@ -23,6 +23,7 @@
 //! | a frame or batch of a million empty messages | `scenarios/empty_messages.rs` |
 //! | peeks of large messages, and of many, that are not read | `scenarios/peeks.rs` |
 //! | large states of sessions, and many deferred messages by one request, that are not read | `scenarios/states.rs` |
+//! | more unread answers in JSON than there is room for by default | `scenarios/unread.rs` |
 //! | receives of large messages that are not read | `scenarios/receives.rs`, `undelivered.rs`, `transports/websocket/tests/undelivered.rs`, `transports/http/tests/wire/bounds.rs` |
 //! | rules with patterns that take long | `scenarios/patterns.rs` |
 //! | half a request head, the second on its connection | `scenarios/half_heads.rs` |
@@ -278,6 +279,12 @@ fn the_command_line_holds_little_for_a_hostile_broker() {
     }
     drop(peers);
     broker.stop();
+}
+
+/// What a client is answered and does not read takes no more than 128 MiB with the settings there are by default.
+#[test]
+fn unread() {
+    judge(Broker::start_with_default_output, scenarios::unread::attack, SLOWER_MAX);
 }
 
 /// Everything again, of clients that all speak TLS.

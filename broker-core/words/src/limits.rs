@@ -363,7 +363,7 @@ impl Limits {
             connection_inbound_count_max: 4_096,
             broker_inbound_bytes_max: 256 * MIB,
             broker_inbound_count_max: 65_536,
-            broker_outbound_bytes_max: 256 * MIB,
+            broker_outbound_bytes_max: 64 * MIB,
             broker_message_count_max: 50_000_000,
             broker_subscription_count_max: 20_000,
             broker_rule_count_max: 200_000,

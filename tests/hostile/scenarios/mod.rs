@@ -32,6 +32,7 @@ pub mod ranges;
 pub mod receives;
 pub mod returning;
 pub mod states;
+pub mod unread;
 pub mod waits;
 pub mod wrong_tokens;
 
