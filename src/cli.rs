@@ -59,7 +59,7 @@ use std::process::ExitCode;
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::Host;
-use crate::config::{ConfigError, DEFAULT, Flag, InPlace, Layers, LogFormat};
+use crate::config::{self, ConfigError, Flag, InPlace, Layers, LogFormat};
 use crate::emulator::environment;
 use crate::server::ServeError;
 
@@ -432,7 +432,7 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Repair(flags)) => repair::repair(&flags),
         Some(Command::Bench(flags)) => bench::run(&flags),
         Some(Command::Config(ConfigCommand::Check { file })) => check::check(file),
-        Some(Command::Config(ConfigCommand::Default)) => say(DEFAULT),
+        Some(Command::Config(ConfigCommand::Default)) => say(&config::default_text()),
         Some(Command::Config(ConfigCommand::Import(flags))) => import::import(&flags),
         Some(Command::Queue(command)) => queue::run(&command),
         Some(Command::Topic(command)) => topic::run(&command),

@@ -1,7 +1,7 @@
 //! The configuration of the process: defaults, then a file, the environment and flags.
 //!
-//! `config/default.toml` holds every default and what it means; it is the lowest layer and what
-//! `peeklock config default` prints, so that the two cannot differ.
+//! `config/default.toml` holds the defaults with their meaning, and is the lowest layer. `peeklock config default` prints
+//! it, with the limits of the table [`Limits::TABLE`] in its section `[limits]`.
 
 mod amqp;
 pub mod budget;
@@ -63,10 +63,15 @@ pub use tls::TlsSection;
 pub use topic::TopicDeclaration;
 pub use topology::{FileError, Topology, TopologyFile};
 
-/// Every default, with its comment.
-pub const DEFAULT: &str = include_str!("config/default.toml");
+/// Every default but the limits, with its comment.
+const DEFAULT: &str = include_str!("config/default.toml");
 /// The file that is read if it is there and no other was named.
 const FILE: &str = "peeklock.toml";
+
+/// Every default with its comment, as a configuration file.
+pub fn default_text() -> String {
+    DEFAULT.replacen("[limits]\n", &limits::documented(), 1)
+}
 
 /// The whole configuration, all values in their types.
 #[derive(Clone, Debug, Deserialize)]
@@ -372,7 +377,7 @@ impl Loaded {
         let (mut before, queues): (Vec<Row>, Vec<Row>) =
             rows.into_iter().partition(|row| !row.key.starts_with("queues["));
         before.retain(|row| !row.key.starts_with("limits."));
-        before.extend(limits::list(&self.settings.limits).into_iter().map(|(name, value)| {
+        before.extend(limits::list(&self.settings.limits).map(|(name, value)| {
             let key = format!("limits.{name}");
             Row { source: source_of(&self.layers, &key), key, value }
         }));
@@ -390,7 +395,9 @@ impl Config {
             source_name: source_of(layers, key),
         };
         let mut settings = Settings::new(self.namespace.name.0.as_str(), self.namespace.tier.0);
-        self.limits.apply_to(&mut settings.limits);
+        self.limits
+            .apply_to(&mut settings.limits)
+            .map_err(|(key, detail)| invalid(&key, detail))?;
         settings.auto_delete_on_idle_default = self.namespace.auto_delete_on_idle.0;
         settings.locks_release_on_detach = self.locks.release_on_detach.0;
         settings.locks_release_on_connection_loss = self.locks.release_on_connection_loss.0;

@@ -1,160 +1,97 @@
-//! The section `[limits]`: each number of [`Limits`] may be changed (QUO-02).
+//! The section `[limits]`: each limit of the table [`Limits::TABLE`] may be changed (QUO-02).
 
-use peeklock::limits::Limits;
+use std::fmt::{self, Write as _};
+
+use peeklock::limits::{Amount, Limit, Limits};
 use peeklock::time::TimeSpan;
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 use super::text::{Scalar, span_text};
 
-/// How a limit is written in a configuration file.
-trait Written {
-    fn written(&self) -> String;
-}
+/// The limits that a configuration names; the others keep the values of the tier.
+#[derive(Clone, Debug, Default)]
+pub struct LimitsSection(Vec<(&'static Limit, Amount)>);
 
-macro_rules! written_as_number {
-    ($($number:ident)*) => {$(
-        impl Written for $number {
-            fn written(&self) -> String {
-                self.to_string()
-            }
-        }
-    )*};
-}
-
-written_as_number!(u8 u16 u32 u64 usize);
-
-impl Written for TimeSpan {
-    fn written(&self) -> String {
-        span_text(*self)
+impl LimitsSection {
+    /// Puts these limits over those of the tier.
+    ///
+    /// # Errors
+    /// Key and reason of a value that is out of its range.
+    pub(super) fn apply_to(&self, limits: &mut Limits) -> Result<(), (String, String)> {
+        self.0.iter().try_for_each(|(limit, value)| {
+            limit.set(limits, *value).map_err(|rejection| {
+                (format!("limits.{}", limit.name), rejection.detail().to_owned())
+            })
+        })
     }
 }
 
-/// One line per limit; the section, its application and its listing follow from it.
-macro_rules! limits {
-    ($($name:ident: $kind:ty,)*) => {
-        /// The limits that a configuration names; the others are those of the tier.
-        #[derive(Clone, Debug, Default, Deserialize)]
-        #[serde(default, deny_unknown_fields, expecting = "a table of limits")]
-        pub struct LimitsSection {
-            $($name: Option<Scalar<$kind>>,)*
-        }
-
-        impl LimitsSection {
-            /// Puts these limits over those of the tier.
-            pub fn apply_to(&self, limits: &mut Limits) {
-                $(if let Some(Scalar(value)) = self.$name {
-                    limits.$name = value;
-                })*
-            }
-        }
-
-        /// Name and value of every limit, in the order of `Limits`.
-        pub fn list(limits: &Limits) -> Vec<(&'static str, String)> {
-            vec![$((stringify!($name), limits.$name.written()),)*]
-        }
-    };
-}
-
-limits! {
-    path_chars_max: usize,
-    name_chars_max: usize,
-    entity_count_max: usize,
-    subscription_count_max: usize,
-    rule_sql_count_max: usize,
-    rule_correlation_count_max: usize,
-    policy_count_max: usize,
-    list_count_max: usize,
-    lock_duration_min: TimeSpan,
-    lock_duration_default: TimeSpan,
-    lock_duration_max: TimeSpan,
-    entity_megabytes_min: u64,
-    entity_megabytes_default: u64,
-    entity_megabytes_max: u64,
-    duplicate_window_min: TimeSpan,
-    duplicate_window_default: TimeSpan,
-    duplicate_window_max: TimeSpan,
-    duplicate_id_count_max: usize,
-    session_state_count_max: usize,
-    time_to_live_min: TimeSpan,
-    time_to_live_max: TimeSpan,
-    delivery_count_default: u32,
-    delivery_count_max: u32,
-    retry_delay_max: TimeSpan,
-    auto_delete_on_idle_min: TimeSpan,
-    user_metadata_chars_max: usize,
-    message_bytes_default: u64,
-    message_bytes_min: u64,
-    message_bytes_max: u64,
-    message_bytes_http_max: u64,
-    batch_bytes_max: u64,
-    header_bytes_max: u64,
-    property_bytes_max: u64,
-    message_id_chars_max: usize,
-    dead_letter_reason_chars_max: usize,
-    dead_letter_description_chars_max: usize,
-    hop_count_max: u8,
-    message_copy_count_max: u16,
-    message_overlay_count_max: usize,
-    filter_chars_max: usize,
-    action_chars_max: usize,
-    action_statement_count_max: usize,
-    rule_property_count_max: usize,
-    rule_bytes_max: u64,
-    publish_copy_count_max: usize,
-    publish_step_count_max: u64,
-    transaction_message_count_max: usize,
-    transaction_duration_max: TimeSpan,
-    transaction_open_count_max: usize,
-    transaction_operation_count_max: usize,
-    transaction_step_count_max: usize,
-    transaction_open_bytes_max: u64,
-    atomic_bytes_max: u64,
-    atomic_content_bytes_max: u64,
-    batch_delete_count_max: usize,
-    peek_count_max: usize,
-    peek_bytes_max: u64,
-    deferred_bytes_max: u64,
-    receiver_count_max: usize,
-    receive_wait_max: TimeSpan,
-    receive_wait_http_max: TimeSpan,
-    link_turn_count_max: usize,
-    link_turn_bytes_max: u64,
-    connection_count_max: usize,
-    connection_inbound_bytes_max: u64,
-    connection_inbound_count_max: usize,
-    broker_inbound_bytes_max: u64,
-    broker_inbound_count_max: usize,
-    broker_outbound_bytes_max: u64,
-    broker_message_count_max: usize,
-    broker_subscription_count_max: usize,
-    broker_rule_count_max: usize,
-    broker_description_bytes_max: u64,
-    broker_session_count_max: usize,
-    broker_duplicate_id_count_max: usize,
-    broker_delayed_count_max: usize,
-    broker_judged_bytes_max: u64,
-    broker_loaded_bytes_max: u64,
-    send_wait_max: TimeSpan,
-    forwarder_time_max: TimeSpan,
-    forwarder_thread_count_max: usize,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_limit_can_be_set() {
-        let fields = format!("{:#?}", Limits::default());
-        let names: Vec<&str> = fields
-            .lines()
-            .filter_map(|line| line.strip_prefix("    "))
-            .filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()))
-            .filter_map(|line| line.split_once(": "))
-            .map(|(name, _)| name)
-            .filter(|name| *name != "tier")
-            .collect();
-        let listed: Vec<&str> = list(&Limits::default()).iter().map(|(name, _)| *name).collect();
-        assert_eq!(listed, names);
+impl<'de> Deserialize<'de> for LimitsSection {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Section)
     }
+}
+
+struct Section;
+
+impl<'de> Visitor<'de> for Section {
+    type Value = LimitsSection;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of limits")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let mut values = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let Some(limit) = Limit::named(&name) else {
+                let known: Vec<_> =
+                    Limits::TABLE.iter().map(|limit| format!("`{}`", limit.name)).collect();
+                let known = known.join(", ");
+                // In the words of serde, from which the nearest key is found.
+                return Err(Error::custom(format!("unknown field `{name}`, expected one of {known}")));
+            };
+            let value = match limit.range() {
+                [Amount::Number(_), _] => Amount::Number(map.next_value::<Scalar<u64>>()?.0),
+                [Amount::Span(_), _] => Amount::Span(map.next_value::<Scalar<TimeSpan>>()?.0),
+            };
+            values.push((limit, value));
+        }
+        Ok(LimitsSection(values))
+    }
+}
+
+/// A value as a configuration file has it, without quotes.
+pub(super) fn written(value: Amount) -> String {
+    match value {
+        Amount::Number(number) => number.to_string(),
+        Amount::Span(span) => span_text(span),
+    }
+}
+
+/// Name and value of every limit, in the order of the table.
+pub fn list(limits: &Limits) -> impl Iterator<Item = (&'static str, String)> {
+    Limits::TABLE.iter().map(|limit| (limit.name, written(limit.of(limits))))
+}
+
+/// The section as `peeklock config default` prints it: the defaults of the tier Premium, as comments.
+pub(super) fn documented() -> String {
+    let defaults = Limits::default();
+    let mut text = String::from("[limits]\n");
+    for limit in Limits::TABLE {
+        let value = match limit.of(&defaults) {
+            Amount::Number(number) => number.to_string(),
+            Amount::Span(span) => format!("\"{}\"", span_text(span)),
+        };
+        let [least, most] = limit.range().map(written);
+        let doc = limit.doc.trim().trim_end_matches('.').replace('`', "");
+        // Requirements are for readers of the code.
+        let doc = match doc.rsplit_once(" (") {
+            Some((doc, rest)) if rest.contains('-') && rest.ends_with(')') => doc,
+            _ => &doc,
+        };
+        let name = limit.name;
+        let _ = write!(text, "# {doc}. From {least} to {most}.\n# {name} = {value}\n");
+    }
+    text
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use peeklock_core::condition::{Condition, Surface};
+use peeklock_core::limits::{Amount, Limits};
 
 use crate::{files, read};
 
@@ -79,14 +80,12 @@ fn errors_page_lists_every_close_code() {
     assert_eq!(listed, codes);
 }
 
-/// Every key of `src/config/default.toml` with its default, as written there.
+/// Every key of `src/config/default.toml` with its default, as written there; limits have their own table.
 fn defaults() -> BTreeMap<String, String> {
     let text = read("src/config/default.toml");
     let mut found = BTreeMap::new();
     let mut section = "";
     for line in text.lines() {
-        // A limit stands in a comment, because its default depends on the tier.
-        let line = if section == "limits" { line.strip_prefix("# ").unwrap_or(line) } else { line };
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             section = name;
             continue;
@@ -101,27 +100,86 @@ fn defaults() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn settings_pages_list_every_key_with_its_default() {
+fn settings_page_lists_every_key_with_its_default() {
     let defaults = defaults();
-    assert!(defaults.len() > 150, "settings are written in another way: {defaults:#?}");
-    // The column of the default differs, because every limit is a number or a duration.
-    for (page, are_limits, column) in
-        [("docs/reference/settings.md", false, 2), ("docs/reference/limits.md", true, 1)]
-    {
-        let expected: BTreeMap<&str, &str> = defaults
-            .iter()
-            .filter(|(key, _)| key.starts_with("limits.") == are_limits)
-            .map(|(key, value)| (key.as_str(), value.as_str()))
-            .collect();
-        let rows = rows(&read(page));
-        let mut listed = BTreeMap::new();
-        for row in &rows {
-            let Some(key) = code_span(&row[0]).filter(|key| key.contains('.')) else { continue };
-            let default = row[column].split('`').nth(1).unwrap_or_default();
-            assert_eq!(listed.insert(key, default), None, "{page} lists {key} twice");
-        }
-        assert_eq!(listed, expected, "{page} differs from src/config/default.toml");
+    assert!(defaults.len() > 80, "settings are written in another way: {defaults:#?}");
+    let rows = rows(&read("docs/reference/settings.md"));
+    let mut listed = BTreeMap::new();
+    for row in &rows {
+        let Some(key) = code_span(&row[0]).filter(|key| key.contains('.')) else { continue };
+        let default = row[2].split('`').nth(1).unwrap_or_default().to_owned();
+        assert_eq!(listed.insert(key.to_owned(), default), None, "the page lists {key} twice");
     }
+    assert_eq!(listed, defaults, "the page differs from src/config/default.toml");
+}
+
+/// A number with commas between its thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap())
+        .collect();
+    groups.join(",")
+}
+
+/// An amount as a reader takes it in at once; sizes of at least 1 KiB in their largest unit.
+fn readable(value: Amount, is_size: bool) -> String {
+    let number = match value {
+        Amount::Number(u64::MAX) => return "unlimited".to_owned(),
+        Amount::Number(number) => number,
+        Amount::Span(span) if span.is_unlimited() => return "unlimited".to_owned(),
+        Amount::Span(span) => return humantime::format_duration(span.to_std()).to_string(),
+    };
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.into_iter().find(|(bits, _)| number > 0 && number.trailing_zeros() >= *bits);
+    match unit {
+        Some((bits, unit)) if is_size => format!("{} {unit}", grouped(number >> bits)),
+        _ => grouped(number),
+    }
+}
+
+/// QUO-01, QUO-02: the row of each limit on the page follows from the table in the code.
+#[test]
+fn limits_page_has_the_rows_of_the_table() {
+    const PAGE: &str = "docs/reference/limits.md";
+    let defaults = Limits::default();
+    let page = read(PAGE);
+    let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
+    for limit in Limits::TABLE {
+        let is_size = limit.name.contains("_bytes_");
+        let [least, most] = limit.range().map(|end| readable(end, is_size));
+        let value = limit.of(&defaults);
+        let text = readable(value, is_size);
+        let default = match value {
+            Amount::Number(number) if number >= 100_000 || text.ends_with('B') => {
+                format!("`{number}` ({text})")
+            }
+            Amount::Number(number) => format!("`{number}`"),
+            Amount::Span(_) => format!("`\"{text}\"`"),
+        };
+        let doc = limit.doc.trim().trim_end_matches('.');
+        // Requirements are for readers of the code.
+        let doc = match doc.rsplit_once(" (") {
+            Some((doc, rest)) if rest.contains('-') && rest.ends_with(')') => doc,
+            _ => doc,
+        };
+        let start = format!("| `limits.{}` |", limit.name);
+        let row = format!("{start} {default} | {least} to {most} | {doc} |");
+        let mut found = lines.iter_mut().filter(|line| line.starts_with(&start));
+        match (found.next(), found.next()) {
+            (Some(line), None) => *line = row,
+            _ => panic!("{PAGE} has no row, or several, for `limits.{}`: {row}", limit.name),
+        }
+    }
+    let expected = format!("{}\n", lines.join("\n"));
+    if std::env::var_os("PEEKLOCK_REFERENCE").is_some_and(|value| value == "write") {
+        std::fs::write(crate::root().join(PAGE), &expected).unwrap();
+        return;
+    }
+    assert_eq!(page, expected, "run this test with PEEKLOCK_REFERENCE=write to write the page");
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! Every number that bounds the broker (spec file 20), as defaults of a tier.
+//! The limits of the broker (spec file 20): one table with type, range and defaults of the tiers.
 //!
-//! An operator or an embedding host may change each of them (QUO-02, FND-12). Sizes are in bytes
-//! unless the name says otherwise, lengths in characters, durations and instants are types. Absent
-//! on purpose: what happens at a bound; that stands where it is checked.
+//! An operator or an embedding host may change each limit (QUO-02, FND-12). Sizes are in bytes unless the name
+//! contains another unit, lengths in characters, durations are [`TimeSpan`]. The operation that reaches a limit checks
+//! it in its own module.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::error::Rejection;
 use crate::time::TimeSpan;
@@ -16,8 +17,13 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// No delay is longer, whatever is configured (RTY-02).
 const RETRY_DELAY_LARGEST: TimeSpan = TimeSpan::from_days(7);
+/// A shorter span ends as it begins; a host for tests may use short ones (FND-12).
+const MILLISECOND: TimeSpan = TimeSpan::from_ms(1);
+const SECOND: TimeSpan = TimeSpan::from_seconds(1);
+const HOUR: TimeSpan = TimeSpan::from_minutes(60);
+const YEAR: TimeSpan = TimeSpan::from_days(365);
 /// Clients count deliveries in 31 bits (ENT-09).
-const DELIVERIES_LARGEST: u64 = i32::MAX.unsigned_abs() as u64;
+const DELIVERIES_LARGEST: u32 = i32::MAX.unsigned_abs();
 /// No peek returns more messages, whatever is configured and asked for (PEK-08): it pays for no more beforehand.
 pub const PEEK_COUNT_LARGEST: u8 = 250;
 
@@ -33,201 +39,344 @@ pub enum Tier {
     Premium,
 }
 
-/// The numbers in force in one namespace.
-#[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub struct Limits {
-    /// The tier whose features are on (ENT-02).
-    pub tier: Tier,
+/// A number or a duration: the value of a limit, or an end of its range.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+pub enum Amount {
+    /// A count or a size.
+    Number(u64),
+    /// A duration.
+    Span(TimeSpan),
+}
 
-    /// Characters of the path of a queue or topic (ADR-07).
-    pub path_chars_max: usize,
-    /// Characters of the name of a subscription or rule (ADR-07).
-    pub name_chars_max: usize,
-    /// Queues plus topics of a namespace (QUO-01).
-    pub entity_count_max: usize,
-    /// Subscriptions of a topic; zero in Basic (QUO-01).
-    pub subscription_count_max: usize,
-    /// SQL rules of a topic, over its subscriptions (QUO-01).
-    pub rule_sql_count_max: usize,
-    /// Correlation rules of a topic, over its subscriptions (QUO-01).
-    pub rule_correlation_count_max: usize,
-    /// Policies of the namespace, and of each queue and topic (SEC-03, QUO-01).
-    pub policy_count_max: usize,
-    /// Entities or rules in one answer to a list request (ADM-23).
-    pub list_count_max: usize,
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Span(span) => span.fmt(f),
+        }
+    }
+}
 
-    /// LockDuration at least (ENT-11, FND-12).
-    pub lock_duration_min: TimeSpan,
-    /// LockDuration where none is given (ENT-03).
-    pub lock_duration_default: TimeSpan,
-    /// LockDuration at most (ENT-11).
-    pub lock_duration_max: TimeSpan,
-    /// MaxSizeInMegabytes at least (ENT-10).
-    pub entity_megabytes_min: u64,
-    /// MaxSizeInMegabytes where none is given (ENT-03).
-    pub entity_megabytes_default: u64,
-    /// MaxSizeInMegabytes at most (ENT-10, QUO-01).
-    pub entity_megabytes_max: u64,
-    /// DuplicateDetectionHistoryTimeWindow at least (DUP-04, FND-12).
-    pub duplicate_window_min: TimeSpan,
-    /// DuplicateDetectionHistoryTimeWindow where none is given (ENT-12).
-    pub duplicate_window_default: TimeSpan,
-    /// DuplicateDetectionHistoryTimeWindow at most (DUP-04).
-    pub duplicate_window_max: TimeSpan,
-    /// Message ids in the history of one entity (DUP-01).
-    pub duplicate_id_count_max: usize,
-    /// Sessions of one entity that have a state. Ours: an empty state counts nothing for the size quota,
-    /// and a session with one exists until it is cleared (SES-04).
-    pub session_state_count_max: usize,
-    /// DefaultMessageTimeToLive at least (EXP-09, FND-12).
-    pub time_to_live_min: TimeSpan,
-    /// DefaultMessageTimeToLive where none is given, and at most (ENT-08, EXP-08).
-    pub time_to_live_max: TimeSpan,
-    /// MaxDeliveryCount where none is given (ENT-04).
-    pub delivery_count_default: u32,
-    /// MaxDeliveryCount at most; at least it is 1 (ENT-09).
-    pub delivery_count_max: u32,
-    /// Delay of an abandon, and of a retry policy, at most (RTY-02, RTY-16).
-    pub retry_delay_max: TimeSpan,
-    /// AutoDeleteOnIdle at least (TMP-03, FND-12).
-    pub auto_delete_on_idle_min: TimeSpan,
-    /// Characters of UserMetadata (QUO-01).
-    pub user_metadata_chars_max: usize,
+/// A type in which [`Limits`] holds a limit.
+trait Held: Sized {
+    fn amount(self) -> Amount;
+    /// None if the amount is of the other kind, or too large for the type.
+    fn held(amount: Amount) -> Option<Self>;
+}
 
-    /// Size of a message where the entity gives none; MaxMessageSizeInKilobytes is told in KiB.
-    pub message_bytes_default: u64,
-    /// Lowest size that MaxMessageSizeInKilobytes may set.
-    pub message_bytes_min: u64,
-    /// Highest size that MaxMessageSizeInKilobytes may set.
-    pub message_bytes_max: u64,
-    /// Size of a message over HTTP, whatever its entity allows (QUO-01).
-    pub message_bytes_http_max: u64,
-    /// Size of a batch (SND-30).
-    pub batch_bytes_max: u64,
-    /// Size of a message's header: all of it that is not the body (SND-23).
-    pub header_bytes_max: u64,
-    /// Size of one property of a message (SND-23).
-    pub property_bytes_max: u64,
-    /// Characters of MessageId, SessionId, PartitionKey and their like (MSG-05).
-    pub message_id_chars_max: usize,
-    /// Characters of a dead-letter reason (SET-11).
-    pub dead_letter_reason_chars_max: usize,
-    /// Characters of a dead-letter description (SET-11).
-    pub dead_letter_description_chars_max: usize,
-    /// Hops of a message; may be set from 1 to 16 (QUO-02, FWD-12).
-    pub hop_count_max: u8,
-    /// Copies that one message becomes over all its hops (QUO-02, FWD-33).
-    pub message_copy_count_max: u16,
-    /// How often properties are set on one message by abandon and defer (SET-41).
-    pub message_overlay_count_max: usize,
+macro_rules! held_as_number {
+    ($($kind:ty)*) => {$(
+        impl Held for $kind {
+            fn amount(self) -> Amount {
+                Amount::Number(self as u64)
+            }
 
-    /// Characters of a filter's text (SQL-02).
-    pub filter_chars_max: usize,
-    /// Characters of an action's text (SQL-02).
-    pub action_chars_max: usize,
-    /// Statements of an action (SQL-02).
-    pub action_statement_count_max: usize,
+            fn held(amount: Amount) -> Option<Self> {
+                match amount {
+                    Amount::Number(number) => number.try_into().ok(),
+                    Amount::Span(_) => None,
+                }
+            }
+        }
+    )*};
+}
 
-    /// Properties of a correlation filter beside those of the broker, and parameters of a text. Ours, because each
-    /// is looked up in every message.
-    pub rule_property_count_max: usize,
-    /// Bytes of the texts, names and values of a rule. Ours, because all of it stays in memory.
-    pub rule_bytes_max: u64,
+held_as_number!(u8 u16 u32 u64 usize);
 
-    /// Copies that one publish, batch or transaction makes in the subscriptions of a topic. Ours, because
-    /// they are made in one go.
-    pub publish_copy_count_max: usize,
-    /// Steps of the rules of a topic for one message, a step being about a byte looked at. What takes long
-    /// goes on in slices; beyond this it is refused. Ours.
-    pub publish_step_count_max: u64,
+impl Held for TimeSpan {
+    fn amount(self) -> Amount {
+        Amount::Span(self)
+    }
 
-    /// Messages sent in one transaction; zero in Basic (TXN-05).
-    pub transaction_message_count_max: usize,
-    /// Age of a transaction (QUO-01).
-    pub transaction_duration_max: TimeSpan,
-    /// Open transactions of one connection (TXN-17).
-    pub transaction_open_count_max: usize,
-    /// Operations of one transaction. Ours, because a commit is carried out in one go.
-    pub transaction_operation_count_max: usize,
-    /// Messages that one transaction settles or prolongs the lock of, each that it settles counted again for each time
-    /// that properties were set on it. Ours, because a commit is carried out in one go (QUO-11).
-    pub transaction_step_count_max: usize,
-    /// Bytes that the operations of open transactions of one connection hold, but always one of them. Open
-    /// transactions of all connections hold at most half of `broker_inbound_bytes_max`. Ours, because what is
-    /// not committed is kept in memory.
-    pub transaction_open_bytes_max: u64,
-    /// Small contents of one transaction or atomic batch, together (QUO-07).
-    pub atomic_bytes_max: u64,
-    /// A content counts for `atomic_bytes_max` up to this size (QUO-07).
-    pub atomic_content_bytes_max: u64,
+    fn held(amount: Amount) -> Option<Self> {
+        match amount {
+            Amount::Span(span) => Some(span),
+            Amount::Number(_) => None,
+        }
+    }
+}
 
-    /// Messages of one batch delete (DEL-02).
-    pub batch_delete_count_max: usize,
-    /// Messages in the answer to one peek (PEK-08).
-    pub peek_count_max: usize,
-    /// Encoded messages in the answer to one peek, but always one message (PEK-08).
-    pub peek_bytes_max: u64,
-    /// Encoded messages that one receive by numbers brings, but always one message (DEF-11).
-    pub deferred_bytes_max: u64,
+/// A row of the table of limits.
+#[derive(Debug)]
+pub struct Limit {
+    /// The name of the field of [`Limits`], which is also the key in the configuration.
+    pub name: &'static str,
+    /// The effect of the limit in one sentence, with the requirements in parentheses at its end.
+    pub doc: &'static str,
+    range: fn() -> [Amount; 2],
+    get: fn(&Limits) -> Amount,
+    set: fn(&mut Limits, Amount) -> bool,
+}
 
-    /// Concurrent receives of an entity; of a topic over its subscriptions (RCV-22).
-    pub receiver_count_max: usize,
-    /// Wait of one receive call; a longer one is cut. Ours, so that no wait is for ever.
-    pub receive_wait_max: TimeSpan,
-    /// Wait of one receive over HTTP; a longer one is cut (HTP-08).
-    pub receive_wait_http_max: TimeSpan,
-    /// Messages that one link gets in its turn before it goes to the back (RCV-17).
-    pub link_turn_count_max: usize,
-    /// Bytes that one link gets in its turn before it goes to the back (RCV-17).
-    pub link_turn_bytes_max: u64,
+impl Limit {
+    /// The limit of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        Limits::TABLE.iter().find(|limit| limit.name == name)
+    }
 
-    /// Connections of a namespace (QUO-01).
-    pub connection_count_max: usize,
-    /// Bytes of unanswered commands of one connection; then its socket is not read (DESIGN D6).
-    pub connection_inbound_bytes_max: u64,
-    /// Unanswered commands of one connection; then its socket is not read (DESIGN D6).
-    pub connection_inbound_count_max: usize,
-    /// Bytes of unanswered commands of all connections; then no socket is read (DESIGN D6). Sends that
-    /// wait for room in the store hold at most half of it, those beyond are refused.
-    pub broker_inbound_bytes_max: u64,
-    /// Unanswered commands of all connections; then no socket is read (DESIGN D6). Each takes at least its
-    /// share of `broker_inbound_bytes_max`, and never less than 4 KiB.
-    pub broker_inbound_count_max: usize,
-    /// Bytes that are held for clients that have not taken them, of all connections: answers, contents,
-    /// frames kept to be sent again. Then only what every connection may hold is fetched. Ours.
-    pub broker_outbound_bytes_max: u64,
-    /// Messages that all entities hold, in whatever state: what describes one stays in memory wherever its content
-    /// is. Ours, as the next six: what stays in memory has a bound over the whole broker.
-    pub broker_message_count_max: usize,
-    /// Subscriptions of all topics.
-    pub broker_subscription_count_max: usize,
-    /// Rules of all subscriptions.
-    pub broker_rule_count_max: usize,
-    /// Memory of all rules, and of what entities say in texts: metadata, destinations, what is kept for clients.
-    pub broker_description_bytes_max: u64,
-    /// Sessions of all entities.
-    pub broker_session_count_max: usize,
-    /// Message ids in the duplicate histories of all entities, and messages that other brokers have forwarded, as
-    /// far as they are remembered.
-    pub broker_duplicate_id_count_max: usize,
-    /// Scheduled and deferred messages of all entities, and those that are Delayed (RTY-01). What is asked
-    /// for beyond it is refused; a retry policy delays nothing then, since a lock has to end.
-    pub broker_delayed_count_max: usize,
-    /// Copies that the rules of all topics have made of messages that are not stored yet, because what else came with
-    /// them is still to be judged: their records, and what rules set on them.
-    pub broker_judged_bytes_max: u64,
-    /// Contents that the broker has loaded for itself: of messages on their way to another entity or to a forwarder, and
-    /// of scheduled ones that are due at topics. What is larger passes alone, others wait in their order; forwarders have
-    /// at most half of it.
-    pub broker_loaded_bytes_max: u64,
-    /// Wait of a send before it is refused with `ServerBusy`: for room in the store (DESIGN D11), or for its turn at
-    /// its entity while others wait for the room that it takes of `broker_inbound_bytes_max`.
-    pub send_wait_max: TimeSpan,
-    /// Time of one call of a forwarder; a longer one counts as failed (FWD-32).
-    pub forwarder_time_max: TimeSpan,
-    /// Threads of forwarders, one for each source that forwards to one; further ones wait. Ours.
-    pub forwarder_thread_count_max: usize,
+    /// The lowest and the highest value.
+    #[must_use]
+    pub fn range(&self) -> [Amount; 2] {
+        (self.range)()
+    }
+
+    /// Its value.
+    #[must_use]
+    pub fn of(&self, limits: &Limits) -> Amount {
+        (self.get)(limits)
+    }
+
+    /// Sets its value.
+    ///
+    /// # Errors
+    /// `ArgumentOutOfRange` with the range, also for a duration where a number is expected and the reverse (QUO-02).
+    pub fn set(&self, limits: &mut Limits, value: Amount) -> Result<(), Rejection> {
+        self.check(value)?;
+        if (self.set)(limits, value) { Ok(()) } else { Err(self.out_of_range(value)) }
+    }
+
+    fn check(&self, value: Amount) -> Result<(), Rejection> {
+        let [least, most] = self.range();
+        if value >= least && value <= most { Ok(()) } else { Err(self.out_of_range(value)) }
+    }
+
+    fn out_of_range(&self, value: Amount) -> Rejection {
+        let (name, [least, most]) = (self.name, self.range());
+        Rejection::out_of_range(format!(
+            "`{name}` of {value} is out of range; write a value from {least} to {most}"
+        ))
+    }
+}
+
+/// The default of a tier: the general one, or its own.
+macro_rules! by_tier {
+    ($tier:ident, $default:expr) => {
+        $default
+    };
+    ($tier:ident, $default:expr, $($name:ident = $own:expr),+) => {
+        match $tier {
+            $(Tier::$name => $own,)+
+            _ => $default,
+        }
+    };
+}
+
+/// One row per limit: name, type, range, default, and the default of a tier that has its own. The struct, its defaults,
+/// the check of the ranges, the section `[limits]` of the configuration and the reference page follow from it.
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+ $name:ident: $kind:ty, $range:expr, $default:expr $(, $tier:ident = $own:expr)*;)+) => {
+        /// The numbers in force in one namespace.
+        #[derive(Clone, PartialEq, Debug)]
+        #[non_exhaustive]
+        pub struct Limits {
+            /// The tier whose features are on (ENT-02).
+            pub tier: Tier,
+            $($(#[doc = $doc])+ pub $name: $kind,)+
+        }
+
+        impl Limits {
+            /// Every limit, in the order of the fields.
+            pub const TABLE: &'static [Limit] = &[$(Limit {
+                name: stringify!($name),
+                doc: concat!($($doc),+),
+                range: || {
+                    let range: RangeInclusive<$kind> = $range;
+                    [range.start().amount(), range.end().amount()]
+                },
+                get: |limits| limits.$name.amount(),
+                set: |limits, value| match Held::held(value) {
+                    Some(value) => {
+                        limits.$name = value;
+                        true
+                    }
+                    None => false,
+                },
+            },)+];
+
+            /// The defaults of a tier (QUO-01).
+            #[must_use]
+            pub const fn of(tier: Tier) -> Self {
+                Self { tier, $($name: by_tier!(tier, $default $(, $tier = $own)*),)+ }
+            }
+        }
+    };
+}
+
+limits! {
+    /// Characters of a queue or topic path; then `ArgumentOutOfRange` (ADR-07).
+    path_chars_max: usize, 1..=1_024, 260;
+    /// Characters of a subscription or rule name; then `ArgumentOutOfRange` (ADR-07).
+    name_chars_max: usize, 1..=1_024, 50;
+    /// Queues and topics; then `QuotaExceeded` (QUO-01).
+    entity_count_max: usize, 1..=1_000_000, 10_000;
+    /// Subscriptions of a topic; then `QuotaExceeded` (QUO-01).
+    subscription_count_max: usize, 0..=100_000, 2_000, Basic = 0;
+    /// SQL rules of a topic; then `QuotaExceeded` (QUO-01).
+    rule_sql_count_max: usize, 0..=1_000_000, 2_000, Basic = 0;
+    /// Correlation rules of a topic; then `QuotaExceeded` (QUO-01).
+    rule_correlation_count_max: usize, 0..=1_000_000, 100_000, Basic = 0;
+    /// Policies of the namespace, and of each queue and topic; then `QuotaExceeded` (SEC-03, QUO-01).
+    policy_count_max: usize, 1..=100, 12;
+    /// Entities or rules in a list answer; ask for the next page (ADM-23).
+    list_count_max: usize, 1..=10_000, 100;
+
+    /// Lowest LockDuration (ENT-11, FND-12).
+    lock_duration_min: TimeSpan, MILLISECOND..=YEAR, TimeSpan::from_seconds(5);
+    /// Default LockDuration (ENT-03).
+    lock_duration_default: TimeSpan, MILLISECOND..=YEAR, TimeSpan::from_seconds(60);
+    /// Highest LockDuration (ENT-11).
+    lock_duration_max: TimeSpan, MILLISECOND..=YEAR, TimeSpan::from_minutes(5);
+    /// Lowest MaxSizeInMegabytes (ENT-10).
+    entity_megabytes_min: u64, 1..=1 << 30, 1;
+    /// Default MaxSizeInMegabytes (ENT-03).
+    entity_megabytes_default: u64, 1..=1 << 30, KIB;
+    /// Highest MaxSizeInMegabytes; a full entity refuses sends with `QuotaExceeded` (ENT-10, QUO-01).
+    entity_megabytes_max: u64, 1..=1 << 30, 5 * KIB, Premium = 80 * KIB;
+    /// Lowest DuplicateDetectionHistoryTimeWindow (DUP-04, FND-12).
+    duplicate_window_min: TimeSpan, MILLISECOND..=YEAR, TimeSpan::from_seconds(20);
+    /// Default DuplicateDetectionHistoryTimeWindow (ENT-12).
+    duplicate_window_default: TimeSpan, MILLISECOND..=YEAR, TimeSpan::from_minutes(10);
+    /// Highest DuplicateDetectionHistoryTimeWindow (DUP-04).
+    duplicate_window_max: TimeSpan, MILLISECOND..=YEAR, TimeSpan::from_days(7);
+    /// Message ids in the duplicate history of an entity; then `QuotaExceeded` (DUP-01).
+    duplicate_id_count_max: usize, 1..=1_000_000_000, 8_000_000;
+    /// Sessions of an entity with a state; then `QuotaExceeded` (SES-04).
+    session_state_count_max: usize, 1..=1_000_000_000, 1_000_000;
+    /// Lowest DefaultMessageTimeToLive (EXP-09, FND-12).
+    time_to_live_min: TimeSpan, MILLISECOND..=YEAR, TimeSpan::from_seconds(1);
+    /// Highest and default DefaultMessageTimeToLive (ENT-08, EXP-08).
+    time_to_live_max: TimeSpan, MILLISECOND..=TimeSpan::MAX, TimeSpan::MAX, Basic = TimeSpan::from_days(14);
+    /// Default MaxDeliveryCount (ENT-04).
+    delivery_count_default: u32, 1..=DELIVERIES_LARGEST, 10;
+    /// Highest MaxDeliveryCount; the lowest is 1 (ENT-09).
+    delivery_count_max: u32, 1..=DELIVERIES_LARGEST, DELIVERIES_LARGEST;
+    /// Longest delay of an abandon or retry policy (RTY-02, RTY-16).
+    retry_delay_max: TimeSpan, MILLISECOND..=RETRY_DELAY_LARGEST, RETRY_DELAY_LARGEST;
+    /// Lowest AutoDeleteOnIdle (TMP-03, FND-12).
+    auto_delete_on_idle_min: TimeSpan, MILLISECOND..=TimeSpan::MAX, TimeSpan::from_minutes(5);
+    /// Characters of UserMetadata; then `ArgumentOutOfRange` (QUO-01).
+    user_metadata_chars_max: usize, 0..=65_536, 1_024;
+
+    /// Message size if the entity sets none; then `MessageSizeExceeded`.
+    message_bytes_default: u64, 1..=1 << 30, 256 * KIB, Premium = MIB;
+    /// Lowest MaxMessageSizeInKilobytes, in bytes.
+    message_bytes_min: u64, 1..=1 << 30, 256 * KIB, Premium = MIB;
+    /// Highest MaxMessageSizeInKilobytes, in bytes.
+    message_bytes_max: u64, 1..=1 << 30, 256 * KIB, Premium = 100 * MIB;
+    /// Message size over HTTP; then `MessageSizeExceeded` (QUO-01).
+    message_bytes_http_max: u64, 1..=1 << 30, 256 * KIB, Premium = MIB;
+    /// Size of a batch; then `MessageSizeExceeded` (SND-30).
+    batch_bytes_max: u64, 1..=1 << 30, 256 * KIB, Premium = MIB;
+    /// Size of a message without its body; then `MessageSizeExceeded` (SND-23).
+    header_bytes_max: u64, 1..=MIB, 64 * KIB;
+    /// Size of a property; then `MessageSizeExceeded` (SND-23).
+    property_bytes_max: u64, 1..=MIB, 32 * KIB;
+    /// Characters of MessageId, SessionId, PartitionKey; then `ArgumentOutOfRange` (MSG-05).
+    message_id_chars_max: usize, 1..=4_096, 128;
+    /// Characters of a dead-letter reason; then `ArgumentOutOfRange` (SET-11).
+    dead_letter_reason_chars_max: usize, 1..=65_536, 4_096;
+    /// Characters of a dead-letter description; then `ArgumentOutOfRange` (SET-11).
+    dead_letter_description_chars_max: usize, 1..=65_536, 4_096;
+    /// Forwarding hops; then the transfer dead-letter queue (`MaxTransferHopCountExceeded`) (QUO-02, FWD-12).
+    hop_count_max: u8, 1..=16, 4;
+    /// Copies of a message over all hops; then the transfer dead-letter queue, or `QuotaExceeded` for a send (QUO-02,
+    /// FWD-33).
+    message_copy_count_max: u16, 1..=u16::MAX, 10_000;
+    /// Number of times that abandon and defer can set properties on a message; then `MessageSizeExceeded` (SET-41).
+    message_overlay_count_max: usize, 1..=10_000, 100;
+
+    /// Characters of a filter; then `ArgumentOutOfRange` (SQL-02).
+    filter_chars_max: usize, 1..=65_536, 1_024;
+    /// Characters of an action; then `ArgumentOutOfRange` (SQL-02).
+    action_chars_max: usize, 1..=65_536, 1_024;
+    /// Statements of an action; then `ArgumentOutOfRange` (SQL-02).
+    action_statement_count_max: usize, 1..=1_024, 32;
+
+    /// Properties of a correlation filter, parameters of a text; then `ArgumentOutOfRange`.
+    rule_property_count_max: usize, 1..=16_384, 256;
+    /// Texts, names and values of a rule; then `ArgumentOutOfRange`.
+    rule_bytes_max: u64, KIB..=MIB, 16 * KIB;
+
+    /// Copies that a publish, batch or transaction makes in a topic; then `QuotaExceeded`.
+    publish_copy_count_max: usize, 1..=1_000_000, 65_536;
+    /// Work of the rules for a publish, about one step for each byte read; then `QuotaExceeded`.
+    publish_step_count_max: u64, 1..=u64::MAX, 10_000_000_000;
+
+    /// Messages sent in a transaction; then `QuotaExceeded` (TXN-05).
+    transaction_message_count_max: usize, 0..=100_000, 100, Basic = 0;
+    /// Age of a transaction; then `TransactionTimedOut` (QUO-01).
+    transaction_duration_max: TimeSpan, MILLISECOND..=HOUR, TimeSpan::from_minutes(2);
+    /// Open transactions of a connection; then `QuotaExceeded` (TXN-17).
+    transaction_open_count_max: usize, 0..=1_000_000, 1_000;
+    /// Operations of a transaction; then `QuotaExceeded`.
+    transaction_operation_count_max: usize, 0..=100_000, 4_000;
+    /// Settled messages of a transaction, counted again for each overlay; then the commit gets `QuotaExceeded`
+    /// (QUO-11).
+    transaction_step_count_max: usize, 1..=100_000, 10_000;
+    /// Open transactions of a connection; then `QuotaExceeded`.
+    transaction_open_bytes_max: u64, 0..=1 << 40, 64 * MIB;
+    /// Small contents of a transaction or atomic batch together; then `QuotaExceeded` (QUO-07).
+    atomic_bytes_max: u64, 1..=1 << 30, 32 * MIB;
+    /// Largest content that counts for `atomic_bytes_max` (QUO-07).
+    atomic_content_bytes_max: u64, 0..=1 << 30, 256 * KIB;
+
+    /// Messages of a batch delete; then `ArgumentOutOfRange` (DEL-02).
+    batch_delete_count_max: usize, 1..=100_000, 500, Premium = 4_000;
+    /// Messages of a peek; the answer is shorter (PEK-08).
+    peek_count_max: usize, 1..=PEEK_COUNT_LARGEST as usize, 250;
+    /// Bytes of a peek, but at least one message; the answer is shorter (PEK-08).
+    peek_bytes_max: u64, 1..=1 << 30, MIB;
+    /// Bytes of a receive by sequence numbers, but at least one message; then `QuotaExceeded` (DEF-11).
+    deferred_bytes_max: u64, 1..=1 << 30, 4 * MIB;
+
+    /// Simultaneous receivers of an entity; then `QuotaExceeded` (RCV-22).
+    receiver_count_max: usize, 1..=1_000_000, 5_000;
+    /// Wait of a receive; a longer wait is shortened.
+    receive_wait_max: TimeSpan, SECOND..=YEAR, TimeSpan::from_days(1);
+    /// Wait of a receive over HTTP; a longer wait is shortened (HTP-08).
+    receive_wait_http_max: TimeSpan, TimeSpan::ZERO..=HOUR, TimeSpan::from_seconds(60);
+    /// Messages of a receiver in its turn; then the next receiver has its turn (RCV-17).
+    link_turn_count_max: usize, 1..=1_000_000, 16;
+    /// Bytes of a receiver in its turn; then the next receiver has its turn (RCV-17).
+    link_turn_bytes_max: u64, 1..=1 << 40, 64 * KIB;
+
+    /// Connections of each listener without its own setting (QUO-01).
+    connection_count_max: usize, 1..=1_000_000, 5_000;
+    /// Unanswered commands of a connection; at most `broker_inbound_bytes_max`.
+    connection_inbound_bytes_max: u64, 1..=1 << 40, 16 * MIB;
+    /// Unanswered commands of a connection.
+    connection_inbound_count_max: usize, 1..=1_000_000, 4_096;
+    /// Unanswered commands of all connections; waiting sends have at most half.
+    broker_inbound_bytes_max: u64, 1..=1 << 40, 256 * MIB;
+    /// Unanswered commands of all connections; each takes at least 4 KiB.
+    broker_inbound_count_max: usize, 1..=1_000_000_000, 65_536;
+    /// Data for clients that have not read it; each connection always has 64 KiB.
+    broker_outbound_bytes_max: u64, 1..=1 << 40, 64 * MIB;
+    /// Messages, with their overlays; 80 bytes each, a lock 112 more.
+    broker_message_count_max: usize, 1..=1_000_000_000_000, 50_000_000;
+    /// Subscriptions; about 8 KiB each.
+    broker_subscription_count_max: usize, 0..=1_000_000, 20_000;
+    /// Rules.
+    broker_rule_count_max: usize, 0..=10_000_000, 200_000;
+    /// Rules, and texts in entity descriptions.
+    broker_description_bytes_max: u64, MIB..=1 << 40, 256 * MIB;
+    /// Sessions; about 1 KiB each.
+    broker_session_count_max: usize, 0..=1_000_000_000, 1_000_000;
+    /// Remembered message ids, and messages forwarded by other brokers; 160 bytes each.
+    broker_duplicate_id_count_max: usize, 0..=1_000_000_000, 8_000_000;
+    /// Scheduled, deferred and delayed messages; 128 bytes each. Retry policies then add no delay (RTY-01).
+    broker_delayed_count_max: usize, 0..=1_000_000_000, 8_000_000;
+    /// Copies that rules have made and that are not stored; then `ServerBusy`.
+    broker_judged_bytes_max: u64, MIB..=1 << 40, 256 * MIB;
+    /// Contents loaded for forwarding and due schedules; further ones wait. Forwarders have at most half.
+    broker_loaded_bytes_max: u64, MIB..=1 << 40, 128 * MIB;
+    /// Wait of a send for room or its turn; then `ServerBusy`.
+    send_wait_max: TimeSpan, MILLISECOND..=HOUR, TimeSpan::from_seconds(5);
+    /// Time of a forwarder call; then it counts as failed (FWD-32).
+    forwarder_time_max: TimeSpan, MILLISECOND..=HOUR, TimeSpan::from_seconds(30);
+    /// Threads of forwarders, one for each forwarding queue; further queues wait.
+    forwarder_thread_count_max: usize, 1..=65_536, 256;
 }
 
 impl Tier {
@@ -257,132 +406,9 @@ impl fmt::Display for Tier {
 }
 
 impl Limits {
-    /// The defaults of a tier (QUO-01).
-    #[must_use]
-    pub const fn of(tier: Tier) -> Self {
-        match tier {
-            Tier::Basic => Self {
-                subscription_count_max: 0,
-                rule_sql_count_max: 0,
-                rule_correlation_count_max: 0,
-                transaction_message_count_max: 0,
-                time_to_live_max: TimeSpan::from_days(14),
-                ..Self::standard(tier)
-            },
-            Tier::Standard => Self::standard(tier),
-            Tier::Premium => Self {
-                entity_megabytes_max: 80 * KIB,
-                message_bytes_default: MIB,
-                message_bytes_min: MIB,
-                message_bytes_max: 100 * MIB,
-                message_bytes_http_max: MIB,
-                batch_bytes_max: MIB,
-                batch_delete_count_max: 4_000,
-                ..Self::standard(tier)
-            },
-        }
-    }
-
-    const fn standard(tier: Tier) -> Self {
-        Self {
-            tier,
-
-            path_chars_max: 260,
-            name_chars_max: 50,
-            entity_count_max: 10_000,
-            subscription_count_max: 2_000,
-            rule_sql_count_max: 2_000,
-            rule_correlation_count_max: 100_000,
-            policy_count_max: 12,
-            list_count_max: 100,
-
-            lock_duration_min: TimeSpan::from_seconds(5),
-            lock_duration_default: TimeSpan::from_seconds(60),
-            lock_duration_max: TimeSpan::from_minutes(5),
-            entity_megabytes_min: 1,
-            entity_megabytes_default: KIB,
-            entity_megabytes_max: 5 * KIB,
-            duplicate_window_min: TimeSpan::from_seconds(20),
-            duplicate_window_default: TimeSpan::from_minutes(10),
-            duplicate_window_max: TimeSpan::from_days(7),
-            duplicate_id_count_max: 8_000_000,
-            session_state_count_max: 1_000_000,
-            time_to_live_min: TimeSpan::from_seconds(1),
-            time_to_live_max: TimeSpan::MAX,
-            delivery_count_default: 10,
-            delivery_count_max: i32::MAX.unsigned_abs(),
-            retry_delay_max: RETRY_DELAY_LARGEST,
-            auto_delete_on_idle_min: TimeSpan::from_minutes(5),
-            user_metadata_chars_max: 1_024,
-
-            message_bytes_default: 256 * KIB,
-            message_bytes_min: 256 * KIB,
-            message_bytes_max: 256 * KIB,
-            message_bytes_http_max: 256 * KIB,
-            batch_bytes_max: 256 * KIB,
-            header_bytes_max: 64 * KIB,
-            property_bytes_max: 32 * KIB,
-            message_id_chars_max: 128,
-            dead_letter_reason_chars_max: 4_096,
-            dead_letter_description_chars_max: 4_096,
-            hop_count_max: 4,
-            message_copy_count_max: 10_000,
-            message_overlay_count_max: 100,
-
-            filter_chars_max: 1_024,
-            action_chars_max: 1_024,
-            action_statement_count_max: 32,
-            rule_property_count_max: 256,
-            rule_bytes_max: 16 * KIB,
-
-            publish_copy_count_max: 65_536,
-            publish_step_count_max: 10_000_000_000,
-
-            transaction_message_count_max: 100,
-            transaction_duration_max: TimeSpan::from_minutes(2),
-            transaction_open_count_max: 1_000,
-            transaction_operation_count_max: 4_000,
-            transaction_step_count_max: 10_000,
-            transaction_open_bytes_max: 64 * MIB,
-            atomic_bytes_max: 32 * MIB,
-            atomic_content_bytes_max: 256 * KIB,
-
-            batch_delete_count_max: 500,
-            peek_count_max: 250,
-            peek_bytes_max: MIB,
-            deferred_bytes_max: 4 * MIB,
-
-            receiver_count_max: 5_000,
-            receive_wait_max: TimeSpan::from_days(1),
-            receive_wait_http_max: TimeSpan::from_seconds(60),
-            link_turn_count_max: 16,
-            link_turn_bytes_max: 64 * KIB,
-
-            connection_count_max: 5_000,
-            connection_inbound_bytes_max: 16 * MIB,
-            connection_inbound_count_max: 4_096,
-            broker_inbound_bytes_max: 256 * MIB,
-            broker_inbound_count_max: 65_536,
-            broker_outbound_bytes_max: 64 * MIB,
-            broker_message_count_max: 50_000_000,
-            broker_subscription_count_max: 20_000,
-            broker_rule_count_max: 200_000,
-            broker_description_bytes_max: 256 * MIB,
-            broker_session_count_max: 1_000_000,
-            broker_duplicate_id_count_max: 8_000_000,
-            broker_delayed_count_max: 8_000_000,
-            broker_judged_bytes_max: 256 * MIB,
-            broker_loaded_bytes_max: 128 * MIB,
-            send_wait_max: TimeSpan::from_seconds(5),
-            forwarder_time_max: TimeSpan::from_seconds(30),
-            forwarder_thread_count_max: 256,
-        }
-    }
-
     /// Refuses numbers that contradict each other, as a configuration may set them (QUO-02).
     pub fn validate(&self) -> Result<(), Rejection> {
-        within("hop_count_max", self.hop_count_max, (1, 16))?;
-        self.validate_ranges()?;
+        Self::TABLE.iter().try_for_each(|limit| limit.check(limit.of(self)))?;
         ordered(
             "lock duration",
             [self.lock_duration_min, self.lock_duration_default, self.lock_duration_max],
@@ -400,8 +426,6 @@ impl Limits {
             [self.time_to_live_min, self.time_to_live_max, self.time_to_live_max],
         )?;
         ordered("delivery count", [1, self.delivery_count_default, self.delivery_count_max])?;
-        let least = TimeSpan::from_ms(1);
-        ordered("retry delay", [least, self.retry_delay_max, RETRY_DELAY_LARGEST])?;
         ordered(
             "message size",
             [self.message_bytes_min, self.message_bytes_default, self.message_bytes_max],
@@ -450,127 +474,6 @@ impl Limits {
         .map(|(count, bytes)| (count as u64).saturating_mul(bytes))
         .fold(self.broker_description_bytes_max, u64::saturating_add)
     }
-
-    /// Refuses a number that no broker can work with, or that would be no bound; with its range.
-    fn validate_ranges(&self) -> Result<(), Rejection> {
-        let counts: [(&str, usize, usize, usize); 39] = [
-            ("path_chars_max", self.path_chars_max, 1, 1_024),
-            ("name_chars_max", self.name_chars_max, 1, 1_024),
-            ("entity_count_max", self.entity_count_max, 1, 1_000_000),
-            ("subscription_count_max", self.subscription_count_max, 0, 100_000),
-            ("rule_sql_count_max", self.rule_sql_count_max, 0, 1_000_000),
-            ("rule_correlation_count_max", self.rule_correlation_count_max, 0, 1_000_000),
-            ("policy_count_max", self.policy_count_max, 1, 100),
-            ("list_count_max", self.list_count_max, 1, 10_000),
-            ("duplicate_id_count_max", self.duplicate_id_count_max, 1, 1_000_000_000),
-            ("session_state_count_max", self.session_state_count_max, 1, 1_000_000_000),
-            ("user_metadata_chars_max", self.user_metadata_chars_max, 0, 65_536),
-            ("message_id_chars_max", self.message_id_chars_max, 1, 4_096),
-            ("dead_letter_reason_chars_max", self.dead_letter_reason_chars_max, 1, 65_536),
-            (
-                "dead_letter_description_chars_max",
-                self.dead_letter_description_chars_max,
-                1,
-                65_536,
-            ),
-            ("filter_chars_max", self.filter_chars_max, 1, 65_536),
-            ("action_chars_max", self.action_chars_max, 1, 65_536),
-            ("action_statement_count_max", self.action_statement_count_max, 1, 1_024),
-            ("rule_property_count_max", self.rule_property_count_max, 1, 16_384),
-            ("message_copy_count_max", self.message_copy_count_max.into(), 1, u16::MAX.into()),
-            ("message_overlay_count_max", self.message_overlay_count_max, 1, 10_000),
-            ("publish_copy_count_max", self.publish_copy_count_max, 1, 1_000_000),
-            ("transaction_message_count_max", self.transaction_message_count_max, 0, 100_000),
-            ("transaction_open_count_max", self.transaction_open_count_max, 0, 1_000_000),
-            ("transaction_operation_count_max", self.transaction_operation_count_max, 0, 100_000),
-            ("transaction_step_count_max", self.transaction_step_count_max, 1, 100_000),
-            ("batch_delete_count_max", self.batch_delete_count_max, 1, 100_000),
-            ("peek_count_max", self.peek_count_max, 1, PEEK_COUNT_LARGEST.into()),
-            ("receiver_count_max", self.receiver_count_max, 1, 1_000_000),
-            ("connection_count_max", self.connection_count_max, 1, 1_000_000),
-            ("connection_inbound_count_max", self.connection_inbound_count_max, 1, 1_000_000),
-            ("broker_message_count_max", self.broker_message_count_max, 1, 1_000_000_000_000),
-            ("broker_subscription_count_max", self.broker_subscription_count_max, 0, 1_000_000),
-            ("broker_rule_count_max", self.broker_rule_count_max, 0, 10_000_000),
-            ("broker_session_count_max", self.broker_session_count_max, 0, 1_000_000_000),
-            ("broker_duplicate_id_count_max", self.broker_duplicate_id_count_max, 0, 1_000_000_000),
-            ("broker_delayed_count_max", self.broker_delayed_count_max, 0, 1_000_000_000),
-            ("forwarder_thread_count_max", self.forwarder_thread_count_max, 1, 65_536),
-            ("broker_inbound_count_max", self.broker_inbound_count_max, 1, 1_000_000_000),
-            ("link_turn_count_max", self.link_turn_count_max, 1, 1_000_000),
-        ];
-        for (name, count, least, most) in counts {
-            within(name, count as u64, (least as u64, most as u64))?;
-        }
-        let sizes = [
-            ("delivery_count_default", self.delivery_count_default.into(), 1, DELIVERIES_LARGEST),
-            ("delivery_count_max", self.delivery_count_max.into(), 1, DELIVERIES_LARGEST),
-            ("entity_megabytes_min", self.entity_megabytes_min, 1, 1 << 30),
-            ("entity_megabytes_default", self.entity_megabytes_default, 1, 1 << 30),
-            ("entity_megabytes_max", self.entity_megabytes_max, 1, 1 << 30),
-            ("message_bytes_min", self.message_bytes_min, 1, 1 << 30),
-            ("message_bytes_default", self.message_bytes_default, 1, 1 << 30),
-            ("message_bytes_max", self.message_bytes_max, 1, 1 << 30),
-            ("message_bytes_http_max", self.message_bytes_http_max, 1, 1 << 30),
-            ("batch_bytes_max", self.batch_bytes_max, 1, 1 << 30),
-            ("header_bytes_max", self.header_bytes_max, 1, MIB),
-            ("property_bytes_max", self.property_bytes_max, 1, MIB),
-            ("rule_bytes_max", self.rule_bytes_max, KIB, MIB),
-            ("publish_step_count_max", self.publish_step_count_max, 1, u64::MAX),
-            ("transaction_open_bytes_max", self.transaction_open_bytes_max, 0, 1 << 40),
-            ("atomic_bytes_max", self.atomic_bytes_max, 1, 1 << 30),
-            ("atomic_content_bytes_max", self.atomic_content_bytes_max, 0, 1 << 30),
-            ("peek_bytes_max", self.peek_bytes_max, 1, 1 << 30),
-            ("deferred_bytes_max", self.deferred_bytes_max, 1, 1 << 30),
-            ("connection_inbound_bytes_max", self.connection_inbound_bytes_max, 1, 1 << 40),
-            ("broker_inbound_bytes_max", self.broker_inbound_bytes_max, 1, 1 << 40),
-            ("broker_outbound_bytes_max", self.broker_outbound_bytes_max, 1, 1 << 40),
-            ("link_turn_bytes_max", self.link_turn_bytes_max, 1, 1 << 40),
-            ("broker_description_bytes_max", self.broker_description_bytes_max, MIB, 1 << 40),
-            ("broker_judged_bytes_max", self.broker_judged_bytes_max, MIB, 1 << 40),
-            ("broker_loaded_bytes_max", self.broker_loaded_bytes_max, MIB, 1 << 40),
-        ];
-        for (name, bytes, least, most) in sizes {
-            within(name, bytes, (least, most))?;
-        }
-        let [millisecond, hour] = [TimeSpan::from_ms(1), TimeSpan::from_minutes(60)];
-        let (second, year) = (TimeSpan::from_seconds(1), TimeSpan::from_days(365));
-        // What is shorter ends as it begins; a host for tests may have it short (FND-12).
-        for (name, span, least, most) in [
-            ("lock_duration_min", self.lock_duration_min, millisecond, year),
-            ("lock_duration_default", self.lock_duration_default, millisecond, year),
-            ("lock_duration_max", self.lock_duration_max, millisecond, year),
-            ("duplicate_window_min", self.duplicate_window_min, millisecond, year),
-            ("duplicate_window_default", self.duplicate_window_default, millisecond, year),
-            ("duplicate_window_max", self.duplicate_window_max, millisecond, year),
-            ("time_to_live_min", self.time_to_live_min, millisecond, year),
-            ("time_to_live_max", self.time_to_live_max, millisecond, TimeSpan::MAX),
-            ("retry_delay_max", self.retry_delay_max, millisecond, RETRY_DELAY_LARGEST),
-            ("auto_delete_on_idle_min", self.auto_delete_on_idle_min, millisecond, TimeSpan::MAX),
-            ("receive_wait_max", self.receive_wait_max, second, year),
-            ("receive_wait_http_max", self.receive_wait_http_max, TimeSpan::ZERO, hour),
-            ("send_wait_max", self.send_wait_max, millisecond, hour),
-            ("forwarder_time_max", self.forwarder_time_max, millisecond, hour),
-            ("transaction_duration_max", self.transaction_duration_max, millisecond, hour),
-        ] {
-            within(name, span, (least, most))?;
-        }
-        Ok(())
-    }
-}
-
-/// Whether a limit is in its range.
-fn within<T: PartialOrd + Copy + fmt::Display>(
-    name: &str,
-    value: T,
-    (least, most): (T, T),
-) -> Result<(), Rejection> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(Rejection::out_of_range(format!(
-        "`{name}` of {value} is out of range; write a value from {least} to {most}"
-    )))
 }
 
 impl Default for Limits {
