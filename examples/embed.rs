@@ -5,8 +5,9 @@
 
 #![expect(clippy::print_stdout, reason = "an example prints its result")]
 
+use std::time::Duration;
+
 use peeklock::message::Message;
-use peeklock::time::TimeSpan;
 use peeklock::{Broker, Client};
 
 #[tokio::main(flavor = "current_thread")]
@@ -19,10 +20,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     client.sender("orders")?.send(Message::new("two coffees")).await?;
 
     let receiver = client.receiver("orders")?;
-    if let Some(order) = receiver.receive(TimeSpan::from_seconds(5)).await? {
+    if let Some(order) = receiver.receive(Duration::from_secs(5)).await? {
         println!("order {}: {:?}", order.sequence_number(), order.body());
         receiver.complete(&order).await?;
     }
-    broker.stop(std::time::Duration::from_secs(1)).await?;
+    broker.stop(Duration::from_secs(1)).await?;
     Ok(())
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use peeklock::message::Message;
 use peeklock::path::dead_letter_path;
-use peeklock::time::TimeSpan;
 use peeklock::{Broker, Client, ConsumerOptions, Delivery, Refusal};
 
 async fn prepare(order: Delivery) -> Result<(), Refusal> {
@@ -39,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let refused = client.receiver(&dead_letter_path("orders"))?;
-    if let Some(order) = refused.receive(TimeSpan::from_seconds(5)).await? {
+    if let Some(order) = refused.receive(Duration::from_secs(5)).await? {
         let reason = order.dead_letter_reason().unwrap_or_default();
         println!("refused {:?}: {reason}", order.body());
         refused.complete(&order).await?;
@@ -61,7 +60,7 @@ mod tests {
     async fn tea_is_prepared_at_the_second_attempt() {
         let tea = TestDelivery::of(Message::new("one tea"));
         let first = tea.given_to(&prepare).await;
-        // `delay: None`: the queue's retry policy sets the delay (here none). No property changes.
+        // The handler sets no property and no delay, so the message is available again at once.
         assert_eq!(first, Settlement::Abandon { properties: vec![], delay: None });
         assert_eq!(tea.again().given_to(&prepare).await, Settlement::Complete);
     }
