@@ -12,7 +12,6 @@ use tokio::time::{Instant, Sleep};
 
 use crate::keeper::{half_from, half_of};
 use crate::port::{Answer, Link, Request, Waiting};
-use crate::sender::each;
 
 /// One timer for all locks: it is set to the first that is half over.
 pub(super) struct Renewal {
@@ -222,7 +221,7 @@ impl Renewal {
         self.asked = Some(Box::pin(async move {
             let tokens = kept.iter().map(|(_, token)| *token).collect();
             let answer = link.ask(Request::Renew(tokens)).await;
-            let results = each(&*link, kept.len(), answer, |answer| match answer {
+            let results = link.each(kept.len(), answer, |answer| match answer {
                 Answer::Renewed(renewed) => Ok(renewed),
                 other => Err(other),
             });
