@@ -277,11 +277,11 @@ impl Authorizer for SasAuthorizer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::sign;
     use peeklock_core::Broker;
     use peeklock_core::contract::{Right, Rights};
     use peeklock_core::description::QueueUpdate;
     use peeklock_core::policies::PolicyUpdate;
+    use peeklock_sas::sign;
 
     /// SEC-08, SEC-14, SEC-26: a token with a wrong signature costs the same comparisons whether a policy has the name that it says, and
     /// where, and how many have it; one that is for what has a long URL costs fewer.
