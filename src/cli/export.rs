@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::connect::{Common, Output, Patience};
+use super::message::counted;
 use super::terminal::{note, toml};
 use super::{Failure, queue, rule, subscription, topic};
 use crate::config::{QueueDeclaration, SubscriptionDeclaration, TopicDeclaration, Topology};
@@ -62,8 +63,9 @@ pub fn run(flags: &ExportFlags) -> Result<(), Failure> {
         let Some(path) = &flags.to else { return session.out.say(&text) };
         std::fs::write(path, &*text)
             .map_err(|error| Failure::Failed(format!("`{}`: {error}", path.display())))?;
-        let (queues, topics) = (topology.queues.len(), topology.topics.len());
-        note(&format!("{}: {queues} queues, {topics} topics", path.display()));
+        let queues = counted(topology.queues.len() as u64, "queue");
+        let topics = counted(topology.topics.len() as u64, "topic");
+        note(&format!("{}: {queues}, {topics}", path.display()));
         Ok(())
     })
 }

@@ -3,21 +3,23 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::{Request, header};
+use peeklock::condition::Condition;
 use peeklock::tls::ClientTls;
+use peeklock::websocket::client::{ClientOptions, connect_with};
 
 use super::identity::TlsFiles;
 use super::terminal::line;
-use super::{Failure, exit, say};
+use super::{Failure, exit, say, variable};
 use crate::config::TlsSection;
 use crate::http;
-use crate::place::{self, Place};
+use crate::place::{self, Place, Schemes};
 use crate::server::HTTP_URL_FILE;
 
 pub const HELP: &str = "\
@@ -27,11 +29,13 @@ Examples:
   peeklock health --url https://localhost:5300 --ca ./data/tls/authority.pem
   peeklock health --timeout 1s || systemctl restart peeklock
 
-The command reads the HTTP address of the broker from the file `http-url` in the data directory \
-(--data-dir or PEEKLOCK__SERVER__DATA_DIR). Without that file it uses http://127.0.0.1:5300. It \
-trusts the development authority in that directory.
+The command asks the broker of the first of these that is set: --url or PEEKLOCK_HEALTH_URL, \
+--data-dir or PEEKLOCK__SERVER__DATA_DIR, PEEKLOCK_URL, ./data. In a data directory, it reads the \
+HTTP address from the file `http-url`, and trusts the development authority. Without that file it \
+uses http://127.0.0.1:5300.
 
-It requests `/readyz`, which needs no token. A broker is ready if it has opened its store, has \
+PEEKLOCK_URL is an address for WebSocket, as in other commands: the broker is ready if it welcomes \
+a client there. At an address for HTTP, the command requests `/readyz`, which needs no token. A broker is ready if it has opened its store, has \
 not failed, is not stopping, and no worker thread has been busy with one entity for more than a \
 second.
 
@@ -47,6 +51,7 @@ Exit codes:
 
 /// Where a broker serves HTTP that says nothing else.
 const DEFAULT_URL: &str = "http://127.0.0.1:5300";
+const DEFAULT_DATA_DIR: &str = "./data";
 /// More is not read of an answer.
 const ANSWER_BYTES_MAX: usize = 4 << 10;
 
@@ -56,16 +61,9 @@ pub struct HealthFlags {
     /// directory]
     #[arg(long, value_name = "URL", env = "PEEKLOCK_HEALTH_URL", hide_env_values = true)]
     url: Option<String>,
-    /// Data directory of the broker [default: ./data]
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "PEEKLOCK__SERVER__DATA_DIR",
-        hide_env_values = true,
-        default_value = "./data",
-        hide_default_value = true
-    )]
-    data_dir: PathBuf,
+    /// Data directory of the broker [default: ./data, unless PEEKLOCK_URL is set]
+    #[arg(long, value_name = "DIR", env = "PEEKLOCK__SERVER__DATA_DIR", hide_env_values = true)]
+    data_dir: Option<PathBuf>,
     #[command(flatten)]
     files: TlsFiles,
     /// Maximum time to wait for the answer
@@ -73,19 +71,36 @@ pub struct HealthFlags {
     timeout: Duration,
 }
 
-/// Where to ask, and as whom the broker is known by its certificate.
+/// Where to ask.
 struct Asked {
     url: String,
+    /// What says so.
+    source: &'static str,
+    schemes: Schemes,
+    /// The name in the certificate, if it is not the host.
     name: Option<String>,
     authorities: Vec<PathBuf>,
 }
 
 impl HealthFlags {
     fn asked(&self) -> Result<Asked, Failure> {
+        let of_url = |url: &str, source: &'static str, schemes: Schemes| Asked {
+            url: url.to_owned(),
+            source,
+            schemes,
+            name: None,
+            authorities: Vec::new(),
+        };
         if let Some(url) = &self.url {
-            return Ok(Asked { url: url.clone(), name: None, authorities: Vec::new() });
+            return Ok(of_url(url, "--url", place::HTTP));
         }
-        let file = self.data_dir.join(HTTP_URL_FILE);
+        if self.data_dir.is_none()
+            && let Some(url) = variable("PEEKLOCK_URL")?
+        {
+            return Ok(of_url(url.trim(), "PEEKLOCK_URL", place::WEBSOCKET));
+        }
+        let data_dir = self.data_dir.as_deref().unwrap_or(Path::new(DEFAULT_DATA_DIR));
+        let file = data_dir.join(HTTP_URL_FILE);
         let told = match fs::read_to_string(&file) {
             Ok(told) => told,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -101,20 +116,21 @@ impl HealthFlags {
         };
         let mut told = told.split_whitespace().map(str::to_owned);
         let url = told.next().unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let authority = TlsSection::authority(&self.data_dir).authority_file();
+        let authority = TlsSection::authority(data_dir).authority_file();
         Ok(Asked {
-            url,
             name: told.next(),
             authorities: authority.exists().then_some(authority).into_iter().collect(),
+            ..of_url(&url, HTTP_URL_FILE, place::HTTP)
         })
     }
 }
 
 pub fn run(flags: &HealthFlags) -> Result<(), Failure> {
-    let Asked { url, name, authorities } = flags.asked()?;
-    let place = Place::parse(&url, place::HTTP).ok_or_else(|| {
+    let Asked { url, source, schemes, name, authorities } = flags.asked()?;
+    let place = Place::parse(&url, schemes).ok_or_else(|| {
+        let [plain, secure] = schemes;
         Failure::usage(format!(
-            "--url: `{url}` must have the form http://HOST:PORT or https://HOST:PORT"
+            "{source}: `{url}` must have the form {plain}://HOST:PORT or {secure}://HOST:PORT"
         ))
     })?;
     let place = match name {
@@ -123,8 +139,16 @@ pub fn run(flags: &HealthFlags) -> Result<(), Failure> {
     };
     let tls = flags.files.client(&authorities)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let asked =
-        runtime.block_on(async { tokio::time::timeout(flags.timeout, ask(&place, &tls)).await });
+    let asked = runtime.block_on(async {
+        let asked = async {
+            if schemes == place::WEBSOCKET {
+                greet(&url, tls).await
+            } else {
+                ask(&place, &tls).await
+            }
+        };
+        tokio::time::timeout(flags.timeout, asked).await
+    });
     let unreachable = |why: String| Failure::ended(exit::NO_CONNECTION, format!("{url}: {why}"));
     let late = || format!("no answer within {}", humantime::format_duration(flags.timeout));
     match asked.unwrap_or_else(|_| Err(late())) {
@@ -137,6 +161,22 @@ pub fn run(flags: &HealthFlags) -> Result<(), Failure> {
 struct Answer {
     is_ready: bool,
     text: String,
+}
+
+/// Opens a connection over WebSocket, which needs no token.
+async fn greet(url: &str, tls: ClientTls) -> Result<Answer, String> {
+    let mut options = ClientOptions::default();
+    options.tls = tls;
+    let ready = || Answer { is_ready: true, text: "ready".to_owned() };
+    match connect_with(url, options).await {
+        Ok(client) => {
+            client.close().await;
+            Ok(ready())
+        }
+        // It answers clients with a token.
+        Err(error) if error.condition() == Condition::Unauthorized => Ok(ready()),
+        Err(error) => Err(error.detail().to_owned()),
+    }
 }
 
 async fn ask(place: &Place, tls: &ClientTls) -> Result<Answer, String> {

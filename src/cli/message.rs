@@ -252,9 +252,14 @@ pub fn instant(at: Timestamp) -> String {
     }
 }
 
-/// So many of them, in words.
+/// A number of messages, in words.
 pub fn messages(count: u64) -> String {
-    format!("{count} {}", if count == 1 { "message" } else { "messages" })
+    counted(count, "message")
+}
+
+/// A number of things whose plural ends in s, in words.
+pub fn counted(count: u64, singular: &str) -> String {
+    format!("{count} {singular}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The message id, if there is one.

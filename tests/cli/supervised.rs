@@ -67,6 +67,31 @@ fn health_asks_whether_a_broker_can_work() {
     drop(server);
 }
 
+/// Without another address, it asks the broker of `PEEKLOCK_URL`, as other commands do; a data directory goes before it.
+#[test]
+fn health_asks_the_broker_of_peeklock_url() {
+    let flags = ["serve", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+    let mut server = Server::start(peeklock("health_by_url", "", &flags));
+    let websocket = server.websocket();
+    let asked = |url: &str, arguments: &[&str]| {
+        let arguments = [&["health"], arguments].concat();
+        let mut health = peeklock("health_by_url_asked", "", &arguments);
+        health.env("PEEKLOCK_URL", url).env_remove("PEEKLOCK_HEALTH_URL");
+        let kept = health.get_current_dir().unwrap().join("kept");
+        std::fs::create_dir_all(&kept).unwrap();
+        std::fs::write(kept.join("http-url"), "http://127.0.0.1:1").unwrap();
+        run(health)
+    };
+    let (code, out, errors) = asked(&websocket, &[]);
+    assert_eq!((code, out.as_str()), (0, "ready\n"), "{errors}");
+    let (code, _, errors) = asked(&websocket, &["--data-dir", "kept"]);
+    assert!(code == 7 && errors.contains("http://127.0.0.1:1"), "{code} {errors}");
+    let (code, _, errors) = asked("ws://127.0.0.1:1", &[]);
+    assert!(code == 7 && errors.contains("ws://127.0.0.1:1"), "{code} {errors}");
+    let (code, _, errors) = asked("nonsense", &[]);
+    assert!(code == 2 && errors.contains("PEEKLOCK_URL: `nonsense`"), "{code} {errors}");
+}
+
 /// TLS-05, ADM-05: without being told where, it asks the broker of its data directory, wherever that serves HTTP and whether with TLS or
 /// without, as in a container that was configured otherwise than the image.
 #[test]

@@ -144,6 +144,19 @@ fn one_dead_letter_is_shown_whole() {
     assert!(log.contains("`peeklock dlq list orders`"), "{log}");
 }
 
+#[test]
+fn resubmit_ends_with_code_6_if_no_dead_letter_matches() {
+    let broker = broker();
+    let none = ["dlq", "resubmit", "orders", "--where", "reason=none"];
+    let (out, _) = broker.ends(6, &none);
+    assert_eq!(out, "resubmitted 0 messages to orders\n");
+    let (_, log) = broker.ends(6, &[&none[..], &["--dry-run"]].concat());
+    assert_eq!(log, "dry run: 0 messages would be sent to `orders`\n");
+    assert_eq!(broker.peek(DLQ).len(), 4);
+    broker.ok(&["queue", "create", "empty"]);
+    broker.ends(6, &["dlq", "resubmit", "empty"]);
+}
+
 /// What does not meet the conditions stays as it was: unlocked, uncounted.
 #[test]
 fn those_that_are_meant_are_sent_again_and_the_others_are_left_as_they_were() {
@@ -180,7 +193,7 @@ fn those_that_are_meant_are_sent_again_and_the_others_are_left_as_they_were() {
     // Nobody holds them.
     let out = broker.ok(&["receive", "orders", "--dead-letter", "--all", "--body-only"]);
     assert_eq!(out, "a\nc\n");
-    let out = broker.ok(&["dlq", "resubmit", "orders", "-o", "json"]);
+    let (out, _) = broker.ends(6, &["dlq", "resubmit", "orders", "-o", "json"]);
     assert!(out.contains("\"resubmitted\":0"), "{out}");
 }
 

@@ -127,7 +127,8 @@ fn what_is_exported_can_be_applied() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         broker.ok(&words);
     }
-    broker.ok(&["export", "--to", file.path()]);
+    let ended = broker.program(&["export", "--to", file.path()]).run();
+    assert_eq!(ended.log, format!("{}: 2 queues, 1 topic\n", file.path()));
     let exported = file.text();
     assert_eq!(broker.ok(&["export"]), exported);
     assert!(exported.contains("[[topics.subscriptions.rules]]"), "{exported}");

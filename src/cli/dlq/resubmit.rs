@@ -19,7 +19,7 @@ use super::condition::{MessageCondition, condition, conditions};
 use super::copies::{self, Copies};
 use super::or_of_topic;
 use super::origin;
-use super::pick::{Pick, Taken};
+use super::pick::{Found, Pick, Taken};
 
 pub const HELP: &str = concat!(
     "\
@@ -185,7 +185,13 @@ async fn dry_run(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure
     let to = flags.to()?;
     let messages = if found.count == 1 { "message" } else { "messages" };
     note(&format!("dry run: {} {messages} would be sent to `{to}`", found.count));
-    found.refuse_absent(&pick)
+    finished(&found, &pick)
+}
+
+/// The end of a run in which nothing failed.
+fn finished(found: &Found, pick: &Pick<'_>) -> Result<(), Failure> {
+    found.refuse_absent(pick)?;
+    if found.count == 0 { Err(Failure::Told(exit::NOTHING)) } else { Ok(()) }
 }
 
 async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failure> {
@@ -264,7 +270,7 @@ async fn resubmit(flags: &ResubmitFlags, session: &Session) -> Result<(), Failur
     match worked {
         Ok(()) if duplicates + doubled + failed + locked == 0 => {
             closed.map_err(Failure::from)?;
-            found.refuse_absent(&pick)
+            finished(&found, &pick)
         }
         Ok(()) if resubmitted == 0 && failed > 0 => Err(Failure::Told(progress.code)),
         Ok(()) => Err(Failure::Told(exit::IN_PART)),
