@@ -90,7 +90,7 @@ pub enum ServeError {
     #[error("broker has failed: {0}")]
     Broker(String),
     /// The store could not be opened.
-    #[error("`{directory}`: {source}{}", store_way_out(.source))]
+    #[error("{}{}", in_directory(.directory, .source), store_way_out(.source))]
     Open {
         /// Where it was to be opened.
         directory: String,
@@ -127,6 +127,13 @@ fn way_out(error: &TransportError) -> String {
 /// Whether an address has a port for which a process needs to be allowed more than others are.
 fn is_privileged(address: &str) -> bool {
     address.parse().is_ok_and(|address: SocketAddr| address.port() < 1024)
+}
+
+/// A failure of the store, with its directory once.
+fn in_directory(directory: &str, error: &StoreError) -> String {
+    let named = format!("`{directory}`");
+    let text = error.to_string();
+    if text.contains(&named) { text } else { format!("{named}: {text}") }
 }
 
 /// What to do about a store that cannot be opened.

@@ -93,8 +93,8 @@ pub(super) fn unknown_field(detail: &str) -> Option<(&str, Option<&str>)> {
 pub(super) fn source_of(layers: &Value, key: &str) -> Option<String> {
     let value = find(layers, key)?;
     let origin = match &value.kind {
-        ValueKind::Table(table) => {
-            value.origin().or_else(|| table.values().find_map(Value::origin))
+        ValueKind::Table(table) if value.origin().is_none() => {
+            return table.keys().find_map(|name| source_of(layers, &format!("{key}.{name}")));
         }
         ValueKind::Array(values) => {
             value.origin().or_else(|| values.iter().find_map(Value::origin))

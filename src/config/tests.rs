@@ -190,7 +190,7 @@ fn wrong_values_are_named_with_key_and_source() {
         ("[limits]\nlock_duration_max = 60", "limits.lock_duration_max", "`60` is not a duration"),
         (
             "[limits]\nhop_count_max = 17",
-            "limits",
+            "limits.hop_count_max",
             "`hop_count_max` of 17 is out of range; write a value from 1 to 16",
         ),
         ("[security]\ni_know = \"yes\"", "security.i_know", "`yes` is not true or false"),

@@ -28,6 +28,23 @@ fn wrong_values_are_refused_with_their_source() {
     assert!(log.contains("PEEKLOCK__LIMITS__LOCK_DURATION_MAX"), "{log}");
 }
 
+/// A variable is named whole, also where another source sets a value of the same section, and in an unknown section.
+#[test]
+fn wrong_variables_are_named_whole() {
+    let config = "[limits]\nconnection_inbound_count_max = 7\n";
+    for (variable, key) in [
+        ("PEEKLOCK__LIMITS__CONNECTION_COUNT_MAX", "`limits.connection_count_max`"),
+        ("PEEKLOCK__LIMITSX__CONNECTION_COUNT_MAX", "`limitsx`"),
+    ] {
+        let mut command = peeklock("wrong-limit", config, &["config", "check"]);
+        command.env(variable, "0");
+        let (code, _, log) = run(command);
+        assert_eq!(code, 2);
+        let named = log.contains(key) && log.contains(&format!("(set by {variable})"));
+        assert!(named, "{log}");
+    }
+}
+
 #[test]
 fn a_missing_file_is_named() {
     let (code, _, log) =

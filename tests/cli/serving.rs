@@ -162,7 +162,8 @@ fn a_restart_finds_what_was_there() {
     assert_eq!(server.ask("POST", "/orders/messages", "first").0, 201);
     let (code, _, err) = run(again());
     assert_eq!(code, 1);
-    assert!(err.contains("here") && err.contains("in use by process"), "{err}");
+    assert!(err.contains("`here` is in use by process"), "{err}");
+    assert_eq!(err.matches("`here`").count(), 1, "{err}");
     assert!(err.contains("--data-dir"), "{err}");
     let (code, out, log) = server.stop("-TERM");
     assert_eq!(code, 0, "{log}");

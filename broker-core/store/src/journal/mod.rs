@@ -131,8 +131,9 @@ impl Journal {
         let disk = OsDisk::open(path).map_err(|error| {
             let (path, error) = (path.display().to_string(), error.to_string());
             // Where another process has it, that names it.
-            let of = if error.contains(&path) { String::new() } else { format!(" `{path}`") };
-            StoreError::Failed(format!("data directory{of}: {error}").into())
+            let is_named = error.contains(&path);
+            let text = if is_named { error } else { format!("data directory `{path}`: {error}") };
+            StoreError::Failed(text.into())
         })?;
         Self::open_on(Arc::new(disk), config)
     }
