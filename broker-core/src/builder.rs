@@ -62,13 +62,14 @@ const LATEST_START: Timestamp = Timestamp::from_unix_ms(253_086_768_000_000);
 /// Collects what a broker is made of.
 ///
 /// ```
+/// # use peeklock_core as peeklock;
 /// use std::sync::Arc;
 ///
-/// use peeklock_core::Broker;
-/// use peeklock_core::clock::ManualClock;
-/// use peeklock_core::description::Settings;
-/// use peeklock_core::limits::Tier;
-/// use peeklock_core::time::Timestamp;
+/// use peeklock::Broker;
+/// use peeklock::clock::ManualClock;
+/// use peeklock::description::Settings;
+/// use peeklock::limits::Tier;
+/// use peeklock::time::Timestamp;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -33,6 +33,28 @@ fn each_crate_can_be_published() {
     assert!(published > 20, "{published}");
 }
 
+/// The examples of all crates below the library import what its users import: `peeklock`, which a hidden line makes of the
+/// crates that an example needs. The program and the crate for authors of forwarders are imported by their own names.
+#[test]
+fn examples_import_the_library() {
+    let mut found = 0;
+    for path in files(".", "rs") {
+        for line in read(&path).lines().map(str::trim_start) {
+            let Some(line) = ["/// use peeklock", "//! use peeklock"]
+                .iter()
+                .find_map(|begin| line.strip_prefix(begin))
+            else {
+                continue;
+            };
+            found += 1;
+            let is_known =
+                ["::", "_server::", "_reach::"].iter().any(|name| line.starts_with(name));
+            assert!(is_known, "{}: use peeklock{line}", place(&path));
+        }
+    }
+    assert!(found > 100, "{found}");
+}
+
 /// What a crate includes, or has as a module by its path, lies in its package, so that its tests compile where it is
 /// published: a file of another, or of a package below it, by a link, of which the package has a copy.
 #[test]

@@ -54,13 +54,14 @@ const PATH_BYTES_MAX: usize = 16 << 10;
 /// What one principal may do with a broker. Cheap to clone; clones are one.
 ///
 /// ```
+/// # use peeklock_core as peeklock;
 /// use std::sync::Arc;
 ///
-/// use peeklock_core::Broker;
-/// use peeklock_core::condition::Condition;
-/// use peeklock_core::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
-/// use peeklock_core::description::QueueProperties;
-/// use peeklock_core::error::Rejection;
+/// use peeklock::Broker;
+/// use peeklock::condition::Condition;
+/// use peeklock::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
+/// use peeklock::description::QueueProperties;
+/// use peeklock::error::Rejection;
 ///
 /// /// Who shows nothing may send.
 /// struct Senders;

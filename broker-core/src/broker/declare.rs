@@ -32,13 +32,14 @@ impl Broker {
     /// Makes the namespace as declared, and tells what was done (DEC-01). What is not named stays as it is.
     ///
     /// ```
-    /// use peeklock_core::Broker;
-    /// use peeklock_core::declaration::{
+    /// # use peeklock_core as peeklock;
+    /// use peeklock::Broker;
+    /// use peeklock::declaration::{
     ///     Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic,
     /// };
-    /// use peeklock_core::description::QueueUpdate;
-    /// use peeklock_core::rule::{Filter, RuleDescription};
-    /// use peeklock_core::time::Timestamp;
+    /// use peeklock::description::QueueUpdate;
+    /// use peeklock::rule::{Filter, RuleDescription};
+    /// use peeklock::time::Timestamp;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

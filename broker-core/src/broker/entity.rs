@@ -22,10 +22,11 @@ use crate::traced::Witness;
 /// that embed a broker have the handles of `peeklock-client`.
 ///
 /// ```
-/// use peeklock_core::Broker;
-/// use peeklock_core::command::{Command, Outcome};
-/// use peeklock_core::description::QueueProperties;
-/// use peeklock_core::ids::SequenceNumber;
+/// # use peeklock_core as peeklock;
+/// use peeklock::Broker;
+/// use peeklock::command::{Command, Outcome};
+/// use peeklock::description::QueueProperties;
+/// use peeklock::ids::SequenceNumber;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

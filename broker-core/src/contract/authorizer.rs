@@ -202,13 +202,14 @@ pub fn bearer_token(text: &str) -> Option<&str> {
 /// there is such an entity, so that a refusal discloses nothing (SEC-08).
 ///
 /// ```
+/// # use peeklock_core as peeklock;
 /// use std::sync::Arc;
 ///
 /// use async_trait::async_trait;
-/// use peeklock_core::Broker;
-/// use peeklock_core::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
-/// use peeklock_core::description::QueueUpdate;
-/// use peeklock_core::error::Rejection;
+/// use peeklock::Broker;
+/// use peeklock::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
+/// use peeklock::description::QueueUpdate;
+/// use peeklock::error::Rejection;
 ///
 /// /// One reader, who may receive from one queue.
 /// struct OneReader;

@@ -22,13 +22,14 @@ use crate::path::SubQueue;
 /// One that lets go of what is sent to it, for what is only to be counted:
 ///
 /// ```
+/// # use peeklock_core as peeklock;
 /// use std::sync::Arc;
 ///
 /// use async_trait::async_trait;
-/// use peeklock_core::Broker;
-/// use peeklock_core::contract::{Forwarder, Outgoing, Route, Source, Verdict};
-/// use peeklock_core::description::QueueUpdate;
-/// use peeklock_core::error::Rejection;
+/// use peeklock::Broker;
+/// use peeklock::contract::{Forwarder, Outgoing, Route, Source, Verdict};
+/// use peeklock::description::QueueUpdate;
+/// use peeklock::error::Rejection;
 ///
 /// struct Nowhere;
 ///

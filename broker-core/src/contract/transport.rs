@@ -28,6 +28,7 @@ pub struct TransportError {
 /// One that sends what is said on a connection, whole, as a message to the queue `said`:
 ///
 /// ```
+/// # use peeklock_core as peeklock;
 /// use std::io::{Read, Write};
 /// use std::net::{SocketAddr, TcpListener, TcpStream};
 /// use std::sync::Arc;
@@ -35,12 +36,12 @@ pub struct TransportError {
 /// use std::time::Duration;
 ///
 /// use async_trait::async_trait;
-/// use peeklock_core::Broker;
-/// use peeklock_core::command::{Command, Outcome, ReceiveMode};
-/// use peeklock_core::contract::{Action, Principal, RunningTransport, Transport, TransportError};
-/// use peeklock_core::description::QueueUpdate;
-/// use peeklock_core::message::Message;
-/// use peeklock_core::time::TimeSpan;
+/// use peeklock::Broker;
+/// use peeklock::command::{Command, Outcome, ReceiveMode};
+/// use peeklock::contract::{Action, Principal, RunningTransport, Transport, TransportError};
+/// use peeklock::description::QueueUpdate;
+/// use peeklock::message::Message;
+/// use peeklock::time::TimeSpan;
 /// use tokio::runtime::Handle;
 ///
 /// struct Said(SocketAddr);

@@ -101,9 +101,10 @@ pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 /// arbiter threads and must not wait for the medium, except `acquire`, `scan` and `close`.
 ///
 /// ```
+/// # mod peeklock { pub use peeklock_store as store; }
 /// use std::sync::Arc;
 ///
-/// use peeklock_store::{Batch, Key, MemoryStore, Shard, Store, Submission};
+/// use peeklock::store::{Batch, Key, MemoryStore, Shard, Store, Submission};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = MemoryStore::new(1, u64::MAX);

@@ -6,8 +6,9 @@
 //! read by others than a queue.
 //!
 //! ```
-//! use peeklock_core::contract::Forwarder as _;
-//! use peeklock_forward_log::LogForwarder;
+//! # mod peeklock { pub use peeklock_core::*; pub use peeklock_forward_log as forward_log; }
+//! use peeklock::contract::Forwarder as _;
+//! use peeklock::forward_log::LogForwarder;
 //!
 //! assert!(LogForwarder.check("log://debug").is_ok());
 //! assert!(LogForwarder.check("log://loudly").is_err());

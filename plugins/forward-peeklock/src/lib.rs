@@ -2,8 +2,9 @@
 //! once, whatever is lost on the way and whichever broker is restarted.
 //!
 //! ```
-//! use peeklock_core::contract::Forwarder as _;
-//! use peeklock_forward_peeklock::{PeerConfig, PeerForwarder};
+//! # mod peeklock { pub use peeklock_core::*; pub use peeklock_forward_peeklock as forward_peeklock; }
+//! use peeklock::contract::Forwarder as _;
+//! use peeklock::forward_peeklock::{PeerConfig, PeerForwarder};
 //!
 //! let forwarder = PeerForwarder::new(PeerConfig::default());
 //! assert!(forwarder.check("peeklock+wss://broker.example.com/orders").is_ok());

@@ -2,8 +2,9 @@
 //! receiver has answered 2xx.
 //!
 //! ```
-//! use peeklock_core::contract::Forwarder as _;
-//! use peeklock_forward_webhook::{WebhookConfig, WebhookForwarder};
+//! # mod peeklock { pub use peeklock_core::*; pub use peeklock_forward_webhook as forward_webhook; }
+//! use peeklock::contract::Forwarder as _;
+//! use peeklock::forward_webhook::{WebhookConfig, WebhookForwarder};
 //!
 //! let forwarder = WebhookForwarder::new(WebhookConfig::default());
 //! // `ForwardTo` of a queue: as a public URL with `webhook+` in front.

@@ -18,8 +18,9 @@ use crate::port::{Managed, Management, Page, Patch, Port};
 /// Creates, reads, changes and deletes queues, topics, subscriptions, rules and policies.
 ///
 /// ```
-/// use peeklock_core::description::QueueProperties;
-/// # use peeklock_client::testing::TestBroker;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::description::QueueProperties;
+/// # use peeklock::testing::TestBroker;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

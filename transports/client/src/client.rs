@@ -14,9 +14,10 @@ use crate::{Admin, Receiver, Sender, SessionReceiver, Traces, Transaction};
 /// Opens handles on a broker. Cheap to clone. They may be used from any thread.
 ///
 /// ```
-/// use peeklock_core::message::Message;
-/// use peeklock_core::time::TimeSpan;
-/// # use peeklock_client::testing::TestBroker;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::message::Message;
+/// use peeklock::time::TimeSpan;
+/// # use peeklock::testing::TestBroker;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -90,9 +90,10 @@ impl ConsumerOptions {
 /// A running consumer. Dropping it stops it as [`Consumer::stop`] does, without waiting.
 ///
 /// ```
-/// use peeklock_client::{ConsumerOptions, Delivery, Refusal};
-/// use peeklock_core::message::Message;
-/// # use peeklock_client::testing::TestBroker;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::message::Message;
+/// use peeklock::{ConsumerOptions, Delivery, Refusal};
+/// # use peeklock::testing::TestBroker;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

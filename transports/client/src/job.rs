@@ -33,7 +33,8 @@ const JSON: &str = "application/json";
 /// message, so it should outlive the name that the type has in a program.
 ///
 /// ```
-/// use peeklock_client::{JobType, job_message};
+/// # use peeklock_client as peeklock;
+/// use peeklock::{JobType, job_message};
 ///
 /// #[derive(serde::Serialize)]
 /// struct Invoice {
@@ -47,7 +48,7 @@ const JSON: &str = "application/json";
 /// let message = job_message(&Invoice { number: 7 })?;
 /// assert_eq!(message.subject.as_deref(), Some("invoice"));
 /// assert_eq!(message.body.as_bytes(), r#"{"number":7}"#);
-/// # Ok::<(), peeklock_client::WriteError>(())
+/// # Ok::<(), peeklock::WriteError>(())
 /// ```
 pub trait JobType {
     /// The Subject of its messages.
@@ -302,10 +303,11 @@ fn written<T: JobType + Serialize>(job: &T, sender: &Sender) -> Result<Message, 
 /// [`SessionDelivery`].
 ///
 /// ```
-/// use peeklock_client::port::Settlement;
-/// use peeklock_client::testing::TestDelivery;
-/// use peeklock_client::{Delivery, FromDelivery, Refusal, jobs};
-/// use peeklock_core::message::Message;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::message::Message;
+/// use peeklock::port::Settlement;
+/// use peeklock::testing::TestDelivery;
+/// use peeklock::{Delivery, FromDelivery, Refusal, jobs};
 ///
 /// struct Cups(u32);
 ///

@@ -35,10 +35,11 @@ pub struct WriteError {
 /// them all; who keeps one of many for long should copy its body.
 ///
 /// ```
-/// use peeklock_client::json_message;
-/// use peeklock_core::message::Value;
-/// use peeklock_core::time::TimeSpan;
-/// # use peeklock_client::testing::TestBroker;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::json_message;
+/// use peeklock::message::Value;
+/// use peeklock::time::TimeSpan;
+/// # use peeklock::testing::TestBroker;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -107,9 +108,10 @@ impl Received {
     /// So that it is neither lost nor there twice, the letter is completed in the transaction in which the copy is sent:
     ///
     /// ```
-    /// use peeklock_client::Client;
-    /// use peeklock_core::path::dead_letter_path;
-    /// use peeklock_core::time::TimeSpan;
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; }
+    /// use peeklock::Client;
+    /// use peeklock::path::dead_letter_path;
+    /// use peeklock::time::TimeSpan;
     ///
     /// async fn resubmit(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
     ///     let letters = client.receiver(&dead_letter_path("orders"))?;

@@ -23,9 +23,10 @@ const STREAM_WAIT: TimeSpan = TimeSpan::from_seconds(60);
 /// until they run out.
 ///
 /// ```
-/// use peeklock_core::message::Message;
-/// use peeklock_core::time::TimeSpan;
-/// # use peeklock_client::testing::TestBroker;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::message::Message;
+/// use peeklock::time::TimeSpan;
+/// # use peeklock::testing::TestBroker;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -46,7 +46,8 @@ impl RequesterOptions {
     /// The defaults, with another number of requests at once.
     ///
     /// ```
-    /// use peeklock_client::RequesterOptions;
+    /// # use peeklock_client as peeklock;
+    /// use peeklock::RequesterOptions;
     ///
     /// assert_eq!(RequesterOptions::at_once(8).waiting_max, 8);
     /// ```
@@ -90,7 +91,8 @@ impl From<RequestError> for Refusal {
 /// What a responder tells a requester instead of a reply.
 ///
 /// ```
-/// use peeklock_client::Failure;
+/// # use peeklock_client as peeklock;
+/// use peeklock::Failure;
 ///
 /// let failure = Failure::new("OutOfStock", "there is no coffee left");
 /// assert_eq!(failure.to_string(), "OutOfStock: there is no coffee left");

@@ -24,9 +24,10 @@ const IN_FLIGHT_MAX: usize = 256;
 /// with that of the current span, unless it has a `traceparent` or `Diagnostic-Id` of its own.
 ///
 /// ```
-/// use peeklock_core::message::Message;
-/// use peeklock_core::time::TimeSpan;
-/// # use peeklock_client::testing::TestBroker;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::message::Message;
+/// use peeklock::time::TimeSpan;
+/// # use peeklock::testing::TestBroker;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -26,10 +26,11 @@ use crate::{LockKeeper, Receiver};
 /// count as never delivered (SES-31); dropping the receiver does too, but counts them (SES-33).
 ///
 /// ```
-/// use peeklock_core::description::QueueProperties;
-/// use peeklock_core::message::Message;
-/// use peeklock_core::time::TimeSpan;
-/// # use peeklock_client::testing::TestBroker;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::description::QueueProperties;
+/// use peeklock::message::Message;
+/// use peeklock::time::TimeSpan;
+/// # use peeklock::testing::TestBroker;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -50,7 +50,8 @@ impl TraceContext {
     /// Of a `traceparent`; none if it is none of version 00, or names no trace.
     ///
     /// ```
-    /// use peeklock_client::TraceContext;
+    /// # use peeklock_client as peeklock;
+    /// use peeklock::TraceContext;
     ///
     /// let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     /// assert_eq!(TraceContext::new(parent).unwrap().traceparent(), parent);

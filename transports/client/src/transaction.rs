@@ -25,9 +25,10 @@ use crate::{Received, Receiver, Sender, SessionReceiver};
 /// rolls it back.
 ///
 /// ```
-/// use peeklock_core::message::Message;
-/// use peeklock_core::time::TimeSpan;
-/// # use peeklock_client::testing::TestBroker;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::message::Message;
+/// use peeklock::time::TimeSpan;
+/// # use peeklock::testing::TestBroker;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -35,12 +35,13 @@ type Admitted = (Stream, OwnedSemaphorePermit);
 /// The HTTP transport. See the crate's documentation for what it serves.
 ///
 /// ```
+/// # mod peeklock { pub use peeklock_core::*; pub use peeklock_http as http; }
 /// use std::net::SocketAddr;
 /// use std::time::Duration;
 ///
-/// use peeklock_core::Broker;
-/// use peeklock_core::contract::Transport;
-/// use peeklock_http::{HttpConfig, HttpTransport};
+/// use peeklock::Broker;
+/// use peeklock::contract::Transport;
+/// use peeklock::http::{HttpConfig, HttpTransport};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -89,12 +89,13 @@ pub struct Entrances {
 /// gateway.
 ///
 /// ```
+/// # mod peeklock { pub use peeklock_core::*; pub use peeklock_listen as listen; }
 /// use std::net::SocketAddr;
 /// use std::time::Duration;
 ///
-/// use peeklock_core::Broker;
-/// use peeklock_core::contract::Transport;
-/// use peeklock_listen::{Admission, Entrances, Gateway, GatewayConfig};
+/// use peeklock::Broker;
+/// use peeklock::contract::Transport;
+/// use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

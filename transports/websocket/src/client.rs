@@ -67,9 +67,10 @@ pub trait Connector: fmt::Debug + Send + Sync {
 /// How a client connects.
 ///
 /// ```
+/// # mod peeklock { pub use peeklock_websocket as websocket; }
 /// use std::time::Duration;
 ///
-/// use peeklock_websocket::client::ClientOptions;
+/// use peeklock::websocket::client::ClientOptions;
 ///
 /// // It is non-exhaustive: what is to be otherwise is set on the defaults.
 /// let mut options = ClientOptions::default();
@@ -137,10 +138,11 @@ impl Default for ClientOptions {
 /// closed in order by [`Client::close`], or when the last handle is gone.
 ///
 /// ```
-/// use peeklock_core::Broker;
-/// use peeklock_core::contract::Transport as _;
-/// use peeklock_core::message::Message;
-/// use peeklock_websocket::{WebSocketConfig, WebSocketTransport, client};
+/// # mod peeklock { pub use peeklock_core::*; pub use peeklock_websocket as websocket; }
+/// use peeklock::Broker;
+/// use peeklock::contract::Transport as _;
+/// use peeklock::message::Message;
+/// use peeklock::websocket::{WebSocketConfig, WebSocketTransport, client};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -167,7 +169,8 @@ pub async fn connect(url: &str) -> Result<Client, BrokerError> {
 /// Connects in a way of the caller's.
 ///
 /// ```no_run
-/// use peeklock_websocket::client::{ClientOptions, ClientTls, certificates, connect_with};
+/// # mod peeklock { pub use peeklock_websocket as websocket; }
+/// use peeklock::websocket::client::{ClientOptions, ClientTls, certificates, connect_with};
 ///
 /// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut options = ClientOptions::default();
@@ -191,7 +194,8 @@ pub async fn connect_with(url: &str, options: ClientOptions) -> Result<Client, B
 /// `UseDevelopmentEmulator=true` (SEC-21), and other entities than its `EntityPath` are refused (SEC-20).
 ///
 /// ```no_run
-/// use peeklock_websocket::client::{ClientOptions, connect_by};
+/// # mod peeklock { pub use peeklock_websocket as websocket; }
+/// use peeklock::websocket::client::{ClientOptions, connect_by};
 ///
 /// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
 /// // As `peeklock connection-string` prints it.

@@ -32,12 +32,13 @@ const WRITE_BUFFER_BYTES: usize = 64 << 10;
 /// The WebSocket transport. See the crate's documentation for what it serves.
 ///
 /// ```
+/// # mod peeklock { pub use peeklock_core::*; pub use peeklock_websocket as websocket; }
 /// use std::net::SocketAddr;
 /// use std::time::Duration;
 ///
-/// use peeklock_core::Broker;
-/// use peeklock_core::contract::Transport;
-/// use peeklock_websocket::{WebSocketConfig, WebSocketTransport};
+/// use peeklock::Broker;
+/// use peeklock::contract::Transport;
+/// use peeklock::websocket::{WebSocketConfig, WebSocketTransport};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -22,10 +22,11 @@ pub enum RetryKind {
 /// After which delay a message comes again whose delivery has failed (RTY-16).
 ///
 /// ```
+/// # use peeklock_words as peeklock;
 /// use std::time::Duration;
 ///
-/// use peeklock_words::description::{Jitter, RetryKind, RetryPolicy};
-/// use peeklock_words::time::TimeSpan;
+/// use peeklock::description::{Jitter, RetryKind, RetryPolicy};
+/// use peeklock::time::TimeSpan;
 ///
 /// // After 1, 2, 4, 8 seconds and so on, at last each 5 minutes.
 /// let policy = RetryPolicy::exponential(Duration::from_secs(1))

@@ -180,7 +180,8 @@ impl Filter {
     /// A rule of that name with this filter, for who adds it to a subscription: when it was created the broker says.
     ///
     /// ```
-    /// use peeklock_words::rule::Filter;
+    /// # use peeklock_words as peeklock;
+    /// use peeklock::rule::Filter;
     ///
     /// let dear = Filter::sql("price > 100").named("dear").with_action("SET priority = 'high'");
     /// assert_eq!(&*dear.name, "dear");

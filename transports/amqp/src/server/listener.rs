@@ -19,12 +19,13 @@ const NAME: &str = "amqp";
 /// The AMQP transport. See the [module](super) for what it serves.
 ///
 /// ```
+/// # mod peeklock { pub use peeklock_core::*; pub use peeklock_amqp::server as amqp; }
 /// use std::net::SocketAddr;
 /// use std::time::Duration;
 ///
-/// use peeklock_core::Broker;
-/// use peeklock_core::contract::Transport;
-/// use peeklock_amqp::server::{AmqpConfig, AmqpTransport};
+/// use peeklock::Broker;
+/// use peeklock::amqp::{AmqpConfig, AmqpTransport};
+/// use peeklock::contract::Transport;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

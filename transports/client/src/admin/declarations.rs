@@ -23,12 +23,13 @@ impl Admin {
     /// What is not named stays as it is, and so does what is so already.
     ///
     /// ```
-    /// use peeklock_core::declaration::{
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+    /// use peeklock::declaration::{
     ///     Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic,
     /// };
-    /// use peeklock_core::description::QueueProperties;
-    /// use peeklock_core::rule::Filter;
-    /// # use peeklock_client::testing::TestBroker;
+    /// use peeklock::description::QueueProperties;
+    /// use peeklock::rule::Filter;
+    /// # use peeklock::testing::TestBroker;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -55,11 +55,12 @@ struct Pool<D: Message<Result = Outcome> + Send + 'static> {
 /// them, is given as its recipient, under a supervisor or not; the consumer ends with it.
 ///
 /// ```
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
 /// use actix::{Actor, Context, Handler};
-/// use peeklock_client::{ConsumerOptions, Delivery, Refusal, actors};
-/// use peeklock_core::description::QueueProperties;
-/// use peeklock_core::message::Message;
-/// # use peeklock_client::testing::TestBroker;
+/// use peeklock::description::QueueProperties;
+/// use peeklock::message::Message;
+/// use peeklock::{ConsumerOptions, Delivery, Refusal, actors};
+/// # use peeklock::testing::TestBroker;
 ///
 /// struct Barista;
 ///

@@ -140,8 +140,9 @@ impl Delivery {
     /// the client that it was given to (`TestDelivery::with_client`).
     ///
     /// ```
-    /// use peeklock_client::{Client, ConsumerOptions, Delivery, Refusal};
-    /// use peeklock_core::message::Message;
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; }
+    /// use peeklock::message::Message;
+    /// use peeklock::{Client, ConsumerOptions, Delivery, Refusal};
     ///
     /// # async fn consume(client: Client) -> Result<(), Box<dyn std::error::Error>> {
     /// let receipts = client.sender("receipts")?;
@@ -173,7 +174,8 @@ impl Delivery {
     /// be completed (ERR-06).
     ///
     /// ```
-    /// use peeklock_client::{Delivery, Refusal};
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+    /// use peeklock::{Delivery, Refusal};
     ///
     /// async fn work(order: Delivery) -> Result<(), Refusal> {
     ///     match order.complete().await {
@@ -182,9 +184,9 @@ impl Delivery {
     ///     }
     ///     Err(Refusal::already_settled())
     /// }
-    /// # use peeklock_client::port::Settlement;
-    /// # use peeklock_client::testing::TestDelivery;
-    /// # use peeklock_core::message::Message;
+    /// # use peeklock::port::Settlement;
+    /// # use peeklock::testing::TestDelivery;
+    /// # use peeklock::message::Message;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
     /// # let order = TestDelivery::of(Message::new("two coffees"));
@@ -204,16 +206,17 @@ impl Delivery {
     /// [`Receiver::dead_letter`](crate::Receiver::dead_letter).
     ///
     /// ```
-    /// use peeklock_client::{Delivery, Refusal};
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+    /// use peeklock::{Delivery, Refusal};
     ///
     /// async fn work(order: Delivery) -> Result<(), Refusal> {
     ///     order.refuse(Refusal::dead_letter("SoldOut", "no cup is left")).await?;
     ///     println!("the guest is told"); // once it is certain that nobody else brews it
     ///     Err(Refusal::already_settled())
     /// }
-    /// # use peeklock_client::port::Settlement;
-    /// # use peeklock_client::testing::TestDelivery;
-    /// # use peeklock_core::message::Message;
+    /// # use peeklock::port::Settlement;
+    /// # use peeklock::testing::TestDelivery;
+    /// # use peeklock::message::Message;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
     /// # let order = TestDelivery::of(Message::new("two coffees"));

@@ -18,10 +18,11 @@ use crate::testing::FIRST_INSTANT;
 /// matters it lets it pass. Nothing sleeps, and a day passes in no time.
 ///
 /// ```
-/// use peeklock_client::testing::TestBroker;
-/// use peeklock_client::{ConsumerOptions, Delivery, Refusal};
-/// use peeklock_core::message::Message;
-/// use peeklock_core::time::TimeSpan;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::message::Message;
+/// use peeklock::testing::TestBroker;
+/// use peeklock::time::TimeSpan;
+/// use peeklock::{ConsumerOptions, Delivery, Refusal};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -79,9 +80,10 @@ impl TestBroker {
     /// See [`StartError`].
     ///
     /// ```
-    /// use peeklock_client::testing::TestBroker;
-    /// use peeklock_core::Broker;
-    /// use peeklock_core::time::TimeSpan;
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+    /// use peeklock::Broker;
+    /// use peeklock::testing::TestBroker;
+    /// use peeklock::time::TimeSpan;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

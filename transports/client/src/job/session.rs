@@ -17,8 +17,9 @@ use crate::{Received, Refusal, SessionDelivery, SessionReceiver, Transaction};
 /// [`Client::consume_sessions`](crate::Client::consume_sessions).
 ///
 /// ```
-/// use peeklock_client::testing::{TestDelivery, TestSession};
-/// use peeklock_client::{JobType, Refusal, SessionJob, jobs};
+/// # use peeklock_client as peeklock;
+/// use peeklock::testing::{TestDelivery, TestSession};
+/// use peeklock::{JobType, Refusal, SessionJob, jobs};
 ///
 /// #[derive(serde::Serialize, serde::Deserialize)]
 /// struct Payment {

@@ -53,9 +53,10 @@ impl SessionReceiver {
     /// the type.
     ///
     /// ```
-    /// use peeklock_client::testing::{TestDelivery, TestSession};
-    /// use peeklock_client::SessionDelivery;
-    /// use peeklock_core::message::Message;
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+    /// use peeklock::SessionDelivery;
+    /// use peeklock::message::Message;
+    /// use peeklock::testing::{TestDelivery, TestSession};
     ///
     /// #[derive(Default, serde::Serialize, serde::Deserialize)]
     /// struct Progress {

@@ -30,11 +30,12 @@ use crate::port::{Link, Port, Settlement};
 /// and sessions are refused with `NotImplemented`: for them there is the `TestBroker`.
 ///
 /// ```
-/// use peeklock_client::port::Settlement;
-/// use peeklock_client::testing::{TestClient, TestDelivery};
-/// use peeklock_client::{Client, Delivery, Refusal};
-/// use peeklock_core::condition::Condition;
-/// use peeklock_core::message::Message;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::condition::Condition;
+/// use peeklock::message::Message;
+/// use peeklock::port::Settlement;
+/// use peeklock::testing::{TestClient, TestDelivery};
+/// use peeklock::{Client, Delivery, Refusal};
 ///
 /// /// Brews, and sends a receipt with it or does neither.
 /// async fn brew(client: Client, order: Delivery) -> Result<(), Refusal> {

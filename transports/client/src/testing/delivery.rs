@@ -29,10 +29,11 @@ const LOCK: TimeSpan = TimeSpan::from_minutes(1);
 /// consumer does:
 ///
 /// ```
-/// use peeklock_client::port::Settlement;
-/// use peeklock_client::testing::TestDelivery;
-/// use peeklock_client::{Job, JobType, Refusal, jobs};
-/// use peeklock_core::time::TimeSpan;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::port::Settlement;
+/// use peeklock::testing::TestDelivery;
+/// use peeklock::time::TimeSpan;
+/// use peeklock::{Job, JobType, Refusal, jobs};
 ///
 /// #[derive(serde::Serialize, serde::Deserialize)]
 /// struct Order {

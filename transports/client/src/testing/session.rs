@@ -22,10 +22,11 @@ const PATH: &str = "test";
 /// has no message to be received.
 ///
 /// ```
-/// use peeklock_client::SessionDelivery;
-/// use peeklock_client::port::Settlement;
-/// use peeklock_client::testing::{TestDelivery, TestSession};
-/// use peeklock_core::message::Message;
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
+/// use peeklock::SessionDelivery;
+/// use peeklock::message::Message;
+/// use peeklock::port::Settlement;
+/// use peeklock::testing::{TestDelivery, TestSession};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {

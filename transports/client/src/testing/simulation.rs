@@ -61,11 +61,12 @@ const SEEDS: Range<u64> = 0..100;
 /// off until their locks are gone, the broker crashes, its store hangs, and everything comes in any order.
 ///
 /// ```
+/// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client::testing; }
 /// use std::sync::{Arc, Mutex};
 ///
-/// use peeklock_client::testing::Simulation;
-/// use peeklock_client::{ConsumerOptions, Delivery};
-/// use peeklock_core::message::Message;
+/// use peeklock::message::Message;
+/// use peeklock::testing::Simulation;
+/// use peeklock::{ConsumerOptions, Delivery};
 ///
 /// // Counts cups; a message that is delivered twice is counted twice.
 /// let found = Simulation::new().try_run(|world| async move {
