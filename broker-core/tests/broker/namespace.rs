@@ -293,6 +293,48 @@ async fn requests_wait_for_a_subscription_under_way() {
     held.stop().await;
 }
 
+/// ENT-32: after the refusal of a creation that waited for an id, a caller that cannot wait finds that nothing is there; the wait is
+/// over before the answer.
+#[tokio::test]
+async fn a_refused_creation_is_answered_after_its_wait() {
+    let store = FaultStore::at_once(1, u64::MAX);
+    let mut settings = Settings::default();
+    settings.limits.entity_count_max = 1;
+    let builder = Broker::builder().store(Arc::clone(&store) as Arc<_>).settings(settings);
+    let broker = builder.arbiters(1).start().await.unwrap();
+    store.complete_at_once(false);
+    let asked: Vec<_> = (0..200)
+        .map(|number| {
+            let broker = broker.clone();
+            tokio::spawn(async move {
+                let path = format!("q{number}");
+                let created = broker.create_queue(&path, QueueUpdate::default()).await;
+                let found = broker.full_access().entity_now(&path, Action::Peek);
+                let of = |error: BrokerError| error.condition();
+                (created.err().map(of), found.err().map(of))
+            })
+        })
+        .collect();
+    while store.queued(Shard(0)) == 0 {
+        tokio::task::yield_now().await;
+    }
+    tokio::task::yield_now().await;
+    store.complete_at_once(true);
+    while store.complete_next(Shard(0), Fate::Store) {}
+    let mut created = 0;
+    for asked in asked {
+        match asked.await.unwrap() {
+            (None, None) => created += 1,
+            (refused, found) => {
+                assert_eq!(refused, Some(Condition::QuotaExceeded));
+                assert_eq!(found, Some(Condition::EntityNotFound));
+            }
+        }
+    }
+    assert_eq!(created, 1);
+    stop(broker).await;
+}
+
 /// ENT-32: a creation waits for the deletion of what had its path, and so does another deletion; a stop refuses what waits.
 #[tokio::test]
 async fn a_creation_waits_for_a_deletion_under_way() {

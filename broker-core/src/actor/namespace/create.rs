@@ -34,6 +34,9 @@ pub struct Create {
     pub answer: AnswerTo,
 }
 
+/// A creation that is not carried out, and why.
+pub(super) type RefusedCreation = (AnswerTo, Rejection);
+
 /// A block of ids is durable, or not.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -99,27 +102,24 @@ impl NamespaceActor {
         }
     }
 
-    fn create(&mut self, mail: Create, itself: Addr<Self>) {
+    fn create(&mut self, mail: Create, itself: Addr<Self>) -> Result<(), RefusedCreation> {
         let path = mail.root.path();
         if self.stopping {
-            refuse(Some(mail.answer), Rejection::cancelled("the broker is stopping"));
-            return;
+            return Err((mail.answer, Rejection::cancelled("the broker is stopping")));
         }
         let key = PathKey::fold(path);
         if self.passing(&key).is_some() {
             self.park(key, mail, itself);
-            return;
+            return Ok(());
         }
         if self.paths.contains_key(&key) {
             let reason = Rejection::entity_already_exists(path);
-            refuse(Some(mail.answer), reason);
-            return;
+            return Err((mail.answer, reason));
         }
         let count_max = self.shared.settings.limits.entity_count_max;
         if self.root_count >= count_max {
             let name = &self.shared.settings.name;
-            refuse(Some(mail.answer), Rejection::too_many("queues and topics", name, count_max));
-            return;
+            return Err((mail.answer, Rejection::too_many("queues and topics", name, count_max)));
         }
         let bytes = match &mail.root {
             Root::Queue(description) => description.text_bytes(),
@@ -127,12 +127,11 @@ impl NamespaceActor {
         };
         let limits = &self.shared.settings.limits;
         if bytes > self.shared.census.left(limits).described_bytes {
-            refuse(Some(mail.answer), Rejection::too_many_descriptions(limits));
-            return;
+            return Err((mail.answer, Rejection::too_many_descriptions(limits)));
         }
         let Some(id) = self.next_id() else {
             self.wait_for_id(WaitsForId::Root(mail), itself);
-            return;
+            return Ok(());
         };
         let Create { root, answer } = mail;
         let mut batch = Batch::default();
@@ -156,6 +155,7 @@ impl NamespaceActor {
             entity.answer = Some(answer);
         }
         self.write(id, batch, itself);
+        Ok(())
     }
 }
 
@@ -163,7 +163,9 @@ impl Handler<Create> for NamespaceActor {
     type Result = ();
 
     fn handle(&mut self, mail: Create, context: &mut Self::Context) {
-        self.create(mail, context.address());
+        if let Err((answer, reason)) = self.create(mail, context.address()) {
+            refuse(Some(answer), reason);
+        }
     }
 }
 
@@ -183,33 +185,37 @@ impl Handler<IdBlockTaken> for NamespaceActor {
             if let Some(Err(error)) = self.writers.first().map(|writer| writer.recover()) {
                 self.shared.health.fail(&error.to_string());
             }
-            for waits in waiting {
+            let lost = waiting.into_iter().map(|waits| {
                 let (WaitsForId::Root(Create { answer, .. })
                 | WaitsForId::Subscription(CreateSubscription { answer, .. })) = waits;
-                refuse(Some(answer), Rejection::internal("the store failed"));
-            }
-            self.end_if_settled(keys);
+                (answer, Rejection::internal("the store failed"))
+            });
+            self.refuse_creations(keys, lost.collect());
             return;
         }
+        let mut refused = Vec::new();
         for waits in waiting {
-            match waits {
+            let created = match waits {
                 WaitsForId::Root(mail) => self.create(mail, context.address()),
-                WaitsForId::Subscription(mail) => {
-                    self.create_subscription(mail, context.address());
-                }
-            }
+                WaitsForId::Subscription(mail) => self.create_subscription(mail, context.address()),
+            };
+            refused.extend(created.err());
         }
-        self.end_if_settled(keys);
+        self.refuse_creations(keys, refused);
     }
 }
 
 impl NamespaceActor {
-    /// Ends the waits for creations that were refused.
-    fn end_if_settled(&mut self, keys: Vec<PathKey>) {
+    /// Ends the waits at paths of creations that are not under way, and then answers the refused creations: their clients
+    /// may look the entity up at once, without waiting (ENT-32).
+    fn refuse_creations(&mut self, keys: Vec<PathKey>, refused: Vec<RefusedCreation>) {
         for key in keys {
             if self.passing(&key).is_none() {
                 self.outcome_is_known(&key);
             }
+        }
+        for (answer, reason) in refused {
+            refuse(Some(answer), reason);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
+use super::create::RefusedCreation;
 use super::{AnswerTo, NamespaceActor, State, WaitsForId, refuse};
 use crate::command::{Command, Outcome, TopicCommand};
 use crate::condition::Condition;
@@ -52,27 +53,27 @@ impl Outlet for ToNamespace {
 }
 
 impl NamespaceActor {
-    pub(super) fn create_subscription(&mut self, mail: CreateSubscription, itself: Addr<Self>) {
+    pub(super) fn create_subscription(
+        &mut self,
+        mail: CreateSubscription,
+        itself: Addr<Self>,
+    ) -> Result<(), RefusedCreation> {
         if self.stopping {
-            refuse(Some(mail.answer), Rejection::cancelled("the broker is stopping"));
-            return;
+            return Err((mail.answer, Rejection::cancelled("the broker is stopping")));
         }
         let topic = PathKey::fold(&mail.description.topic);
         let key = PathKey::fold(&mail.description.path());
         if let Some(key) = [topic, key].into_iter().find(|key| self.passing(key).is_some()) {
             self.park(key, mail, itself);
-            return;
+            return Ok(());
         }
         let owner = match self.owner_of(&mail.description) {
             Ok(owner) => owner,
-            Err(reason) => {
-                refuse(Some(mail.answer), reason);
-                return;
-            }
+            Err(reason) => return Err((mail.answer, reason)),
         };
         let Some(id) = self.next_id() else {
             self.wait_for_id(WaitsForId::Subscription(mail), itself);
-            return;
+            return Ok(());
         };
         let CreateSubscription { mut description, rules, answer } = mail;
         let (topic, path) = owner;
@@ -86,6 +87,7 @@ impl NamespaceActor {
             Command::OfTopic(TopicCommand::CreateSubscription { id, description, rules }),
             itself,
         );
+        Ok(())
     }
 
     /// The topic that a new subscription belongs to, unless there is a reason against it.
@@ -149,7 +151,9 @@ impl Handler<CreateSubscription> for NamespaceActor {
     type Result = ();
 
     fn handle(&mut self, mail: CreateSubscription, context: &mut Self::Context) {
-        self.create_subscription(mail, context.address());
+        if let Err((answer, reason)) = self.create_subscription(mail, context.address()) {
+            refuse(Some(answer), reason);
+        }
     }
 }
 
