@@ -5,11 +5,25 @@ use std::fmt;
 
 use super::{EntityKind, RetryPolicy};
 use crate::error::{Quoted, Rejection};
-use crate::limits::Limits;
+use crate::limits::{Limits, Tier};
 use crate::time::TimeSpan;
 
 /// What one entity may have beside the properties that are known, so that a description fits into a record.
 const EXTENSION_BYTES_MAX: usize = 8_192;
+
+/// Partitions of a partitioned queue or topic in the tiers that have such entities.
+const PARTITION_COUNT: u64 = 16;
+
+impl Tier {
+    /// Number of partitions that together have the size of a queue or topic (ADM-68).
+    #[must_use]
+    pub const fn partition_count(self, is_partitioned: bool) -> u64 {
+        match self {
+            Self::Basic | Self::Standard if is_partitioned => PARTITION_COUNT,
+            Self::Basic | Self::Standard | Self::Premium => 1,
+        }
+    }
+}
 
 /// Judges the values of one entity.
 pub(super) struct Bounds<'a> {
@@ -24,10 +38,11 @@ impl Bounds<'_> {
         self.within("LockDuration", value, limits.lock_duration_min, limits.lock_duration_max)
     }
 
-    pub(super) fn megabytes(&self, value: u64) -> Result<(), Rejection> {
+    pub(super) fn megabytes(&self, value: u64, is_partitioned: bool) -> Result<(), Rejection> {
         let limits = self.limits;
-        let (min, max) = (limits.entity_megabytes_min, limits.entity_megabytes_max);
-        self.within("MaxSizeInMegabytes", value, min, max)
+        let partition_count = limits.tier.partition_count(is_partitioned);
+        let max = limits.entity_megabytes_max.saturating_mul(partition_count);
+        self.within("MaxSizeInMegabytes", value, limits.entity_megabytes_min, max)
     }
 
     pub(super) fn duplicate_window(&self, value: TimeSpan) -> Result<(), Rejection> {

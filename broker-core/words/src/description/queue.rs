@@ -156,7 +156,7 @@ impl QueueDescription {
         self.status.validate(EntityKind::Queue)?;
         let bounds = Bounds { kind: EntityKind::Queue, path: &self.path, limits };
         bounds.lock_duration(self.lock_duration)?;
-        bounds.megabytes(self.max_size_in_megabytes)?;
+        bounds.megabytes(self.max_size_in_megabytes, self.enable_partitioning)?;
         bounds.duplicate_window(self.duplicate_detection_history_time_window)?;
         bounds.time_to_live(self.default_message_time_to_live)?;
         bounds.delivery_count(self.max_delivery_count)?;

@@ -100,13 +100,20 @@ fn the_lock_duration_is_5_seconds_to_5_minutes() {
     }
 }
 
-/// ENT-09, ENT-10
+/// ENT-09, ENT-10, ADM-68: in every tier, 16 partitions of the largest size add up to the largest size in Premium.
 #[test]
 fn any_whole_size_within_the_bounds_is_accepted() {
     let set = |queue: &mut QueueDescription, size| queue.max_size_in_megabytes = size;
     check_bounds(Tier::Premium, [0, 1, 81_920], Some(81_921), set);
     check_bounds(Tier::Standard, [0, 1, 5_120], Some(5_121), set);
     check(Tier::Premium, None, |queue| queue.max_size_in_megabytes = 1_337);
+    let set_partitioned = |queue: &mut QueueDescription, size| {
+        set(queue, size);
+        queue.enable_partitioning = true;
+    };
+    for tier in TIERS {
+        check_bounds(tier, [0, 1, 81_920], Some(81_921), set_partitioned);
+    }
 }
 
 /// ENT-09, QUO-01

@@ -114,7 +114,7 @@ impl TopicDescription {
         refuse_in_basic(EntityKind::Topic, &self.path, limits)?;
         self.status.validate(EntityKind::Topic)?;
         let bounds = Bounds { kind: EntityKind::Topic, path: &self.path, limits };
-        bounds.megabytes(self.max_size_in_megabytes)?;
+        bounds.megabytes(self.max_size_in_megabytes, self.enable_partitioning)?;
         bounds.duplicate_window(self.duplicate_detection_history_time_window)?;
         bounds.time_to_live(self.default_message_time_to_live)?;
         bounds.auto_delete_on_idle(self.auto_delete_on_idle)?;

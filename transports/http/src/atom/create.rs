@@ -54,7 +54,7 @@ pub(super) async fn create(
 
 async fn create_queue(exchange: &Exchange, path: &str, description: &Element) -> Answer {
     super::expect(description, queue::ELEMENT)?;
-    let properties = queue::read(description, None)?;
+    let properties = queue::new(description, exchange.site.broker.settings())?;
     let policies = policies::read(description)?;
     let access =
         Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
@@ -68,7 +68,7 @@ async fn create_queue(exchange: &Exchange, path: &str, description: &Element) ->
 }
 
 async fn create_topic(exchange: &Exchange, path: &str, description: &Element) -> Answer {
-    let properties = topic::read(description, None)?;
+    let properties = topic::new(description, exchange.site.broker.settings())?;
     let policies = policies::read(description)?;
     policies::judge(exchange, path, policies.as_deref()).await?;
     let topic = exchange.access.create_topic(path, properties).await?;

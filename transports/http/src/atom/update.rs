@@ -79,8 +79,8 @@ async fn update_queue(
     let queue = updated(read_at, || async {
         let current = exchange.access.describe_queue(path).await?;
         let properties = queue::read(description, current.description.extensions.as_deref())?;
-        let properties =
-            queue::complete(properties, &exchange.site.broker.settings().new_queue(path));
+        let settings = exchange.site.broker.settings();
+        let properties = queue::complete(properties, &current.description, settings);
         let access =
             Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
                 .other_than([
@@ -109,8 +109,8 @@ async fn update_topic(
     let topic = updated(read_at, || async {
         let current = exchange.access.describe_topic(path).await?;
         let properties = topic::read(description, current.description.extensions.as_deref())?;
-        let properties =
-            topic::complete(properties, &exchange.site.broker.settings().new_topic(path));
+        let settings = exchange.site.broker.settings();
+        let properties = topic::complete(properties, &current.description, settings);
         let read_at = Some(read_at.unwrap_or(current.updated_at));
         Ok(exchange.access.update_topic(path, properties, read_at).await?)
     })

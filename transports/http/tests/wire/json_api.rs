@@ -1,8 +1,11 @@
 //! The JSON API under `/$api/v1` (HTP-10).
 
+use peeklock_core::description::Settings;
+use peeklock_core::limits::Tier;
 use serde_json::{Value, json};
 
-use super::server::Server;
+use super::atom::{VERSION, entry, text};
+use super::server::{Plan, Server};
 
 async fn ask(server: &Server, head: &str, body: Value) -> (u16, Value) {
     let text = if body.is_null() { String::new() } else { body.to_string() };
@@ -483,4 +486,59 @@ async fn a_declaration_is_planned_and_carried_out() {
     let unknown = json!({ "queues": [{ "path": "a", "propertys": {} }] });
     expect(&server, &format!("{PATH}?dryRun=true"), unknown, 400).await;
     server.stop().await;
+}
+
+/// ADM-68, ENT-31: below Premium, a creation over Atom gives the size of each of 16 partitions; description and quota have the whole
+/// size from then on. The JSON API takes the size as it is.
+#[tokio::test]
+async fn a_partitioned_entity_has_the_size_of_its_partitions() {
+    let asked = |kind: &str, size: &str| {
+        let properties = format!("{size}<EnablePartitioning>true</EnablePartitioning>");
+        entry(kind, &properties)
+    };
+    let size = |megabytes: u64| format!("<MaxSizeInMegabytes>{megabytes}</MaxSizeInMegabytes>");
+    for (tier, factor) in [(Tier::Basic, 16), (Tier::Standard, 16), (Tier::Premium, 1)] {
+        let mut plan = Plan::new();
+        plan.settings = Settings::new("shop", tier);
+        let server = plan.start().await;
+        for (kind, path) in [("QueueDescription", "a"), ("TopicDescription", "t")] {
+            if (tier, path) == (Tier::Basic, "t") {
+                continue;
+            }
+            let put = format!("PUT /{path}?{VERSION}");
+            let read = async || {
+                text(&server.ask(&format!("GET /{path}?{VERSION}"), "").await, "MaxSizeInMegabytes")
+            };
+            let created = server.ask(&put, asked(kind, &size(2))).await;
+            assert_eq!(created.status, 201, "{}", created.text());
+            assert_eq!(read().await, (2 * factor).to_string());
+            // An update gives the size that was read; without one it is the default of a creation.
+            let change = format!("{put}\nIf-Match: *");
+            for (given, expected) in [(size(2 * factor), 2), (String::new(), 1_024)] {
+                let changed = server.ask(&change, asked(kind, &given)).await;
+                assert_eq!(changed.status, 200, "{tier:?}: {}", changed.text());
+                assert_eq!(read().await, (expected * factor).to_string());
+            }
+        }
+        let refused =
+            server.ask(&format!("PUT /b?{VERSION}"), asked("QueueDescription", &size(5_121))).await;
+        assert_eq!(refused.status, if factor == 1 { 201 } else { 400 });
+        let body = json!({ "maxSizeInMegabytes": 2, "enablePartitioning": true });
+        let queue = expect(&server, "PUT /$api/v1/queues/c", body, 201).await;
+        assert_eq!(queue["maxSizeInMegabytes"], 2);
+        assert_eq!(
+            server
+                .ask(&format!("PUT /d?{VERSION}"), asked("QueueDescription", &size(1)))
+                .await
+                .status,
+            201
+        );
+        let half = "x".repeat(200 << 10);
+        let mut taken = 0;
+        while server.ask("POST /d/messages", half.as_str()).await.status == 201 {
+            taken += 1;
+        }
+        assert_eq!(taken, 5 * factor + if factor == 16 { 1 } else { 0 });
+        server.stop().await;
+    }
 }

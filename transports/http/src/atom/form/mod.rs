@@ -13,7 +13,7 @@ mod value;
 use peeklock_core::Access;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Principal;
-use peeklock_core::description::{Destination, EntityStatus};
+use peeklock_core::description::{Destination, EntityStatus, Settings};
 use peeklock_core::error::Rejection;
 use peeklock_core::path::EntityAddress;
 use peeklock_core::time::TimeSpan;
@@ -31,6 +31,11 @@ const SHOWN_CHARS_MAX: usize = 64;
 /// What carries a token for where messages are forwarded to (HTP-18).
 const TOKEN_HEADERS: [&str; 2] =
     ["ServiceBusSupplementaryAuthorization", "ServiceBusDlqSupplementaryAuthorization"];
+
+/// The size of a new queue or topic, for which its client gives the size of a partition (ADM-68).
+pub(super) const fn size_of_new(megabytes: u64, is_partitioned: bool, settings: &Settings) -> u64 {
+    megabytes.saturating_mul(settings.tier().partition_count(is_partitioned))
+}
 
 /// The properties in a description. An element without text, or one that says it has no value, is as good as absent.
 struct Fields<'a>(&'a Element);

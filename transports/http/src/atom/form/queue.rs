@@ -1,14 +1,14 @@
 //! `QueueDescription`.
 
 use peeklock_core::command::Described;
-use peeklock_core::description::{QueueDescription, QueueUpdate};
+use peeklock_core::description::{QueueDescription, QueueUpdate, Settings};
 
 use super::super::entry::{Addresses, Entry};
 use super::super::path::AtomRoute;
 use super::super::xml::{Element, Xml};
 use super::kept::Kept;
 use super::policies::Told;
-use super::{Fields, counts, flag_text};
+use super::{Fields, counts, flag_text, size_of_new};
 use crate::error::Refusal;
 
 /// Its element.
@@ -78,12 +78,31 @@ pub(in crate::atom) fn read(
     })
 }
 
+/// Reads the properties of a new queue.
+pub(in crate::atom) fn new(
+    description: &Element,
+    settings: &Settings,
+) -> Result<QueueUpdate, Refusal> {
+    let said = read(description, None)?;
+    let default = settings.new_queue("").max_size_in_megabytes;
+    let megabytes = said.max_size_in_megabytes.unwrap_or(default);
+    let is_partitioned = said.enable_partitioning == Some(true);
+    let size = size_of_new(megabytes, is_partitioned, settings);
+    Ok(QueueUpdate { max_size_in_megabytes: Some(size), ..said })
+}
+
 /// What an update says in full: what it does not name gets its default (ADM-31). What is fixed at creation stays, and so does
 /// what some versions of this form do not have.
-pub(in crate::atom) fn complete(said: QueueUpdate, default: &QueueDescription) -> QueueUpdate {
+pub(in crate::atom) fn complete(
+    said: QueueUpdate,
+    current: &QueueDescription,
+    settings: &Settings,
+) -> QueueUpdate {
+    let default = settings.new_queue("");
+    let size = size_of_new(default.max_size_in_megabytes, current.enable_partitioning, settings);
     QueueUpdate {
         lock_duration: said.lock_duration.or(Some(default.lock_duration)),
-        max_size_in_megabytes: said.max_size_in_megabytes.or(Some(default.max_size_in_megabytes)),
+        max_size_in_megabytes: said.max_size_in_megabytes.or(Some(size)),
         duplicate_detection_history_time_window: said
             .duplicate_detection_history_time_window
             .or(Some(default.duplicate_detection_history_time_window)),

@@ -1,14 +1,14 @@
 //! `TopicDescription`.
 
 use peeklock_core::command::{Counts, DescribedTopic};
-use peeklock_core::description::{TopicDescription, TopicUpdate};
+use peeklock_core::description::{Settings, TopicDescription, TopicUpdate};
 
 use super::super::entry::{Addresses, Entry};
 use super::super::path::AtomRoute;
 use super::super::xml::{Element, Xml};
 use super::kept::Kept;
 use super::policies::Told;
-use super::{Fields, counts, flag_text};
+use super::{Fields, counts, flag_text, size_of_new};
 use crate::error::Refusal;
 
 /// Its element.
@@ -71,11 +71,30 @@ pub(in crate::atom) fn read(
     })
 }
 
+/// Reads the properties of a new topic.
+pub(in crate::atom) fn new(
+    description: &Element,
+    settings: &Settings,
+) -> Result<TopicUpdate, Refusal> {
+    let said = read(description, None)?;
+    let default = settings.new_topic("").max_size_in_megabytes;
+    let megabytes = said.max_size_in_megabytes.unwrap_or(default);
+    let is_partitioned = said.enable_partitioning == Some(true);
+    let size = size_of_new(megabytes, is_partitioned, settings);
+    Ok(TopicUpdate { max_size_in_megabytes: Some(size), ..said })
+}
+
 /// What an update says in full: what it does not name gets its default (ADM-31). What is fixed at creation stays, and so does
 /// what some versions of this form do not have.
-pub(in crate::atom) fn complete(said: TopicUpdate, default: &TopicDescription) -> TopicUpdate {
+pub(in crate::atom) fn complete(
+    said: TopicUpdate,
+    current: &TopicDescription,
+    settings: &Settings,
+) -> TopicUpdate {
+    let default = settings.new_topic("");
+    let size = size_of_new(default.max_size_in_megabytes, current.enable_partitioning, settings);
     TopicUpdate {
-        max_size_in_megabytes: said.max_size_in_megabytes.or(Some(default.max_size_in_megabytes)),
+        max_size_in_megabytes: said.max_size_in_megabytes.or(Some(size)),
         duplicate_detection_history_time_window: said
             .duplicate_detection_history_time_window
             .or(Some(default.duplicate_detection_history_time_window)),
