@@ -56,6 +56,37 @@ test("every operation takes effect at the commit and not before", async (t) => {
   await renew.complete();
 });
 
+// TXN-02, SCH-05, SES-24
+test("schedules are cancelled and the state of a session is set at the commit", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection, { requiresSession: true });
+  const sender = connection.sender(path);
+  const message = { body: "later", sessionId: "a" };
+  const at = new Date(Date.now() + 3_600_000);
+  const numbers = [await sender.schedule(message, at), await sender.schedule(message, at)];
+  const session = await connection.acceptSession(path, "a");
+  await session.setState("old");
+  const scheduled = async () => (await connection.queues.get(path)).runtime.scheduledMessageCount;
+  const dropped = await connection.beginTransaction();
+  await dropped.cancelScheduled(sender, numbers);
+  await dropped.setState(session, "never");
+  await dropped.rollBack();
+  assert.deepEqual([await scheduled(), await session.getState()], [2, "old"]);
+  const transaction = await connection.beginTransaction();
+  await transaction.cancelScheduled(sender, ...numbers);
+  await assert.rejects(transaction.cancelScheduled(sender, 99), { condition: "MessageNotFound" });
+  await assert.rejects(transaction.setState(session, { step: 1 }), { condition: "ArgumentError" });
+  await transaction.setState(session, new Uint8Array([0xff, 1]));
+  assert.deepEqual([await scheduled(), await session.getState()], [2, "old"]);
+  const { parts } = await transaction.commit();
+  assert.equal(parts.length, 2);
+  assert.deepEqual([await scheduled(), [...await session.getState()]], [0, [0xff, 1]]);
+  const cleared = await connection.beginTransaction();
+  await cleared.setState(session, null);
+  await cleared.commit();
+  assert.equal(await session.getState(), undefined);
+});
+
 // RTY-09, RTY-26: from the commit on.
 test("a delay of an abandon in a transaction counts from the commit", async (t) => {
   const connection = await connected(t);

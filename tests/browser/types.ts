@@ -117,6 +117,7 @@ export async function everything(): Promise<void> {
   const transaction: Transaction = await connection.beginTransaction({ crossEntity: true });
   await transaction.send(sender, { body: "text" });
   await transaction.schedule(sender, "later", new Date());
+  await transaction.cancelScheduled(sender, ...numbers);
   if (first) {
     await transaction.deadLetter(first, { reason: "poison" });
     // @ts-expect-error: a release has no place in a transaction
@@ -133,6 +134,7 @@ export async function everything(): Promise<void> {
   }
   const state: string | Uint8Array | undefined = await session.getState();
   await session.setState(state ?? null);
+  await transaction.setState(session, state ?? null);
   // @ts-expect-error: a state is text or bytes
   await session.setState({ step: 1 });
   const until: Date = await session.renewSession();

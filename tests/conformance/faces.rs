@@ -73,6 +73,7 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "transactions::an_operation_that_would_fail_is_refused_at_once_with_its_own_error", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
     Exception { what: "transactions::the_quota_is_that_of_all_messages_together", face: Only(LINKS_BESIDE_AMQP), why: DOOMED },
     Exception { what: "transactions::a_batch_of_one_is_told_as_a_message", face: Only(LINKS_BESIDE_AMQP), why: "a commit over AMQP returns nothing about its parts" },
+    Exception { what: "transactions::the_state_of_a_session_is_set_at_the_commit", face: Only(LINKS_BESIDE_AMQP), why: "a session and a transaction at once, which the suite asks of no client of AMQP" },
     Exception { what: "transactions", face: Only(WITH_LINKS), why: "HTTP has no transactions (TXN-16)" },
     Exception { what: "transactions::nothing_else_can_be_part_of_one", face: Only(&[Inproc]), why: "commands that no transport can say" },
     Exception { what: "transactions::a_dropped_transaction_is_rolled_back", face: Only(&[Inproc]), why: "a handle of this process" },

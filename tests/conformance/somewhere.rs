@@ -117,6 +117,7 @@ transactions! {
     nothing_of_a_transaction_shows_before_its_commit_and_all_of_it_after,
     after_a_rollback_nothing_was_sent_and_locks_are_held_with_the_same_tokens,
     every_settlement_a_schedule_and_a_renewal_can_be_part_of_one,
+    scheduled_messages_are_cancelled_at_the_commit,
     a_transaction_times_out_two_minutes_after_its_first_operation,
     a_commit_that_cannot_do_one_part_does_none,
     a_commit_fails_with_the_state_of_the_queue,
@@ -149,6 +150,7 @@ transactions! {
     an_operation_that_would_fail_is_refused_at_once_with_its_own_error,
     the_quota_is_that_of_all_messages_together,
     a_batch_of_one_is_told_as_a_message,
+    the_state_of_a_session_is_set_at_the_commit,
 ] }
 
 scenarios_of! { inproc_transaction_handles, Inproc, transactions: [

@@ -82,6 +82,10 @@ pub enum Work {
     Renew {
         token: String,
     },
+    /// Of scheduled messages.
+    Cancel {
+        sequences: Vec<u64>,
+    },
 }
 
 /// An operation that not every transport has.

@@ -35,8 +35,8 @@ fn work(s: &Stage, operation: Operation, found: &Found) -> Option<Work> {
         Operation::Defer => settle(defer),
         Operation::DeadLetter => settle(dead_letter),
         Operation::Renew => Some(Work::Renew { token: found.token.clone() }),
-        Operation::CancelSchedule
-        | Operation::ReceiveUnderLock
+        Operation::CancelSchedule => Some(Work::Cancel { sequences: vec![found.scheduled] }),
+        Operation::ReceiveUnderLock
         | Operation::ReceiveAndDelete
         | Operation::ReceiveByNumber
         | Operation::ReceiveAndDeleteByNumber
@@ -193,10 +193,11 @@ fn column_of(
 }
 
 /// The rows that say yes in this column.
-const MAY_BE_PART: [Operation; 8] = [
+const MAY_BE_PART: [Operation; 9] = [
     Operation::Send,
     Operation::SendBatch,
     Operation::Schedule,
+    Operation::CancelSchedule,
     Operation::Complete,
     Operation::Abandon,
     Operation::Defer,

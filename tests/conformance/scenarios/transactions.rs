@@ -1,6 +1,7 @@
 //! File 15: transactions, on the transports that have them. Every scenario runs over each.
 
 mod across;
+mod sessions;
 mod topics;
 
 use peeklock_core::command::Command;
@@ -10,6 +11,7 @@ use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::transaction::{PartOutcome, Reach, Transactions};
 
 pub use self::across::*;
+pub use self::sessions::*;
 pub use self::topics::*;
 use super::*;
 use crate::subject::Work;
@@ -142,6 +144,30 @@ pub async fn every_settlement_a_schedule_and_a_renewal_can_be_part_of_one(s: &St
     s.complete(ORDERS, &held[4]).await;
 }
 
+/// TXN-02, TXN-04, SCH-04, SCH-05: scheduled messages are cancelled at the commit; after a rollback they are still scheduled.
+pub async fn scheduled_messages_are_cancelled_at_the_commit(s: &Stage) {
+    open(s).await;
+    let at = s.now().plus(minutes(1));
+    let mut scheduled = Vec::new();
+    for text in ["1", "2", "3"] {
+        scheduled.push(s.schedule(ORDERS, message(text), at).await.unwrap());
+    }
+    let cancel = || Work::Cancel { sequences: scheduled[..2].to_vec() };
+    let transaction = s.begin().await.unwrap();
+    s.within(transaction, ORDERS, cancel()).await.unwrap();
+    assert_eq!(s.counts(ORDERS).await.scheduled, 3);
+    s.roll_back(transaction).await.unwrap();
+    assert_eq!(s.counts(ORDERS).await.scheduled, 3);
+    let transaction = s.begin().await.unwrap();
+    s.within(transaction, ORDERS, cancel()).await.unwrap();
+    s.within(transaction, ORDERS, send("instead")).await.unwrap();
+    let parts = s.commit(transaction).await.unwrap();
+    assert_eq!(parts, [PartOutcome::Done, PartOutcome::Accepted(SequenceNumber(4))]);
+    assert_eq!(s.counts(ORDERS).await.scheduled, 1);
+    s.advance(minutes(1)).await;
+    assert_eq!(texts(&s.take_all(ORDERS).await), ["instead", "3"]);
+}
+
 /// TXN-02: what has no place in a transaction is refused, and the transaction goes on.
 pub async fn nothing_else_can_be_part_of_one(s: &Stage) {
     open(s).await;
@@ -233,6 +259,8 @@ pub async fn an_operation_that_would_fail_is_refused_at_once_with_its_own_error(
     refused(within(ORDERS, complete(&held[1])).await, "MessageLockLost");
     refused(within(DLQ, complete(&held[0])).await, "MessageLockLost");
     refused(within(DLQ, send("x")).await, "InvalidOperation");
+    let cancel = Work::Cancel { sequences: vec![1] };
+    refused(within(ORDERS, cancel).await, "MessageNotFound");
     refused(within(DLQ, settle(&held[0], Decision::all()[3].clone())).await, "InvalidOperation");
     refused(within(ORDERS, Work::Renew { token: held[1].token().into() }).await, "MessageLockLost");
     let large = sized(MIB + 1, "large");
@@ -515,35 +543,6 @@ pub async fn a_dropped_transaction_is_rolled_back(s: &Stage) {
     }
     receiver.complete(&held).await.unwrap();
     assert_eq!(s.counts(ORDERS).await.total(), 0);
-}
-
-/// TXN-02, SES-15: messages of a session are settled while it is held; their locks are not renewed.
-pub async fn messages_of_a_session_are_settled_in_a_transaction_while_it_is_held(s: &Stage) {
-    let by_session = QueueUpdate { requires_session: Some(true), ..QueueUpdate::default() };
-    s.open_queue_with(ORDERS, by_session).await;
-    let of = |text: &str| Message { session_id: Some("a".into()), ..message(text) };
-    for text in ["1", "2", "3"] {
-        s.send(ORDERS, of(text)).await.unwrap();
-    }
-    let client = s.in_process();
-    let sender = client.sender(ORDERS).unwrap();
-    let session = client.accept_session(ORDERS, "a").await.unwrap();
-    let held = session.receive_many(3, TimeSpan::ZERO).await.unwrap();
-    let transaction = client.begin_transaction().await.unwrap();
-    let refused_by = |answer: Result<(), peeklock_core::error::BrokerError>, condition| {
-        assert_eq!(answer.unwrap_err().condition().name(), condition);
-    };
-    refused_by(transaction.send(&sender, message("none")).await, "InvalidOperation");
-    refused_by(transaction.renew_lock(&session, &held[0]).await, "InvalidOperation");
-    transaction.complete(&session, &held[0]).await.unwrap();
-    transaction.send(&sender, of("4")).await.unwrap();
-    transaction.commit().await.unwrap();
-    let lost = client.begin_transaction().await.unwrap();
-    lost.complete(&session, &held[1]).await.unwrap();
-    lost.send(&sender, of("never")).await.unwrap();
-    session.close().await.unwrap();
-    assert_eq!(lost.commit().await.unwrap_err().condition().name(), "SessionLockLost");
-    assert_eq!(texts(&s.look(ORDERS).await), ["2", "3", "4"]);
 }
 
 /// RTY-09, TXN-04: the delay of an abandon counts from the commit; a rollback leaves the lock as it is.

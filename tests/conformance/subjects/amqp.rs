@@ -168,6 +168,14 @@ impl Amqp {
                 settled?;
                 Part::Settle(of)
             }
+            Work::Cancel { sequences } => {
+                let state = within(&self.transactions.txn_id(transaction));
+                let entries = vec![("sequence-numbers", numbers(&sequences))];
+                let operation = "cancel-scheduled-message";
+                let asked = self.connection.ask_within(path, Some(&state), operation, &entries);
+                asked.await?;
+                Part::Cancel(of)
+            }
             Work::Renew { token } => {
                 let state = within(&self.transactions.txn_id(transaction));
                 let entries = vec![("lock-tokens", uuids(&[LockToken::parse(&token).unwrap().0]))];
@@ -223,7 +231,7 @@ impl Amqp {
                     let count = part.messages().0.len();
                     PartOutcome::Pending(pending.by_ref().take(count).collect())
                 }
-                Part::Settle(_) => PartOutcome::Done,
+                Part::Settle(_) | Part::Cancel(_) => PartOutcome::Done,
                 Part::Renew(path) => {
                     PartOutcome::Renewed(self.clock.now().plus(self.lock_duration(path).await))
                 }

@@ -93,6 +93,10 @@ impl Handles {
                 let sender = self.client().sender_via(&destination, path)?;
                 transaction.send(&sender, message).await?;
             }
+            Work::Cancel { sequences } => {
+                let sequences = sequences.into_iter().map(SequenceNumber).collect();
+                transaction.cancel_scheduled(&self.client().sender(path)?, sequences).await?;
+            }
             Work::Renew { token } => {
                 transaction.renew_lock(&self.receiver(path)?, &message(&token)).await?;
             }

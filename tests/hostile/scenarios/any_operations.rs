@@ -179,6 +179,14 @@ fn body(name: &str, values: &mut Values) -> Json {
             let renew = json!({ "link": link, "ranges": values.ranges() });
             json!({ "transaction": transaction, "renew": renew })
         }
+        "cancelScheduledIn" => {
+            let cancel = json!({ "link": link, "sequenceNumbers": [count] });
+            json!({ "transaction": transaction, "cancelScheduled": cancel })
+        }
+        "setSessionStateIn" => {
+            let set = json!({ "link": session, "state": "s".repeat(count) });
+            json!({ "transaction": transaction, "setSessionState": set })
+        }
         "commit" | "rollBack" => json!({ "transaction": transaction }),
         // A policy that there is, or the key of one, ends the access of everybody without a token.
         "createPolicy" | "updatePolicy" => {

@@ -135,7 +135,7 @@ pub trait Link: Send + Sync {
     /// Releases messages that nobody takes, uncounted, without waiting (RCV-14).
     fn give_back(&self, tokens: Vec<LockToken>);
 
-    /// Makes a send, a settlement or a renewal part of a transaction.
+    /// Makes a send, a settlement, a renewal, a cancellation or a session state part of a transaction.
     fn ask_in(&self, transaction: TransactionId, request: Request) -> Answering<'_, ()>;
 
     /// Ends it in order: its locks stay until they run out (SET-21); a session is given back uncounted

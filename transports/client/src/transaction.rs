@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use bytes::Bytes;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Message, Value};
@@ -12,7 +13,7 @@ use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
 use crate::port::{Link, Port, Request, Settlement};
 use crate::{Received, Receiver, Sender, SessionReceiver};
 
-/// Sends and settlements of one queue with its dead-letter queues, or of one topic with one of its
+/// Sends, settlements, cancellations and session states of one queue with its dead-letter queues, or of one topic with one of its
 /// subscriptions, that take effect together at [`Transaction::commit`] or not at all (TXN-01, TXN-08).
 /// One of [`Client::begin_cross_entity_transaction`](crate::Client::begin_cross_entity_transaction) sends to other entities as well, by way of the first
 /// one that it uses: the commit settles and hands over as one step, and what becomes of the transfer does
@@ -206,6 +207,30 @@ impl Transaction {
         let receiver = receiver.as_ref();
         let token = receiver.token(message)?;
         self.run(&**receiver.link(), Request::Renew(vec![token])).await
+    }
+
+    /// Cancels scheduled messages at commit, all or none (SCH-05).
+    ///
+    /// # Errors
+    /// As for [`Sender::cancel_scheduled`] and [`Transaction::send`].
+    pub async fn cancel_scheduled(
+        &self,
+        sender: &Sender,
+        sequences: Vec<SequenceNumber>,
+    ) -> Result<(), BrokerError> {
+        self.run(sender.link(), Request::CancelScheduled(sequences)).await
+    }
+
+    /// Sets the state of a session at commit, or clears it with none (SES-24).
+    ///
+    /// # Errors
+    /// As for [`SessionReceiver::set_state`] and [`Transaction::send`].
+    pub async fn set_state(
+        &self,
+        session: &SessionReceiver,
+        state: Option<Bytes>,
+    ) -> Result<(), BrokerError> {
+        self.run(&**session.as_receiver().link(), Request::SetSessionState(state)).await
     }
 
     /// Carries everything out as one, and answers when it is durable.

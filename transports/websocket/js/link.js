@@ -81,11 +81,21 @@ export class Link {
   }
 
   /** Asks for something whose size counts until the answer is there. */
-  async askFor(name, properties) {
+  askFor(name, properties) {
+    return this.#askCounted(name, properties, (body) => body);
+  }
+
+  /** Makes the same part of a transaction. */
+  askIn(transaction, name, properties) {
+    const write = (body) => `{"transaction":${transaction},"${name}":${body}}`;
+    return this.#askCounted(`${name}In`, properties, write);
+  }
+
+  async #askCounted(name, properties, write) {
     const text = JSON.stringify(properties).slice(1);
     const release = this.connection.hold(text.length);
     try {
-      return await this.ask(name, (link) => `{"link":${link}${text === "}" ? "" : ","}${text}`);
+      return await this.ask(name, (link) => write(`{"link":${link}${text === "}" ? "" : ","}${text}`));
     } finally {
       release();
     }

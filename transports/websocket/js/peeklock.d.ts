@@ -444,6 +444,10 @@ export class Transaction {
   deadLetter(message: ReceivedMessage, options?: SettleOptions): Promise<void>;
   /** Extends the lock from the commit on; `message.renew()` does it at once. */
   renew(message: ReceivedMessage): Promise<void>;
+  /** All or none. */
+  cancelScheduled(sender: Sender, ...sequenceNumbers: (number | number[])[]): Promise<void>;
+  /** null clears it. */
+  setState(session: SessionReceiver, state: string | Bytes | null): Promise<void>;
   /** Carries everything out as one; when it rejects with another condition than CommunicationProblem or InternalError, nothing was done. */
   commit(): Promise<Committed>;
   /** Ends it as if nothing of it had been; does nothing if it has ended. */

@@ -99,6 +99,11 @@ export class Sender extends Link {
     await this.askFor("cancelScheduled", { sequenceNumbers: sequenceNumbers.flat() });
   }
 
+  /** Makes the cancellation of scheduled messages part of a transaction. */
+  async cancelScheduledIn(transaction, sequenceNumbers) {
+    await this.askIn(transaction, "cancelScheduled", { sequenceNumbers });
+  }
+
   /** Makes messages in JSON part of a transaction, which sends them at its commit. They wait for no turn. */
   async sendIn(transaction, texts) {
     if (texts.length > LIST_COUNT_MAX) {

@@ -136,15 +136,12 @@ export class SessionReceiver extends Receiver {
 
   /** Replaces the state with text or bytes, or clears it with null. It stays for the next holder (SES-25). */
   async setState(state) {
-    if (typeof state === "string") {
-      await this.askFor("setSessionState", { state });
-    } else if (isBytes(state)) {
-      await this.askFor("setSessionState", { stateBase64: toBase64(state) });
-    } else if (state === null) {
-      await this.askFor("setSessionState", {});
-    } else {
-      throw argument("a state must be text or bytes, or null to clear it; use JSON.stringify for an object");
-    }
+    await this.askFor("setSessionState", encodeState(state));
+  }
+
+  /** Makes a new state part of a transaction, which sets it at its commit. */
+  async setStateIn(transaction, state) {
+    await this.askIn(transaction, "setSessionState", encodeState(state));
   }
 
   /** Extends the session lock; messages of a session have no other. */
@@ -221,4 +218,17 @@ export class SessionReceiver extends Receiver {
       this.#lose(new PeeklockError("SessionLockLost", detail, { entity: this.path }));
     }
   }
+}
+
+function encodeState(state) {
+  if (typeof state === "string") {
+    return { state };
+  }
+  if (isBytes(state)) {
+    return { stateBase64: toBase64(state) };
+  }
+  if (state === null) {
+    return {};
+  }
+  throw argument("a state must be text or bytes, or null to clear it; use JSON.stringify for an object");
 }

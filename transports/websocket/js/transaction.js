@@ -82,6 +82,16 @@ export class Transaction {
     );
   }
 
+  /** Cancels scheduled messages at the commit, all or none (SCH-05). */
+  cancelScheduled(sender, ...sequenceNumbers) {
+    return this.#add(async () => sender.cancelScheduledIn(this.#number, sequenceNumbers.flat()));
+  }
+
+  /** Sets the state of a session at the commit to text or bytes, or clears it with null (SES-24). */
+  setState(session, state) {
+    return this.#add(async () => session.setStateIn(this.#number, state));
+  }
+
   /**
    * Carries everything out as one, durably. Rejects with what the first part that failed was refused with; then
    * nothing was done and the transaction has ended (TXN-07).

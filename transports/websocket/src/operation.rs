@@ -177,6 +177,10 @@ schema! {
         74 "commit" Commit(CommitTransaction),
         /// Forgets a transaction.
         75 "rollBack" RollBack(TransactionOnly),
+        /// Cancels scheduled messages in a transaction, all or none.
+        76 "cancelScheduledIn" CancelScheduledIn(CancelScheduledIn),
+        /// Replaces or clears the state of a session in a transaction.
+        77 "setSessionStateIn" SetSessionStateIn(SetSessionStateIn),
         /// Creates a policy of the namespace, a queue or a topic.
         80 "createPolicy" CreatePolicy(SetPolicy),
         /// Reads a policy, without its keys.
@@ -373,6 +377,8 @@ impl Conversation {
             Operation::RenewIn(it) => self.renew_in(asked, it).await,
             Operation::Commit(it) => self.commit(asked, &it),
             Operation::RollBack(it) => self.roll_back(&asked, &it),
+            Operation::CancelScheduledIn(it) => self.cancel_scheduled_in(asked, it).await,
+            Operation::SetSessionStateIn(it) => self.set_session_state_in(asked, it).await,
             Operation::CreatePolicy(it) => self.create_policy(asked, it),
             Operation::GetPolicy(it) => self.get_policy(asked, it),
             Operation::UpdatePolicy(it) => self.update_policy(asked, it),
@@ -449,6 +455,10 @@ impl Operation {
             | Self::SendIn(SendIn { send: Send { link, .. }, .. })
             | Self::Forward(Forward { link, .. })
             | Self::CancelScheduled(Numbered { link, .. })
+            | Self::CancelScheduledIn(CancelScheduledIn {
+                cancel_scheduled: Numbered { link, .. },
+                ..
+            })
             | Self::ReceiveDeferred(Numbered { link, .. })
             | Self::Receive(Receive { link, .. })
             | Self::Settle(Settle { link, .. })
@@ -459,6 +469,10 @@ impl Operation {
             | Self::Peek(Peek { link, .. })
             | Self::PeekSession(PeekSession { link, .. })
             | Self::SetSessionState(SetSessionState { link, .. })
+            | Self::SetSessionStateIn(SetSessionStateIn {
+                set_session_state: SetSessionState { link, .. },
+                ..
+            })
             | Self::DeleteBatch(DeleteBatch { link, .. })
             | Self::Purge(Purge { link, .. })
             | Self::DeleteDeferred(DeleteDeferred { link, .. }) => Subject::Link(*link),

@@ -51,6 +51,7 @@ pub enum Part {
     SendOn(String, Message),
     Settle(String),
     Renew(String),
+    Cancel(String),
 }
 
 impl Part {
@@ -60,7 +61,7 @@ impl Part {
             Self::Send(_, message) => (from_ref(message), true),
             Self::SendBatch(_, messages) => (messages, true),
             Self::SendOn(_, message) => (from_ref(message), false),
-            Self::Settle(_) | Self::Renew(_) => (&[], true),
+            Self::Settle(_) | Self::Renew(_) | Self::Cancel(_) => (&[], true),
         }
     }
 
@@ -70,7 +71,8 @@ impl Part {
             | Self::SendBatch(path, _)
             | Self::SendOn(path, _)
             | Self::Settle(path)
-            | Self::Renew(path) => path,
+            | Self::Renew(path)
+            | Self::Cancel(path) => path,
         }
     }
 }

@@ -146,13 +146,26 @@ async fn a_client_without_a_broker_answers_as_one_does() {
         let refused = a.cancel_scheduled(vec![number]).await.unwrap_err();
         assert_eq!(refused.condition(), Condition::MessageNotFound);
     }
+    let number = a.schedule(Message::new("later"), due).await.unwrap();
+    let cancelling = client.begin_transaction().await.unwrap();
+    cancelling.cancel_scheduled(&a, vec![number]).await.unwrap();
+    assert_eq!(test.sent_to("a").len(), 3, "not before the commit");
+    cancelling.commit().await.unwrap();
+    assert_eq!(test.sent_to("a").len(), 2);
+    let again = client.begin_transaction().await.unwrap();
+    let refused = again.cancel_scheduled(&a, vec![number]).await.unwrap_err();
+    assert_eq!(refused.condition(), Condition::MessageNotFound);
+    let number = a.schedule(Message::new("soon"), due).await.unwrap();
+    again.cancel_scheduled(&a, vec![number]).await.unwrap();
+    a.cancel_scheduled(vec![number]).await.unwrap();
+    assert_eq!(again.commit().await.unwrap_err().condition(), Condition::MessageNotFound);
     let transaction = client.begin_cross_entity_transaction().await.unwrap();
     transaction.send(&a, Message::new("4")).await.unwrap();
     transaction.send(&client.sender("c").unwrap(), Message::new("5")).await.unwrap();
     let dropped = client.begin_transaction().await.unwrap();
     dropped.send(&a, Message::new("never")).await.unwrap();
     drop(dropped);
-    assert_eq!(transaction.commit().await.unwrap().sequence_numbers(), [SequenceNumber(4)]);
+    assert_eq!(transaction.commit().await.unwrap().sequence_numbers(), [SequenceNumber(6)]);
     assert_eq!(test.sent_to("c").len(), 1);
     let nothing = client.receiver("a").unwrap().receive(TimeSpan::ZERO).await.unwrap();
     assert!(nothing.is_none());

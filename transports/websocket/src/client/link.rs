@@ -16,9 +16,9 @@ use crate::frame::message::{Carried, Delivered, Outgoing, Properties};
 use crate::frame::text::{Instant, Token};
 use crate::frame::{LIST_COUNT_MAX, Run};
 use crate::operation::{
-    Decision, Delay, DeleteBatch, FailedRange, LinkOnly, Notice, Numbered, Operation, Peek,
-    PeekSession, Purge, Receive, Renew, RenewIn, Send, SendIn, SetSessionState, Settle,
-    SettleDelayed, SettleIn,
+    CancelScheduledIn, Decision, Delay, DeleteBatch, FailedRange, LinkOnly, Notice, Numbered,
+    Operation, Peek, PeekSession, Purge, Receive, Renew, RenewIn, Send, SendIn, SetSessionState,
+    SetSessionStateIn, Settle, SettleDelayed, SettleIn,
 };
 
 /// Locks that one request of many names: few enough for any broker (`commandCountMax`).
@@ -137,8 +137,21 @@ impl port::Link for Link {
                     Operation::SettleIn(SettleIn { transaction, settle: said_by_property(delayed) })
                 }
                 Operation::Renew(renew) => Operation::RenewIn(RenewIn { transaction, renew }),
+                Operation::CancelScheduled(cancel_scheduled) => {
+                    Operation::CancelScheduledIn(CancelScheduledIn {
+                        transaction,
+                        cancel_scheduled,
+                    })
+                }
+                Operation::SetSessionState(set_session_state) => {
+                    Operation::SetSessionStateIn(SetSessionStateIn {
+                        transaction,
+                        set_session_state,
+                    })
+                }
                 _ => {
-                    let detail = "a transaction can only send, settle and renew (TXN-02)";
+                    let detail = "a transaction can only send, settle, renew a message lock, cancel a schedule and set the \
+                                  state of a session (TXN-02)";
                     return Err(port::Link::refuse(self, Rejection::invalid_operation(detail)));
                 }
             };

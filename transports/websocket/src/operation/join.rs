@@ -1,7 +1,9 @@
 //! Operations that become part of a transaction (TXN-02): one file for each.
 
+mod cancel_scheduled_in;
 mod renew_in;
 mod send_in;
+mod set_session_state_in;
 mod settle_in;
 
 use std::sync::Arc;
@@ -13,7 +15,9 @@ use peeklock_core::transaction::{Issued, Question, TransactionId};
 use peeklock_link::Pending;
 use peeklock_link::pending::correlation;
 
-pub(crate) use self::{renew_in::*, send_in::*, settle_in::*};
+pub(crate) use self::{
+    cancel_scheduled_in::*, renew_in::*, send_in::*, set_session_state_in::*, settle_in::*,
+};
 use super::keyed::{Keyed, OfLock};
 use super::{Expect, Notice, Settled};
 use crate::connection::{Asked, Conversation, Done};
@@ -23,8 +27,8 @@ pub(crate) struct Joining {
     keyed: Keyed,
     /// By their index; those that the entity has answered are gone.
     issued: Vec<Option<Issued>>,
-    /// Whether they are answered as a send, which fails as a whole.
-    is_send: bool,
+    /// Whether they are one operation, such as a send, which fails as a whole.
+    is_whole: bool,
 }
 
 impl Conversation {
@@ -41,6 +45,18 @@ impl Conversation {
         self.join(asked, id, keyed, commands, false).await
     }
 
+    /// The same of one operation, which fails as a whole.
+    async fn join_whole(
+        &mut self,
+        asked: Asked,
+        id: TransactionId,
+        link: u32,
+        command: Command,
+    ) -> Done {
+        let keyed = Keyed { keys: vec![0], ..Keyed::none(link) };
+        self.join(asked, id, keyed, std::iter::once(command), true).await
+    }
+
     /// Has the entity check operations, one by one; those that it would carry out become part of the
     /// transaction. What is for another entity is asked of that by way of which it goes (TXN-09); it takes
     /// the Send right there, too (VIA-02).
@@ -50,7 +66,7 @@ impl Conversation {
         id: TransactionId,
         mut keyed: Keyed,
         commands: impl Iterator<Item = Command> + Send,
-        is_send: bool,
+        is_whole: bool,
     ) -> Done {
         let number = keyed.link;
         let link = self.link(number)?;
@@ -65,7 +81,7 @@ impl Conversation {
                     checks.push((index, command, is_via.then_some(asked_of)));
                     issued.push(Some(part));
                 }
-                Err(rejection) if is_send => return Err(rejection.into()),
+                Err(rejection) if is_whole => return Err(rejection.into()),
                 Err(rejection) => {
                     keyed.fail(index, &rejection, |rejection| {
                         self.wire_error(rejection.clone(), &path)
@@ -79,7 +95,7 @@ impl Conversation {
         // time.
         let is_wide = checks.len() > keyed.elements.max(1);
         let slot =
-            self.await_answer(asked, number, Expect::Joined(Joining { keyed, issued, is_send }));
+            self.await_answer(asked, number, Expect::Joined(Joining { keyed, issued, is_whole }));
         if is_wide {
             self.handing_over = Some(slot);
         }
@@ -122,7 +138,7 @@ impl Conversation {
         let answered = self.links.answered(slot);
         let Some(Pending { id, expect: Expect::Joined(joining), .. }) = answered else { return };
         let failed = joining.keyed.failed;
-        let notice = if joining.is_send {
+        let notice = if joining.is_whole {
             let error = failed.into_iter().next().map(|failed| Notice::Error(failed.error));
             error.unwrap_or_else(|| Notice::Done(Default::default()))
         } else {

@@ -8,13 +8,13 @@ mod set_state;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use peeklock_core::command::SessionCommand;
+use peeklock_core::command::{Command, SessionCommand};
 use peeklock_core::error::Rejection;
 use peeklock_json::as_text;
 
 pub(crate) use self::{get_state::*, set_state::*};
 use super::{Expect, Read};
-use crate::connection::{Asked, Conversation, Done};
+use crate::connection::{Asked, Conversation, Done, Refusal};
 
 fn bytes_of(state: Option<String>, base64: Option<String>) -> Result<Option<Bytes>, &'static str> {
     match (state, base64) {
@@ -46,12 +46,21 @@ impl Conversation {
         command: SessionCommand,
         read: Read,
     ) -> Done {
+        let command = self.session_command(number, command)?;
+        self.command(asked, number, command, Expect::One(read))
+    }
+
+    /// What the holder of a link's session asks, as a command for its entity.
+    pub(in crate::operation) fn session_command(
+        &mut self,
+        number: u32,
+        command: SessionCommand,
+    ) -> Result<Command, Refusal> {
         let link = self.receiver(number)?;
         if link.session().is_none() {
             let detail = format!("link {number} has no session");
             return Err(Rejection::invalid_operation(detail).into());
         }
-        let command = link.in_session(command);
-        self.command(asked, number, command, Expect::One(read))
+        Ok(link.in_session(command))
     }
 }

@@ -164,12 +164,23 @@ fn on_links(at: Place, transaction: &Value, session: u32) -> Vec<Row> {
             json!({ "link": 14, "path": path, "sessionId": "s" }),
             Action::AcceptSession,
         ),
+        row(
+            "setSessionStateIn",
+            in_it(json!({ "setSessionState": { "link": session } })),
+            Action::HoldSession,
+            sessions,
+        ),
         sent("sendIn", in_it(json!({ "send": messages(1) })), Action::Send),
         received("settleIn", in_it(json!({ "settle": settle })), Action::Settle),
         received(
             "renewIn",
             in_it(json!({ "renew": { "link": 2, "lockTokens": locks } })),
             Action::RenewLock,
+        ),
+        sent(
+            "cancelScheduledIn",
+            in_it(json!({ "cancelScheduled": { "link": 1, "sequenceNumbers": [99] } })),
+            Action::CancelScheduled,
         ),
         Row { name: "commit", body: in_it(json!({})), needs: vec![(Action::Commit, owner)] },
         received("listSessions", json!({ "path": path }), Action::ListSessions),
@@ -407,7 +418,12 @@ async fn against(
         authenticate(server, client, &token).await;
         let begun = ask(server, client, "beginTransaction", json!({})).await;
         let transaction = &begun["transaction"]["transaction"];
-        for Row { name, body, needs } in requests(transaction, session) {
+        for Row { name, mut body, needs } in requests(transaction, session) {
+            if name == "setSessionStateIn" {
+                // The session is of another entity than the other operations.
+                let own = ask(server, client, "beginTransaction", json!({})).await;
+                body["transaction"] = own["transaction"]["transaction"].clone();
+            }
             let allowed = needs.iter().all(|need| {
                 let is_for = covers(audience, need.1) || takes_nothing(need.0);
                 is_for && is_met(*need, owner, rights)

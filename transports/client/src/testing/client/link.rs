@@ -74,11 +74,16 @@ impl RecordLink {
             Request::SendBatch(messages) => self.sending(messages, true),
             Request::Settle(_, settlement) => self.settling(settlement)?,
             Request::Renew(_) => What::Renew,
+            Request::CancelScheduled(sequences) => {
+                What::Cancel { from: self.to.clone(), sequences }
+            }
             _ => return Err(without_broker()),
         };
         let mut state = self.record.state();
-        if matches!(what, What::Send { .. }) {
-            state.admit(&self.to)?;
+        match &what {
+            What::Send { to, .. } => state.admit(to)?,
+            What::Cancel { from, sequences } => state.check_scheduled(from, sequences)?,
+            What::Settle(..) | What::Renew => {}
         }
         let open = state.open.get_mut(&transaction).ok_or_else(unknown)?;
         open.push(Operation { path: self.path().to_owned(), what });

@@ -51,6 +51,7 @@ pub(super) enum What {
     Send { to: String, via: Option<String>, messages: Vec<Message>, is_batch: bool },
     Settle(Settled, Settlement),
     Renew,
+    Cancel { from: String, sequences: Vec<SequenceNumber> },
 }
 
 impl Record {
@@ -103,22 +104,32 @@ impl Recorded {
         path: &str,
         sequences: &[SequenceNumber],
     ) -> Result<(), Rejection> {
-        let place = |sent: &[Sent], number: &SequenceNumber| {
-            sent.iter().position(|sent| {
-                sent.to.eq_ignore_ascii_case(path)
-                    && sent.sequence_number == *number
-                    && sent.message.scheduled_enqueue_time.is_some_and(|at| at > FIRST_INSTANT)
-            })
-        };
+        self.check_scheduled(path, sequences)?;
         for number in sequences {
-            place(&self.sent, number).ok_or_else(|| Rejection::message_not_found(*number))?;
-        }
-        for number in sequences {
-            if let Some(place) = place(&self.sent, number) {
+            if let Some(place) = self.scheduled(path, *number) {
                 self.sent.remove(place);
             }
         }
         Ok(())
+    }
+
+    /// Refuses a list with a number that no scheduled message has.
+    pub(super) fn check_scheduled(
+        &self,
+        path: &str,
+        sequences: &[SequenceNumber],
+    ) -> Result<(), Rejection> {
+        let missing = sequences.iter().find(|number| self.scheduled(path, **number).is_none());
+        missing.map_or(Ok(()), |number| Err(Rejection::message_not_found(*number)))
+    }
+
+    /// The place of a scheduled message.
+    fn scheduled(&self, path: &str, number: SequenceNumber) -> Option<usize> {
+        self.sent.iter().position(|sent| {
+            sent.to.eq_ignore_ascii_case(path)
+                && sent.sequence_number == number
+                && sent.message.scheduled_enqueue_time.is_some_and(|at| at > FIRST_INSTANT)
+        })
     }
 
     /// Carries out a part of a transaction whose first is of that path: what goes to another is a transfer, of which the
@@ -138,6 +149,11 @@ impl Recorded {
                 PartOutcome::Done
             }
             What::Renew => PartOutcome::Renewed(FIRST_INSTANT.plus(LOCK)),
+            What::Cancel { from, sequences } => {
+                // The commit has looked whether they are there.
+                self.cancel(&from, &sequences).unwrap_or_default();
+                PartOutcome::Done
+            }
         }
     }
 }
@@ -186,12 +202,17 @@ impl Port for Record {
     fn commit(&self, transaction: TransactionId, _: u32) -> Answering<'_, Vec<PartOutcome>> {
         let mut state = self.state();
         let operations = state.open.remove(&transaction).unwrap_or_default();
-        let lost = operations.iter().any(|operation| match &operation.what {
-            What::Settle(settled, _) => settled.get().is_some(),
-            _ => false,
+        let lost = operations.iter().find_map(|operation| match &operation.what {
+            What::Settle(settled, _) if settled.get().is_some() => {
+                Some(self.refuse(settled_already(), PATH))
+            }
+            What::Cancel { from, sequences } => {
+                let missing = state.check_scheduled(from, sequences).err()?;
+                Some(self.refuse(missing, from))
+            }
+            What::Send { .. } | What::Settle(..) | What::Renew => None,
         });
-        if lost {
-            let error = self.refuse(settled_already(), PATH);
+        if let Some(error) = lost {
             return Box::pin(async { Err(error) });
         }
         let first = operations.first().map(|operation| operation.path.clone()).unwrap_or_default();

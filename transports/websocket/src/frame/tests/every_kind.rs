@@ -153,6 +153,14 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::Commit(CommitTransaction { transaction: 9, operations: Some(4) }),
         Operation::RollBack(TransactionOnly { transaction: 9 }),
         Operation::AttachVia(AttachVia { link: 3, path: path(), destination: "invoices".into() }),
+        Operation::CancelScheduledIn(CancelScheduledIn {
+            transaction: 9,
+            cancel_scheduled: Numbered { link: 1, sequence_numbers: vec![4, 5] },
+        }),
+        Operation::SetSessionStateIn(SetSessionStateIn {
+            transaction: 9,
+            set_session_state: SetSessionState { link: 2, state: Some("step 3".into()) },
+        }),
     ]
 }
 
