@@ -277,7 +277,7 @@ enum Command {
 
 #[derive(Subcommand)]
 enum ConfigCommand {
-    /// Check the configuration and print each changed value with its source
+    /// Check the configuration and print every setting with its value and source
     #[command(after_help = CHECK_HELP)]
     Check {
         #[command(flatten)]

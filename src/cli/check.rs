@@ -15,7 +15,10 @@ pub fn check(file: FileFlag) -> Result<(), Failure> {
         None => "no file".to_owned(),
     };
     let values = if changed == 1 { "1 value is" } else { &format!("{changed} values are") };
-    say(&format!("configuration is valid ({file}); {values} set\n\n{}", table(&rows)))
+    say(&format!(
+        "configuration is valid ({file}); {values} set, the others are defaults\n\n{}",
+        table(&rows)
+    ))
 }
 
 /// A row without anything that acts on a terminal: the file may be of others.

@@ -20,14 +20,15 @@ use crate::place::{self, Place};
 pub const HELP: &str = concat!(
     "\
 Examples:
-  peeklock connection-string                                  with the key of the first policy
+  peeklock connection-string                                  with the key of the root policy
   peeklock connection-string --data-dir /var/lib/peeklock     for a broker that runs as a service
   peeklock connection-string --entity orders --policy shop --host bus.example.com
   peeklock connection-string --host bus.example.com --tls     through a proxy that serves TLS
   PEEKLOCK_CONNECTION_STRING=$(peeklock connection-string) peeklock top
 
-All clients use the same string: the Azure SDKs, for messages and for administration, and the \
-commands of this program. The port in it serves all of them.
+All clients can use the same string: the Azure SDKs and the commands of this program. The port in \
+it also serves the administration clients of the SDKs. Most of these need TLS; the clients for .NET \
+and Java then connect to port 443, also if the string has another port (see `gateway.address`).
 
 Without --policy the command reads the string from `root.connection-string` in a data directory \
 (default: ./data) and asks no broker. Only the owner of the directory can read that file. A note \
@@ -59,7 +60,7 @@ pub struct ConnectionStringFlags {
     #[arg(long, value_name = "PATH")]
     entity: Option<String>,
     /// Policy whose key to use, of that entity, or without --entity of the namespace [default: the
-    /// first policy of the namespace]
+    /// root policy, RootManageSharedAccessKey]
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
     /// Key of the policy to use
@@ -223,7 +224,7 @@ impl ConnectionStringFlags {
             return Err(Failure::usage(format!(
                 "{source} names a broker, but without --policy this command prints the key of a \
                  data directory on this machine; add `--policy {ROOT_POLICY}` to ask that broker \
-                 for the key of its first policy (every client then needs a token), or give a data \
+                 for the key of its root policy (every client then needs a token), or give a data \
                  directory with --data-dir"
             )));
         }

@@ -16,7 +16,7 @@ const DATA_DIR: &str = "./data";
 /// Maximum size of a file with a connection string.
 const FILE_BYTES_MAX: u64 = 16 << 10;
 
-/// The connection string of the first policy of a broker on this machine, and the file that it is from (SEC-25).
+/// The connection string of the root policy of a broker on this machine, and the file that it is from (SEC-25).
 pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
     let path = data_dir.unwrap_or(Path::new(DATA_DIR)).join(ROOT_KEY_FILE);
     let shown = path.display().to_string();
@@ -37,7 +37,7 @@ pub fn first_key(data_dir: Option<&Path>) -> Result<(String, String), Failure> {
 
 /// Files that a broker on this machine has written for its clients.
 pub struct Own {
-    /// Connection string of the first policy.
+    /// Connection string of the root policy.
     pub string: String,
     /// The URL by which its clients reach it, if its configuration names one (`http.public_url`).
     pub public_url: Option<String>,

@@ -26,9 +26,10 @@ Examples:
   peeklock policy list --data-dir /var/lib/peeklock           use the first key of a broker on this machine
 
 A policy has a name, rights and two keys. A client that signs with one of its keys has these \
-rights on the queue or topic of the policy, or on everything without --entity. The first policy \
-ends anonymous access permanently: from then on every client needs a token. The first key is in \
-the data directory of the broker; --data-dir reads it.
+rights on the queue or topic of the policy, or on everything without --entity. Creating a policy \
+ends anonymous access permanently: from then on every client needs a token. The first key is the \
+key of the root policy, RootManageSharedAccessKey. It is in the data directory of the broker; \
+--data-dir reads it.
 
 `peeklock policy COMMAND --help` has all flags.";
 

@@ -95,8 +95,9 @@ struct PropertyFlags {
     /// Subject, also known as label
     #[arg(long, value_name = "TEXT")]
     subject: Option<String>,
-    /// Application property as text, or with a type, such as `table:i32=7`, `paid:bool=true`; may
-    /// be repeated
+    /// Application property as text, or with a type, such as `table:i32=7`, `paid:bool=true`,
+    /// `due:timestamp=2026-05-01T12:00:00Z`, `wait:timeSpan=PT30S`, `digest:binary=AAE=`
+    /// (Base64), decimal128 as 32 hexadecimal digits; may be repeated
     #[arg(short, long, value_name = "KEY[:TYPE]=VALUE", value_parser = property)]
     property: Vec<Property>,
     /// Time to live, such as 10m. An expired message is not delivered; it is removed or

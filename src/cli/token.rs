@@ -12,7 +12,7 @@ use super::{Failure, say, variable};
 
 pub const HELP: &str = "\
 Examples:
-  peeklock token                             signed by the first policy of the broker here, for 1 hour
+  peeklock token                             signed by the root policy of the broker here, for 1 hour
   peeklock token --entity orders --for 10m   for one queue
   curl -H \"Authorization: $(peeklock token)\" -d 'two coffees' http://127.0.0.1:5300/orders/messages
   PEEKLOCK_TOKEN=$(peeklock token) peeklock top

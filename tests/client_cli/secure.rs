@@ -38,7 +38,7 @@ impl Secure {
         self.data_dir.join("tls/authority.pem")
     }
 
-    /// The connection string of the first policy.
+    /// Connection string of the root policy.
     fn string(&self) -> String {
         let file = self.data_dir.join("root.connection-string");
         std::fs::read_to_string(file).unwrap().trim().to_owned()

@@ -19,8 +19,9 @@ Examples:
 
 The broker makes the keys; `peeklock policy keys` and `peeklock connection-string` print them.
 
-The first policy ends anonymous access to the whole broker, permanently: from then on every client needs a token. Deleting \
-the policy does not bring anonymous access back. Your own commands take the first key with --data-dir.
+Creating a policy ends anonymous access to the whole broker, permanently: from then on every \
+client needs a token. Deleting the policy does not bring anonymous access back. Your own commands \
+take the key of the root policy with --data-dir.
 
 ",
     exit_codes!()

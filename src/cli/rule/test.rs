@@ -80,7 +80,8 @@ struct MessageFlags {
     /// Read the message as JSON from a file, `-` for standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<String>,
-    /// Application property as text, or with a type, such as `table:i32=7`; may be repeated
+    /// Application property as text, or with a type, such as `table:i32=7`,
+    /// `due:timestamp=2026-05-01T12:00:00Z`, `wait:timeSpan=PT30S`; may be repeated
     #[arg(short, long, value_name = "KEY[:TYPE]=VALUE", value_parser = property)]
     property: Vec<Property>,
     /// Message id
