@@ -49,7 +49,9 @@ impl<'de> Visitor<'de> for Section {
                     Limits::TABLE.iter().map(|limit| format!("`{}`", limit.name)).collect();
                 let known = known.join(", ");
                 // In the words of serde, from which the nearest key is found.
-                return Err(Error::custom(format!("unknown field `{name}`, expected one of {known}")));
+                return Err(Error::custom(format!(
+                    "unknown field `{name}`, expected one of {known}"
+                )));
             };
             let value = match limit.range() {
                 [Amount::Number(_), _] => Amount::Number(map.next_value::<Scalar<u64>>()?.0),
@@ -91,7 +93,7 @@ pub(super) fn documented() -> String {
             _ => &doc,
         };
         let name = limit.name;
-        let _ = write!(text, "# {doc}. From {least} to {most}.\n# {name} = {value}\n");
+        write!(text, "# {doc}. From {least} to {most}.\n# {name} = {value}\n").ok();
     }
     text
 }

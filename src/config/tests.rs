@@ -106,9 +106,8 @@ fn amqp_is_at_the_port_of_tls_where_tls_is_spoken() {
 #[test]
 fn documented_limits_are_accepted_as_they_are_printed() {
     let names: Vec<&str> = Limits::TABLE.iter().map(|limit| limit.name).collect();
-    let is_value = |line: &&str| {
-        line.split_once(" = ").is_some_and(|(name, _)| names.contains(&name))
-    };
+    let is_value =
+        |line: &&str| line.split_once(" = ").is_some_and(|(name, _)| names.contains(&name));
     let text = default_text();
     let lines: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# ")).filter(is_value).collect();

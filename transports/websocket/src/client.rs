@@ -34,10 +34,10 @@ use self::connection::Connection;
 use self::core::Core;
 use crate::frame::Encoding;
 
-#[doc(no_inline)]
-pub use peeklock_sas::ConnectionString;
 #[doc(inline)]
 pub use peeklock_client::*;
+#[doc(no_inline)]
+pub use peeklock_sas::ConnectionString;
 #[doc(no_inline)]
 pub use peeklock_tls::{ClientTls, FileError, certificates};
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use peeklock_sas::ConnectionString;
 use peeklock_client::port::{
     Accepted, Answering, Deliveries, Link, Managed, Management, Port, Waiting,
 };
@@ -11,6 +10,7 @@ use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
+use peeklock_sas::ConnectionString;
 
 use super::core::{Ask, Lifeline};
 use super::deliveries::PushedLink;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use peeklock_sas::ConnectionString;
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_sas::ConnectionString;
 
 use super::ClientOptions;
 
