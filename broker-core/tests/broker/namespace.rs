@@ -1,6 +1,8 @@
 //! What is told of the namespace as such, and the nodes that it and its entities have.
 
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use peeklock_core::change::codec::namespace_facts_key;
@@ -293,8 +295,27 @@ async fn requests_wait_for_a_subscription_under_way() {
     held.stop().await;
 }
 
-/// ENT-32: after the refusal of a creation that waited for an id, a caller that cannot wait finds that nothing is there; the wait is
-/// over before the answer.
+/// A waker that looks for an entity without waiting, on the thread that answers a request.
+struct Look {
+    broker: Broker,
+    found: Mutex<Option<Condition>>,
+}
+
+impl Look {
+    fn look(&self) -> Option<Condition> {
+        let found = self.broker.full_access().entity_now("second", Action::Peek);
+        found.err().map(|error| error.condition())
+    }
+}
+
+impl Wake for Look {
+    fn wake(self: Arc<Self>) {
+        *self.found.lock().unwrap() = self.look();
+    }
+}
+
+/// ENT-32: a creation waits for an id and is refused; its wait is over before the answer, so that its client finds nothing
+/// where it cannot wait.
 #[tokio::test]
 async fn a_refused_creation_is_answered_after_its_wait() {
     let store = FaultStore::at_once(1, u64::MAX);
@@ -303,35 +324,30 @@ async fn a_refused_creation_is_answered_after_its_wait() {
     let builder = Broker::builder().store(Arc::clone(&store) as Arc<_>).settings(settings);
     let broker = builder.arbiters(1).start().await.unwrap();
     store.complete_at_once(false);
-    let asked: Vec<_> = (0..200)
-        .map(|number| {
-            let broker = broker.clone();
-            tokio::spawn(async move {
-                let path = format!("q{number}");
-                let created = broker.create_queue(&path, QueueUpdate::default()).await;
-                let found = broker.full_access().entity_now(&path, Action::Peek);
-                let of = |error: BrokerError| error.condition();
-                (created.err().map(of), found.err().map(of))
-            })
-        })
-        .collect();
+    let first = tokio::spawn(create(broker.clone(), "first"));
     while store.queued(Shard(0)) == 0 {
         tokio::task::yield_now().await;
     }
-    tokio::task::yield_now().await;
+    let look = Arc::new(Look { broker: broker.clone(), found: Mutex::default() });
+    let waker = Waker::from(Arc::clone(&look));
+    let mut context = Context::from_waker(&waker);
+    let asker = broker.clone();
+    let mut second = pin!(asker.create_queue("second", QueueUpdate::default()));
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    while look.look() != Some(Condition::ServerBusy) {
+        tokio::task::yield_now().await;
+    }
     store.complete_at_once(true);
     while store.complete_next(Shard(0), Fate::Store) {}
-    let mut created = 0;
-    for asked in asked {
-        match asked.await.unwrap() {
-            (None, None) => created += 1,
-            (refused, found) => {
-                assert_eq!(refused, Some(Condition::QuotaExceeded));
-                assert_eq!(found, Some(Condition::EntityNotFound));
-            }
+    let refused = loop {
+        match second.as_mut().poll(&mut context) {
+            Poll::Ready(created) => break created.unwrap_err(),
+            Poll::Pending => tokio::task::yield_now().await,
         }
-    }
-    assert_eq!(created, 1);
+    };
+    assert_eq!(refused.condition(), Condition::QuotaExceeded);
+    assert_eq!(*look.found.lock().unwrap(), Some(Condition::EntityNotFound));
+    first.await.unwrap().unwrap();
     stop(broker).await;
 }
 
