@@ -1,9 +1,11 @@
-//! Work beside the connection: what takes more than one command. Few at a time, the others in order.
+//! Work apart from the connection: requests that take more than one command. Few at a time, the others in order.
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use peeklock_core::permits::{HeldTurn, Pool, Room};
+use peeklock_core::permits::{HeldTurn, Permit, Pool, Room};
 use tokio::sync::watch;
 
 /// Pieces of work that go on at once.
@@ -20,39 +22,65 @@ pub enum Size {
     Long,
 }
 
-/// The work of one connection. What waits was paid for as a command; what it answers is counted when
-/// it is here, and nothing more is begun while the connection has no room for answers.
-pub struct Apart<W> {
-    waiting: VecDeque<(Size, W)>,
+/// Work under way: it yields its result, and the turn at something large that it has taken.
+pub type Working<T> = Pin<Box<dyn Future<Output = (Option<HeldTurn>, T)> + Send>>;
+
+/// Starts the work. Until then it has the size of its request, which is paid for; under way it may have several times
+/// that.
+pub type Start<T> = Box<dyn FnOnce() -> Working<T> + Send>;
+
+/// Work that waits for its start.
+pub(crate) struct Work<T> {
+    pub(crate) size: Size,
+    pub(crate) slot: usize,
+    /// The room of its request, as long as anything of that is in memory.
+    pub(crate) permit: Arc<Permit>,
+    pub(crate) start: Start<T>,
+}
+
+/// Work that has ended.
+pub struct Finished<T> {
+    pub(crate) size: Size,
+    /// The place of its request among those that await answers.
+    pub slot: usize,
+    /// Its result.
+    pub result: T,
+    /// The room that the result has.
+    pub paid: Paid,
+}
+
+/// The work of one connection. Waiting work was paid for as a command; its answers are counted when they are here, and
+/// none is started while the connection has no room for answers.
+pub struct Apart<T> {
+    waiting: VecDeque<Work<T>>,
     short: usize,
     long: usize,
 }
 
-impl<W> Default for Apart<W> {
+impl<T> Default for Apart<T> {
     fn default() -> Self {
         Self { waiting: VecDeque::new(), short: 0, long: 0 }
     }
 }
 
-impl<W> Apart<W> {
-    /// Adds a piece.
-    pub fn push(&mut self, size: Size, work: W) {
-        self.waiting.push_back((size, work));
+impl<T> Apart<T> {
+    /// Adds the work of a request.
+    pub fn push(&mut self, size: Size, slot: usize, permit: Arc<Permit>, start: Start<T>) {
+        self.waiting.push_back(Work { size, slot, permit, start });
     }
 
-    /// The next piece to begin now, if there is room for its answer and few are under way.
-    pub fn begin(&mut self, has_room: bool) -> Option<(Size, W)> {
-        let (size, _) = self.waiting.front()?;
-        let is_full = match size {
+    /// The next work, if few are under way.
+    pub(crate) fn next(&mut self) -> Option<Work<T>> {
+        let is_full = match self.waiting.front()?.size {
             Size::Short => false,
             Size::Long => self.long >= LONG_MAX,
         };
-        if !has_room || is_full || self.short + self.long >= WORKING_MAX {
+        if is_full || self.short + self.long >= WORKING_MAX {
             return None;
         }
-        let (size, work) = self.waiting.pop_front()?;
-        *self.working(size) += 1;
-        Some((size, work))
+        let work = self.waiting.pop_front()?;
+        *self.working(work.size) += 1;
+        Some(work)
     }
 
     /// Whether any is under way, or waits to be.
@@ -61,14 +89,13 @@ impl<W> Apart<W> {
         self.short + self.long > 0 || !self.waiting.is_empty()
     }
 
-    /// A piece is done.
-    pub fn done(&mut self, size: Size) {
+    pub(crate) fn done(&mut self, size: Size) {
         let working = self.working(size);
         *working = working.saturating_sub(1);
     }
 
-    /// Forgets what was not begun.
-    pub fn clear(&mut self) {
+    /// Forgets work that was not started.
+    pub(crate) fn clear(&mut self) {
         self.waiting.clear();
     }
 
@@ -86,7 +113,7 @@ pub type Paid = Option<(u64, Room)>;
 /// Does a piece of work and waits for room for what comes of it, where that is more than is free without; the turn at
 /// something large that it has taken is kept until then. None if its connection has ended, which `alive` tells when its
 /// sender is dropped: what is not with an entity by then ends with it.
-pub async fn do_apart<T>(
+pub(crate) async fn do_apart<T>(
     mut alive: watch::Receiver<()>,
     work: impl Future<Output = (Option<HeldTurn>, T)>,
     bytes_of: impl FnOnce(&T) -> u64,

@@ -8,14 +8,13 @@
 //!   client <- transport <- Event <- Arrivals (fetched) <- Mailbox <+
 //! ```
 //!
-//! Nothing here reads a socket or a clock, or waits, but for [`do_apart`]: a transport gives what came and the instant, and
-//! carries out what it is told, so that all of it is tested from scripts. One thing starts tasks: [`Collect`], by which every
-//! connection takes in what came and has contents fetched. The order to read: [`Links`] is the machine, [`Link`] one link with its [`credit`], [`Unsettled`] the table of
-//! deliveries, [`pending`] what is not answered; [`Mailbox`] is where entities put what they say, and
-//! [`Arrivals`] brings it into order while contents are fetched ahead. [`Account`] counts what a
-//! connection holds in bytes, [`Taking`] has it yield when its client takes nothing and others wait, [`Apart`] bounds
-//! work beside the connection, of which [`do_apart`] does a piece, in a task of the transport's; [`Steps`] has the others of a
-//! thread go on while one is asked for much.
+//! Nothing here reads a socket or a clock, or waits, but for the steps of [`Protocol`]: a transport gives what came and
+//! the instant, and carries out what it is told, so that all of it is tested from scripts. The order to read: [`Engine`]
+//! has the data and the steps of a connection, [`Links`] is the machine of its links, [`Link`] one link with its
+//! [`credit`], [`Unsettled`] the table of deliveries, [`pending`] the requests that await answers. [`Mailbox`] is where
+//! entities put answers and deliveries, and [`Arrivals`] brings them into order while contents are fetched ahead.
+//! [`Account`] counts the bytes of a connection, [`Taking`] has it yield when its client takes nothing and others wait,
+//! [`Apart`] bounds work apart from the connection, and [`Steps`] has the others of a thread go on in between.
 //!
 //! Absent on purpose: frames, encodings, sockets; what any operation means.
 
@@ -23,6 +22,7 @@ mod account;
 mod apart;
 mod arrivals;
 pub mod credit;
+mod engine;
 mod link;
 mod links;
 mod mailbox;
@@ -35,11 +35,12 @@ mod unsettled;
 mod tests;
 
 pub use account::{Account, FREE_BYTES, LARGE_BYTES};
-pub use apart::{Apart, LONG_MAX, Paid, Size, WORKING_MAX, do_apart};
-pub use arrivals::{Arrivals, Fetch, Fetched, Next};
+pub use apart::{Apart, Finished, LONG_MAX, Size, Start, WORKING_MAX, Working};
+pub use arrivals::Arrivals;
+pub use engine::{Engine, Protocol};
 pub use link::{Closing, Link, Role, Source};
-pub use links::{Engine, Event, Handle, Links, numbered_bytes};
-pub use mailbox::{Collect, Mail, Mailbox, Sources};
+pub use links::{Event, Handle, Issuer, Links, numbered_bytes};
+pub use mailbox::Mailbox;
 pub use pending::Pending;
 pub use steps::Steps;
 pub use taking::Taking;

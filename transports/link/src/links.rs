@@ -32,7 +32,7 @@ use peeklock_core::request::{Outlet, Released, Reply, Request};
 pub use self::event::Event;
 use self::receive::Promise;
 pub use self::receive::numbered_bytes;
-pub use self::seam::{Engine, Handle};
+pub use self::seam::{Handle, Issuer};
 use crate::link::{Link, Role};
 use crate::pending::{Pending, PendingTable, place};
 use crate::unsettled::{Outstanding, Unsettled};
@@ -58,7 +58,7 @@ pub(crate) enum Expect<T> {
 }
 
 /// The links of one connection. `T` is what the transport remembers of what it asks.
-pub struct Links<G: Engine, T> {
+pub struct Links<G: Issuer, T> {
     engine: G,
     outlet: Arc<dyn Outlet>,
     links: HashMap<u32, Link<G::Entity>>,
@@ -86,7 +86,7 @@ pub struct Links<G: Engine, T> {
     pub(crate) lost_count: u64,
 }
 
-impl<G: Engine, T> Links<G, T> {
+impl<G: Issuer, T> Links<G, T> {
     /// No links. Deliveries under way of all together are about `window_bytes`, those of one that are not
     /// settled `unsettled_max`.
     #[must_use]
@@ -112,11 +112,9 @@ impl<G: Engine, T> Links<G, T> {
         }
     }
 
-    /// These links, whose deliveries are numbered from behind this one and not from 1: so a client may count, whose
-    /// numbers go round.
-    #[must_use]
-    pub fn counting_from(self, first: u64) -> Self {
-        Self { first, ..self }
+    /// Numbers the deliveries of each link from the one after `first`, not from 1: the numbers of some clients wrap around.
+    pub const fn count_from(&mut self, first: u64) {
+        self.first = first;
     }
 
     /// How many requests are not answered.
@@ -251,7 +249,7 @@ fn unexpected() -> Rejection {
 
 /// What is asked of entities: commands of links, requests that await answers, and the groups in which commands go to the
 /// entities.
-impl<G: Engine, T> Links<G, T> {
+impl<G: Issuer, T> Links<G, T> {
     /// Adds a request of the transport's; returns its place.
     pub fn ask(&mut self, number: u32, id: u32, permit: Option<Arc<Permit>>, asked: T) -> usize {
         self.expect(id, number, Expect::Asked { asked, takes: false }, permit)

@@ -1,16 +1,13 @@
-//! Where a connection's answers and deliveries arrive, from any thread; one wake-up for a group. And what a connection does
-//! when it is woken: takes in what came, tells its client as much as there is room for, and has contents fetched that the
-//! store has.
+//! The mailbox of a connection: answers and deliveries arrive there from any thread, with one wake-up for a group.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use peeklock_core::command::{Outcome, ReceivedMessage};
 use peeklock_core::request::{Outlet, Released};
 use peeklock_core::telemetry;
 
-use crate::account::Account;
-use crate::arrivals::{Arrivals, Fetched, Next};
+use crate::arrivals::Fetched;
 
 /// Something for the connection.
 #[derive(Debug)]
@@ -126,87 +123,5 @@ pub(crate) fn count_lost(lost_count: u64) {
     if lost_count > 0 {
         telemetry::count_undelivered(lost_count);
         tracing::warn!(lost_count, "messages were received and deleted but never written");
-    }
-}
-
-/// Where a connection collects from.
-pub struct Sources<'a, T> {
-    /// Where everything arrives.
-    pub mailbox: &'a Arc<Mailbox<T>>,
-    /// What waits for contents, or for room.
-    pub arrivals: &'a mut Arrivals,
-    /// Who pays.
-    pub account: &'a mut Account,
-    /// What the next thing needs that there is no room for.
-    pub wanted_bytes: &'a mut Option<u64>,
-}
-
-/// A connection that collects. The methods that are given are called in their order, with whatever the transport does
-/// in between.
-pub trait Collect {
-    /// What the transport itself puts into its mailbox.
-    type Own: Send + 'static;
-
-    /// What it collects from.
-    fn sources(&mut self) -> Sources<'_, Self::Own>;
-
-    /// The link whose order something stands in.
-    fn place_of(&mut self, released: &Released) -> u32;
-
-    /// Takes what the transport has put in.
-    fn take_own(&mut self, own: Self::Own);
-
-    /// Whether the client may be told more now.
-    fn may_tell(&self) -> bool;
-
-    /// Takes in what came.
-    fn take_in(&mut self) {
-        let mut arrived = Vec::new();
-        self.sources().mailbox.take(&mut arrived);
-        for mail in arrived {
-            match mail {
-                Mail::Released(released) => {
-                    let place = self.place_of(&released);
-                    self.sources().arrivals.push(place, released);
-                }
-                Mail::Fetched(fetched) => self.sources().arrivals.fetched(fetched),
-                Mail::Own(own) => self.take_own(own),
-            }
-        }
-    }
-
-    /// Begins to tell what there is: what was wanted before is found out anew.
-    fn begin_telling(&mut self) {
-        *self.sources().wanted_bytes = None;
-    }
-
-    /// What the client is told next, and how much of the account that holds: none if it may not be told more, or there
-    /// is no room. Others of the thread may have their turn before what comes behind it.
-    fn next_to_tell(&mut self) -> Option<(Released, u64)> {
-        if !self.may_tell() {
-            return None;
-        }
-        let Sources { arrivals, account, wanted_bytes, .. } = self.sources();
-        match arrivals.next(account) {
-            Next::Ready(released, held_bytes) => Some((released, held_bytes)),
-            Next::NoRoom(wanted) => {
-                *wanted_bytes = Some(wanted);
-                None
-            }
-            Next::Nothing => None,
-        }
-    }
-
-    /// When all was told that may be: what has to be read from the store is fetched beside the connection; only its
-    /// link waits for it.
-    fn end_telling(&mut self) {
-        let Sources { mailbox, arrivals, account, wanted_bytes } = self.sources();
-        if wanted_bytes.is_none() {
-            account.want_nothing();
-        }
-        for fetch in arrivals.fetches() {
-            let mailbox = Arc::clone(mailbox);
-            tokio::spawn(async move { mailbox.put(Mail::Fetched(fetch.run().await)) });
-        }
     }
 }

@@ -26,26 +26,23 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use peeklock_core::command::LinkEnd;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::{Budget, Permit};
-use peeklock_core::transaction::Transactions;
-use peeklock_core::{Access, Broker};
-use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox, Steps};
+use peeklock_core::permits::Permit;
+use peeklock_link::Engine;
 use peeklock_listen::websocket::Pongs;
-use peeklock_listen::{Idling, Lookout, Member};
-use tokio::sync::{mpsc, watch};
+use peeklock_listen::{Idling, Member};
+use tokio::sync::mpsc;
 use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::Message as SocketMessage;
 
 pub(crate) use self::inbound::{Asked, Done, Refusal};
 pub(crate) use self::open::converse;
 
-use self::apart::{Own, Work};
 use self::price::Price;
 use self::stall::Stall;
 use self::yielding::Yielding;
 use crate::error::{Close, code};
 use crate::frame::{BadRequest, Encoding, Item, Request, WireError};
-use crate::operation::{Expect, WaitingCommit};
+use crate::operation::WaitingCommit;
 use crate::site::{Call, ConversationPlace, Handover, Site, Socket};
 use crate::unwritten::Unwritten;
 
@@ -118,7 +115,8 @@ type Stopping = Pin<Box<dyn Future<Output = Duration> + Send>>;
 /// The state of a conversation, which outlives its sockets.
 pub(crate) struct Conversation {
     pub(crate) site: Arc<Site>,
-    pub(crate) broker: Broker,
+    /// Its account has everything that is held for the client: contents, answers, frames it has not taken.
+    pub(crate) engine: Engine<Self>,
     place: ConversationPlace,
     /// As long as it has nothing to do and holds nothing.
     idling: Option<Idling>,
@@ -129,8 +127,6 @@ pub(crate) struct Conversation {
     /// Until then who has shown one is not idle for want of a link; none once it has had one.
     first_link_until: Option<Instant>,
     pub(crate) encoding: Encoding,
-    /// What its client may do.
-    pub(crate) access: Access,
     calls: mpsc::Receiver<Call>,
     stop: Option<Stopping>,
     resume_token: u128,
@@ -138,38 +134,22 @@ pub(crate) struct Conversation {
     grace: Option<Duration>,
     heartbeat: Duration,
 
-    pub(crate) budget: Budget,
     postponed: Option<Postponed>,
     acquiring: Option<Acquiring>,
-    /// As long as nothing is read.
-    lookout: Lookout,
     /// Frames of the client that were taken.
     seen: u64,
-    pub(crate) links: Links<Broker, Expect>,
-    pub(crate) transactions: Transactions,
     /// Commits that wait for the answers to what was asked before them.
     pub(crate) commits: Vec<WaitingCommit>,
 
-    mailbox: Arc<Mailbox<Own>>,
-    arrivals: Arrivals,
-    /// Everything that is held for the client: contents, answers, frames it has not taken.
-    account: Account,
-    /// What the account has no room for, at the moment.
-    wanted_bytes: Option<u64>,
     /// What was collected for the next frame.
     collected_bytes: u64,
     yielding: Yielding,
-    apart: Apart<Work>,
     /// The place of a request of which not all is handed over to its entity: nothing behind it is begun.
     pub(crate) handing_over: Option<usize>,
-    /// What was done since the others of this thread had their turn.
-    pub(crate) steps: Steps,
     /// What was begun, by the room that it takes: requests, and of wide ones what is handed over. With what is still to
     /// be begun, or done apart, its client may hold others up.
     pub(crate) begun_bytes: u64,
     beginning: Yielding,
-    /// Ends with the conversation; what waits on its behalf ends with it.
-    alive: watch::Sender<()>,
     /// What is to be written, and what it counts for.
     pub(crate) ready: Vec<Item>,
     ready_bytes: u64,
@@ -250,7 +230,7 @@ impl Conversation {
                     break LinkEnd::Broken;
                 }
                 Ended::Stopped => {
-                    self.stop_flows();
+                    self.engine.stop_flows();
                     let going = Close::new(code::GOING_AWAY, "the broker is being stopped");
                     close(&mut handover.socket, &going).await;
                     break LinkEnd::ByBroker;
@@ -280,6 +260,6 @@ impl Conversation {
     }
 
     pub(crate) fn wire_error(&self, rejection: Rejection, path: &str) -> WireError {
-        WireError::from(&self.broker.refuse(rejection, path))
+        WireError::from(&self.engine.broker.refuse(rejection, path))
     }
 }

@@ -393,7 +393,7 @@ impl Conversation {
 
     /// Takes the answer to one of the commands of an operation.
     pub(crate) fn answer(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
-        match self.links.asked_mut(slot) {
+        match self.engine.links.asked_mut(slot) {
             Some((_, _, Expect::Sent(_))) => self.sent(slot, index, result),
             Some((_, _, Expect::Settled(_) | Expect::Renewed(_))) => {
                 self.settled(slot, index, &result);
@@ -408,7 +408,7 @@ impl Conversation {
 
     /// Answers an operation that is one command.
     fn answer_whole(&mut self, slot: usize, result: Result<Outcome, Rejection>) {
-        let Some(Pending { id, link, path, expect, .. }) = self.links.answered(slot) else {
+        let Some(Pending { id, link, path, expect, .. }) = self.engine.links.answered(slot) else {
             return;
         };
         let answer = result.and_then(|outcome| match expect {
@@ -422,7 +422,7 @@ impl Conversation {
     /// The path of what an operation is about, as far as there is one.
     pub(crate) fn path_of(&self, subject: Subject) -> Arc<str> {
         match subject {
-            Subject::Link(link) => self.links.get(link).map(|link| Arc::clone(&link.path)),
+            Subject::Link(link) => self.engine.links.get(link).map(|link| Arc::clone(&link.path)),
             Subject::Path(path) => Some(path.into()),
             Subject::Connection => None,
         }

@@ -283,29 +283,29 @@ impl Conversation {
                 // What it takes may be known to who sends there, and needs no right of its own.
                 let entity = attaching.entity.as_the_broker();
                 let expect = Expect::Described(Box::new(attaching));
-                let slot = self.links.ask_of(path, 0, Some(permit), expect);
-                self.links.submit_to(&entity, Command::Describe, correlation(slot, 0));
+                let slot = self.engine.links.ask_of(path, 0, Some(permit), expect);
+                self.engine.links.submit_to(&entity, Command::Describe, correlation(slot, 0));
             }
             Kind::Outlet { name, mode } => {
                 let Attaching { link, entity, answer, .. } = attaching;
                 let number = self.number(link);
-                self.links.attach(number, entity, path, LinkRole::Receiver, mode);
+                self.engine.links.attach(number, entity, path, LinkRole::Receiver, mode);
                 let outlet = Outlet::new(number, name, answer);
                 self.nodes.insert(link, Node::Outlet(Box::new(outlet)));
                 let id = self.ask(Asked::Attach(link));
-                self.links.attach_flow(number, 0, id, permit);
+                self.engine.links.attach_flow(number, 0, id, permit);
             }
             Kind::Session { name, mode, wanted } => {
                 let Attaching { link, entity, answer, .. } = attaching;
                 let number = self.number(link);
-                self.links.attach(number, entity, path, LinkRole::Receiver, mode);
+                self.engine.links.attach(number, entity, path, LinkRole::Receiver, mode);
                 let id = self.ask(Asked::Attach(link));
                 let (session, wait) = wanted.question();
                 let wait = if self.deadline.is_some() { TimeSpan::ZERO } else { wait };
                 let mut outlet = Outlet::new(number, name, answer);
                 outlet.wanted = Some(wanted);
                 self.nodes.insert(link, Node::Outlet(Box::new(outlet)));
-                self.links.accept(number, session, wait, 0, id, Some(permit));
+                self.engine.links.accept(number, session, wait, 0, id, Some(permit));
             }
         }
     }
@@ -343,7 +343,7 @@ impl Conversation {
             }
             Kind::Outlet { .. } | Kind::Session { .. } => return,
         };
-        let batch_max = self.broker.settings().limits.batch_bytes_max.min(bytes_max.get());
+        let batch_max = self.engine.broker.settings().limits.batch_bytes_max.min(bytes_max.get());
         // As a long: some read no other type (AMQP-37).
         let batch_max = i64::try_from(batch_max).unwrap_or(i64::MAX);
         let batch_max = Raw::encoded(|bytes| {
@@ -361,11 +361,11 @@ impl Conversation {
         }
         let number = self.number(link);
         let path: Arc<str> = entity.path().into();
-        self.links.attach(number, entity, path, LinkRole::Sender, ReceiveMode::PeekLock);
+        self.engine.links.attach(number, entity, path, LinkRole::Sender, ReceiveMode::PeekLock);
         if let Some(destination) = destination {
-            self.links.send_on(number, destination);
+            self.engine.links.send_on(number, destination);
         }
-        let room_bytes = self.broker.settings().limits.connection_inbound_bytes_max;
+        let room_bytes = self.engine.broker.settings().limits.connection_inbound_bytes_max;
         let (inlet, credit) = Inlet::new(number, room_bytes, bytes_max.get());
         self.nodes.insert(link, Node::Inlet(inlet));
         self.note_root(link.session());
@@ -407,7 +407,7 @@ impl Conversation {
         loop {
             self.last_number = self.last_number.wrapping_add(1);
             let is_taken = self.numbers.contains_key(&self.last_number)
-                || self.links.get(self.last_number).is_some();
+                || self.engine.links.get(self.last_number).is_some();
             if !is_taken && self.last_number < ANSWERS {
                 self.numbers.insert(self.last_number, link);
                 return self.last_number;
@@ -424,7 +424,7 @@ impl Conversation {
                 self.forget(link, number);
             }
             Some(Node::Browser(browser)) => {
-                self.account.release(browser.held_bytes());
+                self.engine.account.release(browser.held_bytes());
                 self.forget(link, browser.number());
             }
             Some(Node::Inlet(inlet)) => {
@@ -446,7 +446,7 @@ impl Conversation {
                 self.amqp.detach(link, None);
             }
             Some(Node::Replies(replies)) => {
-                self.account.release(replies.held_bytes());
+                self.engine.account.release(replies.held_bytes());
                 self.amqp.detach(link, None);
             }
             None => self.amqp.detach(link, None),
@@ -457,7 +457,7 @@ impl Conversation {
         self.numbers.remove(&number);
         let id = self.ask(Asked::Detach(link));
         let end = peeklock_core::command::LinkEnd::Orderly;
-        self.links.detach(number, peeklock_link::Closing { id, end });
+        self.engine.links.detach(number, peeklock_link::Closing { id, end });
     }
 }
 

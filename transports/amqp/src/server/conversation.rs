@@ -10,21 +10,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use peeklock_core::Entity;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::{Quoted, Rejection};
 use peeklock_core::ids::LockToken;
 use peeklock_core::permits::{Budget, Seat};
 use peeklock_core::request::{Outcome, Released};
 use peeklock_core::time::Timestamp;
-use peeklock_core::transaction::Transactions;
-use peeklock_core::{Access, Broker, Entity};
 use peeklock_link::pending::place;
 use peeklock_link::{
-    Account, Apart, Arrivals, ByToken, Collect, Event as LinkEvent, Links, Mailbox, Sources, Steps,
-    Taking,
+    Account, ByToken, Engine, Event as LinkEvent, Finished, LONG_MAX, Protocol, Taking,
 };
-use peeklock_listen::{Idling, Lookout, Member, Place, Tracked};
-use tokio::sync::watch;
+use peeklock_listen::{Idling, Member, Place, Tracked};
 use tokio::time::Sleep;
 
 use super::attach::Attaching;
@@ -32,7 +29,7 @@ use super::deliver::token_of;
 use super::gather::Each;
 use super::group::Groups;
 use super::login::{LoggedIn, ShownToken};
-use super::node::{Asker, Managing, Node, ToAsk, Told};
+use super::node::{Answered, Asker, ManagementAnswer, Managing, Node};
 use super::outcomes::OutcomeKind;
 use super::place::Seeking;
 use super::removed::{Leaving, Lost};
@@ -119,12 +116,11 @@ pub(super) struct Sent {
 /// The state of a connection.
 pub(super) struct Conversation {
     pub(super) site: Arc<Site>,
-    pub(super) broker: Broker,
+    /// Its rights count where no token was put.
+    pub(super) engine: Engine<Self>,
     _tracked: Tracked,
     /// What its client has shown before it said anything: where it comes from, its certificate.
     pub(super) who: Principal,
-    /// What counts where no token was put.
-    pub(super) access: Access,
     pub(super) shown: Vec<ShownToken>,
     /// What it may have of links, sessions and tokens.
     pub(super) share: Share,
@@ -157,7 +153,6 @@ pub(super) struct Conversation {
     pub(super) large_seat: Seat,
     pub(super) large_count: usize,
 
-    pub(super) budget: Budget,
     /// What may be removed by number before it is sent.
     pub(super) for_good: Budget,
     // What was read is carried out in its order: first `held`, then `gathered`, then `behind`, then what the machine
@@ -176,12 +171,9 @@ pub(super) struct Conversation {
     pub(super) acquiring: Option<Acquiring>,
     /// Whether `carry_out` stopped because nothing more may be asked, and not because nothing was left.
     pub(super) has_stopped: bool,
-    /// What was carried out since the others of this thread had their turn.
-    pub(super) steps: Steps,
     /// What the client has said last of deliveries, as long as it is being told of each.
     pub(super) understood: Understood,
 
-    pub(super) links: Links<Broker, Expect>,
     pub(super) nodes: BTreeMap<LinkId, Node>,
     /// Those of them that something may be sent on, while each is looked at.
     pub(super) pumped: Vec<LinkId>,
@@ -192,17 +184,11 @@ pub(super) struct Conversation {
     /// By the tokens of their locks, which requests name them by, and which their tags say: what its session has as
     /// unsettled, or what is being told of that.
     pub(super) sent: ByToken<Sent>,
-    /// What is asked beside the connection.
-    pub(super) apart: Apart<ToAsk>,
     /// Requests that wait for credit for their replies.
     pub(super) waiting_requests: usize,
     pub(super) book: Book,
     pub(super) groups: Groups,
 
-    pub(super) mailbox: Arc<Mailbox<Told>>,
-    pub(super) arrivals: Arrivals,
-    pub(super) account: Account,
-    pub(super) wanted_bytes: Option<u64>,
     /// How its client takes what it is told, and how many bytes in all.
     pub(super) taking: Taking,
     pub(super) taken_bytes: u64,
@@ -219,7 +205,6 @@ pub(super) struct Conversation {
     pub(super) is_mute: bool,
     /// Whether it was seen that its client has gone while nothing was read: what it has sent stands before its end.
     pub(super) has_gone: bool,
-    pub(super) lookout: Lookout,
     /// Until when what was said before the end may wait for room, once it has come.
     pub(super) over_until: Option<Instant>,
     pub(super) timer: Pin<Box<Sleep>>,
@@ -234,54 +219,92 @@ pub(super) struct Conversation {
     pub(super) is_held_up: bool,
     /// Whether what comes is not even split into frames any more.
     pub(super) is_deaf: bool,
-    /// What is asked beside the connection is told by this that it has ended.
-    pub(super) alive: watch::Sender<()>,
 }
 
-impl Collect for Conversation {
-    type Own = Told;
+impl Protocol for Conversation {
+    type Expect = Expect;
+    type Outcome = Answered;
 
-    fn sources(&mut self) -> Sources<'_, Told> {
-        Sources {
-            mailbox: &self.mailbox,
-            arrivals: &mut self.arrivals,
-            account: &mut self.account,
-            wanted_bytes: &mut self.wanted_bytes,
-        }
+    const APART_MAX: usize = LONG_MAX;
+
+    fn engine(&mut self) -> &mut Engine<Self> {
+        &mut self.engine
     }
 
-    fn place_of(&mut self, released: &Released) -> u32 {
-        let link = self.links.link_of(released);
+    fn order_of(&mut self, released: &Released) -> u32 {
+        let link = self.engine.links.link_of(released);
         let Released::Answer { correlation, result } = released else { return link };
         let brings = matches!(
             result,
             Ok(Outcome::Received(_) | Outcome::Peeked(_) | Outcome::SessionState(_))
         );
-        let is_asked = self.links.asked_mut(place(*correlation).0).is_some();
+        let is_asked = self.engine.links.asked_mut(place(*correlation).0).is_some();
         if is_asked && !brings { ANSWERS } else { link }
     }
 
-    fn take_own(&mut self, told: Told) {
-        self.told(told);
+    fn may_emit(&self) -> bool {
+        self.may_answer()
     }
 
-    fn may_tell(&self) -> bool {
-        self.may_answer()
+    fn may_start_apart(&self) -> bool {
+        self.engine.account.held_bytes() < self.engine.account.bytes_max() && self.may_answer()
+    }
+
+    fn measure(&self) -> impl Fn(&Answered) -> u64 + Send + 'static {
+        |answer| answer.as_ref().map_or(0, ManagementAnswer::len)
+    }
+
+    async fn emit(&mut self, event: LinkEvent, held_bytes: u64) {
+        self.engine.steps.add_bytes(held_bytes);
+        match event {
+            LinkEvent::Delivered { link, message, .. } => {
+                return self.deliver(link, *message, held_bytes);
+            }
+            LinkEvent::Answer { slot, index, result } => {
+                return self.answered(slot, index, result, held_bytes);
+            }
+            LinkEvent::Stopped { link, path, reason } => self.stopped(link, &path, reason),
+            LinkEvent::Done { id, path, result } => match self.asked.remove(&id) {
+                Some(Asked::Attach(link)) => self.attached(link, &path, result),
+                Some(Asked::Detach(link)) => self.amqp.detach(link, None),
+                Some(Asked::Drain(_)) | None => {}
+            },
+            LinkEvent::Drained { id, .. } => {
+                if let Some(Asked::Drain(link)) = self.asked.remove(&id) {
+                    self.drained(link);
+                }
+            }
+            LinkEvent::Accepted { id, path, result } => {
+                if let Some(Asked::Attach(link)) = self.asked.remove(&id) {
+                    self.session_accepted(link, &path, result);
+                }
+            }
+            LinkEvent::Nothing | LinkEvent::Messages { .. } => {}
+        }
+        self.engine.account.release(held_bytes);
+    }
+
+    fn emit_finished(&mut self, finished: Finished<Answered>) {
+        self.answer_apart(finished);
     }
 }
 
 impl Conversation {
     pub(super) fn new(site: Arc<Site>, who: Principal) -> Self {
         let broker = site.broker.placed();
-        let mailbox: Arc<Mailbox<Told>> = Arc::default();
         let config = &site.config;
         let window_bytes = config.outbound_bytes_max;
-        let first = u64::from(config.initial_delivery_count);
         let share = Share::new(Arc::clone(&site.links), config.link_count_max);
-        let outlet = Arc::clone(&mailbox) as Arc<_>;
+        // As much again as deliveries may be, so that replies have room beside those that wait for the client.
+        let account = Account::new(&broker.outbound_pool(), 2 * window_bytes)
+            .with_large(site.large_outbound.clone());
+        let access = broker.access(who.clone());
+        let unsettled_max = config.unsettled_count_max;
+        let mut engine = Engine::new(broker.clone(), access, account, window_bytes, unsettled_max);
+        engine.links.count_from(config.initial_delivery_count.into());
         Self {
+            engine,
             _tracked: site.connections.track(),
-            access: broker.access(who.clone()),
             shown: Vec::new(),
             place: None,
             first_link_until: None,
@@ -305,17 +328,13 @@ impl Conversation {
             assembled_bytes: 0,
             large_seat: site.large_inbound.patient_seat(LARGE_GRACE),
             large_count: 0,
-            budget: broker.connection_budget(),
             for_good: Budget::new(window_bytes),
             held: None,
             gathered: None,
             behind: None,
             acquiring: None,
             has_stopped: false,
-            steps: Steps::default(),
             understood: Understood::default(),
-            links: Links::new(broker.clone(), outlet, window_bytes, config.unsettled_count_max)
-                .counting_from(first),
             nodes: BTreeMap::new(),
             pumped: Vec::new(),
             numbers: HashMap::new(),
@@ -323,16 +342,9 @@ impl Conversation {
             asked: HashMap::new(),
             last_asked: 0,
             sent: ByToken::default(),
-            apart: Apart::default(),
             waiting_requests: 0,
-            book: Book::new(Transactions::new(&broker)),
+            book: Book::default(),
             groups: Groups::default(),
-            mailbox,
-            arrivals: Arrivals::default(),
-            // As much again as deliveries may be, so that replies have room beside those that wait for the client.
-            account: Account::new(&broker.outbound_pool(), 2 * window_bytes)
-                .with_large(site.large_outbound.clone()),
-            wanted_bytes: None,
             taking: Taking::default(),
             taken_bytes: 0,
             large_since: None,
@@ -342,7 +354,6 @@ impl Conversation {
             stalled_since: None,
             is_mute: false,
             has_gone: false,
-            lookout: Lookout::default(),
             over_until: None,
             timer: Box::pin(tokio::time::sleep(config.opening_timeout)),
             next_tick: Instant::now() + TICK,
@@ -351,8 +362,6 @@ impl Conversation {
             closed: None,
             is_held_up: false,
             is_deaf: false,
-            broker,
-            alive: watch::Sender::new(()),
             site,
         }
     }
@@ -369,12 +378,12 @@ impl Conversation {
     }
 
     pub(super) fn refuse(&self, rejection: Rejection, path: &str) -> AmqpError {
-        super::error::of(&self.broker.refuse(rejection, path))
+        super::error::of(&self.engine.broker.refuse(rejection, path))
     }
 
     /// The same with a condition of the standard, for what the broker has no word for.
     pub(super) fn refuse_as(&self, condition: &'static str, text: String, path: &str) -> AmqpError {
-        let error = self.broker.refuse(Rejection::argument(text), path);
+        let error = self.engine.broker.refuse(Rejection::argument(text), path);
         AmqpError::new(condition, error.to_string())
     }
 
@@ -383,12 +392,12 @@ impl Conversation {
         let now = self.began.elapsed();
         self.has_stopped = false;
         loop {
-            self.steps.rest().await;
+            self.engine.steps.rest().await;
             if !self.may_ask() {
                 self.has_stopped = true;
                 break;
             }
-            self.steps.add(1);
+            self.engine.steps.add(1);
             if self.gathered.is_none() && (self.ask_waiting().await || self.commit_answered().await)
             {
                 continue;
@@ -397,7 +406,7 @@ impl Conversation {
             self.make_room_for_links();
             let before = self.input.len();
             let next = next.or_else(|| self.amqp.next_event(&mut self.input, now));
-            self.steps.add_bytes(before.saturating_sub(self.input.len()) as u64);
+            self.engine.steps.add_bytes(before.saturating_sub(self.input.len()) as u64);
             let Some(event) = next else { break };
             if self.needs_place(&event) {
                 self.behind = Some(event);
@@ -415,7 +424,7 @@ impl Conversation {
             }
         }
         self.hand_over_gathered().await;
-        self.links.hand_over();
+        self.engine.links.hand_over();
         if self.amqp.settling.is_none() {
             // It may be as large as a frame.
             self.understood = Understood::default();
@@ -483,62 +492,7 @@ impl Conversation {
         for token in unsettled.iter().filter_map(token_of) {
             self.sent.remove(&token);
         }
-        self.steps.add(unsettled.len());
-    }
-
-    /// Takes what entities say, as far as there is room for it. Others of its thread have their turn between: a client
-    /// that is told much at once has asked for it by a few bytes.
-    pub(super) async fn collect(&mut self) {
-        self.take_in();
-        // There may be room for its answers again.
-        self.begin_apart();
-        self.begin_telling();
-        while let Some((released, held_bytes)) = self.next_to_tell() {
-            self.tell(released, held_bytes);
-            self.steps.add(1);
-            self.steps.add_bytes(held_bytes);
-            self.steps.rest().await;
-        }
-        self.end_telling();
-        self.links.hand_over();
-    }
-
-    /// Turns what an entity says into what the client is told; it holds so much of the account.
-    fn tell(&mut self, released: Released, held_bytes: u64) {
-        let event = self.links.take(released);
-        if let LinkEvent::Delivered { link, message, .. } = event {
-            return self.deliver(link, *message, held_bytes);
-        }
-        if let LinkEvent::Answer { slot, index, result } = event {
-            return self.answered(slot, index, result, held_bytes);
-        }
-        self.heed(event);
-        self.account.release(held_bytes);
-    }
-
-    fn heed(&mut self, event: LinkEvent) {
-        match event {
-            LinkEvent::Stopped { link, path, reason } => self.stopped(link, &path, reason),
-            LinkEvent::Done { id, path, result } => match self.asked.remove(&id) {
-                Some(Asked::Attach(link)) => self.attached(link, &path, result),
-                Some(Asked::Detach(link)) => self.amqp.detach(link, None),
-                Some(Asked::Drain(_)) | None => {}
-            },
-            LinkEvent::Drained { id, .. } => {
-                if let Some(Asked::Drain(link)) = self.asked.remove(&id) {
-                    self.drained(link);
-                }
-            }
-            LinkEvent::Accepted { id, path, result } => {
-                if let Some(Asked::Attach(link)) = self.asked.remove(&id) {
-                    self.session_accepted(link, &path, result);
-                }
-            }
-            LinkEvent::Nothing
-            | LinkEvent::Delivered { .. }
-            | LinkEvent::Messages { .. }
-            | LinkEvent::Answer { .. } => {}
-        }
+        self.engine.steps.add(unsettled.len());
     }
 
     /// Something that an entity was asked is answered, by what holds so much of the account.
@@ -549,22 +503,22 @@ impl Conversation {
         result: Result<Outcome, Rejection>,
         held_bytes: u64,
     ) {
-        if let Some((_, _, Expect::Managed(_))) = self.links.asked_mut(slot) {
+        if let Some((_, _, Expect::Managed(_))) = self.engine.links.asked_mut(slot) {
             return self.managed(slot, index, result, held_bytes);
         }
         self.answered_alone(slot, index, result);
         // Not before: what is made of it is counted by now, and keeps the room that it had.
-        self.account.release(held_bytes);
+        self.engine.account.release(held_bytes);
     }
 
     /// The same for what is told at once, whatever else was asked with it.
     fn answered_alone(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
-        match self.links.asked_mut(slot) {
+        match self.engine.links.asked_mut(slot) {
             Some((_, path, Expect::Sent { number, deliveries, is_large })) => {
                 let (number, is_large) = (*number, *is_large);
                 let Some((delivery, is_last)) = deliveries.answered(index) else { return };
                 if is_last {
-                    self.links.answered(slot);
+                    self.engine.links.answered(slot);
                     self.large_count -= usize::from(is_large);
                 }
                 return self.stored(number, delivery, &path, result.map(|_| ()));
@@ -572,13 +526,13 @@ impl Conversation {
             Some((_, path, Expect::Settled(each))) => {
                 let Some((ended, is_last)) = each.answered(index) else { return };
                 if is_last {
-                    self.links.answered(slot);
+                    self.engine.links.answered(slot);
                 }
                 return self.settled(ended, &path, result.map(|_| ()));
             }
             _ => {}
         }
-        let Some(pending) = self.links.answered(slot) else { return };
+        let Some(pending) = self.engine.links.answered(slot) else { return };
         let path = pending.path;
         match pending.expect {
             Expect::Described(attaching) => self.described(*attaching, result),
@@ -596,8 +550,8 @@ impl Conversation {
         self.held.is_none()
             && self.closed.is_none()
             && !self.lacks_place
-            && self.links.pending_count()
-                < self.broker.settings().limits.connection_inbound_count_max
+            && self.engine.links.pending_count()
+                < self.engine.broker.settings().limits.connection_inbound_count_max
             && self.may_answer()
     }
 

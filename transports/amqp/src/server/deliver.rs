@@ -124,15 +124,15 @@ impl Conversation {
         let link = self.numbers.get(&number).copied();
         let node = link.and_then(|link| self.nodes.get_mut(&link));
         let (Some(payload), Some(tag), Some(Node::Outlet(outlet))) = (payload, tag, node) else {
-            self.account.release(held_bytes);
+            self.engine.account.release(held_bytes);
             let token = lock.map(|lock| lock.token);
-            token.and_then(|token| self.links.settled(token));
+            token.and_then(|token| self.engine.links.settled(token));
             match is_lost {
-                true => self.links.lose(number, &message.facts),
-                false => self.links.give_back(number, token),
+                true => self.engine.links.lose(number, &message.facts),
+                false => self.engine.links.give_back(number, token),
             }
             if link.is_some() {
-                self.links.break_flow(number);
+                self.engine.links.break_flow(number);
                 self.stopped(number, "", unreadable());
             }
             return;
@@ -140,10 +140,11 @@ impl Conversation {
         let delivery = Delivery { tag, settled: lock.is_none(), payload };
         let bytes = u64::from(message.facts.size);
         let expires_at = message.facts.expires_at;
-        let at = self.links.get(number);
+        let at = self.engine.links.get(number);
         let of_session = at.is_some_and(|at| at.session().is_some());
         let is_beyond = at.is_some_and(|at| outlet.is_beyond(at.last()));
-        let return_at = lock.filter(|_| !of_session).map(|lock| return_at(lock, self.broker.now()));
+        let return_at =
+            lock.filter(|_| !of_session).map(|lock| return_at(lock, self.engine.broker.now()));
         outlet.waiting.push_back(Waiting {
             delivery,
             lock,
@@ -179,12 +180,12 @@ impl Conversation {
     fn pump_outlet(&mut self, link: LinkId) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         let number = outlet.number;
-        let now = self.broker.now();
-        let of_session = self.links.get(number).is_some_and(|at| at.session().is_some());
+        let now = self.engine.broker.now();
+        let of_session = self.engine.links.get(number).is_some_and(|at| at.session().is_some());
         let mut sent_any = false;
         loop {
             if outlet.held_bytes > 0 && self.amqp.is_sent(link) {
-                self.account.release(std::mem::take(&mut outlet.held_bytes));
+                self.engine.account.release(std::mem::take(&mut outlet.held_bytes));
                 // Of a link that is gone nobody knows how much was written.
                 let removed = outlet.removed.take().filter(|_| self.amqp.has_sent(link));
                 self.leaving.put(removed, self.taken_bytes + self.amqp.waiting_bytes() as u64);
@@ -203,19 +204,19 @@ impl Conversation {
             if let Some(lock) = lock.filter(|lock| !of_session && lock.until <= now) {
                 // It has waited for the client's windows for too long, and is somebody else's to receive.
                 outlet.passed_over();
-                self.account.release(held_bytes);
-                self.links.settled(lock.token);
-                self.links.taken(number, bytes);
+                self.engine.account.release(held_bytes);
+                self.engine.links.settled(lock.token);
+                self.engine.links.taken(number, bytes);
                 sent_any = true;
                 continue;
             }
             let Ok(sent) = self.amqp.send(link, delivery) else { break };
             outlet.held_bytes = held_bytes;
             outlet.removed = removed;
-            self.links.taken(number, bytes);
+            self.engine.links.taken(number, bytes);
             sent_any = true;
             outlet.last_sent = lock.map(|lock| lock.token);
-            if let (Some(lock), Some(at)) = (lock, self.links.get(number)) {
+            if let (Some(lock), Some(at)) = (lock, self.engine.links.get(number)) {
                 let entity = at.entity.clone();
                 let (token, until) = (lock.token, lock.until);
                 let sent = Sent { id: sent, number, entity, of_session, until, expires_at };
@@ -223,7 +224,7 @@ impl Conversation {
             }
         }
         if sent_any {
-            self.links.limit(number);
+            self.engine.links.limit(number);
         }
         if self.rests_after_lapse(link) {
             return;
@@ -240,19 +241,22 @@ impl Conversation {
     /// An entity delivers nothing more to a link: it is detached, and its client may attach it anew.
     pub(super) fn stopped(&mut self, number: u32, path: &str, reason: Rejection) {
         let Some(link) = self.numbers.get(&number).copied() else { return };
-        let removes =
-            self.links.get(number).is_some_and(|at| at.mode == ReceiveMode::ReceiveAndDelete);
+        let removes = self
+            .engine
+            .links
+            .get(number)
+            .is_some_and(|at| at.mode == ReceiveMode::ReceiveAndDelete);
         if removes
             && reason.condition() == Condition::SessionLockLost
             && let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link)
             && outlet.lapsed.is_none()
         {
             // There is nothing to settle. Who waits as long as the lock lasts is told that there is nothing more.
-            let until = self.broker.now().plus(LAPSED_FOR);
+            let until = self.engine.broker.now().plus(LAPSED_FOR);
             outlet.lapsed = Some(Lapse { reason, path: path.into(), until });
             return;
         }
-        let error = super::error::of_live_link(&self.broker.refuse(reason, path));
+        let error = super::error::of_live_link(&self.engine.broker.refuse(reason, path));
         self.amqp.detach(link, Some(error));
         self.detach(link);
     }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
-use tokio::sync::watch;
 
 use super::conversation::Conversation;
 use super::node::Node;
@@ -16,16 +15,16 @@ impl Conversation {
     pub(super) fn begin_stop(&mut self, grace: Duration) {
         self.deadline = Some(Instant::now() + grace);
         self.stop_seeking();
-        self.links.return_deliveries();
-        self.links.withdraw_all();
-        self.links.limit_all();
-        self.links.hand_over();
+        self.engine.stop_flows();
     }
 
     /// Whether a connection that is being stopped has nothing left to wait for.
     pub(super) fn may_end(&self) -> bool {
         let is_due = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        is_due || (self.links.pending_count() == 0 && self.sent.is_empty() && self.held.is_none())
+        is_due
+            || (self.engine.links.pending_count() == 0
+                && self.sent.is_empty()
+                && self.held.is_none())
     }
 
     /// Whether nothing is left to be done: the connection is over, what was read before is carried out, and what is to
@@ -70,8 +69,7 @@ impl Conversation {
         self.acquiring = None;
         self.held = None;
         // Nor is what is asked beside it and no entity has yet.
-        self.apart.clear();
-        self.alive = watch::Sender::new(());
+        self.engine.cancel();
         self.roll_back_all();
         // What is not written is written to nobody.
         self.leaving = Leaving::default();
@@ -81,13 +79,8 @@ impl Conversation {
                 self.give_back(*outlet);
             }
         }
-        self.links.begin_end();
-        let mut lost_count = 0;
-        for released in self.arrivals.drain(&mut self.account) {
-            lost_count += self.links.abandon(released);
-        }
-        lost_count += self.links.quiet(&self.mailbox).await;
-        self.links.finish_end(end, lost_count + self.lost.count());
+        let lost_count = self.engine.quiet().await;
+        self.engine.links.finish_end(end, lost_count + self.lost.count());
         tracing::debug!(?end, "connection ended");
     }
 }

@@ -38,7 +38,7 @@ impl Conversation {
     /// Whether something may be carried out before what is gathered is handed over: it goes with it, or there is
     /// nothing.
     pub(super) fn joins(&self, event: &Event) -> bool {
-        let count_max = self.broker.settings().limits.connection_inbound_count_max;
+        let count_max = self.engine.broker.settings().limits.connection_inbound_count_max;
         let has_room = |count: usize| count < COUNT_MAX.min(count_max);
         match (&self.gathered, event) {
             (None, _) => true,

@@ -118,7 +118,7 @@ impl Conversation {
                     return None;
                 }
             };
-            let entity = &self.links.get(number)?.entity;
+            let entity = &self.engine.links.get(number)?.entity;
             let root = Root { path: root_path(entity).ok()?, named: entity.path().into() };
             Some((root, is_attached))
         })

@@ -64,7 +64,7 @@ impl Conversation {
             // The listener has verified the certificate, and what that is worth the authorizer says; without one it
             // is as if nothing was said (AMQ-02).
             Credentials::External => {
-                if self.who.tls.is_some() && self.access.is_identified().await {
+                if self.who.tls.is_some() && self.engine.access.is_identified().await {
                     self.logged_in = LoggedIn::ByCertificate;
                 }
                 true
@@ -80,13 +80,13 @@ impl Conversation {
             TOKEN_USER => self.principal(&password),
             _ => self.who.clone().with_key(user, password),
         };
-        let access = self.broker.access(principal);
+        let access = self.engine.broker.access(principal);
         // Who guesses waits for the answer (SEC-26).
         let is_known = access.identify().await.is_ok();
         if is_known {
             self.logged_in = LoggedIn::ByPassword;
         }
-        self.access = access;
+        self.engine.access = access;
         is_known
     }
 
@@ -115,14 +115,14 @@ impl Conversation {
 
     /// Whether it may stay.
     pub(super) fn is_let_in(&self) -> bool {
-        self.shows_key() || self.broker.allows_anonymous()
+        self.shows_key() || self.engine.broker.allows_anonymous()
     }
 
     /// Whether anything that it has shown, by which not everybody is let in, is good still.
     pub(super) fn shows_key(&self) -> bool {
         let by_login = match self.logged_in {
             LoggedIn::Not => false,
-            LoggedIn::ByCertificate | LoggedIn::ByPassword => self.access.holds(),
+            LoggedIn::ByCertificate | LoggedIn::ByPassword => self.engine.access.holds(),
         };
         by_login || self.shown.iter().any(|shown| shown.access.holds())
     }
@@ -133,11 +133,11 @@ impl Conversation {
         let folded: Box<str> = path.to_lowercase().into();
         let token = self.kept_token(token);
         let principal = self.who.clone().with_token(Arc::clone(&token));
-        let tried = self.broker.access(principal.clone());
+        let tried = self.engine.broker.access(principal.clone());
         // The token is kept also where no entity is yet: links may be attached as soon as it is created.
         tried.allow(Action::End, path).await.map_err(Refused::Token)?;
         self.make_room_for_token(&folded, &token)?;
-        let put_at = self.broker.now();
+        let put_at = self.engine.broker.now();
         if let Some(shown) = self.shown.iter_mut().find(|shown| shown.path == folded) {
             (shown.token, shown.put_at) = (token, put_at);
             let access = shown.access.clone();
@@ -193,7 +193,7 @@ impl Conversation {
     /// The oldest token at or below whose path no link is attached, not even to ask something, but for the one for
     /// this path and those that were put just now.
     fn unused(&mut self, but: &str) -> Option<usize> {
-        let links = self.numbers.keys().filter_map(|number| self.links.get(*number));
+        let links = self.numbers.keys().filter_map(|number| self.engine.links.get(*number));
         let of_links = links.map(|link| link.entity.path());
         // Those of requests are no links of the entity.
         let others = self.nodes.values().filter_map(Node::path);
@@ -209,12 +209,12 @@ impl Conversation {
         if !used.is_empty() {
             used.insert(Box::default());
         }
-        let now = self.broker.now();
+        let now = self.engine.broker.now();
         let is_unused = |shown: &ShownToken| {
             now >= shown.put_at.plus(FRESH) && *shown.path != *but && !used.contains(&shown.path)
         };
         let unused = self.shown.iter().position(is_unused);
-        self.steps.add(used.len());
+        self.engine.steps.add(used.len());
         unused
     }
 
@@ -224,7 +224,7 @@ impl Conversation {
         let folded = path.to_lowercase();
         let covering = self.shown.iter().filter(|shown| shown.covers(&folded));
         let nearest = covering.max_by_key(|shown| (shown.access.holds(), shown.path.len()));
-        let access = nearest.map_or(&self.access, |shown| &shown.access);
+        let access = nearest.map_or(&self.engine.access, |shown| &shown.access);
         // There are many; each remembers what links rest on.
         access.forget_unused();
         access.clone()

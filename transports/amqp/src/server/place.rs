@@ -39,7 +39,7 @@ impl Conversation {
             return Newcomer::ByKey;
         }
         // Where everybody is let in, it may be that this one is not (SEC-17).
-        match self.broker.allows_anonymous() && self.access.is_identified().await {
+        match self.engine.broker.allows_anonymous() && self.engine.access.is_identified().await {
             true => Newcomer::Known(self.who.peer),
             false => Newcomer::Stranger,
         }
@@ -111,7 +111,7 @@ impl Conversation {
             "there are already {count} connections, the limit `amqp.connection_count_max`; close \
              some, or raise the limit"
         ));
-        let refused = self.broker.refuse(rejection, "");
+        let refused = self.engine.broker.refuse(rejection, "");
         // Its own condition is final for the SDKs, which would give up what they only connect to again; with this they go on
         // trying (AMQP-94).
         let text = format!("{}: {refused}", refused.condition());

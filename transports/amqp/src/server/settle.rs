@@ -102,7 +102,7 @@ impl Conversation {
             }
             return;
         };
-        let limits = &self.broker.settings().limits;
+        let limits = &self.engine.broker.settings().limits;
         let settlement = match self.understood.settlement(&outcome, limits) {
             Ok(settlement) => settlement,
             Err(rejection) if settled => {
@@ -127,7 +127,7 @@ impl Conversation {
         let Some(sent) = self.sent.remove(&token) else { return };
         let is_dropped = settled
             && matches!(settlement, Settlement::Defer { .. })
-            && sent.expires_at.is_some_and(|at| at <= self.broker.now());
+            && sent.expires_at.is_some_and(|at| at <= self.engine.broker.now());
         // Some clients drop so what has expired in their hands: it ends as what expires does (AMQP-60).
         let settlement = if is_dropped { Settlement::Release } else { settlement };
         let answer = (!settled).then(|| (id, same_kind(outcome)));
@@ -164,15 +164,17 @@ impl Conversation {
             let answer = answer.map(|(id, outcome)| (id, DeliveryState::Outcome(outcome)));
             Ended { token, kind, answer, sent: Some(sent) }
         }));
-        let is_open = self.links.get(number).is_some_and(|link| link.is_open());
+        let is_open = self.engine.links.get(number).is_some_and(|link| link.is_open());
         let slot = match is_open {
-            true => self.links.ask(number, 0, permit, Expect::Settled(each)),
-            false => self.links.ask_of(entity.path().into(), 0, permit, Expect::Settled(each)),
+            true => self.engine.links.ask(number, 0, permit, Expect::Settled(each)),
+            false => {
+                self.engine.links.ask_of(entity.path().into(), 0, permit, Expect::Settled(each))
+            }
         };
         for (index, command) in commands.into_iter().enumerate() {
             match is_open {
-                true => drop(self.links.submit(number, command, correlation(slot, index))),
-                false => self.links.submit_to(&entity, command, correlation(slot, index)),
+                true => drop(self.engine.links.submit(number, command, correlation(slot, index))),
+                false => self.engine.links.submit_to(&entity, command, correlation(slot, index)),
             }
         }
     }
@@ -211,8 +213,8 @@ impl Conversation {
 
     /// A lock is over: there may be room for more deliveries.
     fn lock_over(&mut self, token: LockToken) {
-        if let Some(held) = self.links.settled(token) {
-            self.links.limit(held.link);
+        if let Some(held) = self.engine.links.settled(token) {
+            self.engine.links.limit(held.link);
         }
     }
 
@@ -226,7 +228,7 @@ impl Conversation {
 
     /// A lock was prolonged.
     pub(super) fn lock_renewed(&mut self, token: LockToken, until: Timestamp) {
-        self.links.unsettled.renewed(token, until);
+        self.engine.links.unsettled.renewed(token, until);
         if let Some(sent) = self.sent.get_mut(&token) {
             sent.until = until;
         }
@@ -234,9 +236,9 @@ impl Conversation {
 
     /// Forgets deliveries whose locks have ended, of which there may be any number else, and makes room for others.
     pub(super) fn forget_ended(&mut self) {
-        let now = self.broker.now();
-        self.links.forget_ended(now);
-        let unsettled = &self.links.unsettled;
+        let now = self.engine.broker.now();
+        self.engine.links.forget_ended(now);
+        let unsettled = &self.engine.links.unsettled;
         let ended = |token: &LockToken, sent: &mut Sent| {
             sent.until <= now && unsettled.of_lock(*token).is_none()
         };

@@ -15,7 +15,6 @@ use peeklock_core::request::Outcome as Answered;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{
     Ending, Issued, Operation, PartOutcome, Question, Reach, SPANS_SEVERAL, TransactionId,
-    Transactions,
 };
 use peeklock_link::pending::correlation;
 
@@ -29,9 +28,9 @@ use crate::error::{AmqpError, condition};
 use crate::message::{Discharge, Request};
 use crate::state::{Declared, DeliveryState, Outcome, Transactional};
 
-/// The transactions of a connection, and what is known of them beside their operations.
+/// Facts of the transactions of a connection that the engine does not need.
+#[derive(Default)]
 pub(super) struct Book {
-    pub(super) transactions: Transactions,
     open: BTreeMap<TransactionId, Open>,
     /// Commits that wait for operations to be answered, one of a transaction at most.
     waiting: Vec<Committing>,
@@ -85,10 +84,6 @@ pub(super) enum PartKind {
 }
 
 impl Book {
-    pub(super) fn new(transactions: Transactions) -> Self {
-        Self { transactions, open: BTreeMap::new(), waiting: Vec::new() }
-    }
-
     /// Whether a commit of it waits.
     fn is_ending(&self, id: TransactionId) -> bool {
         self.waiting.iter().any(|committing| committing.id == id)
@@ -141,7 +136,7 @@ impl Conversation {
 
     fn declare(&mut self, link: LinkId, delivery: ReceivedId) {
         // How far it reaches is told by the sessions in which it is used.
-        let state = match self.book.transactions.begin(Reach::CrossEntity) {
+        let state = match self.engine.transactions.begin(Reach::CrossEntity) {
             Ok(id) => {
                 let open =
                     Open { coordinator: link, root: None, is_doomed: false, forgotten: Vec::new() };
@@ -163,12 +158,12 @@ impl Conversation {
         }
         if !discharge.fail {
             let committing = Committing { delivery, id };
-            if self.book.transactions.is_unanswered(id) {
+            if self.engine.transactions.is_unanswered(id) {
                 return self.book.waiting.push(committing);
             }
             return self.when_room(Work::Commit(committing)).await;
         }
-        let rolled_back = self.book.transactions.roll_back(id);
+        let rolled_back = self.engine.transactions.roll_back(id);
         self.roll_back(id);
         let state = match rolled_back {
             Ok(()) => DeliveryState::accepted(),
@@ -179,7 +174,7 @@ impl Conversation {
 
     /// Carries out commits whose operations are all answered.
     pub(super) async fn commit_answered(&mut self) -> bool {
-        let transactions = &self.book.transactions;
+        let transactions = &self.engine.transactions;
         let ready = |committing: &Committing| !transactions.is_unanswered(committing.id);
         let Some(at) = self.book.waiting.iter().position(ready) else { return false };
         let committing = self.book.waiting.remove(at);
@@ -192,7 +187,7 @@ impl Conversation {
         let Committing { delivery, id } = committing;
         let Some(open) = self.book.open.remove(&id) else {
             // Unknown, or timed out.
-            let unknown = match self.book.transactions.commit(id) {
+            let unknown = match self.engine.transactions.commit(id) {
                 Err(rejection) => rejection,
                 Ok(_) => Rejection::internal(
                     "there is no coordinator for the transaction; attach one first",
@@ -204,14 +199,14 @@ impl Conversation {
         let Open { is_doomed, forgotten, .. } = open;
         let ending = if is_doomed {
             // One that has timed out was refused its messages for that (TXN-06).
-            self.book.transactions.roll_back(id).and_then(|()| {
+            self.engine.transactions.roll_back(id).and_then(|()| {
                 Err(Rejection::new(
                     Condition::TransactionRolledBack,
                     format!("transaction {id} is rolled back: a message that it sent was refused"),
                 ))
             })
         } else {
-            self.book.transactions.commit(id)
+            self.engine.transactions.commit(id)
         };
         match ending {
             Ok(None) => self.amqp.dispose(delivery, DeliveryState::accepted()),
@@ -225,8 +220,8 @@ impl Conversation {
                 let committed = Committed { delivery, locks, forgotten, _room: room };
                 let expect = Expect::Committed(Box::new(committed));
                 let permit = Some(Arc::new(permit));
-                let slot = self.links.ask_of(entity.path().into(), 0, permit, expect);
-                self.links.submit_to(&entity, command, correlation(slot, 0));
+                let slot = self.engine.links.ask_of(entity.path().into(), 0, permit, expect);
+                self.engine.links.submit_to(&entity, command, correlation(slot, 0));
             }
             Err(rejection) => {
                 self.take_back(forgotten);
@@ -298,12 +293,12 @@ impl Conversation {
             let kind = OutcomeKind::Abandoned;
             let ended = Ended { token, kind, answer: None, sent: None };
             let expect = Expect::Settled(Each::new([ended]));
-            let slot = self.links.ask_of(path, 0, None, expect);
+            let slot = self.engine.links.ask_of(path, 0, None, expect);
             // At once, whatever the retry policy.
             let delay = Some(TimeSpan::ZERO);
             let settlement = Settlement::Abandon { properties: None, delay };
             let command = Command::Settle { token, settlement };
-            self.links.submit_to(&entity.as_the_broker(), command, correlation(slot, 0));
+            self.engine.links.submit_to(&entity.as_the_broker(), command, correlation(slot, 0));
         }
     }
 
@@ -320,15 +315,15 @@ impl Conversation {
     fn roll_back_those(&mut self, which: impl Fn(&Open) -> bool) {
         let over = self.book.open.iter().filter(|(_, open)| which(open)).map(|(id, _)| *id);
         for id in over.collect::<Vec<_>>() {
-            self.book.transactions.forget(id);
+            self.engine.transactions.forget(id);
             self.roll_back(id);
         }
     }
 
     /// What was forgotten in transactions that have timed out is given back (TXN-06).
     pub(super) fn expire_transactions(&mut self) {
-        self.book.transactions.expire();
-        let transactions = self.book.transactions.clone();
+        self.engine.transactions.expire();
+        let transactions = self.engine.transactions.clone();
         let over = self.book.open.keys().filter(|id| transactions.part_count(**id).is_none());
         for id in over.copied().collect::<Vec<_>>() {
             self.roll_back(id);
@@ -349,8 +344,8 @@ impl Conversation {
             Ok(Question { entity, command, issued }) => {
                 let expect = Expect::Joined(Box::new(Joining { id, issued, of }));
                 let permit = Some(Arc::new(permit));
-                let slot = self.links.ask_of(entity.path().into(), 0, permit, expect);
-                self.links.submit_to(&entity, command, correlation(slot, 0));
+                let slot = self.engine.links.ask_of(entity.path().into(), 0, permit, expect);
+                self.engine.links.submit_to(&entity, command, correlation(slot, 0));
             }
             Err(rejection) => self.not_joined(id, of, rejection, entity.path()),
         }
@@ -365,7 +360,7 @@ impl Conversation {
         command: Command,
     ) -> Result<Question, Rejection> {
         self.reach(id, session, entity).await?;
-        self.book.transactions.issue(id, entity, command).await
+        self.engine.transactions.issue(id, entity, command).await
     }
 
     /// A transaction covers the root of its coordinator's session, or where that has none the first entity it is used
@@ -381,7 +376,7 @@ impl Conversation {
             return Ok(());
         };
         let own = root_path(entity)?;
-        if self.book.transactions.part_count(id) == Some(0) {
+        if self.engine.transactions.part_count(id) == Some(0) {
             let root = self.fix_root(id, coordinator).await?;
             if let Some(open) = self.book.open.get_mut(&id) {
                 open.root = Some(root.unwrap_or_else(|| Arc::clone(&own)));
@@ -407,7 +402,7 @@ impl Conversation {
         while let Some(Root { path: root, named }) = self.group_root(coordinator) {
             match self.access_at(&named).entity_of_a_transaction(&root).await {
                 Ok(entity) => {
-                    self.book.transactions.anchor(id, entity)?;
+                    self.engine.transactions.anchor(id, entity)?;
                     return Ok(Some(root));
                 }
                 Err(gone) if gone.condition() == Condition::EntityNotFound => {
@@ -484,7 +479,7 @@ impl Conversation {
             PartKind::Settled { token, .. } => {
                 let condition = rejection.condition();
                 matches!(condition, Condition::MessageLockLost | Condition::SessionLockLost)
-                    && !self.book.transactions.has_settled(id, *token)
+                    && !self.engine.transactions.has_settled(id, *token)
             }
             PartKind::Sent(_) => false,
         };
@@ -509,7 +504,8 @@ impl Conversation {
             }
             PartKind::Settled { token, sent, answer: None } => {
                 let forgotten = Forgotten { token, entity: sent.entity };
-                let count_max = self.broker.settings().limits.transaction_operation_count_max;
+                let count_max =
+                    self.engine.broker.settings().limits.transaction_operation_count_max;
                 match self.book.open.get_mut(&id) {
                     Some(open) if open.forgotten.len() < count_max => {
                         open.forgotten.push(forgotten);

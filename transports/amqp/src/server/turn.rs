@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
 use peeklock_core::permits::{Permit, RoomAnswer};
-use peeklock_link::LARGE_BYTES;
+use peeklock_link::{LARGE_BYTES, Protocol as _};
 use peeklock_listen::{Idling, Place};
 use peeklock_tls::Handshake;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
@@ -79,7 +79,7 @@ impl Conversation {
             if !self.is_mute {
                 self.pump();
             }
-            self.links.hand_over();
+            self.engine.links.hand_over();
             if self.has_stopped && self.may_ask() {
                 // What was collected has made room.
                 continue;
@@ -207,7 +207,7 @@ impl Conversation {
         if self.has_read && self.timer.as_mut().poll(context).is_ready() {
             return Poll::Ready(Turn::Tick);
         }
-        if self.has_mail(context) {
+        if self.may_answer() && self.engine.has_mail(context) {
             return Poll::Ready(Turn::Mail);
         }
         if self.must_yield(context) {
@@ -231,7 +231,7 @@ impl Conversation {
             match self.poll_room(stream.withheld_bytes(), context) {
                 Poll::Ready(true) => {
                     is_read = true;
-                    self.lookout.rest();
+                    self.engine.lookout.rest();
                     if let Poll::Ready(read) = self.poll_read(stream, context) {
                         return Poll::Ready(Turn::Read(read));
                     }
@@ -242,7 +242,7 @@ impl Conversation {
         }
         if !is_read
             && !self.has_gone
-            && self.lookout.poll(|| stream.has_ended(), context).is_ready()
+            && self.engine.lookout.poll(|| stream.has_ended(), context).is_ready()
         {
             return Poll::Ready(Turn::Gone);
         }
@@ -264,14 +264,14 @@ impl Conversation {
             && self.closed.is_none()
             && !has_link
             && !self.is_beginning()
-            && self.links.pending_count() == 0
+            && self.engine.links.pending_count() == 0
             && self.asked.is_empty()
             && self.sent.is_empty()
             && self.held.is_none()
             && self.gathered.is_none()
             && self.waiting_requests == 0
-            && !self.apart.is_busy()
-            && !self.book.transactions.has_operations();
+            && !self.engine.apart.is_busy()
+            && !self.engine.transactions.has_operations();
         if is_idle {
             self.idling.get_or_insert_with(|| self.site.places.idle(self.member.as_ref()));
             return true;
@@ -391,7 +391,7 @@ impl Conversation {
     /// for nothing of what it has asked for.
     fn must_yield(&mut self, context: &Context<'_>) -> bool {
         let is_held_up = self.stalled_since.is_some() || self.nodes.values().any(Node::has_waiting);
-        let held = (&self.account, &self.budget);
+        let held = (&self.engine.account, &self.engine.budget);
         if !is_held_up {
             self.taking.rest(held);
             return false;
@@ -409,18 +409,6 @@ impl Conversation {
         if self.timer.deadline() > at.into() {
             self.timer.as_mut().reset(at.into());
         }
-    }
-
-    /// Whether there is something to be told, or to be made ready to be.
-    fn has_mail(&mut self, context: &mut Context<'_>) -> bool {
-        if !self.may_answer() {
-            return false;
-        }
-        let has_room = match self.wanted_bytes {
-            Some(bytes) => self.account.poll_room(bytes, context).is_ready(),
-            None => true,
-        };
-        (has_room && !self.arrivals.is_idle()) || self.mailbox.poll(context).is_ready()
     }
 
     /// Whether more may be read: there is room for what has not arrived whole. False if it is to be given up.
@@ -493,7 +481,7 @@ impl Conversation {
             Node::Outlet(outlet) => outlet.return_at(),
             _ => None,
         });
-        let today = self.broker.now();
+        let today = self.engine.broker.now();
         let of_locks = of_outlets.min().map(|at| now + at.since(today).to_std());
         let due = [of_amqp, of_stop, self.over_until, of_locks, self.large_due()]
             .into_iter()
@@ -505,12 +493,12 @@ impl Conversation {
     /// Whether the client takes nothing of what is written.
     fn is_late(&mut self) -> bool {
         let patience = self.site.config.write_timeout;
-        let large = self.account.large();
+        let large = self.engine.account.large();
         if large != self.large_since.map(|(number, _)| number) {
             self.large_since = large.map(|number| (number, Instant::now()));
         }
         if let Some((_, since)) = self.large_since {
-            let most = Duration::from_secs(self.account.held_bytes() / PACE_BYTES);
+            let most = Duration::from_secs(self.engine.account.held_bytes() / PACE_BYTES);
             if since.elapsed() > patience.saturating_add(most) {
                 tracing::warn!(
                     "a client reads a large message too slowly while other clients wait"

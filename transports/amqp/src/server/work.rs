@@ -5,10 +5,11 @@ use std::future::Future;
 use std::pin::Pin;
 
 use peeklock_core::permits::Permit;
+use peeklock_link::Working;
 
 use super::attach::Attaching;
 use super::conversation::Conversation;
-use super::node::{Asker, Asking, Inbound, Plan};
+use super::node::{Answered, Asker, Inbound, Plan};
 use super::settle::Settling;
 use super::transaction::Committing;
 
@@ -25,7 +26,7 @@ pub(super) enum Work {
     /// Something is asked by way of a management node.
     Ask(Box<Plan>),
     /// The same, of what is asked beside the connection.
-    AskApart(Asker, Asking),
+    AskApart(Asker, Working<Answered>),
 }
 
 /// What waits for a permit.
@@ -47,10 +48,10 @@ impl Conversation {
     /// Does something when there is room for it; until then nothing more is carried out.
     pub(super) async fn when_room(&mut self, work: Work) {
         let (count, bytes) = work.cost();
-        if let Some(permit) = self.budget.try_acquire_list(count, bytes) {
+        if let Some(permit) = self.engine.budget.try_acquire_list(count, bytes) {
             return self.work(work, permit).await;
         }
-        let budget = self.budget.clone();
+        let budget = self.engine.budget.clone();
         self.held = Some(work);
         self.acquiring = Some(Box::pin(async move { budget.acquire_list(count, bytes).await }));
     }

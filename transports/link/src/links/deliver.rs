@@ -9,14 +9,14 @@ use peeklock_core::ids::{LockToken, ReceiverId};
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::TimeSpan;
 
-use super::{Engine, Event, Expect, Links};
+use super::{Event, Expect, Issuer, Links};
 use crate::pending::correlation;
 use crate::unsettled::Outstanding;
 
 /// For how long a message rests whose content is lost, where nothing counts how often it comes (SET-38).
 const NOT_AGAIN_FOR: TimeSpan = TimeSpan::from_minutes(1);
 
-impl<G: Engine, T> Links<G, T> {
+impl<G: Issuer, T> Links<G, T> {
     pub(super) fn deliver(&mut self, receiver: ReceiverId, message: Box<ReceivedMessage>) -> Event {
         let is_taken = message.facts.lock.is_none();
         let event = self.delivered(receiver, message);

@@ -9,7 +9,7 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::request::Released;
 
 use super::flow::grant;
-use super::{Engine, Expect, Links};
+use super::{Expect, Issuer, Links};
 use crate::credit::Limits;
 use crate::link::{Closing, Role};
 use crate::mailbox::{Mail, Mailbox, count_lost};
@@ -18,7 +18,7 @@ use crate::pending::{correlation, place};
 /// How long entities may take to say that they deliver nothing more.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl<G: Engine, T> Links<G, T> {
+impl<G: Issuer, T> Links<G, T> {
     /// Begins to end a link whose client detaches it.
     pub fn detach(&mut self, number: u32, closing: Closing) {
         let Some(link) = self.links.get_mut(&number) else { return };

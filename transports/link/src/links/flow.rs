@@ -9,7 +9,7 @@ use peeklock_core::ids::ReceiverId;
 use peeklock_core::permits::Permit;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{Engine, Event, Expect, Links, unexpected};
+use super::{Event, Expect, Issuer, Links, unexpected};
 use crate::credit::{Bounds, Flow, Limits};
 use crate::pending::correlation;
 
@@ -19,7 +19,7 @@ const LINK_BYTES_MIN: u64 = 64 << 10;
 /// takes slowly, or was asked for by another connection. No lock lasts longer at once.
 const RENEWAL_GRACE: TimeSpan = TimeSpan::from_minutes(5);
 
-impl<G: Engine, T> Links<G, T> {
+impl<G: Issuer, T> Links<G, T> {
     /// Lets a receiver that was just attached be sent so far; the request is answered when the entity
     /// has agreed.
     pub fn attach_flow(&mut self, number: u32, up_to: u64, id: u32, permit: Arc<Permit>) {

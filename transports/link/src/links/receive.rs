@@ -7,7 +7,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::permits::Permit;
 use peeklock_core::time::TimeSpan;
 
-use super::{Engine, Event, Expect, Links, unexpected};
+use super::{Event, Expect, Issuer, Links, unexpected};
 use crate::link::Source;
 use crate::pending::correlation;
 
@@ -30,7 +30,7 @@ pub(crate) struct Promise {
     waits: bool,
 }
 
-impl<G: Engine, T> Links<G, T> {
+impl<G: Issuer, T> Links<G, T> {
     /// Whether a receive that does not wait may be asked for: there is room for what it may bring, beside
     /// what others may. Those that wait, however many they are, do not have it wait for their end.
     #[must_use]

@@ -29,7 +29,7 @@ pub trait Handle: Clone {
 }
 
 /// What gives names to commands and receivers.
-pub trait Engine {
+pub trait Issuer {
     /// Its handles.
     type Entity: Handle;
 
@@ -63,7 +63,7 @@ impl Handle for Entity {
     }
 }
 
-impl Engine for Broker {
+impl Issuer for Broker {
     type Entity = Entity;
 
     fn tickets(&self, count: u64) -> Ticket {

@@ -7,12 +7,12 @@ use peeklock_core::error::Rejection;
 use peeklock_core::permits::Permit;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{Engine, Event, Expect, Handle, Links, unexpected};
+use super::{Event, Expect, Handle, Issuer, Links, unexpected};
 use crate::credit::Flow;
 use crate::link::Source;
 use crate::pending::correlation;
 
-impl<G: Engine, T> Links<G, T> {
+impl<G: Issuer, T> Links<G, T> {
     /// Locks a session for a link that was just attached, or waits for one.
     pub fn accept(
         &mut self,

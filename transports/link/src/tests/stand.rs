@@ -14,7 +14,7 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::request::{Outlet, Released, Request, Watch, Way};
 use peeklock_core::time::Timestamp;
 
-use crate::{Engine, Event, Handle, Links, Role};
+use crate::{Event, Handle, Issuer, Links, Role};
 
 /// Names that count up.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Outlet for Told {
     }
 }
 
-impl Engine for Names {
+impl Issuer for Names {
     type Entity = Asked;
 
     fn tickets(&self, count: u64) -> Ticket {
@@ -86,8 +86,8 @@ impl Stand {
     pub fn counting_from(first: u64) -> Self {
         let told: Arc<Told> = Arc::default();
         let outlet = Arc::clone(&told) as Arc<dyn Outlet>;
-        let links = Links::new(Names::default(), outlet, WINDOW_BYTES, 4);
-        let links = links.counting_from(first);
+        let mut links = Links::new(Names::default(), outlet, WINDOW_BYTES, 4);
+        links.count_from(first);
         Self { links, entity: Asked::default(), told }
     }
 

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use peeklock_core::command::LinkEnd;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Conversation;
@@ -16,14 +15,7 @@ impl Conversation {
     pub(super) fn begin_stop(&mut self, grace: Duration) {
         self.deadline = Some(Box::pin(tokio::time::sleep(grace)));
         self.say_closing(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX));
-        self.stop_flows();
-    }
-
-    pub(super) fn stop_flows(&mut self) {
-        self.links.return_deliveries();
-        self.links.withdraw_all();
-        self.links.limit_all();
-        self.links.hand_over();
+        self.engine.stop_flows();
     }
 
     /// Whether a conversation that is to end has nothing left to wait for.
@@ -32,11 +24,11 @@ impl Conversation {
         if Instant::now() >= deadline.deadline() {
             return true;
         }
-        self.links.pending_count() == 0
+        self.engine.links.pending_count() == 0
             && !self.unflushed
             && self.ready.is_empty()
-            && self.arrivals.is_empty()
-            && self.links.unsettled.is_empty()
+            && self.engine.arrivals.is_empty()
+            && self.engine.links.unsettled.is_empty()
     }
 
     /// Ends everything the conversation holds.
@@ -45,19 +37,13 @@ impl Conversation {
         // Commands that wait for room are not carried out: nobody was promised anything.
         self.acquiring = None;
         self.postponed = None;
-        self.apart.clear();
-        self.alive = watch::Sender::new(());
+        self.engine.cancel();
         let mut lost_count = self.lost_count();
         // The room is others' at once.
         self.ready = Vec::new();
         self.unconfirmed = VecDeque::new();
-        self.links.begin_end();
-        for released in self.arrivals.drain(&mut self.account) {
-            lost_count += self.links.abandon(released);
-        }
-        self.account.clear();
-        lost_count += self.links.quiet(&self.mailbox).await;
-        self.links.finish_end(end, lost_count);
+        lost_count += self.engine.quiet().await;
+        self.engine.links.finish_end(end, lost_count);
         tracing::debug!(?end, "connection ended");
     }
 

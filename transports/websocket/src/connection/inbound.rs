@@ -88,14 +88,14 @@ impl Conversation {
                     self.fail(id, rejection, &path);
                 }
             }
-            self.steps.add(1);
-            self.steps.rest().await;
+            self.engine.steps.add(1);
+            self.engine.steps.rest().await;
         }
     }
 
     /// Whether a request with this id is not answered yet.
     fn awaits(&self, id: u32) -> bool {
-        self.links.awaits(id) || self.commits.iter().any(|commit| commit.is_asked_as(id))
+        self.engine.links.awaits(id) || self.commits.iter().any(|commit| commit.is_asked_as(id))
     }
 
     /// Answers at once that it is done, if an answer is asked for.
@@ -107,7 +107,8 @@ impl Conversation {
     }
 
     pub(crate) fn link(&self, number: u32) -> Result<&Link<Entity>, Rejection> {
-        self.links
+        self.engine
+            .links
             .get(number)
             .filter(|link| link.is_open())
             .ok_or_else(|| Rejection::invalid_operation(format!("no link {number} is attached")))
@@ -133,7 +134,7 @@ impl Conversation {
 
     /// Adds a request whose answer is awaited.
     pub(crate) fn await_answer(&mut self, asked: Asked, link: u32, expect: Expect) -> usize {
-        self.links.ask(link, asked.id, Some(asked.permit), expect)
+        self.engine.links.ask(link, asked.id, Some(asked.permit), expect)
     }
 
     /// Carries out a request that is one command.
@@ -146,14 +147,14 @@ impl Conversation {
     ) -> Done {
         self.link(link)?;
         let slot = self.await_answer(asked, link, expect);
-        self.links.submit(link, command, correlation(slot, 0));
+        self.engine.links.submit(link, command, correlation(slot, 0));
         Ok(())
     }
 
     /// Carries out a request that is one command and is answered with messages.
     pub(crate) fn look(&mut self, asked: Asked, link: u32, command: Command) -> Done {
         self.link(link)?;
-        self.links.look(link, command, asked.id, Some(asked.permit));
+        self.engine.links.look(link, command, asked.id, Some(asked.permit));
         Ok(())
     }
 
@@ -165,7 +166,7 @@ impl Conversation {
         if wait == TimeSpan::ZERO || self.deadline.is_some() {
             return Ok(TimeSpan::ZERO);
         }
-        let count = self.links.waiting_count();
+        let count = self.engine.links.waiting_count();
         if count >= self.command_count_max() {
             let detail = format!(
                 "{count} requests already wait on this connection, the limit; wait for answers"

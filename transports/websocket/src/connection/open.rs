@@ -9,13 +9,12 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use peeklock_core::Broker;
 use peeklock_core::command::LinkEnd;
 use peeklock_core::error::Rejection;
-use peeklock_core::transaction::Transactions;
 use peeklock_json::{IN_JSON_FACTOR, message_in_json_max};
-use peeklock_link::{Account, Apart, Arrivals, Links, Mailbox, Steps};
+use peeklock_link::{Account, Arrivals, Engine};
+use peeklock_listen::Member;
 use peeklock_listen::websocket::Pongs;
-use peeklock_listen::{Lookout, Member};
 use peeklock_tls::Handshake;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use bytes::Bytes;
@@ -168,7 +167,6 @@ impl Conversation {
             .map(|seconds| Duration::from_secs(seconds.into()).min(site.config.grace))
             .filter(|grace| !grace.is_zero());
         tracing::debug!(client = hello.client, ?encoding, "connection opened");
-        let mailbox: Arc<Mailbox<_>> = Arc::default();
         let config = &site.config;
         let window_bytes = config.outbound_bytes_max;
         let header_bytes_max = broker.settings().limits.header_bytes_max;
@@ -181,19 +179,12 @@ impl Conversation {
                 (account.with_told(IN_JSON_FACTOR), Arrivals::told_as(told))
             }
         };
+        let unsettled_max = config.unsettled_count_max;
+        let mut engine = Engine::new(broker, access, account, window_bytes, unsettled_max);
+        engine.arrivals = arrivals;
         let conversation = Box::new(Self {
-            links: Links::new(
-                broker.clone(),
-                Arc::clone(&mailbox) as Arc<_>,
-                window_bytes,
-                config.unsettled_count_max,
-            ),
-            account,
-            budget: broker.connection_budget(),
+            engine,
             heartbeat: site.config.heartbeat,
-            transactions: Transactions::new(&broker),
-            access,
-            broker,
             place,
             idling: None,
             member: site.places.join(peer),
@@ -206,20 +197,13 @@ impl Conversation {
             grace,
             postponed: None,
             acquiring: None,
-            lookout: Lookout::default(),
             seen: 0,
             commits: Vec::new(),
-            mailbox,
-            arrivals,
-            wanted_bytes: None,
             collected_bytes: 0,
             yielding: Yielding::new(),
-            apart: Apart::default(),
             handing_over: None,
-            steps: Steps::default(),
             begun_bytes: 0,
             beginning: Yielding::new(),
-            alive: watch::Sender::new(()),
             ready: Vec::new(),
             ready_bytes: 0,
             unwritten_count: 0,
@@ -256,7 +240,7 @@ impl Conversation {
         let principal = socket.get_ref().principal();
         // What it said of itself is not kept beside that.
         let (token, _) = (hello.token.take(), hello.client.take());
-        self.access.renew(principal.with_token_if_any(token)).await;
+        self.engine.access.renew(principal.with_token_if_any(token)).await;
         self.mark_key();
         let config = &self.site.config;
         if let Some(seconds) = hello.heartbeat_seconds {
@@ -271,8 +255,8 @@ impl Conversation {
             resume_token: self.grace.map(|_| Guid(self.resume_token)),
             grace_seconds: self.grace.map_or(0, seconds),
             heartbeat_seconds: seconds(self.heartbeat),
-            now_utc: crate::frame::text::Instant(self.broker.now()),
-            namespace: self.broker.settings().name.to_string(),
+            now_utc: crate::frame::text::Instant(self.engine.broker.now()),
+            namespace: self.engine.broker.settings().name.to_string(),
             server: concat!("peeklock/", env!("CARGO_PKG_VERSION")).to_owned(),
             frame_bytes_max: config.frame_bytes_max as u64,
             command_count_max: narrow(self.command_count_max()),
@@ -300,7 +284,7 @@ impl Conversation {
             socket.flush().await
         };
         // What is written here was within the window before, but the peer may read nothing.
-        let held = (&self.account, &self.budget);
+        let held = (&self.engine.account, &self.engine.budget);
         let (yielding, taken_bytes) = (&mut self.yielding, self.confirmed_bytes);
         let written = tokio::select! {
             biased;
@@ -322,9 +306,9 @@ impl Conversation {
         self.stall.rest();
         self.place.regain();
         if self.deadline.is_none() {
-            self.links.pause(false);
-            self.links.limit_all();
-            self.links.hand_over();
+            self.engine.links.pause(false);
+            self.engine.links.limit_all();
+            self.engine.links.hand_over();
         }
         Ok(())
     }
@@ -335,9 +319,9 @@ impl Conversation {
         if self.deadline.is_some() {
             return Err(LinkEnd::ByBroker);
         }
-        self.links.pause(true);
-        self.links.limit_all();
-        self.links.hand_over();
+        self.engine.links.pause(true);
+        self.engine.links.limit_all();
+        self.engine.links.hand_over();
         self.place.lose(self.member.as_ref());
         // It makes room as one that is lost, unless somebody has its place already.
         if self.idling.take().is_some_and(|idling| !idling.wake())
@@ -361,7 +345,7 @@ impl Conversation {
             }
         };
         // What is kept for who is away is in the way of those who are there, if others wait for room.
-        let held = (&self.account, &self.budget);
+        let held = (&self.engine.account, &self.engine.budget);
         let (yielding, taken_bytes) = (&mut self.yielding, self.confirmed_bytes);
         let yields = poll_fn(|context| yielding.poll(Some(taken_bytes), held, context));
         tokio::select! {

@@ -6,91 +6,49 @@ use bytes::Bytes;
 use futures_util::SinkExt;
 use peeklock_core::error::Rejection;
 use peeklock_core::permits::Room;
-use peeklock_core::request::Released;
 use peeklock_core::telemetry::count_undelivered;
 use peeklock_core::time::Timestamp;
-use peeklock_link::{Collect, Event, Sources};
+use peeklock_link::{Engine, Event, Finished, Protocol, WORKING_MAX};
 
-use super::{Conversation, Ended, Own, Written};
+use super::{Conversation, Ended, Written};
 use crate::frame::text::Instant;
 use crate::frame::{Encoding, Item, LIST_COUNT_MAX, ServerFrame};
-use crate::operation::{Closing, Detached, Drained, Notice, SessionAccepted};
+use crate::operation::{Closing, Detached, Drained, Expect, Notice, SessionAccepted};
 use crate::site::Socket;
 use crate::unwritten::Unwritten;
 
 /// A frame ends when it has about so many bytes.
 const FRAME_BYTES: u64 = 256 << 10;
 
-impl Collect for Conversation {
-    type Own = Own;
+impl Protocol for Conversation {
+    type Expect = Expect;
+    type Outcome = Box<Notice>;
 
-    fn sources(&mut self) -> Sources<'_, Own> {
-        Sources {
-            mailbox: &self.mailbox,
-            arrivals: &mut self.arrivals,
-            account: &mut self.account,
-            wanted_bytes: &mut self.wanted_bytes,
-        }
+    const APART_MAX: usize = WORKING_MAX;
+
+    fn engine(&mut self) -> &mut Engine<Self> {
+        &mut self.engine
     }
 
-    fn place_of(&mut self, released: &Released) -> u32 {
-        self.links.link_of(released)
-    }
-
-    fn take_own(&mut self, own: Own) {
-        self.done_apart(own);
-    }
-
-    fn may_tell(&self) -> bool {
+    fn may_emit(&self) -> bool {
         self.collected_bytes < FRAME_BYTES && self.ready.len() < LIST_COUNT_MAX
     }
-}
 
-impl Conversation {
-    /// Takes what came, and writes one frame of what is there.
-    pub(super) async fn write(&mut self, socket: &mut Socket) -> Result<(), Ended> {
-        self.collect().await;
-        if self.unflushed || !self.may_write() {
-            return Ok(());
-        }
-        let Some(frame) = self.next_frame() else { return Ok(()) };
-        self.outgoing = Unwritten::new(frame, self.encoding);
-        self.write_on(socket).await
+    fn may_start_apart(&self) -> bool {
+        self.may_answer()
     }
 
-    /// Writes the next piece of a frame.
-    pub(super) async fn write_on(&mut self, socket: &mut Socket) -> Result<(), Ended> {
-        let Some(piece) = self.outgoing.next() else { return Ok(()) };
-        self.written_since_tick = true;
-        // Nothing else is buffered, so this does not wait.
-        socket.feed(piece).await.map_err(|error| super::serve::lost(&error))?;
-        self.unflushed = true;
-        Ok(())
+    fn measure(&self) -> impl Fn(&Box<Notice>) -> u64 + Send + 'static {
+        let encoding = self.encoding;
+        move |notice| notice.weight(encoding)
     }
 
-    /// Takes what came until there is enough for a frame. Others of its thread have their turn between: a client that
-    /// is told much at once has asked for it by a few bytes.
-    async fn collect(&mut self) {
-        self.take_in();
-        self.collected_bytes = 0;
-        self.begin_telling();
-        while let Some((released, held_bytes)) = self.next_to_tell() {
-            let before = self.ready_bytes;
-            self.tell(released, held_bytes).await;
-            self.collected_bytes += self.ready_bytes.saturating_sub(before).max(super::ITEM_BYTES);
-            self.steps.add(1);
-            self.steps.rest().await;
-        }
-        self.end_telling();
-        self.begin_apart();
-    }
-
-    /// Turns what came from an entity into what the client is told; it holds so much of the account.
-    async fn tell(&mut self, released: Released, held_bytes: u64) {
-        let text_bytes = match self.links.take(released) {
+    async fn emit(&mut self, event: Event, held_bytes: u64) {
+        let before = self.ready_bytes;
+        let text_bytes = match event {
             Event::Nothing => None,
             Event::Delivered { link, number, message } => {
-                self.steps.add_bytes(u64::from(message.facts.size));
+                self.engine.steps.add_bytes(u64::from(message.facts.size));
                 self.deliver(link, number, *message)
             }
             Event::Stopped { link, path, reason } => {
@@ -136,22 +94,51 @@ impl Conversation {
         };
         self.ready_bytes += told_bytes;
         if told_bytes != held_bytes {
-            self.account.hold(told_bytes);
-            self.account.release(held_bytes);
+            self.engine.account.hold(told_bytes);
+            self.engine.account.release(held_bytes);
         }
+        self.collected_bytes += self.ready_bytes.saturating_sub(before).max(super::ITEM_BYTES);
+    }
+
+    fn emit_finished(&mut self, finished: Finished<Box<Notice>>) {
+        self.answer_apart(finished);
+    }
+}
+
+impl Conversation {
+    /// Takes what came, and writes one frame of what is there.
+    pub(super) async fn write(&mut self, socket: &mut Socket) -> Result<(), Ended> {
+        self.collected_bytes = 0;
+        self.collect().await;
+        if self.unflushed || !self.may_write() {
+            return Ok(());
+        }
+        let Some(frame) = self.next_frame() else { return Ok(()) };
+        self.outgoing = Unwritten::new(frame, self.encoding);
+        self.write_on(socket).await
+    }
+
+    /// Writes the next piece of a frame.
+    pub(super) async fn write_on(&mut self, socket: &mut Socket) -> Result<(), Ended> {
+        let Some(piece) = self.outgoing.next() else { return Ok(()) };
+        self.written_since_tick = true;
+        // Nothing else is buffered, so this does not wait.
+        socket.feed(piece).await.map_err(|error| super::serve::lost(&error))?;
+        self.unflushed = true;
+        Ok(())
     }
 
     /// Says something; what it holds is counted until its frame is.
     pub(crate) fn say(&mut self, id: u32, notice: Notice) {
         let bytes = super::ITEM_BYTES + notice.weight(self.encoding);
-        self.account.hold(bytes);
+        self.engine.account.hold(bytes);
         self.ready_bytes += bytes;
         self.ready.push(Item { id, notice });
     }
 
     /// The same for an answer that has its room.
     pub(super) fn say_paid(&mut self, id: u32, notice: Notice, bytes: u64, room: Room) {
-        self.account.hold_paid(bytes, room);
+        self.engine.account.hold_paid(bytes, room);
         self.ready_bytes += bytes;
         self.ready.push(Item { id, notice });
     }
@@ -194,7 +181,7 @@ impl Conversation {
             Err(error) => {
                 // What could fail was read before.
                 tracing::error!(%error, "a frame cannot be encoded");
-                self.account.release(ready_bytes);
+                self.engine.account.release(ready_bytes);
                 count_undelivered(removed_count);
                 return None;
             }
@@ -203,8 +190,8 @@ impl Conversation {
         let held_bytes =
             bytes.len() as u64 + size_of_val(&*deliveries) as u64 + super::WRITTEN_BYTES;
         // First, so that the frame has the room that its parts had.
-        self.account.hold(held_bytes);
-        self.account.release(ready_bytes);
+        self.engine.account.hold(held_bytes);
+        self.engine.account.release(ready_bytes);
         self.kept_bytes += held_bytes;
         let kept = if self.grace.is_some() { bytes.clone() } else { Bytes::new() };
         self.unconfirmed.push_back(Written { bytes: kept, held_bytes, deliveries, removed_count });
@@ -235,10 +222,10 @@ impl Conversation {
             let Some(sent) = self.unconfirmed.pop_front() else { break };
             self.kept_bytes -= sent.held_bytes;
             self.confirmed_bytes += sent.held_bytes;
-            self.account.release(sent.held_bytes);
+            self.engine.account.release(sent.held_bytes);
             self.stall.rest();
             for (number, bytes) in sent.deliveries {
-                self.links.taken(number, bytes);
+                self.engine.links.taken(number, bytes);
                 if !given.contains(&number) {
                     given.push(number);
                 }
@@ -248,7 +235,7 @@ impl Conversation {
             self.unconfirmed.shrink_to(super::WRITTEN_PLACES_IDLE);
         }
         for number in given {
-            self.links.limit(number);
+            self.engine.links.limit(number);
         }
     }
 

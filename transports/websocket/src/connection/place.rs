@@ -37,7 +37,7 @@ impl Conversation {
     /// Looks whether its token has been found good and is so still, and says whether its place can be needed by who
     /// shows one.
     pub(crate) fn mark_key(&mut self) {
-        self.shows_key = shows_token(&self.access) && self.access.holds();
+        self.shows_key = shows_token(&self.engine.access) && self.engine.access.holds();
         if let Some(member) = &self.member {
             member.shows_key(self.shows_key);
         }
@@ -46,21 +46,21 @@ impl Conversation {
     /// Says whether it would be missed: it has links, or something of it is under way. False if it was not a moment
     /// ago, and somebody has its place.
     pub(super) fn mark_idle(&mut self) -> bool {
-        if !self.links.is_empty() {
+        if !self.engine.links.is_empty() {
             self.first_link_until = None;
         }
         if !self.shows_key {
             // What was asked for may have shown that it is good.
             self.mark_key();
         }
-        let is_idle = self.links.is_empty()
+        let is_idle = self.engine.links.is_empty()
             && !self.is_beginning()
-            && self.links.pending_count() == 0
+            && self.engine.links.pending_count() == 0
             && self.postponed.is_none()
             && self.ready.is_empty()
             && !self.unflushed
-            && !self.apart.is_busy()
-            && !self.transactions.has_operations();
+            && !self.engine.apart.is_busy()
+            && !self.engine.transactions.has_operations();
         if is_idle {
             self.idling.get_or_insert_with(|| self.site.places.idle(self.member.as_ref()));
             return true;

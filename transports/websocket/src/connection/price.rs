@@ -32,7 +32,7 @@ impl Conversation {
         // What it asks for is known, and paid for, before any of it is made.
         let (commands, made_bytes) = announced(self.encoding, &bytes);
         let price = Price { commands, made_bytes, answer_bytes: 0 };
-        let Some(permit) = self.budget.try_acquire_list(commands, price.bytes()) else {
+        let Some(permit) = self.engine.budget.try_acquire_list(commands, price.bytes()) else {
             self.postpone(bytes, price);
             return Ok(());
         };
@@ -55,7 +55,8 @@ impl Conversation {
         let permit = if whole.answer_bytes > price.answer_bytes {
             // Who waits for room holds none of it.
             drop(permit);
-            let Some(permit) = self.budget.try_acquire_list(whole.commands, whole.bytes()) else {
+            let Some(permit) = self.engine.budget.try_acquire_list(whole.commands, whole.bytes())
+            else {
                 self.postpone(bytes, whole);
                 return Ok(());
             };
@@ -71,7 +72,7 @@ impl Conversation {
 
     /// Waits for the room of a frame; nothing is read behind it.
     fn postpone(&mut self, bytes: Bytes, price: Price) {
-        let budget = self.budget.clone();
+        let budget = self.engine.budget.clone();
         self.postponed = Some(Postponed::Frame(bytes, price));
         self.acquiring =
             Some(Box::pin(async move { budget.acquire_list(price.commands, price.bytes()).await }));

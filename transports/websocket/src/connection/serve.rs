@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
 use peeklock_core::permits::Permit;
-use peeklock_link::{FREE_BYTES, numbered_bytes};
+use peeklock_link::{FREE_BYTES, Protocol as _, numbered_bytes};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
@@ -100,7 +100,7 @@ impl Conversation {
                 Turn::Call(call) => return call.into(),
                 Turn::Leave => return Ended::Leave,
                 Turn::Tick => {
-                    self.transactions.expire();
+                    self.engine.transactions.expire();
                     self.mark_key();
                     self.welcome().and_then(|()| self.tick(socket, beat))
                 }
@@ -115,19 +115,20 @@ impl Conversation {
                 return ended;
             }
             // What was written has made room for answers.
-            self.begin_apart();
-            self.links.hand_over();
+            self.start_apart();
+            self.engine.links.hand_over();
         }
     }
 
     /// Ends a connection without a token when everybody has to have one (SEC-17), and it was told all that it
     /// waits for: who has made the first policy is told that, too.
     fn welcome(&self) -> Result<(), Ended> {
-        let is_told = self.links.pending_count() == 0 && self.ready.is_empty() && !self.unflushed;
-        if !is_told || self.broker.allows_anonymous() {
+        let is_told =
+            self.engine.links.pending_count() == 0 && self.ready.is_empty() && !self.unflushed;
+        if !is_told || self.engine.broker.allows_anonymous() {
             return Ok(());
         }
-        if self.access.principal().is_none_or(|principal| principal.token.is_some()) {
+        if self.engine.access.principal().is_none_or(|principal| principal.token.is_some()) {
             return Ok(());
         }
         let reason = "every client now needs a token";
@@ -197,11 +198,11 @@ impl Conversation {
             return Poll::Ready(Turn::Room(permit));
         }
         if self.may_read() {
-            self.lookout.rest();
+            self.engine.lookout.rest();
             if let Poll::Ready(frame) = Pin::new(&mut *socket).poll_next(context) {
                 return Poll::Ready(Turn::Frame(frame));
             }
-        } else if self.lookout.poll(|| socket.get_ref().has_ended(), context).is_ready() {
+        } else if self.engine.lookout.poll(|| socket.get_ref().has_ended(), context).is_ready() {
             // As where its end is read: what stands before it is not.
             return Poll::Ready(Turn::Frame(None));
         }
@@ -225,14 +226,14 @@ impl Conversation {
         let is_held_up = self.unflushed || self.kept_bytes > FREE_BYTES;
         let taken_bytes =
             is_held_up.then(|| socket.get_ref().written_bytes() + self.confirmed_bytes);
-        let held = (&self.account, &self.budget);
+        let held = (&self.engine.account, &self.engine.budget);
         if self.yielding.poll(taken_bytes, held, context).is_ready() {
             return Poll::Ready(Ended::Yielded);
         }
         // Or it has asked for much at once that waits for its turn, and all of that keeps its room so long.
-        let held_bytes = self.budget.held_bytes();
+        let held_bytes = self.engine.budget.held_bytes();
         let is_waiting = matches!(self.postponed, Some(Postponed::Requests(..)));
-        let is_asked = (is_waiting || self.apart.is_busy()) && held_bytes > ASKED_BYTES_FREE;
+        let is_asked = (is_waiting || self.engine.apart.is_busy()) && held_bytes > ASKED_BYTES_FREE;
         let begun_bytes = is_asked.then_some(self.begun_bytes);
         let yields = self.beginning.poll_of(begun_bytes, held_bytes, held, context);
         yields.map(|()| Ended::Refused(Close::new(code::SLOW, ASKS_MUCH)))
@@ -249,11 +250,7 @@ impl Conversation {
         if !may_write && !may_answer {
             return false;
         }
-        let has_room = match self.wanted_bytes {
-            Some(bytes) => self.account.poll_room(bytes, context).is_ready(),
-            None => true,
-        };
-        (has_room && !self.arrivals.is_idle()) || self.mailbox.poll(context).is_ready()
+        self.engine.has_mail(context)
     }
 
     /// Whether another frame may be read: there is room for what it asks for, and the client takes what it
@@ -262,7 +259,7 @@ impl Conversation {
     fn may_read(&self) -> bool {
         self.postponed.is_none()
             && self.handing_over.is_none()
-            && self.links.pending_count() < self.command_count_max()
+            && self.engine.links.pending_count() < self.command_count_max()
             && (self.may_answer() || !self.may_write())
             && self.pongs.may_read()
     }
@@ -274,7 +271,7 @@ impl Conversation {
 
     /// What is here and was not written.
     fn unwritten_bytes(&self) -> u64 {
-        self.account.held_bytes().saturating_sub(self.kept_bytes)
+        self.engine.account.held_bytes().saturating_sub(self.kept_bytes)
     }
 
     /// What there is room for among answers.
@@ -295,11 +292,12 @@ impl Conversation {
             Operation::Receive(receive) => {
                 receive.wait_seconds > 0.0
                     || !self.may_write()
-                    || self.links.may_receive(self.room_bytes())
+                    || self.engine.links.may_receive(self.room_bytes())
             }
             Operation::ReceiveDeferred(numbered) => {
                 let bytes = self.numbered_bytes(numbered.count());
-                !self.may_write() || self.links.may_receive_numbered(bytes, self.room_bytes())
+                !self.may_write()
+                    || self.engine.links.may_receive_numbered(bytes, self.room_bytes())
             }
             _ => true,
         }
@@ -307,7 +305,7 @@ impl Conversation {
 
     /// What a receive by so many numbers is taken to bring.
     pub(crate) fn numbered_bytes(&self, count: usize) -> u64 {
-        numbered_bytes(count, self.broker.settings().limits.deferred_bytes_max)
+        numbered_bytes(count, self.engine.broker.settings().limits.deferred_bytes_max)
     }
 
     /// Whether anything may be written: the client has confirmed enough of what went before.
@@ -316,7 +314,7 @@ impl Conversation {
     }
 
     pub(crate) fn command_count_max(&self) -> usize {
-        self.broker.settings().limits.connection_inbound_count_max
+        self.engine.broker.settings().limits.connection_inbound_count_max
     }
 
     /// Takes a frame, and those that are there already behind it.
@@ -397,7 +395,7 @@ impl Conversation {
             self.say(0, Notice::Heartbeat(Default::default()));
         }
         // Locks that have ended make room although the client says nothing.
-        self.links.forget_ended(self.broker.now());
+        self.engine.links.forget_ended(self.engine.broker.now());
         // Told while it was not read.
         if socket.get_mut().must_yield() {
             return Err(Ended::Lost(Some(Close::new(code::SLOW, YIELDS))));

@@ -48,13 +48,20 @@ impl Conversation {
             Some(_) => TimeSpan::ZERO,
             None => self.wait_of(wait_seconds.unwrap_or(WAIT_SECONDS))?,
         };
-        let entity = self.access.entity(&path, Action::AcceptSession).await?;
+        let entity = self.engine.access.entity(&path, Action::AcceptSession).await?;
         let link_path = entity.path().into();
         let role = peeklock_link::Role::Receiver;
-        self.links.attach(number, entity, link_path, role, mode.into());
+        self.engine.links.attach(number, entity, link_path, role, mode.into());
         let session = session_id.map(String::into_boxed_str);
         let credit = credit.unwrap_or(0);
-        self.links.accept(number, session, wait, credit.into(), asked.id, Some(asked.permit));
+        self.engine.links.accept(
+            number,
+            session,
+            wait,
+            credit.into(),
+            asked.id,
+            Some(asked.permit),
+        );
         Ok(())
     }
 }

@@ -84,12 +84,12 @@ impl Conversation {
             Role::Sender => Action::Send,
             Role::Receiver => Action::Receive,
         };
-        let entity = self.access.entity(&path, purpose).await?;
+        let entity = self.engine.access.entity(&path, purpose).await?;
         let path = entity.path().into();
-        self.links.attach(number, entity, path, role.into(), mode.into());
+        self.engine.links.attach(number, entity, path, role.into(), mode.into());
         match credit {
             Some(credit) if role == Role::Receiver => {
-                self.links.attach_flow(number, credit.into(), asked.id, asked.permit);
+                self.engine.links.attach_flow(number, credit.into(), asked.id, asked.permit);
             }
             Some(_) | None => self.done(&asked)?,
         }
@@ -98,12 +98,12 @@ impl Conversation {
 
     /// A new link needs a number that is free, and a place.
     pub(super) fn refuse_link(&self, number: u32) -> Result<(), Rejection> {
-        if self.links.get(number).is_some() {
+        if self.engine.links.get(number).is_some() {
             let detail = format!("link {number} is already attached");
             return Err(Rejection::invalid_operation(detail));
         }
         let count_max = self.site.config.link_count_max;
-        if self.links.len() >= count_max {
+        if self.engine.links.len() >= count_max {
             let detail = format!(
                 "the connection already has {count_max} links, the limit; use another connection"
             );

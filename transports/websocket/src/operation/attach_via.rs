@@ -23,11 +23,12 @@ impl Conversation {
     pub(super) async fn attach_via(&mut self, asked: Asked, attach: AttachVia) -> Done {
         let AttachVia { link: number, path, destination } = attach;
         self.refuse_link(number)?;
-        let entity = self.access.entity(&path, Action::SendVia).await?;
-        let (entity, destination) = self.access.transfer_destination(&destination, &entity).await?;
+        let entity = self.engine.access.entity(&path, Action::SendVia).await?;
+        let (entity, destination) =
+            self.engine.access.transfer_destination(&destination, &entity).await?;
         let path = entity.path().into();
-        self.links.attach(number, entity, path, Role::Sender, ReceiveMode::PeekLock);
-        self.links.send_on(number, destination);
+        self.engine.links.attach(number, entity, path, Role::Sender, ReceiveMode::PeekLock);
+        self.engine.links.send_on(number, destination);
         self.done(&asked)
     }
 }

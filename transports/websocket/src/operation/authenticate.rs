@@ -20,8 +20,8 @@ impl std::fmt::Debug for Authenticate {
 
 impl Conversation {
     pub(super) async fn authenticate(&mut self, asked: &Asked, shown: Authenticate) -> Done {
-        let principal = self.access.principal().map(|known| (*known).clone());
-        self.access.renew(principal.unwrap_or_default().with_token(shown.token)).await;
+        let principal = self.engine.access.principal().map(|known| (*known).clone());
+        self.engine.access.renew(principal.unwrap_or_default().with_token(shown.token)).await;
         self.mark_key();
         self.done(asked)
     }

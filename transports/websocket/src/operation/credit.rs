@@ -20,7 +20,7 @@ impl Conversation {
     pub(super) fn credit(&mut self, asked: &Asked, credit: &Credit) -> Done {
         let Credit { link: number, up_to } = *credit;
         self.receiver(number)?;
-        self.links.credit(number, up_to.into());
+        self.engine.links.credit(number, up_to.into());
         self.done(asked)
     }
 }

@@ -22,7 +22,8 @@ bodies! {
 
 impl Conversation {
     fn delete_count_max(&self) -> u32 {
-        u32::try_from(self.broker.settings().limits.batch_delete_count_max).unwrap_or(u32::MAX)
+        u32::try_from(self.engine.broker.settings().limits.batch_delete_count_max)
+            .unwrap_or(u32::MAX)
     }
 }
 

@@ -38,12 +38,12 @@ impl Conversation {
         let lock = facts.lock;
         let bytes = u64::from(message.facts.size);
         let Some(delivered) = delivered(self.encoding, message) else {
-            let path = self.links.get(number).map(|link| std::sync::Arc::clone(&link.path));
+            let path = self.engine.links.get(number).map(|link| std::sync::Arc::clone(&link.path));
             let token = lock.map(|lock| lock.token);
-            token.and_then(|token| self.links.settled(token));
-            self.links.lose(number, &facts);
+            token.and_then(|token| self.engine.links.settled(token));
+            self.engine.links.lose(number, &facts);
             count_undelivered(u64::from(lock.is_none()));
-            self.links.break_flow(number);
+            self.engine.links.break_flow(number);
             let error = self.wire_error(unreadable(), path.as_deref().unwrap_or_default());
             self.say(0, Notice::Detached(Detached { link: number, error }));
             return None;

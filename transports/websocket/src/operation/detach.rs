@@ -20,7 +20,7 @@ impl Conversation {
         let Detach { link: number, release } = *detach;
         self.link(number)?;
         let end = if release { LinkEnd::Broken } else { LinkEnd::Orderly };
-        self.links.detach(number, Closing { id: asked.id, end });
+        self.engine.links.detach(number, Closing { id: asked.id, end });
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ bodies! {
 impl Conversation {
     pub(super) fn drain(&mut self, asked: Asked, only: &LinkOnly) -> Done {
         self.receiver(only.link)?;
-        if self.links.drain(only.link, asked.id, Some(asked.permit))?.is_some() {
+        if self.engine.links.drain(only.link, asked.id, Some(asked.permit))?.is_some() {
             self.say(asked.id, Notice::Drained(Drained { unused: 0 }));
         }
         Ok(())

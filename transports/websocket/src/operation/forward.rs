@@ -171,7 +171,7 @@ impl Conversation {
             }
             let mut message = self.inbound(one.message)?;
             if one.never_duplicate {
-                message = self.broker.inbound_with_assigned_id(message.content);
+                message = self.engine.broker.inbound_with_assigned_id(message.content);
             }
             Ok(PeerArrival {
                 message,

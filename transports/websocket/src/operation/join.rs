@@ -73,9 +73,9 @@ impl Conversation {
         let (entity, path) = (link.entity.clone(), Arc::clone(&link.path));
         let (mut checks, mut issued) = (Vec::new(), Vec::new());
         for (index, command) in commands.enumerate() {
-            self.steps.add(1);
-            self.steps.rest().await;
-            match self.transactions.issue(id, &entity, command).await {
+            self.engine.steps.add(1);
+            self.engine.steps.rest().await;
+            match self.engine.transactions.issue(id, &entity, command).await {
                 Ok(Question { entity: asked_of, command, issued: part }) => {
                     let is_via = asked_of.id() != entity.id();
                     checks.push((index, command, is_via.then_some(asked_of)));
@@ -104,8 +104,8 @@ impl Conversation {
         }
         for (index, command, via) in checks {
             match via {
-                Some(via) => self.links.submit_to(&via, command, correlation(slot, index)),
-                None => drop(self.links.submit(number, command, correlation(slot, index))),
+                Some(via) => self.engine.links.submit_to(&via, command, correlation(slot, index)),
+                None => drop(self.engine.links.submit(number, command, correlation(slot, index))),
             }
         }
         Ok(())
@@ -113,7 +113,9 @@ impl Conversation {
 
     /// Takes the answer to a check; answers when all are here.
     pub(super) fn joined(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
-        let Some((_, path, Expect::Joined(joining))) = self.links.asked_mut(slot) else { return };
+        let Some((_, path, Expect::Joined(joining))) = self.engine.links.asked_mut(slot) else {
+            return;
+        };
         // What is wide does not stand still, although nothing behind it is begun.
         self.begun_bytes += COMMAND_BYTES;
         let issued = joining.issued.get_mut(index).and_then(Option::take);
@@ -124,7 +126,7 @@ impl Conversation {
             (Ok(_), None) => {}
             // What was issued is dropped, and with it left out.
             (Err(rejection), _) => keyed.fail(index, &rejection, |rejection| {
-                (&self.broker.refuse(rejection.clone(), &path)).into()
+                (&self.engine.broker.refuse(rejection.clone(), &path)).into()
             }),
         }
         if keyed.left == 0 {
@@ -135,7 +137,7 @@ impl Conversation {
     }
 
     fn answer_joined(&mut self, slot: usize) {
-        let answered = self.links.answered(slot);
+        let answered = self.engine.links.answered(slot);
         let Some(Pending { id, expect: Expect::Joined(joining), .. }) = answered else { return };
         let failed = joining.keyed.failed;
         let notice = if joining.is_whole {

@@ -179,9 +179,9 @@ impl Conversation {
         if commands.is_empty() {
             self.answer_keyed(slot);
         }
-        let mut ticket = self.links.tickets(commands.len() as u64);
+        let mut ticket = self.engine.links.tickets(commands.len() as u64);
         for (index, command) in commands.into_iter().enumerate() {
-            self.links.submit_as(number, ticket, command, correlation(slot, index));
+            self.engine.links.submit_as(number, ticket, command, correlation(slot, index));
             ticket = Ticket(ticket.0 + 1);
         }
         Ok(())
@@ -189,16 +189,16 @@ impl Conversation {
 
     /// Hands over as much of a request as there is room for, when what went before of it is answered.
     pub(super) fn hand_over_part(&mut self, slot: usize) {
-        let asked = self.links.asked_mut(slot);
+        let asked = self.engine.links.asked_mut(slot);
         let Some((_, _, Expect::Settled(keyed) | Expect::Renewed(keyed))) = asked else { return };
         let Some(entity) = keyed.entity.clone() else { return };
-        let (first, commands) = keyed.next_part(&self.budget);
+        let (first, commands) = keyed.next_part(&self.engine.budget);
         self.handing_over = keyed.has_more().then_some(slot);
         // It does not stand still, although nothing behind it is begun.
         let bytes = keyed.parts.as_ref().map_or(0, |parts| parts.of_lock.bytes());
         self.begun_bytes += bytes.saturating_mul(commands.len() as u64);
         let correlations = (first..).map(|index| correlation(slot, index));
-        self.links.submit_all_to(&entity, correlations.zip(commands).collect());
+        self.engine.links.submit_all_to(&entity, correlations.zip(commands).collect());
     }
 
     /// What delivery numbers or tokens name. Numbers of no unsettled delivery of this link fail in
@@ -216,7 +216,7 @@ impl Conversation {
         if !tokens.is_empty() {
             let tokens: Vec<LockToken> = tokens.iter().map(|Token(token)| *token).collect();
             let (keys, left) = ((0..).take(tokens.len()).collect(), tokens.len());
-            self.steps.add(left);
+            self.engine.steps.add(left);
             return Ok(Keyed { elements: left, keys, tokens, left, ..Keyed::none(number) });
         }
         if let Some(Range(from, to)) = ranges.iter().find(|range| range.0 > range.1) {
@@ -232,13 +232,13 @@ impl Conversation {
             false => Condition::MessageLockLost,
         };
         let numbers = ranges.iter().map(|Range(from, to)| (u64::from(*from), u64::from(*to)));
-        let Some(found) = self.links.unsettled.named(number, numbers, count_max) else {
+        let Some(found) = self.engine.links.unsettled.named(number, numbers, count_max) else {
             // So many were looked at.
-            self.steps.add(count_max);
+            self.engine.steps.add(count_max);
             let detail = format!("the ranges name more than {count_max} deliveries");
             return Err(Rejection::out_of_range(detail).into());
         };
-        self.steps.add(found.held.len() + found.gaps.len());
+        self.engine.steps.add(found.held.len() + found.gaps.len());
         let failed = found.gaps.into_iter().map(|(from, to)| {
             let detail =
                 format!("no unsettled delivery of link {number} has a number from {from} to {to}");

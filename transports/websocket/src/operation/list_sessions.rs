@@ -41,7 +41,7 @@ impl Conversation {
             (false, Some(Instant(at))) => SessionFilter::StateSetAfter(at),
             (false, None) => SessionFilter::All,
         };
-        let entity = self.access.entity(&list.path, Action::ListSessions).await?;
+        let entity = self.engine.access.entity(&list.path, Action::ListSessions).await?;
         let command = Command::ListSessions {
             which,
             behind: None,

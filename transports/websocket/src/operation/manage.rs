@@ -82,7 +82,7 @@ impl Conversation {
     /// What of a list is asked for, as far as one answer has it (ENT-30).
     pub(super) fn page(&self, skip: u32, top: Option<u32>) -> (usize, usize) {
         let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-        let most = self.broker.settings().limits.list_count_max.max(1);
+        let most = self.engine.broker.settings().limits.list_count_max.max(1);
         (count(skip), top.map_or(most, count).min(most))
     }
 }

@@ -37,7 +37,7 @@ impl Conversation {
             return Err(Rejection::out_of_range(detail).into());
         }
         let Asked { id, permit } = asked;
-        self.links.receive(number, count_max, wait, self.room_bytes(), id, Some(permit));
+        self.engine.links.receive(number, count_max, wait, self.room_bytes(), id, Some(permit));
         Ok(())
     }
 
@@ -58,8 +58,8 @@ impl Conversation {
         let mut read = Vec::with_capacity(messages.len());
         let mut lost_count = 0;
         for message in messages {
-            self.steps.add(1);
-            self.steps.add_bytes(u64::from(message.facts.size));
+            self.engine.steps.add(1);
+            self.engine.steps.add_bytes(u64::from(message.facts.size));
             let sequence_number = message.facts.sequence.0;
             match delivered(encoding, message) {
                 Some(delivered) => read.push(delivered),
@@ -69,12 +69,12 @@ impl Conversation {
                     lost_count += 1;
                 }
                 None => {
-                    self.links.give_back(number, tokens);
+                    self.engine.links.give_back(number, tokens);
                     self.fail(id, unreadable(), path);
                     return None;
                 }
             }
-            self.steps.rest().await;
+            self.engine.steps.rest().await;
         }
         if read.is_empty() && lost_count > 0 {
             self.fail(id, unreadable(), path);

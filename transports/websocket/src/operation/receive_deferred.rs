@@ -25,7 +25,7 @@ impl Conversation {
             }
         };
         let Asked { id, permit } = asked;
-        self.links.receive_numbered(number, command, bytes, id, Some(permit));
+        self.engine.links.receive_numbered(number, command, bytes, id, Some(permit));
         Ok(())
     }
 }

@@ -64,9 +64,9 @@ impl Conversation {
         }
         let sent = Sent { numbers: vec![0; count], left: commands.len(), failed };
         let slot = self.await_answer(asked, number, Expect::Sent(sent));
-        let mut ticket = self.links.tickets(commands.len() as u64);
+        let mut ticket = self.engine.links.tickets(commands.len() as u64);
         for (index, command) in commands {
-            self.links.submit_as(number, ticket, command, correlation(slot, index));
+            self.engine.links.submit_as(number, ticket, command, correlation(slot, index));
             ticket = Ticket(ticket.0 + 1);
         }
         Ok(())
@@ -87,7 +87,7 @@ impl Conversation {
 
     /// Takes the number of one of the messages; answers when all are here.
     pub(super) fn sent(&mut self, slot: usize, index: usize, result: Result<Outcome, Rejection>) {
-        let Some((_, path, Expect::Sent(sent))) = self.links.asked_mut(slot) else { return };
+        let Some((_, path, Expect::Sent(sent))) = self.engine.links.asked_mut(slot) else { return };
         sent.left = sent.left.saturating_sub(1);
         match result {
             Ok(outcome) => {
@@ -102,14 +102,16 @@ impl Conversation {
                 }
             }
             Err(rejection) => {
-                let error = (&self.broker.refuse(rejection, &path)).into();
+                let error = (&self.engine.broker.refuse(rejection, &path)).into();
                 sent.failed.push(FailedSend { index: told(index), error });
             }
         }
         if sent.left > 0 {
             return;
         }
-        if let Some(Pending { id, expect: Expect::Sent(sent), .. }) = self.links.answered(slot) {
+        if let Some(Pending { id, expect: Expect::Sent(sent), .. }) =
+            self.engine.links.answered(slot)
+        {
             let accepted = Accepted { sequence_numbers: runs(sent.numbers), failed: sent.failed };
             self.say(id, Notice::Accepted(accepted));
         }
@@ -125,9 +127,9 @@ impl Conversation {
     pub(super) fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {
         match message {
             Outgoing::Content(bytes) => {
-                Ok(self.broker.inbound_content(Content::from_sender(bytes)?))
+                Ok(self.engine.broker.inbound_content(Content::from_sender(bytes)?))
             }
-            Outgoing::Typed(message) => Ok(self.broker.inbound(*message)),
+            Outgoing::Typed(message) => Ok(self.engine.broker.inbound(*message)),
         }
     }
 }

@@ -127,7 +127,7 @@ impl Conversation {
         index: usize,
         result: &Result<Outcome, Rejection>,
     ) {
-        let asked = self.links.asked_mut(slot);
+        let asked = self.engine.links.asked_mut(slot);
         let Some((_, path, Expect::Settled(keyed) | Expect::Renewed(keyed))) = asked else {
             return;
         };
@@ -138,7 +138,7 @@ impl Conversation {
             }
             Ok(_) => {}
             Err(rejection) => keyed.fail(index, rejection, |rejection| {
-                (&self.broker.refuse(rejection.clone(), &path)).into()
+                (&self.engine.broker.refuse(rejection.clone(), &path)).into()
             }),
         }
         let (is_done, link) = (keyed.left == 0, keyed.link);
@@ -148,14 +148,14 @@ impl Conversation {
         if is_done {
             self.answer_keyed(slot);
             // There may be room for more unsettled deliveries.
-            self.links.limit(settled);
+            self.engine.links.limit(settled);
         } else if wants_next {
             self.hand_over_part(slot);
         }
     }
 
     pub(super) fn answer_keyed(&mut self, slot: usize) {
-        match self.links.answered(slot) {
+        match self.engine.links.answered(slot) {
             Some(Pending { id, expect: Expect::Settled(Keyed { failed, .. }), .. })
                 if id != 0 || !failed.is_empty() =>
             {
@@ -174,7 +174,7 @@ impl Conversation {
     fn settled_by(&mut self, result: &Result<Outcome, Rejection>, token: LockToken) -> Option<u32> {
         let is_over = match result {
             Ok(Outcome::Renewed(until)) => {
-                self.links.unsettled.renewed(token, *until);
+                self.engine.links.unsettled.renewed(token, *until);
                 false
             }
             Ok(_) => true,
@@ -183,7 +183,7 @@ impl Conversation {
                 Condition::MessageLockLost | Condition::SessionLockLost
             ),
         };
-        if is_over { self.links.settled(token).map(|held| held.link) } else { None }
+        if is_over { self.engine.links.settled(token).map(|held| held.link) } else { None }
     }
 
     /// The decision in the broker's words.
@@ -220,7 +220,7 @@ impl Conversation {
                 settle.reason.as_deref(),
                 settle.description.as_deref(),
                 changes,
-                &self.broker.settings().limits,
+                &self.engine.broker.settings().limits,
             ),
         }
     }

@@ -12,7 +12,7 @@ bodies! {
 
 impl Conversation {
     pub(super) fn withdraw(&mut self, asked: &Asked, withdraw: &Withdraw) -> Done {
-        self.links.withdraw(withdraw.request);
+        self.engine.links.withdraw(withdraw.request);
         self.done(asked)
     }
 }

@@ -98,7 +98,13 @@ impl Conversation {
         }
         let number = self.number(link);
         let path = entity.path().into();
-        self.links.attach(number, entity.clone(), path, Role::Browser, ReceiveMode::PeekLock);
+        self.engine.links.attach(
+            number,
+            entity.clone(),
+            path,
+            Role::Browser,
+            ReceiveMode::PeekLock,
+        );
         let browser = Browser {
             number,
             entity,
@@ -140,12 +146,12 @@ impl Conversation {
         let (entity, number) = (browser.entity.clone(), browser.number);
         let path = entity.path().into();
         let count_max = credit.min(COUNT_MAX);
-        let permit = self.budget.try_acquire(peeked_bytes(count_max)).map(Arc::new);
+        let permit = self.engine.budget.try_acquire(peeked_bytes(count_max)).map(Arc::new);
         // Without room for more it looks at one at a time, and needs none: so much each link has.
         let count_max = if permit.is_some() { count_max } else { 1 };
         let command = Command::Peek { from: browser.next, count_max };
-        let slot = self.links.ask_of(path, 0, permit, Expect::Seen { number });
-        self.links.submit_to(&entity, command, correlation(slot, 0));
+        let slot = self.engine.links.ask_of(path, 0, permit, Expect::Seen { number });
+        self.engine.links.submit_to(&entity, command, correlation(slot, 0));
     }
 
     /// What there is to see.
@@ -173,7 +179,7 @@ impl Conversation {
             };
             browser.next = SequenceNumber(sequence.saturating_add(1));
             let delivery = Delivery { tag, settled: true, payload };
-            self.account.hold(bytes_of(&delivery));
+            self.engine.account.hold(bytes_of(&delivery));
             browser.waiting.push_back(delivery);
         }
     }
@@ -183,7 +189,7 @@ impl Conversation {
         let Some(Node::Browser(browser)) = self.nodes.get_mut(&link) else { return };
         loop {
             if browser.sending_bytes > 0 && self.amqp.is_sent(link) {
-                self.account.release(std::mem::take(&mut browser.sending_bytes));
+                self.engine.account.release(std::mem::take(&mut browser.sending_bytes));
             }
             if !self.amqp.can_send_settled(link) {
                 break;

@@ -254,7 +254,7 @@ impl Conversation {
     /// The path of the entity of a link; empty for one of none.
     fn path_of(&self, link: LinkId) -> Box<str> {
         let at = match self.nodes.get(&link) {
-            Some(Node::Inlet(inlet)) => self.links.get(inlet.number),
+            Some(Node::Inlet(inlet)) => self.engine.links.get(inlet.number),
             Some(Node::Requests(requests)) => {
                 return requests
                     .manager()
@@ -278,7 +278,7 @@ impl Conversation {
         let left = self.amqp.credit(link);
         let anew = match self.nodes.get_mut(&link) {
             Some(Node::Inlet(inlet)) => {
-                let room_bytes = self.broker.settings().limits.connection_inbound_bytes_max;
+                let room_bytes = self.engine.broker.settings().limits.connection_inbound_bytes_max;
                 inlet.credit.anew(left, room_bytes)
             }
             Some(Node::Requests(_) | Node::Coordinator(_)) => {
@@ -317,7 +317,8 @@ impl Conversation {
     pub(in crate::server) async fn send(&mut self, inbound: Inbound, permit: Permit) {
         let is_large = inbound.bytes > LARGE_BYTES;
         let Inbound { link, number, transaction, deliveries, messages, .. } = inbound;
-        let Some(at) = self.links.get(number).filter(|_| self.nodes.contains_key(&link)) else {
+        let Some(at) = self.engine.links.get(number).filter(|_| self.nodes.contains_key(&link))
+        else {
             // Its link is gone, and nobody was promised anything.
             if let Some(id) = transaction {
                 self.doom(id);
@@ -329,7 +330,7 @@ impl Conversation {
             }
             return;
         };
-        let take = |content| -> InboundMessage { self.broker.inbound_content(content) };
+        let take = |content| -> InboundMessage { self.engine.broker.inbound_content(content) };
         let mut commands: Vec<Command> = match messages {
             Messages::Each(contents) => {
                 contents.into_iter().map(|content| at.send(take(content))).collect()
@@ -347,10 +348,10 @@ impl Conversation {
         }
         self.large_count += usize::from(is_large);
         let expect = Expect::Sent { number, deliveries: Each::new(deliveries), is_large };
-        let slot = self.links.ask(number, 0, Some(Arc::new(permit)), expect);
-        let mut ticket = self.links.tickets(commands.len() as u64);
+        let slot = self.engine.links.ask(number, 0, Some(Arc::new(permit)), expect);
+        let mut ticket = self.engine.links.tickets(commands.len() as u64);
         for (index, command) in commands.into_iter().enumerate() {
-            self.links.submit_as(number, ticket, command, correlation(slot, index));
+            self.engine.links.submit_as(number, ticket, command, correlation(slot, index));
             ticket = Ticket(ticket.0 + 1);
         }
     }

@@ -11,7 +11,7 @@ mod tokens;
 
 pub(super) use self::browser::Browser;
 pub(super) use self::inlet::{Inbound, Inlet};
-pub(super) use self::management::{Asking, Manager, Managing, Plan, ToAsk, Told};
+pub(super) use self::management::{Answered, ManagementAnswer, Manager, Managing, Plan};
 #[cfg(feature = "testing")]
 pub(crate) use self::management::{operations, understand};
 pub(super) use self::outlet::{Lapse, Outlet, Waiting, return_at};

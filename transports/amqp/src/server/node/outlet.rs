@@ -160,12 +160,12 @@ impl Conversation {
         }
         match self.nodes.get_mut(&link) {
             Some(Node::Outlet(outlet)) => {
-                let sent = sent(outlet, &self.links);
+                let sent = sent(outlet, &self.engine.links);
                 // What waits here is of this credit.
                 outlet.up_to = sent.saturating_add(u64::from(credit));
                 outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
                 let (number, up_to) = (outlet.number, outlet.let_up_to);
-                self.links.credit(number, up_to);
+                self.engine.links.credit(number, up_to);
                 self.give_back_beyond(link);
                 if drain {
                     self.drain(link);
@@ -207,7 +207,7 @@ impl Conversation {
 
     /// Detaches the links whose clients have asked for nothing since the lock of their session has lapsed.
     pub(in crate::server) fn end_lapses(&mut self) {
-        let now = self.broker.now();
+        let now = self.engine.broker.now();
         let is_due = |outlet: &Outlet| outlet.lapsed.as_ref().is_some_and(|it| it.until <= now);
         let due: Vec<LinkId> = self
             .nodes
@@ -224,14 +224,14 @@ impl Conversation {
         if outlet.let_up_to >= outlet.up_to {
             return;
         }
-        let sent = sent(outlet, &self.links);
+        let sent = sent(outlet, &self.engine.links);
         let up_to = outlet.within(sent, self.amqp.window(link));
         let more = up_to.saturating_sub(outlet.let_up_to);
         let is_used_up = up_to == outlet.up_to || outlet.let_up_to <= sent;
         if more >= AHEAD_MAX / 2 || (more > 0 && is_used_up) {
             outlet.let_up_to = up_to;
             let number = outlet.number;
-            self.links.credit(number, up_to);
+            self.engine.links.credit(number, up_to);
         }
     }
 
@@ -247,10 +247,10 @@ impl Conversation {
             return;
         }
         let number = outlet.number;
-        let last = self.links.get(number).map_or(0, peeklock_link::Link::last);
+        let last = self.engine.links.get(number).map_or(0, peeklock_link::Link::last);
         outlet.drain = Drain::Asked(last);
         let id = self.ask(Asked::Drain(link));
-        if !matches!(self.links.drain(number, id, None), Ok(None)) {
+        if !matches!(self.engine.links.drain(number, id, None), Ok(None)) {
             self.asked.remove(&id);
             self.drained(link);
         }
@@ -259,7 +259,7 @@ impl Conversation {
     /// An entity has sent what it could of a drain. What it has sent may have been all that there was room for.
     pub(in crate::server) fn drained(&mut self, link: LinkId) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
-        let last = self.links.get(outlet.number).map_or(0, peeklock_link::Link::last);
+        let last = self.engine.links.get(outlet.number).map_or(0, peeklock_link::Link::last);
         outlet.drain = match outlet.drain {
             // Or it was let send nothing, since as much waited as the client takes.
             Drain::Asked(before)
@@ -282,19 +282,19 @@ impl Conversation {
                 self.amqp.drained(link);
                 // Its entity has forgotten all of it, and the client only what it had granted before it took the
                 // drain back.
-                let sent = sent(outlet, &self.links);
+                let sent = sent(outlet, &self.engine.links);
                 outlet.up_to = sent.saturating_add(u64::from(self.amqp.credit(link)));
                 outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
                 let (number, up_to) = (outlet.number, outlet.let_up_to);
-                self.links.credit(number, up_to);
+                self.engine.links.credit(number, up_to);
             }
             Drain::Again if outlet.is_held_up || self.amqp.window(link) == 0 => {}
             Drain::Again => {
                 outlet.drain = Drain::No;
-                let sent = sent(outlet, &self.links);
+                let sent = sent(outlet, &self.engine.links);
                 outlet.let_up_to = outlet.within(sent, self.amqp.window(link));
                 let (number, up_to) = (outlet.number, outlet.let_up_to);
-                self.links.credit(number, up_to);
+                self.engine.links.credit(number, up_to);
                 self.drain(link);
             }
             Drain::No | Drain::Asked(_) => {}
@@ -304,14 +304,14 @@ impl Conversation {
     /// Gives back what has waited nearly as long as its lock lasts, and asks for nothing more until something can be
     /// sent.
     pub(in crate::server) fn return_late(&mut self, link: LinkId) {
-        let now = self.broker.now();
+        let now = self.engine.broker.now();
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         let mut tokens = Vec::new();
         while outlet.return_at().is_some_and(|at| at <= now) {
             let Some(waiting) = outlet.waiting.pop_front() else { break };
             outlet.passed_over();
-            self.account.release(waiting.held_bytes);
-            self.links.taken(outlet.number, waiting.bytes);
+            self.engine.account.release(waiting.held_bytes);
+            self.engine.links.taken(outlet.number, waiting.bytes);
             tokens.extend(waiting.lock.map(|lock| lock.token));
         }
         if !tokens.is_empty() {
@@ -329,8 +329,8 @@ impl Conversation {
             && let Some(waiting) = outlet.waiting.pop_back_if(|waiting| waiting.lock.is_some())
         {
             outlet.passed_over();
-            self.account.release(waiting.held_bytes);
-            self.links.taken(outlet.number, waiting.bytes);
+            self.engine.account.release(waiting.held_bytes);
+            self.engine.links.taken(outlet.number, waiting.bytes);
             tokens.extend(waiting.lock.map(|lock| lock.token));
         }
         if tokens.is_empty() {
@@ -339,19 +339,19 @@ impl Conversation {
         // Before they are given back, or they would come again.
         outlet.let_up_to = outlet.up_to;
         let (number, up_to) = (outlet.number, outlet.let_up_to);
-        self.links.credit(number, up_to);
+        self.engine.links.credit(number, up_to);
         for token in &tokens {
-            self.links.settled(*token);
+            self.engine.links.settled(*token);
         }
-        self.links.give_back(number, tokens);
-        self.links.hand_over();
+        self.engine.links.give_back(number, tokens);
+        self.engine.links.hand_over();
     }
 
     /// Gives back a large message whose client takes nothing of it for as long as it may take nothing at all: nobody
     /// else is sent a large one meanwhile. What is begun of it is aborted, and what waits behind it goes with it.
     /// Nothing that is received for good can be given back.
     pub(in crate::server) fn return_large(&mut self, link: LinkId) {
-        let is_large = self.account.large().is_some();
+        let is_large = self.engine.account.large().is_some();
         let patience = self.site.config.write_timeout;
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         if !is_large || !outlet.has_large() {
@@ -372,7 +372,7 @@ impl Conversation {
             let begun = outlet.last_sent.filter(|token| self.sent.remove(token).is_some());
             let Some(token) = begun else { return };
             self.amqp.abort(link);
-            self.account.release(std::mem::take(&mut outlet.held_bytes));
+            self.engine.account.release(std::mem::take(&mut outlet.held_bytes));
             tokens.push(token);
         }
         while let Some(waiting) = outlet.waiting.pop_front() {
@@ -381,8 +381,8 @@ impl Conversation {
                 break;
             };
             outlet.passed_over();
-            self.account.release(waiting.held_bytes);
-            self.links.taken(outlet.number, waiting.bytes);
+            self.engine.account.release(waiting.held_bytes);
+            self.engine.links.taken(outlet.number, waiting.bytes);
             tokens.push(lock.token);
         }
         if !tokens.is_empty() {
@@ -408,25 +408,25 @@ impl Conversation {
     fn hold_up(&mut self, link: LinkId, tokens: &[LockToken]) {
         let Some(Node::Outlet(outlet)) = self.nodes.get_mut(&link) else { return };
         outlet.is_held_up = true;
-        outlet.let_up_to = sent(outlet, &self.links);
+        outlet.let_up_to = sent(outlet, &self.engine.links);
         let (number, up_to) = (outlet.number, outlet.let_up_to);
         // Before they are given back, or they would come again.
-        self.links.credit(number, up_to);
+        self.engine.links.credit(number, up_to);
         for token in tokens {
-            self.links.settled(*token);
+            self.engine.links.settled(*token);
         }
-        self.links.give_back(number, tokens.iter().copied());
-        self.links.hand_over();
+        self.engine.links.give_back(number, tokens.iter().copied());
+        self.engine.links.hand_over();
     }
 
     /// Gives back what was not sent (RCV-14). What was removed is lost with it.
     pub(in crate::server) fn give_back(&mut self, outlet: Outlet) {
-        self.account.release(outlet.held_bytes);
+        self.engine.account.release(outlet.held_bytes);
         for waiting in outlet.waiting {
-            self.account.release(waiting.held_bytes);
+            self.engine.account.release(waiting.held_bytes);
             if let Some(lock) = waiting.lock {
-                self.links.settled(lock.token);
-                self.links.give_back(outlet.number, [lock.token]);
+                self.engine.links.settled(lock.token);
+                self.engine.links.give_back(outlet.number, [lock.token]);
             }
         }
     }

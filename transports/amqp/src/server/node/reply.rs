@@ -165,7 +165,7 @@ impl Conversation {
         let Some(Node::Replies(replies)) = self.nodes.get_mut(&asker.to) else { return };
         replies.awaited = replies.awaited.saturating_sub(1);
         if waiting_count < WAITING_MAX {
-            self.account.hold(reply.bytes());
+            self.engine.account.hold(reply.bytes());
             replies.waiting.push_back(reply);
         } else {
             replies.overflowed = true;
@@ -204,7 +204,7 @@ impl Conversation {
         }
         loop {
             if replies.sending_bytes > 0 && self.amqp.is_sent(link) {
-                self.account.release(std::mem::take(&mut replies.sending_bytes));
+                self.engine.account.release(std::mem::take(&mut replies.sending_bytes));
                 // Of a link that is gone nobody knows how much was written.
                 let removed = replies.removed.take().filter(|_| self.amqp.has_sent(link));
                 self.leaving.put(removed, self.taken_bytes + self.amqp.waiting_bytes() as u64);

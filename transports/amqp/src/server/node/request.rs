@@ -205,7 +205,7 @@ impl Conversation {
         let bytes = whole.len() as u64;
         let request = match NodeRequest::read(whole) {
             Ok(request) => {
-                let until = request.timeout().map(|wait| self.broker.now().plus(wait));
+                let until = request.timeout().map(|wait| self.engine.broker.now().plus(wait));
                 NodeRequest { transaction, until, ..request }
             }
             Err(error) => {

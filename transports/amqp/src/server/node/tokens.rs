@@ -67,7 +67,7 @@ impl Conversation {
     /// answer only. A path above entities is one that tokens are put for, and a token without a right there was
     /// refused before.
     async fn missing_entity(&mut self, path: &str) -> Option<String> {
-        if path.is_empty() || self.broker.has_entities_below(path) {
+        if path.is_empty() || self.engine.broker.has_entities_below(path) {
             return None;
         }
         let error = self.access_at(path).entity(path, Action::End).await.err()?;

@@ -21,7 +21,8 @@ impl Conversation {
     pub(in crate::operation) fn purge(&mut self, asked: Asked, purge: &Purge) -> Done {
         let link = self.receiver(purge.link)?;
         let entity = link.entity.clone();
-        let before = purge.enqueued_before_utc.map_or_else(|| self.broker.now(), |Instant(at)| at);
+        let before =
+            purge.enqueued_before_utc.map_or_else(|| self.engine.broker.now(), |Instant(at)| at);
         let command = delete_batch(link, self.delete_count_max(), Some(before));
         self.apart(asked, move || async move {
             let mut deleted = 0;

@@ -26,7 +26,7 @@ impl Conversation {
         asked: Asked,
         delete: DeleteUnlocked,
     ) -> Done {
-        let entity = self.access.entity(&delete.path, Action::DeleteUnlocked).await?;
+        let entity = self.engine.access.entity(&delete.path, Action::DeleteUnlocked).await?;
         let command = Command::DeleteBatchUnlocked {
             count_max: delete.max_count.unwrap_or_else(|| self.delete_count_max()),
             enqueued_before: delete.enqueued_before_utc.map(|Instant(at)| at),

@@ -19,7 +19,7 @@ impl Conversation {
         _: &str,
     ) -> Result<Notice, Rejection> {
         let Outcome::Renewed(until) = outcome else { return Err(unexpected()) };
-        self.links.session_renewed(link, until);
+        self.engine.links.session_renewed(link, until);
         let locked_until_utc = Some(Instant(until));
         Ok(Notice::Renewed(Renewed { locked_until_utc, failed: Vec::new() }))
     }

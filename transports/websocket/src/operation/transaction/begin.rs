@@ -22,7 +22,7 @@ impl Conversation {
         begin: &BeginTransaction,
     ) -> Done {
         let reach = if begin.cross_entity { Reach::CrossEntity } else { Reach::OneEntity };
-        let id = self.transactions.begin(reach)?;
+        let id = self.engine.transactions.begin(reach)?;
         let notice = Notice::Transaction(TransactionOnly { transaction: id.0 });
         self.say(asked.id, notice);
         Ok(())

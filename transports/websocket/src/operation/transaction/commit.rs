@@ -69,7 +69,7 @@ impl Conversation {
     ) -> Done {
         let CommitTransaction { transaction, operations } = *commit;
         let id = TransactionId(transaction);
-        if self.transactions.is_unanswered(id) {
+        if self.engine.transactions.is_unanswered(id) {
             // What was asked before it is answered before it.
             self.commits.push(WaitingCommit { asked, id, operations });
             return Ok(());
@@ -80,7 +80,7 @@ impl Conversation {
     /// Carries out commits that have waited long enough.
     pub(in crate::operation) fn commit_answered(&mut self) {
         for commit in std::mem::take(&mut self.commits) {
-            if self.transactions.is_unanswered(commit.id) {
+            if self.engine.transactions.is_unanswered(commit.id) {
                 self.commits.push(commit);
                 continue;
             }
@@ -99,18 +99,18 @@ impl Conversation {
         id: TransactionId,
         operations: Option<u32>,
     ) -> Result<(), Rejection> {
-        let count = self.transactions.part_count(id);
+        let count = self.engine.transactions.part_count(id);
         if let Some(wanted) = operations
             && let Some(count) = count
             && usize::try_from(wanted) != Ok(count)
         {
-            self.transactions.roll_back(id)?;
+            self.engine.transactions.roll_back(id)?;
             return Err(Rejection::new(
                 Condition::TransactionRolledBack,
                 format!("transaction {id} has {count} operations, not {wanted}"),
             ));
         }
-        let Some(Ending { entity, command, room }) = self.transactions.commit(id)? else {
+        let Some(Ending { entity, command, room }) = self.engine.transactions.commit(id)? else {
             let notice = Notice::Committed(Committed { parts: Vec::new() });
             self.say(asked.id, notice);
             return Ok(());
@@ -121,8 +121,8 @@ impl Conversation {
         };
         let expect = Expect::Committed(Committing { locks, _room: room });
         let Asked { id, permit } = asked;
-        let slot = self.links.ask_of(entity.path().into(), id, Some(permit), expect);
-        self.links.submit_to(&entity, command, correlation(slot, 0));
+        let slot = self.engine.links.ask_of(entity.path().into(), id, Some(permit), expect);
+        self.engine.links.submit_to(&entity, command, correlation(slot, 0));
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl Conversation {
                 PartOutcome::Renewed(until) => {
                     part.locked_until_utc = Some(Instant(until));
                     if let Some(lock) = lock {
-                        self.links.unsettled.renewed(lock, until);
+                        self.engine.links.unsettled.renewed(lock, until);
                     }
                 }
             }
@@ -163,8 +163,8 @@ impl Conversation {
 
     fn settled_in(&mut self, lock: Option<LockToken>) {
         // There may be room for more unsettled deliveries.
-        if let Some(held) = lock.and_then(|lock| self.links.settled(lock)) {
-            self.links.limit(held.link);
+        if let Some(held) = lock.and_then(|lock| self.engine.links.settled(lock)) {
+            self.engine.links.limit(held.link);
         }
     }
 }

@@ -11,7 +11,7 @@ impl Conversation {
         asked: &Asked,
         only: &TransactionOnly,
     ) -> Done {
-        self.transactions.roll_back(TransactionId(only.transaction))?;
+        self.engine.transactions.roll_back(TransactionId(only.transaction))?;
         self.done(asked)
     }
 }

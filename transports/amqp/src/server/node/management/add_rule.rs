@@ -19,7 +19,7 @@ impl Conversation {
         let Some(map) = question.body.map("rule-description")? else {
             return Err(Rejection::argument("`rule-description` is missing").into());
         };
-        let count_max = self.broker.settings().limits.rule_property_count_max;
+        let count_max = self.engine.broker.settings().limits.rule_property_count_max;
         let rule = rule(name, &Body::of_map(map), count_max)?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
         Ok(Planned::apart(async move {

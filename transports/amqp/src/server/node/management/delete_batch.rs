@@ -21,7 +21,7 @@ impl Conversation {
         let enqueued_before = question.body.instant("enqueued-time-utc")?;
         let entity = self.managed_entity(question, Action::DeleteBatch).await?;
         let link = self.session_link(question)?;
-        let command = match link.and_then(|link| self.links.get(link)) {
+        let command = match link.and_then(|link| self.engine.links.get(link)) {
             Some(link) => {
                 link.in_session(SessionCommand::DeleteBatch { count_max, enqueued_before })
             }

@@ -38,9 +38,9 @@ impl Conversation {
         let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
         let skip = count(question.body.count("skip")?.unwrap_or(0));
         let top = count(question.body.count("top")?.unwrap_or(u32::MAX));
-        let page = self.broker.settings().limits.list_count_max.max(1);
+        let page = self.engine.broker.settings().limits.list_count_max.max(1);
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
-        let broker = self.broker.clone();
+        let broker = self.engine.broker.clone();
         Ok(Planned::Apart(Box::pin(async move {
             match access.turn_at_rules(&path).await {
                 Ok(turn) => {

@@ -37,16 +37,16 @@ use peeklock_core::Entity;
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::condition::{Condition, Surface};
 use peeklock_core::contract::Action;
-use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
 use peeklock_core::permits::Permit;
 use peeklock_core::transaction::{Issued, Operation, TransactionId};
-use peeklock_link::LARGE_BYTES;
 use peeklock_link::pending::correlation;
+use peeklock_link::{LARGE_BYTES, Working};
 use peeklock_words::amqp::write::{self, Sink};
 use peeklock_words::amqp::{code, descriptor};
 
-pub(in crate::server) use self::apart::{Asking, ToAsk, Told};
+pub(in crate::server) use self::apart::Answered;
 use self::body::Body;
 use self::operation::Operation as Requested;
 #[cfg(feature = "testing")]
@@ -139,7 +139,7 @@ pub(in crate::server) enum ManagementAnswer {
 
 impl ManagementAnswer {
     /// How many bytes it has, beside what stands before them.
-    fn len(&self) -> u64 {
+    pub(in crate::server) fn len(&self) -> u64 {
         match self {
             Self::Done | Self::Nothing => 0,
             Self::Map(items, _) => items.len() as u64,
@@ -159,14 +159,12 @@ struct Question<'a> {
 /// What an operation came to: something to be asked of its entity, or something else.
 enum Planned {
     Commands { entity: Entity, commands: Vec<Command>, read: Read, memo: Memo },
-    Apart(Asking),
+    Apart(Working<Answered>),
 }
 
 impl Planned {
     /// Something that is asked apart, and answered in little.
-    fn apart(
-        asking: impl Future<Output = Result<ManagementAnswer, BrokerError>> + Send + 'static,
-    ) -> Self {
+    fn apart(asking: impl Future<Output = Answered> + Send + 'static) -> Self {
         Self::Apart(Box::pin(async move { (None, asking.await) }))
     }
 }
@@ -208,7 +206,7 @@ impl Conversation {
 
     /// Who asks, unless it has given up waiting: then it is told so, and nothing is done (AMQP-80).
     pub(in crate::server) fn still_waits(&mut self, asker: Asker) -> Option<Asker> {
-        if asker.until.is_none_or(|until| self.broker.now() < until) {
+        if asker.until.is_none_or(|until| self.engine.broker.now() < until) {
             return Some(asker);
         }
         let text = "the request waited longer than its server-timeout and was not carried out";
@@ -262,7 +260,7 @@ impl Conversation {
 
     /// Hands the commands of a request over, of which each is answered.
     pub(in crate::server) async fn ask_planned(&mut self, plan: Plan, permit: Permit) {
-        let open = |link: &u32| self.links.get(*link).filter(|link| link.is_open());
+        let open = |link: &u32| self.engine.links.get(*link).filter(|link| link.is_open());
         let link = plan.memo.link.filter(|link| open(link).is_some());
         let is_outside = plan.commands.iter().all(Operation::is_outside);
         if let Some((id, session)) = plan.transaction.filter(|_| !is_outside) {
@@ -289,13 +287,13 @@ impl Conversation {
         let expect = Expect::Managed(Box::new(managing));
         let (path, permit) = (entity.path().into(), Some(Arc::new(permit)));
         let slot = match takes {
-            true => self.links.ask_to_take(path, 0, permit, expect),
-            false => self.links.ask_of(path, 0, permit, expect),
+            true => self.engine.links.ask_to_take(path, 0, permit, expect),
+            false => self.engine.links.ask_of(path, 0, permit, expect),
         };
         for (index, command) in commands.into_iter().enumerate() {
             match link {
-                Some(link) => drop(self.links.submit(link, command, correlation(slot, index))),
-                None => self.links.submit_to(&entity, command, correlation(slot, index)),
+                Some(link) => _ = self.engine.links.submit(link, command, correlation(slot, index)),
+                None => self.engine.links.submit_to(&entity, command, correlation(slot, index)),
             }
         }
     }
@@ -339,9 +337,10 @@ impl Conversation {
             is_large: false,
         };
         let expect = Expect::Managed(Box::new(managing));
-        let slot = self.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
+        let slot =
+            self.engine.links.ask_of(entity.path().into(), 0, Some(Arc::new(permit)), expect);
         for (index, (entity, command)) in checks.into_iter().enumerate() {
-            self.links.submit_to(&entity, command, correlation(slot, index));
+            self.engine.links.submit_to(&entity, command, correlation(slot, index));
         }
     }
 
@@ -356,7 +355,7 @@ impl Conversation {
         if !result.as_ref().is_err_and(is_lock_lost) {
             return result;
         }
-        let settles = match self.links.asked_mut(slot) {
+        let settles = match self.engine.links.asked_mut(slot) {
             Some((_, _, Expect::Managed(managing))) if !managing.memo.is_joined => {
                 managing.memo.tokens.get(index).copied().zip(managing.memo.kind)
             }
@@ -377,8 +376,8 @@ impl Conversation {
         held_bytes: u64,
     ) {
         let result = self.or_settled_before(slot, index, result);
-        let Some((_, path, Expect::Managed(managing))) = self.links.asked_mut(slot) else {
-            return self.account.release(held_bytes);
+        let Some((_, path, Expect::Managed(managing))) = self.engine.links.asked_mut(slot) else {
+            return self.engine.account.release(held_bytes);
         };
         managing.left = managing.left.saturating_sub(1);
         managing.held_bytes += held_bytes;
@@ -393,7 +392,7 @@ impl Conversation {
         if managing.left > 0 {
             return;
         }
-        let Some(pending) = self.links.answered(slot) else { return };
+        let Some(pending) = self.engine.links.answered(slot) else { return };
         let Expect::Managed(managing) = pending.expect else { return };
         let Managing { asker, read, memo, outcomes, issued, failure, held_bytes, is_large, .. } =
             *managing;
@@ -419,7 +418,7 @@ impl Conversation {
         let pieces = reply_of(&asker, answer);
         self.reply(asker, Reply { pieces, removed });
         // Not before: the reply is counted by now, and keeps the room that they had.
-        self.account.release(held_bytes);
+        self.engine.account.release(held_bytes);
     }
 
     /// Replies.

@@ -37,7 +37,7 @@ impl Conversation {
             Some(link) => link,
             None => self.holder(question, &entity),
         };
-        let Some(at) = self.links.get(link) else {
+        let Some(at) = self.engine.links.get(link) else {
             return Err(Rejection::internal("link no longer exists").into());
         };
         let count = sequences.len();
@@ -66,8 +66,8 @@ impl Conversation {
     /// Room for what is removed as it is received by so many numbers: half of what may wait to be sent, and only while
     /// no more than the other half is taken. What was removed is lost with a client that does not take it (RCV-02).
     fn room_to_take(&self, count: usize) -> Result<Permit, Rejection> {
-        let bytes = numbered_bytes(count, self.broker.settings().limits.deferred_bytes_max);
-        let is_free = self.account.held_bytes() <= self.account.bytes_max() / 2;
+        let bytes = numbered_bytes(count, self.engine.broker.settings().limits.deferred_bytes_max);
+        let is_free = self.engine.account.held_bytes() <= self.engine.account.bytes_max() / 2;
         let room = if is_free { self.for_good.try_acquire(bytes) } else { None };
         room.ok_or_else(|| {
             Rejection::server_busy(
@@ -87,7 +87,7 @@ impl Conversation {
             })
         });
         let is_here = |number: &u32| {
-            self.links.get(*number).is_some_and(|link| {
+            self.engine.links.get(*number).is_some_and(|link| {
                 link.is_open()
                     && link.session().is_none()
                     && link.path.eq_ignore_ascii_case(question.path)
@@ -104,7 +104,7 @@ impl Conversation {
         let number = self.number(question.link);
         let path = entity.path().into();
         let mode = ReceiveMode::PeekLock;
-        self.links.attach(number, entity.clone(), path, Role::Receiver, mode);
+        self.engine.links.attach(number, entity.clone(), path, Role::Receiver, mode);
         if let Some(Node::Requests(requests)) = self.nodes.get_mut(&question.link)
             && let Some(manager) = requests.manager_mut()
         {
@@ -128,7 +128,7 @@ impl Conversation {
                 let locks = messages.iter().filter_map(|message| message.facts.lock);
                 let tokens: Vec<LockToken> = locks.map(|lock| lock.token).collect();
                 if let Some(link) = memo.link {
-                    self.links.give_back(link, tokens);
+                    self.engine.links.give_back(link, tokens);
                 }
                 return Err(unreadable());
             };

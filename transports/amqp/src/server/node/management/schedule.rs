@@ -39,7 +39,7 @@ impl Conversation {
             return Err(Rejection::argument("`message` must be an encoded message"));
         };
         let content = Content::from_sender(value.as_bytes().slice_ref(bytes))?;
-        Ok(self.broker.inbound_content(content))
+        Ok(self.engine.broker.inbound_content(content))
     }
 
     fn scheduled(

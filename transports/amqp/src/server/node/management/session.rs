@@ -19,7 +19,7 @@ impl Conversation {
     pub(super) fn session_link(&self, question: &Question<'_>) -> Result<Option<u32>, Rejection> {
         let session = question.body.text("session-id")?;
         let associated = question.request.text("associated-link-name");
-        let of = |number: u32| self.links.get(number).filter(|link| link.is_open());
+        let of = |number: u32| self.engine.links.get(number).filter(|link| link.is_open());
         let here = |number: u32| {
             of(number).is_some_and(|link| link.path.eq_ignore_ascii_case(question.path))
         };
@@ -95,7 +95,7 @@ impl Conversation {
     ) -> Result<Planned, Refusal> {
         let entity = self.managed_entity(question, Action::HoldSession).await?;
         let number = self.held_session(question)?;
-        let Some(link) = self.links.get(number) else {
+        let Some(link) = self.engine.links.get(number) else {
             return Err(Rejection::session_lock_lost("link of the session no longer exists").into());
         };
         let commands = vec![link.in_session(command)];
@@ -113,7 +113,7 @@ impl Conversation {
             return Err(unexpected());
         };
         if let Some(link) = memo.link {
-            self.links.session_renewed(link, until);
+            self.engine.links.session_renewed(link, until);
         }
         let mut items = Pieces::default();
         key(&mut items, "expiration");

@@ -50,7 +50,7 @@ impl Conversation {
                 let description = body.text("deadletter-description")?;
                 let [reason, description] = [&reason, &description]
                     .map(|text| text.as_deref().filter(|text| !text.is_empty()));
-                let limits = &self.broker.settings().limits;
+                let limits = &self.engine.broker.settings().limits;
                 Settlement::dead_letter(reason, description, &changes, limits)?
             }
             "unlocked" => plain("release", Settlement::Release)?,

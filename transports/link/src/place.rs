@@ -1,0 +1,80 @@
+//! The place of a connection among those of its listener (QUO-01), while another client may need it.
+
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use peeklock_listen::{Idling, Member, Places};
+
+/// The place of one connection.
+#[derive(Default)]
+pub struct Standing {
+    /// As long as the connection has nothing to do and holds nothing but its place.
+    idling: Option<Idling>,
+    /// The connection among those from the network of its client, which may have to give up places.
+    pub member: Option<Member>,
+    /// Until then a client that has shown a key is not idle for want of a link; none once it has had one.
+    first_link_until: Option<Instant>,
+}
+
+impl Standing {
+    /// A place that was taken just now; its first link may take `opening_timeout`.
+    #[must_use]
+    pub fn new(member: Option<Member>, opening_timeout: Duration) -> Self {
+        let first_link_until = Instant::now().checked_add(opening_timeout);
+        Self { idling: None, member, first_link_until }
+    }
+
+    /// Records whether the client has shown a key that is good: then nobody else gets its place.
+    pub fn mark_key(&self, shows_key: bool) {
+        if let Some(member) = &self.member {
+            member.shows_key(shows_key);
+        }
+    }
+
+    /// Records that the client has asked for something.
+    pub fn asks(&self) {
+        if let Some(member) = &self.member {
+            member.asks();
+        }
+    }
+
+    /// Records that the client has a link.
+    pub const fn has_link(&mut self) {
+        self.first_link_until = None;
+    }
+
+    /// Whether a client that has shown a key may be on its way to its first link: it is not idle meanwhile, or a slow
+    /// client would lose its place to others that come all the time.
+    #[must_use]
+    pub fn awaits_link(&self) -> bool {
+        self.first_link_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Records whether nothing would be missed of the connection. False if that was so a moment ago, and somebody has
+    /// its place.
+    pub fn mark_idle(&mut self, is_idle: bool, places: &Places) -> bool {
+        if is_idle {
+            self.idling.get_or_insert_with(|| places.idle(self.member.as_ref()));
+            return true;
+        }
+        self.idling.take().is_none_or(Idling::wake)
+    }
+
+    /// Ready when another client needs the place.
+    pub fn poll_needed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(idling) = &mut self.idling
+            && idling.poll_needed(context).is_ready()
+        {
+            return Poll::Ready(());
+        }
+        self.poll_left(context)
+    }
+
+    /// The same of a connection that has lost its socket, and is not idle.
+    pub fn poll_left(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.member {
+            Some(member) => member.poll_needed(context),
+            None => Poll::Pending,
+        }
+    }
+}
