@@ -17,6 +17,7 @@ use crate::apart::{Apart, Finished, do_apart};
 use crate::arrivals::{Arrivals, Next};
 use crate::links::{Event, Links};
 use crate::mailbox::{Mail, Mailbox};
+use crate::place::Standing;
 use crate::steps::Steps;
 
 /// A connection of one protocol, around its engine.
@@ -153,6 +154,8 @@ pub struct Engine<P: Protocol> {
     pub apart: Apart<P::Outcome>,
     /// Steps since others of the thread had their turn.
     pub steps: Steps,
+    /// The place of the connection.
+    pub standing: Standing,
     /// Looks for the end of the client while nothing is read.
     pub lookout: Lookout,
     /// Its receivers see when it is replaced: the connection has ended.
@@ -183,6 +186,7 @@ impl<P: Protocol> Engine<P> {
             wanted_bytes: None,
             apart: Apart::default(),
             steps: Steps::default(),
+            standing: Standing::default(),
             lookout: Lookout::default(),
             alive: watch::Sender::new(()),
             broker,

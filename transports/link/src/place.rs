@@ -60,6 +60,12 @@ impl Standing {
         self.idling.take().is_none_or(Idling::wake)
     }
 
+    /// Whether the connection is marked as idle.
+    #[must_use]
+    pub const fn is_idle(&self) -> bool {
+        self.idling.is_some()
+    }
+
     /// Ready when another client needs the place.
     pub fn poll_needed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Some(idling) = &mut self.idling
@@ -67,11 +73,6 @@ impl Standing {
         {
             return Poll::Ready(());
         }
-        self.poll_left(context)
-    }
-
-    /// The same of a connection that has lost its socket, and is not idle.
-    pub fn poll_left(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.member {
             Some(member) => member.poll_needed(context),
             None => Poll::Pending,

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
@@ -29,7 +29,6 @@ use peeklock_core::error::Rejection;
 use peeklock_core::permits::Permit;
 use peeklock_link::Engine;
 use peeklock_listen::websocket::Pongs;
-use peeklock_listen::{Idling, Member};
 use tokio::sync::mpsc;
 use tokio::time::Sleep;
 use tokio_tungstenite::tungstenite::Message as SocketMessage;
@@ -118,14 +117,8 @@ pub(crate) struct Conversation {
     /// Its account has everything that is held for the client: contents, answers, frames it has not taken.
     pub(crate) engine: Engine<Self>,
     place: ConversationPlace,
-    /// As long as it has nothing to do and holds nothing.
-    idling: Option<Idling>,
-    /// One of those that come from where its client does, who may have to give up places.
-    member: Option<Member>,
     /// Whether it has shown a token that is good, as of the last look.
     shows_key: bool,
-    /// Until then who has shown one is not idle for want of a link; none once it has had one.
-    first_link_until: Option<Instant>,
     pub(crate) encoding: Encoding,
     calls: mpsc::Receiver<Call>,
     stop: Option<Stopping>,

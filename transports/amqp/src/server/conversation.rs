@@ -21,7 +21,7 @@ use peeklock_link::pending::place;
 use peeklock_link::{
     Account, ByToken, Engine, Event as LinkEvent, Finished, LONG_MAX, Protocol, Taking,
 };
-use peeklock_listen::{Idling, Member, Place, Tracked};
+use peeklock_listen::{Place, Tracked};
 use tokio::time::Sleep;
 
 use super::attach::Attaching;
@@ -126,16 +126,10 @@ pub(super) struct Conversation {
     pub(super) share: Share,
     /// Its place, as soon as it has one.
     pub(super) place: Option<Place>,
-    /// Until when one that has shown a key may come to its first link, as long as it has had none.
-    pub(super) first_link_until: Option<Instant>,
     /// Until it has a place, once it is open.
     pub(super) seeking: Option<Seeking>,
     /// Whether it has stopped for want of it, before what is `behind`. While it has, nothing more is carried out.
     pub(super) lacks_place: bool,
-    /// As long as it has nothing to do and holds nothing but its place.
-    pub(super) idling: Option<Idling>,
-    /// One of those that come from where its client does, who may have to give up places: as long as it has one.
-    pub(super) member: Option<Member>,
     /// Whether its client has opened it.
     pub(super) is_open: bool,
     /// Whether it has shown a password or a certificate that is good, and which.
@@ -307,11 +301,8 @@ impl Conversation {
             _tracked: site.connections.track(),
             shown: Vec::new(),
             place: None,
-            first_link_until: None,
             seeking: None,
             lacks_place: false,
-            idling: None,
-            member: None,
             is_open: false,
             logged_in: LoggedIn::Not,
             known_at: Instant::now(),
@@ -413,9 +404,7 @@ impl Conversation {
                 (self.lacks_place, self.has_stopped) = (true, true);
                 break;
             }
-            if let Some(member) = &self.member {
-                member.asks();
-            }
+            self.engine.standing.asks();
             if self.joins(&event) {
                 self.happened(event).await;
             } else {

@@ -369,7 +369,7 @@ mod tests {
             let mut client = logged_in(&site, &bare, said).await;
             client.seek_place().await;
             assert!(client.mark_idle() && client.place.is_some());
-            assert_eq!(client.idling.is_some(), is_idle);
+            assert_eq!(client.engine.standing.is_idle(), is_idle);
         }
         broker.stop(Duration::ZERO).await.unwrap();
     }
@@ -390,9 +390,8 @@ mod tests {
             let mut client = logged_in(&site, who, said).await;
             client.seek_place().await;
             assert!(client.place.is_some() && client.seeking.is_none());
-            let mut is_told = |it: &mut Conversation| {
-                it.member.as_mut().unwrap().poll_needed(&mut context).is_ready()
-            };
+            let mut is_told =
+                |it: &mut Conversation| it.engine.standing.poll_needed(&mut context).is_ready();
             assert!(is_told(&mut stranger));
             drop(stranger);
             for said in [Credentials::Anonymous, plain("k")] {

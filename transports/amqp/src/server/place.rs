@@ -7,9 +7,9 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use peeklock_core::error::Rejection;
+use peeklock_link::Standing;
 use peeklock_listen::{Newcomer, Place};
 
 use super::attach::is_for_tokens;
@@ -56,10 +56,10 @@ impl Conversation {
     /// It has a place from now on.
     pub(super) fn take_place(&mut self, place: Place) {
         self.place = Some(place);
-        self.first_link_until = Instant::now().checked_add(self.site.config.opening_timeout);
+        let member = self.site.places.join(self.who.peer);
+        self.engine.standing = Standing::new(member, self.site.config.opening_timeout);
         self.seeking = None;
         self.lacks_place = false;
-        self.member = self.site.places.join(self.who.peer);
         self.mark_key();
     }
 
@@ -86,17 +86,9 @@ impl Conversation {
         is_for_place && self.place.is_none()
     }
 
-    /// Whether it has shown a key and may be on its way to its first link: a slow client is not idle meanwhile, or others
-    /// that come all the time would have its place before it has anything.
-    pub(super) fn is_beginning(&self) -> bool {
-        self.first_link_until.is_some_and(|until| Instant::now() < until) && self.shows_key()
-    }
-
     /// Says whether its place can be needed by who shows a key.
     pub(super) fn mark_key(&self) {
-        if let Some(member) = &self.member {
-            member.shows_key(self.shows_key());
-        }
+        self.engine.standing.mark_key(self.shows_key());
     }
 
     /// Closes a connection that was opened, and has found no place in the time in which it has to be.

@@ -11,7 +11,7 @@ use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
 use peeklock_core::permits::{Permit, RoomAnswer};
 use peeklock_link::{LARGE_BYTES, Protocol as _};
-use peeklock_listen::{Idling, Place};
+use peeklock_listen::Place;
 use peeklock_tls::Handshake;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
 
@@ -186,14 +186,7 @@ impl Conversation {
 
     fn poll_turn<S: Socket>(&mut self, stream: &mut S, context: &mut Context<'_>) -> Poll<Turn> {
         // Before anything is read: who says things without end keeps no place by that, which somebody has by now.
-        if let Some(idling) = &mut self.idling
-            && idling.poll_needed(context).is_ready()
-        {
-            return Poll::Ready(Turn::Leave);
-        }
-        if let Some(member) = &mut self.member
-            && member.poll_needed(context).is_ready()
-        {
+        if self.engine.standing.poll_needed(context).is_ready() {
             return Poll::Ready(Turn::Leave);
         }
         if let Poll::Ready(place) = self.poll_place(context) {
@@ -258,12 +251,12 @@ impl Conversation {
         };
         let has_link = !self.nodes.values().all(only_asks);
         if has_link {
-            self.first_link_until = None;
+            self.engine.standing.has_link();
         }
         let is_idle = self.place.is_some()
             && self.closed.is_none()
             && !has_link
-            && !self.is_beginning()
+            && !(self.engine.standing.awaits_link() && self.shows_key())
             && self.engine.links.pending_count() == 0
             && self.asked.is_empty()
             && self.sent.is_empty()
@@ -272,11 +265,7 @@ impl Conversation {
             && self.waiting_requests == 0
             && !self.engine.apart.is_busy()
             && !self.engine.transactions.has_operations();
-        if is_idle {
-            self.idling.get_or_insert_with(|| self.site.places.idle(self.member.as_ref()));
-            return true;
-        }
-        self.idling.take().is_none_or(Idling::wake)
+        self.engine.standing.mark_idle(is_idle, &self.site.places)
     }
 
     /// Closes a connection whose place is needed, and does not wait for its client.

@@ -55,10 +55,8 @@ impl Conversation {
                 return;
             }
             self.begun_bytes += COMMAND_BYTES;
-            if let (Some(member), Ok(asked)) = (&self.member, request)
-                && !matches!(asked.operation, Operation::Heartbeat(_))
-            {
-                member.asks();
+            if request.as_ref().is_ok_and(|it| !matches!(it.operation, Operation::Heartbeat(_))) {
+                self.engine.standing.asks();
             }
             let (id, done) = match requests.pop_front() {
                 Some(Ok(Request { id, .. })) if self.awaits(id) => {

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use peeklock_core::Broker;
 use peeklock_core::command::LinkEnd;
 use peeklock_core::error::Rejection;
 use peeklock_json::{IN_JSON_FACTOR, message_in_json_max};
-use peeklock_link::{Account, Arrivals, Engine};
+use peeklock_link::{Account, Arrivals, Engine, Standing};
 use peeklock_listen::Member;
 use peeklock_listen::websocket::Pongs;
 use peeklock_tls::Handshake;
@@ -182,14 +182,12 @@ impl Conversation {
         let unsettled_max = config.unsettled_count_max;
         let mut engine = Engine::new(broker, access, account, window_bytes, unsettled_max);
         engine.arrivals = arrivals;
+        engine.standing = Standing::new(site.places.join(peer), config.handshake_timeout);
         let conversation = Box::new(Self {
             engine,
             heartbeat: site.config.heartbeat,
             place,
-            idling: None,
-            member: site.places.join(peer),
             shows_key: false,
-            first_link_until: Instant::now().checked_add(config.handshake_timeout),
             encoding,
             calls,
             stop: Some(Box::pin(stop)),
@@ -322,20 +320,15 @@ impl Conversation {
         self.engine.links.pause(true);
         self.engine.links.limit_all();
         self.engine.links.hand_over();
-        self.place.lose(self.member.as_ref());
+        let standing = &mut self.engine.standing;
+        self.place.lose(standing.member.as_ref());
         // It makes room as one that is lost, unless somebody has its place already.
-        if self.idling.take().is_some_and(|idling| !idling.wake())
-            || self.member.as_ref().is_some_and(Member::is_told)
+        if !standing.mark_idle(false, &self.site.places)
+            || standing.member.as_ref().is_some_and(Member::is_told)
         {
             return Err(LinkEnd::Broken);
         }
-        let member = self.member.as_mut();
-        let needed = async {
-            match member {
-                Some(member) => poll_fn(|context| member.poll_needed(context)).await,
-                None => std::future::pending().await,
-            }
-        };
+        let needed = poll_fn(|context| standing.poll_needed(context));
         // What has begun to wait for room goes on with the next socket.
         let stop = self.stop.as_mut();
         let stopped = async {

@@ -4,10 +4,9 @@
 //! nothing. So whoever has a key is heard, whoever holds the places, and gets one of who has shown none (SEC-16).
 
 use std::net::SocketAddr;
-use std::time::Instant;
 
 use peeklock_core::Access;
-use peeklock_listen::{Idling, Newcomer, Places};
+use peeklock_listen::{Newcomer, Places};
 
 use super::Conversation;
 
@@ -38,39 +37,27 @@ impl Conversation {
     /// shows one.
     pub(crate) fn mark_key(&mut self) {
         self.shows_key = shows_token(&self.engine.access) && self.engine.access.holds();
-        if let Some(member) = &self.member {
-            member.shows_key(self.shows_key);
-        }
+        self.engine.standing.mark_key(self.shows_key);
     }
 
     /// Says whether it would be missed: it has links, or something of it is under way. False if it was not a moment
     /// ago, and somebody has its place.
     pub(super) fn mark_idle(&mut self) -> bool {
         if !self.engine.links.is_empty() {
-            self.first_link_until = None;
+            self.engine.standing.has_link();
         }
         if !self.shows_key {
             // What was asked for may have shown that it is good.
             self.mark_key();
         }
         let is_idle = self.engine.links.is_empty()
-            && !self.is_beginning()
+            && !(self.shows_key && self.engine.standing.awaits_link())
             && self.engine.links.pending_count() == 0
             && self.postponed.is_none()
             && self.ready.is_empty()
             && !self.unflushed
             && !self.engine.apart.is_busy()
             && !self.engine.transactions.has_operations();
-        if is_idle {
-            self.idling.get_or_insert_with(|| self.site.places.idle(self.member.as_ref()));
-            return true;
-        }
-        self.idling.take().is_none_or(Idling::wake)
-    }
-
-    /// Whether it has shown a key and may be on its way to its first link: a slow client is not idle meanwhile, or
-    /// others that come all the time would have its place before it has anything.
-    fn is_beginning(&self) -> bool {
-        self.shows_key && self.first_link_until.is_some_and(|until| Instant::now() < until)
+        self.engine.standing.mark_idle(is_idle, &self.site.places)
     }
 }

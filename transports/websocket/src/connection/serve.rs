@@ -149,14 +149,7 @@ impl Conversation {
             return Poll::Ready(Turn::Call(call));
         }
         // Before anything is read: who says things without end keeps no place by that, which somebody has by now.
-        if let Some(idling) = &mut self.idling
-            && idling.poll_needed(context).is_ready()
-        {
-            return Poll::Ready(Turn::Leave);
-        }
-        if let Some(member) = &mut self.member
-            && member.poll_needed(context).is_ready()
-        {
+        if self.engine.standing.poll_needed(context).is_ready() {
             return Poll::Ready(Turn::Leave);
         }
         if let Some(stop) = &mut self.stop
