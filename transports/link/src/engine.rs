@@ -2,10 +2,11 @@
 //! requests, encodes events, and closes ([`Protocol`]).
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll, ready};
 
-use peeklock_core::permits::Budget;
+use peeklock_core::permits::{Budget, Permit};
 use peeklock_core::request::Released;
 use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker};
@@ -19,11 +20,18 @@ use crate::links::{Event, Links};
 use crate::mailbox::{Mail, Mailbox};
 use crate::place::Standing;
 use crate::steps::Steps;
+use crate::taking::Taking;
 
 /// A connection of one protocol, around its engine.
 pub trait Protocol: Send + Sized {
     /// The data that is kept for a request until it is answered.
     type Expect: Send;
+    /// A request without a permit.
+    type Unpaid: Send;
+    /// Requests with a permit that were not carried out.
+    type Paid: Send;
+    /// The reason why a connection is closed that still writes.
+    type Close: Send;
     /// The result of work apart from the connection.
     type Outcome: Send + 'static;
 
@@ -131,6 +139,20 @@ pub trait Protocol: Send + Sized {
     }
 }
 
+/// The state of the requests of a connection.
+pub enum Phase<P: Protocol> {
+    /// Requests are read and carried out in their order.
+    Open,
+    /// A request waits for its permit: nothing after it is carried out, nothing is read.
+    NeedsPermit(P::Unpaid, Pin<Box<dyn Future<Output = Permit> + Send>>),
+    /// Requests that have a permit wait for room for their answers, in the same way.
+    NeedsRoom(P::Paid),
+    /// The next request waits for the place of the connection.
+    NeedsPlace,
+    /// The connection is closed: requests are passed over.
+    Closed(P::Close),
+}
+
 /// The data of a connection that its protocol does not change.
 pub struct Engine<P: Protocol> {
     /// The broker, at one of its arbiters.
@@ -139,6 +161,8 @@ pub struct Engine<P: Protocol> {
     pub access: Access,
     /// Permits for commands.
     pub budget: Budget,
+    /// The state of its requests.
+    pub phase: Phase<P>,
     /// Links, and requests that await answers.
     pub links: Links<Broker, P::Expect>,
     /// Transactions that the client has begun.
@@ -150,6 +174,8 @@ pub struct Engine<P: Protocol> {
     pub account: Account,
     /// The room that the next event needs and the account does not have.
     wanted_bytes: Option<u64>,
+    /// The pace at which the client takes bytes.
+    taking: Taking,
     /// Work that takes more than one command.
     pub apart: Apart<P::Outcome>,
     /// Steps since others of the thread had their turn.
@@ -178,12 +204,14 @@ impl<P: Protocol> Engine<P> {
         Self {
             access,
             budget: broker.connection_budget(),
+            phase: Phase::Open,
             links: Links::new(broker.clone(), outlet, window_bytes, unsettled_max),
             transactions: Transactions::new(&broker),
             mailbox,
             arrivals: Arrivals::default(),
             account,
             wanted_bytes: None,
+            taking: Taking::default(),
             apart: Apart::default(),
             steps: Steps::default(),
             standing: Standing::default(),
@@ -202,6 +230,13 @@ impl<P: Protocol> Engine<P> {
         (has_room && !self.arrivals.is_idle()) || self.mailbox.poll(context).is_ready()
     }
 
+    /// Ready if the client has to give up all that it holds: others wait for the room, and it is slow. It has taken
+    /// `taken_bytes` in all; none if nothing waits for it.
+    pub fn poll_yield(&mut self, taken_bytes: Option<u64>, context: &mut Context<'_>) -> Poll<()> {
+        let held = (&self.account, &self.budget);
+        self.taking.poll(taken_bytes, self.account.held_bytes(), held, context)
+    }
+
     /// Fetches contents in a task of their own.
     fn fetch(&mut self) {
         if self.wanted_bytes.is_none() {
@@ -213,6 +248,43 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
+    /// Holds a request until there is a permit for `count` commands of `bytes`.
+    pub fn hold(&mut self, request: P::Unpaid, count: u64, bytes: u64) {
+        let budget = self.budget.clone();
+        let permit = Box::pin(async move { budget.acquire_list(count, bytes).await });
+        self.phase = Phase::NeedsPermit(request, permit);
+    }
+
+    /// Ready with the request that was held and its permit; the next ones can be carried out.
+    pub fn poll_permit(&mut self, context: &mut Context<'_>) -> Poll<(P::Unpaid, Permit)> {
+        let Phase::NeedsPermit(_, permit) = &mut self.phase else { return Poll::Pending };
+        let permit = ready!(permit.as_mut().poll(context));
+        match std::mem::replace(&mut self.phase, Phase::Open) {
+            Phase::NeedsPermit(request, _) => Poll::Ready((request, permit)),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Whether requests are carried out.
+    pub const fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+    }
+
+    /// Whether a request waits for its permit.
+    pub const fn needs_permit(&self) -> bool {
+        matches!(self.phase, Phase::NeedsPermit(..))
+    }
+
+    /// Whether the next request waits for the place of the connection.
+    pub const fn needs_place(&self) -> bool {
+        matches!(self.phase, Phase::NeedsPlace)
+    }
+
+    /// Whether the connection is closed.
+    pub const fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed(_))
+    }
+
     /// Stops deliveries and receives; the client can still settle.
     pub fn stop_flows(&mut self) {
         self.links.return_deliveries();
@@ -221,8 +293,9 @@ impl<P: Protocol> Engine<P> {
         self.links.hand_over();
     }
 
-    /// Ends work that no entity has received.
+    /// Ends requests and work that no entity has received.
     pub fn cancel(&mut self) {
+        self.phase = Phase::Open;
         self.apart.clear();
         self.alive = watch::Sender::new(());
     }

@@ -38,7 +38,7 @@ mod tests;
 pub use account::{Account, FREE_BYTES, LARGE_BYTES};
 pub use apart::{Apart, Finished, LONG_MAX, Size, Start, WORKING_MAX, Working};
 pub use arrivals::Arrivals;
-pub use engine::{Engine, Protocol};
+pub use engine::{Engine, Phase, Protocol};
 pub use link::{Closing, Link, Role, Source};
 pub use links::{Event, Handle, Issuer, Links, numbered_bytes};
 pub use mailbox::Mailbox;

@@ -1,35 +1,60 @@
-//! How a client takes what it is told. Who does not, and holds room meanwhile that others wait for, yields.
+//! The pace of a client. A slow client that holds room for which others wait yields.
 
-use std::task::Context;
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use peeklock_core::permits::{Budget, GRACE, Pace};
+use tokio::time::Sleep;
 
 use crate::Account;
 
-/// The pace of a client that holds up what is written to it.
+/// The pace at which something passes, such as bytes to the client.
 #[derive(Default)]
 pub struct Taking {
     pace: Option<Pace>,
-    /// Since when those who share the room know that it is slow. They need not know that it is not.
-    told: Option<Instant>,
+    /// Since when the other users of the room know that the client is slow. They need not know that it is not.
+    judged: Option<Instant>,
+    /// Made when it is first needed: most clients are never slow.
+    look: Option<Pin<Box<Sleep>>>,
 }
 
 impl Taking {
-    /// Whether it has to give up all that it holds: it holds up what is to be written, of which it has taken so
-    /// much in all, and others wait.
-    pub fn must_yield(
+    /// Ready if the client has to give up all that it holds. `passed_bytes` have passed in all, and `held_bytes` wait
+    /// for it; none if nothing waits.
+    pub fn poll(
         &mut self,
-        taken_bytes: u64,
+        passed_bytes: Option<u64>,
+        held_bytes: u64,
         held: (&Account, &Budget),
-        now: Instant,
-        context: &Context<'_>,
-    ) -> bool {
-        self.must_yield_of(taken_bytes, held.0.held_bytes(), held, now, context)
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        let Some(passed_bytes) = passed_bytes else {
+            self.pace = None;
+            self.judge(None, held);
+            return Poll::Pending;
+        };
+        loop {
+            let now = Instant::now();
+            if self.must_yield(passed_bytes, held_bytes, held, now, context) {
+                return Poll::Ready(());
+            }
+            let slow_from = self.pace.as_ref().map(Pace::slow_from);
+            let Some(at) = slow_from.filter(|slow_from| now < *slow_from).map(Into::into) else {
+                return Poll::Pending;
+            };
+            let sleep = || Box::pin(tokio::time::sleep_until(at));
+            let look = self.look.get_or_insert_with(sleep);
+            // A look that is due earlier stays: a client that takes bytes puts the instant off at each turn.
+            if look.is_elapsed() || at < look.deadline() {
+                look.as_mut().reset(at);
+            }
+            ready!(look.as_mut().poll(context));
+        }
     }
 
-    /// The same for something else that passes than what is written: so much in all, and so much is held for it.
-    pub fn must_yield_of(
+    pub(crate) fn must_yield(
         &mut self,
         passed_bytes: u64,
         held_bytes: u64,
@@ -37,34 +62,22 @@ impl Taking {
         now: Instant,
         context: &Context<'_>,
     ) -> bool {
-        let (account, budget) = held;
         let pace = self.pace.get_or_insert_with(|| Pace::begin(now, passed_bytes, GRACE));
         pace.pass(passed_bytes, held_bytes, now);
         let slow_from = Some(pace.slow_from()).filter(|slow_from| *slow_from <= now);
-        self.tell(slow_from, held);
+        self.judge(slow_from, held);
         if slow_from.is_none() {
             return false;
         }
         // Both, since either may wake.
+        let (account, budget) = held;
         let of_answers = account.must_yield(now, context);
         budget.must_yield(now, context) || of_answers
     }
 
-    /// It holds up nothing: it is not judged.
-    pub fn rest(&mut self, held: (&Account, &Budget)) {
-        self.pace = None;
-        self.tell(None, held);
-    }
-
-    /// When it is slow, if it takes nothing more; then it is to be asked about.
-    #[must_use]
-    pub fn slow_from(&self) -> Option<Instant> {
-        self.pace.as_ref().map(Pace::slow_from)
-    }
-
-    fn tell(&mut self, slow_from: Option<Instant>, (account, budget): (&Account, &Budget)) {
-        if self.told != slow_from {
-            self.told = slow_from;
+    fn judge(&mut self, slow_from: Option<Instant>, (account, budget): (&Account, &Budget)) {
+        if self.judged != slow_from {
+            self.judged = slow_from;
             account.judge(slow_from);
             budget.judge(slow_from);
         }

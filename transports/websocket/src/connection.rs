@@ -14,7 +14,6 @@ mod place;
 mod price;
 mod serve;
 mod stall;
-mod yielding;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -26,8 +25,7 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use peeklock_core::command::LinkEnd;
 use peeklock_core::error::Rejection;
-use peeklock_core::permits::Permit;
-use peeklock_link::Engine;
+use peeklock_link::{Engine, Taking};
 use peeklock_listen::websocket::Pongs;
 use tokio::sync::mpsc;
 use tokio::time::Sleep;
@@ -36,11 +34,9 @@ use tokio_tungstenite::tungstenite::Message as SocketMessage;
 pub(crate) use self::inbound::{Asked, Done, Refusal};
 pub(crate) use self::open::converse;
 
-use self::price::Price;
 use self::stall::Stall;
-use self::yielding::Yielding;
 use crate::error::{Close, code};
-use crate::frame::{BadRequest, Encoding, Item, Request, WireError};
+use crate::frame::{Encoding, Item, WireError};
 use crate::operation::WaitingCommit;
 use crate::site::{Call, ConversationPlace, Handover, Site, Socket};
 use crate::unwritten::Unwritten;
@@ -88,14 +84,6 @@ impl From<Call> for Ended {
     }
 }
 
-/// What waits for room, and nothing is read behind it.
-enum Postponed {
-    /// A frame that is not paid for, with what it costs as far as that is known.
-    Frame(Bytes, Price),
-    /// Requests of a frame that was taken: there is no room for what they may be answered.
-    Requests(VecDeque<Result<Request, BadRequest>>, Arc<Permit>),
-}
-
 /// A frame that was written and that the client may still ask for.
 struct Written {
     /// Empty if it cannot be resumed.
@@ -108,7 +96,6 @@ struct Written {
     removed_count: u64,
 }
 
-type Acquiring = Pin<Box<dyn Future<Output = Permit> + Send>>;
 type Stopping = Pin<Box<dyn Future<Output = Duration> + Send>>;
 
 /// The state of a conversation, which outlives its sockets.
@@ -127,8 +114,6 @@ pub(crate) struct Conversation {
     grace: Option<Duration>,
     heartbeat: Duration,
 
-    postponed: Option<Postponed>,
-    acquiring: Option<Acquiring>,
     /// Frames of the client that were taken.
     seen: u64,
     /// Commits that wait for the answers to what was asked before them.
@@ -136,13 +121,12 @@ pub(crate) struct Conversation {
 
     /// What was collected for the next frame.
     collected_bytes: u64,
-    yielding: Yielding,
     /// The place of a request of which not all is handed over to its entity: nothing behind it is begun.
     pub(crate) handing_over: Option<usize>,
     /// What was begun, by the room that it takes: requests, and of wide ones what is handed over. With what is still to
     /// be begun, or done apart, its client may hold others up.
     pub(crate) begun_bytes: u64,
-    beginning: Yielding,
+    beginning: Taking,
     /// What is to be written, and what it counts for.
     pub(crate) ready: Vec<Item>,
     ready_bytes: u64,

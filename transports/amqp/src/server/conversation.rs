@@ -5,6 +5,7 @@
 //! more is encoded (DESIGN D6).
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use peeklock_core::request::{Outcome, Released};
 use peeklock_core::time::Timestamp;
 use peeklock_link::pending::place;
 use peeklock_link::{
-    Account, ByToken, Engine, Event as LinkEvent, Finished, LONG_MAX, Protocol, Taking,
+    Account, ByToken, Engine, Event as LinkEvent, Finished, LONG_MAX, Phase, Protocol,
 };
 use peeklock_listen::{Place, Tracked};
 use tokio::time::Sleep;
@@ -38,7 +39,7 @@ use super::share::Share;
 use super::site::Site;
 use super::transaction::{Book, Committed, Joining};
 use super::turn::TICK;
-use super::work::{Acquiring, Work};
+use super::work::Work;
 use crate::connection::{Connection, Event, LinkId, ReceivedId, SentId, SessionId};
 use crate::error::AmqpError;
 use crate::performative::DeliveryTag;
@@ -113,6 +114,16 @@ pub(super) struct Sent {
     pub(super) expires_at: Option<Timestamp>,
 }
 
+/// How a connection was closed.
+pub(super) enum Close {
+    /// By its client, whatever for (SET-21).
+    Orderly,
+    /// Because of an error.
+    ByError,
+    /// For want of room: frames that arrive are not even read.
+    GaveUp,
+}
+
 /// The state of a connection.
 pub(super) struct Conversation {
     pub(super) site: Arc<Site>,
@@ -128,8 +139,6 @@ pub(super) struct Conversation {
     pub(super) place: Option<Place>,
     /// Until it has a place, once it is open.
     pub(super) seeking: Option<Seeking>,
-    /// Whether it has stopped for want of it, before what is `behind`. While it has, nothing more is carried out.
-    pub(super) lacks_place: bool,
     /// Whether its client has opened it.
     pub(super) is_open: bool,
     /// Whether it has shown a password or a certificate that is good, and which.
@@ -149,22 +158,15 @@ pub(super) struct Conversation {
 
     /// What may be removed by number before it is sent.
     pub(super) for_good: Budget,
-    // What was read is carried out in its order: first `held`, then `gathered`, then `behind`, then what the machine
-    // has and `input`. A connection is not over before all of that is (see `has_ahead`): a client may say what it
-    // wants, close, and wait for nothing.
-    /// What waits for a permit, with `acquiring`. While it does nothing is carried out, nothing gathered and nothing
-    /// read.
-    pub(super) held: Option<Work>,
+    // Requests are carried out in their order: first the one that needs a permit, then `gathered`, then `behind`, then
+    // the events of the machine and `input`. A connection is not over before all of that is (see `has_ahead`): a client
+    // may send requests, close, and wait for nothing.
     /// What is to be handed over, with what may come behind it: there only within `carry_out`, which ends with
-    /// none, so that it never waits for a client to say more. It becomes `held` where there is no room.
+    /// none, so that it never waits for a client to say more.
     pub(super) gathered: Option<Work>,
     /// What came behind what was gathered and did not go with it, or needs a place, at most one: the next to be carried
     /// out, before anything else is taken from the machine. It may be the client's own `close`.
     pub(super) behind: Option<Event>,
-    /// The permit that `held` waits for: there exactly as long.
-    pub(super) acquiring: Option<Acquiring>,
-    /// Whether `carry_out` stopped because nothing more may be asked, and not because nothing was left.
-    pub(super) has_stopped: bool,
     /// What the client has said last of deliveries, as long as it is being told of each.
     pub(super) understood: Understood,
 
@@ -183,8 +185,7 @@ pub(super) struct Conversation {
     pub(super) book: Book,
     pub(super) groups: Groups,
 
-    /// How its client takes what it is told, and how many bytes in all.
-    pub(super) taking: Taking,
+    /// Bytes that its client has taken in all.
     pub(super) taken_bytes: u64,
     /// The number of the large content that it holds, and since when.
     pub(super) large_since: Option<(u64, Instant)>,
@@ -195,10 +196,10 @@ pub(super) struct Conversation {
     /// Whether something was written that the system may not have yet.
     pub(super) is_unflushed: bool,
     pub(super) stalled_since: Option<Instant>,
-    /// Whether nothing can be written any more: what was read is carried out all the same.
-    pub(super) is_mute: bool,
-    /// Whether it was seen that its client has gone while nothing was read: what it has sent stands before its end.
-    pub(super) has_gone: bool,
+    /// Whether nothing can be written any more: requests that were read are carried out all the same.
+    pub(super) write_closed: bool,
+    /// Whether its client was seen to disconnect while nothing was read: its last requests come before its end.
+    pub(super) peer_disconnected: bool,
     /// Until when what was said before the end may wait for room, once it has come.
     pub(super) over_until: Option<Instant>,
     pub(super) timer: Pin<Box<Sleep>>,
@@ -207,16 +208,15 @@ pub(super) struct Conversation {
     /// Whether something was read since the clock was last asked.
     pub(super) has_read: bool,
     pub(super) deadline: Option<Instant>,
-    /// How it ended, when it has.
-    pub(super) closed: Option<Option<AmqpError>>,
     /// Whether nothing is read for want of room, or of an answer: its client cannot be heard.
-    pub(super) is_held_up: bool,
-    /// Whether what comes is not even split into frames any more.
-    pub(super) is_deaf: bool,
+    pub(super) read_blocked: bool,
 }
 
 impl Protocol for Conversation {
     type Expect = Expect;
+    type Unpaid = Work;
+    type Paid = Infallible;
+    type Close = Close;
     type Outcome = Answered;
 
     const APART_MAX: usize = LONG_MAX;
@@ -302,7 +302,6 @@ impl Conversation {
             shown: Vec::new(),
             place: None,
             seeking: None,
-            lacks_place: false,
             is_open: false,
             logged_in: LoggedIn::Not,
             known_at: Instant::now(),
@@ -320,11 +319,8 @@ impl Conversation {
             large_seat: site.large_inbound.patient_seat(LARGE_GRACE),
             large_count: 0,
             for_good: Budget::new(window_bytes),
-            held: None,
             gathered: None,
             behind: None,
-            acquiring: None,
-            has_stopped: false,
             understood: Understood::default(),
             nodes: BTreeMap::new(),
             pumped: Vec::new(),
@@ -336,23 +332,20 @@ impl Conversation {
             waiting_requests: 0,
             book: Book::default(),
             groups: Groups::default(),
-            taking: Taking::default(),
             taken_bytes: 0,
             large_since: None,
             lost: Lost::default(),
             leaving: Leaving::default(),
             is_unflushed: false,
             stalled_since: None,
-            is_mute: false,
-            has_gone: false,
+            write_closed: false,
+            peer_disconnected: false,
             over_until: None,
             timer: Box::pin(tokio::time::sleep(config.opening_timeout)),
             next_tick: Instant::now() + TICK,
             has_read: false,
             deadline: None,
-            closed: None,
-            is_held_up: false,
-            is_deaf: false,
+            read_blocked: false,
             site,
         }
     }
@@ -378,15 +371,13 @@ impl Conversation {
         AmqpError::new(condition, error.to_string())
     }
 
-    /// Carries out what came, as far as there is room.
-    pub(super) async fn carry_out(&mut self) {
+    /// Carries out requests as far as there is room. Returns whether some are left.
+    pub(super) async fn carry_out(&mut self) -> bool {
         let now = self.began.elapsed();
-        self.has_stopped = false;
-        loop {
+        let is_stopped = loop {
             self.engine.steps.rest().await;
             if !self.may_ask() {
-                self.has_stopped = true;
-                break;
+                break true;
             }
             self.engine.steps.add(1);
             if self.gathered.is_none() && (self.ask_waiting().await || self.commit_answered().await)
@@ -398,11 +389,11 @@ impl Conversation {
             let before = self.input.len();
             let next = next.or_else(|| self.amqp.next_event(&mut self.input, now));
             self.engine.steps.add_bytes(before.saturating_sub(self.input.len()) as u64);
-            let Some(event) = next else { break };
+            let Some(event) = next else { break false };
             if self.needs_place(&event) {
                 self.behind = Some(event);
-                (self.lacks_place, self.has_stopped) = (true, true);
-                break;
+                self.engine.phase = Phase::NeedsPlace;
+                break true;
             }
             self.engine.standing.asks();
             if self.joins(&event) {
@@ -411,24 +402,20 @@ impl Conversation {
                 self.behind = Some(event);
                 self.hand_over_gathered().await;
             }
-        }
+        };
         self.hand_over_gathered().await;
         self.engine.links.hand_over();
         if self.amqp.settling.is_none() {
             // It may be as large as a frame.
             self.understood = Understood::default();
         }
-        if self.closed.is_some() {
-            self.pass_over(now);
+        match self.engine.phase {
+            Phase::Closed(Close::GaveUp) => self.input.clear(),
+            // After an end only the client's own end counts.
+            Phase::Closed(_) => while self.amqp.next_event(&mut self.input, now).is_some() {},
+            _ => {}
         }
-    }
-
-    /// Of what comes behind an end only the client's own end counts.
-    fn pass_over(&mut self, now: Duration) {
-        if self.is_deaf {
-            return self.input.clear();
-        }
-        while self.amqp.next_event(&mut self.input, now).is_some() {}
+        is_stopped
     }
 
     /// What came, is no part of a message yet, and waits for what came before it.
@@ -463,8 +450,9 @@ impl Conversation {
                 }
                 // Nobody has to go for one that goes itself.
                 self.stop_seeking();
-                // Whatever a client closes for, it closes in order (SET-21).
-                self.closed = Some(error.filter(|_| !by_client));
+                let is_orderly = by_client || error.is_none();
+                let close = if is_orderly { Close::Orderly } else { Close::ByError };
+                self.engine.phase = Phase::Closed(close);
             }
         }
     }
@@ -536,9 +524,7 @@ impl Conversation {
     /// answers. What was delivered and waits for the client's windows is no reason to stop, for it is the
     /// client that opens them.
     pub(super) fn may_ask(&self) -> bool {
-        self.held.is_none()
-            && self.closed.is_none()
-            && !self.lacks_place
+        self.engine.is_open()
             && self.engine.links.pending_count()
                 < self.engine.broker.settings().limits.connection_inbound_count_max
             && self.may_answer()
@@ -546,12 +532,12 @@ impl Conversation {
 
     /// Whether there is room for answers: little waits to be written, or none is written any more.
     pub(super) fn may_answer(&self) -> bool {
-        self.is_mute || self.amqp.is_over() || !self.amqp.is_full()
+        self.write_closed || self.amqp.is_over() || !self.amqp.is_full()
     }
 
     /// Whether something was read that is not carried out, and that nothing can be read behind: `gathered` is none
     /// wherever this is asked.
     pub(super) const fn has_ahead(&self) -> bool {
-        self.held.is_some() || self.behind.is_some()
+        self.engine.needs_permit() || self.behind.is_some()
     }
 }

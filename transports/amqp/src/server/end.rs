@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
+use peeklock_link::Phase;
 
-use super::conversation::Conversation;
+use super::conversation::{Close, Conversation};
 use super::node::Node;
 use super::removed::Leaving;
 
@@ -24,7 +25,7 @@ impl Conversation {
         is_due
             || (self.engine.links.pending_count() == 0
                 && self.sent.is_empty()
-                && self.held.is_none())
+                && !self.engine.needs_permit())
     }
 
     /// Whether nothing is left to be done: the connection is over, what was read before is carried out, and what is to
@@ -33,9 +34,9 @@ impl Conversation {
     pub(super) fn is_done(&mut self) -> bool {
         let is_over = self.amqp.is_over();
         if is_over && !self.has_ahead() {
-            return self.is_mute || !self.amqp.output(self.began.elapsed()).has_remaining();
+            return self.write_closed || !self.amqp.output(self.began.elapsed()).has_remaining();
         }
-        if !is_over && !self.is_mute && !self.has_gone {
+        if !is_over && !self.write_closed && !self.peer_disconnected {
             self.over_until = None;
             return false;
         }
@@ -56,19 +57,16 @@ impl Conversation {
     /// How the end of the connection counts: in order, if its client has closed it and all before that was carried out.
     /// Else it was lost, and its client may settle by its tokens when it is back (SET-21).
     pub(super) const fn how_it_ends(&self, is_stopping: bool) -> LinkEnd {
-        match &self.closed {
+        match &self.engine.phase {
             _ if is_stopping => LinkEnd::ByBroker,
-            Some(None) => LinkEnd::Orderly,
-            Some(Some(_)) | None => LinkEnd::Lost,
+            Phase::Closed(Close::Orderly) => LinkEnd::Orderly,
+            _ => LinkEnd::Lost,
         }
     }
 
     /// Ends everything the connection holds.
     pub(super) async fn end(mut self, end: LinkEnd) {
-        // A message that waits for room is not stored: nobody was promised anything.
-        self.acquiring = None;
-        self.held = None;
-        // Nor is what is asked beside it and no entity has yet.
+        // A message that needs a permit is not stored: nobody was promised anything.
         self.engine.cancel();
         self.roll_back_all();
         // What is not written is written to nobody.

@@ -103,7 +103,7 @@ impl Conversation {
             return self.close_without_place();
         }
         let is_late = self.known_at.elapsed() > self.site.config.opening_timeout;
-        if !is_late || self.closed.is_some() {
+        if !is_late || self.engine.is_closed() {
             return;
         }
         self.stop_seeking();

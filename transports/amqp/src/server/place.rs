@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use peeklock_core::error::Rejection;
-use peeklock_link::Standing;
+use peeklock_link::{Phase, Standing};
 use peeklock_listen::{Newcomer, Place};
 
 use super::attach::is_for_tokens;
@@ -59,7 +59,9 @@ impl Conversation {
         let member = self.site.places.join(self.who.peer);
         self.engine.standing = Standing::new(member, self.site.config.opening_timeout);
         self.seeking = None;
-        self.lacks_place = false;
+        if self.engine.needs_place() {
+            self.engine.phase = Phase::Open;
+        }
         self.mark_key();
     }
 
@@ -74,7 +76,8 @@ impl Conversation {
     /// It is waited for no more: the connection ends, and with it what was not carried out without one.
     pub(super) fn stop_seeking(&mut self) {
         self.seeking = None;
-        if std::mem::take(&mut self.lacks_place) {
+        if self.engine.needs_place() {
+            self.engine.phase = Phase::Open;
             self.behind = None;
         }
     }
@@ -94,7 +97,7 @@ impl Conversation {
     /// Closes a connection that was opened, and has found no place in the time in which it has to be.
     pub(super) fn close_without_place(&mut self) {
         let is_late = self.began.elapsed() > self.site.config.opening_timeout;
-        if !self.is_open || self.place.is_some() || !is_late || self.closed.is_some() {
+        if !self.is_open || self.place.is_some() || !is_late || self.engine.is_closed() {
             return;
         }
         self.stop_seeking();

@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
 use peeklock_core::permits::{Permit, RoomAnswer};
-use peeklock_link::{LARGE_BYTES, Protocol as _};
+use peeklock_link::{LARGE_BYTES, Phase, Protocol as _};
 use peeklock_listen::Place;
 use peeklock_tls::Handshake;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
 
-use super::conversation::Conversation;
+use super::conversation::{Close, Conversation};
 use super::node::Node;
 use super::socket::Socket;
+use super::work::Work;
 use crate::error::{AmqpError, condition};
 
 /// What is read at once from a socket: as much less as is here already, down to half of it.
@@ -47,7 +48,7 @@ enum Turn {
     Mail,
     /// Its client has gone, behind what is not read.
     Gone,
-    Room(Permit),
+    Permit(Work, Permit),
     /// What has arrived is to be given up: others wait for its room.
     GiveUp,
     /// The client takes nothing, and others wait for what it holds.
@@ -74,13 +75,13 @@ impl Conversation {
         let mut is_stopping = false;
         let mut is_told = false;
         let end = loop {
-            self.carry_out().await;
+            let is_stopped = self.carry_out().await;
             self.collect().await;
-            if !self.is_mute {
+            if !self.write_closed {
                 self.pump();
             }
             self.engine.links.hand_over();
-            if self.has_stopped && self.may_ask() {
+            if is_stopped && self.may_ask() {
                 // What was collected has made room.
                 continue;
             }
@@ -111,20 +112,15 @@ impl Conversation {
                 Turn::Read(Ok(0) | Err(_)) => break self.how_it_ends(is_stopping),
                 // What the client has said, and may have closed behind, is here or comes yet.
                 Turn::Wrote(Err(_)) => {
-                    self.is_mute = true;
+                    self.write_closed = true;
                     self.stalled_since = None;
                     self.discard_output();
                 }
-                Turn::Read(Ok(_)) => (self.has_read, self.has_gone) = (true, false),
+                Turn::Read(Ok(_)) => (self.has_read, self.peer_disconnected) = (true, false),
                 // What it has said has its time all the same.
-                Turn::Gone => self.has_gone = true,
+                Turn::Gone => self.peer_disconnected = true,
                 Turn::Wrote(Ok(())) | Turn::Mail => {}
-                Turn::Room(permit) => {
-                    self.acquiring = None;
-                    if let Some(work) = self.held.take() {
-                        self.work(work, permit).await;
-                    }
-                }
+                Turn::Permit(work, permit) => self.work(work, permit).await,
                 Turn::Placed(place) => self.take_place(place),
                 Turn::GiveUp => self.give_up("messages arrive too slowly while other clients wait"),
                 // It cannot be told either.
@@ -140,7 +136,7 @@ impl Conversation {
                         break self.how_it_ends(is_stopping);
                     }
                     self.close_unknown();
-                    if self.is_held_up {
+                    if self.read_blocked {
                         self.amqp.was_not_read(self.began.elapsed());
                     }
                     self.amqp.tick(self.began.elapsed());
@@ -170,10 +166,9 @@ impl Conversation {
     /// Closes the connection for want of room.
     fn give_up(&mut self, text: &'static str) {
         let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text);
-        self.amqp.close(Some(error.clone()), self.began.elapsed());
-        self.closed = Some(Some(error));
-        // Half a frame is gone.
-        self.is_deaf = true;
+        self.amqp.close(Some(error), self.began.elapsed());
+        self.stop_seeking();
+        self.engine.phase = Phase::Closed(Close::GaveUp);
         self.input.clear();
         for node in self.nodes.values_mut() {
             node.forget_arriving();
@@ -203,24 +198,22 @@ impl Conversation {
         if self.may_answer() && self.engine.has_mail(context) {
             return Poll::Ready(Turn::Mail);
         }
-        if self.must_yield(context) {
+        if self.poll_yield(context).is_ready() {
             return Poll::Ready(Turn::Yield);
         }
-        if let Some(acquiring) = &mut self.acquiring
-            && let Poll::Ready(permit) = acquiring.as_mut().poll(context)
-        {
-            return Poll::Ready(Turn::Room(permit));
+        if let Poll::Ready((work, permit)) = self.engine.poll_permit(context) {
+            return Poll::Ready(Turn::Permit(work, permit));
         }
-        if self.held.is_some() || self.lacks_place {
+        if self.engine.needs_permit() || self.engine.needs_place() {
             // It is not the client who is slow.
             self.seat.rest();
         }
         // What is here and was not carried out goes first. Behind an end the client's own is waited for; of who waits for a
         // place as much is read as is free, since nobody else would see that it has gone.
-        self.is_held_up = !self.may_ask();
+        self.read_blocked = !self.may_ask();
         let mut is_read = false;
-        let may_have_gone = self.lacks_place && (self.input.len() as u64) < FREE_BYTES;
-        if self.may_ask() || self.closed.is_some() || may_have_gone {
+        let may_have_gone = self.engine.needs_place() && (self.input.len() as u64) < FREE_BYTES;
+        if self.may_ask() || self.engine.is_closed() || may_have_gone {
             match self.poll_room(stream.withheld_bytes(), context) {
                 Poll::Ready(true) => {
                     is_read = true;
@@ -230,11 +223,11 @@ impl Conversation {
                     }
                 }
                 Poll::Ready(false) => return Poll::Ready(Turn::GiveUp),
-                Poll::Pending => self.is_held_up = true,
+                Poll::Pending => self.read_blocked = true,
             }
         }
         if !is_read
-            && !self.has_gone
+            && !self.peer_disconnected
             && self.engine.lookout.poll(|| stream.has_ended(), context).is_ready()
         {
             return Poll::Ready(Turn::Gone);
@@ -254,13 +247,12 @@ impl Conversation {
             self.engine.standing.has_link();
         }
         let is_idle = self.place.is_some()
-            && self.closed.is_none()
+            && self.engine.is_open()
             && !has_link
             && !(self.engine.standing.awaits_link() && self.shows_key())
             && self.engine.links.pending_count() == 0
             && self.asked.is_empty()
             && self.sent.is_empty()
-            && self.held.is_none()
             && self.gathered.is_none()
             && self.waiting_requests == 0
             && !self.engine.apart.is_busy()
@@ -298,7 +290,9 @@ impl Conversation {
             ready!(Pin::new(&mut *stream).poll_read(context, &mut read))?;
             if read.filled().is_empty() && stream.was_closed() {
                 // Also where AMQP was not closed before (SET-21).
-                self.closed.get_or_insert(None);
+                if !self.engine.is_closed() {
+                    self.engine.phase = Phase::Closed(Close::Orderly);
+                }
             }
             self.input.extend_from_slice(read.filled());
             Poll::Ready(Ok(read.filled().len()))
@@ -310,7 +304,7 @@ impl Conversation {
         stream: &mut S,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.is_mute {
+        if self.write_closed {
             self.discard_output();
             return Poll::Pending;
         }
@@ -371,26 +365,16 @@ impl Conversation {
 
     /// What was written last is not lost, if the layers above the socket let go of it.
     async fn flush_at_end<S: Socket>(&mut self, stream: &mut S) {
-        if !self.is_mute {
+        if !self.write_closed {
             let _flushed = poll_fn(|context| Poll::Ready(self.poll_flush(stream, context))).await;
         }
     }
 
-    /// Whether others wait for room that its client holds up: it does not take what is written, or opens its windows
-    /// for nothing of what it has asked for.
-    fn must_yield(&mut self, context: &Context<'_>) -> bool {
+    /// Ready if others wait for room that its client holds up: it does not take the bytes that are written, or opens its
+    /// windows for none of the deliveries that it has asked for.
+    fn poll_yield(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let is_held_up = self.stalled_since.is_some() || self.nodes.values().any(Node::has_waiting);
-        let held = (&self.engine.account, &self.engine.budget);
-        if !is_held_up {
-            self.taking.rest(held);
-            return false;
-        }
-        let now = Instant::now();
-        let must_yield = self.taking.must_yield(self.taken_bytes, held, now, context);
-        if let Some(slow_from) = self.taking.slow_from().filter(|slow_from| now < *slow_from) {
-            self.look_at(slow_from);
-        }
-        must_yield
+        self.engine.poll_yield(is_held_up.then_some(self.taken_bytes), context)
     }
 
     /// Has the clock ask at that instant at the latest.
@@ -410,7 +394,7 @@ impl Conversation {
         let is_large = largest > LARGE_BYTES;
         if !is_large && self.large_seat.held_bytes() > 0 {
             match self.large_count {
-                0 if self.held.is_none() => self.large_seat.give_back(),
+                0 if !self.engine.needs_permit() => self.large_seat.give_back(),
                 // Its client has done what it can.
                 _ => self.large_seat.rest(),
             }

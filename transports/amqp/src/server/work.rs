@@ -1,9 +1,6 @@
 //! Work that takes a permit: nothing behind it is carried out before it has one, so that what one
 //! connection has under way is bounded (DESIGN D6).
 
-use std::future::Future;
-use std::pin::Pin;
-
 use peeklock_core::permits::Permit;
 use peeklock_link::Working;
 
@@ -29,9 +26,6 @@ pub(super) enum Work {
     AskApart(Asker, Working<Answered>),
 }
 
-/// What waits for a permit.
-pub(super) type Acquiring = Pin<Box<dyn Future<Output = Permit> + Send>>;
-
 impl Work {
     /// How many commands it is, and of how many bytes.
     fn cost(&self) -> (u64, u64) {
@@ -51,9 +45,7 @@ impl Conversation {
         if let Some(permit) = self.engine.budget.try_acquire_list(count, bytes) {
             return self.work(work, permit).await;
         }
-        let budget = self.engine.budget.clone();
-        self.held = Some(work);
-        self.acquiring = Some(Box::pin(async move { budget.acquire_list(count, bytes).await }));
+        self.engine.hold(work, count, bytes);
     }
 
     /// Does it.

@@ -67,8 +67,8 @@ fn who_takes_nothing_yields_to_who_waits() {
     let asking = Context::from_waker(Waker::noop());
     let start = Instant::now();
     let mut ask = |taken_bytes: u64, at| {
-        let first = stuck.must_yield(7, (&of_stuck, &budget), at, &asking);
-        let second = taking.must_yield(taken_bytes, (&of_taking, &budget), at, &asking);
+        let first = stuck.must_yield(7, 128 * KIB, (&of_stuck, &budget), at, &asking);
+        let second = taking.must_yield(taken_bytes, 128 * KIB, (&of_taking, &budget), at, &asking);
         (first, second)
     };
     assert_eq!(ask(0, start), (false, false));

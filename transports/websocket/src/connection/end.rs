@@ -35,8 +35,6 @@ impl Conversation {
     pub(super) async fn end(mut self: Box<Self>, end: LinkEnd) {
         self.calls.close();
         // Commands that wait for room are not carried out: nobody was promised anything.
-        self.acquiring = None;
-        self.postponed = None;
         self.engine.cancel();
         let mut lost_count = self.lost_count();
         // The room is others' at once.

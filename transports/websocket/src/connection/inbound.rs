@@ -8,10 +8,10 @@ use peeklock_core::command::Command;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::permits::{COMMAND_BYTES, Permit};
 use peeklock_core::time::TimeSpan;
-use peeklock_link::Link;
 use peeklock_link::pending::correlation;
+use peeklock_link::{Link, Phase};
 
-use super::{Conversation, Postponed};
+use super::Conversation;
 use crate::error::FrameError;
 use crate::frame::{BadRequest, Request};
 use crate::operation::{Expect, Notice, Operation, Subject};
@@ -36,6 +36,12 @@ impl From<Rejection> for Refusal {
 
 pub(crate) type Done = Result<(), Refusal>;
 
+/// Requests of a frame that was taken, and are still to be carried out.
+pub(crate) struct Requests {
+    pub(super) requests: VecDeque<Result<Request, BadRequest>>,
+    pub(super) permit: Arc<Permit>,
+}
+
 /// A request on its way, with what it needs.
 pub(crate) struct Asked {
     pub(crate) id: u32,
@@ -44,14 +50,11 @@ pub(crate) struct Asked {
 
 impl Conversation {
     /// Carries out what a frame asks for, in its order, as far as there is room for the answers.
-    pub(crate) async fn carry_out(
-        &mut self,
-        mut requests: VecDeque<Result<Request, BadRequest>>,
-        permit: Arc<Permit>,
-    ) {
+    pub(crate) async fn carry_out(&mut self, frame: Requests) {
+        let Requests { mut requests, permit } = frame;
         while let Some(request) = requests.front() {
             if !self.may_ask(request) {
-                self.postponed = Some(Postponed::Requests(requests, permit));
+                self.engine.phase = Phase::NeedsRoom(Requests { requests, permit });
                 return;
             }
             self.begun_bytes += COMMAND_BYTES;

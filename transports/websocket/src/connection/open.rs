@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -10,7 +11,7 @@ use peeklock_core::Broker;
 use peeklock_core::command::LinkEnd;
 use peeklock_core::error::Rejection;
 use peeklock_json::{IN_JSON_FACTOR, message_in_json_max};
-use peeklock_link::{Account, Arrivals, Engine, Standing};
+use peeklock_link::{Account, Arrivals, Engine, Phase, Standing, Taking};
 use peeklock_listen::Member;
 use peeklock_listen::websocket::Pongs;
 use peeklock_tls::Handshake;
@@ -23,8 +24,7 @@ use super::close;
 use super::place;
 use super::serve::payload;
 use super::stall::Stall;
-use super::yielding::Yielding;
-use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Postponed};
+use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN};
 use crate::error::{Close, code};
 use crate::frame::text::Guid;
 use crate::frame::{ClientFrame, Encoding, Item, Request, ServerFrame, announced};
@@ -193,15 +193,12 @@ impl Conversation {
             stop: Some(Box::pin(stop)),
             resume_token,
             grace,
-            postponed: None,
-            acquiring: None,
             seen: 0,
             commits: Vec::new(),
             collected_bytes: 0,
-            yielding: Yielding::new(),
             handing_over: None,
             begun_bytes: 0,
-            beginning: Yielding::new(),
+            beginning: Taking::default(),
             ready: Vec::new(),
             ready_bytes: 0,
             unwritten_count: 0,
@@ -232,8 +229,8 @@ impl Conversation {
     ) -> Result<(), Ended> {
         let Handover { socket, hello, hello_id, received } = handover;
         // A frame that waited for room was not counted as taken: its client sends it again.
-        if matches!(self.postponed, Some(Postponed::Frame(..))) {
-            (self.postponed, self.acquiring) = (None, None);
+        if self.engine.needs_permit() {
+            self.engine.phase = Phase::Open;
         }
         let principal = socket.get_ref().principal();
         // What it said of itself is not kept beside that.
@@ -282,13 +279,12 @@ impl Conversation {
             socket.flush().await
         };
         // What is written here was within the window before, but the peer may read nothing.
-        let held = (&self.engine.account, &self.engine.budget);
-        let (yielding, taken_bytes) = (&mut self.yielding, self.confirmed_bytes);
+        let (engine, taken_bytes) = (&mut self.engine, Some(self.confirmed_bytes));
         let written = tokio::select! {
             biased;
             // Its client may have given this socket up already, and come by another one.
             Some(call) = self.calls.recv() => return Err(call.into()),
-            () = poll_fn(|context| yielding.poll(Some(taken_bytes), held, context)) => {
+            () = poll_fn(|context| engine.poll_yield(taken_bytes, context)) => {
                 return Err(Ended::Yielded);
             }
             written = tokio::time::timeout(self.site.config.frame_timeout, writing) => written,
@@ -328,7 +324,6 @@ impl Conversation {
         {
             return Err(LinkEnd::Broken);
         }
-        let needed = poll_fn(|context| standing.poll_needed(context));
         // What has begun to wait for room goes on with the next socket.
         let stop = self.stop.as_mut();
         let stopped = async {
@@ -338,16 +333,17 @@ impl Conversation {
             }
         };
         // What is kept for who is away is in the way of those who are there, if others wait for room.
-        let held = (&self.engine.account, &self.engine.budget);
-        let (yielding, taken_bytes) = (&mut self.yielding, self.confirmed_bytes);
-        let yields = poll_fn(|context| yielding.poll(Some(taken_bytes), held, context));
+        let (engine, taken_bytes) = (&mut self.engine, Some(self.confirmed_bytes));
+        let needed = poll_fn(|context| match engine.standing.poll_needed(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => engine.poll_yield(taken_bytes, context),
+        });
         tokio::select! {
             call = self.calls.recv() => match call {
                 Some(Call::Resume(handover)) => Ok(handover),
                 Some(Call::Leave) | None => Err(LinkEnd::Broken),
             },
             () = tokio::time::sleep(grace) => Err(LinkEnd::Broken),
-            () = yields => Err(LinkEnd::Broken),
             () = needed => Err(LinkEnd::Broken),
             () = stopped => {
                 self.stop = None;

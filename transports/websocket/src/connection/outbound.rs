@@ -1,5 +1,6 @@
 //! What comes back: from answers and deliveries to frames.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,6 +11,8 @@ use peeklock_core::telemetry::count_undelivered;
 use peeklock_core::time::Timestamp;
 use peeklock_link::{Engine, Event, Finished, Protocol, WORKING_MAX};
 
+use super::inbound::Requests;
+use super::price::Price;
 use super::{Conversation, Ended, Written};
 use crate::frame::text::Instant;
 use crate::frame::{Encoding, Item, LIST_COUNT_MAX, ServerFrame};
@@ -22,6 +25,10 @@ const FRAME_BYTES: u64 = 256 << 10;
 
 impl Protocol for Conversation {
     type Expect = Expect;
+    /// A frame, with its costs as far as they are known.
+    type Unpaid = (Bytes, Price);
+    type Paid = Requests;
+    type Close = Infallible;
     type Outcome = Box<Notice>;
 
     const APART_MAX: usize = WORKING_MAX;

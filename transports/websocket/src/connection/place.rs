@@ -53,7 +53,7 @@ impl Conversation {
         let is_idle = self.engine.links.is_empty()
             && !(self.shows_key && self.engine.standing.awaits_link())
             && self.engine.links.pending_count() == 0
-            && self.postponed.is_none()
+            && self.engine.is_open()
             && self.ready.is_empty()
             && !self.unflushed
             && !self.engine.apart.is_busy()

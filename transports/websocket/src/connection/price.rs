@@ -6,13 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use peeklock_core::permits::Permit;
 
-use super::{Conversation, Ended, Postponed};
+use super::inbound::Requests;
+use super::{Conversation, Ended};
 use crate::error::Close;
 use crate::frame::{ClientFrame, announced};
 
 /// What a frame costs of the budget for commands.
 #[derive(Clone, Copy)]
-pub(super) struct Price {
+pub(crate) struct Price {
     commands: u64,
     /// Told by its bytes.
     made_bytes: u64,
@@ -66,16 +67,14 @@ impl Conversation {
         };
         // From now on it is taken: a client that comes back does not send it again.
         self.seen += 1;
-        self.carry_out(frame.requests.into(), Arc::new(permit)).await;
+        let (requests, permit) = (frame.requests.into(), Arc::new(permit));
+        self.carry_out(Requests { requests, permit }).await;
         Ok(())
     }
 
     /// Waits for the room of a frame; nothing is read behind it.
     fn postpone(&mut self, bytes: Bytes, price: Price) {
-        let budget = self.engine.budget.clone();
-        self.postponed = Some(Postponed::Frame(bytes, price));
-        self.acquiring =
-            Some(Box::pin(async move { budget.acquire_list(price.commands, price.bytes()).await }));
+        self.engine.hold((bytes, price), price.commands, price.bytes());
     }
 }
 

@@ -8,11 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
 use peeklock_core::permits::Permit;
-use peeklock_link::{FREE_BYTES, Protocol as _, numbered_bytes};
+use peeklock_link::{FREE_BYTES, Phase, Protocol as _, numbered_bytes};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
-use super::{CLOSE_TIMEOUT, Conversation, Ended, Postponed};
+use super::inbound::Requests;
+use super::price::Price;
+use super::{CLOSE_TIMEOUT, Conversation, Ended};
 use crate::error::{Close, FrameError, code};
 use crate::frame::{BadRequest, Encoding, LIST_COUNT_MAX, Request};
 use crate::operation::{Notice, Operation};
@@ -34,7 +36,7 @@ enum Turn {
     /// The socket has given something, or has ended.
     Frame(Option<Result<SocketMessage, SocketError>>),
     /// There is room for the frame that is held.
-    Room(Permit),
+    Permit((Bytes, Price), Permit),
     /// There is room for the answers to the requests that are held.
     GoOn,
     /// Entities have said something, or something is to be written.
@@ -70,21 +72,11 @@ impl Conversation {
             }
             let step = match self.turn(socket, &mut ticks).await {
                 Turn::Frame(frame) => self.read(socket, frame).await,
-                Turn::Room(permit) => {
-                    self.acquiring = None;
-                    match self.postponed.take() {
-                        Some(Postponed::Frame(bytes, price)) => {
-                            self.decode(bytes, permit, price).await
-                        }
-                        other => {
-                            self.postponed = other;
-                            Ok(())
-                        }
-                    }
-                }
+                Turn::Permit((bytes, price), permit) => self.decode(bytes, permit, price).await,
                 Turn::GoOn => {
-                    if let Some(Postponed::Requests(requests, permit)) = self.postponed.take() {
-                        self.carry_out(requests, permit).await;
+                    let phase = std::mem::replace(&mut self.engine.phase, Phase::Open);
+                    if let Phase::NeedsRoom(requests) = phase {
+                        self.carry_out(requests).await;
                     }
                     Ok(())
                 }
@@ -180,15 +172,13 @@ impl Conversation {
         if let Poll::Ready(ended) = self.poll_yield(socket, context) {
             return Poll::Ready(Turn::Yield(ended));
         }
-        if let Some(Postponed::Requests(requests, _)) = &self.postponed
+        if let Phase::NeedsRoom(Requests { requests, .. }) = &self.engine.phase
             && requests.front().is_none_or(|request| self.may_ask(request))
         {
             return Poll::Ready(Turn::GoOn);
         }
-        if let Some(acquiring) = &mut self.acquiring
-            && let Poll::Ready(permit) = acquiring.as_mut().poll(context)
-        {
-            return Poll::Ready(Turn::Room(permit));
+        if let Poll::Ready((frame, permit)) = self.engine.poll_permit(context) {
+            return Poll::Ready(Turn::Permit(frame, permit));
         }
         if self.may_read() {
             self.engine.lookout.rest();
@@ -219,16 +209,16 @@ impl Conversation {
         let is_held_up = self.unflushed || self.kept_bytes > FREE_BYTES;
         let taken_bytes =
             is_held_up.then(|| socket.get_ref().written_bytes() + self.confirmed_bytes);
-        let held = (&self.engine.account, &self.engine.budget);
-        if self.yielding.poll(taken_bytes, held, context).is_ready() {
+        if self.engine.poll_yield(taken_bytes, context).is_ready() {
             return Poll::Ready(Ended::Yielded);
         }
         // Or it has asked for much at once that waits for its turn, and all of that keeps its room so long.
         let held_bytes = self.engine.budget.held_bytes();
-        let is_waiting = matches!(self.postponed, Some(Postponed::Requests(..)));
+        let is_waiting = matches!(self.engine.phase, Phase::NeedsRoom(_));
         let is_asked = (is_waiting || self.engine.apart.is_busy()) && held_bytes > ASKED_BYTES_FREE;
         let begun_bytes = is_asked.then_some(self.begun_bytes);
-        let yields = self.beginning.poll_of(begun_bytes, held_bytes, held, context);
+        let held = (&self.engine.account, &self.engine.budget);
+        let yields = self.beginning.poll(begun_bytes, held_bytes, held, context);
         yields.map(|()| Ended::Refused(Close::new(code::SLOW, ASKS_MUCH)))
     }
 
@@ -250,7 +240,7 @@ impl Conversation {
     /// is answered. Where nothing is written until it has confirmed what it took, only a frame says so; what that asks
     /// for waits, and nothing is read behind it.
     fn may_read(&self) -> bool {
-        self.postponed.is_none()
+        self.engine.is_open()
             && self.handing_over.is_none()
             && self.engine.links.pending_count() < self.command_count_max()
             && (self.may_answer() || !self.may_write())
