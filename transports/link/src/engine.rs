@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use peeklock_core::permits::{Budget, Permit};
 use peeklock_core::request::Released;
@@ -12,6 +13,7 @@ use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker};
 use peeklock_listen::Lookout;
 use tokio::sync::watch;
+use tokio::time::Sleep;
 
 use crate::account::Account;
 use crate::apart::{Apart, Finished, do_apart};
@@ -45,6 +47,9 @@ pub trait Protocol: Send + Sized {
     fn order_of(&mut self, released: &Released) -> u32 {
         self.engine().links.link_of(released)
     }
+
+    /// Records whether nothing would be missed of the connection. False if its place is needed.
+    fn mark_idle(&mut self) -> bool;
 
     /// Whether another event may be encoded now.
     fn may_emit(&self) -> bool;
@@ -153,6 +158,16 @@ pub enum Phase<P: Protocol> {
     Closed(P::Close),
 }
 
+/// The stop of a listener, which may begin in every phase.
+enum Stop {
+    Awaited(Pin<Box<dyn Future<Output = Duration> + Send>>),
+    /// Clients can settle until the deadline.
+    Begun {
+        deadline: Instant,
+        timer: Option<Pin<Box<Sleep>>>,
+    },
+}
+
 /// The data of a connection that its protocol does not change.
 pub struct Engine<P: Protocol> {
     /// The broker, at one of its arbiters.
@@ -182,19 +197,24 @@ pub struct Engine<P: Protocol> {
     pub steps: Steps,
     /// The place of the connection.
     pub standing: Standing,
+    /// The stop of the listener.
+    stop: Stop,
     /// Looks for the end of the client while nothing is read.
-    pub lookout: Lookout,
+    pub(crate) lookout: Lookout,
+    /// Whether the client has disconnected while nothing was read.
+    pub peer_disconnected: bool,
     /// Its receivers see when it is replaced: the connection has ended.
     alive: watch::Sender<()>,
 }
 
 impl<P: Protocol> Engine<P> {
-    /// An engine without links. At most about `window_bytes` of deliveries are under way, and `unsettled_max` of one link
+    /// An engine without links, of a listener whose `stop` may begin. At most about `window_bytes` of deliveries are under way, and `unsettled_max` of one link
     /// are not settled.
     #[must_use]
     pub fn new(
         broker: Broker,
         access: Access,
+        stop: impl Future<Output = Duration> + Send + 'static,
         account: Account,
         window_bytes: u64,
         unsettled_max: u32,
@@ -215,7 +235,9 @@ impl<P: Protocol> Engine<P> {
             apart: Apart::default(),
             steps: Steps::default(),
             standing: Standing::default(),
+            stop: Stop::Awaited(Box::pin(stop)),
             lookout: Lookout::default(),
+            peer_disconnected: false,
             alive: watch::Sender::new(()),
             broker,
         }
@@ -262,6 +284,33 @@ impl<P: Protocol> Engine<P> {
         match std::mem::replace(&mut self.phase, Phase::Open) {
             Phase::NeedsPermit(request, _) => Poll::Ready((request, permit)),
             _ => Poll::Pending,
+        }
+    }
+
+    /// Ready once with the time that clients have when the stop of the listener begins, and once with none when that
+    /// time is over.
+    pub fn poll_stop(&mut self, context: &mut Context<'_>) -> Poll<Option<Duration>> {
+        match &mut self.stop {
+            Stop::Awaited(stop) => {
+                let grace = ready!(stop.as_mut().poll(context));
+                let timer = Some(Box::pin(tokio::time::sleep(grace)));
+                self.stop = Stop::Begun { deadline: Instant::now() + grace, timer };
+                Poll::Ready(Some(grace))
+            }
+            Stop::Begun { timer, .. } => {
+                let Some(sleep) = timer else { return Poll::Pending };
+                ready!(sleep.as_mut().poll(context));
+                *timer = None;
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    /// The end of the time that clients have, once the stop has begun.
+    pub const fn stop_deadline(&self) -> Option<Instant> {
+        match self.stop {
+            Stop::Awaited(_) => None,
+            Stop::Begun { deadline, .. } => Some(deadline),
         }
     }
 

@@ -16,8 +16,6 @@ mod serve;
 mod stall;
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,10 +23,10 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use peeklock_core::command::LinkEnd;
 use peeklock_core::error::Rejection;
-use peeklock_link::{Engine, Taking};
+use peeklock_link::{Engine, Serve as _, Taking};
 use peeklock_listen::websocket::Pongs;
 use tokio::sync::mpsc;
-use tokio::time::Sleep;
+use tokio::time::Interval;
 use tokio_tungstenite::tungstenite::Message as SocketMessage;
 
 pub(crate) use self::inbound::{Asked, Done, Refusal};
@@ -58,7 +56,7 @@ const CALLS_MAX: usize = 2;
 const HEARTBEAT_SECONDS_MIN: u32 = 1;
 
 /// Why a socket is served no more.
-enum Ended {
+pub(crate) enum Ended {
     /// The client closed it in order.
     Orderly,
     /// It broke, with a close to be tried all the same.
@@ -96,8 +94,6 @@ struct Written {
     removed_count: u64,
 }
 
-type Stopping = Pin<Box<dyn Future<Output = Duration> + Send>>;
-
 /// The state of a conversation, which outlives its sockets.
 pub(crate) struct Conversation {
     pub(crate) site: Arc<Site>,
@@ -108,7 +104,6 @@ pub(crate) struct Conversation {
     shows_key: bool,
     pub(crate) encoding: Encoding,
     calls: mpsc::Receiver<Call>,
-    stop: Option<Stopping>,
     resume_token: u128,
     /// How long it may be resumed; none if the client did not ask for it.
     grace: Option<Duration>,
@@ -150,8 +145,8 @@ pub(crate) struct Conversation {
     outgoing: Unwritten,
     /// Pongs among that.
     pongs: Pongs,
-    /// When the listener ends it.
-    deadline: Option<Pin<Box<Sleep>>>,
+    /// Looks at the clock twice in each heartbeat.
+    ticks: Interval,
     read_since_tick: bool,
     written_since_tick: bool,
     silent_ticks: u32,

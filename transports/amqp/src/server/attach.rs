@@ -301,7 +301,8 @@ impl Conversation {
                 self.engine.links.attach(number, entity, path, LinkRole::Receiver, mode);
                 let id = self.ask(Asked::Attach(link));
                 let (session, wait) = wanted.question();
-                let wait = if self.deadline.is_some() { TimeSpan::ZERO } else { wait };
+                let wait =
+                    if self.engine.stop_deadline().is_some() { TimeSpan::ZERO } else { wait };
                 let mut outlet = Outlet::new(number, name, answer);
                 outlet.wanted = Some(wanted);
                 self.nodes.insert(link, Node::Outlet(Box::new(outlet)));

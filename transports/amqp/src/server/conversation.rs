@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -137,6 +138,8 @@ pub(super) struct Conversation {
     pub(super) share: Share,
     /// Its place, as soon as it has one.
     pub(super) place: Option<Place>,
+    /// Ready when its spare socket is needed, until it has a place.
+    pub(super) opening: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Until it has a place, once it is open.
     pub(super) seeking: Option<Seeking>,
     /// Whether its client has opened it.
@@ -198,8 +201,6 @@ pub(super) struct Conversation {
     pub(super) stalled_since: Option<Instant>,
     /// Whether nothing can be written any more: requests that were read are carried out all the same.
     pub(super) write_closed: bool,
-    /// Whether its client was seen to disconnect while nothing was read: its last requests come before its end.
-    pub(super) peer_disconnected: bool,
     /// Until when what was said before the end may wait for room, once it has come.
     pub(super) over_until: Option<Instant>,
     pub(super) timer: Pin<Box<Sleep>>,
@@ -207,7 +208,8 @@ pub(super) struct Conversation {
     pub(super) next_tick: Instant,
     /// Whether something was read since the clock was last asked.
     pub(super) has_read: bool,
-    pub(super) deadline: Option<Instant>,
+    /// Whether its client knows of the stop.
+    pub(super) stop_announced: bool,
     /// Whether nothing is read for want of room, or of an answer: its client cannot be heard.
     pub(super) read_blocked: bool,
 }
@@ -234,6 +236,31 @@ impl Protocol for Conversation {
         );
         let is_asked = self.engine.links.asked_mut(place(*correlation).0).is_some();
         if is_asked && !brings { ANSWERS } else { link }
+    }
+
+    /// Says whether it would be missed: it has links, but to ask for something, to put tokens or to declare transactions, which
+    /// take no right, or something of it is under way, such as a transaction with an operation. False if it would not
+    /// have been a moment ago, and somebody has its place.
+    fn mark_idle(&mut self) -> bool {
+        let only_asks = |node: &Node| {
+            matches!(node, Node::Requests(_) | Node::Replies(_) | Node::Coordinator(_))
+        };
+        let has_link = !self.nodes.values().all(only_asks);
+        if has_link {
+            self.engine.standing.has_link();
+        }
+        let is_idle = self.place.is_some()
+            && self.engine.is_open()
+            && !has_link
+            && !(self.engine.standing.awaits_link() && self.shows_key())
+            && self.engine.links.pending_count() == 0
+            && self.asked.is_empty()
+            && self.sent.is_empty()
+            && self.gathered.is_none()
+            && self.waiting_requests == 0
+            && !self.engine.apart.is_busy()
+            && !self.engine.transactions.has_operations();
+        self.engine.standing.mark_idle(is_idle, &self.site.places)
     }
 
     fn may_emit(&self) -> bool {
@@ -294,13 +321,16 @@ impl Conversation {
             .with_large(site.large_outbound.clone());
         let access = broker.access(who.clone());
         let unsettled_max = config.unsettled_count_max;
-        let mut engine = Engine::new(broker.clone(), access, account, window_bytes, unsettled_max);
+        let stop = site.connections.stop_begun();
+        let mut engine =
+            Engine::new(broker.clone(), access, stop, account, window_bytes, unsettled_max);
         engine.links.count_from(config.initial_delivery_count.into());
         Self {
             engine,
             _tracked: site.connections.track(),
             shown: Vec::new(),
             place: None,
+            opening: None,
             seeking: None,
             is_open: false,
             logged_in: LoggedIn::Not,
@@ -339,12 +369,11 @@ impl Conversation {
             is_unflushed: false,
             stalled_since: None,
             write_closed: false,
-            peer_disconnected: false,
             over_until: None,
             timer: Box::pin(tokio::time::sleep(config.opening_timeout)),
             next_tick: Instant::now() + TICK,
             has_read: false,
-            deadline: None,
+            stop_announced: false,
             read_blocked: false,
             site,
         }

@@ -1,7 +1,7 @@
 //! How connections end (SET-21, RCV-14): links are told to deliver nothing more, and when that is answered,
 //! everything that came before is here. What was not written is given back without count.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
@@ -12,16 +12,10 @@ use super::node::Node;
 use super::removed::Leaving;
 
 impl Conversation {
-    /// The listener is being stopped: deliveries stop, and what is in hand can be settled until the deadline.
-    pub(super) fn begin_stop(&mut self, grace: Duration) {
-        self.deadline = Some(Instant::now() + grace);
-        self.stop_seeking();
-        self.engine.stop_flows();
-    }
-
     /// Whether a connection that is being stopped has nothing left to wait for.
     pub(super) fn may_end(&self) -> bool {
-        let is_due = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let deadline = self.engine.stop_deadline();
+        let is_due = deadline.is_some_and(|deadline| Instant::now() >= deadline);
         is_due
             || (self.engine.links.pending_count() == 0
                 && self.sent.is_empty()
@@ -36,14 +30,15 @@ impl Conversation {
         if is_over && !self.has_ahead() {
             return self.write_closed || !self.amqp.output(self.began.elapsed()).has_remaining();
         }
-        if !is_over && !self.write_closed && !self.peer_disconnected {
+        if !is_over && !self.write_closed && !self.engine.peer_disconnected {
             self.over_until = None;
             return false;
         }
         let now = Instant::now();
         let patience = self.site.config.write_timeout;
         let over_until = *self.over_until.get_or_insert_with(|| now + patience);
-        if now < self.deadline.map_or(over_until, |deadline| deadline.min(over_until)) {
+        if now < self.engine.stop_deadline().map_or(over_until, |deadline| deadline.min(over_until))
+        {
             return false;
         }
         if self.has_ahead() {
@@ -56,9 +51,9 @@ impl Conversation {
 
     /// How the end of the connection counts: in order, if its client has closed it and all before that was carried out.
     /// Else it was lost, and its client may settle by its tokens when it is back (SET-21).
-    pub(super) const fn how_it_ends(&self, is_stopping: bool) -> LinkEnd {
+    pub(super) const fn how_it_ends(&self) -> LinkEnd {
         match &self.engine.phase {
-            _ if is_stopping => LinkEnd::ByBroker,
+            _ if self.engine.stop_deadline().is_some() => LinkEnd::ByBroker,
             Phase::Closed(Close::Orderly) => LinkEnd::Orderly,
             _ => LinkEnd::Lost,
         }

@@ -243,6 +243,7 @@ mod tests {
     use bytes::Bytes;
     use peeklock_core::Broker;
     use peeklock_core::contract::{Authorizer, Epoch, Grant, TlsIdentity};
+    use peeklock_link::Protocol as _;
 
     use super::super::config::AmqpConfig;
     use super::super::site::Site;

@@ -6,7 +6,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use peeklock_core::error::Rejection;
 use peeklock_link::{Phase, Standing};
@@ -58,19 +57,11 @@ impl Conversation {
         self.place = Some(place);
         let member = self.site.places.join(self.who.peer);
         self.engine.standing = Standing::new(member, self.site.config.opening_timeout);
-        self.seeking = None;
+        (self.opening, self.seeking) = (None, None);
         if self.engine.needs_place() {
             self.engine.phase = Phase::Open;
         }
         self.mark_key();
-    }
-
-    /// Ready with the place that is waited for.
-    pub(super) fn poll_place(&mut self, context: &mut Context<'_>) -> Poll<Place> {
-        match &mut self.seeking {
-            Some(seeking) => seeking.as_mut().poll(context),
-            None => Poll::Pending,
-        }
     }
 
     /// It is waited for no more: the connection ends, and with it what was not carried out without one.

@@ -3,14 +3,14 @@
 use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Buf as _;
 use peeklock_core::command::LinkEnd;
-use peeklock_core::permits::{Permit, RoomAnswer};
-use peeklock_link::{LARGE_BYTES, Phase, Protocol as _};
+use peeklock_core::permits::RoomAnswer;
+use peeklock_link::{LARGE_BYTES, Next, Phase, Protocol as _, Serve, Turn};
 use peeklock_listen::Place;
 use peeklock_tls::Handshake;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
@@ -18,7 +18,6 @@ use tokio::io::{AsyncWriteExt as _, ReadBuf};
 use super::conversation::{Close, Conversation};
 use super::node::Node;
 use super::socket::Socket;
-use super::work::Work;
 use crate::error::{AmqpError, condition};
 
 /// What is read at once from a socket: as much less as is here already, down to half of it.
@@ -41,126 +40,52 @@ thread_local! {
     static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
-/// What happens next.
-enum Turn {
+/// A turn of AMQP.
+pub(super) enum AmqpTurn {
     Read(io::Result<usize>),
     Wrote(io::Result<()>),
-    Mail,
-    /// Its client has gone, behind what is not read.
-    Gone,
-    Permit(Work, Permit),
-    /// What has arrived is to be given up: others wait for its room.
+    /// Its bytes that have arrived are to be given up: others wait for their room.
     GiveUp,
-    /// The client takes nothing, and others wait for what it holds.
-    Yield,
     /// It has a place.
     Placed(Place),
-    /// Another comes for which there is no place but its own.
-    Leave,
-    Tick,
-    Stop(Duration),
+    /// Its spare socket is needed.
+    SocketNeeded,
 }
 
 impl Conversation {
-    /// Serves a socket to its end; of which this was read already.
+    /// Serves a socket to its end; the bytes of `first` were read from it already.
     pub(super) async fn run<S: Socket>(
         mut self,
         mut stream: S,
         first: &[u8],
         handshake: Handshake,
     ) {
-        let mut handshake = Some(handshake);
+        self.opening = Some(Box::pin(async move { handshake.needed().await }));
         self.input.extend_from_slice(first);
-        let mut stop = pin!(self.site.connections.stop_begun());
-        let mut is_stopping = false;
-        let mut is_told = false;
-        let end = loop {
-            let is_stopped = self.carry_out().await;
-            self.collect().await;
-            if !self.write_closed {
-                self.pump();
-            }
-            self.engine.links.hand_over();
-            if is_stopped && self.may_ask() {
-                // What was collected has made room.
-                continue;
-            }
-            if self.is_done() {
-                break self.how_it_ends(is_stopping);
-            }
-            self.set_timer();
-            if self.place.is_some() {
-                handshake = None;
-            }
-            let needed = async {
-                match &handshake {
-                    Some(handshake) => handshake.needed().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let turn = match self.mark_idle() {
-                false => Turn::Leave,
-                true => tokio::select! {
-                    biased;
-                    grace = &mut stop, if !is_stopping => Turn::Stop(grace),
-                    () = needed => break LinkEnd::Lost,
-                    turn = poll_fn(|context| self.poll_turn(&mut stream, context)) => turn,
-                },
-            };
-            match turn {
-                // Nothing is read behind what is not carried out.
-                Turn::Read(Ok(0) | Err(_)) => break self.how_it_ends(is_stopping),
-                // What the client has said, and may have closed behind, is here or comes yet.
-                Turn::Wrote(Err(_)) => {
-                    self.write_closed = true;
-                    self.stalled_since = None;
-                    self.discard_output();
-                }
-                Turn::Read(Ok(_)) => (self.has_read, self.peer_disconnected) = (true, false),
-                // What it has said has its time all the same.
-                Turn::Gone => self.peer_disconnected = true,
-                Turn::Wrote(Ok(())) | Turn::Mail => {}
-                Turn::Permit(work, permit) => self.work(work, permit).await,
-                Turn::Placed(place) => self.take_place(place),
-                Turn::GiveUp => self.give_up("messages arrive too slowly while other clients wait"),
-                // It cannot be told either.
-                Turn::Yield => break self.how_it_ends(is_stopping),
-                Turn::Leave => {
-                    self.say_place_is_needed(&mut stream).await;
-                    break self.how_it_ends(is_stopping);
-                }
-                Turn::Tick => {
-                    self.has_read = false;
-                    self.next_tick = Instant::now() + TICK;
-                    if self.is_late() {
-                        break self.how_it_ends(is_stopping);
-                    }
-                    self.close_unknown();
-                    if self.read_blocked {
-                        self.amqp.was_not_read(self.began.elapsed());
-                    }
-                    self.amqp.tick(self.began.elapsed());
-                    self.forget_ended();
-                    self.shrink_share();
-                    self.end_lapses();
-                    self.expire_transactions();
-                }
-                Turn::Stop(grace) => {
-                    is_stopping = true;
-                    self.begin_stop(grace);
-                }
-            }
-            if is_stopping && !is_told && self.may_end() {
-                is_told = true;
-                let text = "the broker is being stopped";
-                let error = AmqpError::new(condition::CONNECTION_FORCED, text);
-                self.amqp.close(Some(error), self.began.elapsed());
-            }
-        };
+        let end = self.serve(&mut stream).await;
         self.flush_at_end(&mut stream).await;
         self.end(end).await;
         // TLS and WebSocket have an end of their own; who does not take it is not waited for.
         let _ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, stream.shutdown()).await;
+    }
+
+    /// Looks at everything that time changes.
+    fn tick(&mut self) -> Result<(), LinkEnd> {
+        self.has_read = false;
+        self.next_tick = Instant::now() + TICK;
+        if self.is_late() {
+            return Err(self.how_it_ends());
+        }
+        self.close_unknown();
+        if self.read_blocked {
+            self.amqp.was_not_read(self.began.elapsed());
+        }
+        self.amqp.tick(self.began.elapsed());
+        self.forget_ended();
+        self.shrink_share();
+        self.end_lapses();
+        self.expire_transactions();
+        Ok(())
     }
 
     /// Closes the connection for want of room.
@@ -177,87 +102,6 @@ impl Conversation {
         self.waiting_requests = 0;
         self.seat.give_back();
         self.large_seat.give_back();
-    }
-
-    fn poll_turn<S: Socket>(&mut self, stream: &mut S, context: &mut Context<'_>) -> Poll<Turn> {
-        // Before anything is read: who says things without end keeps no place by that, which somebody has by now.
-        if self.engine.standing.poll_needed(context).is_ready() {
-            return Poll::Ready(Turn::Leave);
-        }
-        if let Poll::Ready(place) = self.poll_place(context) {
-            return Poll::Ready(Turn::Placed(place));
-        }
-        if let Poll::Ready(wrote) = self.poll_write(stream, context) {
-            return Poll::Ready(Turn::Wrote(wrote));
-        }
-        // A socket that always has bytes does not hold the clock up. Otherwise what is there goes first: it may be
-        // the sign of life that the clock asks for.
-        if self.has_read && self.timer.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Turn::Tick);
-        }
-        if self.may_answer() && self.engine.has_mail(context) {
-            return Poll::Ready(Turn::Mail);
-        }
-        if self.poll_yield(context).is_ready() {
-            return Poll::Ready(Turn::Yield);
-        }
-        if let Poll::Ready((work, permit)) = self.engine.poll_permit(context) {
-            return Poll::Ready(Turn::Permit(work, permit));
-        }
-        if self.engine.needs_permit() || self.engine.needs_place() {
-            // It is not the client who is slow.
-            self.seat.rest();
-        }
-        // What is here and was not carried out goes first. Behind an end the client's own is waited for; of who waits for a
-        // place as much is read as is free, since nobody else would see that it has gone.
-        self.read_blocked = !self.may_ask();
-        let mut is_read = false;
-        let may_have_gone = self.engine.needs_place() && (self.input.len() as u64) < FREE_BYTES;
-        if self.may_ask() || self.engine.is_closed() || may_have_gone {
-            match self.poll_room(stream.withheld_bytes(), context) {
-                Poll::Ready(true) => {
-                    is_read = true;
-                    self.engine.lookout.rest();
-                    if let Poll::Ready(read) = self.poll_read(stream, context) {
-                        return Poll::Ready(Turn::Read(read));
-                    }
-                }
-                Poll::Ready(false) => return Poll::Ready(Turn::GiveUp),
-                Poll::Pending => self.read_blocked = true,
-            }
-        }
-        if !is_read
-            && !self.peer_disconnected
-            && self.engine.lookout.poll(|| stream.has_ended(), context).is_ready()
-        {
-            return Poll::Ready(Turn::Gone);
-        }
-        self.timer.as_mut().poll(context).map(|()| Turn::Tick)
-    }
-
-    /// Says whether it would be missed: it has links, but to ask for something, to put tokens or to declare transactions, which
-    /// take no right, or something of it is under way, such as a transaction with an operation. False if it would not
-    /// have been a moment ago, and somebody has its place.
-    pub(super) fn mark_idle(&mut self) -> bool {
-        let only_asks = |node: &Node| {
-            matches!(node, Node::Requests(_) | Node::Replies(_) | Node::Coordinator(_))
-        };
-        let has_link = !self.nodes.values().all(only_asks);
-        if has_link {
-            self.engine.standing.has_link();
-        }
-        let is_idle = self.place.is_some()
-            && self.engine.is_open()
-            && !has_link
-            && !(self.engine.standing.awaits_link() && self.shows_key())
-            && self.engine.links.pending_count() == 0
-            && self.asked.is_empty()
-            && self.sent.is_empty()
-            && self.gathered.is_none()
-            && self.waiting_requests == 0
-            && !self.engine.apart.is_busy()
-            && !self.engine.transactions.has_operations();
-        self.engine.standing.mark_idle(is_idle, &self.site.places)
     }
 
     /// Closes a connection whose place is needed, and does not wait for its client.
@@ -277,7 +121,7 @@ impl Conversation {
         tokio::time::timeout(SHUTDOWN_TIMEOUT, writing).await.ok();
     }
 
-    fn poll_read<S: Socket>(
+    fn poll_read_bytes<S: Socket>(
         &mut self,
         stream: &mut S,
         context: &mut Context<'_>,
@@ -370,13 +214,6 @@ impl Conversation {
         }
     }
 
-    /// Ready if others wait for room that its client holds up: it does not take the bytes that are written, or opens its
-    /// windows for none of the deliveries that it has asked for.
-    fn poll_yield(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let is_held_up = self.stalled_since.is_some() || self.nodes.values().any(Node::has_waiting);
-        self.engine.poll_yield(is_held_up.then_some(self.taken_bytes), context)
-    }
-
     /// Has the clock ask at that instant at the latest.
     fn look_at(&mut self, at: Instant) {
         if self.timer.deadline() > at.into() {
@@ -447,8 +284,6 @@ impl Conversation {
     fn set_timer(&mut self) {
         let now = Instant::now();
         let of_amqp = self.amqp.deadline().map(|due| self.began + due);
-        // One that is past was asked about, and nothing comes of asking again.
-        let of_stop = self.deadline.filter(|due| *due > now);
         // What waits for its client is given back before its lock ends.
         let of_outlets = self.nodes.values().filter_map(|node| match node {
             Node::Outlet(outlet) => outlet.return_at(),
@@ -456,7 +291,7 @@ impl Conversation {
         });
         let today = self.engine.broker.now();
         let of_locks = of_outlets.min().map(|at| now + at.since(today).to_std());
-        let due = [of_amqp, of_stop, self.over_until, of_locks, self.large_due()]
+        let due = [of_amqp, self.over_until, of_locks, self.large_due()]
             .into_iter()
             .flatten()
             .fold(self.next_tick, Instant::min);
@@ -480,6 +315,144 @@ impl Conversation {
             }
         }
         self.stalled_since.is_some_and(|since| since.elapsed() > patience)
+    }
+}
+
+impl<S: Socket> Serve<S> for Conversation {
+    type Own = AmqpTurn;
+    type End = LinkEnd;
+
+    async fn advance(&mut self) -> Result<(), LinkEnd> {
+        if self.engine.stop_deadline().is_some() && !self.stop_announced && self.may_end() {
+            self.stop_announced = true;
+            let text = "the broker is being stopped";
+            let error = AmqpError::new(condition::CONNECTION_FORCED, text);
+            self.amqp.close(Some(error), self.began.elapsed());
+        }
+        loop {
+            let is_stopped = self.carry_out().await;
+            self.collect().await;
+            if !self.write_closed {
+                self.pump();
+            }
+            self.engine.links.hand_over();
+            // Collecting may have made room.
+            if !(is_stopped && self.may_ask()) {
+                break;
+            }
+        }
+        if self.is_done() {
+            return Err(self.how_it_ends());
+        }
+        self.set_timer();
+        Ok(())
+    }
+
+    fn poll_own(&mut self, stream: &mut S, context: &mut Context<'_>) -> Next<Self, S> {
+        if let Some(opening) = &mut self.opening
+            && opening.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Turn::Own(AmqpTurn::SocketNeeded));
+        }
+        if let Some(seeking) = &mut self.seeking
+            && let Poll::Ready(place) = seeking.as_mut().poll(context)
+        {
+            return Poll::Ready(Turn::Own(AmqpTurn::Placed(place)));
+        }
+        if let Poll::Ready(wrote) = self.poll_write(stream, context) {
+            return Poll::Ready(Turn::Own(AmqpTurn::Wrote(wrote)));
+        }
+        // A socket that always has bytes does not hold the clock up. Otherwise what is there goes first: it may be
+        // the sign of life that the clock asks for.
+        if self.has_read && self.timer.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Turn::Tick);
+        }
+        Poll::Pending
+    }
+
+    fn has_mail(&mut self, context: &mut Context<'_>) -> bool {
+        self.may_answer() && self.engine.has_mail(context)
+    }
+
+    /// Its client does not take the bytes that are written, or opens its windows for none of the deliveries that it has
+    /// asked for.
+    fn poll_slow(&mut self, _: &mut S, context: &mut Context<'_>) -> Poll<LinkEnd> {
+        let is_held_up = self.stalled_since.is_some() || self.nodes.values().any(Node::has_waiting);
+        let taken_bytes = is_held_up.then_some(self.taken_bytes);
+        self.engine.poll_yield(taken_bytes, context).map(|()| self.how_it_ends())
+    }
+
+    /// Requests that have arrived are carried out first. After an end the client's own is awaited. Of a client that waits
+    /// for a place as much is read as is free, since nobody else would see that it has disconnected.
+    fn poll_read(&mut self, stream: &mut S, context: &mut Context<'_>) -> Option<Next<Self, S>> {
+        if self.engine.needs_permit() || self.engine.needs_place() {
+            // It is not the client who is slow.
+            self.seat.rest();
+        }
+        let may_ask = self.may_ask();
+        self.read_blocked = !may_ask;
+        let reads_place = self.engine.needs_place() && (self.input.len() as u64) < FREE_BYTES;
+        if !may_ask && !self.engine.is_closed() && !reads_place {
+            return None;
+        }
+        match self.poll_room(stream.withheld_bytes(), context) {
+            Poll::Ready(true) => {
+                let read = self.poll_read_bytes(stream, context);
+                Some(read.map(|read| Turn::Own(AmqpTurn::Read(read))))
+            }
+            Poll::Ready(false) => Some(Poll::Ready(Turn::Own(AmqpTurn::GiveUp))),
+            Poll::Pending => {
+                self.read_blocked = true;
+                None
+            }
+        }
+    }
+
+    fn has_ended(stream: &S) -> bool {
+        stream.has_ended()
+    }
+
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.timer.as_mut().poll(context)
+    }
+
+    async fn take(&mut self, turn: Turn<Self, S>, stream: &mut S) -> Result<(), LinkEnd> {
+        match turn {
+            // Nothing is read after requests that are not carried out.
+            Turn::Own(AmqpTurn::Read(Ok(0) | Err(_))) => return Err(self.how_it_ends()),
+            // Requests of the client, and its close after them, have arrived or are still to come.
+            Turn::Own(AmqpTurn::Wrote(Err(_))) => {
+                self.write_closed = true;
+                self.stalled_since = None;
+                self.discard_output();
+            }
+            Turn::Own(AmqpTurn::Read(Ok(_))) => {
+                (self.has_read, self.engine.peer_disconnected) = (true, false);
+            }
+            Turn::Own(AmqpTurn::Placed(place)) => self.take_place(place),
+            Turn::Own(AmqpTurn::GiveUp) => {
+                self.give_up("messages arrive too slowly while other clients wait");
+            }
+            Turn::Own(AmqpTurn::SocketNeeded) => return Err(LinkEnd::Lost),
+            Turn::Permit(work, permit) => self.work(work, permit).await,
+            // There is no way to write to a slow client either.
+            Turn::End(end) => return Err(end),
+            Turn::PlaceNeeded => {
+                self.say_place_is_needed(stream).await;
+                return Err(self.how_it_ends());
+            }
+            Turn::Tick => self.tick()?,
+            Turn::Stop(_) => {
+                self.stop_seeking();
+                self.engine.stop_flows();
+            }
+            Turn::Own(AmqpTurn::Wrote(Ok(())))
+            | Turn::Mail
+            | Turn::Disconnected
+            | Turn::Deadline
+            | Turn::Room(_) => {}
+        }
+        Ok(())
     }
 }
 

@@ -2,26 +2,17 @@
 //! answered, everything that came before is here. What was not written is given back without count.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::Instant;
 
 use peeklock_core::command::LinkEnd;
-use tokio::time::Instant;
 
 use super::Conversation;
 
 impl Conversation {
-    /// The listener is being stopped: receives end, deliveries stop, and what is in hand can be
-    /// settled until the deadline.
-    pub(super) fn begin_stop(&mut self, grace: Duration) {
-        self.deadline = Some(Box::pin(tokio::time::sleep(grace)));
-        self.say_closing(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX));
-        self.engine.stop_flows();
-    }
-
     /// Whether a conversation that is to end has nothing left to wait for.
     pub(super) fn may_end(&self) -> bool {
-        let Some(deadline) = &self.deadline else { return false };
-        if Instant::now() >= deadline.deadline() {
+        let Some(deadline) = self.engine.stop_deadline() else { return false };
+        if Instant::now() >= deadline {
             return true;
         }
         self.engine.links.pending_count() == 0

@@ -164,7 +164,7 @@ impl Conversation {
         let Some(wait) = TimeSpan::from_seconds_f64(seconds) else {
             return Err(Rejection::out_of_range("waitSeconds must be 0 or more"));
         };
-        if wait == TimeSpan::ZERO || self.deadline.is_some() {
+        if wait == TimeSpan::ZERO || self.engine.stop_deadline().is_some() {
             return Ok(TimeSpan::ZERO);
         }
         let count = self.engine.links.waiting_count();

@@ -16,6 +16,7 @@ use peeklock_listen::Member;
 use peeklock_listen::websocket::Pongs;
 use peeklock_tls::Handshake;
 use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use bytes::Bytes;
@@ -180,7 +181,7 @@ impl Conversation {
             }
         };
         let unsettled_max = config.unsettled_count_max;
-        let mut engine = Engine::new(broker, access, account, window_bytes, unsettled_max);
+        let mut engine = Engine::new(broker, access, stop, account, window_bytes, unsettled_max);
         engine.arrivals = arrivals;
         engine.standing = Standing::new(site.places.join(peer), config.handshake_timeout);
         let conversation = Box::new(Self {
@@ -190,7 +191,6 @@ impl Conversation {
             shows_key: false,
             encoding,
             calls,
-            stop: Some(Box::pin(stop)),
             resume_token,
             grace,
             seen: 0,
@@ -211,7 +211,7 @@ impl Conversation {
             unflushed: false,
             outgoing: Unwritten::default(),
             pongs: Pongs::default(),
-            deadline: None,
+            ticks: ticks(config.heartbeat, config.frame_timeout),
             read_since_tick: true,
             written_since_tick: true,
             silent_ticks: 0,
@@ -297,9 +297,10 @@ impl Conversation {
         self.flushed = self.sent;
         (self.read_since_tick, self.written_since_tick) = (true, true);
         self.silent_ticks = 0;
+        self.ticks = ticks(self.heartbeat, self.site.config.frame_timeout);
         self.stall.rest();
         self.place.regain();
-        if self.deadline.is_none() {
+        if self.engine.stop_deadline().is_none() {
             self.engine.links.pause(false);
             self.engine.links.limit_all();
             self.engine.links.hand_over();
@@ -310,7 +311,7 @@ impl Conversation {
     /// Waits for the client to come back, as long as it asked for; no deliveries flow meanwhile.
     pub(super) async fn wait_for_client(&mut self) -> Result<Box<Handover>, LinkEnd> {
         let Some(grace) = self.grace else { return Err(LinkEnd::Broken) };
-        if self.deadline.is_some() {
+        if self.engine.stop_deadline().is_some() {
             return Err(LinkEnd::ByBroker);
         }
         self.engine.links.pause(true);
@@ -324,19 +325,17 @@ impl Conversation {
         {
             return Err(LinkEnd::Broken);
         }
-        // What has begun to wait for room goes on with the next socket.
-        let stop = self.stop.as_mut();
-        let stopped = async {
-            match stop {
-                Some(stop) => drop(stop.await),
-                None => std::future::pending().await,
-            }
-        };
         // What is kept for who is away is in the way of those who are there, if others wait for room.
         let (engine, taken_bytes) = (&mut self.engine, Some(self.confirmed_bytes));
-        let needed = poll_fn(|context| match engine.standing.poll_needed(context) {
-            Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => engine.poll_yield(taken_bytes, context),
+        let ended = poll_fn(|context| {
+            if engine.poll_stop(context).is_ready() {
+                return Poll::Ready(LinkEnd::ByBroker);
+            }
+            let is_needed = engine.standing.poll_needed(context).is_ready();
+            match is_needed || engine.poll_yield(taken_bytes, context).is_ready() {
+                true => Poll::Ready(LinkEnd::Broken),
+                false => Poll::Pending,
+            }
         });
         tokio::select! {
             call = self.calls.recv() => match call {
@@ -344,11 +343,16 @@ impl Conversation {
                 Some(Call::Leave) | None => Err(LinkEnd::Broken),
             },
             () = tokio::time::sleep(grace) => Err(LinkEnd::Broken),
-            () = needed => Err(LinkEnd::Broken),
-            () = stopped => {
-                self.stop = None;
-                Err(LinkEnd::ByBroker)
-            }
+            end = ended => Err(end),
         }
     }
+}
+
+/// The clock of a socket: it looks twice in each heartbeat, and twice in the time that a frame may take.
+fn ticks(heartbeat: Duration, frame_timeout: Duration) -> Interval {
+    let beat = heartbeat.min(frame_timeout) / 2;
+    let mut ticks = tokio::time::interval(beat.max(Duration::from_millis(1)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.reset();
+    ticks
 }

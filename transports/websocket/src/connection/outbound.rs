@@ -37,6 +37,25 @@ impl Protocol for Conversation {
         &mut self.engine
     }
 
+    fn mark_idle(&mut self) -> bool {
+        if !self.engine.links.is_empty() {
+            self.engine.standing.has_link();
+        }
+        if !self.shows_key {
+            // What was asked for may have shown that it is good.
+            self.mark_key();
+        }
+        let is_idle = self.engine.links.is_empty()
+            && !(self.shows_key && self.engine.standing.awaits_link())
+            && self.engine.links.pending_count() == 0
+            && self.engine.is_open()
+            && self.ready.is_empty()
+            && !self.unflushed
+            && !self.engine.apart.is_busy()
+            && !self.engine.transactions.has_operations();
+        self.engine.standing.mark_idle(is_idle, &self.site.places)
+    }
+
     fn may_emit(&self) -> bool {
         self.collected_bytes < FRAME_BYTES && self.ready.len() < LIST_COUNT_MAX
     }

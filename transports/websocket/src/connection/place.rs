@@ -39,25 +39,4 @@ impl Conversation {
         self.shows_key = shows_token(&self.engine.access) && self.engine.access.holds();
         self.engine.standing.mark_key(self.shows_key);
     }
-
-    /// Says whether it would be missed: it has links, or something of it is under way. False if it was not a moment
-    /// ago, and somebody has its place.
-    pub(super) fn mark_idle(&mut self) -> bool {
-        if !self.engine.links.is_empty() {
-            self.engine.standing.has_link();
-        }
-        if !self.shows_key {
-            // What was asked for may have shown that it is good.
-            self.mark_key();
-        }
-        let is_idle = self.engine.links.is_empty()
-            && !(self.shows_key && self.engine.standing.awaits_link())
-            && self.engine.links.pending_count() == 0
-            && self.engine.is_open()
-            && self.ready.is_empty()
-            && !self.unflushed
-            && !self.engine.apart.is_busy()
-            && !self.engine.transactions.has_operations();
-        self.engine.standing.mark_idle(is_idle, &self.site.places)
-    }
 }

@@ -29,7 +29,7 @@ impl Price {
 
 impl Conversation {
     /// Decodes a frame as soon as it is paid for.
-    pub(super) async fn take_frame(&mut self, bytes: Bytes) -> Result<(), Ended> {
+    pub(super) async fn pay_frame(&mut self, bytes: Bytes) -> Result<(), Ended> {
         // What it asks for is known, and paid for, before any of it is made.
         let (commands, made_bytes) = announced(self.encoding, &bytes);
         let price = Price { commands, made_bytes, answer_bytes: 0 };

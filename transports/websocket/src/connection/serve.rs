@@ -2,18 +2,14 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
-use peeklock_core::permits::Permit;
-use peeklock_link::{FREE_BYTES, Phase, Protocol as _, numbered_bytes};
-use tokio::time::{Interval, MissedTickBehavior};
+use peeklock_link::{FREE_BYTES, Next, Phase, Protocol as _, Serve, Turn, numbered_bytes};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use super::inbound::Requests;
-use super::price::Price;
 use super::{CLOSE_TIMEOUT, Conversation, Ended};
 use crate::error::{Close, FrameError, code};
 use crate::frame::{BadRequest, Encoding, LIST_COUNT_MAX, Request};
@@ -31,87 +27,17 @@ const YIELDS: &str = "a frame arrives slowly while other clients wait";
 /// Why one who has asked for much has to give it up.
 const ASKS_MUCH: &str = "requests in one frame take long while other clients wait";
 
-/// What happens next.
-enum Turn {
+/// A turn of WebSocket.
+pub(crate) enum SocketTurn {
     /// The socket has given something, or has ended.
     Frame(Option<Result<SocketMessage, SocketError>>),
-    /// There is room for the frame that is held.
-    Permit((Bytes, Price), Permit),
-    /// There is room for the answers to the requests that are held.
-    GoOn,
-    /// Entities have said something, or something is to be written.
-    Mail,
     /// The socket has taken all that was written.
     Flushed,
-    /// Its client takes nothing, or others wait for the room that this one holds, and it is slow.
-    Yield(Ended),
     /// Another task wants something of this one.
     Call(Call),
-    /// It is idle, and another comes for which there is no place.
-    Leave,
-    /// Time has passed.
-    Tick,
-    /// The listener is being stopped, and waits for so long.
-    Stop(Duration),
-    /// It does not wait any longer.
-    Deadline,
 }
 
 impl Conversation {
-    pub(super) async fn serve(&mut self, socket: &mut Socket) -> Ended {
-        let beat = (self.heartbeat / 2).min(self.site.config.frame_timeout / 2);
-        let mut ticks = tokio::time::interval(beat.max(Duration::from_millis(1)));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ticks.reset();
-        loop {
-            if self.may_end() {
-                return Ended::Stopped;
-            }
-            if !self.mark_idle() {
-                return Ended::Leave;
-            }
-            let step = match self.turn(socket, &mut ticks).await {
-                Turn::Frame(frame) => self.read(socket, frame).await,
-                Turn::Permit((bytes, price), permit) => self.decode(bytes, permit, price).await,
-                Turn::GoOn => {
-                    let phase = std::mem::replace(&mut self.engine.phase, Phase::Open);
-                    if let Phase::NeedsRoom(requests) = phase {
-                        self.carry_out(requests).await;
-                    }
-                    Ok(())
-                }
-                Turn::Mail => self.write(socket).await,
-                Turn::Flushed if !self.outgoing.is_empty() => self.write_on(socket).await,
-                Turn::Flushed => {
-                    self.unflushed = false;
-                    self.pongs.taken();
-                    self.flushed();
-                    self.welcome()
-                }
-                Turn::Yield(ended) => return ended,
-                Turn::Call(call) => return call.into(),
-                Turn::Leave => return Ended::Leave,
-                Turn::Tick => {
-                    self.engine.transactions.expire();
-                    self.mark_key();
-                    self.welcome().and_then(|()| self.tick(socket, beat))
-                }
-                Turn::Stop(grace) => {
-                    self.begin_stop(grace);
-                    Ok(())
-                }
-                // The next turn finds that it may end.
-                Turn::Deadline => Ok(()),
-            };
-            if let Err(ended) = step {
-                return ended;
-            }
-            // What was written has made room for answers.
-            self.start_apart();
-            self.engine.links.hand_over();
-        }
-    }
-
     /// Ends a connection without a token when everybody has to have one (SEC-17), and it was told all that it
     /// waits for: who has made the first policy is told that, too.
     fn welcome(&self) -> Result<(), Ended> {
@@ -125,115 +51,6 @@ impl Conversation {
         }
         let reason = "every client now needs a token";
         Err(Ended::Refused(Close::new(code::UNAUTHORIZED, reason)))
-    }
-
-    async fn turn(&mut self, socket: &mut Socket, ticks: &mut Interval) -> Turn {
-        poll_fn(|context| self.poll_turn(socket, ticks, context)).await
-    }
-
-    fn poll_turn(
-        &mut self,
-        socket: &mut Socket,
-        ticks: &mut Interval,
-        context: &mut Context<'_>,
-    ) -> Poll<Turn> {
-        if let Poll::Ready(Some(call)) = self.calls.poll_recv(context) {
-            return Poll::Ready(Turn::Call(call));
-        }
-        // Before anything is read: who says things without end keeps no place by that, which somebody has by now.
-        if self.engine.standing.poll_needed(context).is_ready() {
-            return Poll::Ready(Turn::Leave);
-        }
-        if let Some(stop) = &mut self.stop
-            && let Poll::Ready(grace) = stop.as_mut().poll(context)
-        {
-            self.stop = None;
-            return Poll::Ready(Turn::Stop(grace));
-        }
-        if let Some(deadline) = &mut self.deadline
-            && deadline.as_mut().poll(context).is_ready()
-        {
-            return Poll::Ready(Turn::Deadline);
-        }
-        if self.unflushed {
-            match Pin::new(&mut *socket).poll_flush(context) {
-                Poll::Ready(Ok(())) => return Poll::Ready(Turn::Flushed),
-                Poll::Ready(Err(error)) => return Poll::Ready(Turn::Frame(Some(Err(error)))),
-                Poll::Pending => {}
-            }
-        } else if self.has_mail(context) {
-            return Poll::Ready(Turn::Mail);
-        }
-        if self.poll_stall(socket, context).is_ready() {
-            let reason = "the client does not read";
-            let slow = Ended::Lost(Some(Close::new(code::SLOW, reason)));
-            return Poll::Ready(Turn::Yield(slow));
-        }
-        if let Poll::Ready(ended) = self.poll_yield(socket, context) {
-            return Poll::Ready(Turn::Yield(ended));
-        }
-        if let Phase::NeedsRoom(Requests { requests, .. }) = &self.engine.phase
-            && requests.front().is_none_or(|request| self.may_ask(request))
-        {
-            return Poll::Ready(Turn::GoOn);
-        }
-        if let Poll::Ready((frame, permit)) = self.engine.poll_permit(context) {
-            return Poll::Ready(Turn::Permit(frame, permit));
-        }
-        if self.may_read() {
-            self.engine.lookout.rest();
-            if let Poll::Ready(frame) = Pin::new(&mut *socket).poll_next(context) {
-                return Poll::Ready(Turn::Frame(frame));
-            }
-        } else if self.engine.lookout.poll(|| socket.get_ref().has_ended(), context).is_ready() {
-            // As where its end is read: what stands before it is not.
-            return Poll::Ready(Turn::Frame(None));
-        }
-        ticks.poll_tick(context).map(|_| Turn::Tick)
-    }
-
-    /// Ready if its client has not taken what was written for `websocket.frame_timeout`, by what the socket takes and what
-    /// the client confirms.
-    fn poll_stall(&mut self, socket: &Socket, context: &mut Context<'_>) -> Poll<()> {
-        if !self.unflushed && self.may_write() {
-            self.stall.rest();
-            return Poll::Pending;
-        }
-        let patience = self.site.config.frame_timeout;
-        self.stall.poll(socket.get_ref().written_bytes(), patience, context)
-    }
-
-    /// Ready if others wait for room that its client holds up: it does not take what is written, or does not say that
-    /// it did.
-    fn poll_yield(&mut self, socket: &Socket, context: &mut Context<'_>) -> Poll<Ended> {
-        let is_held_up = self.unflushed || self.kept_bytes > FREE_BYTES;
-        let taken_bytes =
-            is_held_up.then(|| socket.get_ref().written_bytes() + self.confirmed_bytes);
-        if self.engine.poll_yield(taken_bytes, context).is_ready() {
-            return Poll::Ready(Ended::Yielded);
-        }
-        // Or it has asked for much at once that waits for its turn, and all of that keeps its room so long.
-        let held_bytes = self.engine.budget.held_bytes();
-        let is_waiting = matches!(self.engine.phase, Phase::NeedsRoom(_));
-        let is_asked = (is_waiting || self.engine.apart.is_busy()) && held_bytes > ASKED_BYTES_FREE;
-        let begun_bytes = is_asked.then_some(self.begun_bytes);
-        let held = (&self.engine.account, &self.engine.budget);
-        let yields = self.beginning.poll(begun_bytes, held_bytes, held, context);
-        yields.map(|()| Ended::Refused(Close::new(code::SLOW, ASKS_MUCH)))
-    }
-
-    /// Whether there is something to be told, or to be made ready to be.
-    fn has_mail(&mut self, context: &mut Context<'_>) -> bool {
-        let may_write = self.may_write();
-        if may_write && !self.ready.is_empty() {
-            return true;
-        }
-        // Answers give their room back although the client has not taken what went before.
-        let may_answer = self.may_answer() && self.ready.len() < LIST_COUNT_MAX;
-        if !may_write && !may_answer {
-            return false;
-        }
-        self.engine.has_mail(context)
     }
 
     /// Whether another frame may be read: there is room for what it asks for, and the client takes what it
@@ -310,7 +127,7 @@ impl Conversation {
         let (mut count, mut bytes) = (0, 0);
         while let Some(next) = frame {
             bytes += next.as_ref().map_or(0, |next| next.as_ref().map_or(0, SocketMessage::len));
-            self.take(socket, next).await?;
+            self.take_frame(socket, next).await?;
             count += 1;
             if bytes >= BYTES_PER_TURN {
                 // What is large takes long to read: now the others of this thread.
@@ -332,7 +149,7 @@ impl Conversation {
     }
 
     /// Takes what the socket gave; a frame of data is decoded as soon as it is paid for.
-    async fn take(
+    async fn take_frame(
         &mut self,
         socket: &mut Socket,
         frame: Option<Result<SocketMessage, SocketError>>,
@@ -368,11 +185,11 @@ impl Conversation {
             Ok(None) => return Ok(()),
             Err(refusal) => return Err(refusal.map_or(Ended::Lost(None), Ended::Refused)),
         };
-        self.take_frame(bytes).await
+        self.pay_frame(bytes).await
     }
 
     /// Time has passed: says that the server is there, and looks whether the client is.
-    fn tick(&mut self, socket: &mut Socket, beat: Duration) -> Result<(), Ended> {
+    fn tick(&mut self, socket: &mut Socket) -> Result<(), Ended> {
         let may_write = self.may_write() && !self.unflushed;
         if !std::mem::take(&mut self.written_since_tick) && may_write {
             self.say(0, Notice::Heartbeat(Default::default()));
@@ -398,11 +215,145 @@ impl Conversation {
         if self.may_read() || !may_write {
             self.silent_ticks += 1;
         }
-        if beat * self.silent_ticks > self.heartbeat * 2 {
+        if self.ticks.period() * self.silent_ticks > self.heartbeat * 2 {
             let reason = "nothing arrived for twice the heartbeat";
             return Err(Ended::Lost(Some(Close::new(code::SILENT, reason))));
         }
         Ok(())
+    }
+}
+
+impl Serve<Socket> for Conversation {
+    type Own = SocketTurn;
+    type End = Ended;
+
+    async fn advance(&mut self) -> Result<(), Ended> {
+        // Bytes that were written have made room for answers.
+        self.start_apart();
+        self.engine.links.hand_over();
+        if self.may_end() { Err(Ended::Stopped) } else { Ok(()) }
+    }
+
+    fn poll_own(&mut self, socket: &mut Socket, context: &mut Context<'_>) -> Next<Self, Socket> {
+        if let Poll::Ready(Some(call)) = self.calls.poll_recv(context) {
+            return Poll::Ready(Turn::Own(SocketTurn::Call(call)));
+        }
+        if !self.unflushed {
+            return Poll::Pending;
+        }
+        let flushed = ready!(Pin::new(socket).poll_flush(context));
+        Poll::Ready(Turn::Own(match flushed {
+            Ok(()) => SocketTurn::Flushed,
+            Err(error) => SocketTurn::Frame(Some(Err(error))),
+        }))
+    }
+
+    fn has_mail(&mut self, context: &mut Context<'_>) -> bool {
+        if self.unflushed {
+            return false;
+        }
+        let may_write = self.may_write();
+        if may_write && !self.ready.is_empty() {
+            return true;
+        }
+        // Answers give their room back although the client has not taken what went before.
+        let may_answer = self.may_answer() && self.ready.len() < LIST_COUNT_MAX;
+        if !may_write && !may_answer {
+            return false;
+        }
+        self.engine.has_mail(context)
+    }
+
+    /// The client takes less than its pace for `websocket.frame_timeout`; or it holds up room for which others wait.
+    fn poll_slow(&mut self, socket: &mut Socket, context: &mut Context<'_>) -> Poll<Ended> {
+        let written_bytes = socket.get_ref().written_bytes();
+        if !self.unflushed && self.may_write() {
+            self.stall.rest();
+        } else if self.stall.poll(written_bytes, self.site.config.frame_timeout, context).is_ready()
+        {
+            let reason = "the client does not read";
+            return Poll::Ready(Ended::Lost(Some(Close::new(code::SLOW, reason))));
+        }
+        // It does not take the bytes that are written, or does not confirm them.
+        let is_held_up = self.unflushed || self.kept_bytes > FREE_BYTES;
+        let taken_bytes = is_held_up.then_some(written_bytes + self.confirmed_bytes);
+        if self.engine.poll_yield(taken_bytes, context).is_ready() {
+            return Poll::Ready(Ended::Yielded);
+        }
+        // Or many of its requests wait for their turn, and all of them keep their room meanwhile.
+        let held_bytes = self.engine.budget.held_bytes();
+        let is_waiting = matches!(self.engine.phase, Phase::NeedsRoom(_));
+        let is_asked = (is_waiting || self.engine.apart.is_busy()) && held_bytes > ASKED_BYTES_FREE;
+        let begun_bytes = is_asked.then_some(self.begun_bytes);
+        let held = (&self.engine.account, &self.engine.budget);
+        let yields = self.beginning.poll(begun_bytes, held_bytes, held, context);
+        yields.map(|()| Ended::Refused(Close::new(code::SLOW, ASKS_MUCH)))
+    }
+
+    fn take_held(&mut self) -> Option<Requests> {
+        let Phase::NeedsRoom(Requests { requests, .. }) = &self.engine.phase else { return None };
+        if requests.front().is_some_and(|request| !self.may_ask(request)) {
+            return None;
+        }
+        match std::mem::replace(&mut self.engine.phase, Phase::Open) {
+            Phase::NeedsRoom(requests) => Some(requests),
+            _ => None,
+        }
+    }
+
+    fn poll_read(
+        &mut self,
+        socket: &mut Socket,
+        context: &mut Context<'_>,
+    ) -> Option<Next<Self, Socket>> {
+        let frame = self.may_read().then(|| Pin::new(socket).poll_next(context))?;
+        Some(frame.map(|frame| Turn::Own(SocketTurn::Frame(frame))))
+    }
+
+    fn has_ended(socket: &Socket) -> bool {
+        socket.get_ref().has_ended()
+    }
+
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.ticks.poll_tick(context).map(drop)
+    }
+
+    async fn take(&mut self, turn: Turn<Self, Socket>, socket: &mut Socket) -> Result<(), Ended> {
+        match turn {
+            Turn::Own(SocketTurn::Frame(frame)) => self.read(socket, frame).await,
+            // As where its end is read: frames that stand before it are not.
+            Turn::Disconnected => Err(Ended::Lost(None)),
+            Turn::Permit((bytes, price), permit) => self.decode(bytes, permit, price).await,
+            Turn::Room(requests) => {
+                self.carry_out(requests).await;
+                Ok(())
+            }
+            Turn::Mail => self.write(socket).await,
+            Turn::Own(SocketTurn::Flushed) if !self.outgoing.is_empty() => {
+                self.write_on(socket).await
+            }
+            Turn::Own(SocketTurn::Flushed) => {
+                self.unflushed = false;
+                self.pongs.taken();
+                self.flushed();
+                self.welcome()
+            }
+            Turn::End(ended) => Err(ended),
+            Turn::Own(SocketTurn::Call(call)) => Err(call.into()),
+            Turn::PlaceNeeded => Err(Ended::Leave),
+            Turn::Tick => {
+                self.engine.transactions.expire();
+                self.mark_key();
+                self.welcome().and_then(|()| self.tick(socket))
+            }
+            Turn::Stop(grace) => {
+                self.say_closing(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX));
+                self.engine.stop_flows();
+                Ok(())
+            }
+            // The next turn finds that it may end.
+            Turn::Deadline => Ok(()),
+        }
     }
 }
 
