@@ -26,7 +26,7 @@ use peeklock_core::error::Rejection;
 use peeklock_link::{Engine, Serve as _, Taking};
 use peeklock_listen::websocket::Pongs;
 use tokio::sync::mpsc;
-use tokio::time::Interval;
+use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::Message as SocketMessage;
 
 pub(crate) use self::inbound::{Asked, Done, Refusal};
@@ -94,6 +94,39 @@ struct Written {
     removed_count: u64,
 }
 
+/// Frames written that the client has not confirmed, or that are not flushed.
+#[derive(Default)]
+struct WrittenFrames {
+    /// The last one has the number `sent`.
+    unconfirmed: VecDeque<Written>,
+    sent: u64,
+    /// What they count for, wherever they are.
+    kept_bytes: u64,
+    /// What the client has confirmed in all counted for.
+    confirmed_bytes: u64,
+    /// The number of the last frame of which the system has taken all, while its client was not lost since.
+    flushed: u64,
+}
+
+/// The signs of life on a socket.
+struct Pulse {
+    /// Looks twice in each heartbeat, and twice in the time that a frame may take.
+    ticks: Interval,
+    read_since_tick: bool,
+    written_since_tick: bool,
+    silent_ticks: u32,
+}
+
+impl Pulse {
+    fn new(heartbeat: Duration, frame_timeout: Duration) -> Self {
+        let beat = heartbeat.min(frame_timeout) / 2;
+        let mut ticks = tokio::time::interval(beat.max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.reset();
+        Self { ticks, read_since_tick: true, written_since_tick: true, silent_ticks: 0 }
+    }
+}
+
 /// The state of a conversation, which outlives its sockets.
 pub(crate) struct Conversation {
     pub(crate) site: Arc<Site>,
@@ -129,27 +162,14 @@ pub(crate) struct Conversation {
     pub(crate) unwritten_count: u64,
     /// Links and the bytes of the deliveries in `ready`.
     pub(crate) delivered: Vec<(u32, u64)>,
-    /// Frames written that the client has not confirmed, or that are not flushed; the last one has
-    /// the number `sent`.
-    unconfirmed: VecDeque<Written>,
-    sent: u64,
-    /// What they count for, wherever they are.
-    kept_bytes: u64,
-    /// What it has confirmed in all counted for.
-    confirmed_bytes: u64,
-    /// The number of the last frame of which the system has taken all, while its client was not lost since.
-    flushed: u64,
+    frames: WrittenFrames,
     /// The socket has taken not all that was written.
     unflushed: bool,
     /// What of a frame is not with the socket at all.
     outgoing: Unwritten,
     /// Pongs among that.
     pongs: Pongs,
-    /// Looks at the clock twice in each heartbeat.
-    ticks: Interval,
-    read_since_tick: bool,
-    written_since_tick: bool,
-    silent_ticks: u32,
+    pulse: Pulse,
     /// How long its client has not taken what was written.
     stall: Stall,
 }
@@ -179,7 +199,7 @@ impl Conversation {
             };
             if matches!(ended, Ended::Lost(_) | Ended::Replaced(_) | Ended::Yielded) {
                 // What the system has taken may have got no farther: from here on the client's word counts alone.
-                self.flushed = 0;
+                self.frames.flushed = 0;
             }
             match ended {
                 Ended::Orderly => break LinkEnd::Orderly,

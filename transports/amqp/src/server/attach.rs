@@ -384,7 +384,7 @@ impl Conversation {
             }
             Err(reason) => {
                 if let Some(Node::Outlet(outlet)) = self.nodes.remove(&link) {
-                    self.numbers.remove(&outlet.number);
+                    self.numbering.numbers.remove(&outlet.number);
                 }
                 self.note_root(link.session());
                 let error = self.refuse(reason, path);
@@ -406,12 +406,12 @@ impl Conversation {
     /// A number for a link among `Links`.
     pub(super) fn number(&mut self, link: LinkId) -> u32 {
         loop {
-            self.last_number = self.last_number.wrapping_add(1);
-            let is_taken = self.numbers.contains_key(&self.last_number)
-                || self.engine.links.get(self.last_number).is_some();
-            if !is_taken && self.last_number < ANSWERS {
-                self.numbers.insert(self.last_number, link);
-                return self.last_number;
+            self.numbering.last_number = self.numbering.last_number.wrapping_add(1);
+            let is_taken = self.numbering.numbers.contains_key(&self.numbering.last_number)
+                || self.engine.links.get(self.numbering.last_number).is_some();
+            if !is_taken && self.numbering.last_number < ANSWERS {
+                self.numbering.numbers.insert(self.numbering.last_number, link);
+                return self.numbering.last_number;
             }
         }
     }
@@ -429,11 +429,11 @@ impl Conversation {
                 self.forget(link, browser.number());
             }
             Some(Node::Inlet(inlet)) => {
-                self.assembled_bytes -= inlet.assembly.len() as u64;
+                self.inflow.assembled_bytes -= inlet.assembly.len() as u64;
                 self.forget(link, inlet.number);
             }
             Some(Node::Requests(requests)) => {
-                self.assembled_bytes -= requests.assembled_bytes();
+                self.inflow.assembled_bytes -= requests.assembled_bytes();
                 self.waiting_requests -= requests.waiting_count();
                 match requests.manager().and_then(|manager| manager.holder) {
                     // Locks of what was received by its means outlive it (SET-31).
@@ -442,7 +442,7 @@ impl Conversation {
                 }
             }
             Some(Node::Coordinator(assembly)) => {
-                self.assembled_bytes -= assembly.len() as u64;
+                self.inflow.assembled_bytes -= assembly.len() as u64;
                 self.roll_back_of(link);
                 self.amqp.detach(link, None);
             }
@@ -455,7 +455,7 @@ impl Conversation {
     }
 
     fn forget(&mut self, link: LinkId, number: u32) {
-        self.numbers.remove(&number);
+        self.numbering.numbers.remove(&number);
         let id = self.ask(Asked::Detach(link));
         let end = peeklock_core::command::LinkEnd::Orderly;
         self.engine.links.detach(number, peeklock_link::Closing { id, end });

@@ -6,48 +6,38 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
 use peeklock_core::Entity;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::{Quoted, Rejection};
 use peeklock_core::ids::LockToken;
-use peeklock_core::permits::{Budget, Seat};
+use peeklock_core::permits::Budget;
 use peeklock_core::request::{Outcome, Released};
 use peeklock_core::time::Timestamp;
 use peeklock_link::pending::place;
 use peeklock_link::{
     Account, ByToken, Engine, Event as LinkEvent, Finished, LONG_MAX, Phase, Protocol,
 };
-use peeklock_listen::{Place, Tracked};
-use tokio::time::Sleep;
+use peeklock_listen::Tracked;
 
 use super::attach::Attaching;
 use super::deliver::token_of;
 use super::gather::Each;
-use super::group::Groups;
-use super::login::{LoggedIn, ShownToken};
+use super::login::Identity;
 use super::node::{Answered, Asker, ManagementAnswer, Managing, Node};
 use super::outcomes::OutcomeKind;
-use super::place::Seeking;
-use super::removed::{Leaving, Lost};
+use super::place::Entry;
 use super::settle::Understood;
 use super::share::Share;
 use super::site::Site;
 use super::transaction::{Book, Committed, Joining};
-use super::turn::TICK;
+use super::turn::{Clock, Inflow, Outflow};
 use super::work::Work;
 use crate::connection::{Connection, Event, LinkId, ReceivedId, SentId, SessionId};
 use crate::error::AmqpError;
 use crate::performative::DeliveryTag;
 use crate::state::DeliveryState;
-
-/// So long a large content may stand still while another waits to begin: its client would begin it anew.
-const LARGE_GRACE: Duration = Duration::from_secs(10);
 
 /// What is remembered of what entities are asked.
 pub(super) enum Expect {
@@ -125,39 +115,32 @@ pub(super) enum Close {
     GaveUp,
 }
 
+/// The numbers of links, and of requests that links were asked.
+#[derive(Default)]
+pub(super) struct Numbering {
+    pub(super) numbers: HashMap<u32, LinkId>,
+    pub(super) last_number: u32,
+    pub(super) asked: HashMap<u32, Asked>,
+    last_asked: u32,
+}
+
 /// The state of a connection.
 pub(super) struct Conversation {
     pub(super) site: Arc<Site>,
     /// Its rights count where no token was put.
     pub(super) engine: Engine<Self>,
     _tracked: Tracked,
-    /// What its client has shown before it said anything: where it comes from, its certificate.
-    pub(super) who: Principal,
-    pub(super) shown: Vec<ShownToken>,
+    pub(super) identity: Identity,
     /// What it may have of links, sessions and tokens.
     pub(super) share: Share,
-    /// Its place, as soon as it has one.
-    pub(super) place: Option<Place>,
-    /// Ready when its spare socket is needed, until it has a place.
-    pub(super) opening: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// Until it has a place, once it is open.
-    pub(super) seeking: Option<Seeking>,
+    pub(super) entry: Entry,
     /// Whether its client has opened it.
     pub(super) is_open: bool,
-    /// Whether it has shown a password or a certificate that is good, and which.
-    pub(super) logged_in: LoggedIn,
-    /// When what it has shown was good the last time that was asked.
-    pub(super) known_at: Instant,
 
     pub(super) amqp: Connection,
-    pub(super) began: Instant,
-    pub(super) input: BytesMut,
-    /// Room for what has not arrived whole, and how much of messages has.
-    pub(super) seat: Seat,
-    pub(super) assembled_bytes: u64,
-    /// Room for a large one, and how many large ones are not stored.
-    pub(super) large_seat: Seat,
-    pub(super) large_count: usize,
+    pub(super) inflow: Inflow,
+    pub(super) outflow: Outflow,
+    pub(super) clock: Clock,
 
     /// What may be removed by number before it is sent.
     pub(super) for_good: Budget,
@@ -176,42 +159,15 @@ pub(super) struct Conversation {
     pub(super) nodes: BTreeMap<LinkId, Node>,
     /// Those of them that something may be sent on, while each is looked at.
     pub(super) pumped: Vec<LinkId>,
-    pub(super) numbers: HashMap<u32, LinkId>,
-    pub(super) last_number: u32,
-    pub(super) asked: HashMap<u32, Asked>,
-    pub(super) last_asked: u32,
+    pub(super) numbering: Numbering,
     /// By the tokens of their locks, which requests name them by, and which their tags say: what its session has as
     /// unsettled, or what is being told of that.
     pub(super) sent: ByToken<Sent>,
     /// Requests that wait for credit for their replies.
     pub(super) waiting_requests: usize,
     pub(super) book: Book,
-    pub(super) groups: Groups,
-
-    /// Bytes that its client has taken in all.
-    pub(super) taken_bytes: u64,
-    /// The number of the large content that it holds, and since when.
-    pub(super) large_since: Option<(u64, Instant)>,
-    /// Messages that were received for good and are written nowhere, and those that are being written.
-    pub(super) lost: Lost,
-    pub(super) leaving: Leaving,
-
-    /// Whether something was written that the system may not have yet.
-    pub(super) is_unflushed: bool,
-    pub(super) stalled_since: Option<Instant>,
-    /// Whether nothing can be written any more: requests that were read are carried out all the same.
-    pub(super) write_closed: bool,
-    /// Until when what was said before the end may wait for room, once it has come.
-    pub(super) over_until: Option<Instant>,
-    pub(super) timer: Pin<Box<Sleep>>,
-    /// When locks that have ended are looked for next, and the like.
-    pub(super) next_tick: Instant,
-    /// Whether something was read since the clock was last asked.
-    pub(super) has_read: bool,
     /// Whether its client knows of the stop.
     pub(super) stop_announced: bool,
-    /// Whether nothing is read for want of room, or of an answer: its client cannot be heard.
-    pub(super) read_blocked: bool,
 }
 
 impl Protocol for Conversation {
@@ -249,12 +205,12 @@ impl Protocol for Conversation {
         if has_link {
             self.engine.standing.has_link();
         }
-        let is_idle = self.place.is_some()
+        let is_idle = self.entry.place.is_some()
             && self.engine.is_open()
             && !has_link
             && !(self.engine.standing.awaits_link() && self.shows_key())
             && self.engine.links.pending_count() == 0
-            && self.asked.is_empty()
+            && self.numbering.asked.is_empty()
             && self.sent.is_empty()
             && self.gathered.is_none()
             && self.waiting_requests == 0
@@ -285,18 +241,18 @@ impl Protocol for Conversation {
                 return self.answered(slot, index, result, held_bytes);
             }
             LinkEvent::Stopped { link, path, reason } => self.stopped(link, &path, reason),
-            LinkEvent::Done { id, path, result } => match self.asked.remove(&id) {
+            LinkEvent::Done { id, path, result } => match self.numbering.asked.remove(&id) {
                 Some(Asked::Attach(link)) => self.attached(link, &path, result),
                 Some(Asked::Detach(link)) => self.amqp.detach(link, None),
                 Some(Asked::Drain(_)) | None => {}
             },
             LinkEvent::Drained { id, .. } => {
-                if let Some(Asked::Drain(link)) = self.asked.remove(&id) {
+                if let Some(Asked::Drain(link)) = self.numbering.asked.remove(&id) {
                     self.drained(link);
                 }
             }
             LinkEvent::Accepted { id, path, result } => {
-                if let Some(Asked::Attach(link)) = self.asked.remove(&id) {
+                if let Some(Asked::Attach(link)) = self.numbering.asked.remove(&id) {
                     self.session_accepted(link, &path, result);
                 }
             }
@@ -328,53 +284,29 @@ impl Conversation {
         Self {
             engine,
             _tracked: site.connections.track(),
-            shown: Vec::new(),
-            place: None,
-            opening: None,
-            seeking: None,
+            identity: Identity::new(who),
+            entry: Entry::default(),
             is_open: false,
-            logged_in: LoggedIn::Not,
-            known_at: Instant::now(),
             amqp: {
                 let mut amqp = Connection::new(config.of_connection(&broker.settings().name));
                 amqp.allow(share.count(), share.session_count());
                 amqp
             },
             share,
-            who,
-            began: Instant::now(),
-            input: BytesMut::new(),
-            seat: site.inbound.seat(),
-            assembled_bytes: 0,
-            large_seat: site.large_inbound.patient_seat(LARGE_GRACE),
-            large_count: 0,
+            inflow: Inflow::new(&site),
+            outflow: Outflow::default(),
+            clock: Clock::new(config.opening_timeout),
+            numbering: Numbering::default(),
             for_good: Budget::new(window_bytes),
             gathered: None,
             behind: None,
             understood: Understood::default(),
             nodes: BTreeMap::new(),
             pumped: Vec::new(),
-            numbers: HashMap::new(),
-            last_number: 0,
-            asked: HashMap::new(),
-            last_asked: 0,
             sent: ByToken::default(),
             waiting_requests: 0,
             book: Book::default(),
-            groups: Groups::default(),
-            taken_bytes: 0,
-            large_since: None,
-            lost: Lost::default(),
-            leaving: Leaving::default(),
-            is_unflushed: false,
-            stalled_since: None,
-            write_closed: false,
-            over_until: None,
-            timer: Box::pin(tokio::time::sleep(config.opening_timeout)),
-            next_tick: Instant::now() + TICK,
-            has_read: false,
             stop_announced: false,
-            read_blocked: false,
             site,
         }
     }
@@ -382,10 +314,12 @@ impl Conversation {
     /// A name for something that is asked of a link.
     pub(super) fn ask(&mut self, asked: Asked) -> u32 {
         loop {
-            self.last_asked = self.last_asked.wrapping_add(1);
-            if self.last_asked != 0 && !self.asked.contains_key(&self.last_asked) {
-                self.asked.insert(self.last_asked, asked);
-                return self.last_asked;
+            self.numbering.last_asked = self.numbering.last_asked.wrapping_add(1);
+            if self.numbering.last_asked != 0
+                && !self.numbering.asked.contains_key(&self.numbering.last_asked)
+            {
+                self.numbering.asked.insert(self.numbering.last_asked, asked);
+                return self.numbering.last_asked;
             }
         }
     }
@@ -402,7 +336,7 @@ impl Conversation {
 
     /// Carries out requests as far as there is room. Returns whether some are left.
     pub(super) async fn carry_out(&mut self) -> bool {
-        let now = self.began.elapsed();
+        let now = self.clock.began.elapsed();
         let is_stopped = loop {
             self.engine.steps.rest().await;
             if !self.may_ask() {
@@ -415,9 +349,9 @@ impl Conversation {
             }
             let next = self.behind.take();
             self.make_room_for_links();
-            let before = self.input.len();
-            let next = next.or_else(|| self.amqp.next_event(&mut self.input, now));
-            self.engine.steps.add_bytes(before.saturating_sub(self.input.len()) as u64);
+            let before = self.inflow.input.len();
+            let next = next.or_else(|| self.amqp.next_event(&mut self.inflow.input, now));
+            self.engine.steps.add_bytes(before.saturating_sub(self.inflow.input.len()) as u64);
             let Some(event) = next else { break false };
             if self.needs_place(&event) {
                 self.behind = Some(event);
@@ -439,9 +373,11 @@ impl Conversation {
             self.understood = Understood::default();
         }
         match self.engine.phase {
-            Phase::Closed(Close::GaveUp) => self.input.clear(),
+            Phase::Closed(Close::GaveUp) => self.inflow.input.clear(),
             // After an end only the client's own end counts.
-            Phase::Closed(_) => while self.amqp.next_event(&mut self.input, now).is_some() {},
+            Phase::Closed(_) => {
+                while self.amqp.next_event(&mut self.inflow.input, now).is_some() {}
+            }
             _ => {}
         }
         is_stopped
@@ -492,7 +428,7 @@ impl Conversation {
         for link in links {
             self.detach(link);
         }
-        self.groups.end(session);
+        self.book.groups.end(session);
         // Nobody can settle them any more; queues keep them locked until their locks end (AMQP-69). Other sessions may
         // have any number of them, so these are looked up.
         for token in unsettled.iter().filter_map(token_of) {
@@ -525,7 +461,7 @@ impl Conversation {
                 let Some((delivery, is_last)) = deliveries.answered(index) else { return };
                 if is_last {
                     self.engine.links.answered(slot);
-                    self.large_count -= usize::from(is_large);
+                    self.inflow.large_count -= usize::from(is_large);
                 }
                 return self.stored(number, delivery, &path, result.map(|_| ()));
             }
@@ -561,7 +497,7 @@ impl Conversation {
 
     /// Whether there is room for answers: little waits to be written, or none is written any more.
     pub(super) fn may_answer(&self) -> bool {
-        self.write_closed || self.amqp.is_over() || !self.amqp.is_full()
+        self.outflow.write_closed || self.amqp.is_over() || !self.amqp.is_full()
     }
 
     /// Whether something was read that is not carried out, and that nothing can be read behind: `gathered` is none

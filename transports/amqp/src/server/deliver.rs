@@ -115,13 +115,13 @@ impl Conversation {
     /// A message came for a link; it holds so much of the account.
     pub(super) fn deliver(&mut self, number: u32, message: ReceivedMessage, held_bytes: u64) {
         let lock = message.facts.lock;
-        let removed = self.lost.unless_written(u64::from(lock.is_none()));
+        let removed = self.outflow.lost.unless_written(u64::from(lock.is_none()));
         let payload = encoded(&message, Shown::Delivered);
         let is_lost = payload.is_none();
         // As long as that of a lock, which some clients insist on (AMQP-55).
         let sequence = u128::from(message.facts.sequence.0).to_be_bytes();
         let tag = DeliveryTag::new(&lock.map_or(sequence, |lock| tag(lock.token)));
-        let link = self.numbers.get(&number).copied();
+        let link = self.numbering.numbers.get(&number).copied();
         let node = link.and_then(|link| self.nodes.get_mut(&link));
         let (Some(payload), Some(tag), Some(Node::Outlet(outlet))) = (payload, tag, node) else {
             self.engine.account.release(held_bytes);
@@ -188,7 +188,9 @@ impl Conversation {
                 self.engine.account.release(std::mem::take(&mut outlet.held_bytes));
                 // Of a link that is gone nobody knows how much was written.
                 let removed = outlet.removed.take().filter(|_| self.amqp.has_sent(link));
-                self.leaving.put(removed, self.taken_bytes + self.amqp.waiting_bytes() as u64);
+                self.outflow
+                    .leaving
+                    .put(removed, self.outflow.taken_bytes + self.amqp.waiting_bytes() as u64);
             }
             let is_settled = outlet.waiting.front().is_some_and(|waiting| waiting.delivery.settled);
             let can_send = match is_settled {
@@ -240,7 +242,7 @@ impl Conversation {
 
     /// An entity delivers nothing more to a link: it is detached, and its client may attach it anew.
     pub(super) fn stopped(&mut self, number: u32, path: &str, reason: Rejection) {
-        let Some(link) = self.numbers.get(&number).copied() else { return };
+        let Some(link) = self.numbering.numbers.get(&number).copied() else { return };
         let removes = self
             .engine
             .links

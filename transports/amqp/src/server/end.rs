@@ -28,15 +28,16 @@ impl Conversation {
     pub(super) fn is_done(&mut self) -> bool {
         let is_over = self.amqp.is_over();
         if is_over && !self.has_ahead() {
-            return self.write_closed || !self.amqp.output(self.began.elapsed()).has_remaining();
+            return self.outflow.write_closed
+                || !self.amqp.output(self.clock.began.elapsed()).has_remaining();
         }
-        if !is_over && !self.write_closed && !self.engine.peer_disconnected {
-            self.over_until = None;
+        if !is_over && !self.outflow.write_closed && !self.engine.peer_disconnected {
+            self.clock.over_until = None;
             return false;
         }
         let now = Instant::now();
         let patience = self.site.config.write_timeout;
-        let over_until = *self.over_until.get_or_insert_with(|| now + patience);
+        let over_until = *self.clock.over_until.get_or_insert_with(|| now + patience);
         if now < self.engine.stop_deadline().map_or(over_until, |deadline| deadline.min(over_until))
         {
             return false;
@@ -65,7 +66,7 @@ impl Conversation {
         self.engine.cancel();
         self.roll_back_all();
         // What is not written is written to nobody.
-        self.leaving = Leaving::default();
+        self.outflow.leaving = Leaving::default();
         let nodes = std::mem::take(&mut self.nodes);
         for node in nodes.into_values() {
             if let Node::Outlet(outlet) = node {
@@ -73,7 +74,7 @@ impl Conversation {
             }
         }
         let lost_count = self.engine.quiet().await;
-        self.engine.links.finish_end(end, lost_count + self.lost.count());
+        self.engine.links.finish_end(end, lost_count + self.outflow.lost.count());
         tracing::debug!(?end, "connection ended");
     }
 }

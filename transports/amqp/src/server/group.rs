@@ -50,22 +50,22 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
 impl Conversation {
     /// Makes a session a group when a coordinator is attached in it. Links may have been attached before.
     pub(super) fn begin_group(&mut self, session: SessionId) {
-        self.groups.0.entry(session).or_default();
+        self.book.groups.0.entry(session).or_default();
         self.note_root(session);
     }
 
     /// Keeps the root of a group, once its first link is attached.
     pub(super) fn note_root(&mut self, session: SessionId) {
-        if self.groups.0.get(&session).is_none_or(Option::is_some) {
+        if self.book.groups.0.get(&session).is_none_or(Option::is_some) {
             return;
         }
         let Some((root, true)) = self.first_link(session) else { return };
-        self.groups.0.insert(session, Some(root));
+        self.book.groups.0.insert(session, Some(root));
     }
 
     /// The root of a group. While its first link waits for an answer, this is the entity of that.
     pub(super) fn group_root(&self, session: SessionId) -> Option<Root> {
-        match self.groups.0.get(&session)? {
+        match self.book.groups.0.get(&session)? {
             Some(root) => Some(root.clone()),
             None => Some(self.first_link(session)?.0),
         }
@@ -73,7 +73,7 @@ impl Conversation {
 
     /// Forgets the root of a group, whose entity has been deleted: the next link is its first.
     pub(super) fn forget_root(&mut self, session: SessionId) {
-        if let Some(root) = self.groups.0.get_mut(&session) {
+        if let Some(root) = self.book.groups.0.get_mut(&session) {
             *root = None;
         }
     }

@@ -36,9 +36,25 @@ impl ShownToken {
     }
 }
 
+/// The identity of a client, by the proofs that it has shown.
+pub(super) struct Identity {
+    /// The identity before it has sent anything: its address, its certificate.
+    pub(super) who: Principal,
+    pub(super) shown: Vec<ShownToken>,
+    logged_in: LoggedIn,
+    /// When one of its proofs was good the last time that was asked.
+    known_at: Instant,
+}
+
+impl Identity {
+    pub(super) fn new(who: Principal) -> Self {
+        Self { who, shown: Vec::new(), logged_in: LoggedIn::Not, known_at: Instant::now() }
+    }
+}
+
 /// How a client has logged in, which is what it is known by as long as that is good.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum LoggedIn {
+enum LoggedIn {
     /// By nothing that is good: it puts tokens, or goes.
     Not,
     /// By its certificate: as long as what the authorizer has granted its bearer.
@@ -64,8 +80,8 @@ impl Conversation {
             // The listener has verified the certificate, and what that is worth the authorizer says; without one it
             // is as if nothing was said (AMQ-02).
             Credentials::External => {
-                if self.who.tls.is_some() && self.engine.access.is_identified().await {
-                    self.logged_in = LoggedIn::ByCertificate;
+                if self.identity.who.tls.is_some() && self.engine.access.is_identified().await {
+                    self.identity.logged_in = LoggedIn::ByCertificate;
                 }
                 true
             }
@@ -78,20 +94,20 @@ impl Conversation {
         let Plain { user, password } = plain;
         let principal = match &*user {
             TOKEN_USER => self.principal(&password),
-            _ => self.who.clone().with_key(user, password),
+            _ => self.identity.who.clone().with_key(user, password),
         };
         let access = self.engine.broker.access(principal);
         // Who guesses waits for the answer (SEC-26).
         let is_known = access.identify().await.is_ok();
         if is_known {
-            self.logged_in = LoggedIn::ByPassword;
+            self.identity.logged_in = LoggedIn::ByPassword;
         }
         self.engine.access = access;
         is_known
     }
 
     fn principal(&self, token: &str) -> Principal {
-        self.who.clone().with_token(token)
+        self.identity.who.clone().with_token(token)
     }
 
     /// Closes a connection for which nothing good was shown for so long, unless everybody is let in (SEC-16), and one that
@@ -99,18 +115,19 @@ impl Conversation {
     pub(super) fn close_unknown(&mut self) {
         self.mark_key();
         if self.is_let_in() {
-            self.known_at = Instant::now();
+            self.identity.known_at = Instant::now();
             return self.close_without_place();
         }
-        let is_late = self.known_at.elapsed() > self.site.config.opening_timeout;
+        let is_late = self.identity.known_at.elapsed() > self.site.config.opening_timeout;
         if !is_late || self.engine.is_closed() {
             return;
         }
         self.stop_seeking();
         let text = "the client presented no valid token to $cbs and no key over SASL PLAIN in time";
-        let reason = Rejection::unauthorized(text).because("missing").of_peer(self.who.peer);
+        let reason =
+            Rejection::unauthorized(text).because("missing").of_peer(self.identity.who.peer);
         let error = self.refuse(reason, "");
-        self.amqp.close(Some(error), self.began.elapsed());
+        self.amqp.close(Some(error), self.clock.began.elapsed());
     }
 
     /// Whether it may stay.
@@ -120,11 +137,11 @@ impl Conversation {
 
     /// Whether anything that it has shown, by which not everybody is let in, is good still.
     pub(super) fn shows_key(&self) -> bool {
-        let by_login = match self.logged_in {
+        let by_login = match self.identity.logged_in {
             LoggedIn::Not => false,
             LoggedIn::ByCertificate | LoggedIn::ByPassword => self.engine.access.holds(),
         };
-        by_login || self.shown.iter().any(|shown| shown.access.holds())
+        by_login || self.identity.shown.iter().any(|shown| shown.access.holds())
     }
 
     /// Takes a token for a path and what is under it. A newer one takes the place of the one before, under the
@@ -132,13 +149,13 @@ impl Conversation {
     pub(super) async fn put_token(&mut self, path: &str, token: &str) -> Result<(), Refused> {
         let folded: Box<str> = path.to_lowercase().into();
         let token = self.kept_token(token);
-        let principal = self.who.clone().with_token(Arc::clone(&token));
+        let principal = self.identity.who.clone().with_token(Arc::clone(&token));
         let tried = self.engine.broker.access(principal.clone());
         // The token is kept also where no entity is yet: links may be attached as soon as it is created.
         tried.allow(Action::End, path).await.map_err(Refused::Token)?;
         self.make_room_for_token(&folded, &token)?;
         let put_at = self.engine.broker.now();
-        if let Some(shown) = self.shown.iter_mut().find(|shown| shown.path == folded) {
+        if let Some(shown) = self.identity.shown.iter_mut().find(|shown| shown.path == folded) {
             (shown.token, shown.put_at) = (token, put_at);
             let access = shown.access.clone();
             access.renew(principal).await;
@@ -148,20 +165,20 @@ impl Conversation {
             }
             return Ok(());
         }
-        self.shown.push(ShownToken { path: folded, access: tried, token, put_at });
+        self.identity.shown.push(ShownToken { path: folded, access: tried, token, put_at });
         Ok(())
     }
 
     /// A token that was put, shared with the others that are the same.
     fn kept_token(&self, token: &str) -> Arc<str> {
-        let same = self.shown.iter().find(|shown| *shown.token == *token);
+        let same = self.identity.shown.iter().find(|shown| *shown.token == *token);
         same.map_or_else(|| Arc::from(token), |shown| Arc::clone(&shown.token))
     }
 
     /// The bytes of all tokens and their paths, without the one for `but`; each token counts once.
     pub(super) fn shown_bytes(&self, but: Option<&str>) -> usize {
         let mut counted = HashSet::new();
-        let others = self.shown.iter().filter(|shown| but != Some(&*shown.path));
+        let others = self.identity.shown.iter().filter(|shown| but != Some(&*shown.path));
         let bytes = others.map(|shown| {
             let is_new = counted.insert(Arc::as_ptr(&shown.token));
             shown.path.len() + if is_new { shown.token.len() } else { 0 }
@@ -175,15 +192,15 @@ impl Conversation {
         loop {
             let of_others = |shown: &&ShownToken| *shown.path != *path;
             let is_here = |shown: &ShownToken| Arc::ptr_eq(&shown.token, token);
-            let count = self.shown.iter().filter(of_others).count();
-            let is_shared = self.shown.iter().filter(of_others).any(is_here);
+            let count = self.identity.shown.iter().filter(of_others).count();
+            let is_shared = self.identity.shown.iter().filter(of_others).any(is_here);
             let bytes = path.len() + if is_shared { 0 } else { token.len() };
             let held = self.shown_bytes(Some(path));
             if count < self.share.count() && held + bytes <= self.share.token_bytes() {
                 return Ok(());
             }
             if let Some(unused) = self.unused(path) {
-                self.shown.remove(unused);
+                self.identity.shown.remove(unused);
             } else if !self.grow() {
                 return Err(Refused::Many);
             }
@@ -193,7 +210,8 @@ impl Conversation {
     /// The oldest token at or below whose path no link is attached, not even to ask something, but for the one for
     /// this path and those that were put just now.
     fn unused(&mut self, but: &str) -> Option<usize> {
-        let links = self.numbers.keys().filter_map(|number| self.engine.links.get(*number));
+        let links =
+            self.numbering.numbers.keys().filter_map(|number| self.engine.links.get(*number));
         let of_links = links.map(|link| link.entity.path());
         // Those of requests are no links of the entity.
         let others = self.nodes.values().filter_map(Node::path);
@@ -213,7 +231,7 @@ impl Conversation {
         let is_unused = |shown: &ShownToken| {
             now >= shown.put_at.plus(FRESH) && *shown.path != *but && !used.contains(&shown.path)
         };
-        let unused = self.shown.iter().position(is_unused);
+        let unused = self.identity.shown.iter().position(is_unused);
         self.engine.steps.add(used.len());
         unused
     }
@@ -222,7 +240,7 @@ impl Conversation {
     /// not; or what the connection began with.
     pub(super) fn access_at(&self, path: &str) -> Access {
         let folded = path.to_lowercase();
-        let covering = self.shown.iter().filter(|shown| shown.covers(&folded));
+        let covering = self.identity.shown.iter().filter(|shown| shown.covers(&folded));
         let nearest = covering.max_by_key(|shown| (shown.access.holds(), shown.path.len()));
         let access = nearest.map_or(&self.engine.access, |shown| &shown.access);
         // There are many; each remembers what links rest on.
@@ -332,7 +350,7 @@ mod tests {
         for client in by_key.iter().chain([&by_certificate]) {
             // As for a link, which may be refused: what no link rests on is forgotten, but not who the client is.
             drop(client.access_at("orders"));
-            assert!(client.is_let_in(), "{:?}", client.who);
+            assert!(client.is_let_in(), "{:?}", client.identity.who);
         }
         for (who, credentials) in [
             (&bare, plain("x")),
@@ -345,7 +363,7 @@ mod tests {
         assert!(by_certificate.is_let_in());
         authorizer.regenerate();
         for client in &by_key {
-            assert!(!client.is_let_in(), "{:?}", client.who);
+            assert!(!client.is_let_in(), "{:?}", client.identity.who);
         }
         assert!(by_certificate.is_let_in());
         authorizer.certificates.raise();
@@ -369,7 +387,7 @@ mod tests {
                 Arc::new(Site::new(broker.clone(), AmqpConfig { opening_timeout, ..config() }));
             let mut client = logged_in(&site, &bare, said).await;
             client.seek_place().await;
-            assert!(client.mark_idle() && client.place.is_some());
+            assert!(client.mark_idle() && client.entry.place.is_some());
             assert_eq!(client.engine.standing.is_idle(), is_idle);
         }
         broker.stop(Duration::ZERO).await.unwrap();
@@ -387,10 +405,10 @@ mod tests {
             let site = Arc::new(Site::new(broker.clone(), config));
             let mut stranger = logged_in(&site, &certified, Credentials::Anonymous).await;
             stranger.seek_place().await;
-            assert!(stranger.place.is_some(), "it was free");
+            assert!(stranger.entry.place.is_some(), "it was free");
             let mut client = logged_in(&site, who, said).await;
             client.seek_place().await;
-            assert!(client.place.is_some() && client.seeking.is_none());
+            assert!(client.entry.place.is_some() && client.entry.seeking.is_none());
             let mut is_told =
                 |it: &mut Conversation| it.engine.standing.poll_needed(&mut context).is_ready();
             assert!(is_told(&mut stranger));
@@ -398,9 +416,9 @@ mod tests {
             for said in [Credentials::Anonymous, plain("k")] {
                 let mut next = logged_in(&site, &certified, said).await;
                 next.seek_place().await;
-                assert!(next.place.is_none() && next.seeking.is_some());
+                assert!(next.entry.place.is_none() && next.entry.seeking.is_some());
                 next.happened(Event::Closed { error: None, by_client: true }).await;
-                assert!(next.seeking.is_none(), "somebody would go for one that is closed");
+                assert!(next.entry.seeking.is_none(), "somebody would go for one that is closed");
             }
             assert!(!is_told(&mut client));
         }

@@ -16,8 +16,15 @@ use super::conversation::Conversation;
 use crate::connection::Event;
 use crate::error::{AmqpError, condition};
 
-/// A place that is waited for.
-pub(super) type Seeking = Pin<Box<dyn Future<Output = Place> + Send>>;
+/// The way of a connection to its place.
+#[derive(Default)]
+pub(super) struct Entry {
+    pub(super) place: Option<Place>,
+    /// Ready when its spare socket is needed, until it has a place.
+    pub(super) opening: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// The place that it waits for, once it is open.
+    pub(super) seeking: Option<Pin<Box<dyn Future<Output = Place> + Send>>>,
+}
 
 impl Conversation {
     /// Takes a place for a connection that is open, or begins to wait for one.
@@ -29,7 +36,7 @@ impl Conversation {
         if let Some(place) = self.site.places.enter(newcomer) {
             return self.take_place(place);
         }
-        self.seeking = Some(Box::pin(self.site.places.clone().wait(newcomer)));
+        self.entry.seeking = Some(Box::pin(self.site.places.clone().wait(newcomer)));
     }
 
     /// Who wants a place, by what it has shown.
@@ -39,7 +46,7 @@ impl Conversation {
         }
         // Where everybody is let in, it may be that this one is not (SEC-17).
         match self.engine.broker.allows_anonymous() && self.engine.access.is_identified().await {
-            true => Newcomer::Known(self.who.peer),
+            true => Newcomer::Known(self.identity.who.peer),
             false => Newcomer::Stranger,
         }
     }
@@ -47,17 +54,17 @@ impl Conversation {
     /// It has shown something that is good.
     pub(super) async fn has_shown(&mut self) {
         self.mark_key();
-        if self.place.is_none() {
+        if self.entry.place.is_none() {
             self.seek_place().await;
         }
     }
 
     /// It has a place from now on.
     pub(super) fn take_place(&mut self, place: Place) {
-        self.place = Some(place);
-        let member = self.site.places.join(self.who.peer);
+        self.entry.place = Some(place);
+        let member = self.site.places.join(self.identity.who.peer);
         self.engine.standing = Standing::new(member, self.site.config.opening_timeout);
-        (self.opening, self.seeking) = (None, None);
+        (self.entry.opening, self.entry.seeking) = (None, None);
         if self.engine.needs_place() {
             self.engine.phase = Phase::Open;
         }
@@ -66,7 +73,7 @@ impl Conversation {
 
     /// It is waited for no more: the connection ends, and with it what was not carried out without one.
     pub(super) fn stop_seeking(&mut self) {
-        self.seeking = None;
+        self.entry.seeking = None;
         if self.engine.needs_place() {
             self.engine.phase = Phase::Open;
             self.behind = None;
@@ -77,7 +84,7 @@ impl Conversation {
     pub(super) fn needs_place(&self, event: &Event) -> bool {
         let is_for_place =
             matches!(event, Event::Attached { attach, .. } if !is_for_tokens(attach));
-        is_for_place && self.place.is_none()
+        is_for_place && self.entry.place.is_none()
     }
 
     /// Says whether its place can be needed by who shows a key.
@@ -87,8 +94,8 @@ impl Conversation {
 
     /// Closes a connection that was opened, and has found no place in the time in which it has to be.
     pub(super) fn close_without_place(&mut self) {
-        let is_late = self.began.elapsed() > self.site.config.opening_timeout;
-        if !self.is_open || self.place.is_some() || !is_late || self.engine.is_closed() {
+        let is_late = self.clock.began.elapsed() > self.site.config.opening_timeout;
+        if !self.is_open || self.entry.place.is_some() || !is_late || self.engine.is_closed() {
             return;
         }
         self.stop_seeking();
@@ -102,6 +109,6 @@ impl Conversation {
         // trying (AMQP-94).
         let text = format!("{}: {refused}", refused.condition());
         let error = AmqpError::new(condition::CONNECTION_FORCED, text);
-        self.amqp.close(Some(error), self.began.elapsed());
+        self.amqp.close(Some(error), self.clock.began.elapsed());
     }
 }

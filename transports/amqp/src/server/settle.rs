@@ -184,7 +184,7 @@ impl Conversation {
         let Ended { token, kind, answer, sent } = ended;
         let refused = match result {
             Ok(()) => {
-                let is_gone = |sent: &Sent| !self.numbers.contains_key(&sent.number);
+                let is_gone = |sent: &Sent| !self.numbering.numbers.contains_key(&sent.number);
                 if sent.as_ref().is_some_and(is_gone) {
                     self.site.outcomes().remember(token, kind);
                 }

@@ -125,7 +125,7 @@ impl Conversation {
 
     /// Gives back what it does not need any more.
     pub(super) fn shrink_share(&mut self) {
-        let count = self.amqp.link_count().max(self.shown.len());
+        let count = self.amqp.link_count().max(self.identity.shown.len());
         self.share.shrink(count, self.amqp.session_count(), self.shown_bytes(None));
         self.amqp.allow(self.share.count(), self.share.session_count());
     }

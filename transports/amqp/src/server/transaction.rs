@@ -20,7 +20,7 @@ use peeklock_link::pending::correlation;
 
 use super::conversation::{Conversation, Ended, Expect, Sent};
 use super::gather::Each;
-use super::group::{Root, is_same, root_path};
+use super::group::{Groups, Root, is_same, root_path};
 use super::outcomes::OutcomeKind;
 use super::work::Work;
 use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
@@ -34,6 +34,7 @@ pub(super) struct Book {
     open: BTreeMap<TransactionId, Open>,
     /// Commits that wait for operations to be answered, one of a transaction at most.
     waiting: Vec<Committing>,
+    pub(super) groups: Groups,
 }
 
 /// A transaction that was declared.

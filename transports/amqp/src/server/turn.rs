@@ -7,16 +7,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use bytes::Buf as _;
+use bytes::{Buf as _, BytesMut};
 use peeklock_core::command::LinkEnd;
-use peeklock_core::permits::RoomAnswer;
+use peeklock_core::permits::{RoomAnswer, Seat};
 use peeklock_link::{LARGE_BYTES, Next, Phase, Protocol as _, Serve, Turn};
 use peeklock_listen::Place;
 use peeklock_tls::Handshake;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
+use tokio::time::Sleep;
 
 use super::conversation::{Close, Conversation};
 use super::node::Node;
+use super::removed::{Leaving, Lost};
+use super::site::Site;
 use super::socket::Socket;
 use crate::error::{AmqpError, condition};
 
@@ -26,8 +29,10 @@ const READ_BYTES: usize = 64 << 10;
 const FREE_BYTES: u64 = 32 << 10;
 /// How much of that room is taken at once.
 const STEP_BYTES: u64 = 64 << 10;
+/// Time for which a large content may stand still while another waits to begin: its client would begin it again.
+const LARGE_GRACE: Duration = Duration::from_secs(10);
 /// How often locks that have ended are looked for, and whether the client takes what is written.
-pub(super) const TICK: Duration = Duration::from_secs(5);
+const TICK: Duration = Duration::from_secs(5);
 /// How long the end of a socket may take that is not just dropped.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// A large message is taken at no less than so many bytes a second, in the long run.
@@ -38,6 +43,74 @@ const PIECES_MAX: usize = 64;
 thread_local! {
     /// Where sockets of this thread are read into: a connection that is idle holds nothing for it.
     static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
+
+/// Bytes that have arrived and were not carried out.
+pub(super) struct Inflow {
+    pub(super) input: BytesMut,
+    /// Room for messages that have not arrived whole, and the bytes of them that have arrived.
+    pub(super) seat: Seat,
+    pub(super) assembled_bytes: u64,
+    /// Room for a large message, and the number of large ones that are not stored.
+    large_seat: Seat,
+    pub(super) large_count: usize,
+}
+
+impl Inflow {
+    pub(super) fn new(site: &Site) -> Self {
+        Self {
+            input: BytesMut::new(),
+            seat: site.inbound.seat(),
+            assembled_bytes: 0,
+            large_seat: site.large_inbound.patient_seat(LARGE_GRACE),
+            large_count: 0,
+        }
+    }
+}
+
+/// Bytes on their way to the client.
+#[derive(Default)]
+pub(super) struct Outflow {
+    /// Bytes that its client has taken in all.
+    pub(super) taken_bytes: u64,
+    /// The number of the large content that it holds, and since when.
+    large_since: Option<(u64, Instant)>,
+    /// Messages that were received for good and are written nowhere, and those that are being written.
+    pub(super) lost: Lost,
+    pub(super) leaving: Leaving,
+    /// Whether bytes were written that the system may not have yet.
+    is_unflushed: bool,
+    stalled_since: Option<Instant>,
+    /// Whether nothing can be written any more: requests that were read are carried out all the same.
+    pub(super) write_closed: bool,
+}
+
+/// The instants of a connection.
+pub(super) struct Clock {
+    pub(super) began: Instant,
+    /// Until when requests that came before the end may wait for room, once it has come.
+    pub(super) over_until: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+    /// When locks that have ended are looked for next, and the like.
+    next_tick: Instant,
+    /// Whether bytes were read since the clock was last asked.
+    has_read: bool,
+    /// Whether nothing is read for want of room, or of an answer: its client cannot be heard.
+    read_blocked: bool,
+}
+
+impl Clock {
+    pub(super) fn new(opening_timeout: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            began: now,
+            over_until: None,
+            timer: Box::pin(tokio::time::sleep(opening_timeout)),
+            next_tick: now + TICK,
+            has_read: false,
+            read_blocked: false,
+        }
+    }
 }
 
 /// A turn of AMQP.
@@ -60,8 +133,8 @@ impl Conversation {
         first: &[u8],
         handshake: Handshake,
     ) {
-        self.opening = Some(Box::pin(async move { handshake.needed().await }));
-        self.input.extend_from_slice(first);
+        self.entry.opening = Some(Box::pin(async move { handshake.needed().await }));
+        self.inflow.input.extend_from_slice(first);
         let end = self.serve(&mut stream).await;
         self.flush_at_end(&mut stream).await;
         self.end(end).await;
@@ -71,16 +144,16 @@ impl Conversation {
 
     /// Looks at everything that time changes.
     fn tick(&mut self) -> Result<(), LinkEnd> {
-        self.has_read = false;
-        self.next_tick = Instant::now() + TICK;
+        self.clock.has_read = false;
+        self.clock.next_tick = Instant::now() + TICK;
         if self.is_late() {
             return Err(self.how_it_ends());
         }
         self.close_unknown();
-        if self.read_blocked {
-            self.amqp.was_not_read(self.began.elapsed());
+        if self.clock.read_blocked {
+            self.amqp.was_not_read(self.clock.began.elapsed());
         }
-        self.amqp.tick(self.began.elapsed());
+        self.amqp.tick(self.clock.began.elapsed());
         self.forget_ended();
         self.shrink_share();
         self.end_lapses();
@@ -91,26 +164,26 @@ impl Conversation {
     /// Closes the connection for want of room.
     fn give_up(&mut self, text: &'static str) {
         let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text);
-        self.amqp.close(Some(error), self.began.elapsed());
+        self.amqp.close(Some(error), self.clock.began.elapsed());
         self.stop_seeking();
         self.engine.phase = Phase::Closed(Close::GaveUp);
-        self.input.clear();
+        self.inflow.input.clear();
         for node in self.nodes.values_mut() {
             node.forget_arriving();
         }
-        self.assembled_bytes = 0;
+        self.inflow.assembled_bytes = 0;
         self.waiting_requests = 0;
-        self.seat.give_back();
-        self.large_seat.give_back();
+        self.inflow.seat.give_back();
+        self.inflow.large_seat.give_back();
     }
 
     /// Closes a connection whose place is needed, and does not wait for its client.
     async fn say_place_is_needed<S: Socket>(&mut self, stream: &mut S) {
         let text = "the connection is closed to make room: the limit of connections is reached";
         let error = AmqpError::new(condition::CONNECTION_FORCED, text);
-        self.amqp.close(Some(error), self.began.elapsed());
+        self.amqp.close(Some(error), self.clock.began.elapsed());
         let writing = poll_fn(|context| {
-            while self.amqp.output(self.began.elapsed()).has_remaining() {
+            while self.amqp.output(self.clock.began.elapsed()).has_remaining() {
                 if ready!(self.poll_write(stream, context)).is_err() {
                     break;
                 }
@@ -127,7 +200,7 @@ impl Conversation {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         READ.with_borrow_mut(|buffer| {
-            let here = self.assembled_bytes.saturating_add(self.input.len() as u64);
+            let here = self.inflow.assembled_bytes.saturating_add(self.inflow.input.len() as u64);
             let here = usize::try_from(here).unwrap_or(usize::MAX);
             let most = READ_BYTES - here.min(READ_BYTES / 2);
             let mut read = ReadBuf::new(buffer.get_mut(..most).unwrap_or_default());
@@ -138,7 +211,7 @@ impl Conversation {
                     self.engine.phase = Phase::Closed(Close::Orderly);
                 }
             }
-            self.input.extend_from_slice(read.filled());
+            self.inflow.input.extend_from_slice(read.filled());
             Poll::Ready(Ok(read.filled().len()))
         })
     }
@@ -148,15 +221,15 @@ impl Conversation {
         stream: &mut S,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.write_closed {
+        if self.outflow.write_closed {
             self.discard_output();
             return Poll::Pending;
         }
-        if self.leaving.has_within(self.taken_bytes) {
+        if self.outflow.leaving.has_within(self.outflow.taken_bytes) {
             // What was removed is its client's when the system has it, however much is to be written behind it.
             ready!(self.poll_flush(stream, context))?;
         }
-        let output = self.amqp.output(self.began.elapsed());
+        let output = self.amqp.output(self.clock.began.elapsed());
         if !output.has_remaining() {
             ready!(self.poll_flush(stream, context))?;
             return Poll::Pending;
@@ -167,14 +240,14 @@ impl Conversation {
         match Pin::new(stream).poll_write_vectored(context, pieces) {
             Poll::Ready(Ok(written)) => {
                 output.advance(written);
-                self.taken_bytes += written as u64;
-                self.is_unflushed = true;
-                self.stalled_since = None;
+                self.outflow.taken_bytes += written as u64;
+                self.outflow.is_unflushed = true;
+                self.outflow.stalled_since = None;
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
-                self.stalled_since.get_or_insert_with(Instant::now);
+                self.outflow.stalled_since.get_or_insert_with(Instant::now);
                 Poll::Pending
             }
         }
@@ -182,7 +255,7 @@ impl Conversation {
 
     /// Nobody takes it any more.
     fn discard_output(&mut self) {
-        let output = self.amqp.output(self.began.elapsed());
+        let output = self.amqp.output(self.clock.began.elapsed());
         output.advance(output.remaining());
     }
 
@@ -192,58 +265,58 @@ impl Conversation {
         stream: &mut S,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.is_unflushed || stream.is_unflushed() {
+        if self.outflow.is_unflushed || stream.is_unflushed() {
             match Pin::new(stream).poll_flush(context) {
-                Poll::Ready(Ok(())) => self.is_unflushed = false,
+                Poll::Ready(Ok(())) => self.outflow.is_unflushed = false,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    self.stalled_since.get_or_insert_with(Instant::now);
+                    self.outflow.stalled_since.get_or_insert_with(Instant::now);
                     return Poll::Pending;
                 }
             }
         }
-        self.stalled_since = None;
-        self.leaving.flushed(self.taken_bytes);
+        self.outflow.stalled_since = None;
+        self.outflow.leaving.flushed(self.outflow.taken_bytes);
         Poll::Ready(Ok(()))
     }
 
     /// What was written last is not lost, if the layers above the socket let go of it.
     async fn flush_at_end<S: Socket>(&mut self, stream: &mut S) {
-        if !self.write_closed {
+        if !self.outflow.write_closed {
             let _flushed = poll_fn(|context| Poll::Ready(self.poll_flush(stream, context))).await;
         }
     }
 
     /// Has the clock ask at that instant at the latest.
     fn look_at(&mut self, at: Instant) {
-        if self.timer.deadline() > at.into() {
-            self.timer.as_mut().reset(at.into());
+        if self.clock.timer.deadline() > at.into() {
+            self.clock.timer.as_mut().reset(at.into());
         }
     }
 
     /// Whether more may be read: there is room for what has not arrived whole. False if it is to be given up.
     fn poll_room(&mut self, withheld_bytes: u64, context: &Context<'_>) -> Poll<bool> {
         let read = withheld_bytes
-            .saturating_add(self.input.len() as u64)
+            .saturating_add(self.inflow.input.len() as u64)
             .saturating_add(self.behind_bytes());
-        let mut unfinished = self.assembled_bytes.saturating_add(read);
+        let mut unfinished = self.inflow.assembled_bytes.saturating_add(read);
         let largest = self.largest_bytes();
         let is_large = largest > LARGE_BYTES;
-        if !is_large && self.large_seat.held_bytes() > 0 {
-            match self.large_count {
-                0 if !self.engine.needs_permit() => self.large_seat.give_back(),
+        if !is_large && self.inflow.large_seat.held_bytes() > 0 {
+            match self.inflow.large_count {
+                0 if !self.engine.needs_permit() => self.inflow.large_seat.give_back(),
                 // Its client has done what it can.
-                _ => self.large_seat.rest(),
+                _ => self.inflow.large_seat.rest(),
             }
         }
         if unfinished <= FREE_BYTES {
-            self.seat.give_back();
+            self.inflow.seat.give_back();
             return Poll::Ready(true);
         }
         let now = Instant::now();
         if is_large {
-            if self.large_seat.held_bytes() == 0 {
-                match self.large_seat.take(1, unfinished, now, context) {
+            if self.inflow.large_seat.held_bytes() == 0 {
+                match self.inflow.large_seat.take(1, unfinished, now, context) {
                     RoomAnswer::Granted => {}
                     RoomAnswer::Yield => return Poll::Ready(false),
                     RoomAnswer::Later(at) => {
@@ -252,14 +325,14 @@ impl Conversation {
                     }
                 }
             }
-            if self.large_seat.must_yield(unfinished, now, context) {
+            if self.inflow.large_seat.must_yield(unfinished, now, context) {
                 return Poll::Ready(false);
             }
             // One that large has the rest of its room to itself; what else there is has not.
             unfinished -= largest - LARGE_BYTES;
         }
-        while unfinished > FREE_BYTES.saturating_add(self.seat.held_bytes()) {
-            match self.seat.take(STEP_BYTES, unfinished, now, context) {
+        while unfinished > FREE_BYTES.saturating_add(self.inflow.seat.held_bytes()) {
+            match self.inflow.seat.take(STEP_BYTES, unfinished, now, context) {
                 RoomAnswer::Granted => {}
                 RoomAnswer::Yield => return Poll::Ready(false),
                 RoomAnswer::Later(at) => {
@@ -268,14 +341,14 @@ impl Conversation {
                 }
             }
         }
-        Poll::Ready(!self.seat.must_yield(unfinished, now, context))
+        Poll::Ready(!self.inflow.seat.must_yield(unfinished, now, context))
     }
 
     /// What is here of the largest message of those that have not arrived whole.
     fn largest_bytes(&self) -> u64 {
-        if self.assembled_bytes <= LARGE_BYTES {
+        if self.inflow.assembled_bytes <= LARGE_BYTES {
             // None is larger than all of them.
-            return self.assembled_bytes;
+            return self.inflow.assembled_bytes;
         }
         self.nodes.values().map(Node::assembling_bytes).max().unwrap_or(0)
     }
@@ -283,7 +356,7 @@ impl Conversation {
     /// Has the clock ask when something is due.
     fn set_timer(&mut self) {
         let now = Instant::now();
-        let of_amqp = self.amqp.deadline().map(|due| self.began + due);
+        let of_amqp = self.amqp.deadline().map(|due| self.clock.began + due);
         // What waits for its client is given back before its lock ends.
         let of_outlets = self.nodes.values().filter_map(|node| match node {
             Node::Outlet(outlet) => outlet.return_at(),
@@ -291,21 +364,21 @@ impl Conversation {
         });
         let today = self.engine.broker.now();
         let of_locks = of_outlets.min().map(|at| now + at.since(today).to_std());
-        let due = [of_amqp, self.over_until, of_locks, self.large_due()]
+        let due = [of_amqp, self.clock.over_until, of_locks, self.large_due()]
             .into_iter()
             .flatten()
-            .fold(self.next_tick, Instant::min);
-        self.timer.as_mut().reset(due.into());
+            .fold(self.clock.next_tick, Instant::min);
+        self.clock.timer.as_mut().reset(due.into());
     }
 
     /// Whether the client takes nothing of what is written.
     fn is_late(&mut self) -> bool {
         let patience = self.site.config.write_timeout;
         let large = self.engine.account.large();
-        if large != self.large_since.map(|(number, _)| number) {
-            self.large_since = large.map(|number| (number, Instant::now()));
+        if large != self.outflow.large_since.map(|(number, _)| number) {
+            self.outflow.large_since = large.map(|number| (number, Instant::now()));
         }
-        if let Some((_, since)) = self.large_since {
+        if let Some((_, since)) = self.outflow.large_since {
             let most = Duration::from_secs(self.engine.account.held_bytes() / PACE_BYTES);
             if since.elapsed() > patience.saturating_add(most) {
                 tracing::warn!(
@@ -314,7 +387,7 @@ impl Conversation {
                 return true;
             }
         }
-        self.stalled_since.is_some_and(|since| since.elapsed() > patience)
+        self.outflow.stalled_since.is_some_and(|since| since.elapsed() > patience)
     }
 }
 
@@ -327,12 +400,12 @@ impl<S: Socket> Serve<S> for Conversation {
             self.stop_announced = true;
             let text = "the broker is being stopped";
             let error = AmqpError::new(condition::CONNECTION_FORCED, text);
-            self.amqp.close(Some(error), self.began.elapsed());
+            self.amqp.close(Some(error), self.clock.began.elapsed());
         }
         loop {
             let is_stopped = self.carry_out().await;
             self.collect().await;
-            if !self.write_closed {
+            if !self.outflow.write_closed {
                 self.pump();
             }
             self.engine.links.hand_over();
@@ -349,12 +422,12 @@ impl<S: Socket> Serve<S> for Conversation {
     }
 
     fn poll_own(&mut self, stream: &mut S, context: &mut Context<'_>) -> Next<Self, S> {
-        if let Some(opening) = &mut self.opening
+        if let Some(opening) = &mut self.entry.opening
             && opening.as_mut().poll(context).is_ready()
         {
             return Poll::Ready(Turn::Own(AmqpTurn::SocketNeeded));
         }
-        if let Some(seeking) = &mut self.seeking
+        if let Some(seeking) = &mut self.entry.seeking
             && let Poll::Ready(place) = seeking.as_mut().poll(context)
         {
             return Poll::Ready(Turn::Own(AmqpTurn::Placed(place)));
@@ -364,7 +437,7 @@ impl<S: Socket> Serve<S> for Conversation {
         }
         // A socket that always has bytes does not hold the clock up. Otherwise what is there goes first: it may be
         // the sign of life that the clock asks for.
-        if self.has_read && self.timer.as_mut().poll(context).is_ready() {
+        if self.clock.has_read && self.clock.timer.as_mut().poll(context).is_ready() {
             return Poll::Ready(Turn::Tick);
         }
         Poll::Pending
@@ -377,8 +450,9 @@ impl<S: Socket> Serve<S> for Conversation {
     /// Its client does not take the bytes that are written, or opens its windows for none of the deliveries that it has
     /// asked for.
     fn poll_slow(&mut self, _: &mut S, context: &mut Context<'_>) -> Poll<LinkEnd> {
-        let is_held_up = self.stalled_since.is_some() || self.nodes.values().any(Node::has_waiting);
-        let taken_bytes = is_held_up.then_some(self.taken_bytes);
+        let is_held_up =
+            self.outflow.stalled_since.is_some() || self.nodes.values().any(Node::has_waiting);
+        let taken_bytes = is_held_up.then_some(self.outflow.taken_bytes);
         self.engine.poll_yield(taken_bytes, context).map(|()| self.how_it_ends())
     }
 
@@ -387,11 +461,12 @@ impl<S: Socket> Serve<S> for Conversation {
     fn poll_read(&mut self, stream: &mut S, context: &mut Context<'_>) -> Option<Next<Self, S>> {
         if self.engine.needs_permit() || self.engine.needs_place() {
             // It is not the client who is slow.
-            self.seat.rest();
+            self.inflow.seat.rest();
         }
         let may_ask = self.may_ask();
-        self.read_blocked = !may_ask;
-        let reads_place = self.engine.needs_place() && (self.input.len() as u64) < FREE_BYTES;
+        self.clock.read_blocked = !may_ask;
+        let reads_place =
+            self.engine.needs_place() && (self.inflow.input.len() as u64) < FREE_BYTES;
         if !may_ask && !self.engine.is_closed() && !reads_place {
             return None;
         }
@@ -402,7 +477,7 @@ impl<S: Socket> Serve<S> for Conversation {
             }
             Poll::Ready(false) => Some(Poll::Ready(Turn::Own(AmqpTurn::GiveUp))),
             Poll::Pending => {
-                self.read_blocked = true;
+                self.clock.read_blocked = true;
                 None
             }
         }
@@ -413,7 +488,7 @@ impl<S: Socket> Serve<S> for Conversation {
     }
 
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.timer.as_mut().poll(context)
+        self.clock.timer.as_mut().poll(context)
     }
 
     async fn take(&mut self, turn: Turn<Self, S>, stream: &mut S) -> Result<(), LinkEnd> {
@@ -422,12 +497,12 @@ impl<S: Socket> Serve<S> for Conversation {
             Turn::Own(AmqpTurn::Read(Ok(0) | Err(_))) => return Err(self.how_it_ends()),
             // Requests of the client, and its close after them, have arrived or are still to come.
             Turn::Own(AmqpTurn::Wrote(Err(_))) => {
-                self.write_closed = true;
-                self.stalled_since = None;
+                self.outflow.write_closed = true;
+                self.outflow.stalled_since = None;
                 self.discard_output();
             }
             Turn::Own(AmqpTurn::Read(Ok(_))) => {
-                (self.has_read, self.engine.peer_disconnected) = (true, false);
+                (self.clock.has_read, self.engine.peer_disconnected) = (true, false);
             }
             Turn::Own(AmqpTurn::Placed(place)) => self.take_place(place),
             Turn::Own(AmqpTurn::GiveUp) => {

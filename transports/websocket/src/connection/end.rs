@@ -30,7 +30,7 @@ impl Conversation {
         let mut lost_count = self.lost_count();
         // The room is others' at once.
         self.ready = Vec::new();
-        self.unconfirmed = VecDeque::new();
+        self.frames.unconfirmed = VecDeque::new();
         lost_count += self.engine.quiet().await;
         self.engine.links.finish_end(end, lost_count);
         tracing::debug!(?end, "connection ended");
@@ -39,10 +39,11 @@ impl Conversation {
     /// How many messages are stored nowhere any more and not with the client (RCV-02): of what was not written, and of
     /// frames of which the system has not taken all, or whose client was lost and has not confirmed them.
     fn lost_count(&self) -> u64 {
-        let before = self.sent - self.unconfirmed.len() as u64;
-        let flushed = self.flushed.saturating_sub(before);
+        let before = self.frames.sent - self.frames.unconfirmed.len() as u64;
+        let flushed = self.frames.flushed.saturating_sub(before);
         let flushed = usize::try_from(flushed).unwrap_or(usize::MAX);
-        let lost = self.unconfirmed.iter().skip(flushed).map(|written| written.removed_count);
+        let lost =
+            self.frames.unconfirmed.iter().skip(flushed).map(|written| written.removed_count);
         self.unwritten_count + lost.sum::<u64>()
     }
 }

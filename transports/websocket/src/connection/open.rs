@@ -1,6 +1,5 @@
 //! How a conversation begins: with a hello, anew or as one that is resumed.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,7 +15,6 @@ use peeklock_listen::Member;
 use peeklock_listen::websocket::Pongs;
 use peeklock_tls::Handshake;
 use tokio::sync::mpsc;
-use tokio::time::{Interval, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use bytes::Bytes;
@@ -25,7 +23,9 @@ use super::close;
 use super::place;
 use super::serve::payload;
 use super::stall::Stall;
-use super::{CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN};
+use super::{
+    CALLS_MAX, Conversation, Ended, FRAMES_KEPT, HEARTBEAT_SECONDS_MIN, Pulse, WrittenFrames,
+};
 use crate::error::{Close, code};
 use crate::frame::text::Guid;
 use crate::frame::{ClientFrame, Encoding, Item, Request, ServerFrame, announced};
@@ -203,18 +203,11 @@ impl Conversation {
             ready_bytes: 0,
             unwritten_count: 0,
             delivered: Vec::new(),
-            unconfirmed: VecDeque::new(),
-            kept_bytes: 0,
-            confirmed_bytes: 0,
-            flushed: 0,
-            sent: 0,
+            frames: WrittenFrames::default(),
             unflushed: false,
             outgoing: Unwritten::default(),
             pongs: Pongs::default(),
-            ticks: ticks(config.heartbeat, config.frame_timeout),
-            read_since_tick: true,
-            written_since_tick: true,
-            silent_ticks: 0,
+            pulse: Pulse::new(config.heartbeat, config.frame_timeout),
             stall: Stall::default(),
             site,
         });
@@ -263,13 +256,13 @@ impl Conversation {
         let Ok(bytes) = frame.encode(self.encoding, 0) else { return Err(Ended::Lost(None)) };
         let mut frames = vec![Bytes::from(bytes)];
         if resumed {
-            let unconfirmed = self.unconfirmed.len() as u64;
-            if *received > self.sent || self.sent - *received > unconfirmed {
+            let unconfirmed = self.frames.unconfirmed.len() as u64;
+            if *received > self.frames.sent || self.frames.sent - *received > unconfirmed {
                 let reason = "the client confirms frames that were never sent, or has lost some";
                 return Err(Ended::Refused(Close::new(code::PROTOCOL, reason)));
             }
             self.confirm(*received);
-            frames.extend(self.unconfirmed.iter().map(|sent| sent.bytes.clone()));
+            frames.extend(self.frames.unconfirmed.iter().map(|sent| sent.bytes.clone()));
         }
         let encoding = self.encoding;
         let writing = async {
@@ -279,7 +272,7 @@ impl Conversation {
             socket.flush().await
         };
         // What is written here was within the window before, but the peer may read nothing.
-        let (engine, taken_bytes) = (&mut self.engine, Some(self.confirmed_bytes));
+        let (engine, taken_bytes) = (&mut self.engine, Some(self.frames.confirmed_bytes));
         let written = tokio::select! {
             biased;
             // Its client may have given this socket up already, and come by another one.
@@ -294,10 +287,8 @@ impl Conversation {
         }
         (self.unflushed, self.pongs) = (false, Pongs::default());
         self.outgoing = Unwritten::default();
-        self.flushed = self.sent;
-        (self.read_since_tick, self.written_since_tick) = (true, true);
-        self.silent_ticks = 0;
-        self.ticks = ticks(self.heartbeat, self.site.config.frame_timeout);
+        self.frames.flushed = self.frames.sent;
+        self.pulse = Pulse::new(self.heartbeat, self.site.config.frame_timeout);
         self.stall.rest();
         self.place.regain();
         if self.engine.stop_deadline().is_none() {
@@ -326,7 +317,7 @@ impl Conversation {
             return Err(LinkEnd::Broken);
         }
         // What is kept for who is away is in the way of those who are there, if others wait for room.
-        let (engine, taken_bytes) = (&mut self.engine, Some(self.confirmed_bytes));
+        let (engine, taken_bytes) = (&mut self.engine, Some(self.frames.confirmed_bytes));
         let ended = poll_fn(|context| {
             if engine.poll_stop(context).is_ready() {
                 return Poll::Ready(LinkEnd::ByBroker);
@@ -346,13 +337,4 @@ impl Conversation {
             end = ended => Err(end),
         }
     }
-}
-
-/// The clock of a socket: it looks twice in each heartbeat, and twice in the time that a frame may take.
-fn ticks(heartbeat: Duration, frame_timeout: Duration) -> Interval {
-    let beat = heartbeat.min(frame_timeout) / 2;
-    let mut ticks = tokio::time::interval(beat.max(Duration::from_millis(1)));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks.reset();
-    ticks
 }

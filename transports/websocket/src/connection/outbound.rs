@@ -147,7 +147,7 @@ impl Conversation {
     /// Writes the next piece of a frame.
     pub(super) async fn write_on(&mut self, socket: &mut Socket) -> Result<(), Ended> {
         let Some(piece) = self.outgoing.next() else { return Ok(()) };
-        self.written_since_tick = true;
+        self.pulse.written_since_tick = true;
         // Nothing else is buffered, so this does not wait.
         socket.feed(piece).await.map_err(|error| super::serve::lost(&error))?;
         self.unflushed = true;
@@ -212,23 +212,28 @@ impl Conversation {
                 return None;
             }
         };
-        self.sent += 1;
+        self.frames.sent += 1;
         let held_bytes =
             bytes.len() as u64 + size_of_val(&*deliveries) as u64 + super::WRITTEN_BYTES;
         // First, so that the frame has the room that its parts had.
         self.engine.account.hold(held_bytes);
         self.engine.account.release(ready_bytes);
-        self.kept_bytes += held_bytes;
+        self.frames.kept_bytes += held_bytes;
         let kept = if self.grace.is_some() { bytes.clone() } else { Bytes::new() };
-        self.unconfirmed.push_back(Written { bytes: kept, held_bytes, deliveries, removed_count });
+        self.frames.unconfirmed.push_back(Written {
+            bytes: kept,
+            held_bytes,
+            deliveries,
+            removed_count,
+        });
         Some(bytes)
     }
 
     /// What was written is with the system. If nothing can be resumed, that is all there is to know.
     pub(super) fn flushed(&mut self) {
-        self.flushed = self.sent;
+        self.frames.flushed = self.frames.sent;
         if self.grace.is_none() {
-            self.confirm_first(self.unconfirmed.len());
+            self.confirm_first(self.frames.unconfirmed.len());
         }
     }
 
@@ -237,17 +242,17 @@ impl Conversation {
         if self.grace.is_none() {
             return;
         }
-        let before = self.sent - self.unconfirmed.len() as u64;
-        let count = received.min(self.sent).saturating_sub(before);
+        let before = self.frames.sent - self.frames.unconfirmed.len() as u64;
+        let count = received.min(self.frames.sent).saturating_sub(before);
         self.confirm_first(usize::try_from(count).unwrap_or(usize::MAX));
     }
 
     fn confirm_first(&mut self, count: usize) {
         let mut given: Vec<u32> = Vec::new();
         for _ in 0..count {
-            let Some(sent) = self.unconfirmed.pop_front() else { break };
-            self.kept_bytes -= sent.held_bytes;
-            self.confirmed_bytes += sent.held_bytes;
+            let Some(sent) = self.frames.unconfirmed.pop_front() else { break };
+            self.frames.kept_bytes -= sent.held_bytes;
+            self.frames.confirmed_bytes += sent.held_bytes;
             self.engine.account.release(sent.held_bytes);
             self.stall.rest();
             for (number, bytes) in sent.deliveries {
@@ -257,8 +262,8 @@ impl Conversation {
                 }
             }
         }
-        if self.unconfirmed.is_empty() {
-            self.unconfirmed.shrink_to(super::WRITTEN_PLACES_IDLE);
+        if self.frames.unconfirmed.is_empty() {
+            self.frames.unconfirmed.shrink_to(super::WRITTEN_PLACES_IDLE);
         }
         for number in given {
             self.engine.links.limit(number);

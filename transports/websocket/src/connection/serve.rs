@@ -71,7 +71,7 @@ impl Conversation {
 
     /// What is here and was not written.
     fn unwritten_bytes(&self) -> u64 {
-        self.engine.account.held_bytes().saturating_sub(self.kept_bytes)
+        self.engine.account.held_bytes().saturating_sub(self.frames.kept_bytes)
     }
 
     /// What there is room for among answers.
@@ -110,7 +110,7 @@ impl Conversation {
 
     /// Whether anything may be written: the client has confirmed enough of what went before.
     pub(super) fn may_write(&self) -> bool {
-        self.grace.is_none() || self.kept_bytes < 2 * self.site.config.outbound_bytes_max
+        self.grace.is_none() || self.frames.kept_bytes < 2 * self.site.config.outbound_bytes_max
     }
 
     pub(crate) fn command_count_max(&self) -> usize {
@@ -160,7 +160,7 @@ impl Conversation {
             None => return Err(Ended::Lost(None)),
         };
         socket.get_mut().frame_taken();
-        self.read_since_tick = true;
+        self.pulse.read_since_tick = true;
         match &message {
             SocketMessage::Ping(payload) => {
                 // The library has put the pong into its buffer.
@@ -191,7 +191,7 @@ impl Conversation {
     /// Time has passed: says that the server is there, and looks whether the client is.
     fn tick(&mut self, socket: &mut Socket) -> Result<(), Ended> {
         let may_write = self.may_write() && !self.unflushed;
-        if !std::mem::take(&mut self.written_since_tick) && may_write {
+        if !std::mem::take(&mut self.pulse.written_since_tick) && may_write {
             self.say(0, Notice::Heartbeat(Default::default()));
         }
         // Locks that have ended make room although the client says nothing.
@@ -207,15 +207,15 @@ impl Conversation {
             let reason = "a frame has begun but did not arrive in time";
             return Err(Ended::Lost(Some(Close::new(code::SLOW, reason))));
         }
-        if std::mem::take(&mut self.read_since_tick) {
-            self.silent_ticks = 0;
+        if std::mem::take(&mut self.pulse.read_since_tick) {
+            self.pulse.silent_ticks = 0;
             return Ok(());
         }
         // While there is no room the client cannot be heard, unless it is itself who takes nothing.
         if self.may_read() || !may_write {
-            self.silent_ticks += 1;
+            self.pulse.silent_ticks += 1;
         }
-        if self.ticks.period() * self.silent_ticks > self.heartbeat * 2 {
+        if self.pulse.ticks.period() * self.pulse.silent_ticks > self.heartbeat * 2 {
             let reason = "nothing arrived for twice the heartbeat";
             return Err(Ended::Lost(Some(Close::new(code::SILENT, reason))));
         }
@@ -275,8 +275,8 @@ impl Serve<Socket> for Conversation {
             return Poll::Ready(Ended::Lost(Some(Close::new(code::SLOW, reason))));
         }
         // It does not take the bytes that are written, or does not confirm them.
-        let is_held_up = self.unflushed || self.kept_bytes > FREE_BYTES;
-        let taken_bytes = is_held_up.then_some(written_bytes + self.confirmed_bytes);
+        let is_held_up = self.unflushed || self.frames.kept_bytes > FREE_BYTES;
+        let taken_bytes = is_held_up.then_some(written_bytes + self.frames.confirmed_bytes);
         if self.engine.poll_yield(taken_bytes, context).is_ready() {
             return Poll::Ready(Ended::Yielded);
         }
@@ -315,7 +315,7 @@ impl Serve<Socket> for Conversation {
     }
 
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.ticks.poll_tick(context).map(drop)
+        self.pulse.ticks.poll_tick(context).map(drop)
     }
 
     async fn take(&mut self, turn: Turn<Self, Socket>, socket: &mut Socket) -> Result<(), Ended> {

@@ -161,7 +161,7 @@ impl Conversation {
         path: &str,
         result: Result<Outcome, Rejection>,
     ) {
-        let link = self.numbers.get(&number);
+        let link = self.numbering.numbers.get(&number);
         let node = link.and_then(|link| self.nodes.get_mut(link));
         let Some(Node::Browser(browser)) = node else { return };
         browser.is_asked = false;

@@ -121,7 +121,7 @@ impl Conversation {
         let before = assembly.len() as u64;
         if matches!(part.fate, Fate::Void | Fate::TooLarge(_)) {
             *assembly = Assembly::default();
-            self.assembled_bytes -= before;
+            self.inflow.assembled_bytes -= before;
             if let Some(id) = self.transaction_of(link, part.state, true) {
                 self.doom(id);
             }
@@ -144,10 +144,10 @@ impl Conversation {
         let whole = is_whole.then(|| std::mem::take(assembly).join());
         let transaction = self.transaction_of(link, part.state, is_whole);
         let Some(whole) = whole else {
-            self.assembled_bytes += bytes;
+            self.inflow.assembled_bytes += bytes;
             return;
         };
-        self.assembled_bytes -= before;
+        self.inflow.assembled_bytes -= before;
         self.came(link, before.saturating_add(bytes));
         let delivery = (!part.settled).then_some(part.delivery);
         match self.nodes.get_mut(&link) {
@@ -346,7 +346,7 @@ impl Conversation {
             let Some(command) = commands.pop() else { return };
             return self.join(id, session, &entity, command, of, permit).await;
         }
-        self.large_count += usize::from(is_large);
+        self.inflow.large_count += usize::from(is_large);
         let expect = Expect::Sent { number, deliveries: Each::new(deliveries), is_large };
         let slot = self.engine.links.ask(number, 0, Some(Arc::new(permit)), expect);
         let mut ticket = self.engine.links.tickets(commands.len() as u64);
@@ -369,7 +369,7 @@ impl Conversation {
             (Some(delivery), Ok(())) => self.amqp.dispose(delivery, DeliveryState::accepted()),
             (delivery, Err(rejection)) => {
                 let error = self.refuse(rejection.clone(), path);
-                self.reject(self.numbers.get(&number).copied(), delivery, error);
+                self.reject(self.numbering.numbers.get(&number).copied(), delivery, error);
                 if rejection.condition() == Condition::EntityNotFound {
                     self.stopped(number, path, rejection);
                 }

@@ -251,7 +251,7 @@ impl Conversation {
         outlet.drain = Drain::Asked(last);
         let id = self.ask(Asked::Drain(link));
         if !matches!(self.engine.links.drain(number, id, None), Ok(None)) {
-            self.asked.remove(&id);
+            self.numbering.asked.remove(&id);
             self.drained(link);
         }
     }

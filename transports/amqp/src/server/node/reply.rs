@@ -207,7 +207,9 @@ impl Conversation {
                 self.engine.account.release(std::mem::take(&mut replies.sending_bytes));
                 // Of a link that is gone nobody knows how much was written.
                 let removed = replies.removed.take().filter(|_| self.amqp.has_sent(link));
-                self.leaving.put(removed, self.taken_bytes + self.amqp.waiting_bytes() as u64);
+                self.outflow
+                    .leaving
+                    .put(removed, self.outflow.taken_bytes + self.amqp.waiting_bytes() as u64);
             }
             if !self.amqp.can_send_settled(link) {
                 break;

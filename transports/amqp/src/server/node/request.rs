@@ -255,7 +255,7 @@ impl Conversation {
         }
         requests.waiting.push_back((to, request));
         requests.waiting_bytes += bytes;
-        self.assembled_bytes += bytes;
+        self.inflow.assembled_bytes += bytes;
         self.waiting_requests += 1;
     }
 
@@ -294,7 +294,7 @@ impl Conversation {
             let Some((to, request)) = requests.waiting.pop_front() else { continue };
             let bytes = request.content.as_bytes().len() as u64;
             requests.waiting_bytes -= bytes;
-            self.assembled_bytes -= bytes;
+            self.inflow.assembled_bytes -= bytes;
             self.waiting_requests -= 1;
             if !matches!(self.nodes.get(&to), Some(Node::Replies(_))) {
                 tracing::debug!(

@@ -72,15 +72,15 @@ async fn what_was_removed_is_its_clients_when_it_is_flushed() {
         // It is answered by as much, and what is offered behind that.
         let mut input = BytesMut::from(HEADER);
         assert!(conversation.amqp.next_event(&mut input, Duration::ZERO).is_none());
-        let removed = conversation.lost.unless_written(1);
-        conversation.leaving.put(removed, HEADER.len() as u64);
+        let removed = conversation.outflow.lost.unless_written(1);
+        conversation.outflow.leaving.put(removed, HEADER.len() as u64);
         assert!(conversation.poll_write(&mut layer, &mut context).is_ready());
         assert_eq!(layer.taken_bytes, HEADER.len());
         let wrote = conversation.poll_write(&mut layer, &mut context);
         assert_eq!(wrote.is_ready(), lets_go);
         assert_eq!(layer.taken_bytes > HEADER.len(), lets_go);
-        conversation.leaving = Leaving::default();
-        assert_eq!(conversation.lost.count(), u64::from(!lets_go));
+        conversation.outflow.leaving = Leaving::default();
+        assert_eq!(conversation.outflow.lost.count(), u64::from(!lets_go));
     }
     drop(site);
     broker.stop(Duration::ZERO).await.unwrap();

@@ -272,7 +272,7 @@ impl Conversation {
         let Plan { asker, entity, commands, read, memo, .. } = plan;
         let Some(asker) = self.still_waits(asker) else { return };
         let takes = memo.room.is_some();
-        self.large_count += usize::from(is_large);
+        self.inflow.large_count += usize::from(is_large);
         let managing = Managing {
             asker,
             read,
@@ -396,14 +396,14 @@ impl Conversation {
         let Expect::Managed(managing) = pending.expect else { return };
         let Managing { asker, read, memo, outcomes, issued, failure, held_bytes, is_large, .. } =
             *managing;
-        self.large_count -= usize::from(is_large);
+        self.inflow.large_count -= usize::from(is_large);
         if failure.is_none() {
             for (issued, outcome) in issued.into_iter().zip(outcomes.iter().flatten()) {
                 issued.confirm(outcome);
             }
         }
         let taken_count = outcomes.iter().flatten().map(taken_count).sum();
-        let removed = self.lost.unless_written(taken_count);
+        let removed = self.outflow.lost.unless_written(taken_count);
         let answer = match failure {
             // What was done of it stays done.
             Some(rejection) => {
