@@ -7,7 +7,7 @@ use bytes::Bytes;
 use peeklock_amqp::client::{Frames, Outgoing, Session};
 use peeklock_amqp::codec::list::List;
 use peeklock_amqp::error::AmqpError;
-use peeklock_amqp::frame::header::Protocol;
+use peeklock_amqp::frame::Protocol;
 use peeklock_amqp::performative::{Attach, Begin, Flow, Performative};
 use peeklock_amqp::sasl::{Init, mechanism};
 

@@ -12,7 +12,7 @@ use peeklock_amqp::codec::list::{List, write_list};
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::exercise::operations;
-use peeklock_amqp::frame::header::Protocol;
+use peeklock_amqp::frame::Protocol;
 use peeklock_amqp::message::{BATCH_FORMAT, Declare, Discharge};
 use peeklock_amqp::performative::{
     Attach, Begin, Close, DeliveryTag, Detach, Disposition, End, Flow, Performative, Role,

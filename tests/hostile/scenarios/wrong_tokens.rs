@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use peeklock_amqp::client::Frames;
-use peeklock_amqp::frame::header::Protocol;
+use peeklock_amqp::frame::Protocol;
 use peeklock_amqp::sasl::{Init, mechanism};
 
 use super::super::attacker::Attack;

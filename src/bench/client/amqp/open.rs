@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use peeklock::tls::ClientTls;
 use peeklock_amqp::client::Session;
-use peeklock_amqp::frame::header::Protocol;
+use peeklock_amqp::frame::Protocol;
 use peeklock_amqp::performative::Performative;
 
 use super::AmqpFault;

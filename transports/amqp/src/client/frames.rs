@@ -4,8 +4,8 @@ use bytes::{Buf as _, Bytes, BytesMut};
 
 use crate::codec::list::{List, append_list};
 use crate::error::AmqpError;
-use crate::frame::header::{HEADER_BYTES, Protocol};
 use crate::frame::{Frame, Kind};
+use crate::frame::{HEADER_BYTES, Protocol};
 use crate::performative::Performative;
 
 /// The largest frame that is taken: it has room for a message of usual size, and what the broker puts before it.

@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use super::{Connection, Event, Phase};
 use crate::codec::value::Symbols;
 use crate::error::AmqpError;
-use crate::frame::header::{HEADER_BYTES, Protocol};
+use crate::frame::{HEADER_BYTES, Protocol};
 use crate::sasl::{
     Challenge, ClientFrame, Credentials, Init, Mechanisms, Outcome, Plain, mechanism, outcome_code,
 };

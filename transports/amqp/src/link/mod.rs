@@ -6,7 +6,6 @@
 //! ```
 
 mod attach;
-mod credit;
 mod detach;
 mod incoming;
 mod outgoing;

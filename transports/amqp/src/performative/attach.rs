@@ -3,8 +3,7 @@
 use peeklock_words::amqp::write::{self, Fields, Sink};
 
 use crate::codec::fields::FieldReader;
-use crate::codec::list::read_described;
-use crate::codec::list::{List, put, ubyte, write_list};
+use crate::codec::list::{List, put, read_described, ubyte, write_list};
 use crate::codec::value::{Map, Symbols};
 use crate::error::AmqpError;
 use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode};
@@ -82,5 +81,40 @@ impl List for Attach {
         fields.field(self.offered_capabilities.as_ref().map(Symbols::as_bytes), put);
         fields.field(self.desired_capabilities.as_ref().map(Symbols::as_bytes), put);
         fields.field(self.properties.as_ref().map(Map::as_bytes), put);
+    }
+}
+
+/// Detaches a link.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Detach {
+    /// The link.
+    pub handle: u32,
+    /// Whether it is gone for good, which is always so here (AMQP-36).
+    pub closed: bool,
+    /// Why, if something is wrong.
+    pub error: Option<AmqpError>,
+}
+
+impl List for Detach {
+    const DESCRIPTOR: u8 = 0x16;
+    const NAME: &'static str = "detach";
+    const FIELD_COUNT: usize = 3;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self {
+            handle: fields.required("handle", FieldReader::uint)?,
+            closed: fields.boolean("closed")?.unwrap_or(false),
+            error: fields.described("error", read_described)?,
+        })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(Some(self.handle), write::uint);
+        fields.field(self.closed.then_some(true), write::boolean);
+        fields.field(self.error.as_ref(), write_list);
+    }
+
+    fn shortened(&self, bytes: usize) -> Option<Self> {
+        Some(Self { error: Some(self.error.as_ref()?.shortened(bytes)?), ..*self })
     }
 }

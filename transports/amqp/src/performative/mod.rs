@@ -2,11 +2,6 @@
 
 mod attach;
 mod begin;
-mod close;
-mod detach;
-mod disposition;
-mod end;
-mod flow;
 mod open;
 mod transfer;
 
@@ -20,13 +15,13 @@ use peeklock_words::amqp::write::Sink;
 use peeklock_words::amqp::{Reader, Scalar};
 
 pub use self::attach::Attach;
+pub use self::attach::Detach;
 pub use self::begin::Begin;
-pub use self::close::Close;
-pub use self::detach::Detach;
-pub use self::disposition::Disposition;
-pub use self::end::End;
-pub use self::flow::Flow;
+pub use self::begin::End;
+pub use self::open::Close;
 pub use self::open::Open;
+pub use self::transfer::Disposition;
+pub use self::transfer::Flow;
 pub use self::transfer::Transfer;
 use crate::codec::fields::{FieldReader, descriptor};
 use crate::codec::list::{List, read_list, write_list};

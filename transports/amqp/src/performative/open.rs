@@ -3,7 +3,7 @@
 use peeklock_words::amqp::write::{self, Fields, Sink};
 
 use crate::codec::fields::FieldReader;
-use crate::codec::list::{List, put, ushort};
+use crate::codec::list::{List, put, read_described, ushort, write_list};
 use crate::codec::value::{Map, Symbols};
 use crate::error::AmqpError;
 
@@ -63,5 +63,30 @@ impl List for Open {
         fields.field(self.offered_capabilities.as_ref().map(Symbols::as_bytes), put);
         fields.field(self.desired_capabilities.as_ref().map(Symbols::as_bytes), put);
         fields.field(self.properties.as_ref().map(Map::as_bytes), put);
+    }
+}
+
+/// Closes a connection.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Close {
+    /// Why, if something is wrong.
+    pub error: Option<AmqpError>,
+}
+
+impl List for Close {
+    const DESCRIPTOR: u8 = 0x18;
+    const NAME: &'static str = "close";
+    const FIELD_COUNT: usize = 1;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self { error: fields.described("error", read_described)? })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(self.error.as_ref(), write_list);
+    }
+
+    fn shortened(&self, bytes: usize) -> Option<Self> {
+        Some(Self { error: Some(self.error.as_ref()?.shortened(bytes)?) })
     }
 }

@@ -6,14 +6,13 @@
 //! ```
 
 mod begin;
-mod disposition;
+mod deliveries;
 mod handles;
 mod lapsed;
-mod window;
 
 use std::collections::BTreeMap;
 
-pub(crate) use self::disposition::BegunDisposition;
+pub(crate) use self::deliveries::BegunDisposition;
 pub(crate) use self::handles::Handles;
 pub(crate) use self::lapsed::Lapsed;
 use crate::connection::SessionId;

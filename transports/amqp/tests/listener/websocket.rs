@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use peeklock_amqp::client::{Frames, Session};
-use peeklock_amqp::frame::header::Protocol;
+use peeklock_amqp::frame::Protocol;
 use peeklock_amqp::performative::Performative;
 use peeklock_amqp::sasl::{Init, mechanism};
 use peeklock_auth_sas::{SasAuthorizer, SasConfig};

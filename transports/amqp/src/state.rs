@@ -1,22 +1,12 @@
 //! States of deliveries (AMQP 3.4 and 4.5), one file for each that has fields.
 
-mod declared;
-mod modified;
-mod received;
-mod rejected;
-mod transactional;
-
 use bytes::Bytes;
 use peeklock_words::amqp::Reader;
-use peeklock_words::amqp::write::{Fields, Sink};
+use peeklock_words::amqp::write::{self, Fields, Sink};
 
-pub use self::declared::Declared;
-pub use self::modified::Modified;
-pub use self::received::Received;
-pub use self::rejected::Rejected;
-pub use self::transactional::Transactional;
 use crate::codec::fields::{FieldReader, descriptor};
-use crate::codec::list::{List, read_list, write_list};
+use crate::codec::list::{List, put, read_described, read_list, write_list};
+use crate::codec::value::Map;
 use crate::error::AmqpError;
 
 /// The state of a delivery.
@@ -171,5 +161,132 @@ impl Outcome {
             Self::Modified(modified) => write_list(sink, modified),
             Self::Declared(declared) => write_list(sink, declared),
         }
+    }
+}
+
+/// A transaction was declared.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Declared {
+    /// Its id.
+    pub txn_id: Bytes,
+}
+
+impl List for Declared {
+    const DESCRIPTOR: u8 = 0x33;
+    const NAME: &'static str = "declared";
+    const FIELD_COUNT: usize = 1;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self { txn_id: fields.required("txn-id", FieldReader::binary)? })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(Some(&*self.txn_id), write::binary);
+    }
+}
+
+/// A delivery was not taken, and is changed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Modified {
+    /// Whether it counts as a delivery.
+    pub delivery_failed: Option<bool>,
+    /// Whether not to deliver it here again: to defer it.
+    pub undeliverable_here: Option<bool>,
+    /// Properties to change (AMQP-63).
+    pub message_annotations: Option<Map>,
+}
+
+impl List for Modified {
+    const DESCRIPTOR: u8 = 0x27;
+    const NAME: &'static str = "modified";
+    const FIELD_COUNT: usize = 3;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self {
+            delivery_failed: fields.boolean("delivery-failed")?,
+            undeliverable_here: fields.boolean("undeliverable-here")?,
+            message_annotations: fields.map("message-annotations")?,
+        })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(self.delivery_failed, write::boolean);
+        fields.field(self.undeliverable_here, write::boolean);
+        fields.field(self.message_annotations.as_ref().map(Map::as_bytes), put);
+    }
+}
+
+/// A delivery is under way.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Received {
+    /// The section.
+    pub section_number: u32,
+    /// The byte in it.
+    pub section_offset: u64,
+}
+
+impl List for Received {
+    const DESCRIPTOR: u8 = 0x23;
+    const NAME: &'static str = "received";
+    const FIELD_COUNT: usize = 2;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self {
+            section_number: fields.required("section-number", FieldReader::uint)?,
+            section_offset: fields.required("section-offset", FieldReader::ulong)?,
+        })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(Some(self.section_number), write::uint);
+        fields.field(Some(self.section_offset), write::ulong);
+    }
+}
+
+/// A delivery was rejected; to dead-letter, when a receiver says so.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rejected {
+    /// Why, if something is wrong.
+    pub error: Option<AmqpError>,
+}
+
+impl List for Rejected {
+    const DESCRIPTOR: u8 = 0x25;
+    const NAME: &'static str = "rejected";
+    const FIELD_COUNT: usize = 1;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self { error: fields.described("error", read_described)? })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(self.error.as_ref(), write_list);
+    }
+}
+
+/// A delivery or its outcome is part of a transaction (AMQP-66).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Transactional {
+    /// Of which.
+    pub txn_id: Bytes,
+    /// The outcome, which is no such state itself.
+    pub outcome: Option<Outcome>,
+}
+
+impl List for Transactional {
+    const DESCRIPTOR: u8 = 0x34;
+    const NAME: &'static str = "transactional-state";
+    const FIELD_COUNT: usize = 2;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self {
+            txn_id: fields.required("txn-id", FieldReader::binary)?,
+            outcome: fields.described("outcome", Outcome::read)?,
+        })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(Some(&*self.txn_id), write::binary);
+        fields.field(self.outcome.as_ref(), |sink, outcome| outcome.write(sink));
     }
 }

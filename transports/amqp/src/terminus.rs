@@ -1,0 +1,223 @@
+//! Ends of links (AMQP 3.5 and 4.5.1): source, target, coordinator.
+
+use bytes::Bytes;
+use peeklock_words::amqp::write::{self, Fields, Sink};
+use peeklock_words::amqp::{Reader, Scalar, code};
+
+use crate::codec::fields::{FieldReader, descriptor};
+use crate::codec::list::{List, put, read_list, write_list};
+use crate::codec::value::{Map, Raw, Symbols};
+use crate::error::AmqpError;
+
+/// Where messages of a link go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// A node.
+    Node(NodeTarget),
+    /// The coordinator of transactions.
+    Coordinator(Coordinator),
+}
+
+impl Source {
+    /// A source with this address.
+    #[must_use]
+    pub fn at(address: &str) -> Self {
+        Self { node: Node::at(address), ..Self::default() }
+    }
+
+    /// The address, if it is text.
+    #[must_use]
+    pub fn address(&self) -> Option<&str> {
+        self.node.address()
+    }
+}
+
+impl Target {
+    /// A node with this address.
+    #[must_use]
+    pub fn at(address: &str) -> Self {
+        Self::Node(NodeTarget { node: Node::at(address), ..NodeTarget::default() })
+    }
+
+    /// The address, if it is text.
+    #[must_use]
+    pub fn address(&self) -> Option<&str> {
+        match self {
+            Self::Node(target) => target.node.address(),
+            Self::Coordinator(_) => None,
+        }
+    }
+
+    /// The target that is the whole of `value`.
+    pub(crate) fn read_any(value: &Bytes) -> Result<Self, AmqpError> {
+        let mut reader = Reader::new(value);
+        let code = descriptor(&mut reader)?;
+        Ok(match u8::try_from(code).unwrap_or(0) {
+            NodeTarget::DESCRIPTOR => Self::Node(read_list(value, &mut reader)?),
+            Coordinator::DESCRIPTOR => Self::Coordinator(read_list(value, &mut reader)?),
+            _ => return Err(AmqpError::decode(format!("descriptor 0x{code:x} is not a target"))),
+        })
+    }
+
+    pub(crate) fn write<S: Sink>(&self, sink: &mut S) {
+        match self {
+            Self::Node(node) => write_list(sink, node),
+            Self::Coordinator(coordinator) => write_list(sink, coordinator),
+        }
+    }
+}
+
+/// A target that coordinates transactions (AMQP-97).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Coordinator {
+    /// What it is to do.
+    pub capabilities: Option<Symbols>,
+}
+
+impl List for Coordinator {
+    const DESCRIPTOR: u8 = 0x30;
+    const NAME: &'static str = "coordinator";
+    const FIELD_COUNT: usize = 1;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self { capabilities: fields.symbols("capabilities")? })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(self.capabilities.as_ref().map(Symbols::as_bytes), put);
+    }
+}
+
+/// The node of a source or target. What is not looked into is kept as it came, to be echoed (AMQP-34).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Node {
+    /// The address, as it was written.
+    pub address: Option<Raw>,
+    /// What of it outlives the link.
+    pub durable: Option<u32>,
+    /// When it goes.
+    pub expiry_policy: Option<Box<str>>,
+    /// How many seconds after that.
+    pub timeout: Option<u32>,
+    /// Whether a node is to be made, which is not offered (AMQP-96).
+    pub dynamic: bool,
+    /// What kind of node.
+    pub dynamic_node_properties: Option<Map>,
+}
+
+impl Node {
+    /// How many fields it is.
+    pub(super) const FIELD_COUNT: usize = 6;
+
+    /// A node with this address.
+    #[must_use]
+    pub fn at(address: &str) -> Self {
+        let address = Raw::encoded(|bytes| write::text(bytes, address));
+        Self { address: Some(address), ..Self::default() }
+    }
+
+    /// The address, if it is text.
+    #[must_use]
+    pub fn address(&self) -> Option<&str> {
+        match self.address.as_ref()?.scalar() {
+            Ok(Scalar::Text(text) | Scalar::Symbol(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(super) fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self {
+            address: fields.raw("address")?,
+            durable: fields.uint("durable")?,
+            expiry_policy: fields.text("expiry-policy")?,
+            timeout: fields.uint("timeout")?,
+            dynamic: fields.boolean("dynamic")?.unwrap_or(false),
+            dynamic_node_properties: fields.map("dynamic-node-properties")?,
+        })
+    }
+
+    pub(super) fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        fields.field(Some(self.address.as_ref()), address);
+        fields.field(self.durable, write::uint);
+        fields.field(self.expiry_policy.as_deref(), write::symbol);
+        fields.field(self.timeout, write::uint);
+        fields.field(self.dynamic.then_some(true), write::boolean);
+        fields.field(self.dynamic_node_properties.as_ref().map(Map::as_bytes), put);
+    }
+}
+
+/// Writes an address, as null if there is none: an empty list would mean that there is no end at all
+/// (AMQP-12).
+fn address<S: Sink>(sink: &mut S, address: Option<&Raw>) {
+    match address {
+        Some(address) => sink.put(address.as_bytes()),
+        None => sink.put_byte(code::NULL),
+    }
+}
+
+/// A source. What is not looked into is kept as it came, to be echoed (AMQP-34).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Source {
+    /// Where they are.
+    pub node: Node,
+    /// `move` or `copy` (AMQP-99).
+    pub distribution_mode: Option<Box<str>>,
+    /// Which messages (AMQP-70).
+    pub filter: Option<Map>,
+    /// What is assumed of deliveries that nobody settled.
+    pub default_outcome: Option<Raw>,
+    /// What may become of deliveries.
+    pub outcomes: Option<Symbols>,
+    /// What the node is to do.
+    pub capabilities: Option<Symbols>,
+}
+
+impl List for Source {
+    const DESCRIPTOR: u8 = 0x28;
+    const NAME: &'static str = "source";
+    const FIELD_COUNT: usize = Node::FIELD_COUNT + 5;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self {
+            node: Node::read(fields)?,
+            distribution_mode: fields.text("distribution-mode")?,
+            filter: fields.map("filter")?,
+            default_outcome: fields.raw("default-outcome")?,
+            outcomes: fields.symbols("outcomes")?,
+            capabilities: fields.symbols("capabilities")?,
+        })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        self.node.fields(fields);
+        fields.field(self.distribution_mode.as_deref(), write::symbol);
+        fields.field(self.filter.as_ref().map(Map::as_bytes), put);
+        fields.field(self.default_outcome.as_ref().map(Raw::as_bytes), put);
+        fields.field(self.outcomes.as_ref().map(Symbols::as_bytes), put);
+        fields.field(self.capabilities.as_ref().map(Symbols::as_bytes), put);
+    }
+}
+
+/// A target that is a node.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NodeTarget {
+    /// Which one.
+    pub node: Node,
+    /// What the node is to do.
+    pub capabilities: Option<Symbols>,
+}
+
+impl List for NodeTarget {
+    const DESCRIPTOR: u8 = 0x29;
+    const NAME: &'static str = "target";
+    const FIELD_COUNT: usize = Node::FIELD_COUNT + 1;
+
+    fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
+        Ok(Self { node: Node::read(fields)?, capabilities: fields.symbols("capabilities")? })
+    }
+
+    fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {
+        self.node.fields(fields);
+        fields.field(self.capabilities.as_ref().map(Symbols::as_bytes), put);
+    }
+}
