@@ -8,8 +8,7 @@ use peeklock_words::amqp::ContentError;
 use peeklock_words::amqp::write::{self, Fields, Sink};
 use peeklock_words::condition::Condition;
 
-use crate::codec::fields::FieldReader;
-use crate::codec::list::{List, null, put};
+use crate::codec::list::{FieldReader, List, null, put};
 use crate::codec::value::{Map, Raw};
 
 /// The key of `info` under which the broker says whether trying again can succeed (ERR-02).

@@ -6,8 +6,7 @@ use bytes::Bytes;
 use peeklock_words::amqp::Reader;
 use peeklock_words::amqp::write::{self, Fields, Sink};
 
-use crate::codec::fields::{FieldReader, descriptor};
-use crate::codec::list::{List, put, read_list, ubyte};
+use crate::codec::list::{FieldReader, List, descriptor, put, read_list, ubyte};
 use crate::codec::value::Symbols;
 use crate::error::AmqpError;
 

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use peeklock_words::amqp::Reader;
 use peeklock_words::amqp::write::{self, Fields, Sink};
 
-use crate::codec::fields::{FieldReader, descriptor};
-use crate::codec::list::{List, put, read_described, read_list, write_list};
+use crate::codec::list::{
+    FieldReader, List, descriptor, put, read_described, read_list, write_list,
+};
 use crate::codec::value::Map;
 use crate::error::AmqpError;
 

@@ -4,8 +4,7 @@ use bytes::Bytes;
 use peeklock_words::amqp::write::{self, Fields, Sink};
 use peeklock_words::amqp::{Reader, Scalar, code};
 
-use crate::codec::fields::{FieldReader, descriptor};
-use crate::codec::list::{List, put, read_list, write_list};
+use crate::codec::list::{FieldReader, List, descriptor, put, read_list, write_list};
 use crate::codec::value::{Map, Raw, Symbols};
 use crate::error::AmqpError;
 

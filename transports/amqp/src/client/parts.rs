@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::message::Assembly;
+use crate::link::Assembly;
 use crate::performative::Transfer;
 
 /// A message of a link of which not all frames came.

@@ -2,9 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 use peeklock_words::amqp::write::{self, Compound, Fields, Measure, Sink};
-use peeklock_words::amqp::{Reader, code};
+use peeklock_words::amqp::{ContentError, Reader, Scalar, code};
 
-use super::fields::{FieldReader, descriptor};
+use super::value::{Map, Raw, Symbols};
 use crate::error::AmqpError;
 
 /// A described list with its fields in the standard's order.
@@ -108,4 +108,222 @@ pub(crate) fn ubyte<S: Sink>(sink: &mut S, value: u8) {
 /// Writes a ushort.
 pub(crate) fn ushort<S: Sink>(sink: &mut S, value: u16) {
     write::fixed(sink, code::USHORT, value.to_be_bytes());
+}
+
+/// The fields of a described list that are still to be read. A field that is null or left out reads as
+/// none.
+pub struct FieldReader<'a> {
+    whole: &'a Bytes,
+    reader: Reader<'a>,
+    left: usize,
+    /// What is read, for errors.
+    list: &'static str,
+}
+
+/// The descriptor of the value at the start of `reader`, as a number, also where it is written as a symbol; its list is
+/// next.
+pub(crate) fn descriptor(reader: &mut Reader<'_>) -> Result<u64, AmqpError> {
+    if reader.byte()? != code::DESCRIBED {
+        return Err(AmqpError::decode("value has no descriptor"));
+    }
+    match reader.scalar()? {
+        Scalar::U64(number) => Ok(number),
+        Scalar::Symbol(name) => by_name(name)
+            .ok_or_else(|| AmqpError::decode(format!("descriptor `{name:.64}` is unknown"))),
+        _ => Err(AmqpError::decode("descriptor must be a ulong or a symbol")),
+    }
+}
+
+/// Descriptors as symbols (AMQP 1.0, every type of parts 2 to 5).
+fn by_name(name: &str) -> Option<u64> {
+    Some(match name {
+        "amqp:open:list" => 0x10,
+        "amqp:begin:list" => 0x11,
+        "amqp:attach:list" => 0x12,
+        "amqp:flow:list" => 0x13,
+        "amqp:transfer:list" => 0x14,
+        "amqp:disposition:list" => 0x15,
+        "amqp:detach:list" => 0x16,
+        "amqp:end:list" => 0x17,
+        "amqp:close:list" => 0x18,
+        "amqp:error:list" => 0x1d,
+        "amqp:received:list" => 0x23,
+        "amqp:accepted:list" => 0x24,
+        "amqp:rejected:list" => 0x25,
+        "amqp:released:list" => 0x26,
+        "amqp:modified:list" => 0x27,
+        "amqp:source:list" => 0x28,
+        "amqp:target:list" => 0x29,
+        "amqp:coordinator:list" => 0x30,
+        "amqp:declare:list" => 0x31,
+        "amqp:discharge:list" => 0x32,
+        "amqp:declared:list" => 0x33,
+        "amqp:transactional-state:list" => 0x34,
+        "amqp:sasl-mechanisms:list" => 0x40,
+        "amqp:sasl-init:list" => 0x41,
+        "amqp:sasl-challenge:list" => 0x42,
+        "amqp:sasl-response:list" => 0x43,
+        "amqp:sasl-outcome:list" => 0x44,
+        _ => return None,
+    })
+}
+
+impl<'a> FieldReader<'a> {
+    /// The list at the start of `reader`, which reads a part of `whole` and goes on behind the list.
+    pub(crate) fn new(
+        whole: &'a Bytes,
+        reader: &mut Reader<'a>,
+        list: &'static str,
+        fields_max: usize,
+    ) -> Result<Self, AmqpError> {
+        let (left, fields) = reader.list()?;
+        if left > fields_max {
+            return Err(AmqpError::decode(format!(
+                "{list} has {left} fields, at most {fields_max} are defined"
+            )));
+        }
+        Ok(Self { whole, reader: fields, left, list })
+    }
+
+    /// Nothing may stand behind the last field that was read.
+    pub(crate) fn end(&self) -> Result<(), AmqpError> {
+        if self.left == 0 && self.reader.is_empty() {
+            return Ok(());
+        }
+        Err(AmqpError::decode(format!("count and size of {} disagree", self.list)))
+    }
+
+    fn scalar(&mut self, field: &'static str) -> Result<Option<Scalar<'a>>, AmqpError> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Ok(None);
+        };
+        self.left = left;
+        match self.reader.scalar().map_err(|error| self.because(field, error))? {
+            Scalar::Null => Ok(None),
+            value => Ok(Some(value)),
+        }
+    }
+
+    fn because(&self, field: &str, error: ContentError) -> AmqpError {
+        AmqpError::decode(format!("field {field} of {}: {error}", self.list))
+    }
+
+    fn wrong(&self, field: &str) -> AmqpError {
+        AmqpError::decode(format!("field {field} of {} has the wrong type", self.list))
+    }
+
+    /// A field that the standard wants.
+    pub(crate) fn required<T>(
+        &mut self,
+        field: &'static str,
+        read: impl FnOnce(&mut Self, &'static str) -> Result<Option<T>, AmqpError>,
+    ) -> Result<T, AmqpError> {
+        read(self, field)?.ok_or_else(|| {
+            AmqpError::invalid_field(format!("field {field} of {} is missing", self.list))
+        })
+    }
+
+    /// A boolean.
+    pub(crate) fn boolean(&mut self, field: &'static str) -> Result<Option<bool>, AmqpError> {
+        match self.scalar(field)? {
+            None => Ok(None),
+            Some(Scalar::Bool(value)) => Ok(Some(value)),
+            Some(_) => Err(self.wrong(field)),
+        }
+    }
+
+    /// A ubyte.
+    pub(crate) fn ubyte(&mut self, field: &'static str) -> Result<Option<u8>, AmqpError> {
+        match self.scalar(field)? {
+            None => Ok(None),
+            Some(Scalar::U8(value)) => Ok(Some(value)),
+            Some(_) => Err(self.wrong(field)),
+        }
+    }
+
+    /// A ushort.
+    pub(crate) fn ushort(&mut self, field: &'static str) -> Result<Option<u16>, AmqpError> {
+        match self.scalar(field)? {
+            None => Ok(None),
+            Some(Scalar::U16(value)) => Ok(Some(value)),
+            Some(_) => Err(self.wrong(field)),
+        }
+    }
+
+    /// A uint.
+    pub(crate) fn uint(&mut self, field: &'static str) -> Result<Option<u32>, AmqpError> {
+        match self.scalar(field)? {
+            None => Ok(None),
+            Some(Scalar::U32(value)) => Ok(Some(value)),
+            Some(_) => Err(self.wrong(field)),
+        }
+    }
+
+    /// A ulong.
+    pub(crate) fn ulong(&mut self, field: &'static str) -> Result<Option<u64>, AmqpError> {
+        match self.scalar(field)? {
+            None => Ok(None),
+            Some(Scalar::U64(value)) => Ok(Some(value)),
+            Some(_) => Err(self.wrong(field)),
+        }
+    }
+
+    /// A string, or a symbol in its place.
+    pub(crate) fn text(&mut self, field: &'static str) -> Result<Option<Box<str>>, AmqpError> {
+        match self.scalar(field)? {
+            None => Ok(None),
+            Some(Scalar::Text(text) | Scalar::Symbol(text)) => Ok(Some(text.into())),
+            Some(_) => Err(self.wrong(field)),
+        }
+    }
+
+    /// Bytes.
+    pub(crate) fn binary(&mut self, field: &'static str) -> Result<Option<Bytes>, AmqpError> {
+        match self.scalar(field)? {
+            None => Ok(None),
+            Some(Scalar::Binary(bytes)) => Ok(Some(self.whole.slice_ref(bytes))),
+            Some(_) => Err(self.wrong(field)),
+        }
+    }
+
+    /// Bytes that are not kept where they are.
+    pub(crate) fn tag(&mut self) -> Result<Option<Scalar<'a>>, AmqpError> {
+        match self.scalar("delivery-tag")? {
+            value @ (None | Some(Scalar::Binary(_))) => Ok(value),
+            Some(_) => Err(self.wrong("delivery-tag")),
+        }
+    }
+
+    /// Any value, kept as it is encoded.
+    pub(crate) fn raw(&mut self, field: &'static str) -> Result<Option<Raw>, AmqpError> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Ok(None);
+        };
+        self.left = left;
+        let value = Raw::read(self.whole, &mut self.reader);
+        let value = value.map_err(|error| self.because(field, error))?;
+        let null = value.as_bytes().first() == Some(&peeklock_words::amqp::code::NULL);
+        Ok((!null).then_some(value))
+    }
+
+    /// A map.
+    pub(crate) fn map(&mut self, field: &'static str) -> Result<Option<Map>, AmqpError> {
+        let map = self.raw(field)?.map(Map::from_raw).transpose();
+        map.map_err(|error| self.because(field, error))
+    }
+
+    /// One symbol or an array of them.
+    pub(crate) fn symbols(&mut self, field: &'static str) -> Result<Option<Symbols>, AmqpError> {
+        let symbols = self.raw(field)?.map(Symbols::from_raw).transpose();
+        symbols.map_err(|error| self.because(field, error))
+    }
+
+    /// A described value, read by `read`, which is given the whole and the value.
+    pub(crate) fn described<T>(
+        &mut self,
+        field: &'static str,
+        read: impl FnOnce(&Bytes) -> Result<T, AmqpError>,
+    ) -> Result<Option<T>, AmqpError> {
+        self.raw(field)?.map(|raw| read(raw.as_bytes())).transpose()
+    }
 }

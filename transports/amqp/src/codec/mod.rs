@@ -1,9 +1,7 @@
 //! From bytes to typed fields and back, on top of the values of `peeklock_words::amqp`.
 //!
-//! [`fields`] reads the list of a performative, a delivery state or a terminus field by field; [`list`]
-//! writes one; [`value`] holds what is passed on as it came: maps, symbols, any value. Everything that
+//! [`list`] reads the list of a performative, a delivery state or a terminus field by field, and writes one; [`value`] holds what is passed on as it came: maps, symbols, any value. Everything that
 //! is kept was checked to its innermost length before any part of it was made.
 
-pub mod fields;
 pub mod list;
 pub mod value;

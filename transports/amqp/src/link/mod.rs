@@ -11,6 +11,7 @@ mod incoming;
 mod outgoing;
 
 pub use self::attach::Answer;
+pub use self::incoming::Assembly;
 use self::incoming::IncomingMessage;
 pub use self::outgoing::Delivery;
 use self::outgoing::UnderWay;

@@ -1,7 +1,6 @@
 //! Messages: how their parts become content, and content what a client is sent (AMQP 3.2).
 //!
-//! Content is kept in the encoding of AMQP, so a body is neither read nor copied here: [`Assembly`] joins
-//! what came in several frames, once, and [`encode`] puts new sections that the broker owns before
+//! Content is kept in the encoding of AMQP, so a body is neither read nor copied here: [`encode`] puts new sections that the broker owns before
 //! the old bytes. [`unpack`] takes a batch apart. [`Declare`] and [`Discharge`] are what a coordinator
 //! is sent.
 
@@ -10,15 +9,16 @@ mod outgoing;
 #[cfg(test)]
 mod tests;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use peeklock_words::amqp::write::{self, Fields, Sink};
 use peeklock_words::amqp::{Reader, descriptor};
 
 pub use self::batch::{BATCH_COUNT_MAX, BATCH_FORMAT, BatchError, unpack};
+
 #[cfg(feature = "server")]
 pub(crate) use self::outgoing::fields_of;
 pub use self::outgoing::{NO_LOCK_MS, Stamps, encode};
-use crate::codec::fields::FieldReader;
+use crate::codec::list::FieldReader;
 use crate::codec::list::{List, put, read_described};
 use crate::codec::value::Raw;
 use crate::error::AmqpError;
@@ -49,67 +49,11 @@ impl Request {
             ));
         }
         let mut reader = Reader::new(value.as_bytes());
-        let code = crate::codec::fields::descriptor(&mut reader)?;
+        let code = crate::codec::list::descriptor(&mut reader)?;
         if code == u64::from(Declare::DESCRIPTOR) {
             return Ok(Self::Declare(read_described(value.as_bytes())?));
         }
         Ok(Self::Discharge(read_described(value.as_bytes())?))
-    }
-}
-
-/// What is joined with more room than this left over is copied into just as much as it needs, if that is little.
-const SPARE_BYTES_MAX: usize = 1 << 10;
-/// Above this, room that was never written to costs no memory.
-const COPIED_BYTES_MAX: usize = 1 << 20;
-
-/// The parts of a message, joined as they come, so that it is in memory once. How large it may get is the link's
-/// to say: the connection gives no more parts of one that is too large (AMQP-43).
-#[derive(Clone, Debug, Default)]
-pub struct Assembly {
-    /// The only part, as long as there is one.
-    first: Bytes,
-    joined: BytesMut,
-}
-
-impl Assembly {
-    /// The next part.
-    pub fn push(&mut self, part: Bytes) {
-        if part.is_empty() {
-            return;
-        }
-        if self.is_empty() {
-            self.first = part;
-            return;
-        }
-        if self.joined.is_empty() {
-            self.joined.extend_from_slice(&std::mem::take(&mut self.first));
-        }
-        self.joined.extend_from_slice(&part);
-    }
-
-    /// How many bytes there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.first.len() + self.joined.len()
-    }
-
-    /// Whether there is nothing.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The whole; a single part is not copied.
-    #[must_use]
-    pub fn join(self) -> Bytes {
-        if self.joined.is_empty() {
-            return self.first;
-        }
-        let spare = self.joined.capacity() - self.joined.len();
-        if spare > SPARE_BYTES_MAX && self.joined.len() <= COPIED_BYTES_MAX {
-            return Bytes::copy_from_slice(&self.joined);
-        }
-        self.joined.freeze()
     }
 }
 

@@ -7,6 +7,7 @@ use peeklock_words::message::{
 };
 
 use super::*;
+use crate::link::Assembly;
 use crate::testing::{ascii, bytes, digits, hex};
 
 fn stamps() -> Stamps<'static> {

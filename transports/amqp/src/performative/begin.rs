@@ -2,8 +2,7 @@
 
 use peeklock_words::amqp::write::{self, Fields, Sink};
 
-use crate::codec::fields::FieldReader;
-use crate::codec::list::{List, put, read_described, ushort, write_list};
+use crate::codec::list::{FieldReader, List, put, read_described, ushort, write_list};
 use crate::codec::value::{Map, Symbols};
 use crate::error::AmqpError;
 

@@ -18,15 +18,15 @@ use peeklock_link::pending::correlation;
 use peeklock_words::amqp::{Scalar, write};
 use percent_encoding::percent_decode_str;
 
-use super::conversation::{ANSWERS, Asked, Conversation, Expect};
+use super::conversation::{Asked, Conversation, Expect};
 use super::node::{Inlet, Node, Outlet, Replies, Requests, TOKENS_NODE, management_node};
+use super::requests::{ANSWERS, Work};
 use super::session::Wanted;
-use super::work::Work;
 use crate::codec::value::{Map, Raw, Symbols};
 use crate::connection::LinkId;
 use crate::error::{AmqpError, condition};
 use crate::link::Answer;
-use crate::message::Assembly;
+use crate::link::Assembly;
 use crate::performative::{Attach, Role, SenderSettleMode};
 use crate::terminus::Target;
 

@@ -16,10 +16,10 @@ use peeklock_words::amqp::Scalar;
 
 use super::conversation::{Conversation, Ended, Expect, Sent};
 use super::deliver::token_of;
-use super::gather::Each;
 use super::outcomes::OutcomeKind;
+use super::requests::Each;
+use super::requests::Work;
 use super::transaction::{Book, PartKind};
-use super::work::Work;
 use crate::codec::value::Map;
 use crate::connection::{SentId, SessionId};
 use crate::error::{AmqpError, condition};

@@ -19,10 +19,10 @@ use peeklock_core::transaction::{
 use peeklock_link::pending::correlation;
 
 use super::conversation::{Conversation, Ended, Expect, Sent};
-use super::gather::Each;
 use super::group::{Groups, Root, is_same, root_path};
 use super::outcomes::OutcomeKind;
-use super::work::Work;
+use super::requests::Each;
+use super::requests::Work;
 use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
 use crate::error::{AmqpError, condition};
 use crate::message::{Discharge, Request};

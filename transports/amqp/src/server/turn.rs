@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf as _, BytesMut};
 use peeklock_core::command::LinkEnd;
 use peeklock_core::permits::{RoomAnswer, Seat};
-use peeklock_link::{LARGE_BYTES, Next, Phase, Protocol as _, Serve, Turn};
+use peeklock_link::{LARGE_BYTES, NextTurn, Phase, Protocol as _, Serve, Turn};
 use peeklock_listen::Place;
 use peeklock_tls::Handshake;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
@@ -18,9 +18,9 @@ use tokio::time::Sleep;
 
 use super::conversation::{Close, Conversation};
 use super::node::Node;
+use super::reception::Socket;
 use super::removed::{Leaving, Lost};
 use super::site::Site;
-use super::socket::Socket;
 use crate::error::{AmqpError, condition};
 
 /// What is read at once from a socket: as much less as is here already, down to half of it.
@@ -421,7 +421,7 @@ impl<S: Socket> Serve<S> for Conversation {
         Ok(())
     }
 
-    fn poll_own(&mut self, stream: &mut S, context: &mut Context<'_>) -> Next<Self, S> {
+    fn poll_own(&mut self, stream: &mut S, context: &mut Context<'_>) -> NextTurn<Self, S> {
         if let Some(opening) = &mut self.entry.opening
             && opening.as_mut().poll(context).is_ready()
         {
@@ -458,7 +458,11 @@ impl<S: Socket> Serve<S> for Conversation {
 
     /// Requests that have arrived are carried out first. After an end the client's own is awaited. Of a client that waits
     /// for a place as much is read as is free, since nobody else would see that it has disconnected.
-    fn poll_read(&mut self, stream: &mut S, context: &mut Context<'_>) -> Option<Next<Self, S>> {
+    fn poll_read(
+        &mut self,
+        stream: &mut S,
+        context: &mut Context<'_>,
+    ) -> Option<NextTurn<Self, S>> {
         if self.engine.needs_permit() || self.engine.needs_place() {
             // It is not the client who is slow.
             self.inflow.seat.rest();

@@ -10,9 +10,9 @@ use peeklock_core::request::Released;
 
 use super::flow::grant;
 use super::{Expect, Issuer, Links};
+use crate::arrivals::{Mail, Mailbox, count_lost};
 use crate::credit::Limits;
 use crate::link::{Closing, Role};
-use crate::mailbox::{Mail, Mailbox, count_lost};
 use crate::pending::{correlation, place};
 
 /// How long entities may take to say that they deliver nothing more.

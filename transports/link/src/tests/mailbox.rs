@@ -4,7 +4,7 @@ use peeklock_core::ids::ReceiverId;
 use peeklock_core::request::Released;
 
 use super::stand::message;
-use crate::mailbox::{Mail, removed_count};
+use crate::arrivals::{Mail, removed_count};
 
 /// RCV-02: of what nobody is told those messages are lost that were removed as they were received: not what is under a
 /// lock, nor what was only looked at.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
-use peeklock_link::{FREE_BYTES, Next, Phase, Protocol as _, Serve, Turn, numbered_bytes};
+use peeklock_link::{FREE_BYTES, NextTurn, Phase, Protocol as _, Serve, Turn, numbered_bytes};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use super::inbound::Requests;
@@ -234,7 +234,11 @@ impl Serve<Socket> for Conversation {
         if self.may_end() { Err(Ended::Stopped) } else { Ok(()) }
     }
 
-    fn poll_own(&mut self, socket: &mut Socket, context: &mut Context<'_>) -> Next<Self, Socket> {
+    fn poll_own(
+        &mut self,
+        socket: &mut Socket,
+        context: &mut Context<'_>,
+    ) -> NextTurn<Self, Socket> {
         if let Poll::Ready(Some(call)) = self.calls.poll_recv(context) {
             return Poll::Ready(Turn::Own(SocketTurn::Call(call)));
         }
@@ -305,7 +309,7 @@ impl Serve<Socket> for Conversation {
         &mut self,
         socket: &mut Socket,
         context: &mut Context<'_>,
-    ) -> Option<Next<Self, Socket>> {
+    ) -> Option<NextTurn<Self, Socket>> {
         let frame = self.may_read().then(|| Pin::new(socket).poll_next(context))?;
         Some(frame.map(|frame| Turn::Own(SocketTurn::Frame(frame))))
     }

@@ -1,7 +1,6 @@
 //! What links are attached to, one file each.
 
 mod browser;
-mod credit;
 mod inlet;
 mod management;
 mod outlet;
@@ -18,7 +17,7 @@ pub(super) use self::outlet::{Lapse, Outlet, Waiting, return_at};
 pub(super) use self::reply::{Asker, Replies};
 pub(super) use self::request::{NodeRequest, Requests, TOKENS_NODE, management_node};
 
-use crate::message::Assembly;
+use crate::link::Assembly;
 
 /// What a link is attached to.
 pub(super) enum Node {

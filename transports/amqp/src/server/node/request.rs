@@ -15,7 +15,8 @@ use super::{Asker, Manager, Node};
 use crate::codec::value::Raw;
 use crate::connection::{LinkId, ReceivedId};
 use crate::error::{AmqpError, condition};
-use crate::message::{Assembly, fields_of};
+use crate::link::Assembly;
+use crate::message::fields_of;
 use crate::server::conversation::Conversation;
 use crate::state::DeliveryState;
 

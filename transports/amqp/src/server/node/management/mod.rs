@@ -195,10 +195,10 @@ impl Conversation {
             Ok(Planned::Commands { entity, commands, read, memo }) => {
                 let transaction = request.transaction.map(|id| (id, link.session()));
                 let plan = Plan { asker, entity, commands, read, memo, transaction };
-                self.when_room(crate::server::work::Work::Ask(Box::new(plan))).await;
+                self.when_room(crate::server::requests::Work::Ask(Box::new(plan))).await;
             }
             Ok(Planned::Apart(asking)) => {
-                self.when_room(crate::server::work::Work::AskApart(asker, asking)).await;
+                self.when_room(crate::server::requests::Work::AskApart(asker, asking)).await;
             }
             Err(error) => self.answer_managed(asker, Err(error)),
         }
