@@ -78,7 +78,7 @@ impl Frame {
 /// How many bytes a header has.
 pub const HEADER_BYTES: usize = 8;
 
-/// The protocol that follows a header.
+/// The protocol that follows a header (AMQP 2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// AMQP itself.

@@ -4,22 +4,22 @@
 //!
 //! ```text
 //!   bytes ─► Frame::split ─► Performative::read ─► Connection ─► session ─► link ─► Event
-//!             frame/          performative/         connection/   session/   link/
-//!                             sasl/ state/ terminus/
+//!             frame           performative/         connection/   session/   link/
+//!                             sasl, state, terminus
 //!   bytes ◄─ Output ◄──────── Wire ◄──────────────── accept, refuse, grant, send, answer, dispose, detach …
-//!             frame/output    connection/wire
+//!             frame           connection/
 //! ```
 //!
 //! The way of a frame:
 //!
 //! 1. [`Frame::split`](frame::Frame::split) cuts it off the bytes that came, without copying, after its
 //!    size was judged.
-//! 2. [`Performative::read`](performative::Performative::read) reads its fields (one file each, in the
-//!    order of the standard), whose values are those of `peeklock_words::amqp`, the codec of content too.
+//! 2. [`Performative::read`](performative::Performative::read) reads its fields, in the order of the
+//!    standard, whose values are those of `peeklock_words::amqp`, the codec of content too.
 //!    What is only passed on stays as it is encoded ([`codec::value`]).
 //! 3. [`Connection::next_event`](connection::Connection::next_event) gives it to the machine that it is
 //!    for. The files of `connection/`, `session/` and `link/` are named for what they do: `greeting`
-//!    and `idle`, `window` and `disposition`, `attach`, `credit`, `incoming`, `outgoing`.
+//!    and `idle`, `deliveries`, `attach`, `incoming`, `outgoing`.
 //! 4. What is to be known is an [`Event`](connection::Event). Whoever drives the connection answers by its
 //!    methods, which write frames; [`Connection::output`](connection::Connection::output) is what
 //!    to write, with messages in the pieces they are kept in.

@@ -77,7 +77,7 @@ pub enum Credentials {
     Plain(Plain),
 }
 
-/// A question.
+/// A question (AMQP 5.3.3.3).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Challenge {
     /// What is asked.
@@ -98,7 +98,7 @@ impl List for Challenge {
     }
 }
 
-/// The mechanism that a client chose.
+/// The mechanism that a client chose (AMQP 5.3.3.2).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Init {
     /// Its name.
@@ -136,7 +136,7 @@ impl fmt::Debug for Init {
     }
 }
 
-/// The mechanisms that are offered.
+/// The mechanisms that are offered (AMQP 5.3.3.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mechanisms {
     /// Their names.
@@ -157,7 +157,7 @@ impl List for Mechanisms {
     }
 }
 
-/// Whether a client is who it says.
+/// Whether a client is who it says (AMQP 5.3.3.5).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// 0: it is; 1: it is not.
@@ -184,7 +184,7 @@ impl List for Outcome {
     }
 }
 
-/// A user and a password, which is a policy and its key, or `$jwt` and a token (AMQP-08).
+/// A user and a password, which is a policy and its key, or `$jwt` and a token (AMQP-08) (RFC 4616).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Plain {
     /// The user.
@@ -215,7 +215,7 @@ impl fmt::Debug for Plain {
     }
 }
 
-/// An answer.
+/// An answer (AMQP 5.3.3.4).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Response {
     /// What is answered.

@@ -1,4 +1,4 @@
-//! States of deliveries (AMQP 3.4 and 4.5), one file for each that has fields.
+//! States of deliveries (AMQP 3.4 and 4.5).
 
 use bytes::Bytes;
 use peeklock_words::amqp::Reader;
@@ -165,7 +165,7 @@ impl Outcome {
     }
 }
 
-/// A transaction was declared.
+/// A transaction was declared (AMQP 4.5.5).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Declared {
     /// Its id.
@@ -186,7 +186,7 @@ impl List for Declared {
     }
 }
 
-/// A delivery was not taken, and is changed.
+/// A delivery was not taken, and is changed (AMQP 3.4.5).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Modified {
     /// Whether it counts as a delivery.
@@ -217,7 +217,7 @@ impl List for Modified {
     }
 }
 
-/// A delivery is under way.
+/// A delivery is under way (AMQP 3.4.1).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Received {
     /// The section.
@@ -244,7 +244,7 @@ impl List for Received {
     }
 }
 
-/// A delivery was rejected; to dead-letter, when a receiver says so.
+/// A delivery was rejected; to dead-letter, when a receiver says so (AMQP 3.4.3).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rejected {
     /// Why, if something is wrong.
@@ -265,7 +265,7 @@ impl List for Rejected {
     }
 }
 
-/// A delivery or its outcome is part of a transaction (AMQP-66).
+/// A delivery or its outcome is part of a transaction (AMQP-66) (AMQP 4.5.8).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Transactional {
     /// Of which.

@@ -66,7 +66,7 @@ impl Target {
     }
 }
 
-/// A target that coordinates transactions (AMQP-97).
+/// A target that coordinates transactions (AMQP-97) (AMQP 4.5.1).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Coordinator {
     /// What it is to do.
@@ -87,7 +87,7 @@ impl List for Coordinator {
     }
 }
 
-/// The node of a source or target. What is not looked into is kept as it came, to be echoed (AMQP-34).
+/// The node of a source or target (AMQP 3.5.3, 3.5.4). What is not looked into is kept as it came, to be echoed (AMQP-34).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Node {
     /// The address, as it was written.
@@ -154,7 +154,7 @@ fn address<S: Sink>(sink: &mut S, address: Option<&Raw>) {
     }
 }
 
-/// A source. What is not looked into is kept as it came, to be echoed (AMQP-34).
+/// A source (AMQP 3.5.3). What is not looked into is kept as it came, to be echoed (AMQP-34).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Source {
     /// Where they are.
@@ -197,7 +197,7 @@ impl List for Source {
     }
 }
 
-/// A target that is a node.
+/// A target that is a node (AMQP 3.5.4).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeTarget {
     /// Which one.

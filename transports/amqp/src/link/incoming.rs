@@ -1,4 +1,5 @@
-//! Messages that clients send: transfers, in one frame or many (AMQP 2.6.14).
+//! Messages that clients send: transfers, in one frame or many (AMQP 2.6.14). And credit, both ways, with drain and echo
+//! (AMQP 2.6.7, AMQP-40, AMQP-48 to AMQP-53).
 //!
 //! Nothing of a message is kept here but how large it is so far: its parts are told as they come.
 

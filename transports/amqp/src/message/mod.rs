@@ -1,8 +1,8 @@
 //! Messages: how their parts become content, and content what a client is sent (AMQP 3.2).
 //!
-//! Content is kept in the encoding of AMQP, so a body is neither read nor copied here: [`encode`] puts new sections that the broker owns before
-//! the old bytes. [`unpack`] takes a batch apart. [`Declare`] and [`Discharge`] are what a coordinator
-//! is sent.
+//! Content is kept in the encoding of AMQP, so a body is neither read nor copied here: [`encode`] puts new sections
+//! that the broker owns before the old bytes. [`unpack`] takes a batch apart. [`Declare`] and [`Discharge`] are bodies of
+//! messages to a coordinator.
 
 mod batch;
 mod outgoing;
@@ -14,12 +14,10 @@ use peeklock_words::amqp::write::{self, Fields, Sink};
 use peeklock_words::amqp::{Reader, descriptor};
 
 pub use self::batch::{BATCH_COUNT_MAX, BATCH_FORMAT, BatchError, unpack};
-
 #[cfg(feature = "server")]
 pub(crate) use self::outgoing::fields_of;
 pub use self::outgoing::{NO_LOCK_MS, Stamps, encode};
-use crate::codec::list::FieldReader;
-use crate::codec::list::{List, put, read_described};
+use crate::codec::list::{FieldReader, List, put, read_described};
 use crate::codec::value::Raw;
 use crate::error::AmqpError;
 
@@ -57,7 +55,7 @@ impl Request {
     }
 }
 
-/// Asks for a transaction.
+/// Asks for a transaction (AMQP 4.5.2).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Declare {
     /// Of a distributed one, which is not offered.
@@ -78,7 +76,7 @@ impl List for Declare {
     }
 }
 
-/// Ends a transaction.
+/// Ends a transaction (AMQP 4.5.3).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Discharge {
     /// Which.

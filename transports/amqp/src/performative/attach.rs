@@ -1,4 +1,4 @@
-//! `attach`: a link on a session (AMQP 2.7.3).
+//! `attach` and `detach`: a link on a session (AMQP 2.7.3, 2.7.7).
 
 use peeklock_words::amqp::write::{self, Fields, Sink};
 
@@ -83,7 +83,7 @@ impl List for Attach {
     }
 }
 
-/// Detaches a link.
+/// Detaches a link (AMQP 2.7.7).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Detach {
     /// The link.

@@ -1,4 +1,4 @@
-//! `begin`: a session on a channel (AMQP 2.7.2).
+//! `begin` and `end`: a session on a channel (AMQP 2.7.2, 2.7.8).
 
 use peeklock_words::amqp::write::{self, Fields, Sink};
 
@@ -57,7 +57,7 @@ impl List for Begin {
     }
 }
 
-/// Ends a session.
+/// Ends a session (AMQP 2.7.8).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct End {
     /// Why, if something is wrong.

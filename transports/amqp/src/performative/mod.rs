@@ -1,4 +1,4 @@
-//! The performatives (AMQP 2.7): those of deliveries here, and those that begin and end a connection, a session or a link.
+//! The performatives (AMQP 2.7): those of deliveries are here, those of connections, sessions and links in their files.
 
 mod attach;
 mod begin;
@@ -12,12 +12,9 @@ use bytes::Bytes;
 use peeklock_words::amqp::write::{self, Fields, Sink};
 use peeklock_words::amqp::{Reader, Scalar};
 
-pub use self::attach::Attach;
-pub use self::attach::Detach;
-pub use self::begin::Begin;
-pub use self::begin::End;
-pub use self::open::Close;
-pub use self::open::Open;
+pub use self::attach::{Attach, Detach};
+pub use self::begin::{Begin, End};
+pub use self::open::{Close, Open};
 use crate::codec::list::{FieldReader, List, descriptor, put, read_list, ubyte, write_list};
 use crate::codec::value::Map;
 use crate::error::AmqpError;
@@ -254,7 +251,7 @@ impl fmt::Debug for DeliveryTag {
     }
 }
 
-/// Transfers a message or a part of one.
+/// Transfers a message or a part of one (AMQP 2.7.5).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Transfer {
     /// The link.
@@ -317,7 +314,7 @@ impl List for Transfer {
     }
 }
 
-/// The state of a session, and of one of its links if it names one.
+/// The state of a session, and of one of its links if it names one (AMQP 2.7.4).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Flow {
     /// The id of the transfer that is expected next; missing before the other's `begin` is known.
@@ -380,7 +377,7 @@ impl List for Flow {
     }
 }
 
-/// The state of a range of deliveries.
+/// The state of a range of deliveries (AMQP 2.7.6).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Disposition {
     /// What the sender of this is, to these deliveries.

@@ -1,4 +1,4 @@
-//! `open`: what a connection is between (AMQP 2.7.1).
+//! `open` and `close`: the ends of a connection (AMQP 2.7.1, 2.7.9).
 
 use peeklock_words::amqp::write::{self, Fields, Sink};
 
@@ -65,7 +65,7 @@ impl List for Open {
     }
 }
 
-/// Closes a connection.
+/// Closes a connection (AMQP 2.7.9).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Close {
     /// Why, if something is wrong.

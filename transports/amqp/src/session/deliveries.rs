@@ -1,4 +1,4 @@
-//! Dispositions: what becomes of deliveries, in ranges, both ways (AMQP 2.6.12).
+//! Deliveries of a session: windows, both ways (AMQP 2.5.6), and dispositions, in ranges, both ways (AMQP 2.6.12).
 
 use peeklock_words::error::{LOCK_LOST, SESSION_LOCK_LOST};
 
