@@ -15,7 +15,7 @@ const CIRCLE_FILES_MAX: usize = 5;
 
 /// Crates with a larger circle, and its number of files, which may only fall.
 const LARGER: [(&str, usize); 3] =
-    [("transports/amqp", 20), ("transports/http", 23), ("transports/websocket", 13)];
+    [("transports/amqp", 19), ("transports/http", 23), ("transports/websocket", 13)];
 
 #[test]
 fn circles_of_imports_have_at_most_five_files() {

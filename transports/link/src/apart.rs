@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 /// Pieces of work that go on at once.
 pub const WORKING_MAX: usize = 32;
-/// Those of them that go on until something long is made, such as a list.
+/// Pieces of long work, such as a list, that go on at once.
 pub const LONG_MAX: usize = 4;
 
 /// How much a piece of work may make.
@@ -41,7 +41,7 @@ pub(crate) struct Work<T> {
 /// Work that has ended.
 pub struct Finished<T> {
     pub(crate) size: Size,
-    /// The place of its request among those that await answers.
+    /// The place of its request in the table of pending requests.
     pub slot: usize,
     /// Its result.
     pub result: T,
@@ -49,7 +49,7 @@ pub struct Finished<T> {
     pub paid: Paid,
 }
 
-/// The work of one connection. Waiting work was paid for as a command; its answers are counted when they are here, and
+/// The work apart from a connection. Waiting work was paid for as a command; its answers are counted when they are here, and
 /// none is started while the connection has no room for answers.
 pub struct Apart<T> {
     waiting: VecDeque<Work<T>>,

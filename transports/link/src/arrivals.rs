@@ -21,7 +21,7 @@ use peeklock_core::telemetry;
 
 use crate::Account;
 
-/// Pieces of mail of one link whose contents are fetched at the same time.
+/// Pieces of mail of a link whose contents are fetched at the same time.
 const AHEAD_MAX: usize = 64;
 /// What a message, or the state of a session, takes besides its content.
 pub(crate) const MESSAGE_BYTES: u64 = 256;
@@ -31,7 +31,7 @@ type Telling = Box<dyn Fn(u64) -> u64 + Send + Sync>;
 
 type Loading = Pin<Box<dyn Future<Output = Result<Bytes, StoreError>> + Send>>;
 
-/// Contents of one link to be fetched in a task of their own; what it gives is put into the mailbox. One
+/// Contents of a link to be fetched in a task of their own; what it gives is put into the mailbox. One
 /// task and one wake-up for all that are asked for in a turn: a task for each costs more than the rest of a
 /// delivery.
 pub struct Fetch {
@@ -90,7 +90,7 @@ struct OfLink {
     asked: usize,
 }
 
-/// The arrivals of one connection.
+/// The arrivals of a connection.
 #[derive(Default)]
 pub struct Arrivals {
     /// What was not looked at yet, with the link that it is for.

@@ -46,7 +46,7 @@ use crate::place::Standing;
 use crate::steps::Steps;
 use crate::taking::Taking;
 
-/// A connection of one protocol, around its engine.
+/// The connection of a protocol, around its engine.
 pub trait Protocol: Send + Sized {
     /// The data that is kept for a request until it is answered.
     type Expect: Send;
@@ -476,7 +476,7 @@ pub trait Serve<S: Send>: Protocol {
         }
     }
 
-    /// Ready with the next turn. Those that need no socket come first: a client that sends without pause does not keep
+    /// Ready with the next turn. Turns without a socket come first: a client that sends without pause does not keep
     /// its place by that. Requests are read last, and only if there is room for their answers.
     fn poll_turn(&mut self, socket: &mut S, context: &mut Context<'_>) -> NextTurn<Self, S> {
         let engine = self.engine();

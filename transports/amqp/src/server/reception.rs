@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use peeklock_core::contract::Principal;
 use peeklock_core::telemetry::count_unopened;
-use peeklock_tls::Stream;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::io::AsyncReadExt as _;
 
 use super::conversation::Conversation;
 use super::site::Site;
+use super::turn::Socket;
 use super::websocket;
 
 /// Serves a client to its end.
@@ -50,35 +50,4 @@ pub(super) async fn receive<S: Socket>(site: Arc<Site>, mut stream: S, who: Prin
 fn unopened(who: &Principal, cause: &'static str) {
     count_unopened("amqp", cause);
     tracing::debug!(peer = ?who.peer, cause, "connection closed before its client sent a byte");
-}
-
-/// The bytes of a connection both ways: a socket, TLS over one, or AMQP over WebSocket.
-pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Bytes that were read below and are handed out only when more of them has come: they count
-    /// among what has not arrived whole.
-    fn withheld_bytes(&self) -> u64 {
-        0
-    }
-
-    /// Whether the client has ended it in order, and not only gone.
-    fn was_closed(&self) -> bool {
-        false
-    }
-
-    /// Whether something that it has written by itself may not be taken yet, such as answers to pings.
-    fn is_unflushed(&self) -> bool {
-        false
-    }
-
-    /// Whether the end of what its client sends has arrived, whatever of it is unread.
-    fn has_ended(&self) -> bool {
-        false
-    }
-}
-
-impl Socket for Stream {
-    fn has_ended(&self) -> bool {
-        // As the stream tells itself.
-        Self::has_ended(self)
-    }
 }

@@ -12,13 +12,12 @@ use peeklock_core::command::LinkEnd;
 use peeklock_core::permits::{RoomAnswer, Seat};
 use peeklock_link::{LARGE_BYTES, NextTurn, Phase, Protocol as _, Serve, Turn};
 use peeklock_listen::Place;
-use peeklock_tls::Handshake;
-use tokio::io::{AsyncWriteExt as _, ReadBuf};
+use peeklock_tls::{Handshake, Stream};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::Sleep;
 
 use super::conversation::{Close, Conversation};
 use super::node::Node;
-use super::reception::Socket;
 use super::removed::{Leaving, Lost};
 use super::site::Site;
 use crate::error::{AmqpError, condition};
@@ -43,6 +42,37 @@ const PIECES_MAX: usize = 64;
 thread_local! {
     /// Where sockets of this thread are read into: a connection that is idle holds nothing for it.
     static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
+
+/// The bytes of a connection both ways: a socket, TLS over one, or AMQP over WebSocket.
+pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Bytes that were read below and are handed out only when more of them has come: they count
+    /// among what has not arrived whole.
+    fn withheld_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Whether the client has ended it in order, and not only gone.
+    fn was_closed(&self) -> bool {
+        false
+    }
+
+    /// Whether something that it has written by itself may not be taken yet, such as answers to pings.
+    fn is_unflushed(&self) -> bool {
+        false
+    }
+
+    /// Whether the end of what its client sends has arrived, whatever of it is unread.
+    fn has_ended(&self) -> bool {
+        false
+    }
+}
+
+impl Socket for Stream {
+    fn has_ended(&self) -> bool {
+        // As the stream tells itself.
+        Self::has_ended(self)
+    }
 }
 
 /// Bytes that have arrived and were not carried out.

@@ -27,8 +27,8 @@ use tokio_tungstenite::tungstenite::protocol::{Message, Role};
 use tokio_tungstenite::tungstenite::{Bytes as Payload, Error};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
-use super::reception::Socket;
 use super::site::Site;
+use super::turn::Socket;
 
 /// Where it is served, with or without slashes around it.
 const PATH: &str = "$servicebus/websocket";
