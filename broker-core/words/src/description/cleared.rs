@@ -26,4 +26,25 @@ impl Cleared {
     /// Everything that can be without a value: with it, a change is an update that replaces (ENT-17).
     pub const ALL: Self =
         Self { forward_to: true, forward_dead_lettered_messages_to: true, user_metadata: true };
+
+    /// The properties whose names fulfil a condition.
+    #[must_use]
+    pub fn of(is_cleared: impl Fn(&str) -> bool) -> Self {
+        Self {
+            forward_to: is_cleared("forward_to"),
+            forward_dead_lettered_messages_to: is_cleared("forward_dead_lettered_messages_to"),
+            user_metadata: is_cleared("user_metadata"),
+        }
+    }
+
+    /// Whether the property of this name loses its value.
+    #[must_use]
+    pub fn contains(self, name: &str) -> bool {
+        match name {
+            "forward_to" => self.forward_to,
+            "forward_dead_lettered_messages_to" => self.forward_dead_lettered_messages_to,
+            "user_metadata" => self.user_metadata,
+            _ => false,
+        }
+    }
 }

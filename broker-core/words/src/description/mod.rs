@@ -6,23 +6,26 @@
 
 mod bounds;
 mod cleared;
+mod entities;
+mod field;
 mod forwarding;
 mod named;
-mod queue;
 mod retry;
+mod schema;
 mod status;
-mod subscription;
 #[cfg(test)]
 mod tests;
-mod topic;
 
 pub use cleared::{Cleared, Patch};
+pub use entities::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+pub use field::{Description, Facts, Field, FieldKind, FieldValue};
 pub use forwarding::Destination;
-pub use queue::{QueueDescription, QueueProperties, QueueUpdate};
 pub use retry::{Jitter, RetryKind, RetryPolicy, SessionRetryOrder};
+pub use schema::{
+    QueueDescription, QueueProperties, SubscriptionDescription, SubscriptionProperties,
+    TopicDescription, TopicProperties,
+};
 pub use status::EntityStatus;
-pub use subscription::{SubscriptionDescription, SubscriptionProperties, SubscriptionUpdate};
-pub use topic::{TopicDescription, TopicProperties, TopicUpdate};
 
 pub use crate::kind::EntityKind;
 
@@ -99,19 +102,13 @@ impl Settings {
     /// A queue with only a path: the tier's defaults (ENT-03) and the namespace's (TMP-02).
     #[must_use]
     pub fn new_queue(&self, path: impl Into<Box<str>>) -> QueueDescription {
-        QueueDescription {
-            auto_delete_on_idle: self.auto_delete_on_idle_default,
-            ..QueueDescription::new(path, &self.limits)
-        }
+        QueueDescription::within_namespace(path, self)
     }
 
     /// A topic with only a path, as [`Settings::new_queue`].
     #[must_use]
     pub fn new_topic(&self, path: impl Into<Box<str>>) -> TopicDescription {
-        TopicDescription {
-            auto_delete_on_idle: self.auto_delete_on_idle_default,
-            ..TopicDescription::new(path, &self.limits)
-        }
+        TopicDescription::within_namespace(path, self)
     }
 
     /// A subscription with only its names, as [`Settings::new_queue`].
@@ -121,24 +118,13 @@ impl Settings {
         topic: impl Into<Box<str>>,
         name: impl Into<Box<str>>,
     ) -> SubscriptionDescription {
-        SubscriptionDescription {
-            auto_delete_on_idle: self.auto_delete_on_idle_default,
-            ..SubscriptionDescription::new(topic, name, &self.limits)
-        }
+        SubscriptionDescription::within_namespace(topic, name, self)
     }
 
     /// Refuses settings under which no entity could be created with its defaults.
     pub fn validate(&self) -> Result<(), Rejection> {
         self.limits.validate()?;
         self.new_queue("default").validate(&self.limits)
-    }
-}
-
-/// What an entity has beside its known properties after an update: absence keeps it, as of most (ENT-17).
-fn extended(update: Option<Box<str>>, base: &Option<Box<str>>) -> Option<Box<str>> {
-    match update {
-        Some(text) => Some(text).filter(|text| !text.is_empty()),
-        None => base.clone(),
     }
 }
 

@@ -75,12 +75,6 @@ named! {
 }
 
 impl QueueProperties {
-    /// None: each has its default at creation, and stays as it is by an update.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// With RequiresSession: messages belong to sessions, and are received by session. Fixed at creation.
     #[must_use]
     pub const fn with_sessions(mut self) -> Self {
@@ -98,12 +92,6 @@ impl QueueProperties {
 }
 
 impl TopicProperties {
-    /// None: each has its default at creation, and stays as it is by an update.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// With RequiresDuplicateDetection, over this window: an id that was sent within it is dropped. Fixed at creation.
     #[must_use]
     pub fn with_duplicate_detection(mut self, window: impl Into<TimeSpan>) -> Self {
@@ -114,12 +102,6 @@ impl TopicProperties {
 }
 
 impl SubscriptionProperties {
-    /// None: each has its default at creation, and stays as it is by an update.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// With RequiresSession: messages belong to sessions, and are received by session. Fixed at creation.
     #[must_use]
     pub const fn with_sessions(mut self) -> Self {

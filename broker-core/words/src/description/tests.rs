@@ -1,5 +1,7 @@
 mod topic;
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::condition::Condition;
 
@@ -551,4 +553,35 @@ fn properties_are_named_one_by_one() {
     assert_eq!(named, written);
     let named = TopicProperties::new().with_user_metadata("ours");
     assert_eq!(named.user_metadata.as_deref(), Some("ours"));
+}
+
+/// ENT-31, DESIGN D11: each property has a tag of its own, which is the same for all entities that have it, and its value
+/// goes through its field unchanged.
+#[test]
+fn fields_carry_values_and_have_tags_of_their_own() {
+    fn check<D: Description>(new: &D, tags: &mut BTreeMap<u8, &'static str>) {
+        for field in D::FIELDS {
+            assert_eq!(*tags.entry(field.tag).or_insert(field.name), field.name, "{}", field.tag);
+            let (value, mut update, mut copy) = (field.get(new), D::Update::default(), new.clone());
+            assert_eq!(field.named(&update), None);
+            assert_eq!(value, (field.default)(&limits()), "{}", field.name);
+            field.put(&mut update, value.clone());
+            let named = field.named(&update);
+            assert!(named == Some(value.clone()) || value == FieldValue::Text(None));
+            field.set(&mut copy, value);
+            assert_eq!(copy, *new);
+        }
+    }
+    let mut tags = BTreeMap::new();
+    check(&queue(), &mut tags);
+    check(&TopicDescription::new("t", &limits()), &mut tags);
+    check(&SubscriptionDescription::new("t", "s", &limits()), &mut tags);
+    assert!(tags.keys().copied().eq(1..=22), "{tags:?}");
+    let names =
+        QueueDescription::FIELDS.iter().find(|field| field.name == "lock_duration").unwrap();
+    assert_eq!(
+        (names.title, names.json, names.flag),
+        ("LockDuration", "lockDuration", "lock-duration")
+    );
+    assert_eq!(names.element(), "LockDuration");
 }
