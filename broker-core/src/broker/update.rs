@@ -9,8 +9,8 @@ use crate::command::{
 };
 use crate::condition::Condition;
 use crate::description::{
-    Cleared, Destination, EntityKind, QueueDescription, QueueUpdate, SubscriptionDescription,
-    SubscriptionUpdate, TopicDescription, TopicUpdate,
+    Cleared, Description, Destination, EntityKind, QueueDescription, QueueUpdate,
+    SubscriptionDescription, SubscriptionUpdate, TopicDescription, TopicUpdate,
 };
 use crate::error::{BrokerError, Rejection};
 use crate::limits::Limits;
@@ -20,9 +20,9 @@ use crate::time::Timestamp;
 /// The properties that an update names, of one kind of entity, and what this kind has of its own.
 pub trait Update: Clone + Send + Sync {
     /// The kind.
-    const KIND: EntityKind;
+    const KIND: EntityKind = <Self::Description as Description>::KIND;
     /// All properties of an entity of it.
-    type Description: Send + Sync;
+    type Description: Description<Update = Self>;
     /// Those, and its runtime part.
     type Described: Send + Sync;
 
@@ -35,19 +35,8 @@ pub trait Update: Clone + Send + Sync {
     /// The properties in force, and of which instant they are.
     fn current(described: &Self::Described) -> (&Self::Description, Timestamp);
 
-    /// The properties that an update takes as gone where it does not name them (ENT-17): ForwardTo,
-    /// ForwardDeadLetteredMessagesTo and UserMetadata, as far as this kind has them.
-    fn optional(&mut self) -> [Option<&mut Option<Box<str>>>; 3];
-
-    /// The same properties of a description.
-    fn optional_of(description: &Self::Description) -> [Option<&str>; 3];
-
     /// The bytes of what a description says in texts, whatever their lengths.
     fn text_bytes(description: &Self::Description) -> u64;
-
-    /// What is in force when this is put over `current`, whether it can be or not.
-    #[must_use]
-    fn over(self, current: &Self::Description) -> Self::Description;
 
     /// What is in force when this has replaced `current`.
     ///
@@ -62,27 +51,22 @@ pub trait Update: Clone + Send + Sync {
     /// Puts this description in place of the one that is of that instant.
     fn replace(description: Self::Description, read_at: Timestamp) -> Command;
 
-    /// Takes what has no new value, and is not to lose its own, from what is in force.
-    fn keep(&mut self, cleared: Cleared, current: &Self::Description) {
-        let Cleared { forward_to, forward_dead_lettered_messages_to, user_metadata } = cleared;
-        let cleared = [forward_to, forward_dead_lettered_messages_to, user_metadata];
-        let current = Self::optional_of(current);
-        for ((property, current), is_cleared) in
-            self.optional().into_iter().zip(current).zip(cleared)
-        {
-            if let Some(property) = property
-                && property.is_none()
-                && !is_cleared
-            {
-                *property = current.map(Into::into);
-            }
-        }
+    /// Destinations of messages and of dead-lettered messages.
+    fn destinations(description: &Self::Description) -> [Option<&str>; 2];
+
+    /// The description after this update, even if it is not valid.
+    #[must_use]
+    fn over(self, current: &Self::Description) -> Self::Description {
+        Self::Description::over(self, current)
     }
 
-    /// Where an entity of this description forwards messages to, and dead-lettered ones.
-    fn destinations(description: &Self::Description) -> [Option<&str>; 2] {
-        let [messages, dead_letters, _] = Self::optional_of(description);
-        [messages, dead_letters]
+    /// Names the current value of each text that the update does not name and that is not cleared (ENT-17).
+    fn keep(&mut self, cleared: Cleared, current: &Self::Description) {
+        for field in Self::Description::FIELDS.iter().filter(|field| field.kind.is_text()) {
+            if field.named(self).is_none() && !cleared.contains(field.name) {
+                field.put(self, field.get(current));
+            }
+        }
     }
 }
 
@@ -176,7 +160,6 @@ fn unexpected(entity: &Entity, outcome: &Outcome) -> BrokerError {
 }
 
 impl Update for QueueUpdate {
-    const KIND: EntityKind = EntityKind::Queue;
     type Description = QueueDescription;
     type Described = Described;
 
@@ -191,22 +174,13 @@ impl Update for QueueUpdate {
         (&described.description, described.updated_at)
     }
 
-    fn optional(&mut self) -> [Option<&mut Option<Box<str>>>; 3] {
-        let dead_letters = &mut self.forward_dead_lettered_messages_to;
-        [Some(&mut self.forward_to), Some(dead_letters), Some(&mut self.user_metadata)]
-    }
-
-    fn optional_of(description: &QueueDescription) -> [Option<&str>; 3] {
-        let dead_letters = &description.forward_dead_lettered_messages_to;
-        [&description.forward_to, dead_letters, &description.user_metadata].map(Option::as_deref)
+    fn destinations(description: &QueueDescription) -> [Option<&str>; 2] {
+        [&description.forward_to, &description.forward_dead_lettered_messages_to]
+            .map(Option::as_deref)
     }
 
     fn text_bytes(description: &QueueDescription) -> u64 {
         description.text_bytes()
-    }
-
-    fn over(self, current: &QueueDescription) -> QueueDescription {
-        Self::over(self, current)
     }
 
     fn apply_to(
@@ -223,7 +197,6 @@ impl Update for QueueUpdate {
 }
 
 impl Update for TopicUpdate {
-    const KIND: EntityKind = EntityKind::Topic;
     type Description = TopicDescription;
     type Described = DescribedTopic;
 
@@ -238,20 +211,12 @@ impl Update for TopicUpdate {
         (&described.description, described.updated_at)
     }
 
-    fn optional(&mut self) -> [Option<&mut Option<Box<str>>>; 3] {
-        [None, None, Some(&mut self.user_metadata)]
-    }
-
-    fn optional_of(description: &TopicDescription) -> [Option<&str>; 3] {
-        [None, None, description.user_metadata.as_deref()]
+    fn destinations(_: &TopicDescription) -> [Option<&str>; 2] {
+        [None, None]
     }
 
     fn text_bytes(description: &TopicDescription) -> u64 {
         description.text_bytes()
-    }
-
-    fn over(self, current: &TopicDescription) -> TopicDescription {
-        Self::over(self, current)
     }
 
     fn apply_to(
@@ -269,7 +234,6 @@ impl Update for TopicUpdate {
 }
 
 impl Update for SubscriptionUpdate {
-    const KIND: EntityKind = EntityKind::Subscription;
     type Description = SubscriptionDescription;
     type Described = DescribedSubscription;
 
@@ -284,22 +248,13 @@ impl Update for SubscriptionUpdate {
         (&described.description, described.updated_at)
     }
 
-    fn optional(&mut self) -> [Option<&mut Option<Box<str>>>; 3] {
-        let dead_letters = &mut self.forward_dead_lettered_messages_to;
-        [Some(&mut self.forward_to), Some(dead_letters), Some(&mut self.user_metadata)]
-    }
-
-    fn optional_of(description: &SubscriptionDescription) -> [Option<&str>; 3] {
-        let dead_letters = &description.forward_dead_lettered_messages_to;
-        [&description.forward_to, dead_letters, &description.user_metadata].map(Option::as_deref)
+    fn destinations(description: &SubscriptionDescription) -> [Option<&str>; 2] {
+        [&description.forward_to, &description.forward_dead_lettered_messages_to]
+            .map(Option::as_deref)
     }
 
     fn text_bytes(description: &SubscriptionDescription) -> u64 {
         description.text_bytes()
-    }
-
-    fn over(self, current: &SubscriptionDescription) -> SubscriptionDescription {
-        Self::over(self, current)
     }
 
     fn apply_to(

@@ -8,12 +8,13 @@ use super::judge::{place_of_queue, place_of_subscription, place_of_topic};
 use super::order::{Placed, order};
 use super::plan::{Change, Plan, Step, StepKind};
 use super::rules::{RuleChanges, RuleWork, property};
-use super::told::{self, Told, change, changes};
+use super::told::{self, change, changes};
 use super::{Declaration, DeclaredSubscription, Existing, Misdeclared};
 use crate::broker::Update;
 use crate::description::{
-    Cleared, Destination, EntityKind, QueueDescription, QueueUpdate, Settings,
-    SubscriptionDescription, SubscriptionUpdate, TopicDescription, TopicUpdate,
+    Cleared, Description, Destination, EntityKind, FieldKind, FieldValue, QueueDescription,
+    QueueUpdate, Settings, SubscriptionDescription, SubscriptionUpdate, TopicDescription,
+    TopicUpdate,
 };
 use crate::error::{Quoted, Rejection};
 use crate::path::{PathKey, subscription_path, validate_entity_path};
@@ -250,7 +251,7 @@ impl Planner<'_> {
     }
 
     /// What an update changes, if it can be.
-    fn update<U: Update<Description: Told>>(
+    fn update<U: Update>(
         &self,
         path: &str,
         properties: &U,
@@ -431,10 +432,12 @@ impl NewSubscription {
 
 /// Takes destinations out of what is done now, for later.
 fn put_off<U: Update>(now: &mut U, then: &mut U, comes_later: [bool; 2]) {
-    let destinations = now.optional().into_iter().zip(then.optional()).zip(comes_later);
-    for ((now, then), is_later) in destinations {
-        if let (Some(now), Some(then), true) = (now, then, is_later) {
-            *then = now.take();
+    let fields = U::Description::FIELDS.iter();
+    let destinations = fields.filter(|field| field.kind == FieldKind::Destination);
+    for (field, is_later) in destinations.zip(comes_later) {
+        if is_later && let Some(destination) = field.named(now) {
+            field.put(then, destination);
+            field.put(now, FieldValue::Text(None));
         }
     }
 }

@@ -3,26 +3,20 @@
 use std::fmt::Write as _;
 
 use super::plan::Change;
-use crate::description::{
-    QueueDescription, RetryPolicy, SubscriptionDescription, TopicDescription,
-};
+use crate::description::{Description, FieldValue, RetryPolicy};
 use crate::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use crate::time::TimeSpan;
 
-/// A property and its value, if it has one.
-pub(super) type Property = (&'static str, Option<Box<str>>);
-
-/// A description whose properties can be told.
-pub(crate) trait Told {
-    /// All of them but names, always in the same order.
-    fn told(&self) -> Vec<Property>;
-}
-
-/// The properties that differ between two descriptions of a kind.
-pub(super) fn changes(before: &impl Told, after: &impl Told) -> Vec<Change> {
-    let pairs = before.told().into_iter().zip(after.told());
-    let differing = pairs.filter(|((_, before), (_, after))| before != after);
-    differing.map(|((name, before), (_, after))| change(name, before, after)).collect()
+/// The properties that differ between two descriptions of a kind, in the order of its fields.
+pub(super) fn changes<D: Description>(before: &D, after: &D) -> Vec<Change> {
+    let text = |text: Option<&str>| text.map(Box::from);
+    let extensions = ("extensions", text(before.extensions()), text(after.extensions()));
+    let fields = D::FIELDS
+        .iter()
+        .map(|field| (field.name, told(field.get(before)), told(field.get(after))))
+        .chain([extensions])
+        .filter(|(_, before, after)| before != after);
+    fields.map(|(name, before, after)| change(name, before, after)).collect()
 }
 
 pub(super) fn change(
@@ -33,12 +27,13 @@ pub(super) fn change(
     Change { property: property.into(), before, after }
 }
 
-fn some(value: impl ToString) -> Option<Box<str>> {
-    Some(value.to_string().into())
-}
-
-fn span(span: TimeSpan) -> Option<Box<str>> {
-    if span.is_unlimited() { some("unlimited") } else { some(span) }
+fn told(value: FieldValue) -> Option<Box<str>> {
+    match value {
+        FieldValue::Span(TimeSpan::MAX) => Some("unlimited".into()),
+        FieldValue::Retry(policy) => retry(policy),
+        FieldValue::Text(text) => text,
+        value => Some(value.to_string().into()),
+    }
 }
 
 fn retry(policy: Option<RetryPolicy>) -> Option<Box<str>> {
@@ -52,144 +47,6 @@ fn retry(policy: Option<RetryPolicy>) -> Option<Box<str>> {
         write!(text, ", jitter {}", jitter.part()).unwrap_or_default();
     }
     Some(text.into())
-}
-
-impl Told for QueueDescription {
-    fn told(&self) -> Vec<Property> {
-        let Self {
-            path: _,
-            lock_duration,
-            max_size_in_megabytes,
-            requires_duplicate_detection,
-            duplicate_detection_history_time_window,
-            requires_session,
-            default_message_time_to_live,
-            dead_lettering_on_message_expiration,
-            max_delivery_count,
-            enable_batched_operations,
-            status,
-            forward_to,
-            forward_dead_lettered_messages_to,
-            auto_delete_on_idle,
-            enable_partitioning,
-            enable_express,
-            max_message_size_in_kilobytes,
-            user_metadata,
-            retry_policy,
-            session_retry_order,
-            extensions,
-        } = self;
-        vec![
-            ("lock_duration", span(*lock_duration)),
-            ("max_size_in_megabytes", some(max_size_in_megabytes)),
-            ("requires_duplicate_detection", some(requires_duplicate_detection)),
-            (
-                "duplicate_detection_history_time_window",
-                span(*duplicate_detection_history_time_window),
-            ),
-            ("requires_session", some(requires_session)),
-            ("default_message_time_to_live", span(*default_message_time_to_live)),
-            ("dead_lettering_on_message_expiration", some(dead_lettering_on_message_expiration)),
-            ("max_delivery_count", some(max_delivery_count)),
-            ("enable_batched_operations", some(enable_batched_operations)),
-            ("status", some(status.name())),
-            ("forward_to", forward_to.clone()),
-            ("forward_dead_lettered_messages_to", forward_dead_lettered_messages_to.clone()),
-            ("auto_delete_on_idle", span(*auto_delete_on_idle)),
-            ("enable_partitioning", some(enable_partitioning)),
-            ("enable_express", some(enable_express)),
-            ("max_message_size_in_kilobytes", some(max_message_size_in_kilobytes)),
-            ("user_metadata", user_metadata.clone()),
-            ("retry_policy", retry(*retry_policy)),
-            ("session_retry_order", some(session_retry_order.name())),
-            ("extensions", extensions.clone()),
-        ]
-    }
-}
-
-impl Told for TopicDescription {
-    fn told(&self) -> Vec<Property> {
-        let Self {
-            path: _,
-            max_size_in_megabytes,
-            requires_duplicate_detection,
-            duplicate_detection_history_time_window,
-            default_message_time_to_live,
-            enable_batched_operations,
-            status,
-            auto_delete_on_idle,
-            enable_partitioning,
-            enable_express,
-            support_ordering,
-            max_message_size_in_kilobytes,
-            user_metadata,
-            extensions,
-        } = self;
-        vec![
-            ("max_size_in_megabytes", some(max_size_in_megabytes)),
-            ("requires_duplicate_detection", some(requires_duplicate_detection)),
-            (
-                "duplicate_detection_history_time_window",
-                span(*duplicate_detection_history_time_window),
-            ),
-            ("default_message_time_to_live", span(*default_message_time_to_live)),
-            ("enable_batched_operations", some(enable_batched_operations)),
-            ("status", some(status.name())),
-            ("auto_delete_on_idle", span(*auto_delete_on_idle)),
-            ("enable_partitioning", some(enable_partitioning)),
-            ("enable_express", some(enable_express)),
-            ("support_ordering", some(support_ordering)),
-            ("max_message_size_in_kilobytes", some(max_message_size_in_kilobytes)),
-            ("user_metadata", user_metadata.clone()),
-            ("extensions", extensions.clone()),
-        ]
-    }
-}
-
-impl Told for SubscriptionDescription {
-    fn told(&self) -> Vec<Property> {
-        let Self {
-            topic: _,
-            name: _,
-            lock_duration,
-            requires_session,
-            default_message_time_to_live,
-            dead_lettering_on_message_expiration,
-            enable_dead_lettering_on_filter_evaluation_exceptions,
-            max_delivery_count,
-            enable_batched_operations,
-            status,
-            forward_to,
-            forward_dead_lettered_messages_to,
-            catch_all,
-            auto_delete_on_idle,
-            user_metadata,
-            retry_policy,
-            session_retry_order,
-            extensions,
-        } = self;
-        vec![
-            ("lock_duration", span(*lock_duration)),
-            ("requires_session", some(requires_session)),
-            ("default_message_time_to_live", span(*default_message_time_to_live)),
-            ("dead_lettering_on_message_expiration", some(dead_lettering_on_message_expiration)),
-            (
-                "enable_dead_lettering_on_filter_evaluation_exceptions",
-                some(enable_dead_lettering_on_filter_evaluation_exceptions),
-            ),
-            ("max_delivery_count", some(max_delivery_count)),
-            ("enable_batched_operations", some(enable_batched_operations)),
-            ("status", some(status.name())),
-            ("forward_to", forward_to.clone()),
-            ("forward_dead_lettered_messages_to", forward_dead_lettered_messages_to.clone()),
-            ("catch_all", some(catch_all)),
-            ("auto_delete_on_idle", span(*auto_delete_on_idle)),
-            ("user_metadata", user_metadata.clone()),
-            ("retry_policy", retry(*retry_policy)),
-            ("session_retry_order", some(session_retry_order.name())),
-            ("extensions", extensions.clone()),
-        ]
-    }
 }
 
 /// What a rule selects and does; two rules of which the same is told are the same but for their names.

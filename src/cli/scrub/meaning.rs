@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use peeklock::core::change::codec::{
-    RecordKey, description_key, read_description, read_key, read_subscription, read_topic,
-    subscription_entry_key, topic_entry_key,
+    RecordKey, description_key, read_description, read_key, subscription_entry_key, topic_entry_key,
 };
-use peeklock::description::EntityKind;
+use peeklock::description::{
+    Description, EntityKind, QueueDescription, SubscriptionDescription, TopicDescription,
+};
 use peeklock::ids::EntityId;
 use peeklock::store::journal::verify::{Affected, Fate, Report};
 use peeklock::store::{Key, SPACE_BYTES};
@@ -167,11 +168,15 @@ fn kind(id: u64, value: &dyn Fn(&Key) -> Option<Vec<u8>>) -> EntityKind {
 }
 
 fn name(id: u64, kind: EntityKind, value: &dyn Fn(&Key) -> Option<Vec<u8>>) -> Option<String> {
+    fn path<D: Description>(described: &[u8]) -> Option<String> {
+        let description: D = read_description(described).ok()?;
+        Some(Description::path(&description).into_owned())
+    }
     let described = value(&description_key(EntityId(id)))?;
     match kind {
-        EntityKind::Queue => Some(read_description(&described).ok()?.path.to_string()),
-        EntityKind::Topic => Some(read_topic(&described).ok()?.path.to_string()),
-        EntityKind::Subscription => Some(read_subscription(&described).ok()?.path()),
+        EntityKind::Queue => path::<QueueDescription>(&described),
+        EntityKind::Topic => path::<TopicDescription>(&described),
+        EntityKind::Subscription => path::<SubscriptionDescription>(&described),
     }
 }
 

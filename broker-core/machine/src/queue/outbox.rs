@@ -7,7 +7,7 @@
 
 use super::{Queue, QueueConfig};
 use crate::Step;
-use crate::description::{QueueDescription, SessionRetryOrder, TopicDescription};
+use crate::description::{QueueDescription, TopicDescription};
 use crate::ids::{EntityId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
@@ -83,28 +83,12 @@ impl Queue {
 /// A topic as the queue that holds what is sent by way of it.
 fn as_queue(topic: &TopicDescription) -> QueueDescription {
     QueueDescription {
-        path: topic.path.clone(),
         lock_duration: LOCK_DURATION,
-        max_size_in_megabytes: topic.max_size_in_megabytes,
-        // Duplicates, sessions and time to live are the destination's to judge.
-        requires_duplicate_detection: false,
-        duplicate_detection_history_time_window: topic.duplicate_detection_history_time_window,
-        requires_session: false,
+        // Duplicates, sessions and time to live are the concern of the destination.
         default_message_time_to_live: TimeSpan::MAX,
-        dead_lettering_on_message_expiration: false,
         max_delivery_count: DELIVERY_COUNT_MAX,
-        enable_batched_operations: topic.enable_batched_operations,
-        status: topic.status,
-        forward_to: None,
-        forward_dead_lettered_messages_to: None,
-        // It is never idle by itself; how it is used counts for the topic (TMP-16).
+        // It is never idle by itself; its use counts for the topic (TMP-16).
         auto_delete_on_idle: TimeSpan::MAX,
-        enable_partitioning: topic.enable_partitioning,
-        enable_express: topic.enable_express,
-        max_message_size_in_kilobytes: topic.max_message_size_in_kilobytes,
-        user_metadata: None,
-        retry_policy: None,
-        session_retry_order: SessionRetryOrder::Hold,
-        extensions: None,
+        ..QueueDescription::within(topic.path.clone(), topic)
     }
 }

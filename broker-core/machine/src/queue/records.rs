@@ -210,10 +210,8 @@ impl Queue {
     /// The records that make a new queue exist.
     pub fn write_creation(&self, batch: &mut Batch) {
         batch.put(&codec::description_key(self.id), |value| match &self.subscription {
-            Some(subscription) => {
-                codec::write_subscription(subscription.description(), value);
-            }
-            None => codec::write_description(&self.description, value),
+            Some(subscription) => codec::write_description(subscription.description(), value),
+            None => codec::write_description(&*self.description, value),
         });
         self.put_counters(batch);
     }
@@ -224,7 +222,7 @@ impl Queue {
             RecordKey::Description => {
                 match &mut self.subscription {
                     Some(subscription) => {
-                        let description = codec::read_subscription(value).map_err(corrupt)?;
+                        let description = codec::read_description(value).map_err(corrupt)?;
                         *self.description = subscription.describe_anew(description);
                     }
                     None => *self.description = codec::read_description(value).map_err(corrupt)?,

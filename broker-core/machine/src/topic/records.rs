@@ -117,7 +117,7 @@ impl Topic {
             codec::write_subscription_entry(self.id, &description.name, value);
         });
         batch.put(&codec::description_key(id), |value| {
-            codec::write_subscription(description, value);
+            codec::write_description(description, value);
         });
         let counters = Usage::starting(at).counters(SequenceNumber(0));
         batch.put(&codec::counters_key(id), |value| codec::write_counters(&counters, value));
@@ -161,7 +161,7 @@ impl Topic {
     /// The records that make a new topic exist.
     pub fn write_creation(&self, batch: &mut Batch) {
         batch.put(&codec::description_key(self.id), |value| {
-            codec::write_topic(&self.description, value);
+            codec::write_description(&*self.description, value);
         });
         self.put_counters(batch);
     }
@@ -170,7 +170,7 @@ impl Topic {
         let corrupt = |what| CorruptRecord { key: key.to_vec(), what };
         match codec::read_key(key).map_err(corrupt)? {
             RecordKey::Description => {
-                self.description = Arc::new(codec::read_topic(value).map_err(corrupt)?);
+                self.description = Arc::new(codec::read_description(value).map_err(corrupt)?);
                 if self.duplicates.is_none() && self.description.requires_duplicate_detection {
                     self.duplicates = Some(Box::default());
                 }

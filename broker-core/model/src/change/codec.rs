@@ -56,10 +56,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub use description::{
-    read_description, read_subscription, read_topic, write_description, write_subscription,
-    write_topic,
-};
+pub use description::{read_description, write_description};
 pub use key::{NAMESPACE_SPACE, POLICIES, QUEUE_ENTRY, SUBSCRIPTION_ENTRY, TOPIC_ENTRY};
 pub use key::{
     RecordKey, counters_key, description_key, id_bucket_key, id_key, namespace_facts_key,

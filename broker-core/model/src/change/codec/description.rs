@@ -1,349 +1,254 @@
-//! Descriptions of queues, topics and subscriptions.
+//! Descriptions of entities, written and read by the table of their properties.
+//!
+//! A description is its version, its names, the values of its first 19 tags in groups by type, and an end. Each version adds
+//! to the end; a description is written in the lowest version that can express it, so older brokers can read it.
 
 use super::VERSION;
 use super::reader::{Read, Reader, write_optional_text, write_text};
 use crate::description::{
-    EntityStatus, Jitter, QueueDescription, RetryKind, RetryPolicy, SessionRetryOrder,
-    SubscriptionDescription, TopicDescription,
+    Description, EntityStatus, Field, FieldKind, FieldValue, Jitter, RetryKind, RetryPolicy,
+    SessionRetryOrder,
 };
+use crate::limits::Limits;
 
-/// The version of a description that ends with its extensions. One without any is written as the first version
-/// reads it.
+/// The version of a description that ends with its unknown properties.
 const EXTENDED: u8 = VERSION + 1;
-/// The version of the description of a queue or subscription that says how it retries (RTY-16, RTY-23). It
-/// ends with that, behind its extensions if it has some. One that says nothing is written as the versions
-/// before read it.
+/// The version that ends with unknown properties, if there are some, and with retries (RTY-16, RTY-23).
 const RETRYING: u8 = EXTENDED + 1;
-/// The version of the description of a subscription that is a catch-all (TOP-25). It ends as the one before. One
-/// that is none is written as the versions before read it.
+/// The version of a catch-all subscription (TOP-25). It ends as the version before.
 const CATCH_ALL: u8 = RETRYING + 1;
+/// The version that ends with unknown properties, if there are some, and with tag, length and value of each further
+/// property that differs from its default.
+const TAGGED: u8 = CATCH_ALL + 1;
 
-/// What is said of retries in a byte.
+/// The greatest tag of the properties in groups.
+const GROUPED_TAG_MAX: u8 = 19;
+/// The tag of the property `catch_all`.
+const CATCH_ALL_TAG: u8 = 22;
+/// The greatest tag of the properties that have a version without tags.
+const UNTAGGED_TAG_MAX: u8 = 22;
+
+/// Bits of the byte in front of retries.
 const HAS_POLICY: u8 = 1;
 const HAS_DELAY_MAX: u8 = 2;
 const PASSES: u8 = 4;
 
-const fn version_of(extensions: Option<&str>) -> u8 {
-    if extensions.is_some() { EXTENDED } else { VERSION }
+/// The types of grouped properties, in the order of their groups.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    Spans,
+    Sizes,
+    Counts,
+    Flags,
+    Statuses,
+    Texts,
 }
 
-/// What a queue or subscription says of retries.
-#[derive(Clone, Copy)]
-struct Retries {
-    policy: Option<RetryPolicy>,
-    order: SessionRetryOrder,
-}
+impl Group {
+    const ALL: [Self; 6] =
+        [Self::Spans, Self::Sizes, Self::Counts, Self::Flags, Self::Statuses, Self::Texts];
 
-impl Retries {
-    fn version(self, extensions: Option<&str>) -> u8 {
-        match (self.policy, self.order) {
-            (None, SessionRetryOrder::Hold) => version_of(extensions),
-            (Some(_), _) | (None, SessionRetryOrder::Pass) => RETRYING,
-        }
+    const fn of(kind: FieldKind) -> Option<Self> {
+        Some(match kind {
+            FieldKind::Span => Self::Spans,
+            FieldKind::Megabytes | FieldKind::Kilobytes => Self::Sizes,
+            FieldKind::Count => Self::Counts,
+            FieldKind::Flag => Self::Flags,
+            FieldKind::Status => Self::Statuses,
+            FieldKind::Destination | FieldKind::Text => Self::Texts,
+            FieldKind::Retry | FieldKind::Order => return None,
+        })
     }
 
-    /// Writes the end of a description of that version.
-    fn write_end(self, version: u8, extensions: Option<&str>, value: &mut Vec<u8>) {
-        if version < RETRYING {
-            write_extensions(extensions, value);
-            return;
-        }
-        write_optional_text(extensions, value);
-        let flag = |is_so: bool, flag: u8| if is_so { flag } else { 0 };
-        let delay_max = self.policy.and_then(|policy| policy.delay_max);
-        value.push(
-            flag(self.policy.is_some(), HAS_POLICY)
-                | flag(delay_max.is_some(), HAS_DELAY_MAX)
-                | flag(self.order == SessionRetryOrder::Pass, PASSES),
-        );
-        let Some(RetryPolicy { kind, delay, delay_max, jitter }) = self.policy else { return };
-        write_text(kind.name(), value);
-        value.extend_from_slice(&delay.ticks().to_be_bytes());
-        if let Some(most) = delay_max {
-            value.extend_from_slice(&most.ticks().to_be_bytes());
-        }
-        value.extend_from_slice(&jitter.millionths().to_be_bytes());
-    }
-
-    /// Reads the end of a description of that version: its extensions, and what it says of retries.
-    fn read_end(version: u8, reader: &mut Reader<'_>) -> Read<(Option<Box<str>>, Self)> {
-        let none = Self { policy: None, order: SessionRetryOrder::Hold };
-        match version {
-            VERSION => return Ok((None, none)),
-            EXTENDED => return Ok((Some(reader.text()?), none)),
-            _ => {}
-        }
-        let extensions = reader.optional_text()?;
-        let said = reader.u8()?;
-        if said & !(HAS_POLICY | HAS_DELAY_MAX | PASSES) != 0 {
-            return Err("unknown property of a retry policy");
-        }
-        let order = match said & PASSES {
-            0 => SessionRetryOrder::Hold,
-            _ => SessionRetryOrder::Pass,
-        };
-        if said & (HAS_POLICY | HAS_DELAY_MAX) == HAS_DELAY_MAX {
-            return Err("a maximum delay without a policy");
-        }
-        if said & HAS_POLICY == 0 {
-            return Ok((extensions, Self { policy: None, order }));
-        }
-        let policy = RetryPolicy {
-            kind: RetryKind::parse(&reader.text()?).ok_or("unknown kind of a retry policy")?,
-            delay: reader.span()?,
-            delay_max: if said & HAS_DELAY_MAX == 0 { None } else { Some(reader.span()?) },
-            jitter: Jitter::of_millionths(reader.u32()?).ok_or("jitter is more than 1")?,
-        };
-        Ok((extensions, Self { policy: Some(policy), order }))
+    /// The properties of a group, in the order of the table.
+    fn fields<D: Description>(self) -> impl Iterator<Item = &'static Field<D>> {
+        D::FIELDS
+            .iter()
+            .filter(move |field| field.tag <= GROUPED_TAG_MAX && Self::of(field.kind) == Some(self))
     }
 }
 
-fn write_extensions(extensions: Option<&str>, value: &mut Vec<u8>) {
-    if let Some(text) = extensions {
-        write_text(text, value);
+fn write_value(field: &FieldValue, value: &mut Vec<u8>) {
+    match field {
+        FieldValue::Flag(flag) => value.push(u8::from(*flag)),
+        FieldValue::Count(count) => value.extend_from_slice(&count.to_be_bytes()),
+        FieldValue::Size(size) => value.extend_from_slice(&size.to_be_bytes()),
+        FieldValue::Span(span) => value.extend_from_slice(&span.ticks().to_be_bytes()),
+        FieldValue::Status(status) => write_text(status.name(), value),
+        FieldValue::Text(text) => write_optional_text(text.as_deref(), value),
+        FieldValue::Retry(policy) => write_retries(*policy, SessionRetryOrder::Hold, value),
+        FieldValue::Order(order) => write_retries(None, *order, value),
     }
 }
 
-/// Writes the description of a queue.
-pub fn write_description(description: &QueueDescription, value: &mut Vec<u8>) {
-    let QueueDescription {
-        path,
-        lock_duration,
-        max_size_in_megabytes,
-        requires_duplicate_detection,
-        duplicate_detection_history_time_window,
-        requires_session,
-        default_message_time_to_live,
-        dead_lettering_on_message_expiration,
-        max_delivery_count,
-        enable_batched_operations,
-        status,
-        forward_to,
-        forward_dead_lettered_messages_to,
-        auto_delete_on_idle,
-        enable_partitioning,
-        enable_express,
-        max_message_size_in_kilobytes,
-        user_metadata,
-        retry_policy,
-        session_retry_order,
-        extensions,
-    } = description;
-    let retries = Retries { policy: *retry_policy, order: *session_retry_order };
-    let version = retries.version(extensions.as_deref());
+fn read_value(kind: FieldKind, reader: &mut Reader<'_>) -> Read<FieldValue> {
+    Ok(match kind {
+        FieldKind::Flag => FieldValue::Flag(reader.switch()?),
+        FieldKind::Count => FieldValue::Count(reader.u32()?),
+        FieldKind::Megabytes | FieldKind::Kilobytes => FieldValue::Size(reader.u64()?),
+        FieldKind::Span => FieldValue::Span(reader.span()?),
+        FieldKind::Status => {
+            FieldValue::Status(EntityStatus::parse(&reader.text()?).ok_or("unknown status")?)
+        }
+        FieldKind::Destination | FieldKind::Text => FieldValue::Text(reader.optional_text()?),
+        FieldKind::Retry => FieldValue::Retry(read_retries(reader)?.0),
+        FieldKind::Order => FieldValue::Order(read_retries(reader)?.1),
+    })
+}
+
+fn write_retries(policy: Option<RetryPolicy>, order: SessionRetryOrder, value: &mut Vec<u8>) {
+    let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+    let delay_max = policy.and_then(|policy| policy.delay_max);
+    value.push(
+        flag(policy.is_some(), HAS_POLICY)
+            | flag(delay_max.is_some(), HAS_DELAY_MAX)
+            | flag(order == SessionRetryOrder::Pass, PASSES),
+    );
+    let Some(RetryPolicy { kind, delay, delay_max, jitter }) = policy else { return };
+    write_text(kind.name(), value);
+    value.extend_from_slice(&delay.ticks().to_be_bytes());
+    if let Some(most) = delay_max {
+        value.extend_from_slice(&most.ticks().to_be_bytes());
+    }
+    value.extend_from_slice(&jitter.millionths().to_be_bytes());
+}
+
+fn read_retries(reader: &mut Reader<'_>) -> Read<(Option<RetryPolicy>, SessionRetryOrder)> {
+    let flags = reader.u8()?;
+    if flags & !(HAS_POLICY | HAS_DELAY_MAX | PASSES) != 0 {
+        return Err("unknown property of a retry policy");
+    }
+    let order = match flags & PASSES {
+        0 => SessionRetryOrder::Hold,
+        _ => SessionRetryOrder::Pass,
+    };
+    if flags & (HAS_POLICY | HAS_DELAY_MAX) == HAS_DELAY_MAX {
+        return Err("a maximum delay without a policy");
+    }
+    if flags & HAS_POLICY == 0 {
+        return Ok((None, order));
+    }
+    let policy = RetryPolicy {
+        kind: RetryKind::parse(&reader.text()?).ok_or("unknown kind of a retry policy")?,
+        delay: reader.span()?,
+        delay_max: if flags & HAS_DELAY_MAX == 0 { None } else { Some(reader.span()?) },
+        jitter: Jitter::of_millionths(reader.u32()?).ok_or("jitter is more than 1")?,
+    };
+    Ok((Some(policy), order))
+}
+
+fn field_of<D: Description>(kind: FieldKind) -> Option<&'static Field<D>> {
+    D::FIELDS.iter().find(|field| field.kind == kind)
+}
+
+/// The properties after a tag that differ from their defaults.
+fn unusual<D: Description>(description: &D, after: u8) -> Vec<(u8, FieldValue)> {
+    let limits = Limits::default();
+    let further = D::FIELDS.iter().filter(|field| field.tag > after);
+    further
+        .map(|field| (field, field.get(description)))
+        .filter(|(field, value)| *value != (field.default)(&limits))
+        .map(|(field, value)| (field.tag, value))
+        .collect()
+}
+
+/// Writes the description of an entity.
+pub fn write_description<D: Description>(description: &D, value: &mut Vec<u8>) {
+    let further = unusual(description, GROUPED_TAG_MAX);
+    let version = match further.iter().map(|(tag, _)| *tag).max() {
+        None if description.extensions().is_some() => EXTENDED,
+        None => VERSION,
+        Some(CATCH_ALL_TAG) => CATCH_ALL,
+        Some(tag) if tag <= UNTAGGED_TAG_MAX => RETRYING,
+        Some(_) => TAGGED,
+    };
+    write_version(description, version, value);
+}
+
+/// Writes a description in a version that can express it.
+pub(super) fn write_version<D: Description>(description: &D, version: u8, value: &mut Vec<u8>) {
     value.push(version);
-    write_text(path, value);
-    for span in [
-        lock_duration,
-        duplicate_detection_history_time_window,
-        default_message_time_to_live,
-        auto_delete_on_idle,
-    ] {
-        value.extend_from_slice(&span.ticks().to_be_bytes());
+    for name in description.names() {
+        write_text(name, value);
     }
-    value.extend_from_slice(&max_size_in_megabytes.to_be_bytes());
-    value.extend_from_slice(&max_message_size_in_kilobytes.to_be_bytes());
-    value.extend_from_slice(&max_delivery_count.to_be_bytes());
-    for switch in [
-        requires_duplicate_detection,
-        requires_session,
-        dead_lettering_on_message_expiration,
-        enable_batched_operations,
-        enable_partitioning,
-        enable_express,
-    ] {
-        value.push(u8::from(*switch));
+    for group in Group::ALL {
+        for field in group.fields::<D>() {
+            write_value(&field.get(description), value);
+        }
     }
-    write_text(status.name(), value);
-    for text in [forward_to, forward_dead_lettered_messages_to, user_metadata] {
-        write_optional_text(text.as_deref(), value);
+    match (version, description.extensions()) {
+        (..EXTENDED, _) | (EXTENDED, None) => return,
+        (EXTENDED, Some(extensions)) => return write_text(extensions, value),
+        (_, extensions) => write_optional_text(extensions, value),
     }
-    retries.write_end(version, extensions.as_deref(), value);
+    if version < TAGGED {
+        let value_of = |kind| field_of::<D>(kind).map(|field| field.get(description));
+        let policy = match value_of(FieldKind::Retry) {
+            Some(FieldValue::Retry(policy)) => policy,
+            _ => None,
+        };
+        let order = match value_of(FieldKind::Order) {
+            Some(FieldValue::Order(order)) => order,
+            _ => SessionRetryOrder::Hold,
+        };
+        return write_retries(policy, order, value);
+    }
+    for (tag, field) in unusual(description, GROUPED_TAG_MAX) {
+        let mut bytes = Vec::new();
+        write_value(&field, &mut bytes);
+        value.push(tag);
+        value.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
+        value.extend_from_slice(&bytes);
+    }
 }
 
-/// Reads the description of a queue.
+/// Reads the description of an entity.
 ///
 /// # Errors
-/// With what is wrong with it.
-pub fn read_description(value: &[u8]) -> Read<QueueDescription> {
+/// What is wrong with it; a property that this entity does not have, since a later version may have written it.
+pub fn read_description<D: Description>(value: &[u8]) -> Read<D> {
     let mut reader = Reader::new(value);
-    let version = reader.version_up_to(RETRYING)?;
-    let mut description = QueueDescription {
-        path: reader.text()?,
-        lock_duration: reader.span()?,
-        duplicate_detection_history_time_window: reader.span()?,
-        default_message_time_to_live: reader.span()?,
-        auto_delete_on_idle: reader.span()?,
-        max_size_in_megabytes: reader.u64()?,
-        max_message_size_in_kilobytes: reader.u64()?,
-        max_delivery_count: reader.u32()?,
-        requires_duplicate_detection: reader.switch()?,
-        requires_session: reader.switch()?,
-        dead_lettering_on_message_expiration: reader.switch()?,
-        enable_batched_operations: reader.switch()?,
-        enable_partitioning: reader.switch()?,
-        enable_express: reader.switch()?,
-        status: EntityStatus::parse(&reader.text()?).ok_or("unknown status")?,
-        forward_to: reader.optional_text()?,
-        forward_dead_lettered_messages_to: reader.optional_text()?,
-        user_metadata: reader.optional_text()?,
-        retry_policy: None,
-        session_retry_order: SessionRetryOrder::Hold,
-        extensions: None,
-    };
-    let (extensions, retries) = Retries::read_end(version, &mut reader)?;
-    description.extensions = extensions;
-    description.retry_policy = retries.policy;
-    description.session_retry_order = retries.order;
+    let version = reader.version_up_to(TAGGED)?;
+    let mut description = D::named_by(|| reader.text())?;
+    for group in Group::ALL {
+        for field in group.fields::<D>() {
+            field.set(&mut description, read_value(field.kind, &mut reader)?);
+        }
+    }
+    description.set_extensions(match version {
+        VERSION => None,
+        EXTENDED => Some(reader.text()?),
+        _ => reader.optional_text()?,
+    });
+    match version {
+        RETRYING | CATCH_ALL => {
+            let (policy, order) = read_retries(&mut reader)?;
+            let unknown = "version is not known";
+            let retry = field_of::<D>(FieldKind::Retry).ok_or(unknown)?;
+            retry.set(&mut description, FieldValue::Retry(policy));
+            let session_order = field_of::<D>(FieldKind::Order).ok_or(unknown)?;
+            session_order.set(&mut description, FieldValue::Order(order));
+            if version == CATCH_ALL {
+                let catch_all = D::FIELDS.iter().find(|field| field.tag == CATCH_ALL_TAG);
+                catch_all.ok_or(unknown)?.set(&mut description, FieldValue::Flag(true));
+            }
+        }
+        TAGGED => read_tagged(&mut description, &mut reader)?,
+        _ => {}
+    }
     reader.end()?;
     Ok(description)
 }
 
-/// Writes the description of a topic.
-pub fn write_topic(description: &TopicDescription, value: &mut Vec<u8>) {
-    let TopicDescription {
-        path,
-        max_size_in_megabytes,
-        requires_duplicate_detection,
-        duplicate_detection_history_time_window,
-        default_message_time_to_live,
-        enable_batched_operations,
-        status,
-        auto_delete_on_idle,
-        enable_partitioning,
-        enable_express,
-        support_ordering,
-        max_message_size_in_kilobytes,
-        user_metadata,
-        extensions,
-    } = description;
-    value.push(version_of(extensions.as_deref()));
-    write_text(path, value);
-    for span in
-        [duplicate_detection_history_time_window, default_message_time_to_live, auto_delete_on_idle]
-    {
-        value.extend_from_slice(&span.ticks().to_be_bytes());
+fn read_tagged<D: Description>(description: &mut D, reader: &mut Reader<'_>) -> Read<()> {
+    while reader.end().is_err() {
+        let tag = reader.u8()?;
+        let length = reader.u32()? as usize;
+        let mut value = Reader::new(reader.take(length)?);
+        let mut further = D::FIELDS.iter().filter(|field| field.tag > GROUPED_TAG_MAX);
+        let field = further.find(|field| field.tag == tag).ok_or("unknown property")?;
+        field.set(description, read_value(field.kind, &mut value)?);
+        value.end()?;
     }
-    value.extend_from_slice(&max_size_in_megabytes.to_be_bytes());
-    value.extend_from_slice(&max_message_size_in_kilobytes.to_be_bytes());
-    for switch in [
-        requires_duplicate_detection,
-        enable_batched_operations,
-        enable_partitioning,
-        enable_express,
-        support_ordering,
-    ] {
-        value.push(u8::from(*switch));
-    }
-    write_text(status.name(), value);
-    write_optional_text(user_metadata.as_deref(), value);
-    write_extensions(extensions.as_deref(), value);
-}
-
-/// Reads the description of a topic.
-///
-/// # Errors
-/// With what is wrong with it.
-pub fn read_topic(value: &[u8]) -> Read<TopicDescription> {
-    let mut reader = Reader::new(value);
-    let is_extended = reader.version_or(EXTENDED)?;
-    let description = TopicDescription {
-        path: reader.text()?,
-        duplicate_detection_history_time_window: reader.span()?,
-        default_message_time_to_live: reader.span()?,
-        auto_delete_on_idle: reader.span()?,
-        max_size_in_megabytes: reader.u64()?,
-        max_message_size_in_kilobytes: reader.u64()?,
-        requires_duplicate_detection: reader.switch()?,
-        enable_batched_operations: reader.switch()?,
-        enable_partitioning: reader.switch()?,
-        enable_express: reader.switch()?,
-        support_ordering: reader.switch()?,
-        status: EntityStatus::parse(&reader.text()?).ok_or("unknown status")?,
-        user_metadata: reader.optional_text()?,
-        extensions: if is_extended { Some(reader.text()?) } else { None },
-    };
-    reader.end()?;
-    Ok(description)
-}
-
-/// Writes the description of a subscription.
-pub fn write_subscription(description: &SubscriptionDescription, value: &mut Vec<u8>) {
-    let SubscriptionDescription {
-        topic,
-        name,
-        lock_duration,
-        requires_session,
-        default_message_time_to_live,
-        dead_lettering_on_message_expiration,
-        enable_dead_lettering_on_filter_evaluation_exceptions,
-        max_delivery_count,
-        enable_batched_operations,
-        status,
-        forward_to,
-        forward_dead_lettered_messages_to,
-        auto_delete_on_idle,
-        user_metadata,
-        retry_policy,
-        session_retry_order,
-        catch_all,
-        extensions,
-    } = description;
-    let retries = Retries { policy: *retry_policy, order: *session_retry_order };
-    let version = if *catch_all { CATCH_ALL } else { retries.version(extensions.as_deref()) };
-    value.push(version);
-    write_text(topic, value);
-    write_text(name, value);
-    for span in [lock_duration, default_message_time_to_live, auto_delete_on_idle] {
-        value.extend_from_slice(&span.ticks().to_be_bytes());
-    }
-    value.extend_from_slice(&max_delivery_count.to_be_bytes());
-    for switch in [
-        requires_session,
-        dead_lettering_on_message_expiration,
-        enable_dead_lettering_on_filter_evaluation_exceptions,
-        enable_batched_operations,
-    ] {
-        value.push(u8::from(*switch));
-    }
-    write_text(status.name(), value);
-    for text in [forward_to, forward_dead_lettered_messages_to, user_metadata] {
-        write_optional_text(text.as_deref(), value);
-    }
-    retries.write_end(version, extensions.as_deref(), value);
-}
-
-/// Reads the description of a subscription.
-///
-/// # Errors
-/// With what is wrong with it.
-pub fn read_subscription(value: &[u8]) -> Read<SubscriptionDescription> {
-    let mut reader = Reader::new(value);
-    let version = reader.version_up_to(CATCH_ALL)?;
-    let mut description = SubscriptionDescription {
-        topic: reader.text()?,
-        name: reader.text()?,
-        lock_duration: reader.span()?,
-        default_message_time_to_live: reader.span()?,
-        auto_delete_on_idle: reader.span()?,
-        max_delivery_count: reader.u32()?,
-        requires_session: reader.switch()?,
-        dead_lettering_on_message_expiration: reader.switch()?,
-        enable_dead_lettering_on_filter_evaluation_exceptions: reader.switch()?,
-        enable_batched_operations: reader.switch()?,
-        status: EntityStatus::parse(&reader.text()?).ok_or("unknown status")?,
-        forward_to: reader.optional_text()?,
-        forward_dead_lettered_messages_to: reader.optional_text()?,
-        user_metadata: reader.optional_text()?,
-        retry_policy: None,
-        session_retry_order: SessionRetryOrder::Hold,
-        catch_all: version == CATCH_ALL,
-        extensions: None,
-    };
-    let (extensions, retries) = Retries::read_end(version, &mut reader)?;
-    description.extensions = extensions;
-    description.retry_policy = retries.policy;
-    description.session_retry_order = retries.order;
-    reader.end()?;
-    Ok(description)
+    Ok(())
 }

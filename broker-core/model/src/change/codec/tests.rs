@@ -239,18 +239,18 @@ fn the_description_of_a_topic_stays_readable() {
         extensions: None,
     };
     let mut written = Vec::new();
-    write_topic(&description, &mut written);
+    write_description(&description, &mut written);
     assert_eq!(written, golden);
-    assert_eq!(read_topic(golden), Ok(description.clone()));
-    assert!(read_topic(&golden[..golden.len() - 1]).is_err());
+    assert_eq!(read_description(golden), Ok(description.clone()));
+    assert!(read_description::<TopicDescription>(&golden[..golden.len() - 1]).is_err());
     // HTP-17: with something that there is no property for it is of the second version, and no longer otherwise.
     let extended = TopicDescription { extensions: Some("<x/>".into()), ..description };
     let golden = [b"\x02", &golden[1..], b"\x00\x00\x00\x04<x/>"].concat();
     let mut written = Vec::new();
-    write_topic(&extended, &mut written);
+    write_description(&extended, &mut written);
     assert_eq!(written, golden);
-    assert_eq!(read_topic(&golden), Ok(extended));
-    assert!(read_topic(&golden[..golden.len() - 1]).is_err());
+    assert_eq!(read_description(&golden), Ok(extended));
+    assert!(read_description::<TopicDescription>(&golden[..golden.len() - 1]).is_err());
 }
 
 /// DESIGN D11: the description of a subscription.
@@ -281,10 +281,10 @@ fn the_description_of_a_subscription_stays_readable() {
         extensions: None,
     };
     let mut written = Vec::new();
-    write_subscription(&description, &mut written);
+    write_description(&description, &mut written);
     assert_eq!(written, golden);
-    assert_eq!(read_subscription(golden), Ok(description.clone()));
-    assert!(read_subscription(&golden[..golden.len() - 1]).is_err());
+    assert_eq!(read_description(golden), Ok(description.clone()));
+    assert!(read_description::<SubscriptionDescription>(&golden[..golden.len() - 1]).is_err());
     // TOP-25: a catch-all is of version 4, which ends as version 3 does.
     let caught = SubscriptionDescription { catch_all: true, ..description.clone() };
     let passing = SubscriptionDescription {
@@ -295,18 +295,25 @@ fn the_description_of_a_subscription_stays_readable() {
     for (caught, end) in [(caught, &b"\0\0\0\0\0\0"[..]), (passing, b"\x01\0\0\0\x04<x/>\x04")] {
         let golden = [b"\x04", &golden[1..], end].concat();
         let mut written = Vec::new();
-        write_subscription(&caught, &mut written);
+        write_description(&caught, &mut written);
         assert_eq!(written, golden);
-        assert_eq!(read_subscription(&golden), Ok(caught));
-        assert!(read_subscription(&golden[..golden.len() - 1]).is_err());
-        assert!(read_subscription(&[&golden[..], b"\0"].concat()).is_err());
+        assert_eq!(read_description(&golden), Ok(caught));
+        assert!(read_description::<SubscriptionDescription>(&golden[..golden.len() - 1]).is_err());
+        assert!(
+            read_description::<SubscriptionDescription>(&[&golden[..], b"\0"].concat()).is_err()
+        );
     }
-    assert!(read_subscription(&[b"\x05", &golden[1..], b"\0\0\0\0\0\0"].concat()).is_err());
+    assert!(
+        read_description::<SubscriptionDescription>(
+            &[b"\x05", &golden[1..], b"\0\0\0\0\0\0"].concat()
+        )
+        .is_err()
+    );
     let queue = QueueDescription::new("orders", &Limits::default());
     let mut written = Vec::new();
     write_description(&queue, &mut written);
     let catching = [b"\x04", &written[1..], b"\0\0\0\0\0\0"].concat();
-    assert!(read_description(&catching).is_err(), "a queue is no catch-all");
+    assert!(read_description::<QueueDescription>(&catching).is_err(), "a queue is no catch-all");
 }
 
 /// DESIGN D11, RTY-16, RTY-23: a description that says how it retries is of version 3 and says it at its end; one
@@ -349,19 +356,70 @@ fn how_an_entity_retries_stays_readable() {
         write_description(&description, &mut written);
         assert_eq!(written, golden);
         assert_eq!(read_description(&golden), Ok(description));
-        assert!(read_description(&golden[..golden.len() - 1]).is_err());
-        assert!(read_description(&[&golden[..], b"\0"].concat()).is_err());
+        assert!(read_description::<QueueDescription>(&golden[..golden.len() - 1]).is_err());
+        assert!(read_description::<QueueDescription>(&[&golden[..], b"\0"].concat()).is_err());
     }
     let audit = SubscriptionDescription {
         retry_policy: Some(policy),
         ..SubscriptionDescription::new("events", "audit", &Limits::default())
     };
     let mut written = Vec::new();
-    write_subscription(&audit, &mut written);
-    assert_eq!((written[0], read_subscription(&written)), (3, Ok(audit)));
+    write_description(&audit, &mut written);
+    assert_eq!((written[0], read_description(&written)), (3, Ok(audit)));
     for said in [b"\x08", b"\x02"] {
         let unknown = [b"\x03", &before[1..], b"\0\0\0\0\0", &said[..], &[0u8; 30]].concat();
-        assert!(read_description(&unknown).is_err());
+        assert!(read_description::<QueueDescription>(&unknown).is_err());
+    }
+}
+
+/// DESIGN D11: version 5 names each further property by its tag, so that a new property needs no version of its own. It is
+/// not written while an older version will do.
+#[test]
+fn a_description_of_version_5_has_tagged_properties() {
+    let golden_start = |description: &SubscriptionDescription| {
+        let mut written = Vec::new();
+        super::description::write_version(description, 1, &mut written);
+        [b"\x05", &written[1..]].concat()
+    };
+    let policy = RetryPolicy {
+        kind: RetryKind::Fixed,
+        delay: TimeSpan::from_ticks(0x11),
+        delay_max: None,
+        jitter: Jitter::NONE,
+    };
+    let plain = SubscriptionDescription::new("events", "audit", &Limits::default());
+    let tagged = SubscriptionDescription {
+        retry_policy: Some(policy),
+        session_retry_order: SessionRetryOrder::Pass,
+        catch_all: true,
+        extensions: Some("<x/>".into()),
+        ..plain.clone()
+    };
+    let extensions = b"\x01\0\0\0\x04<x/>";
+    let catch_all = b"\x16\0\0\0\x01\x01";
+    let retry = b"\x14\0\0\0\x16\x01\0\0\0\x05fixed\0\0\0\0\0\0\0\x11\0\0\0\0";
+    let order = b"\x15\0\0\0\x01\x04";
+    let start = [&golden_start(&tagged)[..], extensions].concat();
+    let golden = [&start[..], catch_all, retry, order].concat();
+    let mut written = Vec::new();
+    super::description::write_version(&tagged, 5, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_description(&golden), Ok(tagged.clone()));
+    let reordered = [&start[..], order, catch_all, retry].concat();
+    assert_eq!(read_description(&reordered), Ok(tagged.clone()));
+    let mut written = Vec::new();
+    write_description(&tagged, &mut written);
+    assert_eq!(written[0], 4);
+    let bare = [&golden_start(&plain)[..], b"\0\0\0\0\0"].concat();
+    assert_eq!(read_description(&bare), Ok(plain));
+    for wrong in [
+        &b"\x17\0\0\0\x01\x01"[..],
+        b"\x16\0\0\0\x02\x01\0",
+        b"\x16\0\0\0\x01",
+        b"\x01\0\0\0\x01\x01",
+    ] {
+        let refused = read_description::<SubscriptionDescription>(&[&bare, wrong].concat());
+        assert!(refused.is_err(), "{wrong:?}");
     }
 }
 
