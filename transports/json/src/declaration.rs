@@ -241,16 +241,10 @@ impl From<&Declaration> for DeclarationForm {
             rules: one.rules.as_ref().map(|rules| rules.iter().map(RuleForm::from).collect()),
             keep_other_rules: one.other_rules == OtherRules::AreKept,
         };
-        let topic = |topic: &DeclaredTopic| {
-            let mut properties = TopicProperties::from(&topic.properties);
-            if topic.cleared.user_metadata {
-                properties = properties.replacing();
-            }
-            DeclaredTopicForm {
-                path: topic.path.to_string(),
-                properties,
-                subscriptions: topic.subscriptions.iter().map(subscription).collect(),
-            }
+        let topic = |topic: &DeclaredTopic| DeclaredTopicForm {
+            path: topic.path.to_string(),
+            properties: TopicProperties::from(&topic.properties).clearing(topic.cleared),
+            subscriptions: topic.subscriptions.iter().map(subscription).collect(),
         };
         Self {
             queues: declaration.queues.iter().map(queue).collect(),

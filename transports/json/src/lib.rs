@@ -3,22 +3,25 @@
 //! what these mean is the same everywhere.
 
 mod declaration;
+mod entity;
 mod marks;
 mod message;
 mod policy;
 mod property;
-mod queue;
 mod retry;
 mod rule;
+mod runtime;
 mod size;
-mod subscription;
 mod text;
-mod topic;
 
 #[cfg(test)]
 mod tests;
 
 pub use declaration::{CarriedOutView, DeclarationForm, DigestText, PlanView};
+pub use entity::{
+    EntityForm, Properties, QueueProperties, QueueView, SubscriptionProperties, SubscriptionView,
+    TopicProperties, TopicView, View,
+};
 pub use marks::{Marks, PART_BYTES};
 pub use message::{
     BrokersPart, Ignored, MessageObject, MessageView, NewMessage, ReceivedView, StateName, Told,
@@ -30,10 +33,8 @@ pub use policy::{
 #[cfg(feature = "schema")]
 pub use property::PropertyValueSchema;
 pub use property::{PropertyMap, write_map, write_value};
-pub use queue::{QueueProperties, QueueView, Runtime};
 pub use retry::RetryPolicyForm;
 pub use rule::{ExplanationView, FilterForm, RuleForm, SqlForm};
+pub use runtime::{Runtime, SubscriptionRuntime, TopicRuntime};
 pub use size::{IN_JSON_FACTOR, as_text, message_in_json_max, size_in_json};
-pub use subscription::{SubscriptionProperties, SubscriptionRuntime, SubscriptionView};
 pub use text::{Guid, Instant, Span, Token};
-pub use topic::{TopicProperties, TopicRuntime, TopicView};

@@ -1,10 +1,10 @@
 //! How an entity retries, in JSON (RTY-16, RTY-23).
 
-use peeklock_core::description::{Jitter, RetryKind, RetryPolicy, SessionRetryOrder};
+use peeklock_core::description::{Jitter, RetryKind, RetryPolicy};
 use peeklock_core::error::Rejection;
 use serde::{Deserialize, Serialize};
 
-use crate::queue::span;
+use crate::entity::span;
 
 /// After which delay a message comes again whose delivery has failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,8 +39,9 @@ impl RetryPolicyForm {
         let kind = RetryKind::parse(&self.kind).ok_or_else(|| {
             Rejection::out_of_range("kind of retryPolicy must be fixed, linear or exponential")
         })?;
-        let delay = span("delay of retryPolicy", Some(&self.delay))?.unwrap_or_default();
-        let delay_max = span("delayMax of retryPolicy", self.delay_max.as_deref())?;
+        let delay = span("delay of retryPolicy", &self.delay)?;
+        let most = self.delay_max.as_deref();
+        let delay_max = most.map(|most| span("delayMax of retryPolicy", most)).transpose()?;
         Ok(RetryPolicy { kind, delay, delay_max, jitter: Jitter::of(self.jitter)? })
     }
 }
@@ -55,37 +56,4 @@ impl From<RetryPolicy> for RetryPolicyForm {
             jitter: jitter.part(),
         }
     }
-}
-
-/// A policy of a request, if one is named: `null` takes it away.
-pub(crate) fn policy(
-    named: Option<&Option<RetryPolicyForm>>,
-) -> Result<Option<Option<RetryPolicy>>, Rejection> {
-    let read = |form: &Option<RetryPolicyForm>| form.as_ref().map(RetryPolicyForm::read);
-    named.map(|form| read(form).transpose()).transpose()
-}
-
-/// The order of a request, if one is named.
-pub(crate) fn order(name: Option<&str>) -> Result<Option<SessionRetryOrder>, Rejection> {
-    let parse = |name| {
-        SessionRetryOrder::parse(name)
-            .ok_or_else(|| Rejection::argument("sessionRetryOrder must be hold or pass"))
-    };
-    name.map(parse).transpose()
-}
-
-/// The order as it is told; the usual one is left out.
-pub(crate) fn order_told(order: SessionRetryOrder) -> Option<String> {
-    (order != SessionRetryOrder::Hold).then(|| order.name().to_owned())
-}
-
-/// The order that was told.
-pub(crate) fn order_of(told: Option<&str>) -> SessionRetryOrder {
-    told.and_then(SessionRetryOrder::parse).unwrap_or_default()
-}
-
-/// A count that is left out if there are none.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it out so")]
-pub(crate) const fn is_none(count: &u64) -> bool {
-    *count == 0
 }
