@@ -3,10 +3,12 @@
 use actix_web::http::StatusCode;
 use actix_web::web;
 use peeklock_core::contract::Action;
+use peeklock_core::description::{QueueDescription, SubscriptionDescription, TopicDescription};
 use peeklock_core::path::subscription_path;
 
 use super::entry::INSTANTS_BYTES;
-use super::form::{Destinations, policies, queue, rule, subscription, topic};
+use super::form::entity::AtomEntity as _;
+use super::form::{Destinations, entity, policies, rule};
 use super::get;
 use super::path::AtomRoute;
 use super::xml::{Element, SB};
@@ -53,8 +55,9 @@ pub(super) async fn create(
 }
 
 async fn create_queue(exchange: &Exchange, path: &str, description: &Element) -> Answer {
-    super::expect(description, queue::ELEMENT)?;
-    let properties = queue::new(description, exchange.site.broker.settings())?;
+    super::expect(description, QueueDescription::ELEMENT)?;
+    let properties =
+        entity::read_new::<QueueDescription>(description, exchange.site.broker.settings())?;
     let policies = policies::read(description)?;
     let access =
         Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
@@ -68,7 +71,8 @@ async fn create_queue(exchange: &Exchange, path: &str, description: &Element) ->
 }
 
 async fn create_topic(exchange: &Exchange, path: &str, description: &Element) -> Answer {
-    let properties = topic::new(description, exchange.site.broker.settings())?;
+    let properties =
+        entity::read_new::<TopicDescription>(description, exchange.site.broker.settings())?;
     let policies = policies::read(description)?;
     policies::judge(exchange, path, policies.as_deref()).await?;
     let topic = exchange.access.create_topic(path, properties).await?;
@@ -82,10 +86,11 @@ async fn create_subscription(
     name: &str,
     description: &Element,
 ) -> Answer {
-    super::expect(description, subscription::ELEMENT)?;
-    let properties = subscription::read(description, None)?;
+    super::expect(description, SubscriptionDescription::ELEMENT)?;
+    let properties =
+        entity::read_new::<SubscriptionDescription>(description, exchange.site.broker.settings())?;
     // Without one it gets `$Default` (ADM-42).
-    let rule = description.child(SB, subscription::DEFAULT_RULE);
+    let rule = description.child(SB, entity::DEFAULT_RULE);
     let rules = rule.map(rule::read_first).transpose()?.into_iter().collect();
     let access =
         Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)

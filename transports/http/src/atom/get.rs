@@ -9,7 +9,7 @@ use peeklock_core::description::EntityKind;
 use peeklock_core::path::subscription_path;
 
 use super::entry::Addresses;
-use super::form::{policies, queue, rule, subscription, topic};
+use super::form::{entity, policies, rule};
 use super::path::AtomRoute;
 use crate::error::{Answer, Refusal};
 use crate::serve::Exchange;
@@ -79,7 +79,7 @@ pub(super) fn queue_as_told(
     status: StatusCode,
 ) -> HttpResponse {
     let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
-    let answer = queue::entry(described, policies, &addresses).answer(status, &addresses);
+    let answer = entity::queue(described, policies, &addresses).answer(status, &addresses);
     versioned(answer, updated_at)
 }
 
@@ -99,7 +99,7 @@ pub(super) fn topic_as_told(
     status: StatusCode,
 ) -> HttpResponse {
     let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
-    let answer = topic::entry(described, policies, &addresses).answer(status, &addresses);
+    let answer = entity::topic(described, policies, &addresses).answer(status, &addresses);
     versioned(answer, updated_at)
 }
 
@@ -122,6 +122,6 @@ pub(super) fn subscription_as_told(
     status: StatusCode,
 ) -> HttpResponse {
     let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
-    let answer = subscription::entry(described, &addresses).answer(status, &addresses);
+    let answer = entity::subscription(described, &addresses).answer(status, &addresses);
     versioned(answer, updated_at)
 }

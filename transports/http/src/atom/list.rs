@@ -5,7 +5,7 @@ use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::path::subscription_path;
 
 use super::entry::{Addresses, feed};
-use super::form::{policies, queue, rule, subscription, topic};
+use super::form::{entity, policies, rule};
 use super::path::AtomRoute;
 use super::query::{Page, page};
 use crate::error::{Answer, Refusal};
@@ -36,7 +36,7 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
             let mut entries = Vec::new();
             for queue in items {
                 let policies = teller.tell(&queue.description.path).await;
-                entries.push(queue::entry(queue, policies, addresses));
+                entries.push(entity::queue(queue, policies, addresses));
             }
             let list = (route, "Queues");
             feed(exchange, room, addresses, list, (page, has_more), entries).await
@@ -50,7 +50,7 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
             let mut entries = Vec::new();
             for topic in items {
                 let policies = teller.tell(&topic.description.path).await;
-                entries.push(topic::entry(topic, policies, addresses));
+                entries.push(entity::topic(topic, policies, addresses));
             }
             let list = (route, "Topics");
             feed(exchange, room, addresses, list, (page, has_more), entries).await
@@ -60,7 +60,7 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
             let room = exchange.room().await?;
             let listed = whole(page, async |skip, top| turn.page(skip, top).await).await?;
             let Part { items, has_more } = listed;
-            let entries = items.into_iter().map(|it| subscription::entry(it, addresses)).collect();
+            let entries = items.into_iter().map(|it| entity::subscription(it, addresses)).collect();
             let list = (route, "Subscriptions");
             feed(exchange, room, addresses, list, (page, has_more), entries).await
         }

@@ -7,12 +7,15 @@ use actix_web::web;
 use peeklock_core::Access;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
-use peeklock_core::description::EntityKind;
+use peeklock_core::description::{
+    EntityKind, QueueDescription, SubscriptionDescription, TopicDescription,
+};
 use peeklock_core::path::subscription_path;
 use peeklock_core::time::Timestamp;
 
 use super::entry::INSTANTS_BYTES;
-use super::form::{Destinations, policies, queue, rule, subscription, topic};
+use super::form::entity::AtomEntity as _;
+use super::form::{Destinations, entity, policies, rule};
 use super::get;
 use super::path::AtomRoute;
 use super::xml::Element;
@@ -44,7 +47,7 @@ pub(super) async fn update(
             }
         }
         AtomRoute::Subscription { topic, name } => {
-            super::expect(&description, subscription::ELEMENT)?;
+            super::expect(&description, SubscriptionDescription::ELEMENT)?;
             updated(read_at, || update_subscription(exchange, topic, name, &description, read_at))
                 .await
         }
@@ -73,14 +76,13 @@ async fn update_queue(
     description: &Element,
     read_at: Option<Timestamp>,
 ) -> Answer {
-    super::expect(description, queue::ELEMENT)?;
+    super::expect(description, QueueDescription::ELEMENT)?;
     let policies = policies::read(description)?;
     policies::judge(exchange, path, policies.as_deref()).await?;
     let queue = updated(read_at, || async {
         let current = exchange.access.describe_queue(path).await?;
-        let properties = queue::read(description, current.description.extensions.as_deref())?;
         let settings = exchange.site.broker.settings();
-        let properties = queue::complete(properties, &current.description, settings);
+        let properties = entity::read_update(description, &current.description, settings)?;
         let access =
             Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
                 .other_than([
@@ -103,14 +105,13 @@ async fn update_topic(
     description: &Element,
     read_at: Option<Timestamp>,
 ) -> Answer {
-    super::expect(description, topic::ELEMENT)?;
+    super::expect(description, TopicDescription::ELEMENT)?;
     let policies = policies::read(description)?;
     policies::judge(exchange, path, policies.as_deref()).await?;
     let topic = updated(read_at, || async {
         let current = exchange.access.describe_topic(path).await?;
-        let properties = topic::read(description, current.description.extensions.as_deref())?;
         let settings = exchange.site.broker.settings();
-        let properties = topic::complete(properties, &current.description, settings);
+        let properties = entity::read_update(description, &current.description, settings)?;
         let read_at = Some(read_at.unwrap_or(current.updated_at));
         Ok(exchange.access.update_topic(path, properties, read_at).await?)
     })
@@ -128,9 +129,8 @@ async fn update_subscription(
 ) -> Answer {
     let path = subscription_path(topic, name);
     let current = exchange.access.describe_subscription(&path).await?;
-    let properties = subscription::read(description, current.description.extensions.as_deref())?;
-    let default = exchange.site.broker.settings().new_subscription(topic, name);
-    let properties = subscription::complete(properties, &default);
+    let settings = exchange.site.broker.settings();
+    let properties = entity::read_update(description, &current.description, settings)?;
     let access =
         Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
             .other_than([

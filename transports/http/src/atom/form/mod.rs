@@ -2,18 +2,16 @@
 //! ADM-34 and are read in any.
 
 mod counts;
+pub(super) mod entity;
 mod kept;
 pub(super) mod policies;
-pub(super) mod queue;
 pub(super) mod rule;
-pub(super) mod subscription;
-pub(super) mod topic;
 mod value;
 
 use peeklock_core::Access;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Principal;
-use peeklock_core::description::{Destination, EntityStatus, Settings};
+use peeklock_core::description::{Destination, EntityStatus};
 use peeklock_core::error::Rejection;
 use peeklock_core::path::EntityAddress;
 use peeklock_core::time::TimeSpan;
@@ -31,11 +29,6 @@ const SHOWN_CHARS_MAX: usize = 64;
 /// What carries a token for where messages are forwarded to (HTP-18).
 const TOKEN_HEADERS: [&str; 2] =
     ["ServiceBusSupplementaryAuthorization", "ServiceBusDlqSupplementaryAuthorization"];
-
-/// The size of a new queue or topic, for which its client gives the size of a partition (ADM-68).
-pub(super) const fn size_of_new(megabytes: u64, is_partitioned: bool, settings: &Settings) -> u64 {
-    megabytes.saturating_mul(settings.tier().partition_count(is_partitioned))
-}
 
 /// The properties in a description. An element without text, or one that says it has no value, is as good as absent.
 struct Fields<'a>(&'a Element);
@@ -80,11 +73,11 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn status(&self) -> Result<Option<EntityStatus>, Refusal> {
-        let Some(text) = self.word("Status") else { return Ok(None) };
+    fn status(&self, name: &str) -> Result<Option<EntityStatus>, Refusal> {
+        let Some(text) = self.word(name) else { return Ok(None) };
         match EntityStatus::parse(text) {
             Some(status) => Ok(Some(status)),
-            None => Err(wrong("Status", text, "no status of an entity")),
+            None => Err(wrong(name, text, "no status of an entity")),
         }
     }
 
@@ -97,11 +90,6 @@ impl<'a> Fields<'a> {
     /// A destination as it was written.
     fn destination_text(&self, name: &str) -> Option<&'a str> {
         Some(read_back(self.word(name)?))
-    }
-
-    /// Kilobytes of a message, of which some clients tell none as zero (ADM-46).
-    fn kilobytes(&self) -> Result<Option<u64>, Refusal> {
-        Ok(self.number("MaxMessageSizeInKilobytes")?.filter(|kilobytes| *kilobytes != 0))
     }
 }
 
