@@ -5,7 +5,7 @@
 
 mod amqp;
 pub mod budget;
-mod declared;
+mod entity;
 mod error;
 mod gateway;
 mod http;
@@ -16,15 +16,12 @@ mod limits;
 mod open_files;
 mod otlp;
 mod peers;
-mod queue;
 mod ranges;
 mod retry;
 mod rule;
 mod source;
-mod subscription;
 mod text;
 mod tls;
-mod topic;
 mod topology;
 mod webhook;
 mod websocket;
@@ -52,15 +49,13 @@ use source::{Layer, PREFIX, SEPARATOR, collect, explain, source_of, spread_lists
 
 use crate::memory;
 
+pub use entity::{QueueDeclaration, SubscriptionDeclaration, TopicDeclaration};
 pub use error::ConfigError;
 pub use http::HttpSection;
 pub use in_place::{InPlace, import};
 pub use journal::JournalSection;
-pub use queue::QueueDeclaration;
-pub use subscription::SubscriptionDeclaration;
 pub use text::{FromText, Scalar, span_text};
 pub use tls::TlsSection;
-pub use topic::TopicDeclaration;
 pub use topology::{FileError, Topology, TopologyFile};
 
 /// Every default but the limits, with its comment.
@@ -488,7 +483,7 @@ impl Config {
     /// # Errors
     /// With what is wrong, and its key.
     pub fn declaration(&self) -> Result<Declaration, (String, String)> {
-        declared::declaration(&self.queues, &self.topics)
+        entity::declaration(&self.queues, &self.topics)
     }
 
     /// What its entities may keep in memory besides, when there is as much of everything as there may be: with the

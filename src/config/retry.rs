@@ -38,10 +38,9 @@ impl RetryDeclaration {
     }
 }
 
-impl From<RetryPolicy> for RetryDeclaration {
-    fn from(policy: RetryPolicy) -> Self {
-        let RetryPolicy { kind, delay, delay_max, jitter } = policy;
-        Self(Some(Table {
+impl From<Option<RetryPolicy>> for RetryDeclaration {
+    fn from(policy: Option<RetryPolicy>) -> Self {
+        Self(policy.map(|RetryPolicy { kind, delay, delay_max, jitter }| Table {
             kind: Scalar(kind),
             delay: Scalar(delay),
             delay_max: delay_max.map(Scalar),

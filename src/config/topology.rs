@@ -9,10 +9,8 @@ use peeklock::declaration::Declaration;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::declared::{self, Usual};
-use super::queue::QueueDeclaration;
+use super::entity::{self, QueueDeclaration, TopicDeclaration, Usual};
 use super::source::unknown_field;
-use super::topic::TopicDeclaration;
 
 /// Bytes of a file: room for all that one may declare (DEC-04), with every property and texts of the usual length.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -172,12 +170,11 @@ impl TopologyFile {
         add("queues", &names.queues, &begins, &mut lines);
         add("topics", &names.topics, &begins, &mut lines);
         let mut file = Self { declaration: Declaration::new(), path: path.to_owned(), lines };
-        file.declaration = declared::declaration(&topology.queues, &topology.topics).map_err(
-            |(key, detail)| {
+        file.declaration =
+            entity::declaration(&topology.queues, &topology.topics).map_err(|(key, detail)| {
                 let place = file.place_of(&key);
                 FileError::Wrong(format!("{place}: {key}: {detail}"))
-            },
-        )?;
+            })?;
         Ok(file)
     }
 

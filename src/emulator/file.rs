@@ -1,6 +1,9 @@
 //! The emulator's configuration file, as our configuration (ADM-60 to ADM-63). Names are read in any case, as its own reader
 //! does. What cannot be meant is refused with the place in the file; what is not known is told and left out.
 
+use peeklock::description::{
+    Description, Field, FieldKind, QueueDescription, SubscriptionDescription, TopicDescription,
+};
 use peeklock::time::TimeSpan;
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value as Toml};
@@ -16,77 +19,31 @@ const REQUIRES_PREPROCESSING: &str = "RequiresPreprocessing";
 /// The shortest time that this broker remembers them.
 const WINDOW_SECONDS_MIN: i64 = 20;
 
-/// What a property is.
-#[derive(Clone, Copy)]
-enum Kind {
-    Flag,
-    Number,
-    Span,
-    Text,
-    /// Of which an empty one means none.
-    Destination,
+/// A property by its names in the emulator's file, which are those of Azure.
+struct Property {
+    /// Its names; .NET has a second one for one of them.
+    theirs: [&'static str; 2],
+    ours: &'static str,
+    kind: FieldKind,
 }
 
-/// Properties with their names in our configuration, by what has them.
-const PROPERTIES: &[(&str, &str, Kind, &[Owner])] = &[
-    ("LockDuration", "lock_duration", Kind::Span, &[Owner::Queue, Owner::Subscription]),
-    ("MaxSizeInMegabytes", "max_size_in_megabytes", Kind::Number, &[Owner::Queue, Owner::Topic]),
-    (
-        "RequiresDuplicateDetection",
-        "requires_duplicate_detection",
-        Kind::Flag,
-        &[Owner::Queue, Owner::Topic],
-    ),
-    (
-        "DuplicateDetectionHistoryTimeWindow",
-        "duplicate_detection_history_time_window",
-        Kind::Span,
-        &[Owner::Queue, Owner::Topic],
-    ),
-    ("RequiresSession", "requires_session", Kind::Flag, &[Owner::Queue, Owner::Subscription]),
-    ("DefaultMessageTimeToLive", "default_message_time_to_live", Kind::Span, ALL),
-    (
-        "DeadLetteringOnMessageExpiration",
-        "dead_lettering_on_message_expiration",
-        Kind::Flag,
-        &[Owner::Queue, Owner::Subscription],
-    ),
-    (
-        "DeadLetteringOnFilterEvaluationExceptions",
-        "enable_dead_lettering_on_filter_evaluation_exceptions",
-        Kind::Flag,
-        &[Owner::Subscription],
-    ),
-    // As .NET spells it.
-    (
-        "EnableDeadLetteringOnFilterEvaluationExceptions",
-        "enable_dead_lettering_on_filter_evaluation_exceptions",
-        Kind::Flag,
-        &[Owner::Subscription],
-    ),
-    ("MaxDeliveryCount", "max_delivery_count", Kind::Number, &[Owner::Queue, Owner::Subscription]),
-    ("EnableBatchedOperations", "enable_batched_operations", Kind::Flag, ALL),
-    ("Status", "status", Kind::Text, ALL),
-    ("ForwardTo", "forward_to", Kind::Destination, &[Owner::Queue, Owner::Subscription]),
-    (
-        "ForwardDeadLetteredMessagesTo",
-        "forward_dead_lettered_messages_to",
-        Kind::Destination,
-        &[Owner::Queue, Owner::Subscription],
-    ),
-    ("AutoDeleteOnIdle", "auto_delete_on_idle", Kind::Span, ALL),
-    ("EnablePartitioning", "enable_partitioning", Kind::Flag, &[Owner::Queue, Owner::Topic]),
-    ("EnableExpress", "enable_express", Kind::Flag, &[Owner::Queue, Owner::Topic]),
-    ("SupportOrdering", "support_ordering", Kind::Flag, &[Owner::Topic]),
-    (
-        "MaxMessageSizeInKilobytes",
-        "max_message_size_in_kilobytes",
-        Kind::Number,
-        &[Owner::Queue, Owner::Topic],
-    ),
-    ("UserMetadata", "user_metadata", Kind::Text, ALL),
-];
-const ALL: &[Owner] = &[Owner::Queue, Owner::Topic, Owner::Subscription];
+/// The properties of an entity that Azure has too.
+fn properties(owner: Owner) -> Vec<Property> {
+    fn of<D: Description>() -> Vec<Property> {
+        let fields = D::FIELDS.iter().filter(|field| !field.is_own);
+        let property = |field: &Field<D>| Property {
+            theirs: [field.element(), field.title],
+            ours: field.name,
+            kind: field.kind,
+        };
+        fields.map(property).collect()
+    }
+    match owner {
+        Owner::Queue => of::<QueueDescription>(),
+        Owner::Topic => of::<TopicDescription>(),
+        Owner::Subscription => of::<SubscriptionDescription>(),
+    }
+}
 
 /// System properties that a correlation filter compares, with their names in our configuration. `Label` and `Subject` are
 /// one property.
@@ -157,13 +114,15 @@ pub fn place_of(key: &str) -> Option<String> {
         _ => return None,
     };
     let mut place = format!("UserConfig.Namespaces[0].{list}[{index}]");
+    let owners = [Owner::Queue, Owner::Topic, Owner::Subscription];
+    let properties: Vec<Property> = owners.into_iter().flat_map(properties).collect();
     for part in rest.split('.').filter(|part| !part.is_empty()) {
         let (name, index) = part.split_once('[').unwrap_or((part, ""));
-        let known = PROPERTIES.iter().find(|(_, ours, ..)| *ours == name);
+        let known = properties.iter().find(|property| property.ours == name);
         let theirs = match (name, known) {
             ("subscriptions", _) => "Subscriptions".to_owned(),
             ("rules", _) => "Rules".to_owned(),
-            (_, Some((theirs, ..))) => format!("Properties.{theirs}"),
+            (_, Some(Property { theirs: [theirs, _], .. })) => format!("Properties.{theirs}"),
             (other, None) => other.to_owned(),
         };
         place += &format!(".{theirs}");
@@ -327,53 +286,56 @@ fn entity(place: &Place<'_>, owner: Owner, notes: &mut Notes) -> Read<Table> {
         table.insert(window, WINDOW_DEFAULT.into());
     }
     let Some(properties) = place.member("Properties")? else { return Ok(table) };
+    let known = self::properties(owner);
     for (name, value) in properties.object()? {
-        let property = properties.below(name, value);
-        let known = PROPERTIES.iter().find(|(known, _, _, owners)| {
-            known.eq_ignore_ascii_case(name) && owners.contains(&owner)
+        let place = properties.below(name, value);
+        let property = known.iter().find(|property| {
+            property.theirs.iter().any(|theirs| theirs.eq_ignore_ascii_case(name))
         });
-        let Some((theirs, ours, kind, _)) = known else {
-            notes.unknown(&property.path);
+        let Some(property) = property else {
+            notes.unknown(&place.path);
             continue;
         };
         if value.is_null() {
             continue;
         }
-        let Some(value) = scalar(&property, *kind)? else { continue };
-        let value = if *theirs == "DuplicateDetectionHistoryTimeWindow" {
-            window(&property, value, notes)
+        let Some(value) = scalar(&place, property.kind)? else { continue };
+        let value = if property.ours == "duplicate_detection_history_time_window" {
+            window(&place, value, notes)
         } else {
             value
         };
-        table.insert((*ours).to_owned(), value);
+        table.insert(property.ours.to_owned(), value);
     }
     Ok(table)
 }
 
 /// A value of its kind, also as text, which the emulator's own reader takes as well.
-fn scalar(place: &Place<'_>, kind: Kind) -> Read<Option<Toml>> {
+fn scalar(place: &Place<'_>, kind: FieldKind) -> Read<Option<Toml>> {
     let text = place.value.as_str();
     Ok(Some(match kind {
-        Kind::Flag => {
+        FieldKind::Flag => {
             let parsed = text.and_then(|text| text.to_ascii_lowercase().parse().ok());
             match place.value.as_bool().or(parsed) {
                 Some(value) => Toml::Boolean(value),
                 None => return place.refuse("must be true or false"),
             }
         }
-        Kind::Number => {
+        FieldKind::Count | FieldKind::Megabytes | FieldKind::Kilobytes => {
             let parsed = text.and_then(|text| text.parse().ok());
             match place.value.as_i64().or(parsed) {
                 Some(value) => Toml::Integer(value),
                 None => return place.refuse("must be a whole number"),
             }
         }
-        Kind::Span => match text.filter(|text| TimeSpan::parse(text).is_some()) {
+        FieldKind::Span => match text.filter(|text| TimeSpan::parse(text).is_some()) {
             Some(text) => text.into(),
             None => return place.refuse("must be an ISO 8601 duration, such as PT1M"),
         },
-        Kind::Text => place.text()?.into(),
-        Kind::Destination => match place.text()? {
+        FieldKind::Status | FieldKind::Text | FieldKind::Retry | FieldKind::Order => {
+            place.text()?.into()
+        }
+        FieldKind::Destination => match place.text()? {
             "" => return Ok(None),
             text => text.into(),
         },
