@@ -22,6 +22,7 @@ mod listing;
 mod message;
 mod order;
 mod own;
+mod properties;
 mod property;
 mod purge;
 mod terminal;

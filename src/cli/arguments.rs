@@ -1,9 +1,7 @@
 //! Words of the command line that several commands have.
 
-use clap::builder::TypedValueParser;
-use clap::{Args, ValueEnum, value_parser};
+use clap::{Args, ValueEnum};
 use peeklock::description::{Cleared, EntityStatus};
-use peeklock::limits::Limits;
 use peeklock::path::{EntityAddress, EntityName, SubQueue, dead_letter_path, subscription_path};
 use peeklock::time::{TimeSpan, Timestamp};
 
@@ -128,9 +126,4 @@ pub fn queue_of(text: &str) -> Result<String, String> {
         }
         _ => Ok(text.to_owned()),
     }
-}
-
-/// MaxDeliveryCount, within the limits that a broker has.
-pub fn delivery_count() -> impl TypedValueParser<Value = u32> {
-    value_parser!(u32).range(1..=i64::from(Limits::default().delivery_count_max))
 }

@@ -3,7 +3,6 @@
 mod create;
 mod delete;
 mod list;
-mod properties;
 mod purge;
 mod show;
 mod update;

@@ -2,13 +2,14 @@
 
 use clap::Args;
 use peeklock::declaration::DeclaredQueue;
+use peeklock::description::QueueDescription;
 
 use super::super::Failure;
 use super::super::arguments::queue_of;
 use super::super::connect::{Common, Output, Patience};
 use super::super::creation::Creation;
+use super::super::properties::Properties;
 use super::super::terminal::line;
-use super::properties::Properties;
 use super::show;
 
 pub const HELP: &str = concat!(
@@ -34,7 +35,7 @@ pub struct CreateFlags {
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]
-    properties: Properties,
+    properties: Properties<QueueDescription>,
     #[command(flatten)]
     common: Common,
 }

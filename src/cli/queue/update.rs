@@ -1,13 +1,13 @@
 //! `peeklock queue update`
 
 use clap::Args;
-use peeklock::description::QueueUpdate;
+use peeklock::description::{QueueDescription, QueueUpdate};
 
 use super::super::Failure;
 use super::super::arguments::{Clearable, cleared, queue_of};
 use super::super::connect::{Common, Output, Patience};
+use super::super::properties::Properties;
 use super::super::terminal::line;
-use super::properties::Properties;
 use super::show;
 
 pub const HELP: &str = concat!(
@@ -30,7 +30,7 @@ pub struct UpdateFlags {
     #[arg(long, value_name = "PROPERTY")]
     clear: Vec<Clearable>,
     #[command(flatten)]
-    properties: Properties,
+    properties: Properties<QueueDescription>,
     #[command(flatten)]
     common: Common,
 }

@@ -3,15 +3,16 @@
 use clap::Args;
 use peeklock::condition::Condition;
 use peeklock::declaration::{DeclaredSubscription, DeclaredTopic};
+use peeklock::description::SubscriptionDescription;
+use peeklock::websocket::client::subscription_to_json;
 
 use super::super::arguments::SubscriptionName;
 use super::super::connect::{Common, Output, Patience};
 use super::super::differing;
+use super::super::properties::Properties;
 use super::super::rule::FilterFlags;
 use super::super::terminal::{line, object};
 use super::super::{Failure, exit};
-use super::properties::Properties;
-use peeklock::websocket::client::subscription_to_json;
 
 pub const HELP: &str = concat!(
     "\
@@ -42,7 +43,7 @@ pub struct CreateFlags {
     #[command(flatten)]
     filter: FilterFlags,
     #[command(flatten)]
-    properties: Properties,
+    properties: Properties<SubscriptionDescription>,
     #[command(flatten)]
     common: Common,
 }

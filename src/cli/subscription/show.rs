@@ -9,10 +9,9 @@ use peeklock::websocket::client::subscription_to_json;
 use super::super::Failure;
 use super::super::arguments::SubscriptionName;
 use super::super::connect::{Common, Output, Patience};
-use super::super::retry::policy_text;
+use super::super::properties;
 use super::super::rule;
 use super::super::terminal::{object, sheet};
-use crate::config::span_text;
 
 pub const HELP: &str = concat!(
     "\
@@ -49,11 +48,9 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
 
 fn rows(described: &DescribedSubscription) -> Vec<(&'static str, String)> {
     let DescribedSubscription { description, counts, sessions, .. } = described;
-    let text = |text: &Option<Box<str>>| text.as_deref().unwrap_or("-").to_owned();
     let at = |at: Timestamp| {
         if at == Timestamp::NONE { "never".to_owned() } else { at.to_string() }
     };
-    let failing = description.enable_dead_lettering_on_filter_evaluation_exceptions;
     let mut rows = vec![
         ("subscription", description.name.to_string()),
         ("topic", description.topic.to_string()),
@@ -67,26 +64,16 @@ fn rows(described: &DescribedSubscription) -> Vec<(&'static str, String)> {
         ("transfer dead-lettered", counts.transfer_dead_letter.to_string()),
         ("size", BinaryBytes(described.size_bytes).to_string()),
         ("last sequence number", described.last_sequence.to_string()),
-        ("lock duration", span_text(description.lock_duration)),
-        ("max delivery count", description.max_delivery_count.to_string()),
-        ("retries", policy_text(description.retry_policy.as_ref())),
-        ("session retry order", description.session_retry_order.name().to_owned()),
-        ("default time to live", span_text(description.default_message_time_to_live)),
-        ("dead-letters expired", description.dead_lettering_on_message_expiration.to_string()),
-        ("dead-letters rule failures", failing.to_string()),
-        ("auto-delete on idle", span_text(description.auto_delete_on_idle)),
-        ("sessions", description.requires_session.to_string()),
-        ("catch-all", description.catch_all.to_string()),
     ];
+    let mut properties = properties::rows(description);
     if let Some(sessions) = sessions {
-        rows.push(("sessions there", sessions.existing.to_string()));
-        rows.push(("sessions held", sessions.locked.to_string()));
+        let place = properties.iter().position(|(label, _)| *label == "forwards to");
+        let counts = [("sessions there", sessions.existing), ("sessions held", sessions.locked)];
+        let at = place.unwrap_or(properties.len());
+        properties.splice(at..at, counts.map(|(label, count)| (label, count.to_string())));
     }
+    rows.append(&mut properties);
     rows.extend([
-        ("forwards to", text(&description.forward_to)),
-        ("dead letters forward to", text(&description.forward_dead_lettered_messages_to)),
-        ("batched operations", description.enable_batched_operations.to_string()),
-        ("user metadata", text(&description.user_metadata)),
         ("created", at(described.created_at)),
         ("updated", at(described.updated_at)),
         ("last used", at(described.accessed_at)),

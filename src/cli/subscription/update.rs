@@ -1,14 +1,14 @@
 //! `peeklock subscription update`
 
 use clap::Args;
-use peeklock::description::SubscriptionUpdate;
+use peeklock::description::{SubscriptionDescription, SubscriptionUpdate};
 use peeklock::websocket::client::subscription_to_json;
 
 use super::super::Failure;
 use super::super::arguments::{Clearable, SubscriptionName, cleared};
 use super::super::connect::{Common, Output, Patience};
+use super::super::properties::Properties;
 use super::super::terminal::{line, object};
-use super::properties::Properties;
 
 pub const HELP: &str = concat!(
     "\
@@ -31,7 +31,7 @@ pub struct UpdateFlags {
     #[arg(long, value_name = "PROPERTY")]
     clear: Vec<Clearable>,
     #[command(flatten)]
-    properties: Properties,
+    properties: Properties<SubscriptionDescription>,
     #[command(flatten)]
     common: Common,
 }

@@ -2,14 +2,15 @@
 
 use clap::Args;
 use peeklock::declaration::DeclaredTopic;
+use peeklock::description::TopicDescription;
+use peeklock::websocket::client::topic_to_json;
 
 use super::super::Failure;
 use super::super::arguments::topic_of;
 use super::super::connect::{Common, Output, Patience};
 use super::super::creation::Creation;
+use super::super::properties::Properties;
 use super::super::terminal::{line, object};
-use super::properties::Properties;
-use peeklock::websocket::client::topic_to_json;
 
 pub const HELP: &str = concat!(
     "\
@@ -34,7 +35,7 @@ pub struct CreateFlags {
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]
-    properties: Properties,
+    properties: Properties<TopicDescription>,
     #[command(flatten)]
     common: Common,
 }

@@ -9,9 +9,9 @@ use peeklock::websocket::client::topic_to_json;
 use super::super::Failure;
 use super::super::arguments::topic_of;
 use super::super::connect::{Common, Output, Patience};
+use super::super::properties;
 use super::super::subscription;
 use super::super::terminal::{object, sheet};
-use crate::config::span_text;
 
 pub const HELP: &str = concat!(
     "\
@@ -48,13 +48,12 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
     })
 }
 
-fn rows(described: &DescribedTopic) -> [(&'static str, String); 21] {
+fn rows(described: &DescribedTopic) -> Vec<(&'static str, String)> {
     let description = &described.description;
     let at = |at: Timestamp| {
         if at == Timestamp::NONE { "never".to_owned() } else { at.to_string() }
     };
-    let metadata = description.user_metadata.as_deref().unwrap_or("-").to_owned();
-    [
+    let mut rows = vec![
         ("topic", description.path.to_string()),
         ("status", description.status.name().to_owned()),
         ("subscriptions", described.subscription_count.to_string()),
@@ -63,18 +62,12 @@ fn rows(described: &DescribedTopic) -> [(&'static str, String); 21] {
         ("transfer dead-lettered", described.transfer_dead_letter.to_string()),
         ("size", BinaryBytes(described.size_bytes).to_string()),
         ("last sequence number", described.last_sequence.to_string()),
-        ("default time to live", span_text(description.default_message_time_to_live)),
-        ("max size", format!("{} MiB", description.max_size_in_megabytes)),
-        ("max message size", format!("{} KiB", description.max_message_size_in_kilobytes)),
-        ("duplicate detection", description.requires_duplicate_detection.to_string()),
-        ("duplicate window", span_text(description.duplicate_detection_history_time_window)),
-        ("auto-delete on idle", span_text(description.auto_delete_on_idle)),
-        ("batched operations", description.enable_batched_operations.to_string()),
-        ("partitioning", description.enable_partitioning.to_string()),
-        ("express", description.enable_express.to_string()),
-        ("user metadata", metadata),
+    ];
+    rows.extend(properties::rows(description));
+    rows.extend([
         ("created", at(described.created_at)),
         ("updated", at(described.updated_at)),
         ("last used", at(described.accessed_at)),
-    ]
+    ]);
+    rows
 }

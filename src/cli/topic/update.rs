@@ -1,14 +1,14 @@
 //! `peeklock topic update`
 
 use clap::{Args, ValueEnum};
-use peeklock::description::TopicUpdate;
+use peeklock::description::{TopicDescription, TopicUpdate};
 use peeklock::websocket::client::{Cleared, topic_to_json};
 
 use super::super::Failure;
 use super::super::arguments::topic_of;
 use super::super::connect::{Common, Output, Patience};
+use super::super::properties::Properties;
 use super::super::terminal::{line, object};
-use super::properties::Properties;
 
 pub const HELP: &str = concat!(
     "\
@@ -30,7 +30,7 @@ pub struct UpdateFlags {
     #[arg(long, value_name = "PROPERTY")]
     clear: Vec<Clearable>,
     #[command(flatten)]
-    properties: Properties,
+    properties: Properties<TopicDescription>,
     #[command(flatten)]
     common: Common,
 }
