@@ -10,6 +10,7 @@
 mod circles;
 mod documents;
 mod doors;
+mod entities;
 mod floors;
 mod lean;
 mod packages;

@@ -40,16 +40,12 @@ fn unusual() -> QueueUpdate {
         max_delivery_count: Some(3),
         enable_batched_operations: Some(false),
         status: Some(EntityStatus::SendDisabled),
-        forward_to: None,
-        forward_dead_lettered_messages_to: None,
         auto_delete_on_idle: Some(days(30)),
         enable_partitioning: Some(true),
         enable_express: Some(true),
         max_message_size_in_kilobytes: Some(2_048),
         user_metadata: Some("who owns it: ☃".into()),
-        retry_policy: None,
-        session_retry_order: None,
-        extensions: None,
+        ..QueueUpdate::default()
     }
 }
 

@@ -18,7 +18,8 @@ use peeklock_core::command::{
 };
 use peeklock_core::contract::{RunningTransport, Transport as _};
 use peeklock_core::description::{
-    EntityStatus, Jitter, QueueDescription, QueueUpdate, RetryKind, RetryPolicy, SessionRetryOrder,
+    Description, EntityKind, EntityStatus, FieldKind, FieldValue, Jitter, QueueDescription,
+    QueueUpdate, RetryKind, RetryPolicy, SessionRetryOrder,
 };
 use peeklock_core::ids::{SequenceNumber, parse_guid};
 use peeklock_core::message::{Body, Message, Value};
@@ -94,7 +95,7 @@ impl Http {
         properties: &QueueUpdate,
         headers: &[(&str, &str)],
     ) -> Answer<Described> {
-        let mut body = write_queue(properties);
+        let mut body = write_entity::<QueueDescription>(properties);
         // An update of the suite replaces the description (ENT-17); this one merges.
         for clearable in ["forwardTo", "forwardDeadLetteredMessagesTo", "userMetadata"] {
             body.entry(clearable).or_insert(Json::Null);
@@ -133,7 +134,7 @@ impl Subject for Http {
     }
 
     async fn create(&self, path: &str, properties: QueueUpdate) -> Answer<Described> {
-        let body = write_queue(&properties).into();
+        let body = write_entity::<QueueDescription>(&properties).into();
         let answer = self.ask("PUT", &queue_at(path), &[], Some(body)).await?;
         Ok(read_queue(&answer))
     }

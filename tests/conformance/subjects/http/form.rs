@@ -60,43 +60,22 @@ pub(super) fn numbers_of(object: &Json) -> Vec<u64> {
     numbers.iter().map(|number| number.as_u64().unwrap()).collect()
 }
 
-pub(super) fn write_queue(properties: &QueueUpdate) -> Map<String, Json> {
-    let span = |span: Option<TimeSpan>| span.map(|span| span.to_string());
-    let all = json!({
-        "lockDuration": span(properties.lock_duration),
-        "maxSizeInMegabytes": properties.max_size_in_megabytes,
-        "requiresDuplicateDetection": properties.requires_duplicate_detection,
-        "duplicateDetectionHistoryTimeWindow":
-            span(properties.duplicate_detection_history_time_window),
-        "requiresSession": properties.requires_session,
-        "defaultMessageTimeToLive": span(properties.default_message_time_to_live),
-        "deadLetteringOnMessageExpiration": properties.dead_lettering_on_message_expiration,
-        "maxDeliveryCount": properties.max_delivery_count,
-        "enableBatchedOperations": properties.enable_batched_operations,
-        "status": properties.status.map(EntityStatus::name),
-        "forwardTo": properties.forward_to,
-        "forwardDeadLetteredMessagesTo": properties.forward_dead_lettered_messages_to,
-        "autoDeleteOnIdle": span(properties.auto_delete_on_idle),
-        "enablePartitioning": properties.enable_partitioning,
-        "enableExpress": properties.enable_express,
-        "maxMessageSizeInKilobytes": properties.max_message_size_in_kilobytes,
-        "userMetadata": properties.user_metadata,
-        "sessionRetryOrder": properties.session_retry_order.map(SessionRetryOrder::name),
+/// The properties that an update names. A retry policy that is not named stays; `null` removes it.
+pub(super) fn write_entity<D: Description>(properties: &D::Update) -> Map<String, Json> {
+    let named = D::FIELDS.iter().filter_map(|field| {
+        let value = match field.named(properties)? {
+            FieldValue::Flag(flag) => json!(flag),
+            FieldValue::Count(count) => json!(count),
+            FieldValue::Size(size) => json!(size),
+            FieldValue::Span(span) => json!(span.to_string()),
+            FieldValue::Status(status) => json!(status.name()),
+            FieldValue::Order(order) => json!(order.name()),
+            FieldValue::Text(text) => json!(text),
+            FieldValue::Retry(policy) => policy.map_or(Json::Null, write_retry_policy),
+        };
+        Some((field.json.to_owned(), value))
     });
-    let Json::Object(all) = all else { unreachable!("an object was written") };
-    let mut given: Map<_, _> = all.into_iter().filter(|(_, value)| !value.is_null()).collect();
-    give_retry_policy(&mut given, properties.retry_policy);
-    given
-}
-
-/// A policy that is not named stays; `null` takes it away.
-pub(super) fn give_retry_policy(
-    given: &mut Map<String, Json>,
-    policy: Option<Option<RetryPolicy>>,
-) {
-    if let Some(policy) = policy {
-        given.insert("retryPolicy".to_owned(), policy.map_or(Json::Null, write_retry_policy));
-    }
+    named.collect()
 }
 
 fn write_retry_policy(policy: RetryPolicy) -> Json {
@@ -108,7 +87,7 @@ fn write_retry_policy(policy: RetryPolicy) -> Json {
     })
 }
 
-pub(super) fn read_retry_policy(entity: &Json) -> Option<RetryPolicy> {
+fn read_retry_policy(entity: &Json) -> Option<RetryPolicy> {
     let policy = entity.get("retryPolicy").filter(|policy| policy.is_object())?;
     Some(RetryPolicy {
         kind: RetryKind::parse(&text_of(policy, "kind").unwrap()).unwrap(),
@@ -118,13 +97,47 @@ pub(super) fn read_retry_policy(entity: &Json) -> Option<RetryPolicy> {
     })
 }
 
-pub(super) fn read_retry_order(entity: &Json) -> SessionRetryOrder {
-    let name = text_of(entity, "sessionRetryOrder");
-    name.map_or(SessionRetryOrder::Hold, |name| SessionRetryOrder::parse(&name).unwrap())
+/// A description, of which only the defaults of properties that Azure does not have may be left out.
+pub(super) fn read_entity<D: Description>(entity: &Json) -> D {
+    let names =
+        if D::KIND == EntityKind::Subscription { &["topic", "name"][..] } else { &["path"] };
+    let mut names = names.iter();
+    let mut description: D = D::named_by(|| {
+        let name = names.next().and_then(|name| text_of(entity, name));
+        name.map(Into::into).ok_or("a name is missing")
+    })
+    .unwrap();
+    for field in D::FIELDS {
+        let name = field.json;
+        if field.is_own && entity.get(name).is_none() {
+            continue;
+        }
+        let value = match field.kind {
+            FieldKind::Flag => FieldValue::Flag(flag_of(entity, name)),
+            FieldKind::Count => FieldValue::Count(u32::try_from(number_of(entity, name)).unwrap()),
+            FieldKind::Megabytes | FieldKind::Kilobytes => {
+                FieldValue::Size(number_of(entity, name))
+            }
+            FieldKind::Span => FieldValue::Span(span_of(entity, name).unwrap()),
+            FieldKind::Status => {
+                let status = text_of(entity, name).unwrap();
+                FieldValue::Status(EntityStatus::parse(&status).unwrap())
+            }
+            FieldKind::Order => {
+                let order = text_of(entity, name).unwrap();
+                FieldValue::Order(SessionRetryOrder::parse(&order).unwrap())
+            }
+            FieldKind::Destination | FieldKind::Text => {
+                FieldValue::Text(text_of(entity, name).map(Into::into))
+            }
+            FieldKind::Retry => FieldValue::Retry(read_retry_policy(entity)),
+        };
+        field.set(&mut description, value);
+    }
+    description
 }
 
 pub(super) fn read_queue(queue: &Json) -> Described {
-    let text = |key| text_of(queue, key).map(Box::from);
     let runtime = &queue["runtime"];
     let counts = Counts {
         active: number_of(runtime, "activeMessageCount"),
@@ -137,36 +150,7 @@ pub(super) fn read_queue(queue: &Json) -> Described {
     };
     assert_eq!(number_of(runtime, "totalMessageCount"), counts.total());
     Described {
-        description: QueueDescription {
-            path: text("path").unwrap(),
-            lock_duration: span_of(queue, "lockDuration").unwrap(),
-            max_size_in_megabytes: number_of(queue, "maxSizeInMegabytes"),
-            requires_duplicate_detection: flag_of(queue, "requiresDuplicateDetection"),
-            duplicate_detection_history_time_window: span_of(
-                queue,
-                "duplicateDetectionHistoryTimeWindow",
-            )
-            .unwrap(),
-            requires_session: flag_of(queue, "requiresSession"),
-            default_message_time_to_live: span_of(queue, "defaultMessageTimeToLive").unwrap(),
-            dead_lettering_on_message_expiration: flag_of(
-                queue,
-                "deadLetteringOnMessageExpiration",
-            ),
-            max_delivery_count: u32::try_from(number_of(queue, "maxDeliveryCount")).unwrap(),
-            enable_batched_operations: flag_of(queue, "enableBatchedOperations"),
-            status: EntityStatus::parse(&text_of(queue, "status").unwrap()).unwrap(),
-            forward_to: text("forwardTo"),
-            forward_dead_lettered_messages_to: text("forwardDeadLetteredMessagesTo"),
-            auto_delete_on_idle: span_of(queue, "autoDeleteOnIdle").unwrap(),
-            enable_partitioning: flag_of(queue, "enablePartitioning"),
-            enable_express: flag_of(queue, "enableExpress"),
-            max_message_size_in_kilobytes: number_of(queue, "maxMessageSizeInKilobytes"),
-            user_metadata: text("userMetadata"),
-            retry_policy: read_retry_policy(queue),
-            session_retry_order: read_retry_order(queue),
-            extensions: None,
-        },
+        description: read_entity(queue),
         counts,
         size_bytes: number_of(runtime, "sizeInBytes"),
         last_sequence: SequenceNumber(number_of(runtime, "lastSequenceNumber")),

@@ -3,8 +3,7 @@
 use async_trait::async_trait;
 use peeklock_core::command::{Counts, DescribedSubscription, DescribedTopic};
 use peeklock_core::description::{
-    EntityStatus, SessionRetryOrder, SubscriptionDescription, SubscriptionUpdate, TopicDescription,
-    TopicUpdate,
+    SubscriptionDescription, SubscriptionUpdate, TopicDescription, TopicUpdate,
 };
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::{Message, Value};
@@ -12,13 +11,12 @@ use peeklock_core::rule::sql::Parameters;
 use peeklock_core::rule::{
     CorrelationFilter, Explanation, Filter, Read, RuleDescription, SqlText, Tested, Verdict,
 };
-use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::time::Timestamp;
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    Http, flag_of, give_retry_policy, instant_of, number_of, of_subscription, read_retry_order,
-    read_retry_policy, read_sessions, read_value, segment, span_of, subscription_at, text_of,
-    write_message, write_properties,
+    Http, instant_of, number_of, of_subscription, read_entity, read_sessions, read_value, segment,
+    subscription_at, text_of, write_entity, write_message, write_properties,
 };
 use crate::subject::{Answer, Topics};
 
@@ -34,54 +32,10 @@ fn at(path: &str) -> String {
     )
 }
 
-fn given(all: Json) -> Map<String, Json> {
-    let Json::Object(all) = all else { unreachable!("an object was written") };
-    all.into_iter().filter(|(_, value)| !value.is_null()).collect()
-}
-
-fn write_topic(properties: &TopicUpdate) -> Map<String, Json> {
-    let span = |span: Option<TimeSpan>| span.map(|span| span.to_string());
-    given(json!({
-        "maxSizeInMegabytes": properties.max_size_in_megabytes,
-        "requiresDuplicateDetection": properties.requires_duplicate_detection,
-        "duplicateDetectionHistoryTimeWindow":
-            span(properties.duplicate_detection_history_time_window),
-        "defaultMessageTimeToLive": span(properties.default_message_time_to_live),
-        "enableBatchedOperations": properties.enable_batched_operations,
-        "status": properties.status.map(EntityStatus::name),
-        "autoDeleteOnIdle": span(properties.auto_delete_on_idle),
-        "enablePartitioning": properties.enable_partitioning,
-        "enableExpress": properties.enable_express,
-        "supportOrdering": properties.support_ordering,
-        "maxMessageSizeInKilobytes": properties.max_message_size_in_kilobytes,
-        "userMetadata": properties.user_metadata,
-    }))
-}
-
 fn read_topic(topic: &Json) -> DescribedTopic {
-    let text = |key| text_of(topic, key).map(Box::from);
     let runtime = &topic["runtime"];
     DescribedTopic {
-        description: TopicDescription {
-            path: text("path").unwrap(),
-            max_size_in_megabytes: number_of(topic, "maxSizeInMegabytes"),
-            requires_duplicate_detection: flag_of(topic, "requiresDuplicateDetection"),
-            duplicate_detection_history_time_window: span_of(
-                topic,
-                "duplicateDetectionHistoryTimeWindow",
-            )
-            .unwrap(),
-            default_message_time_to_live: span_of(topic, "defaultMessageTimeToLive").unwrap(),
-            enable_batched_operations: flag_of(topic, "enableBatchedOperations"),
-            status: EntityStatus::parse(&text_of(topic, "status").unwrap()).unwrap(),
-            auto_delete_on_idle: span_of(topic, "autoDeleteOnIdle").unwrap(),
-            enable_partitioning: flag_of(topic, "enablePartitioning"),
-            enable_express: flag_of(topic, "enableExpress"),
-            support_ordering: flag_of(topic, "supportOrdering"),
-            max_message_size_in_kilobytes: number_of(topic, "maxMessageSizeInKilobytes"),
-            user_metadata: text("userMetadata"),
-            extensions: None,
-        },
+        description: read_entity(topic),
         subscription_count: number_of(runtime, "subscriptionCount"),
         sql_rule_count: number_of(runtime, "sqlFilterCount"),
         correlation_rule_count: number_of(runtime, "correlationFilterCount"),
@@ -96,31 +50,7 @@ fn read_topic(topic: &Json) -> DescribedTopic {
     }
 }
 
-fn write_subscription(properties: &SubscriptionUpdate) -> Map<String, Json> {
-    let span = |span: Option<TimeSpan>| span.map(|span| span.to_string());
-    let mut given = given(json!({
-        "lockDuration": span(properties.lock_duration),
-        "requiresSession": properties.requires_session,
-        "defaultMessageTimeToLive": span(properties.default_message_time_to_live),
-        "deadLetteringOnMessageExpiration": properties.dead_lettering_on_message_expiration,
-        "enableDeadLetteringOnFilterEvaluationExceptions":
-            properties.enable_dead_lettering_on_filter_evaluation_exceptions,
-        "maxDeliveryCount": properties.max_delivery_count,
-        "enableBatchedOperations": properties.enable_batched_operations,
-        "status": properties.status.map(EntityStatus::name),
-        "forwardTo": properties.forward_to,
-        "forwardDeadLetteredMessagesTo": properties.forward_dead_lettered_messages_to,
-        "autoDeleteOnIdle": span(properties.auto_delete_on_idle),
-        "userMetadata": properties.user_metadata,
-        "catchAll": properties.catch_all,
-        "sessionRetryOrder": properties.session_retry_order.map(SessionRetryOrder::name),
-    }));
-    give_retry_policy(&mut given, properties.retry_policy);
-    given
-}
-
 fn read_subscription(subscription: &Json) -> DescribedSubscription {
-    let text = |key| text_of(subscription, key).map(Box::from);
     let runtime = &subscription["runtime"];
     let counts = Counts {
         active: number_of(runtime, "activeMessageCount"),
@@ -132,32 +62,7 @@ fn read_subscription(subscription: &Json) -> DescribedSubscription {
         delayed: runtime["delayedMessageCount"].as_u64().unwrap_or(0),
     };
     assert_eq!(number_of(runtime, "totalMessageCount"), counts.total());
-    let description = SubscriptionDescription {
-        topic: text("topic").unwrap(),
-        name: text("name").unwrap(),
-        lock_duration: span_of(subscription, "lockDuration").unwrap(),
-        requires_session: flag_of(subscription, "requiresSession"),
-        default_message_time_to_live: span_of(subscription, "defaultMessageTimeToLive").unwrap(),
-        dead_lettering_on_message_expiration: flag_of(
-            subscription,
-            "deadLetteringOnMessageExpiration",
-        ),
-        enable_dead_lettering_on_filter_evaluation_exceptions: flag_of(
-            subscription,
-            "enableDeadLetteringOnFilterEvaluationExceptions",
-        ),
-        max_delivery_count: u32::try_from(number_of(subscription, "maxDeliveryCount")).unwrap(),
-        enable_batched_operations: flag_of(subscription, "enableBatchedOperations"),
-        status: EntityStatus::parse(&text_of(subscription, "status").unwrap()).unwrap(),
-        forward_to: text("forwardTo"),
-        forward_dead_lettered_messages_to: text("forwardDeadLetteredMessagesTo"),
-        auto_delete_on_idle: span_of(subscription, "autoDeleteOnIdle").unwrap(),
-        user_metadata: text("userMetadata"),
-        retry_policy: read_retry_policy(subscription),
-        session_retry_order: read_retry_order(subscription),
-        catch_all: subscription["catchAll"].as_bool().unwrap_or(false),
-        extensions: None,
-    };
+    let description: SubscriptionDescription = read_entity(subscription);
     assert_eq!(text_of(subscription, "path"), Some(description.path()));
     DescribedSubscription {
         description,
@@ -314,7 +219,7 @@ impl Topics for Http {
         path: &str,
         properties: TopicUpdate,
     ) -> Answer<DescribedTopic> {
-        let body = write_topic(&properties).into();
+        let body = write_entity::<TopicDescription>(&properties).into();
         let topic = read_topic(&self.ask("PUT", &topic_at(path), &[], Some(body)).await?);
         self.topics.borrow_mut().insert(path.to_lowercase());
         Ok(topic)
@@ -332,7 +237,7 @@ impl Topics for Http {
         properties: TopicUpdate,
         read_at: Option<Timestamp>,
     ) -> Answer<DescribedTopic> {
-        let body = write_topic(&properties);
+        let body = write_entity::<TopicDescription>(&properties);
         Ok(read_topic(&self.merge(&topic_at(path), body, &["userMetadata"], read_at).await?))
     }
 
@@ -353,7 +258,7 @@ impl Topics for Http {
         properties: SubscriptionUpdate,
         rules: Vec<RuleDescription>,
     ) -> Answer<DescribedSubscription> {
-        let mut body = write_subscription(&properties);
+        let mut body = write_entity::<SubscriptionDescription>(&properties);
         if !rules.is_empty() {
             let rules = rules.iter().map(|rule| {
                 let mut form = write_rule(rule);
@@ -376,7 +281,7 @@ impl Topics for Http {
         properties: SubscriptionUpdate,
         read_at: Option<Timestamp>,
     ) -> Answer<DescribedSubscription> {
-        let body = write_subscription(&properties);
+        let body = write_entity::<SubscriptionDescription>(&properties);
         let clearable = ["forwardTo", "forwardDeadLetteredMessagesTo", "userMetadata"];
         Ok(read_subscription(&self.merge(&at(path), body, &clearable, read_at).await?))
     }
