@@ -13,6 +13,7 @@ use peeklock::time::TimeSpan;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// The word for a duration without end.
 const UNLIMITED: &str = "unlimited";
 
@@ -236,7 +237,12 @@ pub fn span_text(span: TimeSpan) -> String {
     if span.is_unlimited() {
         return UNLIMITED.to_owned();
     }
-    humantime::format_duration(span.to_std()).to_string()
+    // Months and years of `humantime` are no whole number of days.
+    let span = span.to_std();
+    match (span.as_secs() / DAY_SECONDS, span.as_secs() % DAY_SECONDS, span.subsec_nanos()) {
+        (days @ 2.., 0, 0) => format!("{days}days"),
+        _ => humantime::format_duration(span).to_string(),
+    }
 }
 
 impl<'de, T: FromText> Deserialize<'de> for Scalar<T> {
@@ -363,5 +369,6 @@ mod tests {
         {
             check(&span_text(span), Some(span));
         }
+        assert_eq!(span_text(TimeSpan::from_days(365)), "365days");
     }
 }

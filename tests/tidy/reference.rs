@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use peeklock_core::condition::{Condition, Surface};
 use peeklock_core::limits::{Amount, Limits};
+use peeklock_core::time::TimeSpan;
 
 use crate::{files, read};
 
@@ -131,6 +132,7 @@ fn readable(value: Amount, is_size: bool) -> String {
         Amount::Number(u64::MAX) => return "unlimited".to_owned(),
         Amount::Number(number) => number,
         Amount::Span(span) if span.is_unlimited() => return "unlimited".to_owned(),
+        Amount::Span(span) if span == TimeSpan::from_days(365) => return "365days".to_owned(),
         Amount::Span(span) => return humantime::format_duration(span.to_std()).to_string(),
     };
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
