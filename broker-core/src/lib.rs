@@ -49,6 +49,7 @@ pub mod contract;
 pub mod declaration;
 mod forwarders;
 mod grant;
+pub mod management;
 pub mod policies;
 mod refusals;
 mod shared;
@@ -57,7 +58,7 @@ mod traced;
 #[cfg(feature = "testing")]
 pub use peeklock_store::testing;
 
-pub use access::{Access, InTurn, KeysIn, RuleListing};
+pub use access::{Access, InTurn, KeysIn};
 pub use broker::{Broker, Entity, Stalled, Update};
 pub use builder::{BrokerBuilder, StartError};
 pub use shared::Namespace;

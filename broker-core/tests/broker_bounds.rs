@@ -25,6 +25,7 @@ use peeklock_core::entity::peers::PeerSource;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{EntityId, LockToken, SequenceNumber};
 use peeklock_core::limits::Limits;
+use peeklock_core::management::{Managed, Management};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
@@ -516,16 +517,21 @@ async fn declarations_that_are_carried_out_have_a_bound_in_bytes() {
     let subscription = DeclaredSubscription::new("s").with_rules([]);
     let topic = DeclaredTopic::new("t").with_subscription(subscription);
     let large = Declaration::new().with_topic(topic);
+    let digest = access.plan(&large).await.unwrap().digest();
+    let carry_out = |declaration: &Declaration| {
+        let declaration = Box::new(declaration.clone());
+        Management::CarryOut { declaration, digest, steps_max: Some(1) }
+    };
     let mut held = Vec::new();
     for _ in 0..1_000 {
-        held.push(access.turn_at_carrying_out(&small).await.unwrap());
+        held.push(access.turn_at("", carry_out(&small)).await.unwrap());
     }
     held.clear();
     for _ in 0..31 {
-        held.push(access.turn_at_carrying_out(&large).await.unwrap());
+        held.push(access.turn_at("", carry_out(&large)).await.unwrap());
     }
     {
-        let mut waiting = pin!(access.turn_at_carrying_out(&large));
+        let mut waiting = pin!(access.turn_at("", carry_out(&large)));
         let refused = loop {
             tokio::select! {
                 biased;
@@ -537,9 +543,9 @@ async fn declarations_that_are_carried_out_have_a_bound_in_bytes() {
         assert!(refused.detail().contains("536870912 bytes"), "{refused}");
     }
     // The rule that each subscription has is removed, which is all that there is to tell.
-    let digest = access.plan(&large).await.unwrap().digest();
-    assert_eq!(held[0].carry_out(digest, 1).await.unwrap().done, 1);
-    held.push(access.turn_at_carrying_out(&large).await.unwrap());
+    let (carried_out, _turn) = held.swap_remove(0).carry_out().await.unwrap();
+    assert!(matches!(carried_out, Managed::CarriedOut(it) if it.done == 1));
+    held.push(access.turn_at("", carry_out(&large)).await.unwrap());
     drop(held);
     broker.stop(Duration::ZERO).await.unwrap();
 }

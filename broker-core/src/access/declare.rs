@@ -4,17 +4,16 @@
 use std::borrow::Cow;
 
 use super::Access;
-use crate::broker::{Broker, Update};
+use crate::broker::Broker;
 use crate::condition::Condition;
 use crate::contract::action::Action;
 use crate::declaration::breather::Breather;
 use crate::declaration::planner::{Found, NewSubscription, Planned, Snapshot, Work, plan};
 use crate::declaration::rules::{RuleChanges, RuleDifference, RuleWork, Telling};
-use crate::declaration::{CarriedOut, Declaration, Digest, OtherRules, Plan, Step};
-use crate::description::{
-    Cleared, Destination, EntityKind, Patch, QueueUpdate, SubscriptionUpdate,
-};
+use crate::declaration::{CarriedOut, Declaration, Digest, OtherRules, Plan, STEP_COUNT_MAX, Step};
+use crate::description::{Destination, EntityKind, Patch, QueueUpdate, SubscriptionUpdate};
 use crate::error::{BrokerError, Rejection};
+use crate::management::Management;
 use crate::path::{EntityAddress, PathKey, subscription_path, validate_entity_path};
 use crate::rule::{DEFAULT_RULE, Filter, RuleDescription};
 use crate::time::Timestamp;
@@ -42,7 +41,9 @@ impl Access {
         digest: Digest,
         steps_max: usize,
     ) -> Result<CarriedOut, BrokerError> {
-        self.turn_at_carrying_out(declaration).await?.carry_out(digest, steps_max).await
+        self.judge_declaration(declaration).await?;
+        let mut turn = self.carrying_out_turn(declaration).await?;
+        self.carry_out_in(&mut turn, declaration, digest, steps_max).await
     }
 
     /// Carries out what was planned, if that is the plan of the digest.
@@ -124,55 +125,67 @@ impl Access {
     }
 
     async fn carry_out_step(&self, path: &str, work: Work) -> Result<(), BrokerError> {
-        match work {
-            Work::CreateQueue(properties) => self.create_queue(path, properties).await.map(drop),
-            Work::CreateTopic(properties) => self.create_topic(path, properties).await.map(drop),
-            Work::CreateSubscription(new) => self.create_declared(path, new).await,
-            Work::UpdateQueue(properties, cleared) => self.put(path, properties, cleared).await,
-            Work::UpdateTopic(properties, cleared) => self.put(path, properties, cleared).await,
-            Work::UpdateSubscription(properties, cleared, rules) => {
-                self.put(path, properties, cleared).await?;
-                for rule in rules {
-                    self.change_rule(path, rule).await?;
-                }
-                Ok(())
+        let (request, rules) = match work {
+            Work::CreateQueue(properties) => {
+                (Management::CreateQueue(Box::new(properties)), Vec::new())
             }
+            Work::CreateTopic(properties) => {
+                (Management::CreateTopic(Box::new(properties)), Vec::new())
+            }
+            Work::CreateSubscription(new) => return self.create_declared(path, new).await,
+            // Changes the properties named and keeps all others.
+            Work::UpdateQueue(properties, cleared) => {
+                let patch = Patch { cleared, read_at: None };
+                (Management::UpdateQueue(Box::new(properties), patch), Vec::new())
+            }
+            Work::UpdateTopic(properties, cleared) => {
+                let patch = Patch { cleared, read_at: None };
+                (Management::UpdateTopic(Box::new(properties), patch), Vec::new())
+            }
+            Work::UpdateSubscription(properties, cleared, rules) => {
+                let patch = Patch { cleared, read_at: None };
+                (Management::UpdateSubscription(Box::new(properties), patch), rules)
+            }
+        };
+        self.manage_step(path, request).await?;
+        for rule in rules {
+            let request = match rule {
+                RuleWork::Create(rule) => Management::CreateRule(Box::new(rule)),
+                RuleWork::Update(rule) => Management::UpdateRule(Box::new(rule)),
+                RuleWork::Delete(name) => Management::DeleteRule(name),
+            };
+            self.manage_step(path, request).await?;
         }
-    }
-
-    /// Changes the properties named and keeps all others. What names none changes nothing.
-    async fn put<U: Update>(
-        &self,
-        path: &str,
-        properties: U,
-        cleared: Cleared,
-    ) -> Result<(), BrokerError> {
-        let patch = Patch { cleared, read_at: None };
-        self.patch(path, &properties, patch).await.map(drop)
+        Ok(())
     }
 
     async fn create_declared(&self, path: &str, new: NewSubscription) -> Result<(), BrokerError> {
         let NewSubscription { topic, name, properties, rules } = new;
+        let create = |rules| {
+            let properties = Box::new(properties);
+            Management::CreateSubscription { name, properties, rules }
+        };
         let Some([]) = rules.as_deref() else {
-            let rules = rules.unwrap_or_default();
-            return self.create_subscription(&topic, &name, properties, rules).await.map(drop);
+            return self.manage_step(&topic, create(rules.unwrap_or_default())).await;
         };
         // It is created with one rule at least, which must not select anything meanwhile.
         let nothing = RuleDescription::new(DEFAULT_RULE, Filter::False, Timestamp::NONE);
-        self.create_subscription(&topic, &name, properties, vec![nothing]).await?;
-        self.delete_rule(path, DEFAULT_RULE).await
+        self.manage_step(&topic, create(vec![nothing])).await?;
+        self.manage_step(path, Management::DeleteRule(DEFAULT_RULE.into())).await
     }
 
-    async fn change_rule(&self, path: &str, rule: RuleWork) -> Result<(), BrokerError> {
-        match rule {
-            RuleWork::Create(rule) => self.create_rule(path, rule).await.map(drop),
-            RuleWork::Update(rule) => self.update_rule(path, rule).await.map(drop),
-            RuleWork::Delete(name) => self.delete_rule(path, &name).await,
-        }
+    /// Makes a request of a declaration, which is a request itself.
+    async fn manage_step(&self, path: &str, request: Management) -> Result<(), BrokerError> {
+        Box::pin(self.manage(path, request)).await.map(drop)
     }
 }
 
-/// The steps that make the namespace as declared, for who may know them.
+/// Number of steps that one request carries out (DEC-10).
+pub(super) fn step_count(steps_max: Option<usize>) -> usize {
+    steps_max.unwrap_or(STEP_COUNT_MAX).min(STEP_COUNT_MAX)
+}
+
+/// The steps that make the namespace as declared, after the rights were judged.
 pub(super) async fn planned(
     broker: &Broker,
     declaration: &Declaration,

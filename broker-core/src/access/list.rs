@@ -2,16 +2,13 @@
 //! entity is asked anything for it, whatever their number. Those of a page of descriptions are asked for theirs, until the
 //! page has its bytes.
 
-use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::{Access, question};
 use crate::broker::{Broker, Update};
-use crate::command::{Described, DescribedSubscription, DescribedTopic};
 use crate::condition::Condition;
 use crate::contract::action::Action;
-use crate::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use crate::description::EntityKind;
 use crate::error::{BrokerError, Rejection};
 use crate::grant::Entitlement;
 use crate::path::PathKey;
@@ -21,11 +18,10 @@ const PAGE_BYTES_MAX: u64 = 1 << 20;
 /// What a description says whatever its texts are, about as it is written for clients.
 const DESCRIPTION_BYTES: u64 = 1_024;
 
-/// What of one kind of entity somebody may read, as it was judged.
-pub struct Listing<U> {
-    broker: Broker,
-    what: Readable,
-    kind: PhantomData<fn() -> U>,
+/// Entities of one kind that a principal may read, as it was judged.
+pub(super) struct Listing {
+    kind: EntityKind,
+    readable: Readable,
 }
 
 /// Which entities may be read.
@@ -36,26 +32,28 @@ enum Readable {
     These(Vec<Arc<str>>),
 }
 
-impl<U: Update> Listing<U> {
+impl Listing {
+    /// No entities, for requests that list none.
+    pub(super) const fn empty() -> Self {
+        Self { kind: EntityKind::Queue, readable: Readable::These(Vec::new()) }
+    }
+
     /// The paths of those that are there, `top` of them after `skip`.
-    fn paths(&self, skip: usize, top: usize) -> Vec<Arc<str>> {
-        match &self.what {
-            Readable::All(prefix) => self.broker.paths_of(U::KIND, prefix, skip, top),
+    pub(super) fn paths(&self, broker: &Broker, skip: usize, top: usize) -> Vec<Arc<str>> {
+        match &self.readable {
+            Readable::All(prefix) => broker.paths_of(self.kind, prefix, skip, top),
             Readable::These(paths) => {
-                let there = paths.iter().filter(|path| self.is_there(path));
+                let there = paths.iter().filter(|path| is_there(broker, path));
                 there.skip(skip).take(top).cloned().collect()
             }
         }
     }
 
-    fn is_there(&self, path: &str) -> bool {
-        self.broker.shared.directory.get(&PathKey::fold(path)).is_some()
-    }
-
     /// A page of descriptions and counts: of `top` entities after `skip`, of fewer where those are more than a page takes
     /// ([`PAGE_BYTES_MAX`]), of none only behind the last.
-    pub(super) async fn page(
+    pub(super) async fn page<U: Update>(
         &self,
+        broker: &Broker,
         skip: usize,
         top: usize,
     ) -> Result<Vec<U::Described>, BrokerError> {
@@ -65,10 +63,10 @@ impl<U: Update> Listing<U> {
         let mut passed = 0;
         loop {
             let skip = skip.saturating_add(page.len() + passed);
-            let paths = self.paths(skip, top - page.len());
+            let paths = self.paths(broker, skip, top - page.len());
             let mut is_whole = true;
             for path in paths {
-                match self.broker.describe::<U>(&path).await {
+                match broker.describe::<U>(&path).await {
                     Ok(described) => {
                         let described_bytes = path.len() as u64 + weight::<U>(&described);
                         if !page.is_empty() && bytes + described_bytes > PAGE_BYTES_MAX {
@@ -78,7 +76,7 @@ impl<U: Update> Listing<U> {
                         page.push(described);
                     }
                     Err(error) if error.condition() == Condition::EntityNotFound => {
-                        passed += usize::from(self.is_there(&path));
+                        passed += usize::from(is_there(broker, &path));
                         is_whole = false;
                     }
                     Err(error) => return Err(error),
@@ -92,90 +90,24 @@ impl<U: Update> Listing<U> {
     }
 }
 
+fn is_there(broker: &Broker, path: &str) -> bool {
+    broker.shared.directory.get(&PathKey::fold(path)).is_some()
+}
+
 fn weight<U: Update>(described: &U::Described) -> u64 {
     DESCRIPTION_BYTES + U::text_bytes(U::current(described).0)
 }
 
-impl<U: Update> fmt::Debug for Listing<U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listing").field("kind", &U::KIND).finish_non_exhaustive()
-    }
-}
-
 impl Access {
-    /// The paths of queues in case-insensitive order, `top` of them after `skip` (ENT-30).
-    ///
-    /// # Errors
-    /// `Unauthorized` for who may read none.
-    pub async fn queue_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
-        Ok(self.listing::<QueueUpdate>("").await?.paths(skip, top))
-    }
-
-    /// The paths of topics; as [`Access::queue_paths`].
-    ///
-    /// # Errors
-    /// `Unauthorized`.
-    pub async fn topic_paths(&self, skip: usize, top: usize) -> Result<Vec<Arc<str>>, BrokerError> {
-        Ok(self.listing::<TopicUpdate>("").await?.paths(skip, top))
-    }
-
-    /// The paths of a topic's subscriptions; as [`Access::queue_paths`].
-    ///
-    /// # Errors
-    /// `Unauthorized`; `EntityNotFound` without the topic.
-    pub async fn subscription_paths(
-        &self,
-        topic: &str,
-        skip: usize,
-        top: usize,
-    ) -> Result<Vec<Arc<str>>, BrokerError> {
-        Ok(self.subscription_listing(topic).await?.paths(skip, top))
-    }
-
-    /// Queues with descriptions and counts; as [`Access::queue_paths`]. A page is of at most 1 MiB, with fewer than `top`
-    /// where they are larger, and with none only behind the last.
-    ///
-    /// # Errors
-    /// `Unauthorized`.
-    pub async fn queues(&self, skip: usize, top: usize) -> Result<Vec<Described>, BrokerError> {
-        self.listing::<QueueUpdate>("").await?.page(skip, top).await
-    }
-
-    /// Topics with descriptions and counts; as [`Access::queues`].
-    ///
-    /// # Errors
-    /// `Unauthorized`.
-    pub async fn topics(
-        &self,
-        skip: usize,
-        top: usize,
-    ) -> Result<Vec<DescribedTopic>, BrokerError> {
-        self.listing::<TopicUpdate>("").await?.page(skip, top).await
-    }
-
-    /// The subscriptions of a topic with descriptions and counts; as [`Access::queues`].
-    ///
-    /// # Errors
-    /// `Unauthorized`, `EntityNotFound`.
-    pub async fn subscriptions(
-        &self,
-        topic: &str,
-        skip: usize,
-        top: usize,
-    ) -> Result<Vec<DescribedSubscription>, BrokerError> {
-        self.subscription_listing(topic).await?.page(skip, top).await
-    }
-
-    /// What may be read of a topic's subscriptions.
-    pub(super) async fn subscription_listing(
-        &self,
-        topic: &str,
-    ) -> Result<Listing<SubscriptionUpdate>, BrokerError> {
+    /// Subscriptions of a topic that may be read.
+    pub(super) async fn subscription_listing(&self, topic: &str) -> Result<Listing, BrokerError> {
         let resource = super::canonical(topic);
         // Looked up behind the refusal: it is the same whether there is such a topic or not.
         self.broker.formed(&resource).await;
         match self.broker.subscription_prefix(&resource) {
-            Ok(prefix) => self.listing_of(prefix.as_str(), &resource).await,
+            Ok(prefix) => {
+                self.listing_of(EntityKind::Subscription, prefix.as_str(), &resource).await
+            }
             Err(absent) => {
                 if let Some(door) = &self.door {
                     let held = self.held(door, &resource).await;
@@ -187,28 +119,26 @@ impl Access {
         }
     }
 
-    /// What may be read of the queues or topics of the namespace.
-    pub(super) async fn listing<U: Update>(
-        &self,
-        container: &str,
-    ) -> Result<Listing<U>, BrokerError> {
-        self.listing_of("", container).await
+    /// Queues or topics of the namespace that may be read.
+    pub(super) async fn listing(&self, kind: EntityKind) -> Result<Listing, BrokerError> {
+        self.listing_of(kind, "", "").await
     }
 
-    /// What of a kind may be read. `container` is the namespace or a topic: the right there covers what is in it (SEC-12), so
-    /// that nothing else is asked for.
-    async fn listing_of<U: Update>(
+    /// Entities of a kind that may be read. `container` is the namespace or a topic: the right there covers what is in it
+    /// (SEC-12), so that nothing else is asked for.
+    async fn listing_of(
         &self,
+        kind: EntityKind,
         prefix: &str,
         container: &str,
-    ) -> Result<Listing<U>, BrokerError> {
-        let of = |what| Listing { broker: self.broker.clone(), what, kind: PhantomData };
+    ) -> Result<Listing, BrokerError> {
+        let of = |readable| Listing { kind, readable };
         let all = || of(Readable::All(prefix.into()));
         let Some(door) = &self.door else { return Ok(all()) };
         let held = self.held(door, container).await;
         let held = held.map_err(|rejection| self.broker.refuse(rejection, container))?;
         let Err(refusal) = self.reads_all(&held) else { return Ok(all()) };
-        let mut paths = self.broker.paths_of(U::KIND, prefix, 0, usize::MAX);
+        let mut paths = self.broker.paths_of(kind, prefix, 0, usize::MAX);
         let now = || self.broker.now();
         let principal = Arc::clone(&door.lock().principal);
         let grants = question::ask_all(&self.broker, &principal, &paths).await;

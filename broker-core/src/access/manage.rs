@@ -1,250 +1,248 @@
-//! Management of entities and rules by who may do it (SEC-05, SEC-06, FWD-05). What each operation does is said
-//! by the methods of [`Broker`](crate::Broker) of the same name.
+//! Management with rights (SEC-05, SEC-06, FWD-05): every transport and the clients of this process make their requests
+//! here. The methods of [`Broker`](crate::Broker) describe what each operation does.
 
-use super::Access;
-use crate::command::{Described, DescribedSubscription, DescribedTopic, InboundMessage};
+use super::list::Listing;
+use super::{Access, declare};
+use crate::command::{Command, Outcome};
 use crate::contract::action::Action;
 use crate::description::{Destination, EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
-use crate::error::BrokerError;
+use crate::error::{BrokerError, Rejection};
+use crate::management::{Managed, Management, Page, SampleMessage};
 use crate::path::{EntityAddress, subscription_path};
-use crate::rule::{Explanation, RuleDescription};
-use crate::shared::Namespace;
-use crate::time::Timestamp;
+
+/// A management request that its principal may make.
+pub(super) struct Judged {
+    pub(super) access: Access,
+    /// The path as it is looked up.
+    pub(super) path: String,
+    pub(super) request: Management,
+    /// Entities that a list may contain; none for other requests.
+    pub(super) listing: Listing,
+}
 
 impl Access {
-    /// Name, tier and instants of the namespace, for who may manage it (CNT-10, CNT-12).
+    /// Carries out a management request about the entity of a path. The path is empty for a request about the namespace,
+    /// and that of the topic or subscription for a request about subscriptions or rules below it.
     ///
     /// # Errors
-    /// `Unauthorized`.
-    pub async fn namespace(&self) -> Result<Namespace, BrokerError> {
-        self.allow(Action::Describe, "").await?;
-        Ok(self.broker.namespace().clone())
+    /// `Unauthorized`, before it is known whether there is such an entity (SEC-08); as for the method of
+    /// [`Broker`](crate::Broker) for the operation.
+    pub async fn manage(&self, path: &str, request: Management) -> Result<Managed, BrokerError> {
+        // On the heap: the futures of all requests together are large, and callers have them within their own.
+        let judged = Box::pin(self.judge(path, request)).await?;
+        Box::pin(judged.carry_out()).await
     }
 
-    /// Creates a queue, for who may create it and forward to the destinations that it names.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::create_queue`].
-    pub async fn create_queue(
+    /// Refuses a request that its principal may not make, including destinations to forward to.
+    pub(super) async fn judge(
         &self,
         path: &str,
-        properties: QueueUpdate,
-    ) -> Result<Described, BrokerError> {
-        self.allow(Action::Create, path).await?;
-        let named = [&properties.forward_to, &properties.forward_dead_lettered_messages_to];
-        self.allow_forwarding_to(named.map(Option::as_deref)).await?;
-        self.broker.create_queue(path, properties).await
+        request: Management,
+    ) -> Result<Judged, BrokerError> {
+        let mut listing = Listing::empty();
+        let path = match &request {
+            Management::CreateQueue(properties) => {
+                self.allow(Action::Create, path).await?;
+                let named = [&properties.forward_to, &properties.forward_dead_lettered_messages_to];
+                self.allow_forwarding_to(named.map(Option::as_deref)).await?;
+                path.to_owned()
+            }
+            Management::CreateTopic(_) => {
+                self.allow(Action::Create, path).await?;
+                path.to_owned()
+            }
+            Management::CreateSubscription { name, properties, .. } => {
+                self.allow(Action::Create, &subscription_path(path, name)).await?;
+                let named = [&properties.forward_to, &properties.forward_dead_lettered_messages_to];
+                self.allow_forwarding_to(named.map(Option::as_deref)).await?;
+                path.to_owned()
+            }
+            Management::Queues(_) | Management::Paths(EntityKind::Queue, _) => {
+                listing = self.listing(EntityKind::Queue).await?;
+                String::new()
+            }
+            Management::Topics(_) | Management::Paths(EntityKind::Topic, _) => {
+                listing = self.listing(EntityKind::Topic).await?;
+                String::new()
+            }
+            Management::Subscriptions(_) | Management::Paths(EntityKind::Subscription, _) => {
+                listing = self.subscription_listing(path).await?;
+                path.to_owned()
+            }
+            Management::Plan(declaration) | Management::CarryOut { declaration, .. } => {
+                self.judge_declaration(declaration).await?;
+                String::new()
+            }
+            request => self.allow(request.action(), path).await?,
+        };
+        Ok(Judged { access: self.clone(), path, request, listing })
     }
 
-    /// Reads a queue's description and runtime part.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::describe_queue`].
-    pub async fn describe_queue(&self, path: &str) -> Result<Described, BrokerError> {
-        let path = self.allow(Action::Describe, path).await?;
-        self.broker.describe_queue(&path).await
+    /// Number of entries that a page of a list has at most (ENT-30).
+    fn top(&self, page: Page) -> usize {
+        let most = self.broker.settings().limits.list_count_max.max(1);
+        page.top.unwrap_or(most).min(most)
     }
 
-    /// Changes a queue, for who may change it and forward to the destinations that it gets.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::update_queue`].
-    pub async fn update_queue(
-        &self,
-        path: &str,
-        properties: QueueUpdate,
-        read_at: Option<Timestamp>,
-    ) -> Result<Described, BrokerError> {
-        let path = self.allow(Action::Update, path).await?;
-        self.broker.update(self, &path, properties, read_at).await
+    async fn ask_entity(&self, path: &str, command: Command) -> Result<Outcome, BrokerError> {
+        self.entity(path, Action::of(&command)).await?.call(command).await
     }
 
-    /// Creates a topic.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::create_topic`].
-    pub async fn create_topic(
-        &self,
-        path: &str,
-        properties: TopicUpdate,
-    ) -> Result<DescribedTopic, BrokerError> {
-        self.allow(Action::Create, path).await?;
-        self.broker.create_topic(path, properties).await
+    fn unexpected(&self, path: &str, outcome: &Outcome) -> BrokerError {
+        self.broker.refuse(Rejection::internal(format!("unexpected answer {outcome:?}")), path)
+    }
+}
+
+impl Judged {
+    /// Carries the request out.
+    pub(super) async fn carry_out(self) -> Result<Managed, BrokerError> {
+        let (access, broker, path) = (&self.access, &self.access.broker, &*self.path);
+        Ok(match self.request {
+            Management::Namespace => Managed::Namespace(Box::new(broker.namespace().clone())),
+            Management::CreateQueue(properties) => {
+                Managed::Queue(Box::new(broker.create_queue(path, *properties).await?))
+            }
+            Management::Queue => Managed::Queue(Box::new(broker.describe_queue(path).await?)),
+            Management::UpdateQueue(properties, patch) => {
+                Managed::Queue(Box::new(access.patch(path, &*properties, patch).await?))
+            }
+            Management::CreateTopic(properties) => {
+                Managed::Topic(Box::new(broker.create_topic(path, *properties).await?))
+            }
+            Management::Topic => Managed::Topic(Box::new(broker.describe_topic(path).await?)),
+            Management::UpdateTopic(properties, patch) => {
+                Managed::Topic(Box::new(access.patch(path, &*properties, patch).await?))
+            }
+            Management::CreateSubscription { name, properties, rules } => {
+                let created = broker.create_subscription(path, &name, *properties, rules);
+                Managed::Subscription(Box::new(created.await?))
+            }
+            Management::Subscription => {
+                Managed::Subscription(Box::new(broker.describe_subscription(path).await?))
+            }
+            Management::UpdateSubscription(properties, patch) => {
+                Managed::Subscription(Box::new(access.patch(path, &*properties, patch).await?))
+            }
+            Management::Delete(kind) => {
+                broker.delete(path, kind).await?;
+                Managed::Done
+            }
+            Management::Queues(page)
+            | Management::Topics(page)
+            | Management::Subscriptions(page)
+            | Management::Paths(_, page)
+            | Management::Rules(page) => self.page(page.skip, access.top(page)).await?,
+            Management::CreateRule(rule) | Management::CreateOwnRule(rule) => {
+                Managed::Rule(Box::new(broker.create_rule(path, *rule).await?))
+            }
+            Management::UpdateRule(rule) => {
+                Managed::Rule(Box::new(broker.update_rule(path, *rule).await?))
+            }
+            Management::DeleteRule(name) | Management::DeleteOwnRule(name) => {
+                broker.delete_rule(path, &name).await?;
+                Managed::Done
+            }
+            Management::Rule(name) => Managed::Rule(Box::new(broker.rule(path, &name).await?)),
+            Management::Explain(sample) => {
+                let message = match *sample {
+                    SampleMessage::Plain(message) => broker.inbound(message),
+                    SampleMessage::Inbound(message) => message,
+                };
+                Managed::Explained(broker.explain(path, message).await?)
+            }
+            Management::Sessions(which, page) => {
+                let top = u32::try_from(access.top(page)).unwrap_or(u32::MAX);
+                let skip = page.skip as u64;
+                let list = Command::ListSessions { which, behind: None, skip, top };
+                match access.ask_entity(path, list).await? {
+                    Outcome::Sessions(sessions) => Managed::Sessions(sessions),
+                    other => return Err(access.unexpected(path, &other)),
+                }
+            }
+            Management::DeleteDeferred(sequence) => {
+                access.ask_entity(path, Command::DeleteDeferred { sequence }).await?;
+                Managed::Done
+            }
+            Management::DeleteUnlocked { count_max, enqueued_before } => {
+                let most = broker.settings().limits.batch_delete_count_max;
+                let count_max =
+                    count_max.unwrap_or_else(|| u32::try_from(most).unwrap_or(u32::MAX));
+                let delete = Command::DeleteBatchUnlocked { count_max, enqueued_before };
+                match access.ask_entity(path, delete).await? {
+                    Outcome::Deleted(count) => Managed::Deleted(count),
+                    other => return Err(access.unexpected(path, &other)),
+                }
+            }
+            Management::Policies => {
+                broker.formed(path).await;
+                Managed::Policies(broker.policies(path)?)
+            }
+            Management::Policy(name) => {
+                broker.formed(path).await;
+                Managed::Policy(Box::new(broker.policy(path, &name)?))
+            }
+            Management::CreatePolicy(name, properties) => {
+                let created = broker.create_policy(path, &name, properties);
+                Managed::Policy(Box::new(created.await?))
+            }
+            Management::UpdatePolicy(name, properties) => {
+                let updated = broker.update_policy(path, &name, properties);
+                Managed::Policy(Box::new(updated.await?))
+            }
+            Management::ReplacePolicies(policies) => {
+                Managed::KeysOfPolicies(broker.replace_policies(path, policies).await?)
+            }
+            Management::DeletePolicy(name) => {
+                broker.delete_policy(path, &name).await?;
+                Managed::Done
+            }
+            Management::PolicyKeys(name) => {
+                broker.formed(path).await;
+                Managed::PolicyKeys(Box::new(broker.policy_keys(path, &name).await?))
+            }
+            Management::RegenerateKey(name, which, key) => {
+                let keys = broker.regenerate_key(path, &name, which, key).await?;
+                Managed::PolicyKeys(Box::new(keys))
+            }
+            Management::Plan(declaration) => {
+                Managed::Plan(Box::new(declare::planned(broker, &declaration).await?.plan))
+            }
+            Management::CarryOut { declaration, digest, steps_max } => {
+                let mut turn = access.carrying_out_turn(&declaration).await?;
+                let steps_max = declare::step_count(steps_max);
+                let carried_out = access.carry_out_in(&mut turn, &declaration, digest, steps_max);
+                Managed::CarriedOut(Box::new(carried_out.await?))
+            }
+        })
     }
 
-    /// Reads a topic's description and runtime part.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::describe_topic`].
-    pub async fn describe_topic(&self, path: &str) -> Result<DescribedTopic, BrokerError> {
-        let path = self.allow(Action::Describe, path).await?;
-        self.broker.describe_topic(&path).await
+    /// A page of a list; the request names the list.
+    pub(super) async fn page(&self, skip: usize, top: usize) -> Result<Managed, BrokerError> {
+        let (broker, listing) = (&self.access.broker, &self.listing);
+        Ok(match self.request {
+            Management::Queues(_) => {
+                Managed::Queues(listing.page::<QueueUpdate>(broker, skip, top).await?)
+            }
+            Management::Topics(_) => {
+                Managed::Topics(listing.page::<TopicUpdate>(broker, skip, top).await?)
+            }
+            Management::Subscriptions(_) => {
+                let page = listing.page::<SubscriptionUpdate>(broker, skip, top);
+                Managed::Subscriptions(page.await?)
+            }
+            Management::Paths(..) => Managed::Paths(listing.paths(broker, skip, top)),
+            Management::Rules(_) => {
+                Managed::Rules(broker.page_of_rules(&self.path, skip, top).await?)
+            }
+            _ => {
+                let rejection = Rejection::internal("the request has no pages");
+                return Err(broker.refuse(rejection, &self.path));
+            }
+        })
     }
+}
 
-    /// Changes a topic.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::update_topic`].
-    pub async fn update_topic(
-        &self,
-        path: &str,
-        properties: TopicUpdate,
-        read_at: Option<Timestamp>,
-    ) -> Result<DescribedTopic, BrokerError> {
-        let path = self.allow(Action::Update, path).await?;
-        self.broker.update(self, &path, properties, read_at).await
-    }
-
-    /// Creates a subscription, for who may create it and forward to the destinations that it names.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::create_subscription`].
-    pub async fn create_subscription(
-        &self,
-        topic: &str,
-        name: &str,
-        properties: SubscriptionUpdate,
-        rules: Vec<RuleDescription>,
-    ) -> Result<DescribedSubscription, BrokerError> {
-        self.allow(Action::Create, &subscription_path(topic, name)).await?;
-        let named = [&properties.forward_to, &properties.forward_dead_lettered_messages_to];
-        self.allow_forwarding_to(named.map(Option::as_deref)).await?;
-        self.broker.create_subscription(topic, name, properties, rules).await
-    }
-
-    /// Reads a subscription's description and runtime part.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::describe_subscription`].
-    pub async fn describe_subscription(
-        &self,
-        path: &str,
-    ) -> Result<DescribedSubscription, BrokerError> {
-        let path = self.allow(Action::Describe, path).await?;
-        self.broker.describe_subscription(&path).await
-    }
-
-    /// Changes a subscription, for who may change it and forward to the destinations that it gets.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::update_subscription`].
-    pub async fn update_subscription(
-        &self,
-        path: &str,
-        properties: SubscriptionUpdate,
-        read_at: Option<Timestamp>,
-    ) -> Result<DescribedSubscription, BrokerError> {
-        let path = self.allow(Action::Update, path).await?;
-        self.broker.update(self, &path, properties, read_at).await
-    }
-
-    /// Deletes an entity of that kind with everything in it.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::delete`].
-    pub async fn delete(&self, path: &str, kind: EntityKind) -> Result<(), BrokerError> {
-        let path = self.allow(Action::Delete, path).await?;
-        self.broker.delete(&path, kind).await
-    }
-
-    /// Adds a rule to a subscription.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::create_rule`].
-    pub async fn create_rule(
-        &self,
-        subscription: &str,
-        rule: RuleDescription,
-    ) -> Result<RuleDescription, BrokerError> {
-        let path = self.allow(Action::ChangeRules, subscription).await?;
-        self.broker.create_rule(&path, rule).await
-    }
-
-    /// Adds a rule as a receiver of the subscription does, for which Listen is enough (SEC-06).
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::create_rule`].
-    pub async fn create_own_rule(
-        &self,
-        subscription: &str,
-        rule: RuleDescription,
-    ) -> Result<RuleDescription, BrokerError> {
-        let path = self.allow(Action::ChangeOwnRules, subscription).await?;
-        self.broker.create_rule(&path, rule).await
-    }
-
-    /// Removes a rule as a receiver of the subscription does, for which Listen is enough (SEC-06).
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::delete_rule`].
-    pub async fn delete_own_rule(&self, subscription: &str, name: &str) -> Result<(), BrokerError> {
-        let path = self.allow(Action::ChangeOwnRules, subscription).await?;
-        self.broker.delete_rule(&path, name).await
-    }
-
-    /// Replaces filter and action of a rule.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::update_rule`].
-    pub async fn update_rule(
-        &self,
-        subscription: &str,
-        rule: RuleDescription,
-    ) -> Result<RuleDescription, BrokerError> {
-        let path = self.allow(Action::ChangeRules, subscription).await?;
-        self.broker.update_rule(&path, rule).await
-    }
-
-    /// Removes a rule.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::delete_rule`].
-    pub async fn delete_rule(&self, subscription: &str, name: &str) -> Result<(), BrokerError> {
-        let path = self.allow(Action::ChangeRules, subscription).await?;
-        self.broker.delete_rule(&path, name).await
-    }
-
-    /// The rules of a subscription, which who listens may read, too: a page of at most 1,000 and 1 MiB, with fewer than
-    /// `top` where there are more, and with none only behind the last.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::rules`].
-    pub async fn rules(
-        &self,
-        subscription: &str,
-        skip: usize,
-        top: usize,
-    ) -> Result<Vec<RuleDescription>, BrokerError> {
-        let path = self.allow(Action::ReadRules, subscription).await?;
-        self.broker.page_of_rules(&path, skip, top).await
-    }
-
-    /// One rule, which who listens may read, too.
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::rule`].
-    pub async fn rule(
-        &self,
-        subscription: &str,
-        name: &str,
-    ) -> Result<RuleDescription, BrokerError> {
-        let path = self.allow(Action::ReadRules, subscription).await?;
-        self.broker.rule(&path, name).await
-    }
-
-    /// What the rules of a subscription would make of a message (MAT-01).
-    ///
-    /// # Errors
-    /// `Unauthorized`; as for [`crate::Broker::explain`].
-    pub async fn explain(
-        &self,
-        subscription: &str,
-        message: InboundMessage,
-    ) -> Result<Vec<Explanation>, BrokerError> {
-        let path = self.allow(Action::ReadRules, subscription).await?;
-        self.broker.explain(&path, message).await
-    }
-
+impl Access {
     /// Asks for the right on every entity of this broker that another is to forward to, beside that on the
     /// other itself (FWD-05, SEC-07). A destination that can be no entity is judged later.
     pub(crate) async fn allow_forwarding_to(

@@ -34,10 +34,9 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-pub use self::list::Listing;
 pub use self::policies::KeysIn;
 use self::remembered::Remembered;
-pub use self::turn::{CarryingOut, Explaining, InTurn, Planning, RuleListing};
+pub use self::turn::InTurn;
 use crate::broker::{Broker, Entity};
 use crate::condition::Condition;
 use crate::contract::action::{Action, Actions};

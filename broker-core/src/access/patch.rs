@@ -3,7 +3,6 @@
 use super::Access;
 use crate::broker::Update;
 use crate::condition::Condition;
-use crate::contract::action::Action;
 use crate::description::{Cleared, Patch};
 use crate::error::BrokerError;
 use crate::time::Timestamp;
@@ -12,19 +11,17 @@ use crate::time::Timestamp;
 const CONFLICTS_MAX: usize = 16;
 
 impl Access {
-    /// Changes the properties named, for who may change the entity and forward to the destinations that it gets. What has
-    /// no new value is kept, unless the patch clears it.
+    /// Changes the properties named, after the right to change the entity was judged; the right to forward to destinations
+    /// is judged here. What has no new value is kept, unless the patch clears it.
     ///
     /// # Errors
-    /// `Unauthorized`, before it is known whether there is such an entity; as for [`crate::Broker::update_queue`] and
-    /// its like.
-    pub async fn patch<U: Update>(
+    /// `Unauthorized`; as for [`crate::Broker::update_queue`] and its like.
+    pub(super) async fn patch<U: Update>(
         &self,
         path: &str,
         properties: &U,
         patch: Patch,
     ) -> Result<U::Described, BrokerError> {
-        let path = &self.allow(Action::Update, path).await?;
         let is_outrun = |error: &BrokerError| error.condition() == Condition::UpdateConflict;
         Self::attempt_update(patch.read_at, is_outrun, move || async move {
             let (mut properties, mut read_at) = (properties.clone(), patch.read_at);

@@ -16,6 +16,7 @@ use peeklock_core::description::{
     Cleared, Jitter, QueueDescription, QueueUpdate, RetryKind, RetryPolicy, SessionRetryOrder,
     SubscriptionDescription, SubscriptionUpdate, TopicDescription, TopicUpdate,
 };
+use peeklock_core::management::Management;
 use peeklock_core::policies::PolicyUpdate;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -514,7 +515,9 @@ async fn carrying_out_waits_for_its_turn_at_a_plan() {
     let digest = access.plan(&declaration).await.unwrap().digest();
     let mut turns = Vec::new();
     for _ in 0..8 {
-        turns.push(access.turn_at_plan(&declaration).await.unwrap());
+        turns.push(
+            access.turn_at("", Management::Plan(Box::new(declaration.clone()))).await.unwrap(),
+        );
     }
     {
         let mut carrying = pin!(access.carry_out(&declaration, digest, 1));
@@ -535,7 +538,7 @@ async fn carrying_out_waits_for_its_turn_at_a_plan() {
         let carried_out = access.carry_out(&declaration, plan.digest(), 1).await.unwrap();
         assert_eq!(carried_out.done, done);
     }
-    access.turn_at_plan(&declaration).await.unwrap();
+    access.turn_at("", Management::Plan(Box::new(declaration.clone()))).await.unwrap();
     stop(broker).await;
 }
 

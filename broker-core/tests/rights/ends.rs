@@ -17,6 +17,7 @@ use peeklock_core::contract::{
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::ReceiverId;
+use peeklock_core::management::{Management, Page};
 use peeklock_core::message::Message;
 use peeklock_core::request::{Outlet, Released, Reply, Request};
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -346,16 +347,20 @@ async fn a_grant_is_remembered_as_long_as_it_lasts() {
         for _ in 0..3 {
             let entity = access.entity("q", Action::Send).await.unwrap();
             entity.call(Command::Describe).await.unwrap();
-            access.describe_queue("Q").await.unwrap();
+            access.manage("Q", Management::Queue).await.unwrap();
         }
         // As many spellings, as many questions: what is granted is what is looked up.
         assert_eq!(world.told.asked.load(Ordering::Relaxed), 2);
         world.clock.advance(TimeSpan::from_seconds(30));
         world.told.grant("a", "*", Grant::everything());
-        access.describe_queue("q").await.unwrap();
+        access.manage("q", Management::Queue).await.unwrap();
         assert_eq!(world.told.asked.load(Ordering::Relaxed), 3);
     })
     .await;
+}
+
+fn queues() -> Management {
+    Management::Queues(Page { skip: 0, top: None })
 }
 
 /// A panic in an authorizer is a refusal: nobody is let in by it, and nothing else breaks.
@@ -368,7 +373,7 @@ async fn a_panic_counts_as_a_refusal() {
         assert!(!world.broker.allows_anonymous());
         let refused = condition(&access.entity("q", Action::Send).await);
         assert_eq!(refused, Some(Condition::Unauthorized));
-        assert_eq!(condition(&access.queue_paths(0, 9).await), Some(Condition::Unauthorized));
+        assert_eq!(condition(&access.manage("", queues()).await), Some(Condition::Unauthorized));
         *world.told.panics.lock().unwrap() = false;
         assert!(access.entity("q", Action::Send).await.is_ok());
     })
@@ -386,7 +391,7 @@ async fn a_token_without_end_is_not_looked_at() {
         let refused = access.entity("q", Action::Send).await;
         assert_eq!(condition(&refused), Some(Condition::Unauthorized));
         assert_eq!(world.told.asked.load(Ordering::Relaxed), 0);
-        assert_eq!(condition(&access.queue_paths(0, 9).await), Some(Condition::Unauthorized));
+        assert_eq!(condition(&access.manage("", queues()).await), Some(Condition::Unauthorized));
 
         let longest = "t".repeat(TOKEN_BYTES_MAX);
         let access = world.granted(&longest, Grant::everything());

@@ -1,15 +1,34 @@
 //! Lists hold what their reader may read, by one question to the authorizer.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use peeklock_core::Access;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{Grant, Right, Rights};
-use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::error::BrokerError;
+use peeklock_core::management::{Managed, Management, Page};
 
 use super::world::{World, condition, in_time};
 
 /// How many entities there are beside the queue of the world: ten thousand in all.
 const COUNT: usize = 9_999;
+
+/// The first page of paths of a kind.
+async fn paths(access: &Access, kind: EntityKind, at: &str) -> Result<Vec<Arc<str>>, BrokerError> {
+    let list = Management::Paths(kind, Page { skip: 0, top: None });
+    let Managed::Paths(paths) = access.manage(at, list).await? else { panic!("paths") };
+    Ok(paths)
+}
+
+/// The paths of all queues that may be read, by one question to the authorizer.
+async fn every_queue(access: &Access) -> Vec<Arc<str>> {
+    let list = Management::Paths(EntityKind::Queue, Page { skip: 0, top: None });
+    let turn = access.turn_at("", list).await.unwrap();
+    let Managed::Paths(paths) = turn.page(0, usize::MAX).await.unwrap() else { panic!("paths") };
+    paths
+}
 
 /// CON-73, ENT-30: of many entities those are listed that may be read, in order and by pages of what is
 /// listed; the authorizer is asked once, however many there are.
@@ -25,23 +44,27 @@ async fn a_list_holds_what_may_be_read() {
             }
         }
         let some = world.access("some");
-        let all = some.queue_paths(0, usize::MAX).await.unwrap();
+        let all = every_queue(&some).await;
         let expected: Vec<String> =
             (0..COUNT).step_by(10).map(|number| format!("n{number:05}")).collect();
         assert!(all.iter().map(|path| &**path).eq(expected.iter().map(String::as_str)));
         assert_eq!(world.told.asked_of_many.load(Ordering::Relaxed), 1);
         assert_eq!(world.told.asked.load(Ordering::Relaxed), 1, "of the namespace");
-        let page = some.queues(1, 2).await.unwrap();
+        let second = Management::Queues(Page { skip: 1, top: Some(2) });
+        let Managed::Queues(page) = some.manage("", second).await.unwrap() else { panic!() };
         let page: Vec<&str> = page.iter().map(|it| &*it.description.path).collect();
         assert_eq!(page, ["n00010", "n00020"]);
 
         // Who may read all of them is asked for none.
         let everything = world.granted("everything", Grant::everything());
         let before = world.told.asked_of_many.load(Ordering::Relaxed);
-        assert_eq!(everything.queue_paths(0, usize::MAX).await.unwrap().len(), COUNT + 1);
+        assert_eq!(every_queue(&everything).await.len(), COUNT + 1);
         assert_eq!(world.told.asked_of_many.load(Ordering::Relaxed), before);
         let nothing = world.granted("nothing", Grant::nothing());
-        assert_eq!(condition(&nothing.queue_paths(0, 9).await), Some(Condition::Unauthorized));
+        assert_eq!(
+            condition(&paths(&nothing, EntityKind::Queue, "").await),
+            Some(Condition::Unauthorized)
+        );
     })
     .await;
 }
@@ -58,17 +81,18 @@ async fn a_list_of_subscriptions_tells_nothing_of_others() {
             world.broker.create_subscription("t", name, update, Vec::new()).await.unwrap();
         }
         world.told.grant("b", "t/Subscriptions/b", Grant::everything());
-        let one = world.access("b").subscription_paths("t", 0, 9).await.unwrap();
+        let one = paths(&world.access("b"), EntityKind::Subscription, "t").await.unwrap();
         assert_eq!(one.iter().map(|path| &**path).collect::<Vec<_>>(), ["t/Subscriptions/b"]);
         let texts = ["t", "absent"].map(async |topic| {
-            let error = world.access("none").subscription_paths(topic, 0, 9).await.unwrap_err();
+            let none = world.access("none");
+            let error = paths(&none, EntityKind::Subscription, topic).await.unwrap_err();
             (error.condition(), error.detail().to_owned())
         });
         let [there, absent] = texts;
         assert_eq!(there.await, absent.await);
         let all = world.granted("all", Grant::everything());
-        assert_eq!(all.subscription_paths("t", 0, 9).await.unwrap().len(), 2);
-        let absent = condition(&all.subscription_paths("absent", 0, 9).await);
+        assert_eq!(paths(&all, EntityKind::Subscription, "t").await.unwrap().len(), 2);
+        let absent = condition(&paths(&all, EntityKind::Subscription, "absent").await);
         assert_eq!(absent, Some(Condition::EntityNotFound));
     })
     .await;

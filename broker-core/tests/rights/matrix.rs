@@ -1,14 +1,17 @@
 //! Every command against every set of rights and every ceiling, by what the specification says.
 
 use peeklock_core::Access;
-use peeklock_core::command::Command;
+use peeklock_core::command::{Command, SessionFilter};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::expected::{allows, expected};
 use peeklock_core::contract::{Action, Ceiling, Grant, Needs, Principal, Right, Rights};
+use peeklock_core::declaration::{Declaration, DeclaredQueue};
 use peeklock_core::description::{
-    EntityKind, Jitter, QueueUpdate, RetryKind, RetryPolicy, SubscriptionUpdate, TopicUpdate,
+    Cleared, EntityKind, Jitter, Patch, QueueUpdate, RetryKind, RetryPolicy, SubscriptionUpdate,
 };
 use peeklock_core::error::BrokerError;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 use peeklock_core::message::Message;
 use peeklock_core::policies::{PolicyUpdate, WhichKey};
 use peeklock_core::rule::{Filter, RuleDescription};
@@ -123,84 +126,107 @@ async fn peek_batch_delete_and_state_take_listen_and_schedules_take_send() {
     .await;
 }
 
-/// The management of a door, each operation with what it takes.
-async fn manage(
-    access: &Access,
-    action: usize,
-    at: &str,
-) -> Option<(Action, Result<(), BrokerError>)> {
-    let subscription = format!("{at}/Subscriptions/s");
-    let rule = || RuleDescription::new("r", Filter::True, Timestamp::NONE);
-    let queue = QueueUpdate::default;
-    Some(match action {
-        0 => (Action::Create, access.create_queue(at, queue()).await.map(drop)),
-        1 => (Action::Describe, access.describe_queue(at).await.map(drop)),
-        2 => (Action::Update, access.update_queue(at, queue(), None).await.map(drop)),
-        3 => (Action::Delete, access.delete(at, EntityKind::Queue).await),
-        4 => (Action::Create, access.create_topic(at, TopicUpdate::default()).await.map(drop)),
-        5 => (Action::Describe, access.describe_topic(at).await.map(drop)),
-        6 => {
-            (Action::Update, access.update_topic(at, TopicUpdate::default(), None).await.map(drop))
-        }
-        7 => {
-            let update = SubscriptionUpdate::default();
-            let made = access.create_subscription(at, "s", update, Vec::new()).await;
-            (Action::Create, made.map(drop))
-        }
-        8 => (Action::Describe, access.describe_subscription(&subscription).await.map(drop)),
-        9 => {
-            let update = SubscriptionUpdate::default();
-            let updated = access.update_subscription(&subscription, update, None).await;
-            (Action::Update, updated.map(drop))
-        }
-        10 => (Action::ChangeRules, access.create_rule(&subscription, rule()).await.map(drop)),
-        11 => (Action::ChangeRules, access.update_rule(&subscription, rule()).await.map(drop)),
-        12 => (Action::ReadRules, access.rule(&subscription, "r").await.map(drop)),
-        13 => (Action::ReadRules, access.rules(&subscription, 0, 9).await.map(drop)),
-        14 => {
-            let message = access.broker().inbound(Message::new("a"));
-            (Action::ReadRules, access.explain(&subscription, message).await.map(drop))
-        }
-        15 => (Action::ChangeRules, access.delete_rule(&subscription, "r").await),
-        16 => (Action::List, access.queues(0, 9).await.map(drop)),
-        17 => (Action::List, access.topics(0, 9).await.map(drop)),
-        18 => (Action::List, access.subscriptions(at, 0, 9).await.map(drop)),
-        19 => (Action::Delete, access.delete(at, EntityKind::Topic).await),
-        20 => (Action::ReadMetrics, access.allow(Action::ReadMetrics, "").await.map(drop)),
-        21 => (Action::ReadPolicies, access.policies(at).await.map(drop)),
-        22 => (Action::ReadPolicies, access.policy(at, "p").await.map(drop)),
-        23 => {
-            let properties = PolicyUpdate { rights: Some(Rights::ALL), ..PolicyUpdate::default() };
-            (Action::ChangePolicies, access.create_policy(at, "p", properties).await.map(drop))
-        }
-        24 => {
-            let changed = access.update_policy(at, "p", PolicyUpdate::default()).await;
-            (Action::ChangePolicies, changed.map(drop))
-        }
-        25 => {
-            let regenerated = access.regenerate_key(at, "p", WhichKey::Primary, None).await;
-            (Action::ChangePolicies, regenerated.map(drop))
-        }
-        26 => (Action::ReadKeys, access.policy_keys(at, "p").await.map(drop)),
-        27 => (Action::ChangePolicies, access.delete_policy(at, "p").await),
-        28 => {
-            let update = QueueUpdate { retry_policy: Some(Some(retries())), ..queue() };
-            (Action::Update, access.update_queue(at, update, None).await.map(drop))
-        }
-        29 => {
-            let retry_policy = Some(Some(retries()));
-            let update = SubscriptionUpdate { retry_policy, ..SubscriptionUpdate::default() };
-            let updated = access.update_subscription(&subscription, update, None).await;
-            (Action::Update, updated.map(drop))
-        }
-        _ => return None,
-    })
+/// The management requests, each with its path and the action that it needs.
+fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
+    let subscription = || format!("{at}/Subscriptions/s");
+    let at = || at.to_owned();
+    let rule = || Box::new(RuleDescription::new("r", Filter::True, Timestamp::NONE));
+    let queue = || Box::<QueueUpdate>::default();
+    let of_subscription = || Box::<SubscriptionUpdate>::default();
+    let whole = || Patch { cleared: Cleared::ALL, read_at: None };
+    let page = || Page { skip: 0, top: Some(9) };
+    let retry_policy = Some(Some(retries()));
+    let sample = SampleMessage::Inbound(access.broker().inbound(Message::new("a")));
+    let all = PolicyUpdate { rights: Some(Rights::ALL), ..PolicyUpdate::default() };
+    vec![
+        (Action::Describe, String::new(), Management::Namespace),
+        (Action::Create, at(), Management::CreateQueue(queue())),
+        (Action::Describe, at(), Management::Queue),
+        (Action::Update, at(), Management::UpdateQueue(queue(), whole())),
+        (Action::Delete, at(), Management::Delete(EntityKind::Queue)),
+        (Action::Create, at(), Management::CreateTopic(Box::default())),
+        (Action::Describe, at(), Management::Topic),
+        (Action::Update, at(), Management::UpdateTopic(Box::default(), whole())),
+        (
+            Action::Create,
+            at(),
+            Management::CreateSubscription {
+                name: "s".into(),
+                properties: of_subscription(),
+                rules: Vec::new(),
+            },
+        ),
+        (Action::Describe, subscription(), Management::Subscription),
+        (
+            Action::Update,
+            subscription(),
+            Management::UpdateSubscription(of_subscription(), whole()),
+        ),
+        (Action::ChangeRules, subscription(), Management::CreateRule(rule())),
+        (Action::ChangeRules, subscription(), Management::UpdateRule(rule())),
+        (Action::ReadRules, subscription(), Management::Rule("r".into())),
+        (Action::ReadRules, subscription(), Management::Rules(page())),
+        (Action::ReadRules, subscription(), Management::Explain(Box::new(sample))),
+        (Action::ChangeRules, subscription(), Management::DeleteRule("r".into())),
+        (Action::ChangeOwnRules, subscription(), Management::CreateOwnRule(rule())),
+        (Action::ChangeOwnRules, subscription(), Management::DeleteOwnRule("r".into())),
+        (Action::List, at(), Management::Queues(page())),
+        (Action::List, at(), Management::Topics(page())),
+        (Action::List, at(), Management::Subscriptions(page())),
+        (Action::List, at(), Management::Paths(EntityKind::Queue, page())),
+        (Action::Delete, at(), Management::Delete(EntityKind::Topic)),
+        (Action::ListSessions, at(), Management::Sessions(SessionFilter::All, page())),
+        (Action::DeleteDeferred, at(), Management::DeleteDeferred(SequenceNumber(1))),
+        (
+            Action::DeleteUnlocked,
+            at(),
+            Management::DeleteUnlocked { count_max: None, enqueued_before: None },
+        ),
+        (Action::ReadPolicies, at(), Management::Policies),
+        (Action::ReadPolicies, at(), Management::Policy("p".into())),
+        (Action::ChangePolicies, at(), Management::CreatePolicy("p".into(), all.clone())),
+        (
+            Action::ChangePolicies,
+            at(),
+            Management::UpdatePolicy("p".into(), PolicyUpdate::default()),
+        ),
+        (
+            Action::ChangePolicies,
+            at(),
+            Management::RegenerateKey("p".into(), WhichKey::Primary, None),
+        ),
+        (Action::ReadKeys, at(), Management::PolicyKeys("p".into())),
+        (Action::ChangePolicies, at(), Management::DeletePolicy("p".into())),
+        (Action::ChangePolicies, at(), Management::ReplacePolicies(vec![("p".into(), all)])),
+        (
+            Action::Update,
+            at(),
+            Management::UpdateQueue(Box::new(QueueUpdate { retry_policy, ..*queue() }), whole()),
+        ),
+        (
+            Action::Update,
+            subscription(),
+            Management::UpdateSubscription(
+                Box::new(SubscriptionUpdate { retry_policy, ..*of_subscription() }),
+                whole(),
+            ),
+        ),
+        (
+            Action::Plan,
+            at(),
+            Management::Plan(Box::new(Declaration::new().with_queue(DeclaredQueue::new(at())))),
+        ),
+    ]
 }
 
 /// A policy of retries, to set which is management like any (RTY-31).
 const fn retries() -> RetryPolicy {
     let (kind, delay) = (RetryKind::Fixed, TimeSpan::from_seconds(1));
     RetryPolicy { kind, delay, delay_max: None, jitter: Jitter::NONE }
+}
+
+fn update(queue: QueueUpdate) -> Management {
+    Management::UpdateQueue(Box::new(queue), Patch { cleared: Cleared::ALL, read_at: None })
 }
 
 /// RTY-31, SEC-05, SEC-06, SEC-08, CNT-12: management asks for its right, and without it answers alike whether there is
@@ -213,21 +239,35 @@ async fn management_asks_for_its_right() {
             for ceiling in [Ceiling::Viewer, Ceiling::Operator, Ceiling::Admin] {
                 let token = format!("{rights:?}{ceiling:?}");
                 let access = world.granted(&token, Grant::of(rights).below(ceiling));
-                for number in 0.. {
-                    let Some((action, there)) = manage(&access, number, "q").await else { break };
-                    let absent = manage(&access, number, "absent").await.unwrap().1;
+                let at_absent = requests(&access, "absent");
+                for ((action, path, request), (_, absent, same)) in
+                    requests(&access, "q").into_iter().zip(at_absent)
+                {
+                    let name = format!("{request:?} {token}");
+                    assert_eq!(request.action(), action, "{name}");
                     let allowed = allows(action, rights, ceiling);
+                    let there = access.manage(&path, request).await.map(drop);
+                    let absent = access.manage(&absent, same).await.map(drop);
                     for answer in [&there, &absent] {
                         let refused = condition(answer) == Some(Condition::Unauthorized);
-                        assert_eq!(refused, !allowed, "{number} {action:?} {token} {answer:?}");
+                        // A plan for an entity that is not there needs the right to create it, too (DEC-12).
+                        let creates = action == Action::Plan
+                            && allowed
+                            && !allows(Action::Create, rights, ceiling);
+                        if !creates {
+                            assert_eq!(refused, !allowed, "{name} {answer:?}");
+                        }
                     }
                     if !allowed {
                         let text = |answer: Result<(), BrokerError>| {
                             answer.unwrap_err().detail().to_owned()
                         };
-                        assert_eq!(text(there), text(absent), "{number} {action:?} {token}");
+                        assert_eq!(text(there), text(absent), "{name}");
                     }
                 }
+                let metrics = access.allow(Action::ReadMetrics, "").await;
+                let refused = condition(&metrics) == Some(Condition::Unauthorized);
+                assert_eq!(refused, !allows(Action::ReadMetrics, rights, ceiling), "{token}");
             }
         }
     })
@@ -265,19 +305,22 @@ async fn over_a_json_api_listen_is_enough_to_read() {
         let world = World::new().await;
         let strict = world.granted("listen", Grant::of(Rights::of(Right::Listen)));
         let api = strict.reading_by_listen();
-        let refused = condition(&strict.describe_queue("q").await);
+        let refused = condition(&strict.manage("q", Management::Queue).await);
         assert_eq!(refused, Some(Condition::Unauthorized));
-        assert_eq!(api.describe_queue("q").await.unwrap().description.path.as_ref(), "q");
-        assert_eq!(api.queues(0, 9).await.unwrap().len(), 1);
+        let read = api.manage("q", Management::Queue).await.unwrap();
+        assert!(matches!(read, Managed::Queue(queue) if &*queue.description.path == "q"));
+        let page = Page { skip: 0, top: Some(9) };
+        let listed = api.manage("", Management::Queues(page)).await.unwrap();
+        assert!(matches!(listed, Managed::Queues(queues) if queues.len() == 1));
         for refused in [
-            condition(&api.update_queue("q", QueueUpdate::default(), None).await),
-            condition(&api.delete("q", EntityKind::Queue).await),
-            condition(&api.create_queue("other", QueueUpdate::default()).await),
+            condition(&api.manage("q", update(QueueUpdate::default())).await),
+            condition(&api.manage("q", Management::Delete(EntityKind::Queue)).await),
+            condition(&api.manage("other", Management::CreateQueue(Box::default())).await),
         ] {
             assert_eq!(refused, Some(Condition::Unauthorized));
         }
         let send = world.granted("send", Grant::of(Rights::of(Right::Send))).reading_by_listen();
-        let refused = condition(&send.describe_queue("q").await);
+        let refused = condition(&send.manage("q", Management::Queue).await);
         assert_eq!(refused, Some(Condition::Unauthorized));
     })
     .await;
@@ -294,19 +337,18 @@ async fn forwarding_takes_the_right_on_the_destination() {
         world.told.grant("a", "q", Grant::of(Rights::of(Right::Send).and(Right::Listen)));
         let to =
             |path: &str| QueueUpdate { forward_to: Some(path.into()), ..QueueUpdate::default() };
-        let refused = condition(&access.create_queue("from", to("q")).await);
+        let create = |queue| Management::CreateQueue(Box::new(queue));
+        let refused = condition(&access.manage("from", create(to("q"))).await);
         assert_eq!(refused, Some(Condition::Unauthorized));
-        access.create_queue("from", QueueUpdate::default()).await.unwrap();
-        let refused = condition(&access.update_queue("from", to("Q"), None).await);
+        access.manage("from", create(QueueUpdate::default())).await.unwrap();
+        let refused = condition(&access.manage("from", update(to("Q"))).await);
         assert_eq!(refused, Some(Condition::Unauthorized));
-        let refused = condition(&access.update_queue("from", to("absent"), None).await);
+        let refused = condition(&access.manage("from", update(to("absent"))).await);
         assert_eq!(refused, Some(Condition::Unauthorized), "SEC-08");
         world.broker.update_queue("from", to("q"), None).await.unwrap();
         let kept = QueueUpdate { max_delivery_count: Some(3), ..to("q") };
-        assert_eq!(
-            access.update_queue("from", kept, None).await.unwrap().description.max_delivery_count,
-            3
-        );
+        let updated = access.manage("from", update(kept)).await.unwrap();
+        assert!(matches!(updated, Managed::Queue(it) if it.description.max_delivery_count == 3));
     })
     .await;
 }

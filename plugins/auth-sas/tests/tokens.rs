@@ -14,8 +14,9 @@ use peeklock_auth_sas::{ConnectionString, SasAuthorizer, SasConfig, sign};
 use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{Action, Authorizer, Principal, Right, Rights};
-use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
+use peeklock_core::management::{Managed, Management, Page};
 use peeklock_core::policies::{KeyText, Policies, PolicyUpdate, ROOT_POLICY, WhichKey};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Access, Broker};
@@ -537,6 +538,7 @@ async fn failed_attempts_wait_and_valid_tokens_do_not() {
 #[tokio::test]
 async fn a_list_holds_what_a_token_covers() {
     let world = World::with_policies().await;
+    let list = Management::Paths(EntityKind::Queue, Page { skip: 0, top: None });
     for (owner, name, audience, expected) in [
         ("", "all", "sb://x", Some(2)),
         ("orders", "Manage", "sb://x/orders", Some(1)),
@@ -547,11 +549,14 @@ async fn a_list_holds_what_a_token_covers() {
         ("orders", "Send", "sb://x/orders", None),
     ] {
         let access = world.access(world.token(owner, name, audience).await);
-        let listed = access.queue_paths(0, 100).await;
-        assert_eq!(listed.ok().map(|paths| paths.len()), expected, "{name} {audience}");
+        let listed = match access.manage("", list.clone()).await {
+            Ok(Managed::Paths(paths)) => Some(paths.len()),
+            _ => None,
+        };
+        assert_eq!(listed, expected, "{name} {audience}");
     }
     let wrong = world.token("", "all", "sb://x").await.replace("sig=", "sig=A");
-    assert!(world.access(wrong).queue_paths(0, 100).await.is_err());
+    assert!(world.access(wrong).manage("", list).await.is_err());
     world.stop().await;
 }
 

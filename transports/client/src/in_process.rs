@@ -3,7 +3,6 @@
 
 mod deliveries;
 mod link;
-mod manage;
 #[cfg(feature = "testing")]
 pub(crate) mod simulated_broker;
 #[cfg(feature = "testing")]
@@ -109,7 +108,7 @@ impl Port for InProcess {
     }
 
     fn manage<'a>(&'a self, path: &'a str, asked: Management) -> Answering<'a, Managed> {
-        Box::pin(manage::manage(&self.access, path, asked))
+        Box::pin(self.access.manage(path, asked))
     }
 
     fn begin(&self, reach: Reach) -> Answering<'_, TransactionId> {

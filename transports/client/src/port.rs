@@ -10,7 +10,6 @@
 //! answered with an error.
 
 mod deliveries;
-mod manage;
 mod request;
 
 use std::pin::Pin;
@@ -21,11 +20,11 @@ use peeklock_core::command::ReceiveMode;
 pub use peeklock_core::description::Patch;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::LockToken;
+pub use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
 
 pub use self::deliveries::{Arrival, Deliveries, Verdict};
-pub use self::manage::{Managed, Management, Page};
 pub use self::request::{Answer, Request, Settlement};
 
 /// A future of a port.

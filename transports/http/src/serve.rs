@@ -203,7 +203,7 @@ impl Exchange {
     }
 
     /// Takes room for an answer, before anything is carried out for it. What may be large has had its turn before
-    /// ([`Access::turn_at_queues`] and its like), which is kept until the answer has all of its room.
+    /// ([`Access::turn_at`]), which is kept until the answer has all of its room.
     pub(crate) async fn room(&self) -> Result<AnswerRoom, Refusal> {
         AnswerRoom::take(&self.site).await
     }

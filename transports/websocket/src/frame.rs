@@ -102,26 +102,33 @@ pub(crate) struct Item {
     pub(crate) notice: Notice,
 }
 
-/// Declares an enum with a code and a key for each variant.
+/// Declares an enum with a code and a key for each variant, and optionally a variant with those of another enum.
 macro_rules! schema {
     ($(#[$meta:meta])* enum $name:ident {
         $($(#[$doc:meta])* $code:literal $key:literal $variant:ident($body:ty),)*
-    }) => {
+    } $(and { $(#[$nested_doc:meta])* $nested:ident($inner:ty) })?) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
         pub(crate) enum $name {
             $($(#[$doc])* $variant($body),)*
+            $($(#[$nested_doc])* $nested(Box<$inner>),)?
         }
 
         #[allow(dead_code, reason = "each side writes the frames that the other side reads")]
         impl $name {
             pub(crate) const fn code(&self) -> u8 {
-                match self { $(Self::$variant(_) => $code,)* }
+                match self {
+                    $(Self::$variant(_) => $code,)*
+                    $(Self::$nested(inner) => inner.code(),)?
+                }
             }
 
             /// The body alone, in the binary form.
             pub(crate) fn write_body(&self, out: &mut Vec<u8>) {
-                match self { $(Self::$variant(body) => $crate::frame::wire::Wire::write(body, out),)* }
+                match self {
+                    $(Self::$variant(body) => $crate::frame::wire::Wire::write(body, out),)*
+                    $(Self::$nested(inner) => inner.write_body(out),)?
+                }
             }
 
             pub(crate) fn read_body(
@@ -130,6 +137,9 @@ macro_rules! schema {
             ) -> Result<Self, $crate::error::FrameError> {
                 match code {
                     $($code => $crate::frame::wire::Wire::read(reader).map(Self::$variant),)*
+                    $(code if <$inner>::has_code(code) => {
+                        <$inner>::read_body(code, reader).map(|inner| Self::$nested(Box::new(inner)))
+                    })?
                     _ => Err($crate::error::FrameError::Unknown),
                 }
             }
@@ -142,6 +152,9 @@ macro_rules! schema {
             ) -> Result<(), $crate::error::FrameError> {
                 match code {
                     $($code => <$body as $crate::frame::wire::Wire>::skim(reader, announced),)*
+                    $(code if <$inner>::has_code(code) => {
+                        <$inner>::skim_body(code, reader, announced)
+                    })?
                     _ => Ok(()),
                 }
             }
@@ -151,7 +164,10 @@ macro_rules! schema {
                 &self,
                 map: &mut M,
             ) -> Result<(), M::Error> {
-                match self { $(Self::$variant(body) => map.serialize_entry($key, body),)* }
+                match self {
+                    $(Self::$variant(body) => map.serialize_entry($key, body),)*
+                    $(Self::$nested(inner) => inner.serialize_entry(map),)?
+                }
             }
 
             /// Reads the body behind a key; none if the key is not one of these.
@@ -163,12 +179,25 @@ macro_rules! schema {
                     $($key => map
                         .next_value()
                         .map(|$crate::frame::json::Object(body)| Some(Self::$variant(body))),)*
-                    _ => Ok(None),
+                    _ => {
+                        $(if let Some(inner) = <$inner>::deserialize_value(key, map)? {
+                            return Ok(Some(Self::$nested(Box::new(inner))));
+                        })?
+                        Ok(None)
+                    }
                 }
             }
 
+            pub(crate) const fn has_code(code: u8) -> bool {
+                matches!(code, $($code)|*)
+            }
+
             /// Every code with its key.
-            pub(crate) const NAMES: &'static [(u8, &'static str)] = &[$(($code, $key)),*];
+            pub(crate) fn names() -> impl Iterator<Item = (u8, &'static str)> {
+                let names = [$(($code, $key)),*].into_iter();
+                $(let names = names.chain(<$inner>::names());)?
+                names
+            }
         }
     };
 }

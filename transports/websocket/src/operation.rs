@@ -1,9 +1,10 @@
-//! What a client may ask for and what it is told: one row each, and one file with its body, what it does, and
-//! its answer. What several of them share is in the file above theirs (`rules.rs`), or in that of the first of them.
+//! Requests of a client and notices of the server: one row each, and one file with its body, its work and its answer.
+//! Code that several of them share is in the file above theirs, or in the file of the first of them. All of management is in
+//! `manage.rs`, as a table.
 //!
 //! A new one is a row, an arm in [`Conversation::operate`] and one in [`Operation::subject`] here, and its file; a
-//! new notice has an arm in [`Notice::weight`]. The binary form of a body is never changed: what has more to say
-//! is another operation.
+//! new notice has an arm in [`Notice::weight`]. The binary form of a body is never changed: an operation with more
+//! fields is another operation.
 
 mod accept_session;
 mod attach;
@@ -11,12 +12,10 @@ mod attach_via;
 mod authenticate;
 mod cancel_scheduled;
 mod credit;
-mod declarations;
 mod delete;
 mod deliver;
 mod detach;
 mod drain;
-mod explain;
 mod forward;
 mod hello;
 mod join;
@@ -25,19 +24,14 @@ mod list_sessions;
 mod manage;
 mod peek;
 mod peek_session;
-mod policies;
-mod queues;
 mod receive;
 mod receive_deferred;
 mod renew;
-mod rules;
 mod send;
 mod send_batch;
 mod session;
 mod settle;
 mod settle_delayed;
-mod subscriptions;
-mod topics;
 mod transaction;
 mod withdraw;
 
@@ -53,10 +47,9 @@ use peeklock_link::Pending;
 use self::keyed::Keyed;
 pub(crate) use self::{
     accept_session::*, attach::*, attach_via::*, authenticate::*, cancel_scheduled::*, credit::*,
-    declarations::*, delete::*, deliver::*, detach::*, drain::*, explain::*, forward::*, hello::*,
-    join::*, list_sessions::*, manage::*, peek::*, peek_session::*, policies::*, queues::*,
-    receive::*, renew::*, rules::*, send::*, session::*, settle::*, settle_delayed::*,
-    subscriptions::*, topics::*, transaction::*, withdraw::*,
+    delete::*, deliver::*, detach::*, drain::*, forward::*, hello::*, join::*, list_sessions::*,
+    manage::*, peek::*, peek_session::*, receive::*, renew::*, send::*, session::*, settle::*,
+    settle_delayed::*, transaction::*, withdraw::*,
 };
 use crate::connection::{Asked, Conversation, Done};
 use crate::frame::json::Said;
@@ -101,16 +94,6 @@ schema! {
         17 "purge" Purge(Purge),
         /// Deletes one deferred message.
         18 "deleteDeferred" DeleteDeferred(DeleteDeferred),
-        /// Creates a queue.
-        19 "createQueue" CreateQueue(CreateQueue),
-        /// Reads a queue and its runtime counts.
-        20 "getQueue" GetQueue(PathOnly),
-        /// Changes a queue.
-        21 "updateQueue" UpdateQueue(UpdateQueue),
-        /// Deletes a queue.
-        22 "deleteQueue" DeleteQueue(PathOnly),
-        /// Lists queues.
-        23 "listQueues" ListQueues(ListQueues),
         /// Says that the client is there.
         24 "heartbeat" Heartbeat(Empty),
         /// Locks a session and opens a link to it, or waits for one that can be locked.
@@ -129,38 +112,6 @@ schema! {
         31 "deleteUnlocked" DeleteUnlocked(DeleteUnlocked),
         /// Abandons messages for a time.
         32 "settleDelayed" SettleDelayed(SettleDelayed),
-        /// Creates a topic.
-        40 "createTopic" CreateTopic(CreateTopic),
-        /// Reads a topic and its runtime counts.
-        41 "getTopic" GetTopic(PathOnly),
-        /// Changes a topic.
-        42 "updateTopic" UpdateTopic(UpdateTopic),
-        /// Deletes a topic with its subscriptions.
-        43 "deleteTopic" DeleteTopic(PathOnly),
-        /// Lists topics.
-        44 "listTopics" ListTopics(ListQueues),
-        /// Creates a subscription of a topic, with its rules.
-        45 "createSubscription" CreateSubscription(CreateSubscription),
-        /// Reads a subscription and its runtime counts.
-        46 "getSubscription" GetSubscription(PathOnly),
-        /// Changes a subscription.
-        47 "updateSubscription" UpdateSubscription(UpdateSubscription),
-        /// Deletes a subscription.
-        48 "deleteSubscription" DeleteSubscription(PathOnly),
-        /// Lists the subscriptions of a topic.
-        49 "listSubscriptions" ListSubscriptions(ListOf),
-        /// Adds a rule to a subscription.
-        50 "createRule" CreateRule(SetRule),
-        /// Reads a rule.
-        51 "getRule" GetRule(NamedRule),
-        /// Replaces filter and action of a rule.
-        52 "updateRule" UpdateRule(SetRule),
-        /// Removes a rule.
-        53 "deleteRule" DeleteRule(NamedRule),
-        /// Lists the rules of a subscription.
-        54 "listRules" ListRules(ListOf),
-        /// Tells which rules of a subscription would select a message, and why.
-        55 "explain" Explain(Explain),
         /// Hands messages over that another broker forwards.
         60 "forward" Forward(Forward),
         /// Opens a link that sends to one queue or topic by way of another.
@@ -181,24 +132,9 @@ schema! {
         76 "cancelScheduledIn" CancelScheduledIn(CancelScheduledIn),
         /// Replaces or clears the state of a session in a transaction.
         77 "setSessionStateIn" SetSessionStateIn(SetSessionStateIn),
-        /// Creates a policy of the namespace, a queue or a topic.
-        80 "createPolicy" CreatePolicy(SetPolicy),
-        /// Reads a policy, without its keys.
-        81 "getPolicy" GetPolicy(NamedPolicy),
-        /// Changes a policy.
-        82 "updatePolicy" UpdatePolicy(SetPolicy),
-        /// Deletes a policy.
-        83 "deletePolicy" DeletePolicy(NamedPolicy),
-        /// Lists policies, without their keys.
-        84 "listPolicies" ListPolicies(PathOnly),
-        /// Reads the keys of a policy.
-        85 "getPolicyKeys" GetPolicyKeys(NamedPolicy),
-        /// Puts another key in the place of one.
-        86 "regeneratePolicyKey" RegeneratePolicyKey(RegeneratePolicyKey),
-        /// Tells the steps that make the namespace as declared.
-        90 "planDeclaration" PlanDeclaration(PlanDeclaration),
-        /// Carries out the first of them.
-        91 "carryOutDeclaration" CarryOutDeclaration(CarryOutDeclaration),
+    } and {
+        /// Manages entities, rules, policies and declarations.
+        Manage(ManageOperation)
     }
 }
 
@@ -341,11 +277,6 @@ impl Conversation {
             Operation::DeleteBatch(it) => self.delete_batch(asked, &it),
             Operation::Purge(it) => self.purge(asked, &it),
             Operation::DeleteDeferred(it) => self.delete_deferred(asked, &it),
-            Operation::CreateQueue(it) => self.create_queue(asked, it),
-            Operation::GetQueue(it) => self.get_queue(asked, it),
-            Operation::UpdateQueue(it) => self.update_queue(asked, it),
-            Operation::DeleteQueue(it) => self.delete_queue(asked, it),
-            Operation::ListQueues(it) => self.list_queues(asked, &it),
             Operation::AcceptSession(it) => self.accept_session(asked, it).await,
             Operation::RenewSession(it) => self.renew_session(asked, &it),
             Operation::GetSessionState(it) => self.session_state(asked, &it),
@@ -353,22 +284,6 @@ impl Conversation {
             Operation::PeekSession(it) => self.peek_session(asked, it),
             Operation::ListSessions(it) => self.list_sessions(asked, it).await,
             Operation::DeleteUnlocked(it) => self.delete_unlocked(asked, it).await,
-            Operation::CreateTopic(it) => self.create_topic(asked, it),
-            Operation::GetTopic(it) => self.get_topic(asked, it),
-            Operation::UpdateTopic(it) => self.update_topic(asked, it),
-            Operation::DeleteTopic(it) => self.delete_topic(asked, it),
-            Operation::ListTopics(it) => self.list_topics(asked, &it),
-            Operation::CreateSubscription(it) => self.create_subscription(asked, it),
-            Operation::GetSubscription(it) => self.get_subscription(asked, it),
-            Operation::UpdateSubscription(it) => self.update_subscription(asked, it),
-            Operation::DeleteSubscription(it) => self.delete_subscription(asked, it),
-            Operation::ListSubscriptions(it) => self.list_subscriptions(asked, it),
-            Operation::CreateRule(it) => self.create_rule(asked, it),
-            Operation::GetRule(it) => self.get_rule(asked, it),
-            Operation::UpdateRule(it) => self.update_rule(asked, it),
-            Operation::DeleteRule(it) => self.delete_rule(asked, it),
-            Operation::ListRules(it) => self.list_rules(asked, it),
-            Operation::Explain(it) => self.explain(asked, it),
             Operation::Forward(it) => self.forward(asked, it),
             Operation::AttachVia(it) => self.attach_via(asked, it).await,
             Operation::BeginTransaction(it) => self.begin_transaction(&asked, &it),
@@ -379,15 +294,7 @@ impl Conversation {
             Operation::RollBack(it) => self.roll_back(&asked, &it),
             Operation::CancelScheduledIn(it) => self.cancel_scheduled_in(asked, it).await,
             Operation::SetSessionStateIn(it) => self.set_session_state_in(asked, it).await,
-            Operation::CreatePolicy(it) => self.create_policy(asked, it),
-            Operation::GetPolicy(it) => self.get_policy(asked, it),
-            Operation::UpdatePolicy(it) => self.update_policy(asked, it),
-            Operation::DeletePolicy(it) => self.delete_policy(asked, it),
-            Operation::ListPolicies(it) => self.list_policies(asked, it),
-            Operation::GetPolicyKeys(it) => self.policy_keys(asked, it),
-            Operation::RegeneratePolicyKey(it) => self.regenerate_key(asked, it),
-            Operation::PlanDeclaration(it) => self.plan_declaration(asked, it),
-            Operation::CarryOutDeclaration(it) => self.carry_out_declaration(asked, it),
+            Operation::Manage(it) => self.manage(asked, *it),
         }
     }
 
@@ -480,43 +387,17 @@ impl Operation {
             | Self::AttachVia(AttachVia { path, .. })
             | Self::AcceptSession(AcceptSession { path, .. })
             | Self::ListSessions(ListSessions { path, .. })
-            | Self::DeleteUnlocked(DeleteUnlocked { path, .. })
-            | Self::CreateQueue(CreateQueue { path, .. })
-            | Self::UpdateQueue(UpdateQueue { path, .. })
-            | Self::CreateTopic(CreateTopic { path, .. })
-            | Self::UpdateTopic(UpdateTopic { path, .. })
-            | Self::CreateSubscription(CreateSubscription { topic: path, .. })
-            | Self::UpdateSubscription(UpdateSubscription { path, .. })
-            | Self::GetQueue(PathOnly { path })
-            | Self::DeleteQueue(PathOnly { path })
-            | Self::GetTopic(PathOnly { path })
-            | Self::DeleteTopic(PathOnly { path })
-            | Self::GetSubscription(PathOnly { path })
-            | Self::DeleteSubscription(PathOnly { path })
-            | Self::ListSubscriptions(ListOf { path, .. })
-            | Self::ListRules(ListOf { path, .. })
-            | Self::CreateRule(SetRule { path, .. })
-            | Self::UpdateRule(SetRule { path, .. })
-            | Self::GetRule(NamedRule { path, .. })
-            | Self::DeleteRule(NamedRule { path, .. })
-            | Self::CreatePolicy(SetPolicy { path, .. })
-            | Self::UpdatePolicy(SetPolicy { path, .. })
-            | Self::GetPolicy(NamedPolicy { path, .. })
-            | Self::DeletePolicy(NamedPolicy { path, .. })
-            | Self::GetPolicyKeys(NamedPolicy { path, .. })
-            | Self::ListPolicies(PathOnly { path })
-            | Self::RegeneratePolicyKey(RegeneratePolicyKey { path, .. })
-            | Self::Explain(Explain { path, .. }) => Subject::Path(path.clone()),
+            | Self::DeleteUnlocked(DeleteUnlocked { path, .. }) => Subject::Path(path.clone()),
+            Self::Manage(operation) => match operation.path() {
+                Some(path) => Subject::Path(path.to_owned()),
+                None => Subject::Connection,
+            },
             Self::BeginTransaction(_)
             | Self::Commit(_)
             | Self::RollBack(_)
             | Self::Hello(_)
             | Self::Authenticate(_)
             | Self::Withdraw(_)
-            | Self::ListQueues(_)
-            | Self::ListTopics(_)
-            | Self::PlanDeclaration(_)
-            | Self::CarryOutDeclaration(_)
             | Self::Heartbeat(_) => Subject::Connection,
         }
     }

@@ -7,7 +7,7 @@ use crate::operation::Operation;
 
 /// The names of all that a client can ask for, as they stand in the table of operations.
 pub fn operations() -> impl Iterator<Item = &'static str> {
-    Operation::NAMES.iter().map(|(_, name)| *name)
+    Operation::names().map(|(_, name)| name)
 }
 
 /// A frame of a client in the binary form; none if it cannot be read, or a request of it.

@@ -3,6 +3,7 @@
 use futures_util::FutureExt as _;
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::limits::{Limits, Tier};
+use peeklock_core::management::{Management, Page};
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
@@ -19,8 +20,9 @@ async fn lists_of_rules_have_their_turns() {
     let mut client = server.client().await;
     client.manager(0, "t/Subscriptions/s").await;
     let access = server.broker.full_access();
+    let queues = Management::Queues(Page { skip: 0, top: None });
     let mut turns = Vec::new();
-    while let Some(turn) = access.turn_at_queues().now_or_never() {
+    while let Some(turn) = access.turn_at("", queues.clone()).now_or_never() {
         turns.push(turn.unwrap());
     }
     let refused = {

@@ -82,7 +82,9 @@ impl Admin {
         declaration: &Declaration,
         digest: Digest,
     ) -> Result<CarriedOut, BrokerError> {
-        match self.ask("", Management::CarryOut(Box::new(declaration.clone()), digest)).await? {
+        let declaration = Box::new(declaration.clone());
+        let carry_out = Management::CarryOut { declaration, digest, steps_max: None };
+        match self.ask("", carry_out).await? {
             Managed::CarriedOut(carried_out) => Ok(*carried_out),
             other => Err(self.unexpected("", &other)),
         }

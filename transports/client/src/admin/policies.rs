@@ -92,10 +92,7 @@ impl Admin {
         asked: Management,
     ) -> Result<PolicyDescription, BrokerError> {
         match self.ask(owner, asked).await? {
-            Managed::Policies(policies) if policies.len() == 1 => {
-                let mut policies = policies;
-                Ok(policies.remove(0))
-            }
+            Managed::Policy(policy) => Ok(*policy),
             other => Err(self.unexpected(owner, &other)),
         }
     }

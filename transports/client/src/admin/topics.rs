@@ -12,7 +12,7 @@ use peeklock_core::rule::{Explanation, RuleDescription};
 use peeklock_core::time::Timestamp;
 
 use super::{Admin, REPLACE, exists, replace_of};
-use crate::port::{Managed, Management, Page, Patch};
+use crate::port::{Managed, Management, Page, Patch, SampleMessage};
 
 impl Admin {
     /// Creates a topic with all properties at their defaults (ENT-03).
@@ -334,7 +334,8 @@ impl Admin {
         subscription: &str,
         message: Message,
     ) -> Result<Vec<Explanation>, BrokerError> {
-        match self.ask(subscription, Management::Explain(Box::new(message))).await? {
+        let sample = Box::new(SampleMessage::Plain(message));
+        match self.ask(subscription, Management::Explain(sample)).await? {
             Managed::Explained(explained) => Ok(explained),
             other => Err(self.unexpected(subscription, &other)),
         }
@@ -360,7 +361,7 @@ impl Admin {
 
     async fn rule_of(&self, path: &str, asked: Management) -> Result<RuleDescription, BrokerError> {
         match self.ask(path, asked).await? {
-            Managed::Rules(mut rules) if rules.len() == 1 => Ok(rules.swap_remove(0)),
+            Managed::Rule(rule) => Ok(*rule),
             other => Err(self.unexpected(path, &other)),
         }
     }

@@ -1,10 +1,11 @@
 //! Declarations: what would be done, and doing it (file 27 of the specification).
 
 use actix_web::web;
-use peeklock_core::declaration::{Digest, STEP_COUNT_MAX};
-use peeklock_json::{CarriedOutView, DeclarationForm, PlanView};
+use peeklock_core::declaration::Digest;
+use peeklock_core::management::Management;
+use peeklock_json::{DeclarationForm, PlanView};
 
-use super::large;
+use super::manage::manage;
 use super::query::number;
 use crate::body;
 use crate::error::{Answer, Problem, Refusal};
@@ -36,23 +37,14 @@ pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> 
         exchange.access.identify().await?;
     }
     let asked = asked(exchange)?;
-    let steps_max = number(exchange, "stepsMax")?.unwrap_or(STEP_COUNT_MAX).min(STEP_COUNT_MAX);
+    let steps_max = number(exchange, "stepsMax")?;
     let (form, _room): (DeclarationForm, _) = body::read_json(exchange, payload).await?;
-    let declaration = form.to_declaration()?;
-    match asked {
-        Asked::Plan => {
-            let turn = exchange.access.turn_at_plan(&declaration).await?;
-            let room = exchange.room().await?;
-            let plan = turn.plan().await?;
-            large(exchange, room, &PlanView::from(&plan)).await
-        }
-        Asked::CarryOut(digest) => {
-            let mut turn = exchange.access.turn_at_carrying_out(&declaration).await?;
-            let room = exchange.room().await?;
-            let done = turn.carry_out(digest, steps_max).await?;
-            large(exchange, room, &CarriedOutView::from(&done)).await
-        }
-    }
+    let declaration = Box::new(form.to_declaration()?);
+    let request = match asked {
+        Asked::Plan => Management::Plan(declaration),
+        Asked::CarryOut(digest) => Management::CarryOut { declaration, digest, steps_max },
+    };
+    manage(exchange, "", request).await
 }
 
 fn asked(exchange: &Exchange) -> Result<Asked, Refusal> {

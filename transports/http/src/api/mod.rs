@@ -5,15 +5,16 @@
 //! messages are below each, and operations on them are verbs in the last segment; a lock is a resource
 //! of its own, so that every settlement names it in the path.
 //!
-//! Each resource has a folder, and each operation a file in it: what it reads, what it does, what it answers. What is asked for
-//! by a name is matched there; which resource a path is, `route.rs` tells.
+//! `route.rs` reads which resource a path is. Each resource of management is a file that maps its operations to management
+//! requests of the core; `manage.rs` carries these out and answers. Messages and locks have a folder each, with a file for
+//! each operation.
 
 mod declaration;
 mod lock;
+mod manage;
 mod messages;
 mod namespace;
 mod openapi;
-mod page;
 mod policies;
 mod query;
 mod queues;
@@ -92,7 +93,7 @@ pub(crate) async fn dispatch(
     refuse_unknown(exchange.query(), parameters(method, route))?;
     match route {
         ApiRoute::Document => document(exchange).await,
-        ApiRoute::Queues => queues::list::list(exchange).await,
+        ApiRoute::Queues => queues::list(exchange).await,
         ApiRoute::Queue { queue } => queues::one(exchange, payload, method, queue).await,
         ApiRoute::Messages { queue } => messages::all(exchange, payload, method, queue).await,
         ApiRoute::Message { queue, name } => messages::named(exchange, payload, queue, name).await,
@@ -102,24 +103,24 @@ pub(crate) async fn dispatch(
         ApiRoute::Declaration => declaration::declare(exchange, payload).await,
         ApiRoute::Namespace => namespace::get(exchange).await,
         ApiRoute::Sessions { path } => sessions::list(exchange, path).await,
-        ApiRoute::Topics => topics::list::list(exchange).await,
+        ApiRoute::Topics => topics::list(exchange).await,
         ApiRoute::Topic { topic } => topics::one(exchange, payload, method, topic).await,
-        ApiRoute::Subscriptions { topic } => subscriptions::list::list(exchange, topic).await,
+        ApiRoute::Subscriptions { topic } => subscriptions::list(exchange, topic).await,
         ApiRoute::Subscription { topic, name } => {
             subscriptions::one(exchange, payload, method, topic, name).await
         }
-        ApiRoute::Rules { path } => rules::list::list(exchange, path).await,
+        ApiRoute::Rules { path } => rules::list(exchange, path).await,
         ApiRoute::Rule { path, name } => rules::one(exchange, payload, method, path, name).await,
-        ApiRoute::Explain { path } => rules::explain::explain(exchange, payload, path).await,
-        ApiRoute::Policies { owner } => policies::list::list(exchange, owner).await,
+        ApiRoute::Explain { path } => rules::explain(exchange, payload, path).await,
+        ApiRoute::Policies { owner } => policies::list(exchange, owner).await,
         ApiRoute::Policy { owner, name } => {
             policies::one(exchange, payload, method, owner, name).await
         }
         ApiRoute::PolicyKeys { owner, name } => {
-            policies::keys::keys(exchange, payload, owner, name).await
+            policies::keys(exchange, payload, owner, name).await
         }
         ApiRoute::RegenerateKey { owner, name } => {
-            policies::regenerate::regenerate(exchange, payload, owner, name).await
+            policies::regenerate(exchange, payload, owner, name).await
         }
     }
 }
@@ -153,7 +154,11 @@ fn json_in(
 
 /// An answer that may be large, in room that was taken before it was made. It is counted in one go of its thread, and
 /// written in the next: a plan may take long.
-async fn large(exchange: &Exchange, mut room: AnswerRoom, value: &impl Serialize) -> Answer {
+async fn large(exchange: &Exchange, room: Option<AnswerRoom>, value: &impl Serialize) -> Answer {
+    let mut room = match room {
+        Some(room) => room,
+        None => exchange.room().await?,
+    };
     let size = size_in_json(value);
     room.fit_messages(size as u64).await?;
     tokio::task::yield_now().await;

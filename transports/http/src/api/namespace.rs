@@ -1,11 +1,11 @@
-//! What is told of the namespace itself.
+//! The namespace itself.
 
-use actix_web::http::StatusCode;
 use peeklock_core::Namespace;
+use peeklock_core::management::Management;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::json;
+use super::manage::manage;
 use crate::error::{Answer, Problem};
 use crate::serve::Exchange;
 use peeklock_json::Instant;
@@ -41,6 +41,5 @@ impl From<Namespace> for NamespaceView {
     path = "/namespace", tag = "namespace",
     responses((status = 200, body = NamespaceView), (status = "default", body = Problem)))]
 pub(super) async fn get(exchange: &Exchange) -> Answer {
-    let namespace = exchange.access.namespace().await?;
-    Ok(json(StatusCode::OK, &NamespaceView::from(namespace)))
+    manage(exchange, "", Management::Namespace).await
 }

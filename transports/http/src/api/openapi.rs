@@ -45,27 +45,6 @@ lower case.";
     paths(
         namespace::get,
         declaration::declare,
-        queues::list::list,
-        queues::create::create,
-        queues::get::get,
-        queues::update::update,
-        queues::delete::delete,
-        topics::list::list,
-        topics::create::create,
-        topics::get::get,
-        topics::update::update,
-        topics::delete::delete,
-        subscriptions::list::list,
-        subscriptions::create::create,
-        subscriptions::get::get,
-        subscriptions::update::update,
-        subscriptions::delete::delete,
-        rules::list::list,
-        rules::create::create,
-        rules::get::get,
-        rules::update::update,
-        rules::delete::delete,
-        rules::explain::explain,
         sessions::list,
         messages::send::send,
         messages::send_batch::send_batch,
@@ -84,13 +63,6 @@ lower case.";
         lock::dead_letter::dead_letter,
         lock::release::release,
         lock::renew::renew,
-        policies::list::list,
-        policies::create::create,
-        policies::get::get,
-        policies::update::update,
-        policies::delete::delete,
-        policies::keys::keys,
-        policies::regenerate::regenerate,
     ),
     components(schemas(CarriedOutView))
 )]
@@ -105,6 +77,15 @@ const OF_SENDERS: [&str; 4] =
 #[must_use]
 pub fn openapi_json() -> String {
     let mut document = Document::openapi();
+    for operations in [
+        queues::Operations::openapi(),
+        topics::Operations::openapi(),
+        subscriptions::Operations::openapi(),
+        rules::Operations::openapi(),
+        policies::Operations::openapi(),
+    ] {
+        document.merge(operations);
+    }
     let paths = &mut document.paths.paths;
     let mut more = Vec::new();
     for (path, item) in &*paths {

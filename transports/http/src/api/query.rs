@@ -1,10 +1,22 @@
-//! What is read of a query, and of the instants of a body.
+//! Values of the query, and instants of a body.
 
+use peeklock_core::management::Page;
 use peeklock_core::time::Timestamp;
 
 use crate::error::Refusal;
 use crate::route::parameter;
 use crate::serve::Exchange;
+
+/// Entries of a page if the request does not name a number.
+const TOP_DEFAULT: usize = 100;
+
+/// The page of a list that the query names (ENT-30).
+pub(super) fn page(exchange: &Exchange) -> Result<Page, Refusal> {
+    let most = exchange.site.broker.settings().limits.list_count_max.max(1);
+    let skip = number(exchange, "skip")?.unwrap_or(0);
+    let top = number(exchange, "top")?.unwrap_or(TOP_DEFAULT).min(most);
+    Ok(Page { skip, top: Some(top) })
+}
 
 /// A number of the query.
 pub(super) fn number<T: std::str::FromStr>(

@@ -3,12 +3,12 @@
 
 use peeklock_core::command::{Command, Outcome, SessionFilter};
 use peeklock_core::contract::Action;
+use peeklock_core::management::Page;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::large;
-use super::page::page;
-use super::query::instant;
+use super::query::{instant, page};
 use crate::error::{Answer, Problem, Refusal};
 use crate::route::parameter;
 use crate::serve::Exchange;
@@ -37,7 +37,8 @@ pub(crate) struct SessionPage {
 pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
     let entity = exchange.entity(Action::ListSessions, path).await?;
     let which = filter(exchange)?;
-    let (skip, top) = page(exchange)?;
+    let Page { skip, top } = page(exchange)?;
+    let top = top.unwrap_or_default();
     let room = exchange.room().await?;
     let command = Command::ListSessions {
         which,
@@ -48,7 +49,7 @@ pub(super) async fn list(exchange: &Exchange, path: &str) -> Answer {
     match exchange.call(&entity, command).await? {
         Outcome::Sessions(names) => {
             let session_ids = names.iter().map(|name| (**name).to_owned()).collect();
-            large(exchange, room, &SessionPage { session_ids, skip, top }).await
+            large(exchange, Some(room), &SessionPage { session_ids, skip, top }).await
         }
         _ => Err(Refusal::unexpected()),
     }

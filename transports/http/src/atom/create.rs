@@ -4,6 +4,7 @@ use actix_web::http::StatusCode;
 use actix_web::web;
 use peeklock_core::contract::Action;
 use peeklock_core::description::{QueueDescription, SubscriptionDescription, TopicDescription};
+use peeklock_core::management::{Managed, Management};
 use peeklock_core::path::subscription_path;
 
 use super::entry::INSTANTS_BYTES;
@@ -42,8 +43,9 @@ pub(super) async fn create(
             let addresses = super::Addresses::of(exchange);
             let told = rule::entry(rule.clone(), &path).map_or(0, |entry| entry.size(&addresses));
             let room = exchange.room_of(told + INSTANTS_BYTES).await?;
-            let rule = exchange.access.create_rule(&path, rule).await?;
-            let entry = rule::entry(rule, &path)?;
+            let created = exchange.access.manage(&path, Management::CreateRule(Box::new(rule)));
+            let Managed::Rule(rule) = created.await? else { return Err(Refusal::unexpected()) };
+            let entry = rule::entry(*rule, &path)?;
             Ok(entry.answer_in(exchange, room, StatusCode::CREATED, &addresses))
         }
         AtomRoute::Namespace
@@ -65,9 +67,9 @@ async fn create_queue(exchange: &Exchange, path: &str, description: &Element) ->
             .await?;
     policies::judge(exchange, path, policies.as_deref()).await?;
     // Before policies are there, by which its client may be nobody.
-    let queue = access.create_queue(path, properties).await?;
+    let queue = access.manage(path, Management::CreateQueue(Box::new(properties))).await?;
     let policies = policies::replace(exchange, path, policies).await?;
-    Ok(get::queue_as_told(exchange, queue, policies, StatusCode::CREATED))
+    get::described(exchange, path, queue, Some(policies), StatusCode::CREATED).await
 }
 
 async fn create_topic(exchange: &Exchange, path: &str, description: &Element) -> Answer {
@@ -75,9 +77,10 @@ async fn create_topic(exchange: &Exchange, path: &str, description: &Element) ->
         entity::read_new::<TopicDescription>(description, exchange.site.broker.settings())?;
     let policies = policies::read(description)?;
     policies::judge(exchange, path, policies.as_deref()).await?;
-    let topic = exchange.access.create_topic(path, properties).await?;
+    let create = Management::CreateTopic(Box::new(properties));
+    let topic = exchange.access.manage(path, create).await?;
     let policies = policies::replace(exchange, path, policies).await?;
-    Ok(get::topic_as_told(exchange, topic, policies, StatusCode::CREATED))
+    get::described(exchange, path, topic, Some(policies), StatusCode::CREATED).await
 }
 
 async fn create_subscription(
@@ -96,6 +99,8 @@ async fn create_subscription(
         Destinations::of(&properties.forward_to, &properties.forward_dead_lettered_messages_to)
             .access(exchange)
             .await?;
-    let created = access.create_subscription(topic, name, properties, rules).await?;
-    Ok(get::subscription_as_told(exchange, created, StatusCode::CREATED))
+    let properties = Box::new(properties);
+    let create = Management::CreateSubscription { name: name.into(), properties, rules };
+    let created = access.manage(topic, create).await?;
+    get::described(exchange, topic, created, None, StatusCode::CREATED).await
 }

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web;
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
-use peeklock_core::path::subscription_path;
+use peeklock_core::management::Management;
 
 use super::path::AtomRoute;
 use crate::body;
@@ -23,25 +23,19 @@ pub(super) async fn delete(
     };
     exchange.allow(action, &route.resource()).await?;
     body::discard(exchange, payload).await?;
-    match route {
+    let request = match route {
         AtomRoute::Entity { path } => {
-            let kind = super::kind_at(exchange, Action::Delete, path).await?;
-            exchange.access.delete(path, kind).await?;
+            Management::Delete(super::kind_at(exchange, Action::Delete, path).await?)
         }
-        AtomRoute::Subscription { topic, name } => {
-            let path = subscription_path(topic, name);
-            exchange.access.delete(&path, EntityKind::Subscription).await?;
-        }
-        AtomRoute::Rule { topic, subscription, name } => {
-            let path = subscription_path(topic, subscription);
-            exchange.access.delete_rule(&path, name).await?;
-        }
+        AtomRoute::Subscription { .. } => Management::Delete(EntityKind::Subscription),
+        AtomRoute::Rule { name, .. } => Management::DeleteRule(name.as_str().into()),
         AtomRoute::Namespace
         | AtomRoute::Queues
         | AtomRoute::Topics
         | AtomRoute::Subscriptions { .. }
         | AtomRoute::Rules { .. } => return Err(Refusal::no_resource()),
-    }
+    };
+    exchange.access.manage(&route.resource(), request).await?;
     // Some clients take 200 alone for success (ADM-53).
     Ok(HttpResponse::Ok().finish())
 }

@@ -1,11 +1,10 @@
-//! Reads an entity or a rule, with what it counts (HTP-12, HTP-16). What was created or changed is told likewise.
+//! Reads an entity or a rule, with its counts (HTP-12, HTP-16). Answers to creations and changes have the same form.
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
+use peeklock_core::management::{Managed, Management};
 use peeklock_core::path::subscription_path;
 
 use super::entry::Addresses;
@@ -25,23 +24,28 @@ pub(super) async fn get(exchange: &Exchange, route: &AtomRoute, status: StatusCo
                 }
                 kind => kind?,
             };
-            match kind {
-                EntityKind::Queue => queue_at(exchange, path, status).await,
-                EntityKind::Topic => topic_at(exchange, path, status).await,
+            let request = match kind {
+                EntityKind::Queue => Management::Queue,
+                EntityKind::Topic => Management::Topic,
                 // No address that was read is one of an entity and names a subscription.
-                EntityKind::Subscription => Err(Refusal::no_resource()),
-            }
+                EntityKind::Subscription => return Err(Refusal::no_resource()),
+            };
+            let managed = exchange.access.manage(path, request).await?;
+            described(exchange, path, managed, None, status).await
         }
         AtomRoute::Subscription { topic, name } => {
-            subscription_at(exchange, topic, name, status).await
+            let path = subscription_path(topic, name);
+            let managed = exchange.access.manage(&path, Management::Subscription).await?;
+            described(exchange, &path, managed, None, status).await
         }
         AtomRoute::Rule { topic, subscription, name } => {
             let path = subscription_path(topic, subscription);
             // Over this API rules are for who manages the subscription, as in the cloud (SEC-05).
             exchange.allow(Action::Describe, &path).await?;
-            let rule = exchange.access.rule(&path, name).await?;
+            let read = exchange.access.manage(&path, Management::Rule(name.as_str().into()));
+            let Managed::Rule(rule) = read.await? else { return Err(Refusal::unexpected()) };
             let addresses = Addresses::of(exchange);
-            rule::entry(rule, &path)?.answer_in_room(exchange, &addresses).await
+            rule::entry(*rule, &path)?.answer_in_room(exchange, &addresses).await
         }
         AtomRoute::Namespace
         | AtomRoute::Queues
@@ -63,65 +67,36 @@ async fn absent(exchange: &Exchange, path: &str) -> Option<Refusal> {
     refusal.is(Condition::EntityNotFound).then_some(refusal)
 }
 
-/// A queue as its client is told of it.
-async fn queue_at(exchange: &Exchange, path: &str, status: StatusCode) -> Answer {
-    let described = exchange.access.describe_queue(path).await?;
-    let policies = policies::Teller::of(exchange, path).await;
-    let policies = policies.tell(&described.description.path).await;
-    Ok(queue_as_told(exchange, described, policies, status))
-}
-
-/// The same, when it is known.
-pub(super) fn queue_as_told(
+/// The answer with an entity that was read, created or changed, and its version. Policies that the client has just set are
+/// given; others are read here, if the client may read them.
+pub(super) async fn described(
     exchange: &Exchange,
-    described: Described,
-    policies: policies::Told,
-    status: StatusCode,
-) -> HttpResponse {
-    let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
-    let answer = entity::queue(described, policies, &addresses).answer(status, &addresses);
-    versioned(answer, updated_at)
-}
-
-/// A topic likewise.
-async fn topic_at(exchange: &Exchange, path: &str, status: StatusCode) -> Answer {
-    let described = exchange.access.describe_topic(path).await?;
-    let policies = policies::Teller::of(exchange, path).await;
-    let policies = policies.tell(&described.description.path).await;
-    Ok(topic_as_told(exchange, described, policies, status))
-}
-
-/// The same, when it is known.
-pub(super) fn topic_as_told(
-    exchange: &Exchange,
-    described: DescribedTopic,
-    policies: policies::Told,
-    status: StatusCode,
-) -> HttpResponse {
-    let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
-    let answer = entity::topic(described, policies, &addresses).answer(status, &addresses);
-    versioned(answer, updated_at)
-}
-
-/// A subscription likewise.
-async fn subscription_at(
-    exchange: &Exchange,
-    topic: &str,
-    name: &str,
+    path: &str,
+    managed: Managed,
+    policies: Option<policies::Told>,
     status: StatusCode,
 ) -> Answer {
-    let path = subscription_path(topic, name);
-    let described = exchange.access.describe_subscription(&path).await?;
-    Ok(subscription_as_told(exchange, described, status))
-}
-
-/// The same, when it is known.
-pub(super) fn subscription_as_told(
-    exchange: &Exchange,
-    described: DescribedSubscription,
-    status: StatusCode,
-) -> HttpResponse {
-    let (addresses, updated_at) = (Addresses::of(exchange), described.updated_at);
-    let answer = entity::subscription(described, &addresses).answer(status, &addresses);
-    versioned(answer, updated_at)
+    let addresses = &Addresses::of(exchange);
+    let policies = async |owner: &str| match policies {
+        Some(policies) => policies,
+        None => policies::Teller::of(exchange, path).await.tell(owner).await,
+    };
+    let (answer, updated_at) = match managed {
+        Managed::Queue(queue) => {
+            let (policies, updated_at) =
+                (policies(&queue.description.path).await, queue.updated_at);
+            (entity::queue(*queue, policies, addresses).answer(status, addresses), updated_at)
+        }
+        Managed::Topic(topic) => {
+            let (policies, updated_at) =
+                (policies(&topic.description.path).await, topic.updated_at);
+            (entity::topic(*topic, policies, addresses).answer(status, addresses), updated_at)
+        }
+        Managed::Subscription(subscription) => {
+            let updated_at = subscription.updated_at;
+            (entity::subscription(*subscription, addresses).answer(status, addresses), updated_at)
+        }
+        _ => return Err(Refusal::unexpected()),
+    };
+    Ok(versioned(answer, updated_at))
 }

@@ -1,8 +1,9 @@
 //! Lists queues, topics, subscriptions and rules, a page at a time in the order of their names (HTP-13, ADM-23).
 
+use peeklock_core::InTurn;
 use peeklock_core::contract::Action;
-use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::path::subscription_path;
+use peeklock_core::error::Rejection;
+use peeklock_core::management::{self, Managed, Management};
 
 use super::entry::{Addresses, feed};
 use super::form::{entity, policies, rule};
@@ -25,62 +26,74 @@ struct Part<T> {
 pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
     let page = page(exchange)?;
     let addresses = &Addresses::of(exchange);
-    let access = &exchange.access;
-    match route {
-        AtomRoute::Queues => {
-            let turn = access.turn_at_queues().await?;
-            let room = exchange.room().await?;
-            let queues = whole(page, async |skip, top| turn.page(skip, top).await).await?;
-            let Part { items, has_more } = queues;
-            let teller = policies::Teller::of(exchange, "").await;
-            let mut entries = Vec::new();
-            for queue in items {
-                let policies = teller.tell(&queue.description.path).await;
-                entries.push(entity::queue(queue, policies, addresses));
-            }
-            let list = (route, "Queues");
-            feed(exchange, room, addresses, list, (page, has_more), entries).await
-        }
-        AtomRoute::Topics => {
-            let turn = access.turn_at_topics().await?;
-            let room = exchange.room().await?;
-            let topics = whole(page, async |skip, top| turn.page(skip, top).await).await?;
-            let Part { items, has_more } = topics;
-            let teller = policies::Teller::of(exchange, "").await;
-            let mut entries = Vec::new();
-            for topic in items {
-                let policies = teller.tell(&topic.description.path).await;
-                entries.push(entity::topic(topic, policies, addresses));
-            }
-            let list = (route, "Topics");
-            feed(exchange, room, addresses, list, (page, has_more), entries).await
-        }
-        AtomRoute::Subscriptions { topic } => {
-            let turn = access.turn_at_subscriptions(topic).await?;
-            let room = exchange.room().await?;
-            let listed = whole(page, async |skip, top| turn.page(skip, top).await).await?;
-            let Part { items, has_more } = listed;
-            let entries = items.into_iter().map(|it| entity::subscription(it, addresses)).collect();
-            let list = (route, "Subscriptions");
-            feed(exchange, room, addresses, list, (page, has_more), entries).await
-        }
-        AtomRoute::Rules { topic, subscription } => {
-            let path = subscription_path(topic, subscription);
+    let first = management::Page { skip: page.skip, top: Some(page.top) };
+    let (request, title) = match route {
+        AtomRoute::Queues => (Management::Queues(first), "Queues"),
+        AtomRoute::Topics => (Management::Topics(first), "Topics"),
+        AtomRoute::Subscriptions { .. } => (Management::Subscriptions(first), "Subscriptions"),
+        AtomRoute::Rules { .. } => {
             // Over this API rules are for who manages the subscription, as in the cloud (SEC-05).
-            exchange.allow(Action::List, &path).await?;
-            let turn = access.turn_at_rules(&path).await?;
-            let room = exchange.room().await?;
-            let rules = whole(page, async |skip, top| turn.page(skip, top).await).await?;
-            let Part { items, has_more } = rules;
-            let entries = items.into_iter().map(|it| rule::entry(it, &path));
-            let entries = entries.collect::<Result<Vec<_>, _>>()?;
-            let list = (route, "Rules");
-            feed(exchange, room, addresses, list, (page, has_more), entries).await
+            exchange.allow(Action::List, &route.resource()).await?;
+            (Management::Rules(first), "Rules")
         }
         AtomRoute::Namespace
         | AtomRoute::Entity { .. }
         | AtomRoute::Subscription { .. }
-        | AtomRoute::Rule { .. } => Err(Refusal::no_resource()),
+        | AtomRoute::Rule { .. } => return Err(Refusal::no_resource()),
+    };
+    let path = route.resource();
+    let turn = exchange.access.turn_at(&path, request).await?;
+    let room = exchange.room().await?;
+    let list = (route, title);
+    match route {
+        AtomRoute::Queues => {
+            let listed = whole(page, &turn, |part| match part {
+                Managed::Queues(items) => Some(items),
+                _ => None,
+            })
+            .await?;
+            let teller = policies::Teller::of(exchange, "").await;
+            let mut entries = Vec::new();
+            for queue in listed.items {
+                let policies = teller.tell(&queue.description.path).await;
+                entries.push(entity::queue(queue, policies, addresses));
+            }
+            feed(exchange, room, addresses, list, (page, listed.has_more), entries).await
+        }
+        AtomRoute::Topics => {
+            let listed = whole(page, &turn, |part| match part {
+                Managed::Topics(items) => Some(items),
+                _ => None,
+            })
+            .await?;
+            let teller = policies::Teller::of(exchange, "").await;
+            let mut entries = Vec::new();
+            for topic in listed.items {
+                let policies = teller.tell(&topic.description.path).await;
+                entries.push(entity::topic(topic, policies, addresses));
+            }
+            feed(exchange, room, addresses, list, (page, listed.has_more), entries).await
+        }
+        AtomRoute::Subscriptions { .. } => {
+            let listed = whole(page, &turn, |part| match part {
+                Managed::Subscriptions(items) => Some(items),
+                _ => None,
+            })
+            .await?;
+            let items = listed.items.into_iter();
+            let entries = items.map(|it| entity::subscription(it, addresses)).collect();
+            feed(exchange, room, addresses, list, (page, listed.has_more), entries).await
+        }
+        _ => {
+            let listed = whole(page, &turn, |part| match part {
+                Managed::Rules(items) => Some(items),
+                _ => None,
+            })
+            .await?;
+            let entries = listed.items.into_iter().map(|it| rule::entry(it, &path));
+            let entries = entries.collect::<Result<Vec<_>, _>>()?;
+            feed(exchange, room, addresses, list, (page, listed.has_more), entries).await
+        }
     }
 }
 
@@ -88,14 +101,16 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
 /// there is an address of a next one. So what would be too large is refused, and not cut short.
 async fn whole<T>(
     page: Page,
-    list: impl AsyncFn(usize, usize) -> Result<Vec<T>, BrokerError>,
+    turn: &InTurn,
+    items_of: impl Fn(Managed) -> Option<Vec<T>>,
 ) -> Result<Part<T>, Refusal> {
     // One more than was asked for tells whether others follow.
     let wanted = page.top.saturating_add(1);
     let mut items = Vec::new();
     // One part more, which is empty, tells that nothing follows.
     for _ in 0..=PARTS_MAX {
-        let part = list(page.skip.saturating_add(items.len()), wanted - items.len()).await?;
+        let part = turn.page(page.skip.saturating_add(items.len()), wanted - items.len()).await?;
+        let part = items_of(part).ok_or_else(Refusal::unexpected)?;
         let is_last = part.is_empty();
         items.extend(part);
         if is_last || items.len() >= wanted {

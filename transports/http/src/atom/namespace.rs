@@ -1,17 +1,19 @@
-//! Tells of the namespace (ADM-45, CNT-10).
+//! The namespace (ADM-45, CNT-10).
 
 use actix_web::http::StatusCode;
 use peeklock_core::limits::Tier;
+use peeklock_core::management::{Managed, Management};
 
 use super::entry::{Addresses, Entry};
 use super::path::AtomRoute;
 use super::xml::Xml;
-use crate::error::Answer;
+use crate::error::{Answer, Refusal};
 use crate::serve::Exchange;
 
 /// Reads name, tier and instants of the namespace.
 pub(super) async fn get(exchange: &Exchange) -> Answer {
-    let namespace = exchange.access.namespace().await?;
+    let read = exchange.access.manage("", Management::Namespace);
+    let Managed::Namespace(namespace) = read.await? else { return Err(Refusal::unexpected()) };
     // Units are sold of that tier alone; this broker is one.
     let has_units = namespace.tier == Tier::Premium;
     let entry = Entry {

@@ -8,8 +8,9 @@ use peeklock_core::Access;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::description::{
-    EntityKind, QueueDescription, SubscriptionDescription, TopicDescription,
+    Cleared, EntityKind, Patch, QueueDescription, SubscriptionDescription, TopicDescription,
 };
+use peeklock_core::management::{Managed, Management};
 use peeklock_core::path::subscription_path;
 use peeklock_core::time::Timestamp;
 
@@ -58,8 +59,9 @@ pub(super) async fn update(
             let addresses = super::Addresses::of(exchange);
             let told = rule::entry(rule.clone(), &path).map_or(0, |entry| entry.size(&addresses));
             let room = exchange.room_of(told + INSTANTS_BYTES).await?;
-            let rule = exchange.access.update_rule(&path, rule).await?;
-            let entry = rule::entry(rule, &path)?;
+            let updated = exchange.access.manage(&path, Management::UpdateRule(Box::new(rule)));
+            let Managed::Rule(rule) = updated.await? else { return Err(Refusal::unexpected()) };
+            let entry = rule::entry(*rule, &path)?;
             Ok(entry.answer_in(exchange, room, StatusCode::OK, &addresses))
         }
         AtomRoute::Namespace
@@ -80,7 +82,9 @@ async fn update_queue(
     let policies = policies::read(description)?;
     policies::judge(exchange, path, policies.as_deref()).await?;
     let queue = updated(read_at, || async {
-        let current = exchange.access.describe_queue(path).await?;
+        let Managed::Queue(current) = exchange.access.manage(path, Management::Queue).await? else {
+            return Err(Refusal::unexpected());
+        };
         let settings = exchange.site.broker.settings();
         let properties = entity::read_update(description, &current.description, settings)?;
         let access =
@@ -91,12 +95,12 @@ async fn update_queue(
                 ])
                 .access(exchange)
                 .await?;
-        let read_at = Some(read_at.unwrap_or(current.updated_at));
-        Ok(access.update_queue(path, properties, read_at).await?)
+        let patch = whole(read_at.unwrap_or(current.updated_at));
+        Ok(access.manage(path, Management::UpdateQueue(Box::new(properties), patch)).await?)
     })
     .await?;
     let policies = policies::replace(exchange, path, policies).await?;
-    Ok(get::queue_as_told(exchange, queue, policies, StatusCode::OK))
+    get::described(exchange, path, queue, Some(policies), StatusCode::OK).await
 }
 
 async fn update_topic(
@@ -109,15 +113,18 @@ async fn update_topic(
     let policies = policies::read(description)?;
     policies::judge(exchange, path, policies.as_deref()).await?;
     let topic = updated(read_at, || async {
-        let current = exchange.access.describe_topic(path).await?;
+        let Managed::Topic(current) = exchange.access.manage(path, Management::Topic).await? else {
+            return Err(Refusal::unexpected());
+        };
         let settings = exchange.site.broker.settings();
         let properties = entity::read_update(description, &current.description, settings)?;
-        let read_at = Some(read_at.unwrap_or(current.updated_at));
-        Ok(exchange.access.update_topic(path, properties, read_at).await?)
+        let patch = whole(read_at.unwrap_or(current.updated_at));
+        let update = Management::UpdateTopic(Box::new(properties), patch);
+        Ok(exchange.access.manage(path, update).await?)
     })
     .await?;
     let policies = policies::replace(exchange, path, policies).await?;
-    Ok(get::topic_as_told(exchange, topic, policies, StatusCode::OK))
+    get::described(exchange, path, topic, Some(policies), StatusCode::OK).await
 }
 
 async fn update_subscription(
@@ -128,7 +135,8 @@ async fn update_subscription(
     read_at: Option<Timestamp>,
 ) -> Answer {
     let path = subscription_path(topic, name);
-    let current = exchange.access.describe_subscription(&path).await?;
+    let read = exchange.access.manage(&path, Management::Subscription);
+    let Managed::Subscription(current) = read.await? else { return Err(Refusal::unexpected()) };
     let settings = exchange.site.broker.settings();
     let properties = entity::read_update(description, &current.description, settings)?;
     let access =
@@ -139,9 +147,15 @@ async fn update_subscription(
             ])
             .access(exchange)
             .await?;
-    let read_at = Some(read_at.unwrap_or(current.updated_at));
-    let updated = access.update_subscription(&path, properties, read_at).await?;
-    Ok(get::subscription_as_told(exchange, updated, StatusCode::OK))
+    let patch = whole(read_at.unwrap_or(current.updated_at));
+    let update = Management::UpdateSubscription(Box::new(properties), patch);
+    let updated = access.manage(&path, update).await?;
+    get::described(exchange, &path, updated, None, StatusCode::OK).await
+}
+
+/// A change of all properties of the version that was read.
+const fn whole(read_at: Timestamp) -> Patch {
+    Patch { cleared: Cleared::ALL, read_at: Some(read_at) }
 }
 
 /// What an update comes to. One without a version that met another one is tried again.

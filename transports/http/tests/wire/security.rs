@@ -12,6 +12,7 @@ use peeklock_core::contract::{
 };
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::Rejection;
+use peeklock_core::management::{Management, Page};
 use peeklock_core::time::TimeSpan;
 use peeklock_http::{HttpConfig, HttpTransport};
 
@@ -339,8 +340,9 @@ async fn lists_have_their_turns() {
     let properties = SubscriptionUpdate::default();
     server.broker.create_subscription("t", "s", properties, Vec::new()).await.unwrap();
     let access = server.broker.full_access();
+    let queues = Management::Queues(Page { skip: 0, top: None });
     let mut turns = Vec::new();
-    while let Some(turn) = access.turn_at_queues().now_or_never() {
+    while let Some(turn) = access.turn_at("", queues.clone()).now_or_never() {
         turns.push(turn.unwrap());
     }
     assert_eq!(turns.len(), 8);

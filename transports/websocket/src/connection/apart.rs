@@ -4,13 +4,14 @@ use std::future::Future;
 use std::sync::Arc;
 
 use peeklock_core::Access;
-use peeklock_core::error::BrokerError;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::management::Management;
 use peeklock_core::permits::{COMMAND_BYTES, HeldTurn};
 use peeklock_link::{Finished, Pending, Protocol as _, Size, Start, Working};
 
 use super::{Asked, Conversation, Done};
 use crate::frame::WireError;
-use crate::operation::{Expect, Notice};
+use crate::operation::{Expect, ManageOperation, Notice, notice};
 
 impl Conversation {
     /// Has something long done apart; its answer comes by mail.
@@ -19,7 +20,11 @@ impl Conversation {
         asked: Asked,
         work: impl FnOnce() -> F + Send + 'static,
     ) -> Done {
-        self.push_apart(asked, Size::Long, Box::new(move || without_turn(work())))
+        let start = move || -> Working<Box<Notice>> {
+            let work = work();
+            Box::pin(async move { (None, answer(work.await)) })
+        };
+        self.push_apart(asked, Size::Long, Box::new(start))
     }
 
     fn push_apart(&mut self, asked: Asked, size: Size, start: Start<Box<Notice>>) -> Done {
@@ -31,37 +36,20 @@ impl Conversation {
         Ok(())
     }
 
-    /// The same for what one thing of the namespace is asked.
-    pub(crate) fn manage<F: Future<Output = Result<Notice, BrokerError>> + Send + 'static>(
-        &mut self,
-        asked: Asked,
-        work: impl FnOnce(Access) -> F + Send + 'static,
-    ) -> Done {
+    /// Carries out a management operation apart. One whose answer may be large has a turn ([`Access::turn_at`]) until the
+    /// broker has room for the answer: few have a turn at a time, over all connections.
+    pub(crate) fn manage(&mut self, asked: Asked, operation: ManageOperation) -> Done {
+        let path = operation.path().unwrap_or_default().to_owned();
+        let request = operation.into_request(&self.engine.broker)?;
         let access = self.engine.access.clone();
-        self.push_apart(asked, Size::Short, Box::new(move || without_turn(work(access))))
-    }
-
-    /// The same for what may make an answer of any size, with the turn in which that was made: few have one over all
-    /// connections, each until the broker has room for what came of it.
-    pub(crate) fn manage_in_turn<F>(
-        &mut self,
-        asked: Asked,
-        work: impl FnOnce(Access) -> F + Send + 'static,
-    ) -> Done
-    where
-        F: Future<Output = Result<(Notice, HeldTurn), BrokerError>> + Send + 'static,
-    {
-        let access = self.engine.access.clone();
+        let size = if request.is_large() { Size::Long } else { Size::Short };
         let start = move || -> Working<Box<Notice>> {
-            let work = work(access);
             Box::pin(async move {
-                match work.await {
-                    Ok((notice, turn)) => (Some(turn), Box::new(notice)),
-                    Err(refused) => (None, answer(Err(refused))),
-                }
+                let (turn, result) = managed(access, path, request).await;
+                (turn, answer(result))
             })
         };
-        self.push_apart(asked, Size::Long, Box::new(start))
+        self.push_apart(asked, size, Box::new(start))
     }
 
     /// Answers a request that was carried out apart.
@@ -81,9 +69,21 @@ fn answer(result: Result<Notice, BrokerError>) -> Box<Notice> {
     Box::new(result.unwrap_or_else(|error| Notice::Error(WireError::from(&error))))
 }
 
-/// Work that takes no turn at anything.
-fn without_turn(
-    work: impl Future<Output = Result<Notice, BrokerError>> + Send + 'static,
-) -> Working<Box<Notice>> {
-    Box::pin(async move { (None, answer(work.await)) })
+async fn managed(
+    access: Access,
+    path: String,
+    request: Management,
+) -> (Option<HeldTurn>, Result<Notice, BrokerError>) {
+    let answer = |managed| {
+        let unexpected = || access.broker().refuse(Rejection::internal("unexpected answer"), &path);
+        notice(managed).ok_or_else(unexpected)
+    };
+    if !request.is_large() {
+        return (None, access.manage(&path, request).await.and_then(answer));
+    }
+    let made = async { access.turn_at(&path, request).await?.carry_out().await };
+    match made.await {
+        Ok((managed, turn)) => (Some(turn), answer(managed)),
+        Err(refused) => (None, Err(refused)),
+    }
 }

@@ -212,11 +212,11 @@ fn no_kind_is_forgotten() {
     let all = all.chain(policies::operations()).chain(retry::operations());
     let all = all.chain(declarations::operations());
     let codes: Vec<u8> = all.map(|operation| operation.code()).collect();
-    assert!(Operation::NAMES.iter().all(|(code, _)| codes.contains(code)));
+    assert!(Operation::names().all(|(code, _)| codes.contains(&code)));
     let all = notices().into_iter().chain(topics::notices()).chain(policies::notices());
     let all = all.chain(declarations::notices());
     let codes: Vec<u8> = all.map(|notice| notice.code()).collect();
-    assert!(Notice::NAMES.iter().all(|(code, _)| codes.contains(code)));
+    assert!(Notice::names().all(|(code, _)| codes.contains(&code)));
 }
 
 /// Of a frame that is cut anywhere nothing is carried out that was not whole.
@@ -386,7 +386,7 @@ fn the_document_shows_frames_as_they_are() {
         count += 1;
     }
     assert!(count > 12, "{count}");
-    for (code, name) in Operation::NAMES.iter().chain(Notice::NAMES) {
+    for (code, name) in Operation::names().chain(Notice::names()) {
         assert!(document.contains(&format!("`{name}`")), "{name} is not described");
         assert!(document.contains(&code.to_string()), "{name}");
     }

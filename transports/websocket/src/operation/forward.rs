@@ -9,6 +9,7 @@ use peeklock_core::ids::{EntityId, SequenceNumber};
 use peeklock_core::path::SubQueue;
 use serde::{Deserialize, Serialize};
 
+use super::send::inbound;
 use super::{Expect, FailedSend, Notice, unexpected};
 use crate::connection::{Asked, Conversation, Done};
 use crate::error::FrameError;
@@ -169,7 +170,7 @@ impl Conversation {
             if one.hops == 0 {
                 return Err(Rejection::out_of_range("a forwarded message has at least one hop"));
             }
-            let mut message = self.inbound(one.message)?;
+            let mut message = inbound(&self.engine.broker, one.message)?;
             if one.never_duplicate {
                 message = self.engine.broker.inbound_with_assigned_id(message.content);
             }

@@ -1,5 +1,6 @@
 //! Sends messages, each by itself; and what other operations that send have in common with that.
 
+use peeklock_core::Broker;
 use peeklock_core::command::{Command, InboundMessage, Outcome};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::Ticket;
@@ -49,7 +50,7 @@ impl Conversation {
         let mut failed = Vec::new();
         let mut commands = Vec::with_capacity(count);
         for (index, message) in send.messages.into_iter().enumerate() {
-            match self.inbound(message) {
+            match inbound(&self.engine.broker, message) {
                 Ok(message) => commands.push((index, link.send(message))),
                 Err(rejection) => {
                     let error = self.wire_error(rejection, &link.path);
@@ -121,16 +122,15 @@ impl Conversation {
         &self,
         messages: Vec<Outgoing>,
     ) -> Result<Vec<InboundMessage>, Rejection> {
-        messages.into_iter().map(|message| self.inbound(message)).collect()
+        messages.into_iter().map(|message| inbound(&self.engine.broker, message)).collect()
     }
+}
 
-    pub(super) fn inbound(&self, message: Outgoing) -> Result<InboundMessage, Rejection> {
-        match message {
-            Outgoing::Content(bytes) => {
-                Ok(self.engine.broker.inbound_content(Content::from_sender(bytes)?))
-            }
-            Outgoing::Typed(message) => Ok(self.engine.broker.inbound(*message)),
-        }
+/// Makes a message ready for the broker.
+pub(super) fn inbound(broker: &Broker, message: Outgoing) -> Result<InboundMessage, Rejection> {
+    match message {
+        Outgoing::Content(bytes) => Ok(broker.inbound_content(Content::from_sender(bytes)?)),
+        Outgoing::Typed(message) => Ok(broker.inbound(*message)),
     }
 }
 

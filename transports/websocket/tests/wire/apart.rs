@@ -9,6 +9,8 @@ use peeklock_core::Access;
 use peeklock_core::contract::{Authorizer, Grant, Principal};
 use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::Rejection;
+use peeklock_core::management::{Management, Page, SampleMessage};
+use peeklock_core::message::Message;
 use peeklock_core::permits::HeldTurn;
 use peeklock_core::time::TimeSpan;
 use serde_json::json;
@@ -81,8 +83,15 @@ fn what_no_entity_has_yet_ends_with_its_connection() {
 /// A turn of those that an operation takes one of.
 async fn turn_at(access: &Access, operation: &str) -> HeldTurn {
     match operation {
-        "explain" => access.turn_at_explanation("t/Subscriptions/s").await.unwrap().into_turn(),
-        _ => access.turn_at_topics().await.unwrap().into_turn(),
+        "explain" => {
+            let sample = Box::new(SampleMessage::Plain(Message::new("a")));
+            let explain = Management::Explain(sample);
+            access.turn_at("t/Subscriptions/s", explain).await.unwrap().into_turn()
+        }
+        _ => {
+            let list = Management::Topics(Page { skip: 0, top: None });
+            access.turn_at("", list).await.unwrap().into_turn()
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use peeklock_core::Broker;
 use peeklock_core::contract::{Authorizer, Grant, Principal};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::Rejection;
+use peeklock_core::management::{Management, Page};
 use peeklock_core::message::Value as PropertyValue;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription};
 use peeklock_core::store::Shard;
@@ -157,7 +158,9 @@ fn the_time_of_an_authorizer_does_not_count() {
                 while slow.asked.load(Ordering::Relaxed) == 0 {
                     tokio::task::yield_now().await;
                 }
-                let turns: Vec<_> = (0..8).map(|_| full.turn_at_queues().now_or_never()).collect();
+                let queues = Management::Queues(Page { skip: 0, top: None });
+                let turns: Vec<_> =
+                    (0..8).map(|_| full.turn_at("", queues.clone()).now_or_never()).collect();
                 assert!(turns.iter().all(Option::is_some), "{list}: all turns are free");
                 drop(turns);
                 server.clock.advance(TimeSpan::from_minutes(1));

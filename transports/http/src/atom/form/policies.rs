@@ -2,6 +2,7 @@
 
 use peeklock_core::KeysIn;
 use peeklock_core::contract::{Right, Rights};
+use peeklock_core::management::{Managed, Management};
 use peeklock_core::policies::{KeyText, PolicyKeys, PolicyUpdate};
 
 use super::super::xml::{Element, SB, Xml};
@@ -107,10 +108,20 @@ pub(in crate::atom) async fn replace(
     let access = &exchange.access;
     let said = match said {
         // To say that there are none is not to use keys (SEC-17).
-        Some(said) if !said.is_empty() || !access.policies(path).await?.is_empty() => said,
+        Some(said) if !said.is_empty() || has_policies(exchange, path).await? => said,
         Some(_) | None => return Ok(Teller::of(exchange, path).await.tell(path).await),
     };
-    Ok(Told(access.replace_policies(path, updates(&said)).await?))
+    match access.manage(path, Management::ReplacePolicies(updates(&said))).await? {
+        Managed::KeysOfPolicies(keys) => Ok(Told(keys)),
+        _ => Err(Refusal::unexpected()),
+    }
+}
+
+async fn has_policies(exchange: &Exchange, path: &str) -> Result<bool, Refusal> {
+    match exchange.access.manage(path, Management::Policies).await? {
+        Managed::Policies(policies) => Ok(!policies.is_empty()),
+        _ => Err(Refusal::unexpected()),
+    }
 }
 
 fn updates(said: &[Said]) -> Vec<(Box<str>, PolicyUpdate)> {

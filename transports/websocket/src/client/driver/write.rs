@@ -14,8 +14,8 @@ use crate::client::core::{AnswerSender, Ask, Core};
 use crate::frame::message::Outgoing;
 use crate::frame::{Encoding, LIST_COUNT_MAX, Request, of_client};
 use crate::operation::{
-    CarryOutDeclaration, Decision, Detach, Operation, PlanDeclaration, Send, SetSessionState,
-    Withdraw,
+    CarryOutDeclaration, Decision, DeclarationForm, Detach, ManageOperation, Operation,
+    PlanDeclaration, Send, SetSessionState, Withdraw,
 };
 use crate::unwritten::Unwritten;
 
@@ -34,7 +34,7 @@ const FORWARDED_OVERHEAD: usize = 256;
 fn too_large(ask: &Ask, size: u64, most: u64) -> Rejection {
     let what = match ask {
         Ask::Send { .. } => "message for a frame (websocket.frame_bytes_max)",
-        Ask::Operation { operation, .. } if is_declaration(operation) => {
+        Ask::Operation { operation, .. } if declaration(operation).is_some() => {
             let detail = format!(
                 "the declaration has {size} bytes, more than the {most} of a frame \
                  (websocket.frame_bytes_max); split it, and put forwarding destinations first"
@@ -46,8 +46,16 @@ fn too_large(ask: &Ask, size: u64, most: u64) -> Rejection {
     Rejection::message_size_exceeded(what, size, most)
 }
 
-const fn is_declaration(operation: &Operation) -> bool {
-    matches!(operation, Operation::PlanDeclaration(_) | Operation::CarryOutDeclaration(_))
+/// The declaration that an operation plans or carries out.
+fn declaration(operation: &Operation) -> Option<&DeclarationForm> {
+    let Operation::Manage(operation) = operation else { return None };
+    match &**operation {
+        ManageOperation::PlanDeclaration(PlanDeclaration { declaration })
+        | ManageOperation::CarryOutDeclaration(CarryOutDeclaration { declaration, .. }) => {
+            Some(declaration)
+        }
+        _ => None,
+    }
 }
 
 impl Driver {
@@ -160,11 +168,7 @@ impl Driver {
                     });
                     sizes.sum()
                 }
-                Operation::PlanDeclaration(PlanDeclaration { declaration })
-                | Operation::CarryOutDeclaration(CarryOutDeclaration { declaration, .. }) => {
-                    size_in_json(declaration)
-                }
-                _ => 0,
+                other => declaration(other).map_or(0, size_in_json),
             },
             _ => 0,
         }

@@ -17,19 +17,20 @@ pub(super) fn operations() -> Vec<Operation> {
         "rules":[{"name":"region","filter":{"type":"sql","sql":"region = 'eu'"}}]}]}]}"#,
     );
     let digest = read("\"0123456789abcdef\"");
-    vec![
-        Operation::PlanDeclaration(PlanDeclaration { declaration: declaration.clone() }),
-        Operation::CarryOutDeclaration(CarryOutDeclaration {
+    let operations = [
+        ManageOperation::PlanDeclaration(PlanDeclaration { declaration: declaration.clone() }),
+        ManageOperation::CarryOutDeclaration(CarryOutDeclaration {
             declaration: declaration.clone(),
             digest,
             steps_max: None,
         }),
-        Operation::CarryOutDeclaration(CarryOutDeclaration {
+        ManageOperation::CarryOutDeclaration(CarryOutDeclaration {
             declaration,
             digest,
             steps_max: Some(10),
         }),
-    ]
+    ];
+    operations.map(|it| Operation::Manage(Box::new(it))).into()
 }
 
 /// One notice of each kind.

@@ -24,6 +24,7 @@ fn queue_properties() -> QueueProperties {
 pub(super) fn operations() -> Vec<Operation> {
     let token = Token(LockToken::new(SequenceNumber(7), 1));
     let path = || "orders".to_owned();
+    let manage = |it| Operation::Manage(Box::new(it));
     vec![
         Operation::Hello(Hello {
             token: Some("secret".into()),
@@ -71,15 +72,18 @@ pub(super) fn operations() -> Vec<Operation> {
         }),
         Operation::Purge(Purge { link: 1, enqueued_before_utc: None }),
         Operation::DeleteDeferred(DeleteDeferred { link: 1, sequence_number: 6 }),
-        Operation::CreateQueue(CreateQueue { path: path(), properties: queue_properties() }),
-        Operation::GetQueue(PathOnly { path: path() }),
-        Operation::UpdateQueue(UpdateQueue {
+        manage(ManageOperation::CreateQueue(CreateQueue {
+            path: path(),
+            properties: queue_properties(),
+        })),
+        manage(ManageOperation::GetQueue(PathOnly { path: path() })),
+        manage(ManageOperation::UpdateQueue(UpdateQueue {
             path: path(),
             properties: queue_properties(),
             version: Some(at(2)),
-        }),
-        Operation::DeleteQueue(PathOnly { path: path() }),
-        Operation::ListQueues(ListQueues { skip: 0, top: Some(10) }),
+        })),
+        manage(ManageOperation::DeleteQueue(PathOnly { path: path() })),
+        manage(ManageOperation::ListQueues(ListQueues { skip: 0, top: Some(10) })),
         Operation::Heartbeat(Empty {}),
         Operation::AcceptSession(AcceptSession {
             link: 1,

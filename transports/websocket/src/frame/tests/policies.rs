@@ -21,16 +21,17 @@ pub(super) fn operations() -> Vec<Operation> {
     let regenerate =
         |key, value| RegeneratePolicyKey { path: String::new(), name: "shop".into(), key, value };
     let key = read(&format!("\"{KEY}\""));
-    vec![
-        Operation::CreatePolicy(set(r#"{"rights":["Send","Listen"]}"#)),
-        Operation::GetPolicy(named()),
-        Operation::UpdatePolicy(set(&format!("{{\"secondaryKey\":\"{KEY}\"}}"))),
-        Operation::DeletePolicy(named()),
-        Operation::ListPolicies(PathOnly { path: String::new() }),
-        Operation::GetPolicyKeys(named()),
-        Operation::RegeneratePolicyKey(regenerate(KeyName::Secondary, None)),
-        Operation::RegeneratePolicyKey(regenerate(KeyName::Primary, Some(key))),
-    ]
+    let operations = [
+        ManageOperation::CreatePolicy(set(r#"{"rights":["Send","Listen"]}"#)),
+        ManageOperation::GetPolicy(named()),
+        ManageOperation::UpdatePolicy(set(&format!("{{\"secondaryKey\":\"{KEY}\"}}"))),
+        ManageOperation::DeletePolicy(named()),
+        ManageOperation::ListPolicies(PathOnly { path: String::new() }),
+        ManageOperation::GetPolicyKeys(named()),
+        ManageOperation::RegeneratePolicyKey(regenerate(KeyName::Secondary, None)),
+        ManageOperation::RegeneratePolicyKey(regenerate(KeyName::Primary, Some(key))),
+    ];
+    operations.map(|it| Operation::Manage(Box::new(it))).into()
 }
 
 /// One notice of each kind.

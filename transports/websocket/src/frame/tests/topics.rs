@@ -32,33 +32,38 @@ pub(super) fn operations() -> Vec<Operation> {
     let properties: TopicProperties = read(r#"{"status":"SendDisabled","userMetadata":null}"#);
     let of_subscription: SubscriptionProperties =
         read(r#"{"lockDuration":"PT30S","maxDeliveryCount":3,"forwardTo":null}"#);
-    vec![
-        Operation::CreateTopic(CreateTopic { path: topic(), properties: properties.clone() }),
-        Operation::GetTopic(PathOnly { path: topic() }),
-        Operation::UpdateTopic(UpdateTopic { path: topic(), properties, version: Some(at(2)) }),
-        Operation::DeleteTopic(PathOnly { path: topic() }),
-        Operation::ListTopics(ListQueues { skip: 0, top: Some(10) }),
-        Operation::CreateSubscription(CreateSubscription {
+    let operations = [
+        ManageOperation::CreateTopic(CreateTopic { path: topic(), properties: properties.clone() }),
+        ManageOperation::GetTopic(PathOnly { path: topic() }),
+        ManageOperation::UpdateTopic(UpdateTopic {
+            path: topic(),
+            properties,
+            version: Some(at(2)),
+        }),
+        ManageOperation::DeleteTopic(PathOnly { path: topic() }),
+        ManageOperation::ListTopics(ListQueues { skip: 0, top: Some(10) }),
+        ManageOperation::CreateSubscription(CreateSubscription {
             topic: topic(),
             name: "eu".into(),
             properties: of_subscription.clone(),
             rules: vec![rule(), correlation()],
         }),
-        Operation::GetSubscription(PathOnly { path: path() }),
-        Operation::UpdateSubscription(UpdateSubscription {
+        ManageOperation::GetSubscription(PathOnly { path: path() }),
+        ManageOperation::UpdateSubscription(UpdateSubscription {
             path: path(),
             properties: of_subscription,
             version: None,
         }),
-        Operation::DeleteSubscription(PathOnly { path: path() }),
-        Operation::ListSubscriptions(ListOf { path: topic(), skip: 5, top: None }),
-        Operation::CreateRule(SetRule { path: path(), rule: rule() }),
-        Operation::GetRule(NamedRule { path: path(), name: "dear".into() }),
-        Operation::UpdateRule(SetRule { path: path(), rule: correlation() }),
-        Operation::DeleteRule(NamedRule { path: path(), name: "$Default".into() }),
-        Operation::ListRules(ListOf { path: path(), skip: 0, top: Some(10) }),
-        Operation::Explain(Explain { path: path(), message: outgoing(&message()) }),
-    ]
+        ManageOperation::DeleteSubscription(PathOnly { path: path() }),
+        ManageOperation::ListSubscriptions(ListOf { path: topic(), skip: 5, top: None }),
+        ManageOperation::CreateRule(SetRule { path: path(), rule: rule() }),
+        ManageOperation::GetRule(NamedRule { path: path(), name: "dear".into() }),
+        ManageOperation::UpdateRule(SetRule { path: path(), rule: correlation() }),
+        ManageOperation::DeleteRule(NamedRule { path: path(), name: "$Default".into() }),
+        ManageOperation::ListRules(ListOf { path: path(), skip: 0, top: Some(10) }),
+        ManageOperation::Explain(Explain { path: path(), message: outgoing(&message()) }),
+    ];
+    operations.map(|it| Operation::Manage(Box::new(it))).into()
 }
 
 /// One notice of each kind.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::management::{Managed, Management, Page};
 use peeklock_core::rule::{Filter, RuleDescription, SqlText};
-use peeklock_core::{Broker, InTurn, RuleListing};
+use peeklock_core::{Broker, InTurn};
 use peeklock_words::amqp::code;
 use peeklock_words::amqp::write::{self, Sink};
 
@@ -42,7 +43,8 @@ impl Conversation {
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
         let broker = self.engine.broker.clone();
         Ok(Planned::Apart(Box::pin(async move {
-            match access.turn_at_rules(&path).await {
+            let rules = Management::Rules(Page { skip, top: Some(top) });
+            match access.turn_at(&path, rules).await {
                 Ok(turn) => {
                     let listed = turn.make(list(&turn, &broker, &path, (skip, top), page)).await;
                     (Some(turn.into_turn()), listed)
@@ -55,7 +57,7 @@ impl Conversation {
 
 /// The rules of a subscription, as far as one reply may have them.
 async fn list(
-    turn: &InTurn<RuleListing>,
+    turn: &InTurn,
     broker: &Broker,
     path: &str,
     (skip, top): (usize, usize),
@@ -70,7 +72,10 @@ async fn list(
             room = Some(outbound.hold(None, bytes).await);
         }
         let wanted = page.min(top - listed);
-        let rules = turn.page(skip.saturating_add(listed), wanted).await?;
+        let part = turn.page(skip.saturating_add(listed), wanted).await?;
+        let Managed::Rules(rules) = part else {
+            return Err(broker.refuse(Rejection::internal("unexpected answer"), path));
+        };
         for rule in &rules {
             let mut item = Pieces::default();
             key(&mut item, "rule-description");

@@ -11,17 +11,16 @@
 //! time-out that it says, is not carried out. What is no command, such as a list of rules, is
 //! asked beside the connection (`apart`).
 
-mod add_rule;
 mod apart;
 mod body;
 mod cancel_scheduled;
+mod change_rules;
 mod delete_batch;
 mod list_rules;
 mod operation;
 mod peek;
 mod pieces;
 mod receive_deferred;
-mod remove_rule;
 mod renew_lock;
 mod schedule;
 mod session;

@@ -6,8 +6,8 @@ use peeklock_core::message::Content;
 use peeklock_words::amqp::Scalar;
 
 use super::super::NodeRequest;
-use super::add_rule::rule;
 use super::body::{Body, ITEM_COUNT_MAX};
+use super::change_rules::rule;
 use crate::server::settle::properties;
 
 /// The keys of the bodies of all operations.

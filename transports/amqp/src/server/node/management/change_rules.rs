@@ -1,8 +1,9 @@
-//! `add-rule`: a subscription gets a rule (AMQP-86, TOP-13).
+//! `add-rule` and `remove-rule`: rules as receivers of a subscription change them (AMQP-86, TOP-13).
 
 use std::sync::Arc;
 
 use peeklock_core::error::Rejection;
+use peeklock_core::management::Management;
 use peeklock_core::message::Value;
 use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use peeklock_core::time::Timestamp;
@@ -23,7 +24,16 @@ impl Conversation {
         let rule = rule(name, &Body::of_map(map), count_max)?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
         Ok(Planned::apart(async move {
-            access.create_own_rule(&path, rule).await?;
+            access.manage(&path, Management::CreateOwnRule(Box::new(rule))).await?;
+            Ok(ManagementAnswer::Done)
+        }))
+    }
+
+    pub(super) fn plan_remove_rule(&mut self, question: &Question<'_>) -> Result<Planned, Refusal> {
+        let name = question.body.wanted_text("rule-name")?;
+        let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
+        Ok(Planned::apart(async move {
+            access.manage(&path, Management::DeleteOwnRule(name.into())).await?;
             Ok(ManagementAnswer::Done)
         }))
     }

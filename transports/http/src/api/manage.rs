@@ -1,0 +1,197 @@
+//! Management requests: carried out with room for their answers, and the answers as JSON.
+
+use actix_web::http::StatusCode;
+use peeklock_core::management::{Managed, Management};
+use peeklock_core::path::{EntityAddress, EntityName};
+use peeklock_json::{
+    CarriedOutView, ExplanationView, PlanView, PolicyKeysView, PolicyList, PolicyView, QueueView,
+    RuleForm, SubscriptionView, TopicView, size_in_json,
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::namespace::NamespaceView;
+use super::{json, json_in, large, no_content};
+use crate::error::{Answer, Refusal};
+use crate::room::AnswerRoom;
+use crate::route::encode_segment;
+use crate::serve::Exchange;
+use crate::version::{located, versioned};
+
+/// Bytes of an instant of creation in an answer.
+const CREATED_AT_BYTES: usize = 64;
+
+/// A page of queues in case-insensitive order of their paths.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct QueuePage {
+    queues: Vec<QueueView>,
+    skip: usize,
+    top: usize,
+}
+
+/// A page of topics in case-insensitive order of their paths.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TopicPage {
+    topics: Vec<TopicView>,
+    skip: usize,
+    top: usize,
+}
+
+/// A page of a topic's subscriptions in case-insensitive order of their names.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SubscriptionPage {
+    subscriptions: Vec<SubscriptionView>,
+    skip: usize,
+    top: usize,
+}
+
+/// A page of a subscription's rules in case-insensitive order of their names.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RulePage {
+    rules: Vec<RuleForm>,
+    skip: usize,
+    top: usize,
+}
+
+/// What each rule of a subscription makes of a message, in the order of their names.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Explained {
+    rules: Vec<ExplanationView>,
+}
+
+/// Carries a request out and answers it. Room for the answer is taken before anything is carried out; an answer that may be
+/// large has a turn before, which is kept until the answer has all of its room.
+pub(super) async fn manage(exchange: &Exchange, path: &str, request: Management) -> Answer {
+    let (skip, top) = match &request {
+        Management::Queues(page)
+        | Management::Topics(page)
+        | Management::Subscriptions(page)
+        | Management::Rules(page) => (page.skip, page.top.unwrap_or_default()),
+        _ => (0, 0),
+    };
+    let is_new = matches!(
+        &request,
+        Management::CreateQueue(_)
+            | Management::CreateTopic(_)
+            | Management::CreateSubscription { .. }
+            | Management::CreateRule(_)
+            | Management::CreatePolicy(..)
+    );
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let (managed, room, _turn) = if request.is_large() {
+        let turn = exchange.access.turn_at(path, request).await?;
+        let room = exchange.room().await?;
+        let (managed, turn) = turn.carry_out().await?;
+        (managed, Some(room), Some(turn))
+    } else {
+        let bytes = match &request {
+            Management::CreateRule(rule) | Management::UpdateRule(rule) => {
+                size_in_json(&RuleForm::from(&**rule)) + CREATED_AT_BYTES
+            }
+            _ => 0,
+        };
+        let room = exchange.room_of(bytes).await?;
+        (exchange.access.manage(path, request).await?, room, None)
+    };
+    let location = if is_new { location(exchange, path, &managed) } else { None };
+    let response = Box::pin(respond(exchange, managed, status, room, (skip, top))).await?;
+    Ok(match location {
+        Some(location) => located(response, &location),
+        None => response,
+    })
+}
+
+/// The answer as JSON. `skip` and `top` are those of a list.
+async fn respond(
+    exchange: &Exchange,
+    managed: Managed,
+    status: StatusCode,
+    room: Option<AnswerRoom>,
+    (skip, top): (usize, usize),
+) -> Answer {
+    Ok(match managed {
+        Managed::Done => no_content(),
+        Managed::Namespace(namespace) => json(status, &NamespaceView::from(*namespace)),
+        Managed::Queue(queue) => {
+            let updated_at = queue.updated_at;
+            versioned(json(status, &QueueView::from(*queue)), updated_at)
+        }
+        Managed::Topic(topic) => {
+            let updated_at = topic.updated_at;
+            versioned(json(status, &TopicView::from(*topic)), updated_at)
+        }
+        Managed::Subscription(subscription) => {
+            let updated_at = subscription.updated_at;
+            versioned(json(status, &SubscriptionView::from(*subscription)), updated_at)
+        }
+        Managed::Rule(rule) => {
+            let form = RuleForm::from(&*rule);
+            let room = match room {
+                Some(room) => Some(room),
+                None => exchange.room_of(size_in_json(&form)).await?,
+            };
+            json_in(exchange, room, status, &form)
+        }
+        Managed::Policy(policy) => json(status, &PolicyView::from(&*policy)),
+        Managed::Policies(policies) => json(status, &PolicyList::from(&*policies)),
+        Managed::PolicyKeys(keys) => json(status, &PolicyKeysView::from(&*keys)),
+        Managed::Queues(queues) => {
+            let queues = queues.into_iter().map(QueueView::from).collect();
+            large(exchange, room, &QueuePage { queues, skip, top }).await?
+        }
+        Managed::Topics(topics) => {
+            let topics = topics.into_iter().map(TopicView::from).collect();
+            large(exchange, room, &TopicPage { topics, skip, top }).await?
+        }
+        Managed::Subscriptions(subscriptions) => {
+            let subscriptions = subscriptions.into_iter().map(SubscriptionView::from).collect();
+            large(exchange, room, &SubscriptionPage { subscriptions, skip, top }).await?
+        }
+        Managed::Rules(rules) => {
+            let rules = rules.iter().map(RuleForm::from).collect();
+            large(exchange, room, &RulePage { rules, skip, top }).await?
+        }
+        Managed::Explained(explained) => {
+            let rules = explained.iter().map(ExplanationView::from).collect();
+            large(exchange, room, &Explained { rules }).await?
+        }
+        Managed::Plan(plan) => large(exchange, room, &PlanView::from(&*plan)).await?,
+        Managed::CarriedOut(done) => large(exchange, room, &CarriedOutView::from(&*done)).await?,
+        Managed::Paths(_)
+        | Managed::Sessions(_)
+        | Managed::Deleted(_)
+        | Managed::KeysOfPolicies(_) => return Err(Refusal::unexpected()),
+    })
+}
+
+/// The address of a new resource; `path` is that of the subscription for a rule.
+fn location(exchange: &Exchange, path: &str, managed: &Managed) -> Option<String> {
+    let resource = match managed {
+        Managed::Queue(queue) => format!("queues/{}", encode_segment(&queue.description.path)),
+        Managed::Topic(topic) => format!("topics/{}", encode_segment(&topic.description.path)),
+        Managed::Subscription(created) => {
+            subscription_resource(&created.description.topic, &created.description.name)
+        }
+        Managed::Rule(rule) => {
+            let EntityName::Subscription { topic, name } = EntityAddress::parse(path).ok()?.entity
+            else {
+                return None;
+            };
+            let subscription = subscription_resource(&topic, &name);
+            format!("{subscription}/rules/{}", encode_segment(&rule.name))
+        }
+        Managed::Policy(policy) => {
+            // The path of the request is that of the policy.
+            let path = exchange.request.uri().path().trim_end_matches('/');
+            let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+            let name = encode_segment(&policy.name);
+            return Some(format!("{}{parent}/{name}", exchange.base_url()));
+        }
+        _ => return None,
+    };
+    Some(format!("{}/$api/v1/{resource}", exchange.base_url()))
+}
+
+fn subscription_resource(topic: &str, name: &str) -> String {
+    format!("topics/{}/subscriptions/{}", encode_segment(topic), encode_segment(name))
+}

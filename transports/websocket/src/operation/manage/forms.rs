@@ -1,0 +1,228 @@
+//! Bodies of management operations and of their answers. Both encodings carry descriptions as JSON.
+
+pub(crate) use peeklock_json::{
+    CarriedOutView, DeclarationForm, DigestText, ExplanationView, KeyForm, KeyName, PlanView,
+    PolicyKeysView, PolicyList, PolicyProperties, PolicyView, QueueProperties, QueueView, RuleForm,
+    SubscriptionProperties, SubscriptionView, TopicProperties, TopicView,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::error::FrameError;
+use crate::frame::announce::{Announced, made_of_json};
+use crate::frame::message::Outgoing;
+use crate::frame::text::Instant;
+use crate::frame::wire::{Reader, Wire, write_part};
+use crate::frame::{bodies, json, wire_choice};
+
+bodies! {
+    struct PathOnly {
+        path: String,
+    }
+
+    struct ListQueues {
+        #[serde(default)]
+        skip: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        top: Option<u32>,
+    }
+
+    struct ListOf {
+        /// The path of the topic, or of the subscription whose rules are asked for.
+        path: String,
+        #[serde(default)]
+        skip: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        top: Option<u32>,
+    }
+
+    struct CreateQueue {
+        path: String,
+        #[serde(default)]
+        properties: QueueProperties,
+    }
+
+    struct UpdateQueue {
+        path: String,
+        #[serde(default)]
+        properties: QueueProperties,
+        /// The `updatedAt` of the version to be changed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        version: Option<Instant>,
+    }
+
+    struct CreateTopic {
+        path: String,
+        #[serde(default)]
+        properties: TopicProperties,
+    }
+
+    struct UpdateTopic {
+        path: String,
+        #[serde(default)]
+        properties: TopicProperties,
+        /// The `updatedAt` of the version to be changed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        version: Option<Instant>,
+    }
+
+    struct CreateSubscription {
+        /// The path of the topic.
+        topic: String,
+        name: String,
+        #[serde(default)]
+        properties: SubscriptionProperties,
+        /// Its rules; without any it gets `$Default`, which selects every message.
+        #[serde(
+            default,
+            skip_serializing_if = "Vec::is_empty",
+            deserialize_with = "json::bounded"
+        )]
+        rules: Vec<RuleForm>,
+    }
+
+    struct UpdateSubscription {
+        path: String,
+        #[serde(default)]
+        properties: SubscriptionProperties,
+        /// The `updatedAt` of the version to be changed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        version: Option<Instant>,
+    }
+
+    struct SetRule {
+        /// The path of the subscription.
+        path: String,
+        rule: RuleForm,
+    }
+
+    struct NamedRule {
+        /// The path of the subscription.
+        path: String,
+        name: String,
+    }
+
+    struct Explain {
+        /// The path of the subscription.
+        path: String,
+        message: Outgoing,
+    }
+
+    struct SetPolicy {
+        /// The path of a queue or topic, or empty for the namespace.
+        path: String,
+        name: String,
+        #[serde(default)]
+        properties: PolicyProperties,
+    }
+
+    struct NamedPolicy {
+        path: String,
+        name: String,
+    }
+
+    struct RegeneratePolicyKey {
+        path: String,
+        name: String,
+        key: KeyName,
+        /// The new key; made if it is left out.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        value: Option<KeyForm>,
+    }
+
+    struct PlanDeclaration {
+        declaration: DeclarationForm,
+    }
+
+    struct CarryOutDeclaration {
+        declaration: DeclarationForm,
+        /// Digest of the plan to carry out.
+        digest: DigestText,
+        /// Maximum number of steps; at most 100.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        steps_max: Option<u32>,
+    }
+}
+
+/// A page of queues in case-insensitive order of their paths.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct QueueList {
+    pub(crate) queues: Vec<QueueView>,
+}
+
+/// A page of topics in case-insensitive order of their paths.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TopicList {
+    pub(crate) topics: Vec<TopicView>,
+}
+
+/// A page of a topic's subscriptions in case-insensitive order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SubscriptionList {
+    pub(crate) subscriptions: Vec<SubscriptionView>,
+}
+
+/// A page of a subscription's rules in case-insensitive order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RuleList {
+    pub(crate) rules: Vec<RuleForm>,
+}
+
+/// The effect of each rule of a subscription on a message.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Explained {
+    pub(crate) rules: Vec<ExplanationView>,
+}
+
+/// Management is rare: in the binary form it is the same JSON, behind its length.
+macro_rules! json_inside {
+    ($($name:ident),* $(,)?) => {$(
+        impl Wire for $name {
+            const BYTES_MIN: usize = 4;
+
+            fn write(&self, out: &mut Vec<u8>) {
+                write_part(out, |out| {
+                    // Writing numbers and text into memory cannot fail.
+                    serde_json::to_writer(out, self).unwrap_or_default();
+                });
+            }
+
+            fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+                let length = reader.length()?;
+                serde_json::from_slice(reader.take(length)?)
+                    .map_err(|error| FrameError::Json(error.to_string()))
+            }
+
+            fn skim(reader: &mut Reader<'_>, announced: &mut Announced) -> Result<(), FrameError> {
+                let length = reader.length()?;
+                let section = reader.take(length)?;
+                announced.made_bytes += made_of_json(section);
+                Ok(())
+            }
+        }
+    )*};
+}
+
+json_inside!(
+    CarriedOutView,
+    DeclarationForm,
+    DigestText,
+    Explained,
+    KeyForm,
+    PlanView,
+    PolicyKeysView,
+    PolicyList,
+    PolicyProperties,
+    PolicyView,
+    QueueList,
+    QueueProperties,
+    QueueView,
+    RuleForm,
+    RuleList,
+    SubscriptionList,
+    SubscriptionProperties,
+    SubscriptionView,
+    TopicList,
+    TopicProperties,
+    TopicView,
+);
+wire_choice!(KeyName, "key of a policy", [Primary, Secondary]);
