@@ -77,7 +77,7 @@ fn the_ways_lead_over_files_that_are_there() {
         decision.iter().skip(1).map(|row| (cell(row, 1), cell(row, 4))).collect();
     assert_eq!(decided.remove("a binary send over WebSocket").unwrap(), said);
     let others = rows(others);
-    assert_eq!(others.len(), 11);
+    assert_eq!(others.len(), 12);
     for row in others {
         let said = cell(&row, 3);
         assert_eq!(files_of(&row).len().to_string(), said, "{row}");
