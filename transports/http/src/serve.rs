@@ -315,37 +315,7 @@ fn methods(route: &Route) -> Option<&'static str> {
         Route::Head { .. } => "POST, DELETE, OPTIONS",
         Route::Lock { .. } => "DELETE, PUT, POST, OPTIONS",
         Route::Atom(route) => route.methods(),
-        Route::Api(
-            ApiRoute::Document
-            | ApiRoute::Namespace
-            | ApiRoute::Queues
-            | ApiRoute::Topics
-            | ApiRoute::Subscriptions { .. }
-            | ApiRoute::Rules { .. }
-            | ApiRoute::Policies { .. }
-            | ApiRoute::Sessions { .. },
-        ) => "GET, HEAD, OPTIONS",
-        Route::Api(
-            ApiRoute::Queue { .. }
-            | ApiRoute::Topic { .. }
-            | ApiRoute::Subscription { .. }
-            | ApiRoute::Rule { .. }
-            | ApiRoute::Policy { .. },
-        ) => "GET, HEAD, PUT, PATCH, DELETE, OPTIONS",
-        Route::Api(
-            ApiRoute::Declaration
-            | ApiRoute::Explain { .. }
-            | ApiRoute::PolicyKeys { .. }
-            | ApiRoute::RegenerateKey { .. },
-        ) => "POST, OPTIONS",
-        Route::Api(ApiRoute::Messages { .. }) => "GET, HEAD, POST, OPTIONS",
-        Route::Api(ApiRoute::Message { name, .. }) => api::message_methods(name)?,
-        Route::Api(ApiRoute::Lock { operation, .. }) => {
-            if !api::is_lock_operation(operation) {
-                return None;
-            }
-            "POST, OPTIONS"
-        }
+        Route::Api(route) => api::methods(route)?,
         Route::Unknown => return None,
     })
 }

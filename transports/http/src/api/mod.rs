@@ -23,8 +23,6 @@ mod sessions;
 mod subscriptions;
 mod topics;
 
-pub(crate) use lock::is_operation as is_lock_operation;
-pub(crate) use messages::methods as message_methods;
 pub use openapi::openapi_json;
 
 use std::sync::LazyLock;
@@ -40,6 +38,32 @@ use crate::error::{Answer, Refusal};
 use crate::room::AnswerRoom;
 use crate::route::{ApiRoute, parameter_names};
 use crate::serve::Exchange;
+
+/// The methods of a resource, as the `Allow` header has them; none if there is no such resource.
+pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
+    Some(match route {
+        ApiRoute::Document
+        | ApiRoute::Namespace
+        | ApiRoute::Queues
+        | ApiRoute::Topics
+        | ApiRoute::Subscriptions { .. }
+        | ApiRoute::Rules { .. }
+        | ApiRoute::Policies { .. }
+        | ApiRoute::Sessions { .. } => "GET, HEAD, OPTIONS",
+        ApiRoute::Queue { .. } => queues::METHODS,
+        ApiRoute::Topic { .. } => topics::METHODS,
+        ApiRoute::Subscription { .. } => subscriptions::METHODS,
+        ApiRoute::Rule { .. } => rules::METHODS,
+        ApiRoute::Policy { .. } => policies::METHODS,
+        ApiRoute::Declaration
+        | ApiRoute::Explain { .. }
+        | ApiRoute::PolicyKeys { .. }
+        | ApiRoute::RegenerateKey { .. } => "POST, OPTIONS",
+        ApiRoute::Messages { .. } => "GET, HEAD, POST, OPTIONS",
+        ApiRoute::Message { name, .. } => messages::methods(name)?,
+        ApiRoute::Lock { operation, .. } => lock::methods(operation)?,
+    })
+}
 
 /// The query parameters of an operation, as they are documented.
 fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {

@@ -18,6 +18,9 @@ use crate::serve::Exchange;
 #[openapi(paths(list, create, get, update, delete, keys, regenerate))]
 pub(super) struct Operations;
 
+/// The methods of a policy.
+pub(super) const METHODS: &str = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
+
 /// Dispatches by method to the operation on one policy.
 pub(super) async fn one(
     exchange: &Exchange,

@@ -20,6 +20,9 @@ use crate::serve::Exchange;
 #[openapi(paths(list, create, get, update, delete, explain))]
 pub(super) struct Operations;
 
+/// The methods of a rule.
+pub(super) const METHODS: &str = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
+
 /// Dispatches by method to the operation on one rule.
 pub(super) async fn one(
     exchange: &Exchange,

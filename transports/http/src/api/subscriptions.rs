@@ -26,6 +26,9 @@ use crate::version::version;
 #[openapi(paths(list, create, get, update, delete))]
 pub(super) struct Operations;
 
+/// The methods of a subscription.
+pub(super) const METHODS: &str = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
+
 /// Dispatches by method to the operation on one subscription.
 pub(super) async fn one(
     exchange: &Exchange,

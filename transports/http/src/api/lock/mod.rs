@@ -45,9 +45,9 @@ impl Named {
     }
 }
 
-/// Whether `/locks/{lockToken}/{name}` is an operation.
-pub(crate) fn is_operation(name: &str) -> bool {
-    Named::of(name).is_some()
+/// The methods of `/locks/{lockToken}/{name}`; none if there is no such resource.
+pub(super) fn methods(name: &str) -> Option<&'static str> {
+    Named::of(name).map(|_| "POST, OPTIONS")
 }
 
 /// `/locks/{lockToken}/{name}`.

@@ -68,7 +68,7 @@ impl Named {
 }
 
 /// The methods of `/queues/{queue}/messages/{name}`; none if there is no such resource.
-pub(crate) fn methods(name: &str) -> Option<&'static str> {
+pub(super) fn methods(name: &str) -> Option<&'static str> {
     if Named::of(name).is_some() {
         return Some("POST, OPTIONS");
     }
