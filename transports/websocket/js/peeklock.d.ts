@@ -360,7 +360,8 @@ export interface SubscribeOptions {
   onError?: (error: unknown, message: ReceivedMessage | undefined) => void;
 }
 
-export interface Subscription {
+/** Handlers at work on one receiver. */
+export interface Consumer {
   /** Takes no more and waits for the handlers. */
   stop(): Promise<void>;
   /** Resolves after stop; rejects when the queue delivers no more. */
@@ -376,7 +377,7 @@ export class Receiver implements AsyncIterable<ReceivedMessage> {
   /** Messages as they come. */
   messages(options?: { signal?: AbortSignal }): AsyncGenerator<ReceivedMessage, void, void>;
   /** Calls a handler for each message. */
-  subscribe(handler: (message: ReceivedMessage) => unknown, options?: SubscribeOptions): Subscription;
+  subscribe(handler: (message: ReceivedMessage) => unknown, options?: SubscribeOptions): Consumer;
   /** What is there, or comes within `waitSeconds` (default 60), at most `maxCount` (default 1). */
   receive(options?: { maxCount?: number; waitSeconds?: number; signal?: AbortSignal }): Promise<ReceivedMessage[]>;
   /** Deferred messages by sequence number, all or none. */

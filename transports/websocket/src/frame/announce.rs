@@ -12,7 +12,7 @@ use super::{Encoding, LIST_COUNT_MAX, Operation, binary};
 /// What a byte of a section or text inside a binary frame becomes when it is made, at most.
 pub(crate) const MADE_BYTES: u64 = 16;
 /// What an element of a list in such a section becomes, however short it is.
-const ELEMENT_BYTES: u64 = 1_536;
+const ELEMENT_BYTES: u64 = 1_664;
 /// How many commands the requests of one frame may be, so that lists of full length find their neighbours.
 const COMMANDS_MAX: u64 = 4 * LIST_COUNT_MAX as u64;
 /// What may be made of the requests of one frame beside its commands.
