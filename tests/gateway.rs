@@ -523,48 +523,6 @@ fn a_transport_decides_who_makes_room_behind_the_gateway() {
     });
 }
 
-/// LIS-02: HTTP has its sockets once, whichever port they come to: while those at its own port take all, a client at a port
-/// for everything is not served.
-#[test]
-fn http_shares_its_sockets_among_its_ports() {
-    run(async {
-        let world = World::start(|settings| {
-            settings.http.connection_count_max = 1;
-            settings.http.workers = 1;
-            // What is half stays for as long as the test lasts.
-            settings.http.head_timeout = 2 * TEST_TIME_MAX;
-            settings.http.body_timeout = 2 * TEST_TIME_MAX;
-        })
-        .await;
-        world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
-        // One has the place and makes no room; there are 16 sockets beside it.
-        let mut busy = connect(world.http).await;
-        let half_body =
-            "POST /q/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx";
-        say(&mut busy, half_body).await;
-        let ask = async || {
-            let mut stream = connect(world.gateway).await;
-            // It may be closed meanwhile.
-            stream.write_all(get("/livez", "localhost").as_bytes()).await.ok();
-            let mut heard = *b"HTTP/1.1 ???";
-            stream.read_exact(&mut heard).await.ok().map(|_| heard)
-        };
-        while ask().await != Some(*b"HTTP/1.1 503") {}
-        let mut halves = Vec::new();
-        for _ in 0..16 {
-            let mut half = connect(world.http).await;
-            say(&mut half, "GET / HT").await;
-            halves.push(half);
-        }
-        while ask().await.is_some() {}
-        drop(halves);
-        while ask().await != Some(*b"HTTP/1.1 503") {}
-        drop(busy);
-        while ask().await != Some(*b"HTTP/1.1 200") {}
-        world.stop().await;
-    });
-}
-
 /// LIS-06: the port of HTTP serves a client that begins as AMQP, whichever way its bytes arrive, and its connection ends in order
 /// when the broker stops. Without AMQP it is answered as no HTTP.
 #[test]

@@ -10,7 +10,7 @@
 //! | runtimes | `workers` of each listener, `server.arbiters` |
 
 use peeklock::limits::Limits;
-use peeklock::listen::{GatewayConfig, Proxies, sockets};
+use peeklock::listen::{GatewayConfig, sockets};
 use peeklock::store::JournalConfig;
 
 use super::{Config, Scalar};
@@ -27,8 +27,8 @@ const PROCESS_FILES: u64 = 3 + 2 + 8;
 const SENDERS: u64 = 2;
 /// A listener, and the socket that it has accepted and has no place for.
 const LISTENER_FILES: u64 = 2;
-/// A journal that may be as large as the disk is counted as one of this size.
-const JOURNAL_BYTES: u64 = 64 << 30;
+/// A journal that may be as large as the disk is counted as one of a hundred gigabytes.
+const JOURNAL_BYTES: u64 = 100 << 30;
 
 /// How many there may be of what may open files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,13 +110,10 @@ impl Config {
         let Openers { http, websocket, amqp, forwarders } = openers;
         let [http, websocket, amqp] = [http, websocket, amqp].map(|it| sockets(count(it)) as u64);
         let behind = http.saturating_add(websocket).saturating_add(amqp);
-        // Each transport has its sockets once, whichever port they come to.
-        let on_their_way = |proxies: &Proxies| {
-            GatewayConfig::sockets_on_their_way(count(behind), self.handshakes(), proxies) as u64
-        };
-        let gateway = self.gateway.address.0.0.map(|_| &self.gateway.proxy_protocol.0);
-        let shared_ports = on_their_way(&self.amqp.proxy_protocol.0)
-            .saturating_add(gateway.map_or(0, on_their_way));
+        let on_their_way = GatewayConfig::sockets_on_their_way(count(behind), self.handshakes());
+        // HTTP has its sockets at these ports beside those of its own port; the others share theirs.
+        let shared_ports =
+            (on_their_way as u64).saturating_mul(self.shared_ports()).saturating_add(http);
         [http, websocket, amqp, shared_ports, forwarders.saturating_mul(CLIENT_FILES)]
             .into_iter()
             .fold(0, u64::saturating_add)

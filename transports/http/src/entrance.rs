@@ -10,7 +10,7 @@ use actix_service::{Service, ServiceFactory as _};
 use futures_util::future::LocalBoxFuture;
 use peeklock_listen::{Attend, Enter, Upgrade, sockets};
 use peeklock_tls::Stream;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::service::http;
 use crate::site::Site;
@@ -19,28 +19,34 @@ use crate::socket::{Socket, TakesOver};
 /// The way in.
 pub(crate) struct HttpEntrance {
     site: Arc<Site>,
+    /// Beside the connections there may be there are sockets for those that are told so.
+    sockets: Arc<Semaphore>,
 }
 
 /// What serves in one thread.
 struct Attendant<S> {
     site: Arc<Site>,
+    sockets: Arc<Semaphore>,
     service: Rc<S>,
 }
 
 impl HttpEntrance {
-    pub(crate) const fn new(site: Arc<Site>) -> Self {
-        Self { site }
+    pub(crate) fn new(site: Arc<Site>) -> Self {
+        let count_max = sockets(site.config.connection_count_max).min(Semaphore::MAX_PERMITS);
+        let sockets = Arc::new(Semaphore::new(count_max));
+        Self { site, sockets }
     }
 }
 
 impl Enter for HttpEntrance {
     fn open(&self) -> LocalBoxFuture<'static, io::Result<Rc<dyn Attend>>> {
-        let site = Arc::clone(&self.site);
+        let (site, sockets) = (Arc::clone(&self.site), Arc::clone(&self.sockets));
         Box::pin(async move {
             let service = http(&site).new_service(()).await;
             let service =
                 service.map_err(|()| io::Error::other("the HTTP framework did not start"))?;
-            let here: Rc<dyn Attend> = Rc::new(Attendant { site, service: Rc::new(service) });
+            let here: Rc<dyn Attend> =
+                Rc::new(Attendant { site, sockets, service: Rc::new(service) });
             Ok(here)
         })
     }
@@ -60,9 +66,10 @@ where
 {
     fn attend(&self, stream: Stream) -> LocalBoxFuture<'static, Option<Upgrade>> {
         let (site, service) = (Arc::clone(&self.site), Rc::clone(&self.service));
+        let sockets = Arc::clone(&self.sockets);
         Box::pin(async move {
             // Connections beyond the bound are told so; who is beyond those too is not served.
-            let socket = Arc::clone(&site.sockets).try_acquire_owned().ok()?;
+            let socket = sockets.try_acquire_owned().ok()?;
             let peer = stream.peer();
             let (upgrades, mut upgraded) = oneshot::channel();
             // How a connection ends is for its client to know.

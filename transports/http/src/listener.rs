@@ -12,15 +12,15 @@ use actix_service::{Service as _, ServiceFactoryExt as _, apply_fn_factory, fn_s
 use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{RunningTransport, Transport, TransportError};
-use peeklock_listen::{Admission, Entrance, Listener};
+use peeklock_listen::{Admission, Entrance, Listener, sockets};
 use peeklock_tls::Stream;
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
 use crate::config::HttpConfig;
 use crate::entrance::HttpEntrance;
 use crate::service::http;
-use crate::site::{Site, thread_socket_count_max};
+use crate::site::Site;
 use crate::socket::{Socket, TakesOver};
 
 const NAME: &str = "http";
@@ -28,9 +28,6 @@ const NAME: &str = "http";
 const WRITE_GRACE_SECONDS: u64 = 1;
 /// Nothing here blocks; the pool is for the metrics page, one at a time, and for whatever the framework does.
 const BLOCKING_THREADS: usize = 1;
-
-/// A connection with its place among the sockets.
-type Admitted = (Stream, OwnedSemaphorePermit);
 
 /// The HTTP transport. See the crate's documentation for what it serves.
 ///
@@ -136,25 +133,18 @@ fn run(
 fn server(site: &Arc<Site>, amqp: &Entrance, listener: TcpListener) -> io::Result<Server> {
     let config = &site.config;
     let workers = config.workers.max(1);
-    let socket_count_max = thread_socket_count_max(config);
+    let sockets = sockets(config.connection_count_max);
     let (site, amqp) = (Arc::clone(site), amqp.clone());
     let admission = Admission { proxies: config.proxies.clone(), tls: config.tls.clone() };
     let connections = move || {
-        let (admission, admitted) = (admission.clone(), Arc::clone(&site));
+        let admission = admission.clone();
         let streams = fn_service(move |stream: TcpStream| {
             let admission = admission.clone();
-            // As at other ports: a client beyond the bound is told so, and one beyond the sockets for those is not served.
-            let place = Arc::clone(&admitted.sockets).try_acquire_owned();
-            async move {
-                let place = place.map_err(|error| DispatchError::Io(io::Error::other(error)))?;
-                // Why it came to nothing was told there.
-                let stream = admission.admit(stream).await.map_err(DispatchError::Io)?;
-                Ok((stream, place))
-            }
+            // Why it came to nothing was told there.
+            async move { admission.admit(stream).await.map_err(DispatchError::Io) }
         });
         let (amqp, served) = (amqp.clone(), Arc::clone(&site));
-        let connections = apply_fn_factory(http(&site), move |admitted: Admitted, http| {
-            let (stream, place) = admitted;
+        let connections = apply_fn_factory(http(&site), move |stream: Stream, http| {
             let (amqp, site) = (amqp.clone(), Arc::clone(&served));
             let (taking, mut taken) = oneshot::channel();
             let takes_over =
@@ -163,8 +153,6 @@ fn server(site: &Arc<Site>, amqp: &Entrance, listener: TcpListener) -> io::Resul
             let serving = http.call((Socket::new(stream, Arc::clone(&site), takes_over), peer));
             async move {
                 let served = serving.await;
-                // The socket of a connection that AMQP takes over is one of that transport.
-                drop(place);
                 if let Ok(stream) = taken.try_recv() {
                     let _tracked = site.taken_over.track();
                     tracing::debug!(?peer, "a client uses AMQP at the HTTP port and is served");
@@ -178,7 +166,7 @@ fn server(site: &Arc<Site>, amqp: &Entrance, listener: TcpListener) -> io::Resul
     let server = Server::build()
         .workers(workers)
         .worker_max_blocking_threads(BLOCKING_THREADS)
-        .max_concurrent_connections(socket_count_max)
+        .max_concurrent_connections(sockets.div_ceil(workers))
         .shutdown_timeout(WRITE_GRACE_SECONDS)
         .disable_signals()
         .listen(NAME, listener, connections)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use peeklock_core::Broker;
 use peeklock_core::permits::Pool;
-use peeklock_listen::{Strangers, Tracker, sockets};
+use peeklock_listen::{Strangers, Tracker};
 use tokio::sync::Semaphore;
 
 use crate::config::HttpConfig;
@@ -26,9 +26,6 @@ pub(crate) struct Site {
     pub(crate) strangers: Strangers,
     /// The connections.
     pub(crate) places: Arc<Places>,
-    /// Sockets, whichever port they come to: those of connections, and others for clients that are told that there is no
-    /// place for them.
-    pub(crate) sockets: Arc<Semaphore>,
     /// The requests that are being served.
     pub(crate) requests: Tracker,
     /// Connections that AMQP has taken over.
@@ -44,7 +41,6 @@ impl Site {
             metrics_turn: Arc::new(Semaphore::new(1)),
             strangers: Strangers::default(),
             places: Places::new(config.connection_count_max.max(1)),
-            sockets: Arc::new(Semaphore::new(socket_count_max(&config))),
             config,
             requests: Tracker::default(),
             taken_over: Tracker::default(),
@@ -61,14 +57,4 @@ impl Site {
         self.requests.begin_stop(grace);
         self.places.wake_all();
     }
-}
-
-/// The threads share the sockets out among them, and round up.
-pub(crate) fn thread_socket_count_max(config: &HttpConfig) -> usize {
-    sockets(config.connection_count_max).div_ceil(config.workers.max(1))
-}
-
-fn socket_count_max(config: &HttpConfig) -> usize {
-    let count = thread_socket_count_max(config).saturating_mul(config.workers.max(1));
-    count.min(Semaphore::MAX_PERMITS)
 }

@@ -34,7 +34,7 @@ use crate::accept::{accept, places};
 use crate::admission::Admission;
 use crate::entrance::{self, Attend, Enter, Entrance, Upgrade};
 use crate::listener::Listener;
-use crate::proxy::Proxies;
+use crate::proxy;
 use crate::serve::{admitted, end};
 use crate::tracker::Tracker;
 use crate::workers::Workers;
@@ -122,17 +122,13 @@ pub struct Gateway {
 }
 
 impl GatewayConfig {
-    /// Sockets at the same time that are none of the transports yet, where those have so many, so many TLS handshakes go on and
-    /// these proxies are known: of proxies that have not said for whom they speak, of handshakes, of those that have not shown
-    /// their protocol, and of those that wait for a socket of AMQP or WebSocket. As many as there may be of each, but no more
-    /// than the transports have, or 256: where few connections are taken, few files may be open.
+    /// Sockets at the same time that are none of the transports yet, where those have so many and so many TLS handshakes go on:
+    /// of proxies that have not said for whom they speak, of handshakes, of those that have not shown their protocol, and of those
+    /// that wait for a socket of AMQP or WebSocket. As many as there may be of each, but no more than the transports have, or
+    /// 256: where few connections are taken, few files may be open.
     #[must_use]
-    pub fn sockets_on_their_way(
-        socket_count_max: usize,
-        handshake_count_max: usize,
-        proxies: &Proxies,
-    ) -> usize {
-        let all = proxies.waiting_count_max() + OPENING_COUNT_MAX + 2 * entrance::WAITING_COUNT_MAX;
+    pub fn sockets_on_their_way(socket_count_max: usize, handshake_count_max: usize) -> usize {
+        let all = proxy::WAITING_COUNT_MAX + OPENING_COUNT_MAX + 2 * entrance::WAITING_COUNT_MAX;
         all.saturating_add(handshake_count_max).min(socket_count_max.max(OPENING_COUNT_MAX))
     }
 }
@@ -229,8 +225,7 @@ impl Door {
         let behind = [amqp, http, websocket].into_iter().map(of).fold(0, usize::saturating_add);
         let tls = self.admission.tls.as_ref();
         let handshakes = tls.map_or(0, Acceptor::handshake_count_max);
-        let proxies = &self.admission.proxies;
-        behind.saturating_add(GatewayConfig::sockets_on_their_way(behind, handshakes, proxies))
+        behind.saturating_add(GatewayConfig::sockets_on_their_way(behind, handshakes))
     }
 
     /// Serves the connections of a socket that [`Listener::bind`] has given.

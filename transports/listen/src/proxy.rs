@@ -21,7 +21,7 @@ use header::{FIXED_BYTES, Fixed, REST_BYTES_MAX};
 /// How long a header may take: a proxy sends it with its first packet.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Sockets of one listener whose headers have not arrived. For a further one the oldest ends.
-const WAITING_COUNT_MAX: usize = 256;
+pub(crate) const WAITING_COUNT_MAX: usize = 256;
 
 /// Who begins with a header; nobody by default.
 #[derive(Clone, Default)]
@@ -85,11 +85,6 @@ impl Proxies {
         }
         let waiting = Handshakes::new(WAITING_COUNT_MAX);
         Self(Some(Arc::new(Known { sources, header_timeout, waiting })))
-    }
-
-    /// Sockets of one listener whose headers have not arrived.
-    pub(crate) fn waiting_count_max(&self) -> usize {
-        if self.0.is_some() { WAITING_COUNT_MAX } else { 0 }
     }
 
     /// Whether everybody who connects is one, and so can say any address to be its own.
