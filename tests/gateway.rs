@@ -502,7 +502,7 @@ fn a_transport_decides_who_makes_room_behind_the_gateway() {
             assert_eq!(&heard, HEADER);
             stream
         };
-        // One place, and 16 sockets beside it.
+        // One place, and 16 more sockets.
         let mut strangers = Vec::new();
         for _ in 0..16 {
             strangers.push(open().await);

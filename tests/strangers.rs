@@ -1,6 +1,5 @@
-//! What strangers come to, by a process: does whoever operates the broker learn who was refused for where he comes from
-//! (SEC-23), are they strangers still who come by a proxy (LIS-04), and do they leave it the files that it needs, however many come
-//! and from wherever?
+//! Unknown clients of a broker process: the log names refused hosts and origins (SEC-23), clients behind a proxy count as
+//! remote (LIS-04), and the broker keeps the open files that it needs, however many clients connect.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 #[path = "support/amqp.rs"]
@@ -142,8 +141,8 @@ fn a_refused_origin_is_in_the_log() {
     }
 }
 
-/// SEC-22: whoever is refused for his Origin is told in the log with where he comes from, over each way in: by what he
-/// asks HTTP, and by each upgrade, at its own port and by way of the gateway.
+/// SEC-22: the log names the address of each client that is refused for its Origin, for HTTP requests and for upgrades, at
+/// the port of each listener and at the gateway.
 #[test]
 fn who_is_refused_for_his_origin_is_in_the_log_with_his_address() {
     let broker = Broker::start(None, &["--ephemeral"], &[]);
@@ -172,7 +171,7 @@ fn who_is_refused_for_his_origin_is_in_the_log_with_his_address() {
     }
 }
 
-/// Settings under which few files are needed, nearly all of them for sockets.
+/// Settings that need few files, nearly all for sockets.
 const FEW: [(&str, &str); 11] = [
     ("HTTP__CONNECTION_COUNT_MAX", "100"),
     ("WEBSOCKET__CONNECTION_COUNT_MAX", "100"),
@@ -186,7 +185,7 @@ const FEW: [(&str, &str); 11] = [
     ("JOURNAL__SEGMENT_BYTES", "1048576"),
     ("JOURNAL__CAPACITY_BYTES", "33554432"),
 ];
-/// Sockets of this test, and what else it has open.
+/// Sockets and other open files of this test.
 const OWN_FILES: u64 = 4_096;
 /// Sockets by way of the gateway: more than it takes.
 const BY_GATEWAY: usize = 700;
@@ -195,8 +194,8 @@ const STRAIGHT: usize = 300;
 /// How long they stay: no longer than anything that they wait for.
 const STAY: Duration = Duration::from_secs(3);
 
-/// With as many files as the broker says that it needs, it has some left for its journal, however many come to all of its
-/// listeners and say nothing, half of something, or something that has to wait.
+/// With the number of files that the broker asks for, it has some left for its journal while clients connect to all
+/// listeners and send nothing, half a request, or a request that has to wait.
 #[test]
 fn strangers_leave_the_files_that_are_needed() {
     let maximum = getrlimit(Resource::Nofile).maximum;

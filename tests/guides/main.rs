@@ -76,7 +76,12 @@ const BY_HAND: &[(&str, &str)] = &[
         "how-to/run-as-a-service.md",
         "sudo -u peeklock peeklock config check --config /etc/peeklock/peeklock.toml",
     ),
+    (
+        "how-to/run-as-a-service.md",
+        "sudo -u peeklock peeklock connection-string --host bus.example.com --data-dir /var/lib/peeklock",
+    ),
     ("how-to/run-as-a-service.md", "journalctl -u peeklock -f"),
+    ("how-to/run-as-a-service.md", "sudo -u peeklock peeklock health --data-dir /var/lib/peeklock"),
     ("how-to/run-in-a-container.md", "docker build -t peeklock ."),
     ("how-to/run-in-a-container.md", "podman build --format docker -t peeklock ."),
     (

@@ -231,7 +231,8 @@ limits! {
     entity_megabytes_min: u64, 1..=1 << 30, 1;
     /// Default MaxSizeInMegabytes (ENT-03).
     entity_megabytes_default: u64, 1..=1 << 30, KIB;
-    /// Highest MaxSizeInMegabytes; a full entity refuses sends with `QuotaExceeded` (ENT-10, QUO-01).
+    /// Highest MaxSizeInMegabytes, 16 times as high for partitioned entities below Premium; a full entity answers
+    /// `QuotaExceeded` (ENT-10, QUO-01).
     entity_megabytes_max: u64, 1..=1 << 30, 5 * KIB, Premium = 80 * KIB;
     /// Lowest DuplicateDetectionHistoryTimeWindow (DUP-04, FND-12).
     duplicate_window_min: TimeSpan, MILLISECOND..=YEAR, TimeSpan::from_seconds(20);

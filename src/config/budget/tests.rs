@@ -170,10 +170,10 @@ fn the_example_for_a_small_machine_fits() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/operation.md");
     let page = std::fs::read_to_string(page).unwrap();
     let section = page.split("\n## Memory\n").nth(1).unwrap().split("\n## ").next().unwrap();
-    assert!(section.contains("2.2 GiB for all clients together and 0.7 GiB for their connections"));
+    assert!(section.contains("2.1 GiB for all clients together and 0.7 GiB for their connections"));
     let example = section.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let Loaded { config, settings, .. } = load("budget-example", example).unwrap();
     let budget = config.budget(&settings.limits);
-    assert_eq!(sum(&budget, |row| row.shared_bytes) >> 20, 2_223);
+    assert_eq!(sum(&budget, |row| row.shared_bytes) >> 20, 2_159);
     assert_eq!(sum(&budget, |row| row.connection_bytes) >> 20, 725);
 }
