@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use peeklock_core::command::{Command, Counts, Outcome, ReceiveMode};
-use peeklock_core::description::{QueueUpdate, SubscriptionUpdate};
+use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::message::{Content, Message, Overlay, Value};
 use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -164,23 +164,26 @@ async fn an_id_that_a_rule_has_set_is_compared() {
 #[tokio::test]
 async fn a_dead_letter_that_waits_at_a_topic_keeps_its_source() {
     let world = World::new().await;
-    world.broker.create_queue("via", QueueUpdate::default()).await.unwrap();
-    let sessions = QueueUpdate {
+    world.broker.create_topic("intake", TopicUpdate::default()).await.unwrap();
+    let sessions = SubscriptionUpdate {
         requires_session: Some(true),
         forward_dead_lettered_messages_to: Some("events".into()),
-        ..QueueUpdate::default()
+        ..SubscriptionUpdate::default()
     };
-    world.broker.create_queue("Tables", sessions).await.unwrap();
-    // Without a session it is born in the dead-letter queue there, before its instant (DLQ-21).
-    let message = Message::new("x").with_scheduled_enqueue_time(world.clock_plus(60));
-    world.send_on("tables", "via", message).await;
+    let rule = RuleDescription::new("later", Filter::True, Timestamp::NONE)
+        .with_action("SET sys.ScheduledEnqueueTimeUtc = later");
+    world.broker.create_subscription("intake", "Tables", sessions, vec![rule]).await.unwrap();
+    // A copy without a session starts in the dead-letter queue of the subscription, before its instant (DLQ-21).
+    let later = Value::Timestamp(world.clock_plus(60).unix_ms());
+    let message = world.broker.inbound(Message::new("x").with_application_property("later", later));
+    world.broker.entity("intake").unwrap().call(Command::Send { message }).await.unwrap();
     world.until_scheduled(1).await;
     let world = world.restarted().await;
     world.clock.advance(TimeSpan::from_seconds(61));
     let wait = TimeSpan::from_minutes(1);
     for path in [AUDIT, BILLING] {
         let (message, source) = world.whole(path, wait).await;
-        assert_eq!(source.as_deref(), Some("Tables"));
+        assert_eq!(source.as_deref(), Some("intake/Subscriptions/Tables"));
         let reason = message.application_property("DeadLetterReason");
         assert_eq!(reason, Some(&"Session ID is null.".into()));
     }
