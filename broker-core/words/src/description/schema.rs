@@ -136,8 +136,15 @@ const AUTO_DELETE: Facts = Facts {
         "Delete the queue after it was unused for this long",
     )
 };
-const PARTITIONING: Facts =
-    Facts { is_fixed: true, ..Facts::new(15, 21, "partitioning", "Stored without effect") };
+const PARTITIONING: Facts = Facts {
+    is_fixed: true,
+    ..Facts::new(
+        15,
+        21,
+        "partitioning",
+        "Below Premium, allow 16 times the maximum size; no other effect",
+    )
+};
 const EXPRESS: Facts = Facts::new(16, 22, "express", "Stored without effect");
 const SUPPORT_ORDERING: Facts = Facts {
     default: |_| FieldValue::Flag(true),
