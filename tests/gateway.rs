@@ -523,6 +523,63 @@ fn a_transport_decides_who_makes_room_behind_the_gateway() {
     });
 }
 
+/// LIS-02: a client at a port for everything has the time of its protocol to end when the broker stops: the broker
+/// announces the stop, and a message that the client holds can still be completed.
+#[test]
+fn a_stop_gives_clients_at_a_shared_port_their_time() {
+    run(async {
+        for port in 0..2 {
+            let world = World::start(|_| {}).await;
+            world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
+            let sent =
+                b"POST /q/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\na";
+            let mut sender = connect(world.http).await;
+            say(&mut sender, sent).await;
+            assert_eq!(answer(&mut sender).await.0, 201);
+            drop(sender);
+            let mut stream = connect(world.shared_ports()[port]).await;
+            say(&mut stream, upgrade("/", "localhost", "peeklock.v1.json")).await;
+            let mut heard = Vec::new();
+            until_heard(&mut stream, &mut heard, "\r\n\r\n").await;
+            say(&mut stream, text(r#"{"requests":[{"id":1,"hello":{}}]}"#)).await;
+            until_heard(&mut stream, &mut heard, r#""welcome""#).await;
+            let attach = r#"{"link":1,"path":"q","role":"receiver","mode":"peekLock","credit":1}"#;
+            say(&mut stream, text(&format!(r#"{{"requests":[{{"id":2,"attach":{attach}}}]}}"#)))
+                .await;
+            until_heard(&mut stream, &mut heard, r#""lockToken""#).await;
+            let broker = world.broker.clone();
+            let stopping = tokio::spawn(async move {
+                let mut stopping = tokio::task::JoinSet::new();
+                for transport in world.running {
+                    stopping.spawn(transport.stop(TEST_TIME_MAX));
+                }
+                while let Some(stopped) = stopping.join_next().await {
+                    stopped.unwrap();
+                }
+            });
+            until_heard(&mut stream, &mut heard, r#""closing""#).await;
+            assert!(!stopping.is_finished(), "the client was not waited for");
+            let settle = r#"{"link":1,"decision":"complete","ranges":[[1,1]]}"#;
+            say(&mut stream, text(&format!(r#"{{"requests":[{{"id":3,"settle":{settle}}}]}}"#)))
+                .await;
+            until_heard(&mut stream, &mut heard, r#""settled""#).await;
+            drop(stream);
+            stopping.await.unwrap();
+            assert_eq!(broker.describe_queue("q").await.unwrap().counts.total(), 0);
+            broker.stop(Duration::ZERO).await.unwrap();
+        }
+    });
+}
+
+/// Reads until a text was heard after all that was heard before.
+async fn until_heard(stream: &mut TcpStream, heard: &mut Vec<u8>, wanted: &str) {
+    heard.clear();
+    while !String::from_utf8_lossy(heard).contains(wanted) {
+        let byte = stream.read_u8().await;
+        heard.push(byte.unwrap_or_else(|end| panic!("{end}: {}", String::from_utf8_lossy(heard))));
+    }
+}
+
 /// LIS-06: the port of HTTP serves a client that begins as AMQP, whichever way its bytes arrive, and its connection ends in order
 /// when the broker stops. Without AMQP it is answered as no HTTP.
 #[test]

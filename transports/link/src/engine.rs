@@ -315,8 +315,9 @@ impl<P: Protocol> Engine<P> {
         match &mut self.stop {
             Stop::Awaited(stop) => {
                 let grace = ready!(stop.as_mut().poll(context));
-                let timer = Some(Box::pin(tokio::time::sleep(grace)));
-                self.stop = Stop::Begun { deadline: Instant::now() + grace, timer };
+                let deadline = Instant::now() + grace;
+                let timer = Some(Box::pin(tokio::time::sleep_until(deadline.into())));
+                self.stop = Stop::Begun { deadline, timer };
                 Poll::Ready(Some(grace))
             }
             Stop::Begun { timer, .. } => {

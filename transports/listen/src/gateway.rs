@@ -298,6 +298,8 @@ async fn run(site: Arc<Site>, mut sockets: mpsc::Receiver<Socket>) {
             drop(place);
         });
     }
+    // No further sockets come when the stop begins; those here are served until the thread is ended (LIS-02).
+    std::future::pending::<()>().await;
 }
 
 impl Thread {

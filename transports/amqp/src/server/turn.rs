@@ -167,8 +167,10 @@ impl Conversation {
         self.inflow.input.extend_from_slice(first);
         let end = self.serve(&mut stream).await;
         self.flush_at_end(&mut stream).await;
+        // The socket is given back when it is closed.
+        let _opening = self.entry.opening.take();
         self.end(end).await;
-        // TLS and WebSocket have an end of their own; who does not take it is not waited for.
+        // TLS and WebSocket have an end of their own; a client that does not take it is not waited for.
         let _ended = tokio::time::timeout(SHUTDOWN_TIMEOUT, stream.shutdown()).await;
     }
 
