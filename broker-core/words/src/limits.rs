@@ -302,7 +302,7 @@ limits! {
     /// Copies that a publish, batch or transaction makes in a topic; then `QuotaExceeded`.
     publish_copy_count_max: usize, 1..=1_000_000, 65_536;
     /// Work of the rules for a publish, about one step for each byte read; then `QuotaExceeded`.
-    publish_step_count_max: u64, 1..=i64::MAX.unsigned_abs(), 10_000_000_000;
+    publish_step_count_max: u64, 1..=u64::MAX, 10_000_000_000;
 
     /// Messages sent in a transaction; then `QuotaExceeded` (TXN-05).
     transaction_message_count_max: usize, 0..=100_000, 100, Basic = 0;
