@@ -515,7 +515,6 @@ pub trait Serve<S: Send>: Protocol {
             None => {
                 let has_ended = || Self::has_ended(socket);
                 if engine.lookout.poll(has_ended, context).is_ready() {
-                    engine.peer_disconnected = true;
                     return Poll::Ready(Turn::Disconnected);
                 }
             }

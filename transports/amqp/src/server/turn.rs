@@ -557,11 +557,8 @@ impl<S: Socket> Serve<S> for Conversation {
                 self.stop_seeking();
                 self.engine.stop_flows();
             }
-            Turn::Own(AmqpTurn::Wrote(Ok(())))
-            | Turn::Mail
-            | Turn::Disconnected
-            | Turn::Deadline
-            | Turn::Room(_) => {}
+            Turn::Disconnected => self.engine.peer_disconnected = true,
+            Turn::Own(AmqpTurn::Wrote(Ok(()))) | Turn::Mail | Turn::Deadline | Turn::Room(_) => {}
         }
         Ok(())
     }

@@ -225,7 +225,6 @@ impl Conversation {
         if self.engine.needs_permit() {
             self.engine.phase = Phase::Open;
         }
-        self.engine.peer_disconnected = false;
         let principal = socket.get_ref().principal();
         // What it said of itself is not kept beside that.
         let (token, _) = (hello.token.take(), hello.client.take());

@@ -344,7 +344,8 @@ impl Serve<Socket> for Conversation {
             }
             Turn::End(ended) => Err(ended),
             Turn::Own(SocketTurn::Call(call)) => Err(call.into()),
-            Turn::PlaceNeeded => Err(Ended::Leave),
+            // A client that has come back is answered on its new socket.
+            Turn::PlaceNeeded => Err(self.calls.try_recv().map_or(Ended::Leave, Into::into)),
             Turn::Tick => {
                 self.engine.transactions.expire();
                 self.mark_key();
