@@ -85,15 +85,14 @@ pub(super) fn documented() -> String {
             Amount::Number(number) => number.to_string(),
             Amount::Span(span) => format!("\"{}\"", span_text(span)),
         };
-        let [least, most] = limit.range().map(written);
-        let doc = limit.doc.trim().trim_end_matches('.').replace('`', "");
-        // Requirements are for readers of the code.
-        let doc = match doc.rsplit_once(" (") {
-            Some((doc, rest)) if rest.contains('-') && rest.ends_with(')') => doc,
-            _ => &doc,
+        let [least, most] = limit.range();
+        let range = match most {
+            Amount::Number(u64::MAX) => format!("At least {}", written(least)),
+            _ => format!("From {} to {}", written(least), written(most)),
         };
+        let effect = limit.effect().replace('`', "");
         let name = limit.name;
-        write!(text, "# {doc}. From {least} to {most}.\n# {name} = {value}\n").ok();
+        write!(text, "# {effect}. {range}.\n# {name} = {value}\n").ok();
     }
     text
 }

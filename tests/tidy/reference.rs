@@ -1,10 +1,10 @@
 //! Reference pages that repeat tables of the code: errors, settings, limits, REST, AMQP.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use peeklock_core::condition::{Condition, Surface};
 use peeklock_core::limits::{Amount, Limits};
-use peeklock_core::time::TimeSpan;
 
 use crate::{files, read};
 
@@ -132,8 +132,16 @@ fn readable(value: Amount, is_size: bool) -> String {
         Amount::Number(u64::MAX) => return "unlimited".to_owned(),
         Amount::Number(number) => number,
         Amount::Span(span) if span.is_unlimited() => return "unlimited".to_owned(),
-        Amount::Span(span) if span == TimeSpan::from_days(365) => return "365days".to_owned(),
-        Amount::Span(span) => return humantime::format_duration(span.to_std()).to_string(),
+        Amount::Span(span) => {
+            // As the configuration writes it: whole days are days.
+            let (span, day) = (span.to_std(), Duration::from_secs(24 * 60 * 60));
+            let days = span.as_secs() / day.as_secs();
+            let is_whole = span.as_nanos().is_multiple_of(day.as_nanos());
+            return match is_whole && days > 1 {
+                true => format!("{days}days"),
+                false => humantime::format_duration(span).to_string(),
+            };
+        }
     };
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(bits, _)| number > 0 && number.trailing_zeros() >= *bits);
@@ -162,14 +170,8 @@ fn limits_page_has_the_rows_of_the_table() {
             Amount::Number(number) => format!("`{number}`"),
             Amount::Span(_) => format!("`\"{text}\"`"),
         };
-        let doc = limit.doc.trim().trim_end_matches('.');
-        // Requirements are for readers of the code.
-        let doc = match doc.rsplit_once(" (") {
-            Some((doc, rest)) if rest.contains('-') && rest.ends_with(')') => doc,
-            _ => doc,
-        };
         let start = format!("| `limits.{}` |", limit.name);
-        let row = format!("{start} {default} | {least} to {most} | {doc} |");
+        let row = format!("{start} {default} | {least} to {most} | {} |", limit.effect());
         let mut found = lines.iter_mut().filter(|line| line.starts_with(&start));
         match (found.next(), found.next()) {
             (Some(line), None) => *line = row,

@@ -58,20 +58,20 @@ impl fmt::Display for Amount {
 }
 
 /// A type in which [`Limits`] holds a limit.
-trait Held: Sized {
+trait LimitValue: Sized {
     fn amount(self) -> Amount;
     /// None if the amount is of the other kind, or too large for the type.
-    fn held(amount: Amount) -> Option<Self>;
+    fn from_amount(amount: Amount) -> Option<Self>;
 }
 
-macro_rules! held_as_number {
+macro_rules! limit_values {
     ($($kind:ty)*) => {$(
-        impl Held for $kind {
+        impl LimitValue for $kind {
             fn amount(self) -> Amount {
                 Amount::Number(self as u64)
             }
 
-            fn held(amount: Amount) -> Option<Self> {
+            fn from_amount(amount: Amount) -> Option<Self> {
                 match amount {
                     Amount::Number(number) => number.try_into().ok(),
                     Amount::Span(_) => None,
@@ -81,14 +81,14 @@ macro_rules! held_as_number {
     )*};
 }
 
-held_as_number!(u8 u16 u32 u64 usize);
+limit_values!(u8 u16 u32 u64 usize);
 
-impl Held for TimeSpan {
+impl LimitValue for TimeSpan {
     fn amount(self) -> Amount {
         Amount::Span(self)
     }
 
-    fn held(amount: Amount) -> Option<Self> {
+    fn from_amount(amount: Amount) -> Option<Self> {
         match amount {
             Amount::Span(span) => Some(span),
             Amount::Number(_) => None,
@@ -102,7 +102,7 @@ pub struct Limit {
     /// The name of the field of [`Limits`], which is also the key in the configuration.
     pub name: &'static str,
     /// The effect of the limit in one sentence, with the requirements in parentheses at its end.
-    pub doc: &'static str,
+    doc: &'static str,
     range: fn() -> [Amount; 2],
     get: fn(&Limits) -> Amount,
     set: fn(&mut Limits, Amount) -> bool,
@@ -113,6 +113,16 @@ impl Limit {
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         Limits::TABLE.iter().find(|limit| limit.name == name)
+    }
+
+    /// The effect of the limit, without the requirements.
+    #[must_use]
+    pub fn effect(&self) -> &'static str {
+        let doc = self.doc.trim().trim_end_matches('.');
+        match doc.rsplit_once(" (") {
+            Some((effect, ids)) if ids.contains('-') && ids.ends_with(')') => effect,
+            _ => doc,
+        }
     }
 
     /// The lowest and the highest value.
@@ -185,7 +195,7 @@ macro_rules! limits {
                     [range.start().amount(), range.end().amount()]
                 },
                 get: |limits| limits.$name.amount(),
-                set: |limits, value| match Held::held(value) {
+                set: |limits, value| match LimitValue::from_amount(value) {
                     Some(value) => {
                         limits.$name = value;
                         true
