@@ -1,5 +1,5 @@
-//! The loads, and what all clients of one run share. They are those of `peeklock bench`: the same
-//! numbers of clients, windows and bytes, the same warming up, the same way of counting.
+//! The loads, and the state that all clients in a run share. The loads are the same as in `peeklock bench`:
+//! numbers of clients, windows, bytes, warming up and counting.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The same loads on Peeklock and on other brokers, in one run on one machine, and a table of what came
-//! of it. Run by `benches/compare/run`, which installs what is missing.
+//! The same loads on Peeklock and on other brokers, in one run on one machine, and a table of the
+//! results. Run by `benches/compare/run`, which installs what is missing.
 //!
 //! The loads are written to be no worse than what a user of each product would write: pipelined where
 //! the protocol can, with the usual client crate where there is one, on one thread, which shares the
