@@ -1,10 +1,10 @@
-//! The one codec of AMQP 1.0 values (AMQP 1.6): what content is made of, and the frames of the AMQP
-//! transport.
+//! The only codec of AMQP 1.0 values (AMQP 1.6), for the content of messages and for the frames of
+//! the AMQP transport.
 //!
-//! Writing uses the smallest encoding of every value, so that equal values have equal bytes. Reading
-//! takes untrusted bytes: every length is bounded by what surrounds it, nesting is limited, and nothing
-//! is allocated for a length that was only claimed. Absent on purpose: what sections mean, which is
-//! [`message`](crate::message)'s, and frames and links, which belong to the transport.
+//! The writer uses the smallest encoding of every value, so that equal values have equal bytes. The
+//! reader accepts untrusted bytes: the enclosing value bounds every length, nesting is limited, and
+//! memory is never allocated for a claimed length. Not here: the meaning of sections, which
+//! [`message`](crate::message) has, and frames and links, which the transport has.
 
 mod check;
 mod read;
@@ -13,22 +13,22 @@ pub mod write;
 pub use self::check::{ItemBounds, check_value, check_value_of};
 pub use self::read::{Reader, Scalar, Width, width};
 
-/// Reason why bytes are no AMQP value, or not the content of a message.
+/// Reason why bytes are not an AMQP value or not the content of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ContentError {
-    /// There is not even one section.
+    /// The message has no section.
     #[error("message without any section")]
     Empty,
-    /// The place of a section would not fit 32 bits.
+    /// The position of a section would not fit 32 bits.
     #[error("message of 4 GiB or more")]
     TooLarge,
-    /// A length reaches beyond what surrounds it.
+    /// A length exceeds the enclosing value.
     #[error("message ends inside a value")]
     Truncated,
-    /// A count does not agree with the items.
+    /// A count does not match the items.
     #[error("count and size of a list, map or array disagree")]
     BadCount,
-    /// There is no such constructor.
+    /// The constructor is unknown.
     #[error("unknown AMQP type 0x{0:02x}")]
     UnknownType(u8),
     /// Text is not UTF-8.
@@ -45,12 +45,12 @@ pub enum ContentError {
         "a list or array has more than 65536 items, or a map more than 32768 entries; send fewer in one"
     )]
     TooMany,
-    /// Arrays whose elements take no bytes, such as nulls, have too many (AMQP-14).
+    /// Arrays whose elements take no bytes, such as nulls, have too many elements (AMQP-14).
     #[error(
         "arrays of elements without bytes, such as nulls, have more than 65536 elements in all; send fewer"
     )]
     TooManyWidthless,
-    /// Something else stands where a section should.
+    /// A value that is no section is in the place of a section.
     #[error("value is not a section of a message")]
     NoSection,
     /// A section is repeated, or a body has sections of several kinds.

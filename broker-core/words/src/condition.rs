@@ -1,15 +1,14 @@
 //! The catalogue of errors: every condition, once, with its form on each transport (spec file 19).
 //!
-//! Transports read a row of the table below and never an error's text. A name, once released,
-//! keeps its meaning (ERR-07). Absent on purpose: what happened in a particular case; that is the
-//! detail of a `Rejection`.
+//! Transports read a row of the table below and never the text of an error. A released name keeps
+//! its meaning (ERR-07). Not here: the details of one failure, which are in a `Rejection`.
 
 use std::fmt;
 
 #[cfg(test)]
 mod tests;
 
-/// Why an operation failed: exactly one of these names for every failure (ERR-01).
+/// Reason of a failure: exactly one of these names for every failure (ERR-01).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Condition {
     /// A malformed or unsupported value, a bad name, a bad rule text.
@@ -60,11 +59,11 @@ pub enum Condition {
     RuleActionException,
     /// A forwarder failed repeatedly; only as a dead-letter reason.
     ForwarderFailed,
-    /// A message would become more copies than its publish may; only between brokers and as a dead-letter
-    /// reason (FWD-33).
+    /// A message would become more copies than its publish allows; only between brokers and as a
+    /// dead-letter reason (FWD-33).
     MaxTransferCopiesExceeded,
-    /// A message without session id would come into an entity that requires sessions; only between entities and brokers, and
-    /// as a dead-letter reason (DLQ-21).
+    /// A message without session id was about to enter an entity that requires sessions; only
+    /// between entities and brokers, and as a dead-letter reason (DLQ-21).
     SessionIdIsNull,
     /// The connection was lost; raised by clients.
     CommunicationProblem,
@@ -81,7 +80,7 @@ pub enum Surface {
     Messages,
 }
 
-/// What the catalogue says of one condition.
+/// A row of the catalogue.
 struct Row {
     condition: Condition,
     name: &'static str,
@@ -179,8 +178,8 @@ impl Condition {
 
     /// The status of an HTTP answer; none for a condition that never travels over HTTP.
     ///
-    /// One exception is left to the HTTP transport, which alone sees the request line:
-    /// `MessageLockLost` is 404 where the lock token stands in the path, 410 elsewhere.
+    /// The HTTP transport makes one exception, because only it sees the request line:
+    /// `MessageLockLost` is 404 if the lock token is in the path, 410 elsewhere.
     #[must_use]
     pub fn http_status(self, surface: Surface) -> Option<u16> {
         match self.row().http {
@@ -193,13 +192,14 @@ impl Condition {
         }
     }
 
-    /// Whether the same operation can succeed later without anybody else's doing (ERR-02, ERR-08).
+    /// Whether the same operation can succeed later without intervention (ERR-02, ERR-08).
     #[must_use]
     pub fn retryable(self) -> bool {
         self.row().retry == CanSucceed
     }
 
-    /// The name that official SDKs show as the reason, and that dead letters carry; it differs for three conditions.
+    /// The reason in official SDKs and in dead letters; it differs from the name for three
+    /// conditions.
     #[must_use]
     pub fn reason_code(self) -> &'static str {
         match self {

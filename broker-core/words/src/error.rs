@@ -1,8 +1,8 @@
-//! What a caller is told when an operation fails.
+//! The errors that callers see when an operation fails.
 //!
-//! The pure machine answers with a [`Rejection`]; `broker.rs` stamps it once with a tracking id,
-//! logs it under that id, and makes the [`BrokerError`] that transports carry. Absent on purpose:
-//! the forms on the wire, which stand in `condition.rs`.
+//! The pure machine returns a [`Rejection`]. `broker.rs` gives it a tracking id once, logs it under
+//! that id, and makes the [`BrokerError`] that transports send. Not here: the forms on the wire,
+//! which are in `condition.rs`.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -18,46 +18,47 @@ use crate::time::Timestamp;
 #[cfg(test)]
 mod tests;
 
-/// How long clients are asked to stay away from a busy broker (ERR-09).
+/// Seconds that clients of a busy broker are asked to wait (ERR-09).
 const BUSY_WAIT_SECONDS: u8 = 10;
-/// Text of a caller that is repeated to it in a detail is cut after so many characters, enough for
-/// any legal path.
+/// Maximum number of characters of a caller's text that a detail repeats, enough for any legal
+/// path.
 const QUOTED_CHARS_MAX: usize = 400;
-/// The cloud's words for a lock that is lost (ERR-10).
+/// The cloud's sentence for a lost lock (ERR-10).
 pub const LOCK_LOST: &str = "The lock supplied is invalid. Either the lock expired, or the message has already been \
                          removed from the queue.";
-/// The cloud's words for the lock of a session (ERR-10).
+/// The cloud's sentence for a lost session lock (ERR-10).
 pub const SESSION_LOCK_LOST: &str =
     "The session lock has expired on the MessageSession. Accept a new MessageSession.";
-/// The cloud's words for a message without session id (ERR-10).
+/// The cloud's sentence for a message without session id (ERR-10).
 const SESSION_ID_NOT_SET: &str = "The SessionId was not set on a message, and it cannot be sent to the entity. Entities \
     that have session support enabled can only receive messages that have the SessionId set to a valid value.";
-/// No policy has a longer name (SEC-01).
+/// Maximum number of characters in the name of a policy (SEC-01).
 const POLICY_CHARS_MAX: usize = 256;
 
 /// A refused operation that changed nothing: a condition and a detail, without any identity.
 ///
-/// Details are lowercase, name the thing and the limit, and have no full stop. Before them may stand sentences of the cloud
-/// ([`Rejection::in_cloud_words`]), in its spelling.
+/// Details are lower case, name the thing and the limit, and have no full stop. Sentences of the
+/// cloud, in its spelling, may precede them ([`Rejection::in_cloud_words`]).
 #[derive(Clone, Debug)]
 pub struct Rejection {
     condition: Condition,
-    /// Bytes at the start of the detail that are sentences of the cloud, with the space behind them.
+    /// Number of bytes at the start of the detail that are sentences of the cloud, with the space
+    /// after them.
     cloud_bytes: u16,
     detail: Box<str>,
     denial: Option<Box<Denial>>,
 }
 
-/// Who was refused, and why, when somebody may not do what he asks: for the operator of the broker, who finds it in the log and
-/// the counts (SEC-22), and not for the caller. Nothing in it is a secret.
+/// The caller that lacked a right, and the reason. It is for the operator of the broker, in the log
+/// and the metrics (SEC-22), and not for the caller. It contains no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Denial {
-    /// By which such refusals are counted: one of a few words.
+    /// The label under which the metrics count such denials: one of a few words.
     pub cause: &'static str,
-    /// The policy that was named, if there is one of that name, or that gives less.
+    /// The policy that the caller named, if it exists or its rights are too few.
     pub policy: Option<Box<str>>,
-    /// Where the caller comes from.
+    /// The address of the caller.
     pub peer: Option<SocketAddr>,
 }
 
@@ -69,7 +70,7 @@ impl fmt::Display for Rejection {
 
 impl Error for Rejection {}
 
-/// Two are one if their caller sees no difference.
+/// Rejections are equal if their callers see no difference.
 impl PartialEq for Rejection {
     fn eq(&self, other: &Self) -> bool {
         (self.condition, &self.detail) == (other.condition, &other.detail)
@@ -80,8 +81,8 @@ impl Eq for Rejection {}
 
 /// A failed operation as its caller sees it (SND-05); one pointer wide, so that results stay cheap.
 ///
-/// Its text ends with the tracking id, the entity and the instant (SND-06). Its source is for the
-/// broker's log and never sent.
+/// Its text ends with the tracking id, the entity and the instant (SND-06). Its source goes to the
+/// broker's log and is never sent.
 pub struct BrokerError(Box<Failure>);
 
 struct Failure {
@@ -93,14 +94,14 @@ struct Failure {
 }
 
 impl Rejection {
-    /// A rejection with a detail of the caller's own making.
+    /// A rejection with any detail.
     #[must_use]
     pub fn new(condition: Condition, detail: impl Into<Box<str>>) -> Self {
         Self { condition, cloud_bytes: 0, detail: detail.into(), denial: None }
     }
 
-    /// The same with sentences of the cloud before all others: programs look for those words, or for a text that begins
-    /// with them (ERR-10). They end with a full stop.
+    /// Puts sentences of the cloud before the detail: programs search for those words, or for a
+    /// text that begins with them (ERR-10). The sentences must end with a full stop.
     #[must_use]
     pub fn in_cloud_words(mut self, sentences: &str) -> Self {
         if let Ok(bytes) = u16::try_from(sentences.len() + 1) {
@@ -110,7 +111,7 @@ impl Rejection {
         self
     }
 
-    /// The sentences of the cloud, with a space behind them; empty without any.
+    /// The sentences of the cloud, with a space after them; empty if there are none.
     fn cloud_words(&self) -> &str {
         self.detail.get(..usize::from(self.cloud_bytes)).unwrap_or_default()
     }
@@ -120,22 +121,22 @@ impl Rejection {
         self.detail.get(usize::from(self.cloud_bytes)..).unwrap_or(&self.detail)
     }
 
-    /// The same with why it is, for the operator.
+    /// Adds the cause of a denial, for the operator.
     #[must_use]
     pub fn because(mut self, cause: &'static str) -> Self {
         self.denial_mut().cause = cause;
         self
     }
 
-    /// The same with the policy that was named, as far as a policy can have such a name. It is for one that there is: what a
-    /// client only says to be one may be a secret in the wrong place (SEC-22).
+    /// Adds the policy of a denial, cut to the maximum length of a name. The policy must exist: a
+    /// name that only the client gave may be a secret in the wrong place (SEC-22).
     #[must_use]
     pub fn by_policy(mut self, name: &str) -> Self {
         self.denial_mut().policy = Some(name.chars().take(POLICY_CHARS_MAX).collect());
         self
     }
 
-    /// The same with where its caller comes from.
+    /// Adds the address of the caller to a denial.
     #[must_use]
     pub fn of_peer(mut self, peer: Option<SocketAddr>) -> Self {
         if peer.is_some() {
@@ -144,7 +145,7 @@ impl Rejection {
         self
     }
 
-    /// Who was refused, and why, if that is known.
+    /// The denied caller and the reason, if known.
     #[must_use]
     pub fn denial(&self) -> Option<&Denial> {
         self.denial.as_deref()
@@ -238,7 +239,7 @@ impl Rejection {
         Self::new(Condition::EntityNotFound, detail)
     }
 
-    /// The namespace, or the entity of that path, has no such policy.
+    /// The namespace (an empty path), or the entity with that path, has no such policy.
     #[must_use]
     pub fn policy_not_found(path: &str, name: &str) -> Self {
         let (at, name) = (Quoted(path), Quoted(name));
@@ -268,7 +269,7 @@ impl Rejection {
         )
     }
 
-    /// There are too many of something.
+    /// A count has reached its limit.
     #[must_use]
     pub fn quota_exceeded(detail: impl Into<Box<str>>) -> Self {
         Self::new(Condition::QuotaExceeded, detail)
@@ -283,7 +284,7 @@ impl Rejection {
         ))
     }
 
-    /// More of something than its limit allows; `things` is a plural, such as "receivers".
+    /// The count of `things`, a plural such as "receivers", has reached its limit.
     #[must_use]
     pub fn too_many(things: &str, path: &str, count_max: usize) -> Self {
         Self::quota_exceeded(format!(
@@ -292,7 +293,7 @@ impl Rejection {
         ))
     }
 
-    /// What describes entities and rules takes as much memory as it may (QUO-01).
+    /// Descriptions of entities and rules have reached their limit of memory (QUO-01).
     #[must_use]
     pub fn too_many_descriptions(limits: &Limits) -> Self {
         Self::quota_exceeded(format!(
@@ -302,7 +303,8 @@ impl Rejection {
         ))
     }
 
-    /// The copies of messages that are still being judged take as much memory as they may, over all topics (QUO-10).
+    /// The copies of messages whose rules are still being evaluated have reached their limit of
+    /// memory, over all topics (QUO-10).
     #[must_use]
     pub fn too_much_judged(limits: &Limits) -> Self {
         Self::server_busy(format!(
@@ -321,7 +323,7 @@ impl Rejection {
         )
     }
 
-    /// The token locks nothing: unknown, used, expired or released.
+    /// The token locks nothing: it is unknown, used, expired or released.
     #[must_use]
     pub fn message_lock_lost(token: LockToken) -> Self {
         Self::new(
@@ -359,7 +361,7 @@ impl Rejection {
         )
     }
 
-    /// The operation was not finished in time.
+    /// The operation did not finish in time.
     #[must_use]
     pub fn timeout(detail: impl Into<Box<str>>) -> Self {
         Self::new(Condition::ServiceTimeout, detail)
@@ -371,7 +373,7 @@ impl Rejection {
         Self::new(Condition::ServerBusy, detail)
     }
 
-    /// The entity changed since the version that the caller stated (ENT-17).
+    /// The entity changed after the version that the caller stated (ENT-17).
     #[must_use]
     pub fn update_conflict(path: &str) -> Self {
         Self::new(
@@ -394,9 +396,9 @@ impl Rejection {
 }
 
 impl Denial {
-    /// The cause of which nobody has said another.
+    /// The cause if no other is known.
     pub const OTHER: &'static str = "other";
-    /// The cause of who is who he says, and has not got the right.
+    /// The cause if an authenticated caller lacks the right.
     pub const RIGHT: &'static str = "right";
 }
 
@@ -407,7 +409,7 @@ impl BrokerError {
         Self(Box::new(Failure { rejection, tracking_id, entity: entity.into(), at, source: None }))
     }
 
-    /// This error with what caused it, for the broker's log.
+    /// Adds the underlying error, for the broker's log.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
@@ -438,13 +440,13 @@ impl BrokerError {
         self.0.tracking_id
     }
 
-    /// The path of the entity asked for.
+    /// The path of the entity in the request.
     #[must_use]
     pub fn entity(&self) -> &str {
         &self.0.entity
     }
 
-    /// When the broker refused.
+    /// The instant of the rejection.
     #[must_use]
     pub const fn timestamp(&self) -> Timestamp {
         self.0.at
@@ -488,7 +490,7 @@ impl Error for BrokerError {
     }
 }
 
-/// Text of a caller inside a detail: between backticks, made harmless for logs and headers.
+/// A caller's text inside a detail: between backticks, safe for logs and headers.
 pub struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
@@ -497,8 +499,9 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Whether a character acts where it is shown instead of being seen: control characters, marks that change the direction
-/// of writing, separators of lines and paragraphs, and characters without any width.
+/// Whether a character has an effect on the display instead of being visible: control characters,
+/// marks that change the direction of writing, separators of lines and paragraphs, and characters
+/// without width.
 #[must_use]
 pub const fn is_unprintable(character: char) -> bool {
     matches!(character,
@@ -509,7 +512,7 @@ pub const fn is_unprintable(character: char) -> bool {
         | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The text without unprintable characters and of bounded length: an address may be as long as a frame.
+/// Replaces unprintable characters and bounds the length: an address may be as long as a frame.
 fn tamed(text: &str) -> Cow<'_, str> {
     if text.len() <= QUOTED_CHARS_MAX && !text.contains(is_unprintable) {
         return Cow::Borrowed(text);

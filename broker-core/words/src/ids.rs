@@ -1,8 +1,9 @@
-//! Identities: small plain values that name entities, messages, locks and receivers.
+//! Identities: small plain values that name entities, messages, locks and receivers. All crates use
+//! them.
 
 use std::fmt;
 
-/// Names one entity for ever: a re-created path gets a new id, an id is never reused.
+/// Names one entity permanently: a re-created path gets a new id, and an id is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EntityId(pub u64);
 
@@ -10,14 +11,15 @@ pub struct EntityId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SequenceNumber(pub u64);
 
-/// Names one lock on one message (SET-15). Whoever holds the token may settle (SET-24).
+/// Names one lock on one message (SET-15). Any client that has the token may settle (SET-24).
 ///
 /// The high half repeats the sequence number, so that a token is looked up without a map; the low
 /// half is random, so that it cannot be guessed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockToken(pub u128);
 
-/// Names one lock on one session among those in force in its entity. Random, as part of lock tokens.
+/// Names one session lock among those in force in its entity. It is random, because it is part of
+/// lock tokens.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionEpoch(pub u32);
 
@@ -34,8 +36,8 @@ pub struct Ticket(pub u64);
 pub struct TrackingId(pub u128);
 
 impl SequenceNumber {
-    /// Whether what a send was answered says that the message was dropped: its id had been sent before, within the
-    /// window of duplicate detection (DUP-02).
+    /// Whether a send result of this number means that the message was dropped: a message with the
+    /// same id was sent before, within the window of duplicate detection (DUP-02).
     #[must_use]
     pub const fn is_duplicate(self) -> bool {
         self.0 == 0
@@ -55,22 +57,23 @@ impl LockToken {
         Self(((sequence.0 as u128) << 64) | random as u128)
     }
 
-    /// The token of a message that is locked with its session: the 32 bits that name the session lock
-    /// stand before 32 random ones, so that a token that is used too late still tells whether the
-    /// session lock it came from is in force (SES-15). All 64 are unknown to anybody else.
+    /// The token of a message that is locked with its session. The 32 bits that name the session
+    /// lock precede 32 random bits, so a token that is used too late still shows whether its
+    /// session lock is in force (SES-15). Other clients know none of the 64 bits.
     #[must_use]
     pub const fn in_session(sequence: SequenceNumber, epoch: SessionEpoch, random: u64) -> Self {
         Self::new(sequence, ((epoch.0 as u64) << 32) | (random & 0xffff_ffff))
     }
 
-    /// The session lock that the token claims to belong to, if its message is one of a session.
+    /// The session lock that the token claims to belong to. Meaningful only for a message of a
+    /// session.
     #[must_use]
     pub const fn epoch(self) -> SessionEpoch {
         #[expect(clippy::cast_possible_truncation, reason = "the lower 32 bits are wanted")]
         SessionEpoch((self.0 >> 32) as u32)
     }
 
-    /// The number of the message this token claims to lock.
+    /// The number of the message that this token claims to lock.
     #[must_use]
     pub const fn sequence(self) -> SequenceNumber {
         SequenceNumber((self.0 >> 64) as u64)

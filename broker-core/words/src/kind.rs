@@ -1,4 +1,4 @@
-//! The kinds of entities.
+//! The kinds of entities, for descriptions, errors and addresses.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub enum EntityKind {
 }
 
 impl EntityKind {
-    /// What it is called in a text.
+    /// The name of the kind in texts.
     #[must_use]
     pub const fn noun(self) -> &'static str {
         match self {

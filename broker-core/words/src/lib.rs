@@ -1,8 +1,18 @@
-//! The words of Peeklock: plain values that everything else speaks with. What a message is, how entities
-//! are named and described, which rules a subscription has, how long, how large and how many things may
-//! be, and how it is said what went wrong.
+//! Plain values that every other crate uses: messages, names and descriptions of entities, rules,
+//! limits, instants and errors.
 //!
-//! Nothing here knows an entity's state, a store, a thread or a clock.
+//! Nothing here knows the state of an entity, a store, a thread or a clock.
+//!
+//! Modules in reading order:
+//!
+//! - [`ids`], [`time`], [`kind`]: identities, instants and durations, kinds of entities
+//! - [`path`]: addresses of entities and their sub-queues
+//! - [`condition`], [`error`]: the catalogue of errors, and the errors that callers see
+//! - [`limits`]: configurable bounds
+//! - [`description`]: properties of queues, topics and subscriptions
+//! - [`amqp`]: the codec of AMQP values
+//! - [`message`]: the content of messages, its sections and changes
+//! - [`rule`]: filters and actions of subscriptions; `rule::sql` is their language
 
 pub mod amqp;
 pub mod condition;

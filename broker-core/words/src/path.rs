@@ -1,9 +1,9 @@
-//! Names and paths: how entities and their sub-queues are addressed (spec file 01, ADR).
+//! Names and paths: the addresses of entities and their sub-queues (spec file 01, ADR).
 //!
-//! Reading an address and judging a new name are two things: any text may be asked for and names an
-//! entity or none; only [`validate_entity_path`] and its like decide what may be created. Absent on
-//! purpose: percent-decoding, which is the transport's, and whether an entity exists, which the
-//! directory knows.
+//! Reading an address and validating a new name differ: any text may be read as an address, and
+//! names an entity or none. Only [`validate_entity_path`] and its siblings decide which names may
+//! be created. Not here: percent-decoding, which the transport does, and whether an entity exists,
+//! which the directory knows.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -22,26 +22,26 @@ const TRANSFER: &str = "$Transfer";
 const MANAGEMENT: &str = "$management";
 const TOKENS: &str = "$cbs";
 const DEFAULT_RULE: &str = "$Default";
-/// What may stand before the host of an absolute address of this broker (ADR-15).
+/// Schemes that may precede the host of an absolute address of this broker (ADR-15).
 const SCHEMES: [&str; 5] = ["sb", "amqp", "amqps", "http", "https"];
 
-/// What any address names: the token node of the namespace, or something at an entity (ADR-13).
+/// The target of an address: the token node of the namespace, or a node of an entity (ADR-13).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
-    /// Where clients put tokens, `$cbs`.
+    /// The node `$cbs`, to which clients send tokens.
     Tokens,
     /// An entity, a sub-queue, or a node of either.
     Entity(EntityAddress),
 }
 
-/// An entity, one of its sub-queues, or a node of either, as an address names it.
+/// An entity, one of its sub-queues, or a node of either.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EntityAddress {
     /// The queue, topic or subscription.
     pub entity: EntityName,
-    /// Which of its queues.
+    /// The queue of the entity.
     pub sub_queue: SubQueue,
-    /// What is addressed there.
+    /// The node of that queue.
     pub node: Node,
 }
 
@@ -71,7 +71,7 @@ pub enum SubQueue {
     TransferDeadLetter,
 }
 
-/// What an address means at an entity or sub-queue.
+/// The part of an entity or sub-queue that an address names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Node {
     /// The queue, topic or subscription itself.
@@ -79,18 +79,18 @@ pub enum Node {
     Entity,
     /// Its management node (ADR-13).
     Management,
-    /// A rule of the subscription (ADR-01), by the name given.
+    /// A rule of the subscription (ADR-01), by its name in the case given.
     Rule(Box<str>),
 }
 
 /// The path of an entity with its case folded: the key of look-ups and lists (ADR-06, ENT-30).
 ///
-/// A clone shares the text. A look-up by `&str` needs text that is folded already.
+/// A clone shares the text. A look-up by `&str` requires folded text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PathKey(Arc<str>);
 
 impl Address {
-    /// Reads any address; of the namespace there is `$cbs`, in any case.
+    /// Reads an address of an entity, or `$cbs` in any case.
     pub fn parse(text: &str) -> Result<Self, Rejection> {
         let path = path_part(text);
         let path = path.strip_prefix(is_separator).unwrap_or(path);
@@ -105,7 +105,7 @@ impl EntityAddress {
     /// Reads any address, relative or absolute, in any case, with `/` or `\` (ADR-01 to ADR-15).
     ///
     /// One slash before and one after the path are ignored. Text that can name no entity gives
-    /// `EntityNotFound`, as a name that nobody has taken does later (ADR-14).
+    /// `EntityNotFound`, like an unused name (ADR-14).
     pub fn parse(text: &str) -> Result<Self, Rejection> {
         Self::read(text).ok_or_else(|| Rejection::entity_not_found(text))
     }
@@ -154,7 +154,7 @@ impl EntityAddress {
         Self { entity, sub_queue: SubQueue::Main, node: Node::Entity }
     }
 
-    /// The key of the entity, whatever sub-queue or node of it is meant.
+    /// The key of the entity, without the sub-queue or node.
     #[must_use]
     pub fn key(&self) -> PathKey {
         self.entity.key()
@@ -190,10 +190,10 @@ impl EntityName {
 }
 
 impl SubQueue {
-    /// The three of them.
+    /// All sub-queues.
     pub const ALL: [Self; 3] = [Self::Main, Self::DeadLetter, Self::TransferDeadLetter];
 
-    /// What follows the entity's path in an address of the sub-queue (ADR-02, ADR-04).
+    /// Text after the entity's path in an address of the sub-queue (ADR-02, ADR-04).
     #[must_use]
     pub const fn suffix(self) -> &'static str {
         match self {
@@ -205,7 +205,7 @@ impl SubQueue {
 }
 
 impl PathKey {
-    /// Folds a path; names have only ASCII letters (ADR-10), so no other case exists.
+    /// Folds a path. Names have only ASCII letters (ADR-10), so ASCII lower case is enough.
     #[must_use]
     pub fn fold(path: &str) -> Self {
         Self(path.to_ascii_lowercase().into())
@@ -218,7 +218,7 @@ impl PathKey {
     }
 }
 
-/// The path of a subscription, from which it is received (ADR-01).
+/// The path of a subscription, for receivers (ADR-01).
 #[must_use]
 pub fn subscription_path(topic: &str, name: &str) -> String {
     format!("{topic}/{SUBSCRIPTIONS}/{name}")
@@ -236,8 +236,8 @@ pub fn transfer_dead_letter_path(entity_path: &str) -> String {
     format!("{entity_path}{}", SubQueue::TransferDeadLetter.suffix())
 }
 
-/// Judges the path of a queue or topic to be created (ADR-07 to ADR-11) and gives its name, with
-/// `/` for every `\`. Of an absolute address the path part counts (ADR-15).
+/// Validates the path of a new queue or topic (ADR-07 to ADR-11) and returns its name, with `/` for
+/// every `\`. Only the path part of an absolute address counts (ADR-15).
 pub fn validate_entity_path(text: &str, limits: &Limits) -> Result<EntityName, Rejection> {
     let path = path_part(text).replace('\\', "/");
     validate_length("path of a queue or topic", &path, limits.path_chars_max)?;
@@ -265,13 +265,13 @@ pub fn validate_entity_path(text: &str, limits: &Limits) -> Result<EntityName, R
     Ok(EntityName::Root(path.into()))
 }
 
-/// Judges the name of a subscription to be created (ADR-07, ADR-08, ADR-10, ADR-11).
+/// Validates the name of a new subscription (ADR-07, ADR-08, ADR-10, ADR-11).
 pub fn validate_subscription_name(name: &str, limits: &Limits) -> Result<(), Rejection> {
     validate_length("name of a subscription", name, limits.name_chars_max)?;
     validate_characters(name)
 }
 
-/// Judges the name of a rule to be created (ADR-07, ADR-08, ADR-10), `$Default` included (ADR-11).
+/// Validates the name of a new rule (ADR-07, ADR-08, ADR-10). `$Default` is valid (ADR-11).
 pub fn validate_rule_name(name: &str, limits: &Limits) -> Result<(), Rejection> {
     if same(name, DEFAULT_RULE) {
         return Ok(());
@@ -314,7 +314,8 @@ fn validate_characters(name: &str) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// What follows the host in an absolute address, up to a query or fragment; else the text itself.
+/// Returns the part of an absolute address after the host, up to a query or fragment. Other text is
+/// returned unchanged.
 fn path_part(text: &str) -> &str {
     let Some((scheme, rest)) = text.split_once("://") else {
         return text;
@@ -326,7 +327,7 @@ fn path_part(text: &str) -> &str {
     whole.split_once(is_separator).map_or("", |(_host, path)| path)
 }
 
-/// The scheme of an address that is none of this broker's, such as `webhook+https`.
+/// The scheme of an address, such as `webhook+https`, unless it is one of this broker's.
 pub(crate) fn foreign_scheme(text: &str) -> Option<&str> {
     let (scheme, _) = text.split_once("://")?;
     (!SCHEMES.iter().any(|known| same(known, scheme))).then_some(scheme)
@@ -339,7 +340,7 @@ fn subscription(topic: &[&str], name: &str) -> Option<EntityName> {
     Some(EntityName::Subscription { topic: root_path(topic)?, name: name.into() })
 }
 
-/// Joins the segments of a queue's or topic's path, if they can be one.
+/// Joins the segments of a queue's or topic's path, if they can form one.
 fn root_path(segments: &[&str]) -> Option<Box<str>> {
     let impossible = |segment: &&str| {
         segment.is_empty() || segment.starts_with('$') || same(segment, SUBSCRIPTIONS)
@@ -382,7 +383,7 @@ impl fmt::Display for EntityName {
     }
 }
 
-/// The whole address, which `EntityAddress::parse` reads back.
+/// The whole address, which `EntityAddress::parse` can read.
 impl fmt::Display for EntityAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.entity, self.sub_queue.suffix())?;

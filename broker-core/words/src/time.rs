@@ -1,16 +1,18 @@
-//! Instants and durations of the broker, in the unit of the field: ticks of 100 nanoseconds.
+//! Instants and durations of the broker, in ticks of 100 nanoseconds as in the .NET SDKs. All
+//! crates use them.
 //!
-//! Absent on purpose: the system's clock. Only `clock.rs` asks it for the time (FND-06).
+//! Not here: the system's clock. Only `clock.rs` reads it (FND-06).
 
 use std::fmt;
 
-/// A UTC instant in ticks since 0001-01-01T00:00:00Z (FND-07); beyond the year 9999 it saturates
-/// and means "never" (FND-09). Shown and debugged as RFC 3339: `2026-05-01T12:00:00Z`.
+/// A UTC instant in ticks since 0001-01-01T00:00:00Z (FND-07). It saturates at the end of the year
+/// 9999, which means "never" (FND-09). `Display` and `Debug` write RFC 3339:
+/// `2026-05-01T12:00:00Z`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
-/// A non-negative duration in ticks of 100 nanoseconds; the largest value means "unlimited" (FND-08). Shown and
-/// debugged as ISO 8601: `PT1M`.
+/// A non-negative duration in ticks of 100 nanoseconds. The largest value means "unlimited"
+/// (FND-08). `Display` and `Debug` write ISO 8601: `PT1M`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TimeSpan(i64);
 
@@ -34,7 +36,7 @@ impl Timestamp {
         if ticks > Self::NEVER.0 { Self::NEVER } else { Self(ticks) }
     }
 
-    /// Ticks since 0001-01-01T00:00:00Z, as .NET and AMQP properties of the field count them.
+    /// Ticks since 0001-01-01T00:00:00Z, the unit of .NET and of AMQP properties.
     #[must_use]
     pub const fn ticks(self) -> i64 {
         self.0
@@ -79,7 +81,7 @@ impl Timestamp {
         Self::from_ticks(self.0.saturating_sub(span.0))
     }
 
-    /// The time from `earlier` to this instant, zero if it lies after it.
+    /// The time from `earlier` to this instant; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> TimeSpan {
         TimeSpan::from_ticks(self.0.saturating_sub(earlier.0))
@@ -124,7 +126,7 @@ impl Timestamp {
     }
 }
 
-/// Rounded down to 100 ns; what is longer than any span is "unlimited".
+/// Rounds down to 100 ns. A duration longer than any span becomes "unlimited".
 impl From<std::time::Duration> for TimeSpan {
     fn from(duration: std::time::Duration) -> Self {
         Self(i64::try_from(duration.as_nanos() / 100).unwrap_or(i64::MAX))
@@ -179,8 +181,8 @@ impl TimeSpan {
         Self::from_seconds(days.saturating_mul(86_400))
     }
 
-    /// A span from a count of seconds with fractions, rounded to ticks; negative or not a number
-    /// gives none.
+    /// A span from seconds with fractions, rounded to ticks. `None` if `seconds` is negative or not
+    /// a number.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "float casts saturate, which is meant")]
     pub fn from_seconds_f64(seconds: f64) -> Option<Self> {
@@ -217,7 +219,7 @@ impl TimeSpan {
         Self(self.0 / if n <= 0 { 1 } else { n })
     }
 
-    /// The span as the standard library has it.
+    /// The span as a duration of the standard library.
     #[must_use]
     pub fn to_std(self) -> std::time::Duration {
         let ticks = self.0.unsigned_abs();
@@ -227,14 +229,16 @@ impl TimeSpan {
         )
     }
 
-    /// A span from the standard library's, saturating at "unlimited".
+    /// A span from a duration of the standard library, rounded down to 100 ns and saturating at
+    /// "unlimited".
     #[must_use]
     pub fn from_std(duration: std::time::Duration) -> Self {
         Self(i64::try_from(duration.as_nanos() / 100).unwrap_or(i64::MAX))
     }
 
     /// Reads an ISO 8601 duration of days, hours, minutes and seconds, such as `PT1M` or
-    /// `P10675199DT2H48M5.4775807S`; years, months and weeks have no fixed length and give none.
+    /// `P10675199DT2H48M5.4775807S`. Returns `None` for years, months and weeks, which have no
+    /// fixed length.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix('P')?;
@@ -296,7 +300,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// As it is shown: who compares two in a test reads instants, not ticks.
+/// As `Display` writes it: failed assertions then show instants, not ticks.
 impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -335,7 +339,7 @@ impl fmt::Display for TimeSpan {
     }
 }
 
-/// As it is shown: `PT1M`.
+/// As `Display` writes it: `PT1M`.
 impl fmt::Debug for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

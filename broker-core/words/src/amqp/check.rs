@@ -1,33 +1,36 @@
-//! Checking that values are well formed to their innermost lengths.
+//! Checks that values are well formed to their innermost lengths. [`message`](crate::message) uses
+//! it for content, and the AMQP transport for the values of its frames.
 
 use super::read::{Reader, Width, width};
 use super::{ContentError, code};
 
-/// Values nest no deeper than this, so that nobody's stack is at the mercy of a sender.
+/// Maximum depth of nested values. It bounds the stack that a sender can consume.
 pub(super) const DEPTH_MAX: usize = 32;
-/// No list, map or array of a sender has more items, keys and values of a map counted apart, since clients in the field
-/// take no more (AMQP-14).
+/// Maximum number of items in a list, map or array from a sender; keys and values of a map count
+/// separately. Clients in the field accept no more (AMQP-14).
 const COUNT_MAX: usize = 65_536;
-/// The same of what was stored when more were taken.
+/// Maximum number of items in stored content, which may have been accepted under an earlier, higher
+/// limit.
 const STORED_COUNT_MAX: usize = 1_000_000;
 
-/// How many items the values of one message may still have.
+/// Remaining numbers of items that the values of one message may have.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemBounds {
-    /// In each list, map and array.
+    /// Maximum in each list, map and array.
     count_max: usize,
-    /// In all arrays together whose elements take no bytes: no size bounds their count.
+    /// Remaining elements of arrays whose elements take no bytes, over all such arrays: their size
+    /// does not bound their count.
     widthless_left: usize,
 }
 
 impl ItemBounds {
-    /// Those of a message that a sender sends (AMQP-14).
+    /// Bounds for a message from a sender (AMQP-14).
     #[must_use]
     pub const fn of_sender() -> Self {
         Self { count_max: COUNT_MAX, widthless_left: COUNT_MAX }
     }
 
-    /// Those of a message that is stored, which may have been sent when more was taken.
+    /// Bounds for a stored message, which may have been accepted under a higher limit.
     #[must_use]
     pub const fn stored() -> Self {
         Self { count_max: STORED_COUNT_MAX, widthless_left: usize::MAX }
@@ -44,12 +47,12 @@ impl ItemBounds {
     }
 }
 
-/// Passes over one value that a client sent by itself, after checking every length and count inside it.
+/// Skips one value, after checking every length and count inside it under bounds of its own.
 pub fn check_value(reader: &mut Reader<'_>) -> Result<(), ContentError> {
     check_value_of(reader, &mut ItemBounds::of_sender())
 }
 
-/// The same for one of the values that share `bounds`.
+/// Skips one of the values that share `bounds`, after checking it.
 pub fn check_value_of(
     reader: &mut Reader<'_>,
     bounds: &mut ItemBounds,
@@ -78,7 +81,7 @@ fn check_nested(
     }
 }
 
-/// How many more levels there may be one level down.
+/// The number of levels that may follow one level further down.
 fn deeper(depth_left: usize) -> Result<usize, ContentError> {
     depth_left.checked_sub(1).ok_or(ContentError::TooDeep)
 }
@@ -90,7 +93,8 @@ const fn is_compound(code: u8) -> bool {
     )
 }
 
-/// Passes over the list, map or array whose constructor `code` was read, for one value or for all of an array.
+/// Skips the list, map or array whose constructor `code` was read already; elements of an array
+/// share theirs.
 fn check_compound(
     code: u8,
     reader: &mut Reader<'_>,
@@ -115,14 +119,15 @@ fn check_items(
     bounds: &mut ItemBounds,
 ) -> Result<(), ContentError> {
     bounds.check(count)?;
-    // Every item takes at least one byte, so a claimed count cannot make this long.
+    // Every item takes at least one byte, so the bytes present bound the loop, not the claimed
+    // count.
     for _ in 0..count {
         check_nested(&mut items, depth, bounds)?;
     }
     if items.is_empty() { Ok(()) } else { Err(ContentError::BadCount) }
 }
 
-/// Elements share one constructor.
+/// Checks an array, whose elements share one constructor.
 fn check_array(
     count: usize,
     mut items: Reader<'_>,
@@ -131,7 +136,7 @@ fn check_array(
 ) -> Result<(), ContentError> {
     bounds.check(count)?;
     if count == 0 && items.is_empty() {
-        // Without elements some clients leave out their constructor, too (AMQP-15).
+        // Some clients omit the constructor of an empty array (AMQP-15).
         return Ok(());
     }
     let mut code = items.byte()?;
@@ -141,7 +146,7 @@ fn check_array(
     }
     if is_compound(code) {
         let depth = deeper(depth)?;
-        // Every one takes two bytes at least.
+        // Every element takes at least two bytes, so the bytes present bound the loop.
         for _ in 0..count {
             check_compound(code, &mut items, depth, bounds)?;
         }

@@ -1,17 +1,18 @@
-//! Reading encoded values, one at a time, from bytes nobody has checked.
+//! Reads encoded values, one at a time, from unchecked bytes. No read goes past the end, and none
+//! panics.
 
 use super::check::DEPTH_MAX;
 use super::{ContentError, code};
 
 type Result<T> = std::result::Result<T, ContentError>;
 
-/// What is still to be read. No read goes beyond it, and none panics.
+/// The bytes that are left to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
-/// One value as far as content needs to understand it.
+/// One value, in the detail that content needs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Scalar<'a> {
     /// Null.
@@ -38,7 +39,7 @@ pub enum Scalar<'a> {
     F32(f32),
     /// A double.
     F64(f64),
-    /// A decimal of 128 bits, as it is encoded.
+    /// A decimal of 128 bits, in its encoding.
     Decimal128([u8; 16]),
     /// A character.
     Char(char),
@@ -61,30 +62,30 @@ pub enum Scalar<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// All of these bytes.
+    /// A reader of all these bytes.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Whether nothing is left.
+    /// Whether no bytes are left.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// How many bytes are still to be read.
+    /// Number of bytes that are left.
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// What is still to be read.
+    /// The bytes that are left.
     #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// One byte.
+    /// Takes one byte.
     #[inline]
     pub fn byte(&mut self) -> Result<u8> {
         let (first, rest) = self.rest.split_first().ok_or(ContentError::Truncated)?;
@@ -92,7 +93,7 @@ impl<'a> Reader<'a> {
         Ok(*first)
     }
 
-    /// So many bytes, known when this is compiled.
+    /// Takes `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (first, rest) = self.rest.split_first_chunk::<N>().ok_or(ContentError::Truncated)?;
@@ -100,7 +101,7 @@ impl<'a> Reader<'a> {
         Ok(*first)
     }
 
-    /// So many bytes.
+    /// Takes `length` bytes.
     #[inline]
     pub fn take(&mut self, length: usize) -> Result<&'a [u8]> {
         let (first, rest) = self.rest.split_at_checked(length).ok_or(ContentError::Truncated)?;
@@ -108,14 +109,14 @@ impl<'a> Reader<'a> {
         Ok(first)
     }
 
-    /// A length or a count of four bytes.
+    /// Takes a length or a count of four bytes.
     #[inline]
     pub fn length32(&mut self) -> Result<usize> {
         let length = u32::from_be_bytes(self.array()?);
         usize::try_from(length).map_err(|_| ContentError::Truncated)
     }
 
-    /// The next value as it is encoded, its constructor included.
+    /// Takes the encoding of the next value, with its constructor.
     #[inline]
     pub fn raw(&mut self) -> Result<&'a [u8]> {
         let whole = *self;
@@ -123,9 +124,9 @@ impl<'a> Reader<'a> {
         while values_left > 0 {
             let code = self.byte()?;
             if code == code::DESCRIBED {
-                // A descriptor and a value stand in the place of one value.
+                // A descriptor and a value replace one value.
                 values_left += 1;
-                // As deep as what is checked: what was taken can be read again.
+                // The same bound as in the check, so that accepted content can be read again.
                 if values_left > DEPTH_MAX {
                     return Err(ContentError::TooDeep);
                 }
@@ -137,14 +138,14 @@ impl<'a> Reader<'a> {
         whole.up_to(self)
     }
 
-    /// What lies between this position and a later one.
+    /// The bytes between this position and a later one.
     #[inline]
     pub fn up_to(&self, later: &Self) -> Result<&'a [u8]> {
         let length = self.rest.len().saturating_sub(later.rest.len());
         self.rest.get(..length).ok_or(ContentError::Truncated)
     }
 
-    /// Passes over the value whose constructor `code` was read.
+    /// Skips the value whose constructor `code` was read already.
     #[inline]
     fn skip(&mut self, code: u8) -> Result<()> {
         let length = match width(code)? {
@@ -155,13 +156,13 @@ impl<'a> Reader<'a> {
         self.take(length).map(|_| ())
     }
 
-    /// The next value, understood. Text is checked to be UTF-8.
+    /// Takes the next value and decodes it. Text is checked to be UTF-8.
     pub fn scalar(&mut self) -> Result<Scalar<'a>> {
         let code = self.byte()?;
         self.scalar_of(code)
     }
 
-    /// The value whose constructor `code` was read, as it is for the elements of an array.
+    /// Takes a value whose constructor `code` was read already, for example an element of an array.
     #[inline]
     pub fn scalar_of(&mut self, code: u8) -> Result<Scalar<'a>> {
         Ok(match code {
@@ -226,7 +227,7 @@ impl<'a> Reader<'a> {
         utf8(self.take(length)?)
     }
 
-    /// The next value if it is null or a short string, which most fields are.
+    /// Takes the next value if it is null or a short string, the usual case for fields.
     #[inline]
     pub fn plain_text(&mut self) -> Option<Result<Option<&'a str>>> {
         match *self.rest.first()? {
@@ -241,7 +242,7 @@ impl<'a> Reader<'a> {
         utf8(self.take(length)?)
     }
 
-    /// The count of a list's fields, and the fields.
+    /// The count of a list's fields, and a reader of them.
     #[inline]
     pub fn list(&mut self) -> Result<(usize, Self)> {
         match self.byte()? {
@@ -252,7 +253,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The count of a map's keys and values, which is even, and those in turn.
+    /// The count of a map's keys and values, which is even, and a reader of them in turn.
     #[inline]
     pub fn map(&mut self) -> Result<(usize, Self)> {
         let (count, entries) = match self.byte()? {
@@ -266,7 +267,7 @@ impl<'a> Reader<'a> {
         Ok((count, entries))
     }
 
-    /// The count and the items behind a constructor with sizes of one byte.
+    /// The count and the items after a constructor with sizes of one byte.
     #[inline]
     pub fn compound8(&mut self) -> Result<(usize, Self)> {
         let size = usize::from(self.byte()?);
@@ -275,7 +276,7 @@ impl<'a> Reader<'a> {
         Ok((count, items))
     }
 
-    /// The count and the items behind a constructor with sizes of four bytes.
+    /// The count and the items after a constructor with sizes of four bytes.
     pub fn compound32(&mut self) -> Result<(usize, Self)> {
         let size = self.length32()?;
         let mut items = Self::new(self.take(size)?);
@@ -283,7 +284,7 @@ impl<'a> Reader<'a> {
         Ok((count, items))
     }
 
-    /// The descriptor of the section that begins here; its value is next.
+    /// Takes the descriptor of the section that begins here. The next value is that of the section.
     #[inline]
     pub fn section(&mut self) -> Result<u8> {
         if let Some(([code::DESCRIBED, code::SMALL_ULONG, section], rest)) =
@@ -295,7 +296,7 @@ impl<'a> Reader<'a> {
         self.section_spelled_out()
     }
 
-    /// A section whose descriptor is not in its smallest form.
+    /// Takes a descriptor that is not in its smallest form.
     #[cold]
     fn section_spelled_out(&mut self) -> Result<u8> {
         if self.byte()? != code::DESCRIBED {
@@ -309,18 +310,18 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How long a value is that begins with a constructor.
+/// The length of a value, by its constructor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
-    /// So many bytes.
+    /// A fixed number of bytes.
     Fixed(usize),
-    /// A length of one byte goes before it.
+    /// A length of one byte precedes it.
     Length8,
-    /// A length of four bytes goes before it.
+    /// A length of four bytes precedes it.
     Length32,
 }
 
-/// The width by constructor; for a described value there is none.
+/// The width for a constructor. `DESCRIBED` has none and is refused.
 #[inline]
 pub const fn width(code: u8) -> Result<Width> {
     Ok(match code {

@@ -1,13 +1,13 @@
-//! Writing values in their smallest encodings.
+//! Writes values in their smallest encodings.
 //!
-//! Everything is written twice: once into [`Measure`], which gives the sizes that compound values
-//! start with, then into a buffer of exactly the right capacity.
+//! Callers write each compound value twice: once into [`Measure`], which returns the sizes that
+//! precede the items, then into a buffer of exactly the right capacity.
 
 use bytes::BytesMut;
 
 use super::code;
 
-/// Where encoded bytes go.
+/// Destination of encoded bytes.
 pub trait Sink {
     /// Takes bytes.
     fn put(&mut self, bytes: &[u8]);
@@ -18,10 +18,10 @@ pub trait Sink {
     }
 }
 
-/// Counts the bytes it is given.
+/// Counts bytes instead of storing them.
 #[derive(Debug, Default)]
 pub struct Measure {
-    /// How many it was given.
+    /// Number of bytes so far.
     pub bytes: usize,
 }
 
@@ -60,12 +60,12 @@ pub struct Fields<'s, S> {
 }
 
 impl<'s, S: Sink> Fields<'s, S> {
-    /// A list without fields so far.
+    /// Starts a list without fields.
     pub const fn new(sink: &'s mut S) -> Self {
         Self { sink, nulls_pending: 0, count: 0 }
     }
 
-    /// The next field.
+    /// Adds the next field; `None` is null.
     #[inline]
     pub fn field<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut S, T)) {
         let Some(value) = value else {
@@ -79,7 +79,7 @@ impl<'s, S: Sink> Fields<'s, S> {
         write(self.sink, value);
     }
 
-    /// How many fields the list has.
+    /// The number of fields, without trailing unset ones.
     pub const fn count(&self) -> usize {
         self.count
     }
@@ -111,14 +111,15 @@ pub fn compound(sink: &mut impl Sink, kind: Compound, items_bytes: usize, count:
     sink.put(&length32(count));
 }
 
-/// How many bytes a list or map takes in all.
+/// The number of bytes that a list or map takes, including its start.
 pub fn compound_bytes(kind: Compound, items_bytes: usize, count: usize) -> usize {
     let mut start = Measure::default();
     compound(&mut start, kind, items_bytes, count);
     start.bytes + items_bytes
 }
 
-/// A length of four bytes. What does not fit is refused for its size long before it is read.
+/// Encodes a length in four bytes. Longer values are refused for their size before they reach this
+/// function.
 pub fn length32(length: usize) -> [u8; 4] {
     u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes()
 }

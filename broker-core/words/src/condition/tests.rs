@@ -45,7 +45,7 @@ fn statuses(http: &str) -> (Option<u16>, Option<u16>) {
     match http {
         "none" => (None, None),
         "404 management, 410 messages" => (Some(404), Some(410)),
-        // The HTTP transport knows where the token stands; see `Condition::http_status`.
+        // The HTTP transport knows whether the token is in the path; see `Condition::http_status`.
         "404 with token in the path, else 410" => (Some(410), Some(410)),
         number => (Some(number.parse().unwrap()), Some(number.parse().unwrap())),
     }

@@ -101,7 +101,7 @@ fn every_detail_names_the_thing_in_lower_case_and_without_full_stop() {
     }
 }
 
-/// ERR-10: the cloud's sentences come first, before the name of the condition, and ours follow.
+/// ERR-10: the cloud's sentences precede the name of the condition and the broker's own detail.
 #[test]
 fn the_words_that_programs_look_for_come_first() {
     let error = stamped(Rejection::message_lock_lost(LockToken::new(SequenceNumber(1), 2)));

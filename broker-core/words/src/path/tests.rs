@@ -108,7 +108,7 @@ fn a_backslash_is_a_slash() {
     assert_eq!(validate_entity_path("eu\\orders", &limits()).unwrap().to_string(), "eu/orders");
 }
 
-/// ADR-13: the namespace has a node for tokens, which no entity can be named as.
+/// ADR-13: the namespace has a node for tokens, and no entity can have its name.
 #[test]
 fn the_namespace_has_a_node_for_tokens() {
     for text in ["$cbs", "$CBS", "/$cbs/", "sb://host/$cbs", "amqps://host:5671/$cbs"] {
@@ -240,7 +240,7 @@ fn names_have_letters_digits_dots_hyphens_and_underscores() {
     }
 }
 
-/// ADR-16: clients resolve these away before they ask.
+/// ADR-16: clients resolve these segments before they send a request.
 #[test]
 fn a_name_that_a_url_cannot_have_is_refused() {
     for path in [".", "..", "a/../b", "a/.", "./a"] {

@@ -175,8 +175,8 @@ fn a_duration_is_a_span() {
     assert_eq!(Duration::from(TimeSpan::from_ms(1_500)), Duration::from_millis(1_500));
 }
 
-/// FND-07, FND-08: in the message of a test that fails, an instant and a span are what people read, and differ where the
-/// values do, to the last tick.
+/// FND-07, FND-08: a failed assertion shows instants and spans in readable form, and they differ
+/// where the values differ, to the last tick.
 #[test]
 fn instants_and_spans_are_debugged_as_they_are_shown() {
     assert_eq!(format!("{:?}", at("2026-05-01T12:00:00.0000001Z")), "2026-05-01T12:00:00.0000001Z");
