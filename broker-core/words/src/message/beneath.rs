@@ -1,19 +1,19 @@
-//! An overlay that others are put on top of, one after another and each by itself: what the rules of a topic set
-//! on top of what was set on a message before.
+//! An overlay that many others are put on top of, each separately. The rules of a topic use it:
+//! each applies its changes to a message that has an overlay already.
 
 use super::Overlay;
 use super::codec;
 
-/// An overlay whose properties were looked up once. Another on top of it takes time in proportion to the other, and
-/// a copy of the bytes.
+/// An overlay whose properties are indexed once. Combining it with another one takes time in
+/// proportion to the other one, and a copy of the bytes.
 #[derive(Debug)]
 pub struct Beneath<'a> {
     entries: Vec<Place<'a>>,
-    /// The entries one behind the other.
+    /// The encoded entries, one after the other.
     items: Vec<u8>,
 }
 
-/// Where an entry is.
+/// Range of an entry in `items`.
 #[derive(Debug)]
 struct Place<'a> {
     identity: Identity<'a>,
@@ -21,7 +21,7 @@ struct Place<'a> {
     to: usize,
 }
 
-/// Whether a property is one of the broker's, and its name.
+/// Whether the property is a broker property, and its name.
 type Identity<'a> = (bool, &'a str);
 
 fn identity<'a>(entry: &codec::PropertyEntry<'a>) -> Option<Identity<'a>> {
@@ -29,7 +29,7 @@ fn identity<'a>(entry: &codec::PropertyEntry<'a>) -> Option<Identity<'a>> {
 }
 
 impl Overlay {
-    /// This overlay, to put others on top of it.
+    /// Indexes this overlay, to put others on top of it.
     #[must_use]
     pub fn beneath(&self) -> Beneath<'_> {
         let mut entries = Vec::new();
@@ -47,7 +47,8 @@ impl Overlay {
 }
 
 impl Beneath<'_> {
-    /// One overlay that does what this one and then `later` do: the same as [`Overlay::on_top_of`].
+    /// One overlay that has the effect of this one followed by `later`. Equals
+    /// [`Overlay::on_top_of`].
     #[must_use]
     pub fn with(&self, later: &Overlay) -> Overlay {
         let mut replaced = Vec::new();

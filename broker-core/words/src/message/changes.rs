@@ -1,5 +1,6 @@
-//! What an overlay does to the application properties of a message, gathered by their keys: the properties are gone
-//! through once, however many of them it changes (SET-08, ACT-02).
+//! The effect of an overlay on the application properties of a message, grouped by key. A message
+//! is then changed in one pass over its properties, for any number of changes (SET-08, ACT-02).
+//! Overlays, views and header sizes use it.
 
 use std::collections::BTreeMap;
 
@@ -10,40 +11,40 @@ use super::{Overlay, PropertyChange, SettableProperty, ValueRef};
 #[cfg(test)]
 mod tests;
 
-/// So many keys are compared one by one, which is all that nearly every overlay has. Of more there is an index: both
-/// lists are a client's, and may have thousands.
+/// Maximum number of keys that are compared one by one, enough for nearly every overlay. More keys
+/// get an index: both lists come from clients and may have thousands of entries.
 const FEW: usize = 8;
 
-/// The changes of an overlay to application properties. Of those that one key has only their sum is kept.
+/// The changes of an overlay to application properties. Changes to the same key are merged.
 #[derive(Default)]
 pub(super) struct ChangesByKey<'a> {
     changes: SmallVec<[Change<'a>; FEW]>,
-    /// Where each key is; empty as long as they are few.
+    /// Position of each key in `changes`; empty for up to `FEW` keys.
     places: BTreeMap<&'a str, usize>,
 }
 
-/// What one key has.
+/// The merged changes of one key.
 pub(super) struct Change<'a> {
     pub(super) key: &'a str,
-    /// Whether all properties with this key go.
+    /// Whether all properties with this key are removed.
     pub(super) removes: bool,
-    /// What it is set to at last, and which change of all would first add it.
+    /// The final value, and the position of the change that first adds it.
     set: Option<(usize, ValueRef<'a>)>,
 }
 
-/// What becomes of a property.
+/// The effect on one property.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Becomes<'a> {
-    /// It stays as it is.
+    /// The property is unchanged.
     Kept,
-    /// It goes.
+    /// The property is removed.
     Removed,
-    /// It has this value, in its place.
+    /// The property gets this value and keeps its position.
     Set(ValueRef<'a>),
 }
 
 impl<'a> ChangesByKey<'a> {
-    /// Those of an overlay, whose broker properties are handed to `set_broker`.
+    /// Collects the changes of an overlay. Changes of broker properties go to `set_broker`.
     pub(super) fn of(
         overlay: &'a Overlay,
         mut set_broker: impl FnMut(SettableProperty, ValueRef<'a>),
@@ -73,7 +74,7 @@ impl<'a> ChangesByKey<'a> {
         }
     }
 
-    /// What this key has, made if there is nothing.
+    /// The changes of this key; empty ones are added if there are none.
     fn change(&mut self, key: &'a str) -> Option<&mut Change<'a>> {
         let place = self.place(key).unwrap_or_else(|| self.add(key));
         self.changes.get_mut(place)
@@ -98,8 +99,8 @@ impl<'a> ChangesByKey<'a> {
         self.places.get(key).copied()
     }
 
-    /// What becomes of the next property of a message, if it has this key. The first one with a key takes the value
-    /// that is set.
+    /// The effect on the next property of the message, which has this key. The first property with
+    /// a key gets the new value.
     pub(super) fn next(&mut self, key: &str) -> Becomes<'a> {
         let Some(change) = self.place(key).and_then(|place| self.changes.get_mut(place)) else {
             return Becomes::Kept;
@@ -110,20 +111,21 @@ impl<'a> ChangesByKey<'a> {
         change.set.take().map_or(Becomes::Kept, |(_, value)| Becomes::Set(value))
     }
 
-    /// When all properties of a message were gone through, those that come behind them, in their order.
+    /// The properties to append, in their order, after all properties of a message were passed to
+    /// `next`.
     pub(super) fn into_new(mut self) -> impl Iterator<Item = (&'a str, ValueRef<'a>)> {
         self.changes.sort_by_key(|change| change.set.map(|(first, _)| first));
         self.changes.into_iter().filter_map(|change| Some((change.key, change.value()?)))
     }
 
-    /// What each key has.
+    /// The merged changes, one for each key.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Change<'a>> {
         self.changes.iter()
     }
 }
 
 impl<'a> Change<'a> {
-    /// What is set.
+    /// The value that is set, if any.
     pub(super) fn value(&self) -> Option<ValueRef<'a>> {
         self.set.map(|(_, value)| value)
     }

@@ -1,7 +1,8 @@
-//! Content: the bytes of a message, as they are stored, measured and sent (DESIGN D8).
+//! The content of a message: its bytes as they are stored, measured and sent (DESIGN D8).
 //!
-//! Made once at the edge, by [`Message::encode`] or [`Content::parse`], and never altered. Absent
-//! on purpose: delivery annotations, which are for one hop only and are dropped by `parse`.
+//! [`Message::encode`] or [`Content::parse`] makes it once, when a transport takes the message in.
+//! It is never altered. Sections that the broker does not read, delivery annotations included, are
+//! kept byte for byte (AMQP-45).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,8 +24,8 @@ pub struct Content {
     layout: Layout,
 }
 
-/// The sections of content, each complete with its descriptor and empty where it is missing. In
-/// this order they are the whole content.
+/// The sections of content, each with its descriptor, and empty where the section is missing.
+/// Joined in this order they are the whole content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sections<'a> {
     /// The header.
@@ -43,7 +44,7 @@ pub struct Sections<'a> {
     pub footer: &'a [u8],
 }
 
-/// What the broker reads of all sections but the body.
+/// The fields of all sections but the body that the broker reads.
 pub(super) struct View<'a> {
     pub(super) time_to_live: Option<TimeSpan>,
     pub(super) annotations: Annotations<'a>,
@@ -55,14 +56,14 @@ impl Content {
         Self { bytes, layout }
     }
 
-    /// Checks bytes of unknown origin: every section and every length in it, in time and memory
-    /// proportional to the input. Each section is kept byte for byte (AMQP-45). Sections in another order than that
-    /// of the standard, in which some clients write them, are put in order. A missing body reads as an
-    /// empty one (MSG-01).
+    /// Checks untrusted bytes: every section and every length in it, in time and memory
+    /// proportional to the input. Each section is kept byte for byte (AMQP-45). Some clients write
+    /// sections in another order than the standard; they are put in order. A missing body reads as
+    /// an empty one (MSG-01).
     ///
     /// # Errors
-    /// When the bytes are not one message in AMQP section encoding. Limits and validity of
-    /// properties are not judged here but by [`Content::envelope`].
+    /// If the bytes are not one message in AMQP section encoding. [`Content::envelope`] checks
+    /// limits and the validity of properties, not this function.
     pub fn parse(bytes: Bytes) -> Result<Self, ContentError> {
         Self::parse_within(bytes, ItemBounds::stored())
     }
@@ -79,9 +80,10 @@ impl Content {
         }
     }
 
-    /// The same of what a sender sends, of which also those fields have the types of the standard that the broker
-    /// passes on unread, and values have no more items than receivers in the field take: they end their connections over
-    /// others, or receive nothing more, at every delivery.
+    /// Checks bytes from a sender: like [`Content::parse`], and more strictly. Fields that the
+    /// broker passes on unread must have the types of the standard, and values at most as many
+    /// items as receivers in the field accept. Those receivers end their connection over such
+    /// content, or receive nothing more, at every delivery.
     ///
     /// # Errors
     /// As [`Content::parse`], and [`ContentError::BadValue`] for such a field.
@@ -110,7 +112,7 @@ impl Content {
         length(self.bytes.len().saturating_sub(self.sections().body.len()))
     }
 
-    /// The sections, as they are encoded.
+    /// The encoded sections.
     #[must_use]
     #[inline]
     pub fn sections(&self) -> Sections<'_> {
@@ -134,8 +136,8 @@ impl Content {
         self.bytes.get(place(from)..place(to)).unwrap_or_default()
     }
 
-    /// The body, in the kind of section it was sent in (MSG-03). Several data sections are joined;
-    /// a single one is not copied.
+    /// The body, in its kind of section (MSG-03). Several data sections are joined; a single one is
+    /// not copied.
     #[must_use]
     pub fn body(&self) -> Body {
         let sections = self.sections().body;
@@ -181,26 +183,26 @@ impl Content {
         self.properties().message_id.map(codec::IdRef::text)
     }
 
-    /// The session id as it was sent.
+    /// The session id in the sender's spelling.
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         self.properties().group_id
     }
 
-    /// The sender's time to live; an AMQP ttl of 0 is none (EXP-09, AMQ-19).
+    /// The sender's time to live. An AMQP ttl of 0 means none (EXP-09, AMQ-19).
     #[must_use]
     pub fn time_to_live(&self) -> Option<TimeSpan> {
         self.view().time_to_live
     }
 
-    /// The application properties in the sender's order, without those of a type or key that an
-    /// [`Envelope`](super::Envelope) calls a defect.
+    /// The application properties in the sender's order, without those whose type or key an
+    /// [`Envelope`](super::Envelope) reports as a defect.
     pub fn application_properties(&self) -> impl Iterator<Item = (&str, Value)> {
         self.application_entries()
             .filter_map(|entry| Some((entry.key()?, codec::read_value(entry.value).ok()?)))
     }
 
-    /// The typed view with what overlays have set since, the oldest first.
+    /// The typed view, with the given overlays applied, the oldest first.
     ///
     /// # Errors
     /// As for [`Content::decode`].
@@ -215,15 +217,15 @@ impl Content {
         Ok(message)
     }
 
-    /// The typed view of this content. Fields that it lacks (AMQ-20) are in the content only.
+    /// The typed view of this content. It lacks some fields of the content (AMQ-20).
     ///
     /// # Errors
-    /// When an application property has a type or a key that [`Message`] cannot hold.
+    /// If an application property has a type or a key that [`Message`] cannot hold.
     pub fn decode(&self) -> Result<Message, ContentError> {
         Ok(Message { body: self.body(), ..self.decode_header()? })
     }
 
-    /// The same without the body.
+    /// The typed view without the body.
     pub(super) fn decode_header(&self) -> Result<Message, ContentError> {
         let View { time_to_live, annotations, properties } = self.view();
         let text = |text: Option<&str>| text.map(str::to_owned);
@@ -251,7 +253,7 @@ impl Content {
         })
     }
 
-    /// The same content with another message id and all else kept byte for byte (MSG-07, AMQ-20).
+    /// This content with another message id. All other bytes are kept (MSG-07, AMQ-20).
     #[must_use]
     pub fn with_message_id(&self, id: &MessageId) -> Self {
         let sections = self.sections();
@@ -284,8 +286,8 @@ impl Content {
         Self { bytes: bytes.into(), layout }
     }
 
-    /// Bytes that the id of this message takes, where it has the form of one that a broker makes: by so many the message
-    /// is larger than its sender sent it.
+    /// The number of bytes that the message id adds, if it has the form of an id from a broker. The
+    /// sender's message was smaller by this number.
     #[must_use]
     pub fn assigned_id_bytes(&self) -> Option<u32> {
         let section = self.between(self.layout.properties_at, self.layout.application_at);
@@ -317,7 +319,8 @@ impl Content {
         codec::entries(map)
     }
 
-    /// Content was checked or encoded by this module, so what cannot be read is not there.
+    /// The fields of the properties section. Content was checked or encoded by this module, so an
+    /// unreadable section counts as missing.
     #[inline]
     pub(super) fn properties(&self) -> PropertiesSection<'_> {
         let section = self.between(self.layout.properties_at, self.layout.application_at);
@@ -337,8 +340,8 @@ impl Content {
         }
     }
 
-    /// Whether the body is what its sections claim. Only a [`Message`] whose value or sequence body
-    /// was not AMQP can fail this: `encode` takes such bytes unseen.
+    /// Whether the body matches its sections. Only a [`Message`] with a value or sequence body that
+    /// is not AMQP can fail this, because `encode` does not check such bytes.
     pub(super) fn check_body(&self) -> Result<(), ContentError> {
         let rest = self.bytes.get(place(self.layout.body_at)..).unwrap_or_default();
         if is_one_data_section(rest) {
@@ -350,7 +353,7 @@ impl Content {
     }
 }
 
-/// Where the body ends in bytes that begin with it.
+/// The end of the body, in bytes that begin with it.
 fn body_end(rest: &[u8]) -> usize {
     if is_one_data_section(rest) {
         return rest.len();
@@ -358,7 +361,7 @@ fn body_end(rest: &[u8]) -> usize {
     codec::body_sections(rest, &mut ItemBounds::stored()).map_or(rest.len(), |(_, end)| end)
 }
 
-/// Nearly every body is one data section without a footer behind it.
+/// Whether the rest is one data section without a footer, the usual body.
 fn is_one_data_section(rest: &[u8]) -> bool {
     let mut reader = Reader::new(rest);
     if reader.section() != Ok(descriptor::DATA) {
@@ -372,7 +375,7 @@ fn is_one_data_section(rest: &[u8]) -> bool {
     length == Ok(reader.remaining())
 }
 
-/// Whether an id has the form of those that brokers make (MSG-07).
+/// Whether an id has the form of an id from a broker (MSG-07).
 fn is_assigned(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

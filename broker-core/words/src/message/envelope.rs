@@ -1,4 +1,5 @@
-//! What an entity reads of a message, and whether it may be sent at all. (Data path, step 1.)
+//! The facts of a message that an entity reads, and whether the message may be sent. The broker
+//! computes them once, when it takes the message in. (Data path, step 1.)
 
 use std::collections::BTreeSet;
 
@@ -11,24 +12,25 @@ use crate::error::{Quoted, Rejection};
 use crate::limits::Limits;
 use crate::time::{TimeSpan, Timestamp};
 
-/// Up to so many keys are compared each with each.
+/// Maximum number of keys that are compared pairwise.
 const FEW_KEYS: usize = 16;
 
-/// The facts of one message that admission and its slot need, computed once, at the edge.
+/// The facts of one message that admission and its slot need. They are computed once, when a
+/// transport takes the message in.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     /// The size in bytes (MSG-25).
     pub size: u32,
     /// The size without the body sections (MSG-25).
     pub header_size: u32,
-    /// Bytes of both sizes that a broker added for an id of its own (MSG-07).
+    /// Number of bytes, in both sizes, that a broker added for an id of its own (MSG-07).
     pub added_bytes: u32,
-    /// The sender's time to live, none if not set.
+    /// The sender's time to live; `None` if not set.
     pub time_to_live: Option<TimeSpan>,
-    /// When the sender wants it enqueued.
+    /// The instant at which the sender wants the message enqueued.
     pub scheduled_enqueue_time: Option<Timestamp>,
-    /// A keyed hash of the text form of the message id (DUP-01, AMQ-21); none without an id, and none
-    /// for an id that a broker has made (DUP-14).
+    /// A keyed hash of the text form of the message id (DUP-01, AMQ-21). `None` without an id, and
+    /// for an id from a broker (DUP-14).
     pub message_id_hash: Option<u128>,
     /// The session id, which may be empty (SES-03).
     pub session_id: Option<Box<str>>,
@@ -36,7 +38,7 @@ pub struct Envelope {
     pub defect: Option<Defect>,
 }
 
-/// Why a message may not be sent, by the step of SND-19 that finds it.
+/// Reason why a message may not be sent, by the step of SND-19 that finds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Defect {
     /// A property or the header is too large (SND-23).
@@ -57,7 +59,7 @@ pub struct PropertyLimits {
 }
 
 impl PropertyLimits {
-    /// Those of a namespace (QUO-02).
+    /// The limits of a namespace (QUO-02).
     #[must_use]
     pub fn of(limits: &Limits) -> Self {
         let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -81,7 +83,7 @@ impl Default for PropertyLimits {
 }
 
 impl Defect {
-    /// What the sender is told.
+    /// The answer to the sender.
     #[must_use]
     pub const fn rejection(&self) -> &Rejection {
         match self {
@@ -91,27 +93,28 @@ impl Defect {
 }
 
 impl Envelope {
-    /// The size of the message as its sender sent it, which the limits of messages and batches judge (SND-30).
+    /// The size of the message without bytes that a broker added. The limits of messages and
+    /// batches apply to it (SND-30).
     #[must_use]
     pub const fn sent_size(&self) -> u32 {
         self.size.saturating_sub(self.added_bytes)
     }
 
-    /// Whether the message is never a duplicate: its sender gave it no id (DUP-14).
+    /// Whether the message is never a duplicate, because its sender gave it no id (DUP-14).
     #[must_use]
     pub const fn never_duplicate(&self) -> bool {
         self.message_id_hash.is_none()
     }
 
-    /// Makes it one: a broker has made the id that it has.
+    /// Exempts the message from duplicate detection, because a broker made its id.
     pub const fn let_never_be_duplicate(&mut self) {
         self.message_id_hash = None;
     }
 }
 
 impl Content {
-    /// The facts of this message, checked against the limits. Ids are hashed with
-    /// `duplicate_key`, so that nobody can choose ids that collide.
+    /// The facts of this message, checked against the limits. Ids are hashed with `duplicate_key`,
+    /// so that no sender can choose ids that collide.
     #[must_use]
     pub fn envelope(&self, limits: &PropertyLimits, duplicate_key: &[u8; 16]) -> Envelope {
         let mut envelope = self.judged(limits, None);
@@ -119,8 +122,9 @@ impl Content {
         envelope
     }
 
-    /// The same for a message whose id a broker has made, which takes `added_bytes`. Limits of ids and of
-    /// messages do not judge it, since no sender can change it, and the message is never a duplicate (DUP-14).
+    /// The facts of a message whose id a broker made, which takes `added_bytes`. The limits of ids
+    /// and of messages do not apply to this id, because no sender can change it, and the message is
+    /// never a duplicate (DUP-14).
     #[must_use]
     pub fn envelope_with_assigned_id(&self, limits: &PropertyLimits, added_bytes: u32) -> Envelope {
         self.judged(limits, Some(added_bytes))
@@ -149,7 +153,8 @@ impl Content {
         }
     }
 
-    /// SND-23. The property is judged before the header that it fills, so that it is named.
+    /// SND-23. Properties are checked before the header, so that the error names the property that
+    /// fills it.
     fn check_size(&self, header_size: u32, limits: &PropertyLimits) -> Result<(), Rejection> {
         if header_size > limits.property_bytes_max {
             for entry in self.application_entries() {
@@ -280,7 +285,7 @@ fn too_long(name: &str, characters_max: usize) -> Rejection {
     ))
 }
 
-/// The text, unless it is empty: an empty id or key has no partition to name.
+/// The text, unless it is empty: an empty id or key names no partition.
 fn set(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }

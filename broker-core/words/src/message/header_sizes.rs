@@ -1,5 +1,6 @@
-//! How large the header of a message becomes with one overlay or another (DLQ-20): found out for the message once,
-//! and for each overlay in time in proportion to what it changes.
+//! The size that the header of a message has with different overlays (DLQ-20). The message is
+//! measured once, and each overlay takes time in proportion to its changes. Topics use it before
+//! they make copies.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +11,26 @@ use super::overlay::{id_of, text_of};
 use super::settable::set_broker;
 use super::{Content, Message, Overlay};
 
-/// What the header sizes of one message with different overlays have in common.
+/// The measurements that all header sizes of one message share.
 #[derive(Debug)]
 pub struct HeaderSizes {
-    /// Without body and application properties.
+    /// The message without body and application properties.
     message: Message,
     properties: BTreeMap<String, PropertyBytes>,
     all: Sum,
-    /// What the content has beyond what the typed view has of it.
+    /// Header bytes of the content that the typed view lacks.
     unread_bytes: u32,
 }
 
-/// What the application properties of one key take.
+/// The size of the application properties with one key.
 #[derive(Debug)]
 struct PropertyBytes {
-    /// The value of the first one, which is the one that is set.
+    /// Bytes of the first property's value, which is the one that a change replaces.
     first_value: usize,
     sum: Sum,
 }
 
-/// So many application properties, and their bytes.
+/// A number of application properties, and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     count: usize,
@@ -37,8 +38,9 @@ struct Sum {
 }
 
 impl Content {
-    /// The header sizes of this message with what was set on it before, and overlays on top of that; none if no
-    /// message can have its properties. Takes time in proportion to the header and what was set.
+    /// Measures this message with the overlay that it has already, for further overlays on top.
+    /// `None` if [`Message`] cannot hold its properties. Takes time in proportion to the header and
+    /// that overlay.
     #[must_use]
     pub fn header_sizes(&self, set_before: Option<&Overlay>) -> Option<HeaderSizes> {
         let mut message = self.decode_header().ok()?;
@@ -61,8 +63,8 @@ impl Content {
         Some(HeaderSizes { message, properties, all, unread_bytes })
     }
 
-    /// The header size that this message has with `overlay` on top (DLQ-20): exact in what the
-    /// overlay changes. Content whose properties no message can have counts the whole overlay.
+    /// The header size of this message with `overlay` on top (DLQ-20), exact for the changes of the
+    /// overlay. If [`Message`] cannot hold the properties, the whole overlay is added.
     #[must_use]
     pub fn header_size_with(&self, overlay: &Overlay) -> u32 {
         self.header_sizes(None).map_or_else(

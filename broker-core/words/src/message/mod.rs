@@ -1,9 +1,10 @@
-//! The message as a sender builds it and a receiver reads it, and its one encoding. (Data path,
-//! step 1.)
+//! The message as senders build it and receivers read it, and its only encoding. (Data path, step
+//! 1.)
 //!
-//! [`Message`] is the typed view, [`Content`] the bytes that are stored and measured (DESIGN D8),
-//! [`Envelope`] what the entity reads of them, [`PropertyView`] what filters read in place,
-//! [`Overlay`] the properties a settlement or a rule action changes. Absent on purpose: everything the broker sets itself, such as the sequence number.
+//! [`Message`] is the typed view. [`Content`] is the stored and measured bytes (DESIGN D8).
+//! [`Envelope`] has the facts that the entity reads, [`PropertyView`] the properties that filters
+//! read in place, [`Overlay`] the properties that a settlement or a rule action changes. Not here:
+//! properties that the broker sets, such as the sequence number.
 
 mod beneath;
 mod changes;
@@ -37,15 +38,15 @@ pub(crate) use self::view::{folded_name, same_name};
 pub use crate::amqp::ContentError;
 use crate::time::{TimeSpan, Timestamp};
 
-/// A message with all properties a sender can set (MSG-04). Nothing is checked here: limits and
-/// validity are judged when it is sent, from its [`Envelope`].
+/// A message with all properties that a sender can set (MSG-04). It is not checked: limits and
+/// validity are checked when it is sent, in its [`Envelope`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message {
     /// The opaque body (MSG-01).
     pub body: Body,
     /// Identifies the message (MSG-06).
     pub message_id: Option<MessageId>,
-    /// The messaging session it belongs to.
+    /// The messaging session of the message.
     pub session_id: Option<String>,
     /// Equal to the session id if both are set (MSG-08).
     pub partition_key: Option<String>,
@@ -53,20 +54,20 @@ pub struct Message {
     pub transaction_partition_key: Option<String>,
     /// The session that answers belong to.
     pub reply_to_session_id: Option<String>,
-    /// What it answers or belongs to.
+    /// The id of the message that this one answers, or of a group of messages.
     pub correlation_id: Option<MessageId>,
     /// The media type of the body.
     pub content_type: Option<String>,
     /// Also known as Label.
     pub subject: Option<String>,
-    /// The address the sender had in mind.
+    /// The address that the sender intended.
     pub to: Option<String>,
-    /// Where answers are sent.
+    /// The address for answers.
     pub reply_to: Option<String>,
-    /// How long it lives from its enqueueing; the encoding has milliseconds (file 07). Unlimited is
-    /// the same as none.
+    /// Lifetime after the message is enqueued, encoded in milliseconds (file 07). Unlimited equals
+    /// `None`.
     pub time_to_live: Option<TimeSpan>,
-    /// When it is enqueued; the encoding has milliseconds (file 08).
+    /// The instant at which the message is enqueued, encoded in milliseconds (file 08).
     pub scheduled_enqueue_time: Option<Timestamp>,
     /// Accepted, without effect: everything is durable.
     pub force_persistence: bool,
@@ -74,7 +75,7 @@ pub struct Message {
     pub application_properties: Vec<(String, Value)>,
 }
 
-/// The body of a message, of the kind of AMQP section it was sent in (MSG-03).
+/// The body of a message, by its kind of AMQP section (MSG-03).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Plain bytes.
@@ -85,7 +86,7 @@ pub enum Body {
     Sequence(Bytes),
 }
 
-/// The id of a message in the AMQP type it was sent in (AMQ-21).
+/// The id of a message in the sender's AMQP type (AMQ-21).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageId {
     /// Text, the usual form.
@@ -99,97 +100,97 @@ pub enum MessageId {
 }
 
 impl Message {
-    /// A message of these bytes without any property.
+    /// A message with this body and no properties.
     #[must_use]
     pub fn new(body: impl Into<Bytes>) -> Self {
         Self { body: Body::Data(body.into()), ..Self::default() }
     }
 
-    /// This message with this id.
+    /// Sets the message id.
     #[must_use]
     pub fn with_message_id(mut self, id: impl Into<MessageId>) -> Self {
         self.message_id = Some(id.into());
         self
     }
 
-    /// This message in this session.
+    /// Sets the session id.
     #[must_use]
     pub fn with_session_id(mut self, id: impl Into<String>) -> Self {
         self.session_id = Some(id.into());
         self
     }
 
-    /// This message with this partition key.
+    /// Sets the partition key.
     #[must_use]
     pub fn with_partition_key(mut self, key: impl Into<String>) -> Self {
         self.partition_key = Some(key.into());
         self
     }
 
-    /// This message with this transaction partition key.
+    /// Sets the transaction partition key.
     #[must_use]
     pub fn with_transaction_partition_key(mut self, key: impl Into<String>) -> Self {
         self.transaction_partition_key = Some(key.into());
         self
     }
 
-    /// This message with this session for answers.
+    /// Sets the session for answers.
     #[must_use]
     pub fn with_reply_to_session_id(mut self, id: impl Into<String>) -> Self {
         self.reply_to_session_id = Some(id.into());
         self
     }
 
-    /// This message with this correlation id.
+    /// Sets the correlation id.
     #[must_use]
     pub fn with_correlation_id(mut self, id: impl Into<MessageId>) -> Self {
         self.correlation_id = Some(id.into());
         self
     }
 
-    /// This message with this media type.
+    /// Sets the media type of the body.
     #[must_use]
     pub fn with_content_type(mut self, content_type: impl Into<String>) -> Self {
         self.content_type = Some(content_type.into());
         self
     }
 
-    /// This message with this subject.
+    /// Sets the subject.
     #[must_use]
     pub fn with_subject(mut self, subject: impl Into<String>) -> Self {
         self.subject = Some(subject.into());
         self
     }
 
-    /// This message with this intended address.
+    /// Sets the intended address.
     #[must_use]
     pub fn with_to(mut self, to: impl Into<String>) -> Self {
         self.to = Some(to.into());
         self
     }
 
-    /// This message with this address for answers.
+    /// Sets the address for answers.
     #[must_use]
     pub fn with_reply_to(mut self, reply_to: impl Into<String>) -> Self {
         self.reply_to = Some(reply_to.into());
         self
     }
 
-    /// This message with this time to live.
+    /// Sets the time to live.
     #[must_use]
     pub fn with_time_to_live(mut self, span: impl Into<TimeSpan>) -> Self {
         self.time_to_live = Some(span.into());
         self
     }
 
-    /// This message, enqueued at this instant.
+    /// Sets the instant at which the message is enqueued.
     #[must_use]
     pub const fn with_scheduled_enqueue_time(mut self, at: Timestamp) -> Self {
         self.scheduled_enqueue_time = Some(at);
         self
     }
 
-    /// This message with one more application property.
+    /// Adds an application property.
     #[must_use]
     pub fn with_application_property(
         mut self,
@@ -206,20 +207,20 @@ impl Message {
         self.application_properties.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// The bytes that are stored and measured (MSG-25), in one allocation.
+    /// The bytes to store and measure (MSG-25), in one allocation.
     #[must_use]
     pub fn encode(&self) -> Content {
         codec::encode(self)
     }
 
-    /// Changes properties as a settlement or a rule action says (SET-08, ACT-02).
+    /// Applies the changes of a settlement or a rule action (SET-08, ACT-02).
     pub fn apply_overlay(&mut self, overlay: &Overlay) {
         overlay.apply_to(self);
     }
 }
 
 impl Body {
-    /// The bytes as transports without AMQP sections deliver them (MSG-03).
+    /// The bytes that transports without AMQP sections deliver (MSG-03).
     #[must_use]
     pub const fn as_bytes(&self) -> &Bytes {
         match self {
@@ -235,8 +236,8 @@ impl Default for Body {
     }
 }
 
-/// The text form, by which ids are compared and filtered (AMQ-21): decimal digits of a number, the
-/// usual form of a UUID, two lower-case hexadecimal digits for each byte.
+/// The text form, for comparisons and filters (AMQ-21): the decimal digits of a number, the usual
+/// form of a UUID, two lower-case hexadecimal digits for each byte.
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.borrow().fmt(f)

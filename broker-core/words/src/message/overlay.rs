@@ -1,10 +1,9 @@
-//! Properties that settlements and rule actions change, kept beside the content of a message
+//! Properties that settlements and rule actions change, kept next to the content of a message
 //! (SET-08, ACT-01, DESIGN D8).
 //!
 //! An overlay is an AMQP map. A text key sets the application property of that name, or removes it
 //! if the value is the empty list, which no property can have (MSG-21). A symbol key sets the
-//! broker property of that name, or unsets it if the value is null. What sets application
-//! properties only has the form that overlays always had.
+//! broker property of that name, or unsets it if the value is null.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +17,13 @@ use super::{Message, MessageId, PropertyLimits, SettableProperty, Value, ValueRe
 use crate::error::Rejection;
 use crate::time::TimeSpan;
 
-/// The application property that tells why a message was dead-lettered (DLQ-14).
+/// The application property with the reason of a dead letter (DLQ-14).
 pub const DEAD_LETTER_REASON: &str = "DeadLetterReason";
-/// The application property that explains why a message was dead-lettered (DLQ-14).
+/// The application property with the description of a dead letter (DLQ-14).
 pub const DEAD_LETTER_ERROR_DESCRIPTION: &str = "DeadLetterErrorDescription";
 
-/// The broker property that names the entity in which a message was dead-lettered (FWD-26). Only the
-/// broker sets it, in an overlay of its own.
+/// The broker property that names the entity in which a message was dead-lettered (FWD-26). Only
+/// the broker sets it, in a separate overlay.
 const DEAD_LETTER_SOURCE: &str = "DeadLetterSource";
 
 /// Properties to add, overwrite or remove, as an encoded AMQP map. Clones share the bytes.
@@ -33,7 +32,7 @@ pub struct Overlay {
     map: Bytes,
 }
 
-/// What an overlay does to one property.
+/// One change of an overlay.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum PropertyChange<'a> {
     /// Adds or overwrites the application property with exactly this key.
@@ -44,27 +43,27 @@ pub enum PropertyChange<'a> {
     SetBroker(SettableProperty, ValueRef<'a>),
 }
 
-/// Which property an entry is about; none if its key is no text.
+/// Whether an entry changes a broker property, and its name. `None` if the key is not text.
 fn identity<'a>(entry: &codec::PropertyEntry<'a>) -> Option<(bool, &'a str)> {
     Some((entry.has_symbol_key(), entry.key()?))
 }
 
 impl Overlay {
-    /// An overlay of these properties. Whether a message may have them is for who sets them to say, by
-    /// [`Overlay::check`].
+    /// An overlay of these properties. The caller must check with [`Overlay::check`] whether a
+    /// message may have them.
     ///
     /// # Errors
-    /// `ArgumentError` when a key is empty or given twice (MSG-22).
+    /// `ArgumentError` if a key is empty or occurs twice (MSG-22).
     pub fn encode(properties: &[(String, Value)]) -> Result<Self, Rejection> {
         Self::from_properties(properties.iter().map(|(key, value)| (key.as_str(), value)))
     }
 
-    /// An overlay of a dead-letter reason and description (DLQ-14), each left out if not given
-    /// (DLQ-19), and of further properties. A reason or description given wins over a further
+    /// An overlay of a dead-letter reason and description (DLQ-14), each omitted if not given
+    /// (DLQ-19), and of further properties. A given reason or description overrides a further
     /// property of the same name.
     ///
     /// # Errors
-    /// Those of [`Overlay::encode`].
+    /// As [`Overlay::encode`].
     pub fn dead_letter(
         reason: Option<&str>,
         description: Option<&str>,
@@ -82,7 +81,7 @@ impl Overlay {
         )
     }
 
-    /// An overlay that says in which entity a message was dead-lettered (FWD-26).
+    /// An overlay that names the entity in which a message was dead-lettered (FWD-26).
     #[must_use]
     pub fn dead_letter_source(path: &str) -> Self {
         let mut items = Vec::new();
@@ -91,7 +90,7 @@ impl Overlay {
         Self::from_items(&items, 2)
     }
 
-    /// An overlay that gives a message this time to live (EXP-16).
+    /// An overlay that sets the time to live (EXP-16).
     #[must_use]
     pub fn time_to_live(time_to_live: TimeSpan) -> Self {
         let value = Value::TimeSpan(time_to_live.ticks());
@@ -99,8 +98,8 @@ impl Overlay {
         Self::of_changes(std::iter::once(set))
     }
 
-    /// The entity in which a message with these overlays, the oldest first, was dead-lettered before it
-    /// was forwarded; `None` if it was not.
+    /// The entity in which a message with these overlays, the oldest first, was dead-lettered
+    /// before it was forwarded. `None` if it was not.
     #[must_use]
     pub fn source_of<'a>(overlays: impl DoubleEndedIterator<Item = &'a Self>) -> Option<&'a str> {
         overlays.rev().find_map(|overlay| {
@@ -134,8 +133,8 @@ impl Overlay {
         Ok(Self::from_items(&items, keys.len() * 2))
     }
 
-    /// An overlay of these changes, of which no two concern the same property. It is not checked
-    /// against any limit: a step inside the broker cannot be refused (DLQ-20).
+    /// An overlay of these changes, each for another property. It is not checked against any limit:
+    /// a step inside the broker cannot be refused (DLQ-20).
     #[must_use]
     pub fn of_changes<'a>(changes: impl IntoIterator<Item = PropertyChange<'a>>) -> Self {
         let mut items = Vec::new();
@@ -171,7 +170,7 @@ impl Overlay {
     /// Refuses properties that a message may not have.
     ///
     /// # Errors
-    /// `MessageSizeExceeded` when one of them, or all together, are larger than the limits (MSG-26).
+    /// `MessageSizeExceeded` if one of them, or all together, exceed the limits (MSG-26).
     pub fn check(&self, limits: &PropertyLimits) -> Result<(), Rejection> {
         for entry in codec::entries(&self.map) {
             check_property_size(entry, limits)?;
@@ -186,8 +185,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// An overlay from the bytes that [`Overlay::as_bytes`] gave. Bytes of any other origin do no
-    /// harm; what is not an encoded property in them is not applied.
+    /// An overlay from the bytes of [`Overlay::as_bytes`]. Other bytes do no harm: entries that are
+    /// not encoded properties have no effect.
     #[must_use]
     pub const fn from_bytes(map: Bytes) -> Self {
         Self { map }
@@ -211,7 +210,7 @@ impl Overlay {
         self.changes().next().is_none()
     }
 
-    /// The changes in the order in which they were given.
+    /// The changes, in the order in which they were added.
     pub fn changes(&self) -> impl Iterator<Item = PropertyChange<'_>> {
         codec::entries(&self.map).filter_map(|entry| {
             let key = entry.key()?;
@@ -226,7 +225,7 @@ impl Overlay {
         })
     }
 
-    /// The application properties that it sets, in the order in which they were given.
+    /// The application properties that the overlay sets, in the order in which they were added.
     pub fn properties(&self) -> impl Iterator<Item = (&str, Value)> {
         self.changes().filter_map(|change| match change {
             PropertyChange::Set(key, value) => Some((key, value.to_value())),
@@ -234,15 +233,15 @@ impl Overlay {
         })
     }
 
-    /// One overlay that does what all of these do, the oldest first; `None` if there is none. Takes time in proportion to
-    /// what they have, however many they are.
+    /// One overlay that has the effect of all of these in turn, the oldest first. `None` if there
+    /// are none. Takes time in proportion to their total size.
     #[must_use]
     pub fn together(overlays: &[Self]) -> Option<Self> {
         let (newest, earlier) = overlays.split_last()?;
         if earlier.is_empty() {
             return Some(newest.clone());
         }
-        // What a later one does to a property is all that is done to it.
+        // The last change of a property overrides all earlier ones.
         let mut done: BTreeSet<(bool, &str)> = BTreeSet::new();
         let mut kept: Vec<Vec<codec::PropertyEntry<'_>>> = Vec::with_capacity(overlays.len());
         for overlay in overlays.iter().rev() {
@@ -264,7 +263,7 @@ impl Overlay {
         Some(Self::from_items(&items, count))
     }
 
-    /// One overlay that does what `earlier` and then this one do.
+    /// One overlay that has the effect of `earlier` followed by this one.
     #[must_use]
     pub fn on_top_of(&self, earlier: &Self) -> Self {
         let identity = |entry: &codec::PropertyEntry<'_>| {
@@ -289,8 +288,9 @@ impl Overlay {
         Self::from_items(&items, count)
     }
 
-    /// Changes the properties of `message`, byte-exact keys deciding; those it had keep their places
-    /// and all others are kept (SET-08, ACT-02). Takes time in proportion to both.
+    /// Changes the properties of `message` whose keys are equal byte for byte. Existing properties
+    /// keep their order, and all others are kept (SET-08, ACT-02). Takes time in proportion to
+    /// both.
     pub fn apply_to(&self, message: &mut Message) {
         let mut changes = ChangesByKey::of(self, |property, value| {
             set_broker!(message, property, value, id_of, text_of);

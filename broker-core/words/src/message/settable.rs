@@ -28,7 +28,7 @@ pub enum SettableProperty {
 }
 
 impl SettableProperty {
-    /// All of them.
+    /// All settable properties.
     pub const ALL: [Self; 11] = [
         Self::MessageId,
         Self::CorrelationId,
@@ -43,7 +43,7 @@ impl SettableProperty {
         Self::ScheduledEnqueueTimeUtc,
     ];
 
-    /// The canonical name, by which overlays store it: it never changes.
+    /// The canonical name, which stored overlays contain. It never changes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -61,16 +61,16 @@ impl SettableProperty {
         }
     }
 
-    /// The property of exactly this canonical name.
+    /// The property with exactly this canonical name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|property| property.name() == name)
     }
 }
 
-/// Sets a broker property of a message, or of a view of one, which name their fields alike and differ in the types of their
-/// texts: `$id` makes of a text what an id is, `$text` what the others are. A value of another type than the property has unsets it; no
-/// action makes one.
+/// Sets a broker property of a message or of a view of one. Their fields have the same names and
+/// differ in the types of texts: `$id` converts a text to an id, `$text` to any other field. A
+/// value of the wrong type unsets the property; no action makes one.
 macro_rules! set_broker {
     ($on:expr, $property:expr, $value:expr, $id:path, $text:path) => {{
         use $crate::message::SettableProperty as Settable;

@@ -1,4 +1,4 @@
-//! The promises of messages, content, envelopes and overlays.
+//! Tests of messages, content, envelopes and overlays.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation)]
 
@@ -206,7 +206,7 @@ fn empty_doubled_and_textless_keys_are_an_argument_error() {
     }
 }
 
-/// MSG-24: whatever is added makes the message larger.
+/// MSG-24: every addition makes the message larger.
 #[test]
 fn size_counts_properties_and_body() {
     let plain = Message::new("body");
@@ -237,7 +237,8 @@ fn sizes_are_lengths_of_the_encoding() {
     assert_eq!((footer.size(), footer.header_size()), (12, 6));
 }
 
-/// MSG-25: what comes in sections is kept as its sender wrote it, and has the size of that, however short ours would be.
+/// MSG-25: sections from a sender are kept unchanged and count with their own length, even if the
+/// broker's encoding would be shorter.
 #[test]
 fn what_comes_in_sections_has_the_size_that_it_was_sent_with() {
     let short = b"\x00\x53\x75\xa0\x01b";
@@ -248,7 +249,7 @@ fn what_comes_in_sections_has_the_size_that_it_was_sent_with() {
     assert_eq!(long.decode().unwrap().encode().size(), 6);
 }
 
-/// MSG-26: key plus value at the limit and one byte over it; the culprit is named.
+/// MSG-26: key plus value at the limit and one byte over it; the error names the property.
 #[test]
 fn one_property_may_take_32_kib() {
     // The key takes 3 bytes, the start of the text 5.
@@ -297,7 +298,7 @@ fn zero_time_to_live_is_not_the_same_as_none() {
     assert_eq!(envelope(&Message::new("b")).time_to_live, None);
 }
 
-/// AMQ-19: header.ttl alone up to its largest value, then the distance of creation and expiry.
+/// AMQ-19: only header.ttl up to its largest value, then the distance between creation and expiry.
 #[test]
 fn long_times_to_live_are_a_distance() {
     let largest = i64::from(u32::MAX);
@@ -354,7 +355,7 @@ fn times_to_live_are_rounded_down_but_not_to_zero() {
     assert_eq!(envelope(&unlimited).time_to_live, None);
 }
 
-/// AMQ-20: what the typed view lacks stays in the content, also when the broker gives it an id.
+/// AMQ-20: fields that the typed view lacks stay in the content, also when the broker adds an id.
 #[test]
 fn unknown_fields_are_kept_byte_for_byte() {
     let before = b"\x00\x53\x70\xc0\x04\x02\x41\x50\x09\x00\x53\x72\xc1\x06\x02\xa3\x01x\x54\x05";
@@ -429,7 +430,7 @@ fn the_id_is_hashed_with_the_key() {
     assert_eq!(envelope(&Message::new("b")).message_id_hash, None);
 }
 
-/// AMQP-44, SND-25: the slot's facts are read from where AMQP has them.
+/// AMQP-44, SND-25: the slot's facts are read from their places in AMQP sections.
 #[test]
 fn the_envelope_has_the_facts_of_the_slot() {
     let at = Timestamp::from_unix_ms(1_700_000_000_123);
@@ -441,7 +442,7 @@ fn the_envelope_has_the_facts_of_the_slot() {
     assert_eq!(facts.session_id.as_deref(), Some("s"));
     assert_eq!(facts.scheduled_enqueue_time, Some(at));
     assert_eq!(facts.time_to_live, Some(TimeSpan::from_seconds(5)));
-    // The empty id is a session like others (SES-03).
+    // The empty id is a session like any other (SES-03).
     let empty = envelope(&Message::new("b").with_session_id(""));
     assert_eq!(empty.session_id.as_deref(), Some(""));
 }
@@ -465,7 +466,7 @@ fn an_overlay_adds_or_overwrites_and_keeps_the_rest() {
     assert_eq!(&overlay.as_bytes()[..], b"\xc1\x0d\x04\xa1\x03new\x54\x01\xa1\x01b\x54\x02");
 }
 
-/// SET-08: settlements one after another.
+/// SET-08: settlements in sequence.
 #[test]
 fn an_overlay_on_top_of_another_does_what_both_do() {
     let earlier = Overlay::encode(&pairs(&[("a", 1), ("b", 1)])).unwrap();
@@ -480,7 +481,8 @@ fn an_overlay_on_top_of_another_does_what_both_do() {
     assert_eq!(once.application_properties, pairs(&[("a", 1), ("b", 2), ("c", 2)]));
 }
 
-/// SET-08: of many settlements each property has what the last one gave it that names it, and is passed on once.
+/// SET-08: after many settlements, each property has the value of the last one that names it, and
+/// occurs once.
 #[test]
 fn many_overlays_together_do_what_each_does_in_its_turn() {
     assert_eq!(Overlay::together(&[]), None);
@@ -506,7 +508,7 @@ fn many_overlays_together_do_what_each_does_in_its_turn() {
     assert_eq!(message.application_properties, pairs(&[("e", 0), ("b", 2), ("c", 3), ("d", 3)]));
 }
 
-/// MSG-22, MSG-26: an overlay cannot bring in what a send could not.
+/// MSG-22, MSG-26: an overlay cannot add a property that a send could not have.
 #[test]
 fn overlays_are_checked_like_properties() {
     let condition = |properties: &[(String, Value)]| {
@@ -557,7 +559,7 @@ fn content_is_small_and_shared() {
     assert!(size_of::<Content>() <= 56);
 }
 
-/// MSG-20: a property is read as what one expects, whatever width its sender gave it.
+/// MSG-20: a property is read in the expected type, in any width that its sender used.
 #[test]
 fn a_value_is_read_as_what_is_expected() {
     assert_eq!(Value::from("eu").as_str(), Some("eu"));

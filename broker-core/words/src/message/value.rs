@@ -54,7 +54,7 @@ pub enum Value {
     TimeSpan(i64),
 }
 
-/// A [`Value`] without its own memory.
+/// A [`Value`] that borrows its text or bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueRef<'a> {
     /// No value.
@@ -102,19 +102,19 @@ pub enum ValueRef<'a> {
 }
 
 impl Value {
-    /// Appends the value with its type in AMQP encoding.
+    /// Appends the AMQP encoding of the value, with its type.
     pub fn encode_to(&self, bytes: &mut Vec<u8>) {
         codec::write_value(bytes, self);
     }
 
-    /// The value of these bytes, all of them.
+    /// Decodes one value, which must use all of these bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, ContentError> {
         let mut reader = Reader::new(bytes);
         let value = reader.raw()?;
         if reader.is_empty() { codec::read_value(value) } else { Err(ContentError::BadCount) }
     }
 
-    /// The bytes that it has beside itself.
+    /// The bytes of heap memory that the value owns.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match self {
@@ -124,7 +124,7 @@ impl Value {
         }
     }
 
-    /// Its text, if it is a text; that of a URI too.
+    /// The text of a string or URI.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -133,7 +133,7 @@ impl Value {
         }
     }
 
-    /// Whether it is true, if it is one of the two.
+    /// The boolean.
     #[must_use]
     pub const fn as_bool(&self) -> Option<bool> {
         match self {
@@ -142,19 +142,19 @@ impl Value {
         }
     }
 
-    /// Its number, if it is a whole one of any type that is in this range.
+    /// The number, if it is whole and in the range of `i64`, in any type.
     #[must_use]
     pub fn as_i64(&self) -> Option<i64> {
         self.whole().and_then(|number| i64::try_from(number).ok())
     }
 
-    /// Its number, if it is a whole one of any type that is in this range.
+    /// The number, if it is whole and in the range of `u64`, in any type.
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
         self.whole().and_then(|number| u64::try_from(number).ok())
     }
 
-    /// Its number, of any type: a whole one is rounded, where it has more digits than fit.
+    /// The number, in any type. A whole number with more digits than fit is rounded.
     #[must_use]
     pub fn as_f64(&self) -> Option<f64> {
         match self {
@@ -164,7 +164,7 @@ impl Value {
         }
     }
 
-    /// Its bytes, if it has some.
+    /// The bytes of a binary value.
     #[must_use]
     pub const fn as_bytes(&self) -> Option<&Bytes> {
         match self {
@@ -173,7 +173,7 @@ impl Value {
         }
     }
 
-    /// Its instant, in either of the two types.
+    /// The instant, in either of the two types.
     #[must_use]
     pub const fn as_timestamp(&self) -> Option<Timestamp> {
         match self {
@@ -197,7 +197,7 @@ impl Value {
         })
     }
 
-    /// The same value, borrowed.
+    /// The value, borrowed.
     #[must_use]
     pub fn borrow(&self) -> ValueRef<'_> {
         match self {
@@ -227,7 +227,7 @@ impl Value {
 }
 
 impl ValueRef<'_> {
-    /// The same value with its own memory.
+    /// The value as an owned one.
     #[must_use]
     pub fn to_value(self) -> Value {
         match self {

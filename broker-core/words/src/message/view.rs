@@ -1,4 +1,4 @@
-//! The properties of a message, read in place: what filters look at.
+//! The properties of a message, read in place. Filters and actions of rules read them.
 
 use std::borrow::Cow;
 
@@ -14,11 +14,11 @@ use crate::time::{TimeSpan, Timestamp};
 #[cfg(test)]
 mod tests;
 
-/// So many application properties are listed without an allocation.
+/// Maximum number of application properties that need no allocation.
 const INLINE_PROPERTIES: usize = 16;
 
-/// The properties of one message. Texts and bytes are borrowed from the content; an id that was not
-/// sent as text has its text form here (AMQ-21).
+/// The properties of one message. Texts and bytes are borrowed from the content. An id that is not
+/// text has its text form here (AMQ-21).
 #[derive(Clone, Debug)]
 pub struct PropertyView<'a> {
     entries: SmallVec<[Entry<'a>; INLINE_PROPERTIES]>,
@@ -40,12 +40,12 @@ pub struct PropertyView<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Entry<'a> {
     key: &'a str,
-    /// Nearly every key is, and such keys are compared fast.
+    /// Nearly all keys are ASCII, and such keys are compared fast.
     is_ascii: bool,
     value: Encoded<'a>,
 }
 
-/// Most values are never looked at, so they are understood when they are.
+/// A value, decoded on demand, because filters read few of them.
 #[derive(Clone, Copy, Debug)]
 enum Encoded<'a> {
     Bytes(&'a [u8]),
@@ -80,7 +80,7 @@ impl Content {
 }
 
 impl<'a> PropertyView<'a> {
-    /// These properties with the changes of an overlay, in time in proportion to both.
+    /// Applies the changes of an overlay, in time proportional to both.
     #[must_use]
     pub fn with(mut self, overlay: &'a Overlay) -> Self {
         let mut changes = ChangesByKey::of(overlay, |property, value| {
@@ -99,19 +99,19 @@ impl<'a> PropertyView<'a> {
         self
     }
 
-    /// The keys of the application properties in their order.
+    /// The keys of the application properties, in order.
     pub fn keys(&self) -> impl Iterator<Item = &'a str> + '_ {
         self.entries.iter().map(|entry| entry.key)
     }
 
-    /// How many application properties there are.
+    /// Number of application properties.
     #[must_use]
     pub fn property_count(&self) -> usize {
         self.entries.len()
     }
 
-    /// The application property that a rule means by `name`: the one with exactly this key, else of
-    /// those that differ in case only the first in byte order (SQL-07).
+    /// The application property that `name` refers to in a rule: the one with exactly this key,
+    /// otherwise the first in byte order among those that differ only in case (SQL-07).
     #[must_use]
     pub fn resolve(&self, name: &str) -> Option<(&'a str, ValueRef<'a>)> {
         let is_ascii = name.is_ascii();
@@ -147,7 +147,7 @@ impl<'a> PropertyView<'a> {
         self.correlation_id.as_deref()
     }
 
-    /// The session id as it was sent.
+    /// The session id in the sender's spelling.
     #[must_use]
     pub const fn session_id(&self) -> Option<&'a str> {
         self.session_id
@@ -165,7 +165,7 @@ impl<'a> PropertyView<'a> {
         self.transaction_partition_key
     }
 
-    /// The session that answers belong to.
+    /// The session for answers.
     #[must_use]
     pub const fn reply_to_session_id(&self) -> Option<&'a str> {
         self.reply_to_session_id
@@ -183,13 +183,13 @@ impl<'a> PropertyView<'a> {
         self.subject
     }
 
-    /// The address the sender had in mind.
+    /// The address that the sender intended.
     #[must_use]
     pub const fn to(&self) -> Option<&'a str> {
         self.to
     }
 
-    /// Where answers are sent.
+    /// The address for answers.
     #[must_use]
     pub const fn reply_to(&self) -> Option<&'a str> {
         self.reply_to
@@ -201,13 +201,13 @@ impl<'a> PropertyView<'a> {
         self.time_to_live
     }
 
-    /// When the sender wants it enqueued.
+    /// The instant at which the sender wants the message enqueued.
     #[must_use]
     pub const fn scheduled_enqueue_time(&self) -> Option<Timestamp> {
         self.scheduled_enqueue_time
     }
 
-    /// Whether the sender asked for persistence.
+    /// Whether the sender requested persistence.
     #[must_use]
     pub const fn force_persistence(&self) -> bool {
         self.force_persistence
@@ -225,7 +225,8 @@ impl<'a> Entry<'a> {
 }
 
 impl<'a> Encoded<'a> {
-    /// Content was checked, so what cannot be read is of a type that is refused on send.
+    /// Decodes the value. Content was checked, so an unreadable value has a type that is refused on
+    /// send; it reads as null.
     fn read(self) -> ValueRef<'a> {
         match self {
             Self::Read(value) => value,
@@ -234,7 +235,7 @@ impl<'a> Encoded<'a> {
     }
 }
 
-/// Whether two names of properties are the same ignoring case (SQL-07).
+/// Whether two names of properties are equal, ignoring case (SQL-07).
 #[must_use]
 pub(crate) fn same_name(left: &str, right: &str) -> bool {
     if left.len() == right.len() && left.eq_ignore_ascii_case(right) {
@@ -247,7 +248,7 @@ pub(crate) fn same_name(left: &str, right: &str) -> bool {
     left.eq(right.chars().flat_map(char::to_lowercase))
 }
 
-/// What all names have in common that are the same by [`same_name`], and no others.
+/// The folded form, which is equal for exactly those names that [`same_name`] treats as equal.
 pub(crate) fn folded_name(name: &str) -> String {
     name.chars().flat_map(char::to_lowercase).collect()
 }

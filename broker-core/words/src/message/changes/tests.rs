@@ -1,4 +1,4 @@
-//! What was done one change after another, each in a search of its own, says what comes of all at once.
+//! Compares all changes at once with a reference that makes one change after another.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::message::settable::set_broker;
 use crate::message::{Content, Message, MessageId, Value};
 use crate::time::TimeSpan;
 
-/// What is drawn from: the same numbers in every run.
+/// Random numbers, the same in every run.
 struct Draw(u64);
 
 impl Draw {
@@ -31,12 +31,13 @@ impl Draw {
         }
     }
 
-    /// A key of so many.
+    /// One of `keys` different keys.
     fn key(&mut self, keys: usize) -> String {
         format!("k{}", self.below(keys))
     }
 
-    /// As many changes, of which several may have one key: bytes of any origin do no harm.
+    /// An overlay with `count` changes, of which several may have one key: bytes of any origin do
+    /// no harm.
     fn overlay(&mut self, count: usize, keys: usize) -> Overlay {
         let drawn: Vec<_> = (0..count)
             .map(|_| (self.below(5 + SettableProperty::ALL.len()), self.key(keys), self.value()))
@@ -72,7 +73,7 @@ fn borrowed(value: &Value) -> ValueRef<'_> {
     }
 }
 
-/// One change after another.
+/// The reference: one change after another.
 fn naively(overlay: &Overlay, message: &mut Message) {
     for change in overlay.changes() {
         let properties = &mut message.application_properties;
@@ -92,7 +93,7 @@ fn naively(overlay: &Overlay, message: &mut Message) {
     }
 }
 
-/// The keys and values that a view has, in their order, and some of what is not an application property.
+/// The keys and values of a view in their order, and some broker properties.
 fn shown(content: &Content, overlay: Option<&Overlay>) -> String {
     let mut view = content.property_view();
     if let Some(overlay) = overlay {
@@ -106,7 +107,7 @@ fn shown(content: &Content, overlay: Option<&Overlay>) -> String {
     text
 }
 
-/// Few and many changes, of few and many keys.
+/// Cases with few and many changes, of few and many keys.
 fn cases() -> impl Iterator<Item = (Message, Overlay, Overlay)> {
     let mut draw = Draw(1);
     (0..600).map(move |case| {
@@ -118,8 +119,8 @@ fn cases() -> impl Iterator<Item = (Message, Overlay, Overlay)> {
     })
 }
 
-/// SET-08, ACT-02: all changes at once do what they do one after another, to the order of the properties, whether
-/// a key has one property or several.
+/// SET-08, ACT-02: all changes at once have the same result as one after another, including the
+/// order of the properties, for keys with one or several properties.
 #[test]
 fn all_changes_at_once_do_what_they_do_one_after_another() {
     for (message, overlay, _) in cases() {
@@ -132,8 +133,8 @@ fn all_changes_at_once_do_what_they_do_one_after_another() {
     }
 }
 
-/// DLQ-20: the sizes that are found without the messages are those that the messages have, and what was set before
-/// counts as well.
+/// DLQ-20: the sizes computed without encoding equal the sizes of the encoded messages, and an
+/// earlier overlay counts too.
 #[test]
 fn header_sizes_are_those_of_the_changed_messages() {
     for (message, before, later) in cases() {
@@ -148,7 +149,7 @@ fn header_sizes_are_those_of_the_changed_messages() {
     }
 }
 
-/// SET-08: an overlay that was looked up once gives what each one on top of it gives, byte for byte.
+/// SET-08: an indexed overlay gives the same bytes as `on_top_of`, for each overlay on top of it.
 #[test]
 fn overlays_on_top_of_one_are_the_same_whether_it_was_looked_up_once() {
     for (_, before, later) in cases() {
@@ -162,7 +163,7 @@ fn overlays_on_top_of_one_are_the_same_whether_it_was_looked_up_once() {
     assert_eq!(set.beneath().with(&garbage), garbage.on_top_of(&set));
 }
 
-/// DESIGN D6: how often keys are compared grows with both lists, not with their product.
+/// DESIGN D6: the number of comparisons grows with both lists, not with their product.
 #[test]
 fn an_index_is_made_of_more_than_a_few_keys() {
     let keys: Vec<_> = (0..=FEW).map(|key| format!("k{key}")).collect();

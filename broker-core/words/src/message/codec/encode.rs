@@ -1,4 +1,5 @@
-//! From a message to its canonical bytes.
+//! Encodes a message in its canonical bytes. [`Message::encode`] calls it, and header sizes measure
+//! with it.
 
 use bytes::Bytes;
 
@@ -10,16 +11,16 @@ use crate::time::TimeSpan;
 /// A section's constructor: a described value with a descriptor below 256.
 const SECTION_BYTES: usize = 3;
 
-/// How a time to live is written (AMQ-19).
+/// The encoding of a time to live (AMQ-19).
 #[derive(Clone, Copy)]
 struct Ttl {
     /// The header's field, in milliseconds.
     header: Option<u32>,
-    /// The distance in milliseconds between creation and expiry where the header cannot tell it.
+    /// Milliseconds between creation and expiry, if the header cannot hold the time to live.
     distance: Option<i64>,
 }
 
-/// The items of a list or map: how many, and their bytes.
+/// Number of items of a list or map, and their bytes.
 #[derive(Clone, Copy, Default)]
 struct Items {
     count: usize,
@@ -60,13 +61,13 @@ pub(crate) fn encode(message: &Message) -> Content {
     Content::new(Bytes::from(bytes), layout)
 }
 
-/// The bytes of a message before its body.
+/// Number of bytes of a message before its body.
 pub(crate) fn header_bytes(message: &Message) -> usize {
     let application = measure(|sink| application_properties(sink, message));
     broker_properties_bytes(message) + application.section_bytes(Compound::Map)
 }
 
-/// The bytes of the sections before the application properties.
+/// Number of bytes of the sections before the application properties.
 pub(crate) fn broker_properties_bytes(message: &Message) -> usize {
     let ttl = Ttl::of(message.time_to_live);
     let header = measure(|sink| header(sink, ttl));
@@ -77,19 +78,19 @@ pub(crate) fn broker_properties_bytes(message: &Message) -> usize {
         + properties.section_bytes(Compound::List)
 }
 
-/// The bytes of the section of so many application properties that take so many bytes.
+/// Number of bytes of a section of `count` application properties whose entries take `bytes`.
 pub(crate) fn application_properties_bytes(count: usize, bytes: usize) -> usize {
     Items { count: 2 * count, bytes }.section_bytes(Compound::Map)
 }
 
-/// The bytes of a key of an application property.
+/// Number of bytes of the key of an application property.
 pub(crate) fn text_bytes(key: &str) -> usize {
     let mut sink = Measure::default();
     write::text(&mut sink, key);
     sink.bytes
 }
 
-/// The bytes of the value of one.
+/// Number of bytes of the value of an application property.
 pub(crate) fn value_bytes(value: &Value) -> usize {
     let mut sink = Measure::default();
     write::write_value(&mut sink, value);
@@ -101,7 +102,8 @@ impl Ttl {
         let Some(span) = span.filter(|span| !span.is_unlimited()) else {
             return Self { header: None, distance: None };
         };
-        // A positive span stays positive; zero is kept apart from "not set", so that it is refused.
+        // A positive span stays positive. Zero is encoded differently from "not set", so that it is
+        // refused.
         let milliseconds = span.as_ms().max(i64::from(span > TimeSpan::ZERO));
         match u32::try_from(milliseconds) {
             Ok(short) if short > 0 && short < u32::MAX => {
@@ -113,7 +115,7 @@ impl Ttl {
 }
 
 impl Items {
-    /// The bytes of a section of these items; an empty one is left out.
+    /// Number of bytes of a section of these items. An empty section is omitted.
     fn section_bytes(self, kind: Compound) -> usize {
         if self.count == 0 {
             return 0;
@@ -128,7 +130,7 @@ fn measure(write: impl FnOnce(&mut Measure) -> usize) -> Items {
     Items { count, bytes: sink.bytes }
 }
 
-/// Starts a section, unless it has no items; says whether it did.
+/// Starts a section and returns true, or returns false if it has no items.
 fn start(sink: &mut impl Sink, descriptor: u8, kind: Compound, items: Items) -> bool {
     if items.count == 0 {
         return false;

@@ -1,4 +1,4 @@
-//! Ids of messages, borrowed from content.
+//! Ids of messages, borrowed from content. Content, views and envelopes use them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::ids::write_guid;
 use crate::message::MessageId;
 
-/// A [`MessageId`] without its own memory.
+/// A [`MessageId`] that borrows its text or bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum IdRef<'a> {
     Text(&'a str),
@@ -26,7 +26,7 @@ impl<'a> IdRef<'a> {
         }
     }
 
-    /// Whether the text form has more characters than `characters_max`, without making it.
+    /// Whether the text form has more characters than `characters_max`, without building it.
     pub(crate) fn is_longer_than(self, characters_max: usize) -> bool {
         match self {
             Self::Text(text) => is_longer_than(text, characters_max),
@@ -48,7 +48,7 @@ impl<'a> IdRef<'a> {
 
 /// Whether a text has more characters than `characters_max` (MSG-05).
 pub(crate) fn is_longer_than(text: &str, characters_max: usize) -> bool {
-    // A character has at least one byte, so the usual short text need not be counted.
+    // A character has at least one byte, so the usual short text is not counted.
     text.len() > characters_max && text.chars().count() > characters_max
 }
 

@@ -1,7 +1,7 @@
-//! The one AMQP 1.0 codec for content (MSG-25, AMQP 1.6 and 3.2): sections to and from bytes.
+//! The only AMQP 1.0 codec for content (MSG-25, AMQP 1.6 and 3.2): sections to and from bytes.
 //!
-//! Writing uses the smallest encoding of every value, so that equal messages have equal bytes.
-//! Values are read and written by [`amqp`](crate::amqp).
+//! The writer uses the smallest encoding of every value, so that equal messages have equal bytes.
+//! [`amqp`](crate::amqp) reads and writes the values.
 
 mod encode;
 mod id;
@@ -30,7 +30,7 @@ pub(super) use crate::amqp::{Reader, Scalar, code, descriptor};
 /// Keys of the message annotations that a sender may set (AMQP-44).
 pub(super) mod annotation {
     pub(crate) const SCHEDULED_ENQUEUE_TIME: &str = "x-opt-scheduled-enqueue-time";
-    /// What clients of JMS say in its place, a number of milliseconds (AMQP-101).
+    /// The annotation of JMS clients for the same purpose, a number of milliseconds (AMQP-101).
     pub(crate) const DELIVERY_TIME: &str = "x-opt-delivery-time";
     pub(crate) const PARTITION_KEY: &str = "x-opt-partition-key";
     pub(crate) const VIA_PARTITION_KEY: &str = "x-opt-via-partition-key";

@@ -1,4 +1,4 @@
-//! The sections of content: where they are, and what the broker reads of them.
+//! The sections of content: their positions, and the fields that the broker reads.
 
 use super::{IdRef, annotation, descriptor};
 use crate::amqp::{ItemBounds, Reader, Scalar, check_value_of};
@@ -7,8 +7,8 @@ use crate::time::TimeSpan;
 
 type Result<T> = std::result::Result<T, ContentError>;
 
-/// Where sections begin; a section that is missing begins where the next one does. The header
-/// begins at 0, a footer is found behind the body.
+/// Positions of sections. A missing section begins where the next one does. The header begins at 0;
+/// a footer is found after the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     pub(crate) delivery_at: u32,
@@ -26,7 +26,7 @@ impl Layout {
         application: usize,
         body: usize,
     ) -> Self {
-        // Content of 4 GiB and more is never accepted; its places need not be right.
+        // Content of 4 GiB and more is never accepted, so its positions need not be right.
         let at = |place| u32::try_from(place).unwrap_or(u32::MAX);
         Self {
             delivery_at: at(delivery),
@@ -94,8 +94,8 @@ pub(crate) fn layout(bytes: &[u8], mut bounds: ItemBounds) -> Result<Layout> {
     Ok(Layout::new(delivery, annotations, properties, application, body))
 }
 
-/// The sections of `bytes` in the order of the standard. Sections of one rank keep their order, so that those of a body
-/// stay as they were and repeated ones are found by [`layout`].
+/// The sections of `bytes` in the order of the standard. Sections of one rank keep their order, so
+/// that the body stays the same and [`layout`] finds repeated sections.
 pub(crate) fn in_order(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut ordered = Vec::with_capacity(bytes.len());
     for wanted in descriptor::HEADER..=descriptor::FOOTER {
@@ -115,7 +115,7 @@ pub(crate) fn in_order(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(ordered)
 }
 
-/// The place of a section among the others; the kinds of a body share one.
+/// The position of a section in the order of the standard. All kinds of body share one.
 const fn rank(section: u8) -> u8 {
     match section {
         descriptor::SEQUENCE | descriptor::VALUE => descriptor::DATA,
@@ -123,7 +123,7 @@ const fn rank(section: u8) -> u8 {
     }
 }
 
-/// Where the body sections of `bytes`, which begin with them, end; the first one's descriptor.
+/// The end of the body sections at the start of `bytes`, and the descriptor of the first one.
 pub(crate) fn body_sections(bytes: &[u8], bounds: &mut ItemBounds) -> Result<(Option<u8>, usize)> {
     let mut reader = Reader::new(bytes);
     let mut first = None;
@@ -145,7 +145,7 @@ pub(crate) fn body_sections(bytes: &[u8], bounds: &mut ItemBounds) -> Result<(Op
     }
 }
 
-/// Checks what stands behind a body: a footer or nothing.
+/// Checks the bytes after a body: a footer or nothing.
 pub(crate) fn footer(bytes: &[u8], bounds: &mut ItemBounds) -> Result<()> {
     let mut reader = Reader::new(bytes);
     if reader.is_empty() {
@@ -186,7 +186,7 @@ fn check_map(reader: &mut Reader<'_>, bounds: &mut ItemBounds) -> Result<()> {
     check_value_of(reader, bounds)
 }
 
-/// The header's time to live in milliseconds, from its section or from nothing.
+/// The header's time to live in milliseconds. The section may be empty.
 pub(crate) fn ttl(section: &[u8]) -> Result<Option<u32>> {
     if section.is_empty() {
         return Ok(None);
@@ -213,8 +213,9 @@ fn header_ttl(reader: &mut Reader<'_>, bounds: &mut ItemBounds) -> Result<Option
     if fields.is_empty() { Ok(ttl) } else { Err(ContentError::BadCount) }
 }
 
-/// Checks the fields that the broker does not read and passes on: clients fall over what has another type there
-/// (AMQP 3.2.1, 3.2.4). What was stored before this was checked is not held against it.
+/// Checks the fields that the broker passes on unread: clients fail on other types than the
+/// standard's (AMQP 3.2.1, 3.2.4). Not applied to stored content, which may be older than this
+/// check.
 pub(crate) fn check_unread(header: &[u8], properties: &[u8]) -> Result<()> {
     check_fields(header, |field, value| match (field, value) {
         (_, Scalar::Null)
@@ -236,12 +237,12 @@ pub(crate) fn check_unread(header: &[u8], properties: &[u8]) -> Result<()> {
         (1, _) => Err(ContentError::BadValue("user-id")),
         (7, _) => Err(ContentError::BadValue("content-encoding")),
         (11, _) => Err(ContentError::BadValue("group-sequence")),
-        // The others are read (see `PropertiesSection`).
+        // `PropertiesSection` reads and checks the others.
         _ => Ok(()),
     })
 }
 
-/// Looks at each field of a section that is a list, or of nothing.
+/// Checks each field of a section that is a list. The section may be empty.
 fn check_fields(section: &[u8], check: impl Fn(usize, Scalar<'_>) -> Result<()>) -> Result<()> {
     if section.is_empty() {
         return Ok(());
@@ -252,7 +253,7 @@ fn check_fields(section: &[u8], check: impl Fn(usize, Scalar<'_>) -> Result<()>)
     (0..count).try_for_each(|field| check(field, fields.scalar()?))
 }
 
-/// The time to live that a header and properties state together (AMQ-19); a header's 0 is none.
+/// The time to live of header and properties together (AMQ-19). A header's 0 means none.
 pub(crate) fn time_to_live(
     ttl: Option<u32>,
     properties: &PropertiesSection<'_>,
@@ -266,7 +267,7 @@ pub(crate) fn time_to_live(
     Some(TimeSpan::from_ms(i64::from(ttl)))
 }
 
-/// What the broker reads of the message annotations (AMQP-44).
+/// The message annotations that the broker reads (AMQP-44).
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Annotations<'a> {
     pub(crate) scheduled_enqueue_time: Option<i64>,
@@ -276,7 +277,7 @@ pub(crate) struct Annotations<'a> {
 }
 
 impl<'a> Annotations<'a> {
-    /// From the section or from nothing.
+    /// Reads the section, which may be empty.
     #[inline]
     pub(crate) fn read(section: &'a [u8]) -> Result<Self> {
         if section.is_empty() {
@@ -327,7 +328,7 @@ impl<'a> Annotations<'a> {
     }
 }
 
-/// What the broker reads of the properties (AMQP 3.2.4).
+/// The properties that the broker reads (AMQP 3.2.4).
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PropertiesSection<'a> {
     pub(crate) message_id: Option<IdRef<'a>>,
@@ -343,7 +344,7 @@ pub(crate) struct PropertiesSection<'a> {
 }
 
 impl<'a> PropertiesSection<'a> {
-    /// From the section or from nothing.
+    /// Reads the section, which may be empty.
     #[inline]
     pub(crate) fn read(section: &'a [u8]) -> Result<Self> {
         if section.is_empty() {
@@ -403,7 +404,8 @@ impl<'a> Scalar<'a> {
         }
     }
 
-    /// Text also where it is binary: the SDK for Python sends what it has received so (AMQP-44).
+    /// Text, also in the form of binary: the SDK for Python re-sends received text like this
+    /// (AMQP-44).
     fn text_or_binary(self, field: &'static str) -> Result<Option<&'a str>> {
         match self {
             Self::Binary(bytes) => match std::str::from_utf8(bytes) {
@@ -414,7 +416,8 @@ impl<'a> Scalar<'a> {
         }
     }
 
-    /// An instant also where it is a number of milliseconds: the SDK for Python sends what it has received so (AMQP-44).
+    /// An instant, also in the form of a number of milliseconds: the SDK for Python re-sends
+    /// received instants like this (AMQP-44).
     fn instant(self, field: &'static str) -> Result<Option<i64>> {
         match self {
             Self::I64(milliseconds) => Ok(Some(milliseconds)),

@@ -1,4 +1,4 @@
-//! Bytes of single values and whole messages, and what becomes of bytes that are neither.
+//! Bytes of single values and whole messages, and malformed bytes.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation)]
 
@@ -128,7 +128,7 @@ fn longer_encodings_of_a_value_mean_the_same() {
     }
 }
 
-/// MSG-20, MSG-21: what the message model lacks is refused, malformed values as well.
+/// MSG-20, MSG-21: values that the message model lacks and malformed values are refused.
 #[test]
 fn values_outside_the_model_are_refused() {
     for nested in [&[0x45][..], &[0xc0, 1, 0], &[0xc1, 1, 0], &[0xe0, 2, 0, 0x40]] {
@@ -261,8 +261,8 @@ fn repeated_sections_are_refused() {
     }
 }
 
-/// AMQP-45: sections are taken in any order, since clients write some behind the body, and stored in the order of the
-/// standard; those of a body keep theirs.
+/// AMQP-45: sections are accepted in any order, since some clients write sections after the body.
+/// They are stored in the order of the standard; body sections keep their order.
 #[test]
 fn sections_are_put_in_order() {
     let header = &b"\x00\x53\x70\xc0\x08\x03\x40\x40\x70\x00\x00\x00\x05"[..];
@@ -287,7 +287,8 @@ fn sections_are_put_in_order() {
     assert_eq!(parse(&unknown), Err(ContentError::NoSection));
 }
 
-/// AMQP-44: a partition key may be binary and an instant a number, as the SDK for Python sends what it has received.
+/// AMQP-44: a partition key may be binary and an instant a number, because the SDK for Python
+/// re-sends received values like this.
 #[test]
 fn annotations_of_a_message_that_is_sent_again_are_read() {
     let annotated = |key: &str, value: &[u8]| {
@@ -377,7 +378,7 @@ fn deep_nesting_is_refused_without_deep_recursion() {
     assert_eq!(parse(&lists(5_000)), Err(ContentError::TooDeep));
 }
 
-/// An array of such elements, in the form with sizes of four bytes: their constructor, and each without it.
+/// An array of these elements, in the form with sizes of four bytes. They share `constructor`.
 fn array(constructor: &[u8], elements: &[&[u8]]) -> Vec<u8> {
     let items = [constructor, &elements.concat()].concat();
     let mut array = (items.len() as u32 + 4).to_be_bytes().to_vec();
@@ -390,7 +391,8 @@ fn body_of_array(array: &[u8]) -> Result<Content, ContentError> {
     parse(&[b"\x00\x53\x77\xf0", array].concat())
 }
 
-/// AMQP-14: arrays in arrays nest no deeper than lists in lists, and what is in them counts with what is around.
+/// AMQP-14: arrays in arrays nest no deeper than lists in lists, and inner items count together
+/// with outer ones.
 #[test]
 fn arrays_in_arrays_are_limited() {
     let nested = |depth: usize| {
@@ -399,7 +401,7 @@ fn arrays_in_arrays_are_limited() {
     assert!(body_of_array(&nested(31)).is_ok());
     assert_eq!(body_of_array(&nested(33)).err(), Some(ContentError::TooDeep));
     assert_eq!(body_of_array(&nested(3_000)).err(), Some(ContentError::TooDeep));
-    // Of each level an array of lists, in which is an array.
+    // Each level is an array of lists that contain an array.
     let mixed = |depth: usize| {
         (1..depth).fold(array(&[0x40], &[&[]]), |inner, _| {
             let list = [&[0xf0], &inner[..]].concat();
@@ -411,8 +413,8 @@ fn arrays_in_arrays_are_limited() {
     assert_eq!(body_of_array(&mixed(17)).err(), Some(ContentError::TooDeep));
 }
 
-/// AMQP-15: an array of no elements may leave out their constructor, as Python writes it; what stands in it all the same
-/// counts for something.
+/// AMQP-15: an empty array may omit the constructor, as Python writes it. Bytes that follow it are
+/// still checked.
 #[test]
 fn an_empty_array_needs_no_constructor() {
     let property = b"\x00\x53\x74\xc1\x07\x02\xa1\x01a\xe0\x01\x00";
@@ -426,8 +428,8 @@ fn an_empty_array_needs_no_constructor() {
     );
 }
 
-/// AMQP 3.2.1, 3.2.4: fields that the broker passes on unread have the types of the standard, or a sender is told so;
-/// what was stored with others stays readable.
+/// AMQP 3.2.1, 3.2.4: fields that the broker passes on unread must have the types of the standard.
+/// Otherwise the sender gets an error. Stored content with other types stays readable.
 #[test]
 fn a_sender_is_held_to_the_types_of_fields_that_nobody_reads() {
     let body = b"\x00\x53\x75\xa0\x01b";
@@ -467,7 +469,7 @@ fn a_sender_is_held_to_the_types_of_fields_that_nobody_reads() {
     for bytes in right {
         assert!(Content::from_sender(bytes.clone()).is_ok(), "{bytes:?}");
     }
-    // There is no sixth; a null there says nothing, and no header leaves as it came.
+    // The header has no sixth field. A null there is harmless, and no header leaves unchanged.
     let sixth = list(0x70, &before(5, text));
     assert_eq!(Content::from_sender(sixth), Err(ContentError::BadCount));
 }
@@ -487,7 +489,7 @@ fn compound_elements_of_arrays_are_checked() {
         assert!(body_of_array(&array(constructor, elements)).is_ok(), "{constructor:02x?}");
     }
     let bad: [(&[u8], &[u8], ContentError); 8] = [
-        // A claim of five items, of no type at all.
+        // A claim of five items, without a valid type.
         (b"\xc0", b"\x02\x05\x99", ContentError::UnknownType(0x99)),
         (b"\xc0", b"\x02\x05\x40", ContentError::Truncated),
         (b"\xc0", b"\x02\x00\x40", ContentError::BadCount),
@@ -503,8 +505,8 @@ fn compound_elements_of_arrays_are_checked() {
     }
 }
 
-/// AMQP-14: a list or array of a sender has 65,536 items at most and a map half as many entries, also where items take no
-/// bytes. What was stored when more was taken is read as before.
+/// AMQP-14: a list or array from a sender has at most 65,536 items and a map half as many entries,
+/// even if items take no bytes. Content stored under a higher limit stays readable.
 #[test]
 fn too_many_items_of_a_sender_are_refused() {
     let content = |code: u8, count: u32, items: &[u8]| {
@@ -518,7 +520,8 @@ fn too_many_items_of_a_sender_are_refused() {
         (0xd0, 65_537, &nulls[..65_537], false),
         (0xd1, 65_536, &nulls[..65_536], true),
         (0xd1, 65_538, &nulls[..65_538], false),
-        // Arrays of nulls, trues, falses, zeros and empty lists, of which only the constructor is there.
+        // Arrays of nulls, trues, falses, zeros and empty lists, which consist only of the
+        // constructor.
         (0xf0, 65_536, &[0x40][..], true),
         (0xf0, 65_537, &[0x40], false),
         (0xf0, 65_537, &[0x41], false),
@@ -537,7 +540,7 @@ fn too_many_items_of_a_sender_are_refused() {
     assert_eq!(Content::parse(endless).err(), Some(ContentError::TooMany));
 }
 
-/// AMQP-14: elements of arrays that take no bytes are 65,536 at most in a whole message, wherever in it they are.
+/// AMQP-14: a whole message has at most 65,536 array elements without bytes, anywhere in it.
 #[test]
 fn elements_without_bytes_are_bounded_over_a_message() {
     let nulls = |count: u32| [&b"\xf0\0\0\0\x05"[..], &count.to_be_bytes(), b"\x40"].concat();
@@ -568,7 +571,7 @@ fn elements_without_bytes_are_bounded_over_a_message() {
     assert_eq!(Content::from_sender(alone).err(), Some(ContentError::TooMany));
 }
 
-/// Reads everything that can be read of content, whatever it is.
+/// Reads all parts of content from any bytes.
 fn exercise(bytes: Bytes) -> bool {
     let overlay = Overlay::from_bytes(bytes.clone());
     let mut target = Message::new("t").with_application_property("key 1", 1);
@@ -595,7 +598,7 @@ fn exercise(bytes: Bytes) -> bool {
     true
 }
 
-/// Contents of our own making and of others', and an overlay.
+/// Contents from this encoder and from others, and an overlay.
 fn samples() -> Vec<Vec<u8>> {
     let foreign = [
         &b"\x00\x53\x70\xc0\x06\x04\x41\x50\x04\x43\x42"[..],
@@ -622,7 +625,7 @@ fn samples() -> Vec<Vec<u8>> {
     contents.into_iter().chain([overlay.unwrap().as_bytes().to_vec()]).collect()
 }
 
-/// MSG-25: a message is not cut short unnoticed, except between two sections.
+/// MSG-25: a truncated message is detected, unless it ends between two sections.
 #[test]
 fn no_truncation_panics() {
     let (mut accepted, mut refused) = (0, 0);
@@ -638,7 +641,7 @@ fn no_truncation_panics() {
     assert!(accepted < 20 && refused > 500, "{accepted} accepted, {refused} refused");
 }
 
-/// Any bytes at all are either content, with every promise content makes, or an error.
+/// Any bytes are either content with all its guarantees, or an error.
 #[test]
 fn no_mutation_panics() {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -678,7 +681,8 @@ fn a_full_message_comes_back_as_it_was() {
     assert_eq!(Content::parse(content.as_bytes().clone()), Ok(content));
 }
 
-/// AMQP-101, SCH-02: a delivery time of JMS is a schedule, unless the message says one itself; of another type it means nothing.
+/// AMQP-101, SCH-02: a delivery time of JMS is a schedule, unless the message has a schedule. A
+/// delivery time of another type is ignored.
 #[test]
 fn a_delivery_time_is_a_schedule() {
     let annotated = |annotations: &[(&str, Value)]| {

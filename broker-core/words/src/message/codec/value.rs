@@ -1,10 +1,11 @@
-//! Application properties: maps of keys to values.
+//! Maps of application properties: their entries and the decoding of values. Content, overlays and
+//! views use them.
 
 use super::{code, described};
 use crate::amqp::{Reader, Scalar};
 use crate::message::{ContentError, Value, ValueRef};
 
-/// One entry of a map of application properties, as it is encoded.
+/// One encoded entry of a map of application properties.
 #[derive(Clone, Copy)]
 pub(crate) struct PropertyEntry<'a> {
     key: &'a [u8],
@@ -40,13 +41,13 @@ impl<'a> PropertyEntry<'a> {
         self.key
     }
 
-    /// What counts against the limit of one property (MSG-26).
+    /// Number of bytes that count against the limit of one property (MSG-26).
     pub(crate) const fn size_bytes(&self) -> usize {
         self.key.len() + self.value.len()
     }
 }
 
-/// The entries of an encoded map in their order; ends early where the map is malformed.
+/// The entries of an encoded map in order. The iterator ends early where the map is malformed.
 pub(crate) fn entries(map: &[u8]) -> impl Iterator<Item = PropertyEntry<'_>> {
     let mut items = match Reader::new(map).map() {
         Ok((_, items)) => items,
@@ -57,12 +58,12 @@ pub(crate) fn entries(map: &[u8]) -> impl Iterator<Item = PropertyEntry<'_>> {
     })
 }
 
-/// Understands one encoded value of an application property.
+/// Decodes the value of an application property.
 pub(crate) fn read_value(encoded: &[u8]) -> Result<Value, ContentError> {
     read_value_ref(encoded).map(ValueRef::to_value)
 }
 
-/// Understands one encoded value of an application property, in place.
+/// Decodes the value of an application property in place.
 pub(crate) fn read_value_ref(encoded: &[u8]) -> Result<ValueRef<'_>, ContentError> {
     Ok(match Reader::new(encoded).scalar()? {
         Scalar::Null => ValueRef::Null,

@@ -1,4 +1,4 @@
-//! Writing what only content has: ids, and values of application properties.
+//! Encodes the types that only content has: ids, and values of application properties.
 
 pub(crate) use crate::amqp::write::*;
 

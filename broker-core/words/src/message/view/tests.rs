@@ -20,7 +20,7 @@ fn full() -> Message {
         .with_application_property("b", Value::Null)
 }
 
-/// An overlay that does one of everything.
+/// An overlay that changes every property.
 fn everything() -> Overlay {
     let text = ValueRef::String("new");
     let settable = SettableProperty::ALL.into_iter().map(|property| match property {
@@ -49,7 +49,7 @@ fn nothing() -> Overlay {
     )
 }
 
-/// What a view shows, in words that compare.
+/// The properties of a view as text, for comparisons.
 fn shown(view: &PropertyView<'_>) -> String {
     let properties: Vec<_> = view.keys().map(|key| (key, view.resolve(key))).collect();
     format!(
@@ -69,7 +69,7 @@ fn shown(view: &PropertyView<'_>) -> String {
     )
 }
 
-/// ACT-02: a view with an overlay shows what the message with the overlay is.
+/// ACT-02: a view with an overlay has the properties of the changed message.
 #[test]
 fn a_view_with_an_overlay_shows_the_changed_message() {
     let settled = Overlay::encode(&[("c".to_owned(), Value::I32(1))]).unwrap();
@@ -94,7 +94,8 @@ fn a_view_with_an_overlay_shows_the_changed_message() {
     }
 }
 
-/// SET-08, ACT-02: broker and application properties of one name are two things.
+/// SET-08, ACT-02: a broker property and an application property of one name are different
+/// properties.
 #[test]
 fn overlays_on_top_of_each_other_do_what_both_do() {
     let to = |text| {
@@ -126,7 +127,7 @@ fn overlays_on_top_of_each_other_do_what_both_do() {
     }
 }
 
-/// DLQ-20: the size is exact, to the byte, for everything an overlay can do.
+/// DLQ-20: the size is exact, to the byte, for every change that an overlay can make.
 #[test]
 fn the_header_size_with_an_overlay_is_that_of_the_changed_message() {
     for message in [full(), Message::new("b")] {
@@ -139,8 +140,8 @@ fn the_header_size_with_an_overlay_is_that_of_the_changed_message() {
     }
 }
 
-/// A stored overlay is read for ever: text keys for application properties, the empty list where
-/// one is removed, symbols for broker properties.
+/// Stored overlays stay readable: text keys for application properties, the empty list for
+/// removals, symbols for broker properties.
 #[test]
 fn golden_overlay() {
     let overlay = Overlay::of_changes([
