@@ -1,4 +1,5 @@
-//! Actions: what a rule changes on the copy that it makes (ACT-01 to ACT-11).
+//! Actions: the changes that a rule makes to its copy (ACT-01 to ACT-11). Judging a message runs
+//! them; they never alter the message itself.
 
 use super::properties::{Properties, Published};
 use super::sql::{
@@ -13,25 +14,25 @@ use crate::time::TimeSpan;
 /// The application property that names the rule which made a copy (TOP-03).
 const RULE_NAME: &str = "RuleName";
 
-/// A copy that differs from the message that was published.
+/// The changes of a rule to its copy of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changed {
-    /// The rule that made it.
+    /// The name of the rule.
     pub rule: Box<str>,
     /// All changes, RuleName included (TOP-03).
     pub overlay: Overlay,
-    /// The session it belongs to (ACT-09).
+    /// The session of the copy (ACT-09).
     pub session_id: Option<Box<str>>,
-    /// Its own time to live (ACT-09).
+    /// The time to live of the copy, if it has one (ACT-09).
     pub time_to_live: Option<TimeSpan>,
 }
 
-/// A message in the middle of an action: statements see what those before them did (ACT-02).
+/// A message in the middle of an action. Each statement sees the changes of earlier ones (ACT-02).
 struct Draft<'m, 'a> {
     published: &'m Published<'a>,
-    /// Application properties by exact key; none is removed.
+    /// Changed application properties by exact key; `None` is removed.
     user: Vec<(Box<str>, Option<Value>)>,
-    /// Broker properties; null is unset.
+    /// Changed broker properties; null is unset.
     system: Vec<(SettableProperty, Value)>,
 }
 
@@ -122,7 +123,7 @@ impl Draft<'_, '_> {
         }
     }
 
-    /// The property that `name` means now (SQL-07).
+    /// The property that `name` refers to at this point of the action (SQL-07).
     fn resolve<'s>(&'s self, name: &str) -> Option<(&'s str, ValueRef<'s>)> {
         let view = self.published.view();
         if self.user.is_empty() {
@@ -137,12 +138,12 @@ impl Draft<'_, '_> {
             .min_by_key(|key| (*key != name, *key))?;
         match self.user.iter().find(|(changed, _)| **changed == *key) {
             Some((key, value)) => Some((key, value.as_ref()?.borrow())),
-            // The name is the exact key now.
+            // `name` differs in case only, so look up by the exact key.
             None => view.resolve(key),
         }
     }
 
-    /// When the message expires by a time to live that was set or removed; none if neither was.
+    /// The expiry that follows from a changed time to live; `None` if no statement changed it.
     fn changed_expiry(&self) -> Option<Operand<'static>> {
         let is_own =
             |(known, _): &&(SettableProperty, Value)| *known == SettableProperty::TimeToLive;
@@ -198,7 +199,7 @@ impl Properties for Draft<'_, '_> {
         self.resolve(name).map(|(_, value)| value.into())
     }
 
-    /// Each property is compared with each that was changed.
+    /// Each property is compared with each changed one.
     fn lookup_steps(&self) -> u64 {
         self.published.lookup_steps().saturating_mul(1 + self.user.len() as u64)
     }
@@ -212,7 +213,7 @@ fn settable(property: SystemProperty) -> Result<SettableProperty, Fault> {
     }
 }
 
-/// The value in the type of the broker property and within its limit (ACT-07).
+/// Converts a value to the type of the broker property and checks its limit (ACT-07).
 fn broker_value(
     property: SettableProperty,
     value: &Operand<'_>,

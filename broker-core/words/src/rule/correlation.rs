@@ -1,4 +1,5 @@
-//! Correlation filters: values that properties of the message must have (TOP-18 to TOP-23).
+//! Correlation filters: values that properties of the message must have (TOP-18 to TOP-23). The
+//! matcher indexes them by their properties, and judging compares candidates with the message.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,10 +14,10 @@ use super::system::SystemProperty;
 use crate::error::{Quoted, Rejection};
 use crate::message::{SettableProperty, Value, ValueRef};
 
-/// What a condition takes beside looking its property up.
+/// Steps of one condition, without the look-up of its property.
 const CONDITION_STEPS: u64 = 32;
 
-/// The values that a message must have, all of them (TOP-19).
+/// Values that a message must have, all of them (TOP-19).
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct CorrelationFilter {
     /// CorrelationId.
@@ -39,21 +40,22 @@ pub struct CorrelationFilter {
     pub properties: Vec<(Box<str>, Value)>,
 }
 
-/// A property that a filter constrains, with its name as the filter spells it.
+/// A constrained property, in the spelling of the filter.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Property {
     System(SystemProperty),
     User(Box<str>),
 }
 
-/// One value that one property must have, read where the filter has it: a rule keeps both once.
+/// A property and the value that it must have, borrowed from the filter, so that a rule stores both
+/// only once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PropertyCondition<'f> {
     property: PropertyRef<'f>,
     value: ValueRef<'f>,
 }
 
-/// A [`Property`] without its own memory. Both have one order.
+/// A [`Property`] that borrows its name. Both types have the same order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum PropertyRef<'f> {
     System(SystemProperty),
@@ -67,14 +69,14 @@ impl CorrelationFilter {
         Self::default().and_property(name, value)
     }
 
-    /// This filter with one more application property.
+    /// Adds a condition on an application property.
     #[must_use]
     pub fn and_property(mut self, name: impl Into<Box<str>>, value: impl Into<Value>) -> Self {
         self.properties.push((name.into(), value.into()));
         self
     }
 
-    /// The broker properties with the values given, in a fixed order.
+    /// The constrained broker properties with their values, in a fixed order.
     pub(super) fn broker_properties(&self) -> impl Iterator<Item = (SettableProperty, &str)> {
         [
             (SettableProperty::CorrelationId, &self.correlation_id),
@@ -90,7 +92,8 @@ impl CorrelationFilter {
         .filter_map(|(property, value)| Some((property, value.as_deref()?)))
     }
 
-    /// All that it asks for: of the broker's properties in a fixed order, then the others as they were given.
+    /// All conditions: those on broker properties in a fixed order, then the others in the order of
+    /// the description.
     pub(super) fn conditions(&self) -> impl Iterator<Item = PropertyCondition<'_>> {
         let broker = self.broker_properties().map(|(property, value)| PropertyCondition {
             property: PropertyRef::System(SystemProperty::Settable(property)),
@@ -103,32 +106,33 @@ impl CorrelationFilter {
         broker.chain(user)
     }
 
-    /// The same ordered by property, so that filters on the same properties are alike.
+    /// All conditions ordered by property, so that filters on the same properties share an index
+    /// entry.
     pub(super) fn ordered_conditions(&self) -> Vec<PropertyCondition<'_>> {
         let mut conditions: Vec<_> = self.conditions().collect();
         conditions.sort_by(|left, right| left.property.cmp(&right.property));
         conditions
     }
 
-    /// How many properties it constrains.
+    /// Number of constrained properties.
     pub(super) fn len(&self) -> usize {
         self.broker_properties().count() + self.properties.len()
     }
 
-    /// What the index takes for it, if it is the only one that constrains these properties.
+    /// Bytes of the index entry, if no other filter constrains the same properties.
     pub(super) fn index_bytes(&self) -> usize {
         let names = self.properties.iter().map(|(name, _)| name.len() + ALLOCATION_BYTES);
         self.len() * size_of::<Property>() + names.sum::<usize>()
     }
 
-    /// The bytes of its names and values.
+    /// Bytes of the names and values.
     pub(super) fn bytes(&self) -> u64 {
         let broker = self.broker_properties().map(|(_, value)| value.len() as u64);
         let user = self.properties.iter();
         broker.sum::<u64>() + user.map(|(name, value)| pair_bytes(name, value)).sum::<u64>()
     }
 
-    /// TOP-18; how many there are and how large they are was looked at before.
+    /// TOP-18. The caller must have checked the count and the size already.
     pub(super) fn validate(&self, rule: &str) -> Result<(), Rejection> {
         let rule_name = Quoted(rule);
         if self.broker_properties().next().is_none() && self.properties.is_empty() {
@@ -155,15 +159,15 @@ impl CorrelationFilter {
     }
 }
 
-/// What a name with its value counts of the bytes of a rule.
+/// Number of bytes of a name and its value, for the size limit of rules.
 pub(super) fn pair_bytes(name: &str, value: &Value) -> u64 {
-    /// A value of any size but that of a text.
+    /// Size of any value without its text.
     const VALUE_BYTES: usize = 16;
     (name.len() + VALUE_BYTES + value.heap_bytes()) as u64
 }
 
 impl Property {
-    /// Its value in a message; Unknown if it has none.
+    /// The value of the property in a message; Unknown if it has none.
     pub(super) fn of<'p>(&self, properties: &'p impl Properties) -> Operand<'p> {
         match self {
             Self::System(property) => PropertyRef::System(*property).of(properties),
@@ -183,7 +187,7 @@ impl PropertyRef<'_> {
 }
 
 impl<'f> PropertyCondition<'f> {
-    /// The property, with its name as the filter spells it.
+    /// The property, in the spelling of the filter.
     pub(super) fn property(&self) -> Property {
         match self.property {
             PropertyRef::System(property) => Property::System(property),
@@ -191,23 +195,24 @@ impl<'f> PropertyCondition<'f> {
         }
     }
 
-    /// The value that it must have.
+    /// The required value.
     pub(super) fn wanted(&self) -> Operand<'f> {
         self.value.into()
     }
 
-    /// Whether a message has the value (TOP-20, TOP-21).
+    /// Whether the message has the required value (TOP-20, TOP-21).
     pub(super) fn holds(&self, properties: &impl Properties) -> bool {
         sql::equal(&self.property.of(properties), &self.wanted())
     }
 }
 
-/// Steps of looking a property up and comparing its value, as SQL counts them (SQL-41).
+/// Steps of a property's look-up and of the comparison of its value, as SQL counts them (SQL-41).
 pub(super) fn condition_steps(properties: &impl Properties) -> u64 {
     properties.lookup_steps().saturating_add(CONDITION_STEPS)
 }
 
-/// Refuses to look so many properties up in a message that has so many, as SQL would (SQL-41, TOP-22).
+/// Refuses the look-up of `conditions` properties if it takes more steps than SQL allows (SQL-41,
+/// TOP-22).
 pub(super) fn refuse_too_many_steps(
     conditions: usize,
     properties: &impl Properties,
@@ -218,11 +223,11 @@ pub(super) fn refuse_too_many_steps(
     Err(EvaluationError { from: 0, to: 0, fault: Fault::TooManySteps(sql::STEPS_MAX) })
 }
 
-/// A hash of several values in order; the same for values that are equal by [`sql::equal`]. It can be put
-/// aside between any two.
+/// A hash of several values in order. Values that are equal by [`sql::equal`] have equal hashes. It
+/// can be kept between any two values.
 ///
-/// The key is fixed, so that everything is the same in every run. Who can make rules can make them
-/// collide, and harms the own topic with it; senders cannot.
+/// The key is fixed, so that every run behaves the same. Authors of rules can choose values that
+/// collide, and slow down only their own topic; senders cannot.
 #[derive(Clone)]
 pub(super) struct ValuesHash(SipHasher13);
 
@@ -240,7 +245,7 @@ impl ValuesHash {
     }
 }
 
-/// The hash of the values that conditions ask for.
+/// The hash of the required values.
 pub(super) fn hash_wanted(conditions: &[PropertyCondition<'_>]) -> u64 {
     let mut hash = ValuesHash::new();
     conditions.iter().for_each(|condition| hash.add(&condition.wanted()));

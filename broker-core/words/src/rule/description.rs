@@ -1,4 +1,5 @@
-//! What a rule is made from, and what is stored of it.
+//! Descriptions of rules: the form that administration creates, and that the store keeps.
+//! [`Rule`](super::Rule) compiles them.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use crate::message::Value;
 use crate::path::validate_rule_name;
 use crate::time::Timestamp;
 
-/// The name of the rule that a new subscription has (TOP-12).
+/// The name of a new subscription's default rule (TOP-12).
 pub const DEFAULT_RULE: &str = "$Default";
 
 /// A rule of a subscription (TOP-14).
@@ -21,67 +22,68 @@ pub const DEFAULT_RULE: &str = "$Default";
 pub struct RuleDescription {
     /// The name in the case given; unique in the subscription ignoring case (TOP-13).
     pub name: Box<str>,
-    /// What it selects.
+    /// The messages that the rule selects.
     pub filter: Filter,
-    /// How it changes what it selects.
+    /// The changes to selected messages.
     pub action: Option<SqlText>,
-    /// When it was created.
+    /// The instant of creation.
     pub created_at: Timestamp,
-    /// What administration clients have said that there is no property for, as they said it (HTP-17).
+    /// Elements from administration clients that correspond to no property, in their original text
+    /// (HTP-17).
     pub extensions: Option<Box<str>>,
 }
 
-/// What a rule selects (TOP-14).
+/// A condition on messages (TOP-14).
 #[derive(Clone, PartialEq, Debug)]
 pub enum Filter {
-    /// Every message (TOP-15).
+    /// Selects every message (TOP-15).
     True,
-    /// None (TOP-15).
+    /// Selects no message (TOP-15).
     False,
-    /// Those with given values (TOP-18).
+    /// Selects messages with given values (TOP-18).
     Correlation(CorrelationFilter),
-    /// Those for which a text is True (spec file 14).
+    /// Selects messages for which a text is True (spec file 14).
     Sql(SqlText),
 }
 
 /// A text with the values of its parameters (SQL-14).
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SqlText {
-    /// The text as it was given.
+    /// The original text.
     pub text: Box<str>,
     /// Values by name.
     pub parameters: Parameters,
 }
 
 impl RuleDescription {
-    /// A rule without action, created at an instant; see [`Filter::named`] for one that is to be created.
+    /// A rule without action, created at this instant. Use [`Filter::named`] for a rule that a
+    /// broker is to create.
     #[must_use]
     pub fn new(name: impl Into<Box<str>>, filter: Filter, created_at: Timestamp) -> Self {
         Self { name: name.into(), filter, action: None, created_at, extensions: None }
     }
 
-    /// The rule of a subscription that was created without one (TOP-12).
+    /// The rule of a subscription for which no rule was given (TOP-12).
     #[must_use]
     pub fn default_rule(created_at: Timestamp) -> Self {
         Self::new(DEFAULT_RULE, Filter::True, created_at)
     }
 
-    /// This rule with an action.
+    /// Adds an action.
     #[must_use]
     pub fn with_action(mut self, action: impl Into<SqlText>) -> Self {
         self.action = Some(action.into());
         self
     }
 
-    /// The key by which rules are found and ordered (TOP-05, TOP-13). Names have ASCII letters only
-    /// (ADR-10).
+    /// The key for look-ups and order (TOP-05, TOP-13). Names have only ASCII letters (ADR-10).
     #[must_use]
     pub fn key(&self) -> Box<str> {
         self.name.to_ascii_lowercase().into()
     }
 
-    /// Judges name, sizes and what is given twice; the texts themselves are judged when they are compiled. Sizes
-    /// come first, so that the rest is done with little only.
+    /// Checks the name, the sizes and repeated names; compilation checks the texts. Sizes are
+    /// checked first, so that the other checks have bounded cost.
     pub(super) fn validate(&self, limits: &Limits) -> Result<(), Rejection> {
         validate_rule_name(&self.name, limits)?;
         if let Filter::Correlation(filter) = &self.filter {
@@ -100,7 +102,7 @@ impl RuleDescription {
         texts.iter().try_for_each(|(part, sql, _)| sql.validate(part, &self.name))
     }
 
-    /// What it has in SQL, with the word for it and the characters it may have.
+    /// The SQL texts, each with its name in errors and its maximum number of characters.
     fn texts(&self, limits: &Limits) -> SmallVec<[(&'static str, &SqlText, usize); 2]> {
         let filter = match &self.filter {
             Filter::Sql(sql) => Some(("filter", sql, limits.filter_chars_max)),
@@ -110,7 +112,7 @@ impl RuleDescription {
         filter.into_iter().chain(action).collect()
     }
 
-    /// The bytes of its texts, names and values, and of what stands beside them.
+    /// Bytes of the texts, names, values and extensions.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let filter = match &self.filter {
@@ -122,7 +124,7 @@ impl RuleDescription {
         filter + self.action.as_ref().map_or(0, SqlText::bytes) + beside as u64
     }
 
-    /// Keeps no memory for what could be added.
+    /// Frees spare capacity.
     pub(super) fn shrink(&mut self) {
         match &mut self.filter {
             Filter::True | Filter::False => {}
@@ -134,7 +136,7 @@ impl RuleDescription {
         }
     }
 
-    /// What it takes in memory beside itself, about, on the high side.
+    /// Bytes of memory that the description owns: an estimate, on the high side.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let filter = match &self.filter {
@@ -144,12 +146,13 @@ impl RuleDescription {
         };
         let parameters = self.action.as_ref().map_or(0, |sql| sql.parameters.len());
         let pairs = (filter + parameters) * (size_of::<(Box<str>, Value)>() + 2 * ALLOCATION_BYTES);
-        // Texts, and the allocations of filter, action, name and what stands beside them.
+        // The texts, and the allocations of filter, action, name and extensions.
         usize::try_from(self.bytes()).unwrap_or(usize::MAX).saturating_add(pairs)
             + 6 * ALLOCATION_BYTES
     }
 
-    /// Whatever a rule selects, what it is made from stays in memory, and is gone through for messages.
+    /// Bounds the size for any filter: a description stays in memory, and messages are compared
+    /// with it.
     fn check_size(&self, limits: &Limits) -> Result<(), Rejection> {
         let (bytes, limit) = (self.bytes(), limits.rule_bytes_max);
         if bytes <= limit {
@@ -177,7 +180,8 @@ fn check_count(part: &str, rule: &str, count: usize, limits: &Limits) -> Result<
 }
 
 impl Filter {
-    /// A rule of that name with this filter, for who adds it to a subscription: when it was created the broker says.
+    /// A rule with this name and filter, to add to a subscription. The broker sets the instant of
+    /// creation.
     ///
     /// ```
     /// # use peeklock_words as peeklock;
@@ -205,7 +209,8 @@ impl SqlText {
         Self { text: text.into(), parameters: Parameters::new() }
     }
 
-    /// SQL-14: no parameter is given twice, in whatever case. How many there are was looked at before.
+    /// SQL-14: refuses repeated parameters, ignoring case. The caller must have checked their
+    /// number already.
     fn validate(&self, part: &str, rule: &str) -> Result<(), Rejection> {
         let mut names = BTreeSet::new();
         for (name, _) in self.parameters.iter() {
@@ -220,7 +225,7 @@ impl SqlText {
         Ok(())
     }
 
-    /// The bytes of the text, and of names and values of parameters.
+    /// Bytes of the text, and of names and values of parameters.
     fn bytes(&self) -> u64 {
         let parameters = self.parameters.iter().map(|(name, value)| pair_bytes(name, value));
         self.text.len() as u64 + parameters.sum::<u64>()

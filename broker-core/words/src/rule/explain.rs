@@ -1,4 +1,5 @@
-//! Why a rule selects a message, or does not: what it looked at, test by test.
+//! Explanations for people: the reason why a rule selects a message or not, test by test.
+//! Management and [`try_rules`](super::try_rules) make them; a topic never does while it publishes.
 
 use std::fmt;
 
@@ -12,66 +13,66 @@ use super::{Filter, Rule};
 use crate::limits::Limits;
 use crate::message::PropertyChange;
 
-/// Values are cut after so many characters.
+/// Maximum number of characters of a value; the rest is cut.
 const VALUE_CHARS_MAX: usize = 200;
-/// So many reads and tests are kept, of each.
+/// Maximum number of recorded reads, and of recorded tests.
 const SEEN_MAX: usize = 1_000;
 
-/// What became of one rule with one message, and why.
+/// The result of a rule for one message, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     /// The rule.
     pub rule: String,
-    /// What became of it.
+    /// The result.
     pub verdict: Verdict,
-    /// The properties that were read, in that order.
+    /// The properties that the rule read, in order.
     pub reads: Vec<Read>,
-    /// The tests that were made, in that order; what was skipped is not there (SQL-21).
+    /// The tests that the rule made, in order, without skipped ones (SQL-21).
     pub tests: Vec<Tested>,
-    /// What its action changes.
+    /// The changes of the action.
     pub changes: Vec<String>,
 }
 
-/// What became of a rule.
+/// The result of a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It selects the message.
+    /// The rule selects the message.
     Matches,
-    /// It does not.
+    /// The rule does not select the message.
     DoesNotMatch,
-    /// It does not, because something it asks for is not there (SQL-15).
+    /// The rule does not select the message, because a value that it needs is missing (SQL-15).
     Unknown,
-    /// Its filter failed (SQL-40).
+    /// The filter failed (SQL-40).
     FilterFailed(String),
-    /// Its filter selects the message, and its action failed (ACT-10).
+    /// The filter selects the message, and the action failed (ACT-10).
     ActionFailed(String),
-    /// It is a rule of a catch-all, which was not asked: the subscription of that name selects the message
-    /// (TOP-30).
+    /// The rule belongs to a catch-all and was not evaluated, because the subscription of that name
+    /// selects the message (TOP-30).
     NotAsked(String),
 }
 
-/// A property that a rule looked at.
+/// A property that a rule read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Read {
-    /// The name as the rule has it.
+    /// The name in the spelling of the rule.
     pub name: String,
-    /// The value in SQL, none if it is not there.
+    /// The value in SQL; `None` if the property is missing.
     pub value: Option<String>,
 }
 
 /// One test of a filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tested {
-    /// The test as the rule has it.
+    /// The test in the spelling of the rule.
     pub text: String,
     /// The values of its operands in SQL.
     pub operands: Vec<String>,
-    /// What it gave; none is Unknown.
+    /// The result; `None` is Unknown.
     pub result: Option<bool>,
 }
 
 impl Rule {
-    /// Tests a message as a topic does, and tells what was seen.
+    /// Tests a message as a topic does, and records the tests.
     #[must_use]
     pub fn explain(
         &self,
@@ -82,7 +83,7 @@ impl Rule {
         self.explain_counted(published, limits, random).0
     }
 
-    /// The same, and how many steps it took.
+    /// Returns the explanation, and the number of steps that it took.
     #[must_use]
     pub fn explain_counted(
         &self,
@@ -98,7 +99,7 @@ impl Rule {
         if let Filter::Correlation(filter) = &self.description.filter
             && refuse_too_many_steps(filter.len(), published).is_ok()
         {
-            // Beside the steps of the test, which looks them up once more.
+            // These steps come on top of the test below, which looks the properties up again.
             seen.took(condition_steps(published).saturating_mul(filter.len() as u64));
             for condition in filter.ordered_conditions().into_iter().take(SEEN_MAX) {
                 let property = condition.property();
@@ -130,7 +131,8 @@ impl Rule {
         (Explanation { rule: self.name().to_owned(), verdict, reads, tests, changes }, steps)
     }
 
-    /// A rule of a catch-all that was not asked, for the subscription of that name selects the message (TOP-30).
+    /// The explanation for a rule of a catch-all that was not evaluated, because the subscription
+    /// of that name selects the message (TOP-30).
     #[must_use]
     pub fn not_asked(&self, selected_by: &str) -> Explanation {
         Explanation {
@@ -173,7 +175,7 @@ impl Observer for Seen<'_> {
         self.steps = self.steps.saturating_add(steps);
     }
 
-    /// As filters name it: an application property may have the same name.
+    /// With the prefix of SQL: an application property may have the same name.
     fn read_system(&mut self, property: SystemProperty, value: Option<&Operand<'_>>) {
         self.read(&format!("sys.{property}"), value);
     }
@@ -209,7 +211,7 @@ fn describe_changes(changed: &Changed) -> Vec<String> {
     changes.collect()
 }
 
-/// What a person reads: the verdict, then each test with what it saw.
+/// Text for people: the result, then each test with its operands.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = match &self.verdict {

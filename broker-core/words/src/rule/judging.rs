@@ -1,13 +1,15 @@
-//! Which copies a published message becomes, judged in one go or in slices (TOP-01 to TOP-06).
+//! Judging: selects the copies that a published message becomes, at once or in slices (TOP-01 to
+//! TOP-06).
 //!
 //! ```text
 //!  begin ──► true filters ──► correlation filters ──► SQL filters ──► copies, subscription by subscription
-//!         ▲                       └──────────── a slice may end behind any of them ────────────┤
-//!         └──────── once more with the rules of catch-alls, if nobody selects the message ─────┘
+//!             ▲                       └──────────── a slice may end after any of them ─────────────┤
+//!             └──────── again with the rules of catch-alls, if no subscription selects the message ┘
 //! ```
 //!
-//! To judge alters nothing, so it does not matter how often it is interrupted, as long as the rules stay as
-//! they are: who asks takes no command in between. What comes of it is carried out as one change.
+//! Topics call it. Judging alters no state, so interruptions do not change the result, provided the
+//! rules stay the same: the topic must run no command in between. The result is applied as one
+//! change.
 
 use std::ops::Bound;
 
@@ -29,13 +31,13 @@ use crate::ids::EntityId;
 use crate::limits::Limits;
 use crate::message::{Content, HeaderSizes};
 
-/// What one match of a rule takes beside its evaluation.
+/// Steps of a match, without its evaluation.
 const MATCH_STEPS: u64 = 32;
-/// By no more than so many bytes what is set makes a header larger than it is as an overlay: sections that begin,
-/// fields without a value before others, longer names of annotations.
+/// Maximum number of bytes by which changes enlarge a header beyond the size of their overlay:
+/// starts of sections, null fields before others, longer names of annotations.
 const SECTIONS_BYTES: u64 = 512;
 
-/// A message that is being judged.
+/// The state of judging a message, between slices.
 pub struct Judging {
     round: Round,
     stage: Stage,
@@ -43,59 +45,61 @@ pub struct Judging {
     copies: Vec<Copy>,
     selected_by: Option<EntityId>,
     counted: Counted,
-    /// What the changes of the copies need in the store.
+    /// Bytes that the changes of the copies need in the store.
     changed_bytes: u64,
-    /// The subscription whose hits are being looked at.
+    /// The subscription whose hits are being evaluated.
     open: Option<Open>,
     steps: u64,
     excess: Option<Excess>,
 }
 
-/// What comes next.
+/// The next step.
 enum Stage {
     Always,
     Correlation(LookedUp),
-    /// Behind this rule.
+    /// SQL filters after this rule.
     Sql(Option<(EntityId, RulePlace)>),
-    /// From this hit on.
+    /// Copies from this hit on.
     Copies(usize),
     Done,
 }
 
-/// How far the look-ups are. A slice may end between any two properties, and any two conditions of a rule.
+/// Position in the look-ups of correlation filters. A slice may end between any two properties, and
+/// between any two conditions of a rule.
 #[derive(Default)]
 struct LookedUp {
-    /// The group that was looked into last.
+    /// The current group, or the last finished one.
     group: Option<Box<[Property]>>,
     within: Within,
 }
 
-/// How far the look-ups of one group are.
+/// Position in the look-ups of a group.
 #[derive(Default)]
 enum Within {
-    /// So many of its properties are there, with values of this hash.
+    /// `found` properties are present, and their values have this hash.
     Values { found: usize, hash: ValuesHash },
-    /// Of the rules that ask for values of this hash, those up to one are compared with the message, and so many
-    /// conditions of the next one.
+    /// The rules for values of this hash are compared up to `behind`, and `held` conditions of the
+    /// next one hold.
     Rules { hash: u64, behind: Option<RulePlace>, held: usize },
-    /// Its rules fail, for they ask for too much; those up to one are noted.
+    /// All rules of the group fail, because they take too many steps. The rules up to `behind` are
+    /// recorded.
     Failing { behind: Option<(u64, RulePlace)>, error: EvaluationError },
     #[default]
     Over,
 }
 
-/// A rule that selects the message, or fails on it.
+/// A rule that selects the message, or whose filter fails.
 struct Hit {
     subscription: EntityId,
     place: RulePlace,
     failure: Option<EvaluationError>,
 }
 
-/// What the rules of one subscription make of the message.
+/// The effects of the rules of a subscription on the message.
 struct Open {
     subscription: EntityId,
     settings: SubscriptionSettings,
-    /// Behind its last hit.
+    /// Position after its last hit.
     end: usize,
     plain: bool,
     changed: SmallVec<[Changed; 2]>,
@@ -103,17 +107,17 @@ struct Open {
 }
 
 impl Open {
-    /// Whether some rule selects the message.
+    /// Whether a rule selects the message.
     fn selects(&self) -> bool {
         self.plain || !self.changed.is_empty()
     }
 }
 
-/// A message as a publish looks at it.
+/// A message with all inputs of judging it.
 pub struct Judged<'m, 'a> {
-    /// All of it.
+    /// The content.
     pub content: &'m Content,
-    /// What the rules see.
+    /// The properties that rules can read.
     pub published: &'m Published<'a>,
     /// The limits in force.
     pub limits: &'m Limits,
@@ -152,13 +156,13 @@ impl Judging {
         self.steps
     }
 
-    /// What rules have set on copies so far.
+    /// Bytes of the changes by rules so far.
     #[must_use]
     pub const fn changed_bytes(&self) -> u64 {
         self.changed_bytes
     }
 
-    /// What came of it, when it is over.
+    /// The result. Complete only after [`Matcher::go_on`] returned true.
     #[must_use]
     pub fn into_selection(self) -> Selection {
         let Self { copies, selected_by, counted, excess, .. } = self;
@@ -172,11 +176,12 @@ impl Judging {
 }
 
 impl Rule {
-    /// How the steps of a publish grow with the size of what this rule reads: an estimate, on the high side.
+    /// The factor by which the steps of a publish grow with the size of the properties: an
+    /// estimate, on the high side.
     pub(super) fn weight(&self) -> u64 {
         let filter = match &self.filter {
             Compiled::Always | Compiled::Never => 1,
-            // Each property is looked up, and then compared.
+            // Each property is looked up and then compared.
             Compiled::Correlation => {
                 2 * self.correlation().map_or(0, CorrelationFilter::len) as u64
             }
@@ -187,7 +192,7 @@ impl Rule {
     }
 }
 
-/// A statement looks at what those before it have changed.
+/// Each statement may search the changes of all earlier ones.
 fn action_weight(statements: &[Statement]) -> u64 {
     let programs = statements.iter().filter_map(|statement| statement.expression.as_ref());
     let weight = programs.fold(1u64, |sum, program| sum.saturating_add(program.weight()));
@@ -195,7 +200,7 @@ fn action_weight(statements: &[Statement]) -> u64 {
 }
 
 impl Matcher {
-    /// The copies that a message becomes. The outcome is never an error for the sender (DLQ-27).
+    /// The copies that a message becomes. The sender never gets an error from rules (DLQ-27).
     #[must_use]
     pub fn publish(
         &self,
@@ -209,14 +214,14 @@ impl Matcher {
         judging.into_selection()
     }
 
-    /// About how many steps a publish takes at most, of a message whose properties have so many bytes.
+    /// Upper bound on the steps of publishing a message with `property_bytes` of properties, about.
     #[must_use]
     pub fn steps_of(&self, property_bytes: u64) -> u64 {
-        // Texts of the rules count too.
+        // The constant covers the texts of the rules.
         self.weight().saturating_mul(property_bytes.saturating_add(1_024))
     }
 
-    /// Goes on for so many steps; returns whether it is over.
+    /// Continues for about `steps` steps, and returns whether judging is complete.
     pub fn go_on(
         &self,
         judging: &mut Judging,
@@ -252,7 +257,7 @@ impl Matcher {
         }
     }
 
-    /// TOP-23: one look-up for each set of properties that some filter constrains.
+    /// TOP-23: one look-up for each set of properties that filters constrain.
     fn correlate(&self, judging: &mut Judging, published: &Published<'_>, until: u64) {
         let Stage::Correlation(looked_up) = &mut judging.stage else { return };
         let LookedUp { group, mut within } = std::mem::take(looked_up);
@@ -281,7 +286,7 @@ impl Matcher {
         judging.stage = Stage::Sql(None);
     }
 
-    /// Goes on with one group, until it is over or there are no steps left.
+    /// Continues with a group until it is finished or no steps are left.
     fn look_up(
         &self,
         judging: &mut Judging,
@@ -334,9 +339,9 @@ impl Matcher {
         }
     }
 
-    /// Compares the message with rules, of the first of which so many conditions hold: different values may have
-    /// one hash. If there are no steps left it says which rule was the last, and how many conditions of the next
-    /// one hold.
+    /// Compares the message with candidate rules, because different values may have one hash. The
+    /// first `held` conditions of the first rule hold already. If no steps are left, returns the
+    /// last finished rule, and the number of conditions of the next one that hold.
     fn compare(
         &self,
         judging: &mut Judging,
@@ -398,12 +403,12 @@ impl Matcher {
                 return;
             }
         }
-        // Rules of one subscription are put in order of their names when they are looked at.
+        // The rules of a subscription are ordered by name when it is opened.
         judging.hits.sort_by_key(|hit| hit.subscription);
         judging.stage = Stage::Copies(0);
     }
 
-    /// The copies for one subscription after another from its rules that match or fail (TOP-02 to TOP-05).
+    /// Makes the copies of each subscription from its rules that match or fail (TOP-02 to TOP-05).
     fn copy(
         &self,
         judging: &mut Judging,
@@ -419,7 +424,7 @@ impl Matcher {
                 judging.open = self.open(&mut judging.hits, at);
             }
             let Some(mut open) = judging.open.take() else {
-                // A subscription that is gone: none of its rules is there.
+                // The subscription was removed, so none of its rules exists.
                 at += 1;
                 continue;
             };
@@ -439,7 +444,8 @@ impl Matcher {
                 judging.open = Some(open);
                 break;
             }
-            // A rule that fails counts as not matching, whether its message is kept or not (DLQ-24).
+            // A rule that fails counts as not matching, even if its message is dead-lettered
+            // (DLQ-24).
             if judging.round == Round::Ordinary && open.selects() {
                 judging.selected_by.get_or_insert(open.subscription);
             }
@@ -454,11 +460,12 @@ impl Matcher {
             if at < judging.hits.len() { Stage::Copies(at) } else { self.after_copies(judging) };
     }
 
-    /// Catch-alls are asked about what nobody else selects (TOP-25).
+    /// Decides whether the rules of catch-alls follow: only if no other subscription selects the
+    /// message (TOP-25).
     fn after_copies(&self, judging: &mut Judging) -> Stage {
         match judging.round {
             Round::CatchAll => {
-                // There may be dead letters of other subscriptions before theirs.
+                // Dead letters of other subscriptions may precede.
                 judging.copies.sort_by_key(|copy| copy.subscription);
                 return Stage::Done;
             }
@@ -473,7 +480,7 @@ impl Matcher {
         Stage::Always
     }
 
-    /// Begins with the hits of the subscription that the one at `from` is of.
+    /// Starts with the hits of the subscription to which the hit at `from` belongs.
     fn open(&self, hits: &mut [Hit], from: usize) -> Option<Open> {
         let id = hits.get(from)?.subscription;
         let Subscription { settings, .. } = self.subscription(id)?;
@@ -494,7 +501,7 @@ impl Matcher {
         })
     }
 
-    /// Takes one hit in; returns the bytes of what it changes, and the steps that it took.
+    /// Evaluates a hit. Returns the bytes of its changes, and the steps that it took.
     fn look_at(
         &self,
         hit: &Hit,
@@ -522,24 +529,26 @@ impl Matcher {
                     Ok(copy) => {
                         let bytes = u64::from(copy.overlay.size_bytes());
                         open.changed.push(copy);
-                        // What is changed is written twice, as a value and as a record.
+                        // Changes are written twice, as a value and as a record.
                         return (bytes, steps.saturating_add(2 * bytes));
                     }
                     Err(error) => (Cause::Action, error),
                 }
             }
         };
-        // The first in rule-name order is told (DLQ-25).
+        // The description has the first failure in the order of rule names (DLQ-25).
         open.failed.get_or_insert_with(|| Refusal::of_rule(rule, cause, &error));
         (0, MATCH_STEPS)
     }
 }
 
-/// What is found out about the header of a message when a copy first comes near the limit, at most once a slice. None
-/// within if no message can have its properties.
+/// Header sizes of the message, measured at most once per slice, when a copy first comes near the
+/// limit. The inner `None` means that [`Message`](crate::message::Message) cannot hold the
+/// properties.
 type Sizes = Option<Option<HeaderSizes>>;
 
-/// Makes the copies of a subscription all of whose hits were looked at; returns the steps that it took.
+/// Makes the copies of a subscription after all its hits were evaluated. Returns the steps that it
+/// took.
 fn close(open: Open, message: &Judged<'_, '_>, copies: &mut Vec<Copy>, sizes: &mut Sizes) -> u64 {
     let Open { subscription, settings, plain, changed, failed, .. } = open;
     let mut steps = 0u64;
@@ -559,8 +568,8 @@ fn close(open: Open, message: &Judged<'_, '_>, copies: &mut Vec<Copy>, sizes: &m
     steps
 }
 
-/// DLQ-20, ACT-11: why a copy is a dead letter, and the steps that it took to find out. It is measured only if what is
-/// set might not fit beside what there is, which nearly always it does.
+/// DLQ-20, ACT-11: the refusal of a copy whose header is too large, and the steps of the check. The
+/// header is measured only if the changes might not fit, which is rare.
 fn header_refusal(
     message: &Judged<'_, '_>,
     changed: &Changed,
@@ -575,7 +584,7 @@ fn header_refusal(
     let size = sizes
         .as_ref()
         .map_or_else(|| own.saturating_add(set), |sizes| sizes.with(&changed.overlay));
-    // What is not set by the rule is copied at most.
+    // At most, the rest of the header is copied.
     let steps = u64::from(own / 16);
     if u64::from(size) <= bytes_max {
         return (None, steps);
@@ -588,7 +597,7 @@ fn header_refusal(
     (Some(Box::new(Refusal { cause: Cause::HeaderSize, description: description.into() })), steps)
 }
 
-/// DLQ-21; an empty id is one (SES-03).
+/// DLQ-21. An empty id counts as a session id (SES-03).
 fn session_refusal(
     settings: SubscriptionSettings,
     session_id: Option<&str>,

@@ -1,15 +1,18 @@
-//! All rules of a topic: which copies a published message becomes (TOP-01 to TOP-06).
+//! All rules of a topic, and an index for the copies that a published message becomes (TOP-01 to
+//! TOP-06).
 //!
-//! Rules are kept in one list, and beside it in an index by what has to be done for a message:
+//! Topics change rules here and [judge](super::Judging) messages with them. The rules are in one
+//! list. An index next to it has them by the work that they take for a message:
 //!
 //! ```text
 //!  true filter          nothing to do, it matches
 //!  false filter         in no index
 //!  correlation filter   properties constrained -> hash of their values -> rules   (TOP-23)
-//!  SQL filter           evaluated, one after another
+//!  SQL filter           evaluated one after the other
 //! ```
 //!
-//! There are two such indices: that of catch-alls is looked into where the other one has led to nothing (TOP-25).
+//! Catch-alls have a second index of the same form. It is read only if no ordinary subscription
+//! selects the message (TOP-25).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -21,7 +24,7 @@ use crate::error::{Quoted, Rejection};
 use crate::ids::EntityId;
 use crate::limits::Limits;
 
-/// What of a subscription's description decides about its copies.
+/// The properties of a subscription that affect its copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubscriptionSettings {
     /// EnableDeadLetteringOnFilterEvaluationExceptions (DLQ-23, DLQ-24).
@@ -42,34 +45,35 @@ impl SubscriptionSettings {
 #[derive(Debug, Default)]
 pub struct Matcher {
     subscriptions: BTreeMap<EntityId, Subscription>,
-    /// Rules by their place, free places in between.
+    /// Rules by position, with free positions in between.
     rules: Vec<Option<PlacedRule>>,
     free: Vec<RulePlace>,
     ordinary: Index,
     catch_all: Index,
-    /// How many rules have other filters than SQL.
+    /// Number of rules with filters other than SQL.
     plain_count: usize,
-    /// How many of those have a correlation filter.
+    /// Number of rules with a correlation filter.
     correlation_count: usize,
-    /// How the steps of a publish grow with the size of what the rules read.
+    /// The factor by which the steps of a publish grow with the size of the properties.
     weight: u64,
-    /// What the rules take in memory.
+    /// Bytes of memory of all rules.
     memory_bytes: u64,
-    /// How many rules have an action.
+    /// Number of rules with an action.
     action_count: usize,
 }
 
-/// Where a rule lies in a matcher.
+/// Position of a rule in a matcher.
 pub(super) type RulePlace = u32;
 
-/// Whose rules are asked: those of catch-alls after the others, and only about what none of them selects (TOP-25).
+/// The subscriptions whose rules are evaluated: ordinary ones first, then catch-alls, if no
+/// ordinary one selects the message (TOP-25).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Round {
     Ordinary,
     CatchAll,
 }
 
-/// The rules of one round, by what has to be done for a message.
+/// The rules of a round, by the work that they take for a message.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     always: BTreeSet<(EntityId, RulePlace)>,
@@ -90,19 +94,19 @@ pub(super) struct PlacedRule {
     pub(super) rule: Rule,
 }
 
-/// The rules that constrain the same properties, by the hash of the values they ask for.
+/// The rules that constrain the same properties, by the hash of the required values.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     by_hash: BTreeSet<(u64, RulePlace)>,
 }
 
 impl Index {
-    /// Whether no rule of it can select anything.
+    /// Whether no rule in this index can select a message.
     pub(super) fn is_empty(&self) -> bool {
         self.always.is_empty() && self.sql.is_empty() && self.correlation.is_empty()
     }
 
-    /// Rules that select everything.
+    /// Rules that select every message.
     pub(super) fn always(&self) -> impl Iterator<Item = (EntityId, RulePlace)> {
         self.always.iter().copied()
     }
@@ -153,7 +157,7 @@ impl Index {
 }
 
 impl Group {
-    /// The rules that ask for values of this hash, behind one of them.
+    /// The rules that require values of this hash, after `behind`.
     pub(super) fn places(
         &self,
         hash: u64,
@@ -165,7 +169,7 @@ impl Group {
         self.by_hash.range((from, to)).map(|(_, place)| *place)
     }
 
-    /// All of its rules, with their hashes, behind one of them.
+    /// All rules with their hashes, after `behind`.
     pub(super) fn all(
         &self,
         behind: Option<(u64, RulePlace)>,
@@ -182,11 +186,11 @@ impl Matcher {
         Self::default()
     }
 
-    /// The rules that a new subscription may have, in the order of their names. Changes nothing;
-    /// [`Matcher::restore_rule`] adds them.
+    /// Checks the rules of a new subscription and returns them in the order of their names. Changes
+    /// nothing; [`Matcher::restore_rule`] adds them.
     ///
     /// # Errors
-    /// Those of [`Matcher::judge`] (TOP-17).
+    /// As [`Matcher::judge`] (TOP-17).
     pub fn judge_subscription(
         &self,
         rules: Vec<Rule>,
@@ -206,11 +210,11 @@ impl Matcher {
         Ok(judged.into_values().collect())
     }
 
-    /// A new subscription with these rules, or `$Default` if there are none (TOP-12), as
-    /// [`Matcher::judge_subscription`] judges them.
+    /// Adds a subscription with these rules, or with `default` if there are none (TOP-12).
+    /// [`Matcher::judge_subscription`] checks them.
     ///
     /// # Errors
-    /// Those of [`Matcher::judge`], with nothing changed (TOP-17).
+    /// As [`Matcher::judge`], with nothing changed (TOP-17).
     pub fn create_subscription(
         &mut self,
         subscription: EntityId,
@@ -229,7 +233,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// A subscription without rules, whose rules follow (TOP-06), or new settings of a known one.
+    /// Adds a subscription without rules, which the caller adds (TOP-06), or changes the settings
+    /// of a known one.
     pub fn restore_subscription(&mut self, subscription: EntityId, settings: SubscriptionSettings) {
         let known = self
             .subscriptions
@@ -253,7 +258,7 @@ impl Matcher {
         }
     }
 
-    /// Forgets a subscription and its rules.
+    /// Removes a subscription and its rules.
     pub fn remove_subscription(&mut self, subscription: EntityId) {
         if let Some(removed) = self.subscriptions.remove(&subscription) {
             let round = removed.settings.round();
@@ -261,12 +266,12 @@ impl Matcher {
         }
     }
 
-    /// A new rule of a subscription, ready to be evaluated (TOP-13). Changes nothing;
+    /// Checks and compiles a new rule of a subscription (TOP-13). Changes nothing;
     /// [`Matcher::restore_rule`] adds it.
     ///
     /// # Errors
-    /// Those of [`Rule::create`], `EntityAlreadyExists` for a name that is taken (ENT-13),
-    /// `QuotaExceeded` if the topic has as many rules of its kind as it may (QUO-01).
+    /// As [`Rule::create`]; `EntityAlreadyExists` if the name is in use (ENT-13); `QuotaExceeded`
+    /// if the topic has reached its number of rules of this kind (QUO-01).
     pub fn judge(
         &self,
         subscription: EntityId,
@@ -281,11 +286,11 @@ impl Matcher {
         Ok(rule)
     }
 
-    /// A rule with another filter and action (TOP-24), ready to be evaluated; name and creation stay as they
-    /// were. Changes nothing; [`Matcher::restore_rule`] replaces it.
+    /// Checks and compiles a rule with another filter and action (TOP-24). It keeps its name and
+    /// the instant of its creation. Changes nothing; [`Matcher::restore_rule`] replaces it.
     ///
     /// # Errors
-    /// Those of [`Rule::create`], `QuotaExceeded` as for a new one, and `EntityNotFound`.
+    /// As [`Rule::create`]; `QuotaExceeded` as for a new rule; `EntityNotFound`.
     pub fn judge_update(
         &self,
         subscription: EntityId,
@@ -304,10 +309,10 @@ impl Matcher {
         Ok(rule)
     }
 
-    /// Adds a rule as [`Matcher::judge`] judges it.
+    /// Adds a rule after [`Matcher::judge`].
     ///
     /// # Errors
-    /// Those of [`Matcher::judge`], with nothing changed.
+    /// As [`Matcher::judge`], with nothing changed.
     pub fn create_rule(
         &mut self,
         subscription: EntityId,
@@ -319,10 +324,10 @@ impl Matcher {
         Ok(())
     }
 
-    /// Replaces a rule as [`Matcher::judge_update`] judges it.
+    /// Replaces a rule after [`Matcher::judge_update`].
     ///
     /// # Errors
-    /// Those of [`Matcher::judge_update`], with nothing changed.
+    /// As [`Matcher::judge_update`], with nothing changed.
     pub fn update_rule(
         &mut self,
         subscription: EntityId,
@@ -342,8 +347,8 @@ impl Matcher {
         if self.forget_rule(subscription, name) { Ok(()) } else { Err(not_found(name)) }
     }
 
-    /// Adds a rule that was judged before; one of the same name is replaced. A subscription that
-    /// is not known gets nothing.
+    /// Adds a checked rule, and replaces a rule of the same name. Does nothing for an unknown
+    /// subscription.
     pub fn restore_rule(&mut self, subscription: EntityId, rule: Rule) {
         self.forget_rule(subscription, rule.name());
         let Some(owner) = self.subscriptions.get_mut(&subscription) else { return };
@@ -370,43 +375,44 @@ impl Matcher {
         self.subscriptions.get(&subscription).map(|known| known.settings)
     }
 
-    /// How many rules there are, of all subscriptions.
+    /// Number of rules of all subscriptions.
     #[must_use]
     pub fn rule_count(&self) -> usize {
         self.rules.len() - self.free.len()
     }
 
-    /// How many rules a subscription has.
+    /// Number of rules of a subscription.
     #[must_use]
     pub fn rule_count_of(&self, subscription: EntityId) -> usize {
         self.subscriptions.get(&subscription).map_or(0, |known| known.rules.len())
     }
 
-    /// What they take in memory, about, on the high side.
+    /// Bytes of memory of all rules: an estimate, on the high side.
     #[must_use]
     pub const fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
 
-    /// How many of them change what they select.
+    /// Number of rules with an action.
     #[must_use]
     pub const fn action_count(&self) -> usize {
         self.action_count
     }
 
-    /// How many of them have a filter in SQL, as their limit counts them (QUO-01).
+    /// Number of rules with an SQL filter, for their limit (QUO-01).
     #[must_use]
     pub fn sql_rule_count(&self) -> usize {
         self.ordinary.sql.len() + self.catch_all.sql.len()
     }
 
-    /// How many of them have a correlation filter; a filter that is true or false is one in SQL (ADM-47).
+    /// Number of rules with a correlation filter. True and false filters count as SQL here
+    /// (ADM-47).
     #[must_use]
     pub const fn correlation_rule_count(&self) -> usize {
         self.correlation_count
     }
 
-    /// How many subscriptions are known.
+    /// Number of subscriptions.
     #[must_use]
     pub fn subscription_count(&self) -> usize {
         self.subscriptions.len()
@@ -457,7 +463,7 @@ impl Matcher {
         subscription.rules.get(name.to_ascii_lowercase().as_str()).copied()
     }
 
-    /// Says whether there was one.
+    /// Removes a rule and returns whether it existed.
     fn forget_rule(&mut self, subscription: EntityId, name: &str) -> bool {
         let Some(owner) = self.subscriptions.get_mut(&subscription) else { return false };
         let Some(place) = owner.rules.remove(name.to_ascii_lowercase().as_str()) else {
@@ -480,7 +486,7 @@ impl Matcher {
     }
 }
 
-/// How many rules of each kind a topic has, over all its subscriptions.
+/// Number of rules of a topic by kind, over all subscriptions.
 struct Taken {
     sql: usize,
     plain: usize,
@@ -504,7 +510,7 @@ impl Taken {
         *count = count.saturating_sub(1);
     }
 
-    /// Refuses one more than there may be (QUO-01).
+    /// Refuses a rule beyond the limit of its kind (QUO-01).
     fn check(&mut self, rule: &Rule, limits: &Limits) -> Result<(), Rejection> {
         let (limit, kind) = if rule.is_sql() {
             (limits.rule_sql_count_max, "SQL rules")
@@ -521,7 +527,7 @@ impl Taken {
     }
 }
 
-/// Where a correlation filter is found.
+/// The key of a correlation filter in the index.
 fn index_key(rule: &Rule) -> (Box<[Property]>, u64) {
     let conditions =
         rule.correlation().map(CorrelationFilter::ordered_conditions).unwrap_or_default();

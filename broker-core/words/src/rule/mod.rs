@@ -1,12 +1,12 @@
-//! Rules: which messages of a topic a subscription gets, and how they are changed (spec files 13, 14).
+//! Rules: the selection and the changes of messages for subscriptions (spec files 13, 14).
 //!
 //! ```text
-//!  RuleDescription -> Rule -> Matcher::publish -> one Copy for each copy that is to be stored
-//!   what is stored   parsed   all subscriptions   subscription, overlay, or straight into the DLQ
+//!  RuleDescription -> Rule -> Matcher::publish -> one Copy for each copy to store
+//!   stored form      parsed   all subscriptions   subscription, overlay, or straight into the DLQ
 //! ```
 //!
-//! Pure like the machines: no clock, no store, no randomness of its own, no unordered walk. Absent on
-//! purpose: numbers, slots and changes, which are the topic's.
+//! Pure like the machines: no clock, no store, no internal randomness, no unordered walk. Not here:
+//! numbers, slots and changes, which belong to the topic.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::indexing_slicing)]
 
 mod action;
@@ -46,7 +46,7 @@ use sql::{EvaluationError, Observer, Program, Random, Statement, SyntaxError};
 use crate::error::Rejection;
 use crate::limits::Limits;
 
-/// A rule that is ready to be evaluated.
+/// A compiled rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
     description: RuleDescription,
@@ -55,28 +55,28 @@ pub struct Rule {
     memory_bytes: u64,
 }
 
-/// A filter as it is evaluated.
+/// A compiled filter.
 #[derive(Clone, Debug)]
 enum Compiled {
     Always,
     Never,
-    /// As the description has it.
+    /// The description has the conditions.
     Correlation,
     Sql(Program),
 }
 
-/// What an allocation takes beside what is asked for.
+/// Estimated overhead of an allocation, in bytes.
 const ALLOCATION_BYTES: usize = 16;
 
-/// What is wrong, and in which text.
+/// A syntax error, and the name of the text that contains it.
 type Malformed = (SyntaxError, &'static str);
 
 impl Rule {
-    /// A new rule, after its name, its filter and its action were judged (TOP-16, TOP-24).
+    /// Checks and compiles a new rule (TOP-16, TOP-24).
     ///
     /// # Errors
     /// `ArgumentError` for a malformed text, with the position, for an empty correlation filter and
-    /// for a bad name; `ArgumentOutOfRange` for what is too long, too large or too deep.
+    /// for a bad name; `ArgumentOutOfRange` if a part is too long, too large or too deep.
     pub fn create(description: RuleDescription, limits: &Limits) -> Result<Self, Rejection> {
         description.validate(limits)?;
         let count_max = limits.action_statement_count_max;
@@ -85,10 +85,10 @@ impl Rule {
         Ok(Self::of(description, filter, action))
     }
 
-    /// A rule that was stored, whatever limits are in force now.
+    /// Compiles a stored rule, without the limits for new ones.
     ///
     /// # Errors
-    /// When a text is not one that this version could have stored.
+    /// If a text is not one that this version could have stored.
     pub fn restore(description: RuleDescription) -> Result<Self, SyntaxError> {
         let (filter, action) = compile(&description, usize::MAX).map_err(|(error, _)| error)?;
         Ok(Self::of(description, filter, action))
@@ -105,15 +105,15 @@ impl Rule {
         rule
     }
 
-    /// What it takes in the memory of a topic, about, on the high side: what it was made from, what that was made
-    /// into, and its places in the index.
+    /// Bytes of memory in a topic: the description, its compiled form and its index entries. An
+    /// estimate, on the high side.
     #[must_use]
     pub const fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
 
     fn sum_of_memory(&self) -> usize {
-        /// Its entry, with room for as many as there are; its name and its places in three trees.
+        /// The entry in the list, with its spare capacity; the name and the entries in three trees.
         const FIXED_BYTES: usize = 2 * size_of::<Rule>() + 256;
         let filter = match (&self.filter, self.correlation()) {
             (Compiled::Sql(program), _) => program.memory_bytes(),
@@ -125,7 +125,7 @@ impl Rule {
         FIXED_BYTES + self.name().len() + self.description.memory_bytes() + filter + 2 * action
     }
 
-    /// What it was made from.
+    /// The description.
     #[must_use]
     pub const fn description(&self) -> &RuleDescription {
         &self.description
@@ -137,23 +137,23 @@ impl Rule {
         &self.description.name
     }
 
-    /// Whether its filter is a text in SQL; those are counted by themselves (QUO-01).
+    /// Whether the filter is an SQL text. SQL rules have a separate limit (QUO-01).
     const fn is_sql(&self) -> bool {
         matches!(self.filter, Compiled::Sql(_))
     }
 
-    /// Whether its filter compares properties with values.
+    /// Whether the filter is a correlation filter.
     const fn is_correlation(&self) -> bool {
         matches!(self.filter, Compiled::Correlation)
     }
 
-    /// Whether it changes what it selects.
+    /// Whether the rule has an action.
     #[must_use]
     pub const fn has_action(&self) -> bool {
         self.action.is_some()
     }
 
-    /// Its filter, if that is one of correlation.
+    /// The correlation filter, if it is one.
     const fn correlation(&self) -> Option<&CorrelationFilter> {
         match &self.description.filter {
             Filter::Correlation(filter) => Some(filter),
@@ -161,10 +161,10 @@ impl Rule {
         }
     }
 
-    /// Whether the filter is True, False or, with none, Unknown for a message (SQL-15).
+    /// Whether the filter is True, False or Unknown (`None`) for a message (SQL-15).
     ///
     /// # Errors
-    /// SQL-40; a correlation filter fails only where its look-ups take too many steps (SQL-41).
+    /// SQL-40. A correlation filter fails only if its look-ups take too many steps (SQL-41).
     pub fn test(
         &self,
         properties: &impl Properties,
@@ -185,7 +185,7 @@ impl Rule {
     }
 }
 
-/// The filter and the action, ready to be evaluated; an error with the word for its text.
+/// Compiles the filter and the action. An error has the name of the text.
 fn compile(
     description: &RuleDescription,
     statement_count_max: usize,

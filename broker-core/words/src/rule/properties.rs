@@ -1,4 +1,5 @@
-//! What rules see of a message: its broker and application properties, never its body (TOP-11).
+//! The properties of a message that rules can read: broker and application properties, never the
+//! body (TOP-11).
 
 use super::sql::Operand;
 use super::system::SystemProperty;
@@ -11,33 +12,33 @@ pub trait Properties {
     /// A broker property; Unknown if it is not set (SQL-09).
     fn system(&self, property: SystemProperty) -> Operand<'_>;
 
-    /// The application property of that name by SQL-07; none if there is no such one (SQL-11).
+    /// The application property of that name by SQL-07; `None` if there is none (SQL-11).
     fn user(&self, name: &str) -> Option<Operand<'_>>;
 
-    /// Steps that finding an application property takes (SQL-41).
+    /// Number of steps to find an application property (SQL-41).
     fn lookup_steps(&self) -> u64;
 }
 
-/// What the topic knows of a message it has accepted (SQL-09), beside what the sender set.
+/// Facts that the topic adds to the sender's properties when it accepts a message (SQL-09).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts<'a> {
-    /// The number that the topic gave it.
+    /// The number from the topic.
     pub sequence: SequenceNumber,
-    /// The number at its original point of submission, else 0 (MSG-15).
+    /// The number at its original point of submission, otherwise 0 (MSG-15).
     pub enqueued_sequence: SequenceNumber,
-    /// When the topic accepted it.
+    /// The instant at which the topic accepted the message.
     pub enqueued_at: Timestamp,
-    /// When it expires, if it does.
+    /// The instant of expiry, if any.
     pub expires_at: Option<Timestamp>,
-    /// Its time to live as the topic accepted it (EXP-05), if it has one.
+    /// The time to live when the topic accepted the message (EXP-05), if any.
     pub time_to_live: Option<TimeSpan>,
     /// Its size in bytes (MSG-25).
     pub size: u64,
-    /// Where it was dead-lettered, if it came from a dead-letter queue (file 10).
+    /// The entity that dead-lettered the message, if it came from a dead-letter queue (file 10).
     pub dead_letter_source: Option<&'a str>,
 }
 
-/// A message as the rules of a topic see it.
+/// A message, for the rules of a topic.
 #[derive(Clone, Debug)]
 pub struct Published<'a> {
     view: PropertyView<'a>,
@@ -51,13 +52,13 @@ impl<'a> Published<'a> {
         Self { view, facts }
     }
 
-    /// What the sender set.
+    /// The properties from the sender.
     #[must_use]
     pub const fn view(&self) -> &PropertyView<'a> {
         &self.view
     }
 
-    /// What the topic knows.
+    /// The facts from the topic.
     #[must_use]
     pub const fn facts(&self) -> &Facts<'a> {
         &self.facts
@@ -100,7 +101,7 @@ impl Properties for Published<'_> {
             SystemProperty::ExpiresAtUtc => expires_at.map_or(Operand::Unknown, Operand::instant),
             SystemProperty::SequenceNumber => number(sequence),
             SystemProperty::EnqueuedSequenceNumber => number(enqueued_sequence),
-            // It is not delivered yet, and nobody holds a lock on it (SQL-09).
+            // The message is not delivered yet, and no receiver holds a lock on it (SQL-09).
             SystemProperty::DeliveryCount => Operand::U32(0),
             SystemProperty::LockedUntilUtc | SystemProperty::LockToken => Operand::Unknown,
             SystemProperty::Size => Operand::U64(size),

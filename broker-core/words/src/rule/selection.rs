@@ -1,4 +1,5 @@
-//! What a message becomes that was published: copies, and why some of them go straight into a dead-letter queue.
+//! The result of judging a published message: its copies, and the reasons why some of them go
+//! straight into a dead-letter queue.
 
 use super::action::Changed;
 use super::sql::EvaluationError;
@@ -11,17 +12,18 @@ use crate::message::Overlay;
 /// DLQ-16, "header too large".
 const HEADER_SIZE_EXCEEDED: &str = "HeaderSizeExceeded";
 
-/// What a published message becomes.
+/// The copies that a published message becomes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selection {
-    /// In the order of subscriptions; in each of them the one without changes first, then those
-    /// of actions in the order of rule names (TOP-05), then a dead letter of a failed rule.
+    /// In the order of subscriptions. Within a subscription: first the copy without changes, then
+    /// the copies of actions in the order of rule names (TOP-05), then a dead letter for a failed
+    /// rule.
     pub copies: Vec<Copy>,
-    /// The first subscription that selects it, apart from catch-alls, which are not asked then (TOP-25).
+    /// The first ordinary subscription that selects the message. Catch-alls do not count (TOP-25).
     pub selected_by: Option<EntityId>,
-    /// What it took.
+    /// The work that it took.
     pub counted: Counted,
-    /// Why it is not whole: then nothing of it may be stored.
+    /// The exceeded bound, if any. Then no copy may be stored.
     pub excess: Option<Excess>,
 }
 
@@ -30,29 +32,29 @@ pub struct Selection {
 pub enum Excess {
     /// More copies than `publish_copy_count_max`.
     Copies,
-    /// More bytes beside the content than `atomic_bytes_max`.
+    /// More bytes in addition to the content than `atomic_bytes_max`.
     Bytes,
     /// More steps than `publish_step_count_max`.
     Steps,
 }
 
-/// One copy that is to be stored.
+/// A copy to store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Copy {
-    /// Where.
+    /// The subscription that gets it.
     pub subscription: EntityId,
-    /// How it differs from the message published.
+    /// The changes to the published message.
     pub changed: Option<Box<Changed>>,
-    /// Why it goes into the dead-letter queue of the subscription.
+    /// The reason why it goes into the dead-letter queue of the subscription.
     pub refusal: Option<Box<Refusal>>,
 }
 
-/// Why a copy goes straight into the dead-letter queue.
+/// Reason why a copy goes straight into the dead-letter queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// What for.
+    /// The cause, by which programs distinguish refusals.
     pub cause: Cause,
-    /// The text that explains it.
+    /// The text for people.
     pub description: Box<str>,
 }
 
@@ -69,7 +71,7 @@ pub enum Cause {
     NoSession,
 }
 
-/// What one match took.
+/// Counts of the work for one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
     /// Look-ups in the index of correlation filters (TOP-23).
@@ -81,7 +83,7 @@ pub struct Counted {
 }
 
 impl Refusal {
-    /// DLQ-20: a header of that size, if it is over the maximum.
+    /// DLQ-20: the refusal of a header with `bytes`, if that is over the maximum.
     #[must_use]
     pub fn of_header(bytes: u64, bytes_max: u64) -> Option<Box<Self>> {
         (bytes > bytes_max).then(|| {
@@ -91,7 +93,7 @@ impl Refusal {
         })
     }
 
-    /// DLQ-21: a message without session id, where one is required.
+    /// DLQ-21: the refusal of a message without session id, if the entity requires sessions.
     #[must_use]
     pub fn of_session() -> Self {
         let description = "an entity that requires sessions accepts no message without session id; \
@@ -99,13 +101,13 @@ impl Refusal {
         Self { cause: Cause::NoSession, description: description.into() }
     }
 
-    /// DLQ-23: the text of the error with the name of the rule.
+    /// DLQ-23: the refusal for a failed rule, with the error and the name of the rule.
     pub(super) fn of_rule(rule: &Rule, cause: Cause, error: &EvaluationError) -> Self {
         let description = format!("rule {}: {}", Quoted(rule.name()), rule.describe(cause, error));
         Self { cause, description: description.into() }
     }
 
-    /// The code that dead letters carry (DLQ-16).
+    /// The reason code in dead letters (DLQ-16).
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self.cause {
@@ -116,7 +118,7 @@ impl Refusal {
         }
     }
 
-    /// Reason and description as properties of the dead letter (DLQ-14); texts of this length
+    /// Reason and description as properties of the dead letter (DLQ-14). Texts of this length
     /// always fit.
     #[must_use]
     pub fn overlay(&self) -> Option<Overlay> {
@@ -125,13 +127,13 @@ impl Refusal {
 }
 
 impl Rule {
-    /// An error with the part of the text that it happened in.
+    /// The text of an error, with the part of the rule where it occurred.
     #[must_use]
     pub fn describe(&self, cause: Cause, error: &EvaluationError) -> String {
         let text = match (cause, &self.description.filter, &self.description.action) {
             (Cause::Filter, Filter::Sql(sql), _) => &sql.text,
             (Cause::Action, _, Some(sql)) => &sql.text,
-            // It has no text.
+            // A correlation filter has no text.
             (Cause::Filter, Filter::Correlation(_), _) => return error.fault.to_string(),
             _ => "",
         };

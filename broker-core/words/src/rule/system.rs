@@ -7,7 +7,7 @@ use crate::message::SettableProperty;
 /// A broker property that a rule can read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SystemProperty {
-    /// One that an action may also change (ACT-07).
+    /// A property that actions can also change (ACT-07).
     Settable(SettableProperty),
     /// TransactionPartitionKey, also known as ViaPartitionKey.
     TransactionPartitionKey,
@@ -35,7 +35,7 @@ pub enum SystemProperty {
     LockToken,
 }
 
-/// Those that cannot be changed.
+/// Properties that cannot be changed.
 const READ_ONLY: [SystemProperty; 12] = [
     SystemProperty::TransactionPartitionKey,
     SystemProperty::EnqueuedTimeUtc,
@@ -51,14 +51,14 @@ const READ_ONLY: [SystemProperty; 12] = [
     SystemProperty::LockToken,
 ];
 
-/// Other names for the same.
+/// Alternative names.
 const ALIASES: [(&str, SystemProperty); 2] = [
     ("Label", SystemProperty::Settable(SettableProperty::Subject)),
     ("ViaPartitionKey", SystemProperty::TransactionPartitionKey),
 ];
 
 impl SystemProperty {
-    /// All of them.
+    /// All broker properties.
     pub fn all() -> impl Iterator<Item = Self> {
         SettableProperty::ALL.into_iter().map(Self::Settable).chain(READ_ONLY)
     }

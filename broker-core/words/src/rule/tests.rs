@@ -49,7 +49,7 @@ fn correlated(name: &str, filter: CorrelationFilter) -> RuleDescription {
     RuleDescription::new(name, Filter::Correlation(filter), NOW)
 }
 
-/// A topic of one subscription with these rules.
+/// A topic with one subscription that has these rules.
 fn topic(rules: Vec<RuleDescription>) -> Matcher {
     let mut matcher = Matcher::new();
     create(&mut matcher, SUBSCRIPTION, rules).unwrap();
@@ -81,7 +81,7 @@ fn publish(matcher: &Matcher, message: &Message) -> Selection {
     matcher.publish(&content, &published, &limits(), &mut random)
 }
 
-/// The message that a copy is.
+/// The message after the changes of the copy.
 fn copy_of(message: &Message, copy: &Copy) -> Message {
     let mut copied = message.clone();
     if let Some(changed) = &copy.changed {

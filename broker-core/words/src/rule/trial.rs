@@ -1,4 +1,4 @@
-//! Rules tried on a message that nobody publishes: for tools.
+//! Rules tried on a message that is not published. Tools and tests use it.
 
 use super::explain::Explanation;
 use super::properties::{Facts, Published};
@@ -10,11 +10,11 @@ use crate::limits::Limits;
 use crate::message::Message;
 use crate::time::Timestamp;
 
-/// Tells which of these rules select a message, and why, as a topic does that accepts it now as its
-/// first one. Rules are judged first, as they are when they are created (TOP-16).
+/// Returns for each of these rules whether it selects the message, and why, as for a topic that
+/// accepts it now as its first message. All rules are checked first, like new ones (TOP-16).
 ///
 /// # Errors
-/// As for [`Rule::create`], for the first rule that is refused.
+/// As [`Rule::create`], for the first rule that is refused.
 pub fn try_rules(
     rules: impl IntoIterator<Item = RuleDescription>,
     message: &Message,

@@ -1,4 +1,4 @@
-//! What actions change.
+//! Tests of the changes that actions make.
 
 use super::*;
 
@@ -50,7 +50,8 @@ fn statements_run_in_order_and_see_what_was_done() {
     assert_eq!(copied, message().with_subject("x").with_to("x!"));
 }
 
-/// ACT-02, SQL-34: text is joined with a new id, and later statements see the expiry of a time to live that was set.
+/// ACT-02, SQL-34: text is joined with a new id, and later statements see the expiry of a changed
+/// time to live.
 #[test]
 fn later_statements_see_what_follows_from_earlier_ones() {
     let before = with(&[("x", "order-".into())]);
@@ -65,7 +66,7 @@ fn later_statements_see_what_follows_from_earlier_ones() {
     assert_eq!(copied.application_property("ends"), Some(&Value::Null));
 }
 
-/// ACT-02, SQL-07: names ignore case, and the property keeps its own.
+/// ACT-02, SQL-07: names ignore case, and the property keeps its spelling.
 #[test]
 fn names_of_properties_ignore_case() {
     check(&[("Color", "red".into())], "SET cOLOR = 'blue'", &[("Color", "blue".into())]);
@@ -141,7 +142,7 @@ fn a_value_is_converted_to_the_type_that_the_property_has() {
         (Value::Timestamp(1), "'2027-01-15T08:00:00.5Z'", moment.clone()),
         (Value::Timestamp(1), "@moment", moment),
         (Value::Timestamp(1), "5", Value::I64(5)),
-        // what has no other form is replaced
+        // a value without another form is replaced
         (Value::Char('x'), "'y'", "y".into()),
         (Value::Char('x'), "@char", Value::Char('ä')),
         (Value::TimeSpan(1), "@span", Value::TimeSpan(-600_000_000)),
@@ -159,7 +160,7 @@ fn a_value_is_converted_to_the_type_that_the_property_has() {
         let action = SqlText { text: format!("SET a = {text}").into(), parameters };
         let copied = run_with(&with(&[("a", old.clone())]), action).unwrap();
         let value = copied.application_property("a").unwrap();
-        // Not a number is not even equal to itself.
+        // NaN is not even equal to itself.
         let same = format!("{value:?}") == format!("{new:?}");
         assert!(same, "{old:?} SET {text}: {value:?} instead of {new:?}");
     }
@@ -175,7 +176,7 @@ fn null_is_stored_as_null() {
     let copied = copy_of(&message, &publish(&matcher, &message).copies[0]);
     let filter = topic(vec![sql("r", "EXISTS(a) AND a IS NULL")]);
     assert_eq!(publish(&filter, &copied).copies.len(), 1);
-    // A broker property that is null is not set.
+    // A broker property with the value null is unset.
     let labelled = message.with_subject("x");
     assert_eq!(run(&labelled, "SET sys.Label = NULL").unwrap().subject, None);
     assert_eq!(run(&labelled, "REMOVE sys.Subject").unwrap().subject, None);
@@ -243,7 +244,7 @@ fn other_system_properties_and_bad_values_are_errors() {
     run(&message(), &format!("SET sys.To = '{}'", "ä".repeat(129))).unwrap();
 }
 
-/// MSG-26, SQL-41: no action makes a property that nobody could send, whatever it doubles.
+/// MSG-26, SQL-41: no action can make a property over the limits of senders, even by doubling.
 #[test]
 fn an_action_cannot_grow_a_property_without_end() {
     let half = with(&[("a", Value::from("x".repeat(16_000)))]);
@@ -253,7 +254,7 @@ fn an_action_cannot_grow_a_property_without_end() {
     fails(&with(&[("a", "x".into())]), &doubling, "more than the 32768 allowed");
 }
 
-/// ACT-09: what the subscription needs of the copy is told.
+/// ACT-09: a copy reports the session and the time to live that the subscription needs.
 #[test]
 fn session_and_time_to_live_of_the_copy_are_told() {
     let told = |message: &Message, action: &str| {
@@ -273,7 +274,7 @@ fn session_and_time_to_live_of_the_copy_are_told() {
     );
 }
 
-/// TOP-03: the name of the rule wins over what the action or the sender set.
+/// TOP-03: the name of the rule overrides a value of the action or the sender.
 #[test]
 fn the_name_of_the_rule_is_set_last() {
     let matcher = topic(vec![sql("Mine", "1 = 1").with_action("SET RuleName = 'x'")]);
@@ -282,7 +283,7 @@ fn the_name_of_the_rule_is_set_last() {
     assert_eq!(copied, with(&[("RuleName", "Mine".into())]));
 }
 
-/// SQL-34: an instant that is kept as a timestamp is rounded down, also before 1970.
+/// SQL-34: an instant stored as a timestamp is rounded down, also before 1970.
 #[test]
 fn timestamps_are_kept_in_whole_milliseconds() {
     for (unix_ms, ticks, kept) in [(0, -1, -1), (5, 9_999, 5), (5, 10_000, 6), (-5, 1, -5)] {

@@ -66,7 +66,7 @@ fn a_filter_that_asks_for_nothing_is_refused() {
     refused(CorrelationFilter::property("a", 1).and_property("a", 2));
 }
 
-/// TOP-18, TOP-21: a null is taken, and equals nothing.
+/// TOP-18, TOP-21: a null is accepted, and equals no value.
 #[test]
 fn a_filter_with_a_null_matches_nothing() {
     let filter = CorrelationFilter::property("a", Value::Null);
@@ -148,8 +148,8 @@ fn samples() -> Vec<Value> {
     samples
 }
 
-/// TOP-21, TOP-22: for every pair of values the index finds what SQL calls equal, and nothing else.
-/// SQL alone has an error, for a character and a number (SQL-37).
+/// TOP-21, TOP-22: for every pair of values, the index finds exactly the ones that SQL treats as
+/// equal. Only SQL has an error, for a character and a number (SQL-37).
 #[test]
 fn the_index_finds_what_sql_calls_equal() {
     let samples = samples();
@@ -195,7 +195,7 @@ fn values_of_other_types_never_match() {
     assert!(!matches(&one, &message()));
 }
 
-/// TOP-23: one look-up for each set of properties, and only what may match is compared.
+/// TOP-23: one look-up for each set of properties, and only candidates are compared.
 #[test]
 fn a_message_is_looked_up_once_for_each_set_of_properties() {
     let mut matcher = Matcher::new();
@@ -218,7 +218,7 @@ fn a_message_is_looked_up_once_for_each_set_of_properties() {
     let selection = publish(&matcher, &message.with_subject("s"));
     assert_eq!(selection.counted, Counted { lookups: 2, comparisons: 101, evaluations: 0 });
     assert_eq!(selection.copies.len(), 101);
-    // Values beyond what floats can tell apart still find their own.
+    // Values that floats cannot distinguish still find only themselves.
     let mut matcher = Matcher::new();
     for number in 0..1_000 {
         let filter = CorrelationFilter::property("id", 1_000_000_000_000_000i64 + number);
@@ -229,7 +229,7 @@ fn a_message_is_looked_up_once_for_each_set_of_properties() {
     assert_eq!(selection.copies.len(), 1);
 }
 
-/// TOP-23: the order in which a filter names its properties makes no set of its own.
+/// TOP-23: filters that name the same properties in another order share a set.
 #[test]
 fn filters_on_the_same_properties_share_a_look_up() {
     let mut matcher =
@@ -241,13 +241,13 @@ fn filters_on_the_same_properties_share_a_look_up() {
     assert_eq!(selection.copies.len(), 2);
 }
 
-/// A filter on the properties of [`numbered`], from the first one on.
+/// A filter on the first `count` properties of [`numbered`].
 fn numbered_filter(count: usize) -> CorrelationFilter {
     let of = |filter: CorrelationFilter, number| filter.and_property(format!("p{number}"), 1);
     (0..count).fold(CorrelationFilter::default(), of)
 }
 
-/// A message with so many properties.
+/// A message with `count` properties.
 fn numbered(count: usize) -> Message {
     let mut message = message();
     message.application_properties =
@@ -255,8 +255,8 @@ fn numbered(count: usize) -> Message {
     message
 }
 
-/// TOP-18, QUO-01, QUO-09: how many properties there are, and how large all is, comes before anything that takes the longer
-/// the more there are; at the bounds a rule is taken.
+/// TOP-18, QUO-01, QUO-09: the number of properties and the total size are checked before every
+/// check whose cost grows with them. A rule exactly at the bounds is accepted.
 #[test]
 fn what_is_too_much_for_a_rule_is_refused_before_it_is_looked_at() {
     let limits = Limits { rule_property_count_max: 3, ..limits() };
@@ -266,7 +266,7 @@ fn what_is_too_much_for_a_rule_is_refused_before_it_is_looked_at() {
         assert!(refused.detail().contains(limit), "{refused}");
     };
     assert!(Rule::create(correlated("r", numbered_filter(3)), &limits).is_ok());
-    // The last one is there already, which would be found later.
+    // The last property repeats the first one, but its number is refused before that is found.
     let twice = numbered_filter(3).and_property("p0", 1);
     refused(correlated("r", twice), "`rule_property_count_max` of 3");
     let parameters = |count: usize, name: &str| {
@@ -281,7 +281,7 @@ fn what_is_too_much_for_a_rule_is_refused_before_it_is_looked_at() {
     assert_eq!(twice.condition(), Condition::ArgumentError, "{twice}");
     let action = SqlText { text: "SET a = @p1".into(), ..parameters(4, "P1") };
     refused(sql("r", "1 = 1").with_action(action), "`rule_property_count_max` of 3");
-    // Its name, another one, and a value of 16 bytes and its text.
+    // The name of the rule, the name of the property, and a value of 16 bytes and its text.
     let large = |bytes: usize| {
         let value = "x".repeat(bytes - "r".len() - "p".len() - 16);
         correlated("r", CorrelationFilter::property("p", value))
@@ -293,7 +293,8 @@ fn what_is_too_much_for_a_rule_is_refused_before_it_is_looked_at() {
     refused(beside, "`rule_bytes_max`");
 }
 
-/// Judges a message in slices of so many steps; what came of it, the slices, and the most steps of one of them.
+/// Judges a message in slices of `steps`. Returns the selection, the number of slices, and the
+/// steps of the longest one.
 fn in_slices(matcher: &Matcher, message: &Message, steps: u64) -> (Selection, usize, u64) {
     let content = message.encode();
     let published = Published::new(content.property_view(), facts(&content));
@@ -309,7 +310,8 @@ fn in_slices(matcher: &Matcher, message: &Message, steps: u64) -> (Selection, us
     }
 }
 
-/// TOP-23, SQL-41, QUO-09: a slice ends in the middle of a rule, and takes no more than one property beyond its steps.
+/// TOP-23, SQL-41, QUO-09: a slice can end in the middle of a rule, and exceeds its steps by at
+/// most one property.
 #[test]
 fn one_rule_of_many_properties_is_judged_in_slices() {
     let matcher = topic(vec![correlated("r", numbered_filter(256))]);
@@ -319,12 +321,12 @@ fn one_rule_of_many_properties_is_judged_in_slices() {
     let slice = 1 << 20;
     let (selection, slices, most) = in_slices(&matcher, &message, slice);
     assert_eq!(selection, whole);
-    // Each is looked up, and compared, at four steps for each property of the message.
+    // Each property is looked up and compared, at four steps for each property of the message.
     assert!(slices as u64 > 2 * 256 * 4 * 8_000 / slice, "{slices} slices");
     assert!(most <= slice + 4 * 8_000 + 100, "a slice of {most} steps");
 }
 
-/// TOP-23: wherever slices end, it comes to the same, and nothing is looked at twice.
+/// TOP-23: the result does not depend on the ends of slices, and no rule is evaluated twice.
 #[test]
 fn look_ups_in_slices_come_to_the_same() {
     let mut matcher = Matcher::new();
@@ -350,8 +352,8 @@ fn look_ups_in_slices_come_to_the_same() {
     }
 }
 
-/// SQL-41, TOP-22, DLQ-23: a filter whose look-ups take more steps than any evaluation may fails as one in SQL does,
-/// and takes none of them. It was stored under other limits.
+/// SQL-41, TOP-22, DLQ-23: a filter whose look-ups take more steps than an evaluation may fails
+/// like an SQL filter, and takes none of the steps. It was stored under other limits.
 #[test]
 fn a_filter_of_too_many_look_ups_fails() {
     let message = numbered(5_000);

@@ -1,4 +1,4 @@
-//! What a rule made of a message, told to a person; and rules that were stored.
+//! Tests of explanations for people, and of stored rules.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn explained(rule: RuleDescription, message: &Message) -> Explanation {
     Rule::create(rule, &limits()).unwrap().explain(&published, &limits(), &mut || 0)
 }
 
-/// What a person is told about a rule that does or does not match.
+/// The text for people about a rule that matches or does not.
 #[test]
 fn an_explanation_shows_each_test_and_what_it_saw() {
     let message = with(&[("color", "red".into()), ("size", 5.into())]).with_subject("x");

@@ -1,8 +1,8 @@
-//! Which copies a published message becomes.
+//! Tests of the copies that a published message becomes.
 
 use super::*;
 
-/// The rules that made the copies, `-` for the one without changes, `!` for a dead letter.
+/// The rules that made the copies; `-` is the copy without changes, `!` a dead letter.
 fn told(selection: &Selection) -> Vec<String> {
     let told = |copy: &Copy| match (&copy.changed, &copy.refusal) {
         (None, None) => "-".to_owned(),
@@ -120,7 +120,7 @@ fn a_malformed_rule_creates_nothing() {
     assert!(matcher.rule(SUBSCRIPTION, "r").is_none());
 }
 
-/// SQL-02, QUO-01: each limit holds at itself and not one beyond.
+/// SQL-02, QUO-01: each limit is accepted and one more is refused.
 #[test]
 fn texts_and_statements_are_bounded() {
     let condition = |rule| Rule::create(rule, &limits()).err().map(|error| error.condition());
@@ -169,7 +169,7 @@ fn rules_of_a_topic_are_counted_by_kind() {
     let one = || CorrelationFilter::property("a", 1);
     assert_eq!(add(1, correlated("b", one())), Ok(()));
     assert_eq!(add(2, correlated("b", one())), Err(Condition::QuotaExceeded));
-    // An update needs no room for its own kind, and frees it for the other.
+    // An update needs no room for its current kind, and frees that for others.
     matcher.update_rule(SUBSCRIPTION, sql("a", "2 = 2"), &limits).unwrap();
     let other = matcher.update_rule(SUBSCRIPTION, correlated("a", one()), &limits);
     assert_eq!(other.unwrap_err().condition(), Condition::QuotaExceeded);
@@ -199,7 +199,7 @@ fn an_update_replaces_filter_and_action_or_changes_nothing() {
     assert_eq!((&*description.name, description.created_at), ("Rule", NOW));
 }
 
-/// TOP-08, ACT-01: every subscription has copies of its own, in a fixed order.
+/// TOP-08, ACT-01: every subscription has separate copies, in a fixed order.
 #[test]
 fn subscriptions_are_independent() {
     let mut matcher = Matcher::new();
@@ -240,7 +240,7 @@ fn the_first_failing_rule_makes_one_dead_letter() {
         &*refusal.description,
         "rule `B`: `LIKE` cannot be applied to a number, line 1, column 1: `a LIKE 'x'`"
     );
-    // The message itself is dead-lettered, with the two properties that tell why.
+    // The unchanged message is dead-lettered, with two properties that explain it.
     assert_eq!(copy.changed, None);
     let mut dead = message.clone();
     dead.apply_overlay(&refusal.overlay().unwrap());
@@ -298,7 +298,7 @@ fn a_copy_without_session_is_dead_lettered_where_one_is_required() {
     ]);
     matcher.restore_subscription(SUBSCRIPTION, on);
     let none = "!Session ID is null.";
-    // The empty id is a session like others (SES-03).
+    // The empty id is a session like any other (SES-03).
     assert_eq!(told(&publish(&matcher, &message())), [none, none, "set", "void"]);
     let empty = message().with_session_id("");
     assert_eq!(told(&publish(&matcher, &empty)), ["-", none, "set", "void"]);
@@ -309,8 +309,8 @@ fn a_copy_without_session_is_dead_lettered_where_one_is_required() {
     assert_eq!(selection.copies[1].refusal.as_ref().unwrap().cause, Cause::NoSession);
 }
 
-/// DLQ-20, ACT-11: at the quota it is stored, one byte beyond it is dead-lettered with all of its
-/// properties.
+/// DLQ-20, ACT-11: a copy exactly at the quota is stored. A copy one byte over it is dead-lettered
+/// with all its properties.
 #[test]
 fn a_copy_with_too_large_a_header_is_dead_lettered_whole() {
     let matcher = topic(vec![sql("r", "1 = 1").with_action("SET b = a + 'x'")]);
@@ -331,7 +331,7 @@ fn a_copy_with_too_large_a_header_is_dead_lettered_whole() {
     assert_eq!(beyond, (65_537, vec!["!HeaderSizeExceeded".to_owned()]));
 }
 
-/// What was removed or replaced leaves nothing behind.
+/// Removed and replaced rules leave no entry in the index.
 #[test]
 fn the_index_follows_its_rules() {
     let mut matcher = topic(vec![sql("s", "a = 1")]);
@@ -358,7 +358,7 @@ fn the_index_follows_its_rules() {
 
 const CATCH_ALL: EntityId = EntityId(0);
 
-/// A topic as [`topic`] makes it, with a catch-all before its subscription.
+/// A topic like [`topic`], with a catch-all before its subscription.
 fn with_catch_all(rules: Vec<RuleDescription>, caught: Vec<RuleDescription>) -> Matcher {
     let mut matcher = topic(rules);
     create(&mut matcher, CATCH_ALL, caught).unwrap();
@@ -371,7 +371,7 @@ fn mark(matcher: &mut Matcher, subscription: EntityId, catch_all: bool) {
     matcher.restore_subscription(subscription, SubscriptionSettings { catch_all, ..settings });
 }
 
-/// The copies by subscription.
+/// The copies with their subscriptions.
 fn placed(selection: &Selection) -> Vec<(u64, String)> {
     let ids = selection.copies.iter().map(|copy| copy.subscription.0);
     ids.zip(told(selection)).collect()
@@ -381,7 +381,7 @@ fn of(id: u64, told: &str) -> (u64, String) {
     (id, told.to_owned())
 }
 
-/// TOP-25, TOP-26: its rules decide, of messages that no other subscription selects.
+/// TOP-25, TOP-26: the rules of a catch-all apply to messages that no other subscription selects.
 #[test]
 fn a_catch_all_gets_what_no_other_selects() {
     let caught = vec![
@@ -398,7 +398,7 @@ fn a_catch_all_gets_what_no_other_selects() {
     assert_eq!(placed(&seven), [of(0, "-"), of(0, "marked")]);
 }
 
-/// TOP-06, TOP-26: with rules that do not select the message it is dropped, as if there were no catch-all.
+/// TOP-06, TOP-26: a message that no rule selects is dropped, as if there were no catch-all.
 #[test]
 fn what_no_rule_of_a_catch_all_selects_is_dropped() {
     let matcher = with_catch_all(vec![sql("r", "a = 1")], vec![sql("c", "a = 2")]);
@@ -406,7 +406,7 @@ fn what_no_rule_of_a_catch_all_selects_is_dropped() {
     assert_eq!(placed(&publish(&matcher, &with(&[("a", Value::I64(3))]))), []);
 }
 
-/// TOP-25: no rule of a catch-all is looked at for a message that another subscription selects.
+/// TOP-25: no rule of a catch-all is evaluated for a message that another subscription selects.
 #[test]
 fn a_catch_all_is_not_asked_in_vain() {
     let caught = vec![sql("s", "a = 1"), correlated("c", CorrelationFilter::property("a", 1))];
@@ -429,7 +429,7 @@ fn catch_alls_do_not_count_for_each_other() {
     assert_eq!(published(0), [of(7, "-")]);
 }
 
-/// TOP-28, DLQ-20, DLQ-21: a copy that is refused was selected.
+/// TOP-28, DLQ-20, DLQ-21: a refused copy counts as selected.
 #[test]
 fn a_copy_that_is_refused_counts_as_selected() {
     let mut matcher = with_catch_all(vec![sql("r", "a = 1")], vec![]);
@@ -445,8 +445,8 @@ fn a_copy_that_is_refused_counts_as_selected() {
     assert_eq!(placed(&selection), [of(1, "!HeaderSizeExceeded")]);
 }
 
-/// TOP-28, DLQ-23, DLQ-24, ACT-10: a rule that fails selects nothing, whether its message is dead-lettered or
-/// not; copies stay in the order of subscriptions.
+/// TOP-28, DLQ-23, DLQ-24, ACT-10: a rule that fails selects no message, even if its message is
+/// dead-lettered. Copies stay in the order of subscriptions.
 #[test]
 fn a_rule_that_fails_does_not_keep_a_message_from_a_catch_all() {
     let failing = [sql("f", "a > 'x'"), sql("f", "1 = 1").with_action("SET b = 1 / 0")];
@@ -467,7 +467,8 @@ fn a_rule_that_fails_does_not_keep_a_message_from_a_catch_all() {
     }
 }
 
-/// TOP-25, QUO-01: the rules of a subscription that becomes a catch-all, or one no more, go with it.
+/// TOP-25, QUO-01: the rules of a subscription move with it when it becomes a catch-all or an
+/// ordinary one.
 #[test]
 fn the_mark_can_be_changed() {
     let rules = vec![
@@ -494,7 +495,7 @@ fn the_mark_can_be_changed() {
     assert_eq!(publish(&matcher, &message), Selection::default());
 }
 
-/// TOP-05, TOP-25: what is judged in slices of a step comes to the same.
+/// TOP-05, TOP-25: slices of one step have the same result.
 #[test]
 fn a_catch_all_is_found_in_slices_too() {
     let caught =

@@ -1,5 +1,5 @@
-//! What it takes to judge a message is said before it is judged: random rules over random messages, many of them as
-//! dear as they can be.
+//! The predicted steps are an upper bound: random rules over random messages, many of them as
+//! expensive as possible.
 
 use super::*;
 
@@ -17,7 +17,7 @@ impl Random {
         self.below(count) == 0
     }
 
-    /// A text that patterns have much to do with.
+    /// A text that is expensive for patterns.
     fn text(&mut self, bytes_max: usize) -> String {
         let bytes = if self.one_in(2) { bytes_max } else { self.below(bytes_max + 1) };
         (0..bytes).map(|_| if self.one_in(50) { 'b' } else { 'a' }).collect()
@@ -76,8 +76,8 @@ impl Random {
     }
 }
 
-/// QUO-09, SQL-41: a message takes no more steps than are said of its rules and the bytes of its properties, whatever
-/// they are. What is said to be little is judged in one go.
+/// QUO-09, SQL-41: no message takes more steps than predicted from its rules and the bytes of its
+/// properties. The prediction is not too loose: some messages take over 40 % of it.
 #[test]
 fn no_message_takes_more_steps_than_were_said() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
@@ -107,7 +107,8 @@ fn no_message_takes_more_steps_than_were_said() {
     assert!(nearest > 0.4, "too much is told: {nearest} at most is taken");
 }
 
-/// QUO-09, SQL-41: steps that an evaluation is refused are not taken: what it has taken before is within what was said.
+/// QUO-09, SQL-41: refused steps are not taken, and the steps before them are within the
+/// prediction.
 #[test]
 fn steps_that_are_refused_are_not_counted() {
     let pattern = format!("%{}%", "a_".repeat(30_000));
