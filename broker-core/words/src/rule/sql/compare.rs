@@ -1,4 +1,5 @@
-//! What is equal, what is less, and what cannot be compared (SQL-28, SQL-35 to SQL-39).
+//! Comparisons: equality, order, and types that cannot be compared (SQL-28, SQL-35 to SQL-39).
+//! Evaluation and correlation filters use them.
 
 use std::cmp::Ordering;
 use std::hash::Hasher;
@@ -48,10 +49,10 @@ impl Comparison {
     }
 }
 
-/// How two known operands stand to each other.
+/// The relation of two known operands.
 enum Relation {
     Ordered(Ordering),
-    /// One is not a number: unequal, and neither is less (SQL-39).
+    /// An operand is NaN: they are unequal, and neither is less (SQL-39).
     NotANumber,
     /// Types with equality only.
     Equality(bool),
@@ -61,7 +62,7 @@ enum Relation {
     Forbidden,
 }
 
-/// Compares; none is Unknown (SQL-17).
+/// Compares two operands; `None` is Unknown (SQL-17).
 #[inline]
 pub(super) fn compare(
     comparison: Comparison,
@@ -86,7 +87,8 @@ pub(super) fn compare(
     }))
 }
 
-/// Whether a correlation filter's value is that of the message: as `=`, and never an error (TOP-21).
+/// Whether the value of a correlation filter equals that of the message: like `=`, and never an
+/// error (TOP-21).
 #[must_use]
 pub fn equal(left: &Operand<'_>, right: &Operand<'_>) -> bool {
     matches!(compare(Comparison::Equal, left, right), Ok(Some(true)))
@@ -94,7 +96,7 @@ pub fn equal(left: &Operand<'_>, right: &Operand<'_>) -> bool {
 
 #[inline]
 fn relation(left: &Operand<'_>, right: &Operand<'_>) -> Relation {
-    // Texts first: they are what most filters compare.
+    // Texts first, because most filters compare texts.
     if let (Operand::Text(left), Operand::Text(right)) = (left, right) {
         return Relation::Ordered(left.as_ref().cmp(right.as_ref()));
     }
@@ -132,7 +134,7 @@ pub(in crate::rule) fn hash(operand: &Operand<'_>, hasher: &mut impl Hasher) {
     let mut buffer = [0; 4];
     if let Some(number) = Number::of(operand) {
         hasher.write_u8(1);
-        // Whatever types two equal numbers have, they are the same in 64 bits; 0 has two signs.
+        // Equal numbers of all types are the same in 64 bits. Adding 0 removes the sign of zero.
         return hasher.write_u64((number.to_f64() + 0.0).to_bits());
     }
     if let Some(ticks) = operand.instant_ticks() {

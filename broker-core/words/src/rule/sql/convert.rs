@@ -1,4 +1,5 @@
-//! From one type to another, as SET does it (ACT-05), and the text of every value.
+//! Conversions between types for SET (ACT-05), and the text of every value. Actions and
+//! concatenation use them.
 
 use super::decimal::Decimal;
 use super::number::Number;
@@ -7,8 +8,8 @@ use crate::ids::parse_guid;
 use crate::message::{Value, ValueRef};
 use crate::time::{TimeSpan, Timestamp};
 
-/// The value in the type that a property has already (ACT-05); none if it has no such form, and for
-/// null, which has no type.
+/// Converts a value to the type of the property's old value (ACT-05). `None` if it has no such
+/// form, and for an old null, which has no type.
 pub(in crate::rule) fn to_type_of(old: ValueRef<'_>, new: &Operand<'_>) -> Option<Value> {
     Some(match old {
         ValueRef::Null => return None,
@@ -44,7 +45,7 @@ fn same_type(old: ValueRef<'_>, new: &Operand<'_>) -> Option<Value> {
     }
 }
 
-/// Anything but null, as text that reads back.
+/// Any value but null, as text that can be read back.
 pub(in crate::rule) fn to_text(operand: &Operand<'_>) -> Option<String> {
     match operand {
         Operand::Unknown => None,
@@ -53,7 +54,7 @@ pub(in crate::rule) fn to_text(operand: &Operand<'_>) -> Option<String> {
     }
 }
 
-/// Milliseconds since 1970 of an instant, or of text that is one in RFC 3339.
+/// Milliseconds since 1970 of an instant, or of RFC 3339 text.
 pub(in crate::rule) fn to_timestamp(operand: &Operand<'_>) -> Option<i64> {
     match operand {
         Operand::Text(text) => Timestamp::parse(text).map(Timestamp::unix_ms),
@@ -61,7 +62,7 @@ pub(in crate::rule) fn to_timestamp(operand: &Operand<'_>) -> Option<i64> {
     }
 }
 
-/// Ticks of a duration, or of text that is one in ISO 8601 or as `[d.]hh:mm:ss[.fffffff]`.
+/// Ticks of a duration, or of text in ISO 8601 or in the form `[d.]hh:mm:ss[.fffffff]`.
 pub(in crate::rule) fn to_time_span(operand: &Operand<'_>) -> Option<i64> {
     match operand {
         Operand::TimeSpan(ticks) => Some(*ticks),
@@ -72,7 +73,7 @@ pub(in crate::rule) fn to_time_span(operand: &Operand<'_>) -> Option<i64> {
             };
             let (hours, clock) = clock.split_once(':')?;
             let (minutes, seconds) = clock.split_once(':')?;
-            // Each part is judged as a part of the other form.
+            // The ISO 8601 parser checks each part.
             let text = format!("P{days}DT{hours}H{minutes}M{seconds}S");
             TimeSpan::parse(&text).map(TimeSpan::ticks)
         }),
@@ -104,7 +105,7 @@ fn to_uuid(operand: &Operand<'_>) -> Option<u128> {
     }
 }
 
-/// Fractions are rounded to the nearest whole number, halves to even.
+/// Converts to a whole number. Fractions are rounded to the nearest one, halves to even.
 fn to_integer(operand: &Operand<'_>) -> Option<i128> {
     if let Operand::Text(text) = operand {
         return text.parse().ok();
@@ -120,7 +121,7 @@ fn to_integer(operand: &Operand<'_>) -> Option<i128> {
 #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
 fn float_to_integer(value: f64) -> Option<i128> {
     let rounded = value.round_ties_even();
-    // Far outside of every integer type; what is not a number fails, too.
+    // 1e30 is far outside every integer type. NaN fails here too.
     (rounded.abs() <= 1e30).then_some(rounded as i128)
 }
 
@@ -143,7 +144,7 @@ fn to_f32(operand: &Operand<'_>) -> Option<f32> {
     in_range(f64::from(narrow), operand).then_some(narrow)
 }
 
-/// A result is infinite only if the operand is.
+/// Whether a result is finite, or infinite only because the operand is.
 fn in_range(result: f64, operand: &Operand<'_>) -> bool {
     result.is_finite()
         || match operand {
@@ -155,7 +156,7 @@ fn in_range(result: f64, operand: &Operand<'_>) -> bool {
         }
 }
 
-/// Digits with a point and an exponent, or one of the three words for what digits cannot say.
+/// Reads digits with a point and an exponent, or NaN and the infinities.
 fn parse_float(text: &str) -> Option<f64> {
     match text {
         "NaN" => Some(f64::NAN),
@@ -172,15 +173,15 @@ fn to_decimal(operand: &Operand<'_>) -> Option<Decimal> {
     }
     match Number::of(operand)? {
         Number::Integer(value, _) => Some(Decimal::from(value)),
-        // Through the shortest text that is the number, as people mean it.
+        // Through the shortest text of the number, which is the number that people mean.
         Number::F32(value) => Decimal::parse(&value.to_string()),
         Number::F64(value) => Decimal::parse(&value.to_string()),
         Number::Decimal(value) => Some(value),
     }
 }
 
-/// The text of a value, the same everywhere: numbers in the shortest form that reads back, instants
-/// in RFC 3339, durations in ISO 8601, bytes in hexadecimal digits.
+/// The text of a value, independent of locale: numbers in the shortest form that reads back,
+/// instants in RFC 3339, durations in ISO 8601, bytes in hexadecimal digits.
 pub(in crate::rule) fn invariant_text(operand: &Operand<'_>) -> String {
     match operand {
         Operand::Unknown => "NULL".to_owned(),
@@ -209,7 +210,7 @@ pub(in crate::rule) fn invariant_text(operand: &Operand<'_>) -> String {
     }
 }
 
-/// Plain digits from 1e-5 to 1e15, an exponent beyond.
+/// Plain digits from 1e-5 to 1e15, otherwise an exponent.
 fn float_text(value: f64, plain: String, exponent: impl FnOnce() -> String) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -223,7 +224,7 @@ fn float_text(value: f64, plain: String, exponent: impl FnOnce() -> String) -> S
     exponent()
 }
 
-/// An instant that no calendar has is told by its milliseconds.
+/// An instant outside the calendar is written in milliseconds.
 fn instant_text(ticks: i128) -> String {
     match i64::try_from(ticks).map(Timestamp::from_ticks) {
         Ok(at) if i128::from(at.ticks()) == ticks => at.to_string(),

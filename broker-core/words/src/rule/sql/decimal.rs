@@ -1,7 +1,7 @@
 //! Decimal floating point of 128 bits, IEEE 754-2008 in its binary integer encoding (SQL-31).
 //!
-//! 34 digits, rounded half to even. Written for being right, not for speed: hardly any filter
-//! meets such a number.
+//! 34 digits, rounded half to even. Simple rather than fast, because filters rarely meet such a
+//! number.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,7 +11,7 @@ mod tests;
 
 const DIGITS_MAX: u32 = 34;
 const COEFFICIENT_MAX: u128 = 10u128.pow(DIGITS_MAX) - 1;
-/// Every number of so many digits fits a [`Wide`].
+/// Every number with at most this many digits fits a [`Wide`].
 const WIDE_DIGITS: i64 = 76;
 const EXPONENT_MIN: i32 = -6176;
 const EXPONENT_MAX: i32 = 6111;
@@ -37,7 +37,7 @@ impl Decimal {
     const NAN: Self = Self { negative: false, magnitude: NotANumber };
 
     /// The number of these bits, in network order. A coefficient that is too large counts as zero,
-    /// as the standard says.
+    /// as in the standard.
     #[must_use]
     pub fn from_bits(bits: [u8; 16]) -> Self {
         let bits = u128::from_be_bytes(bits);
@@ -71,7 +71,7 @@ impl Decimal {
         bits.to_be_bytes()
     }
 
-    /// Reads digits with a point and an exponent, exactly or rounded.
+    /// Reads digits with a point and an exponent, rounded if necessary.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, digits) = match text.strip_prefix('-') {
@@ -82,7 +82,7 @@ impl Decimal {
             Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
             None => (digits, 0),
         };
-        // Beyond this every number is zero or infinite, whatever its digits.
+        // Outside this range every number is zero or infinite.
         let mut exponent = i64::from(exponent).clamp(-100_000, 100_000);
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
         if whole.is_empty() && fraction.is_empty() {
@@ -95,7 +95,7 @@ impl Decimal {
                 return None;
             }
             let digit = u64::from(byte - b'0');
-            // Digits beyond those that are kept only decide the rounding.
+            // Further digits only affect the rounding.
             if wide.digits() > DIGITS_MAX + 4 {
                 sticky |= digit != 0;
                 exponent += 1 - places;
@@ -108,13 +108,13 @@ impl Decimal {
         Some(Self::rounded(negative, wide, exponent, sticky))
     }
 
-    /// The opposite number.
+    /// The negated number.
     #[must_use]
     pub const fn negate(self) -> Self {
         Self { negative: !self.negative, magnitude: self.magnitude }
     }
 
-    /// The nearest binary number, correctly rounded: what is equal as decimal is equal here.
+    /// The nearest binary number, correctly rounded. Equal decimals give equal results.
     #[must_use]
     pub fn to_f64(self) -> f64 {
         let value = match self.magnitude {
@@ -127,7 +127,7 @@ impl Decimal {
         if self.negative { -value } else { value }
     }
 
-    /// The whole number nearest to it, halves to even; none if it has none in 128 bits.
+    /// The nearest whole number, halves to even; `None` if it does not fit 128 bits.
     #[must_use]
     pub fn to_integer(self) -> Option<i128> {
         let Finite(coefficient, exponent) = self.magnitude else {
@@ -156,13 +156,13 @@ impl Decimal {
         Some(if self.negative { -value } else { value })
     }
 
-    /// Whether it is neither infinite nor not a number.
+    /// Whether the number is neither infinite nor NaN.
     #[must_use]
     pub const fn is_finite(self) -> bool {
         matches!(self.magnitude, Finite(..))
     }
 
-    /// How two numbers compare; none if one is not a number.
+    /// Compares two numbers; `None` if one is NaN.
     #[must_use]
     pub fn order(self, other: Self) -> Option<Ordering> {
         let signed =
@@ -198,8 +198,8 @@ impl Decimal {
         if left_exponent < right_exponent {
             return other.plus(self);
         }
-        // The left one has the larger exponent and is written out to that of the right one. Where
-        // they lie too far apart for that, the right one is less than any digit that is kept.
+        // The left number has the larger exponent and is scaled to that of the right one. If the
+        // distance is too large for that, the right number is less than any kept digit.
         let distance = i64::from(left_exponent) - i64::from(right_exponent);
         let scale_max = WIDE_DIGITS - digits(left);
         let (right, right_exponent, sticky) = if left != 0 && distance > scale_max {
@@ -220,7 +220,7 @@ impl Decimal {
             return Self::rounded(self.negative, left.plus(right), right_exponent, sticky);
         }
         if sticky {
-            // One less in a digit that is not kept, and something above it.
+            // Lower by one in a digit that is not kept, with a nonzero rest.
             let lowered = left.minus(Wide::from(1));
             return Self::rounded(self.negative, lowered, right_exponent, true);
         }
@@ -250,7 +250,7 @@ impl Decimal {
         }
     }
 
-    /// The quotient; by zero it is infinite, or not a number (SQL-32).
+    /// The quotient. Division by zero gives infinity or NaN (SQL-32).
     #[must_use]
     pub fn divided_by(self, other: Self) -> Self {
         let negative = self.negative != other.negative;
@@ -266,7 +266,7 @@ impl Decimal {
                 if left == 0 {
                     return Self::rounded(negative, Wide::from(0), ideal, false);
                 }
-                // So many digits that the quotient has more than are kept.
+                // Enough digits for the quotient to have more than the kept ones.
                 let scale = i64::from(DIGITS_MAX) + 3 + digits(right) - digits(left);
                 let scale = u32::try_from(scale).unwrap_or(0);
                 let (quotient, rest) = Wide::from(left).times_power(scale).divided(right);
@@ -277,7 +277,7 @@ impl Decimal {
         }
     }
 
-    /// What is left of a division that gives a whole number, with the sign of the dividend (SQL-33).
+    /// The rest of a division to a whole number, with the sign of the dividend (SQL-33).
     #[must_use]
     pub fn remainder(self, other: Self) -> Self {
         match (self.magnitude, other.magnitude) {
@@ -295,7 +295,7 @@ impl Decimal {
                     let distance = (right_exponent - left_exponent).unsigned_abs();
                     match power(distance).and_then(|scale| right.checked_mul(scale)) {
                         Some(right) => left % right,
-                        // The divisor is larger than anything the dividend can be.
+                        // The divisor is larger than any dividend.
                         None => left,
                     }
                 };
@@ -304,12 +304,12 @@ impl Decimal {
         }
     }
 
-    /// The number with at most 34 digits; `sticky` says that there is something behind them.
+    /// The number rounded to at most 34 digits; `sticky` is true if nonzero digits follow.
     fn rounded(negative: bool, wide: Wide, exponent: i32, sticky: bool) -> Self {
         Self::rounded_towards(negative, wide, exponent, sticky, i32::MIN)
     }
 
-    /// As `rounded`; zeros at the end are left out up to the exponent `ideal` if it is exact.
+    /// As `rounded`. An exact result drops zeros at the end up to the exponent `ideal`.
     fn rounded_towards(
         negative: bool,
         mut wide: Wide,
@@ -320,7 +320,7 @@ impl Decimal {
         let excess = i64::from(wide.digits()) - i64::from(DIGITS_MAX);
         let below = i64::from(EXPONENT_MIN) - i64::from(exponent);
         let mut last = 0;
-        // More than all digits need not be taken away one by one.
+        // 100 steps remove all digits.
         let dropped = excess.max(below).clamp(0, 100);
         let exact_before = !sticky;
         for _ in 0..dropped {
@@ -370,7 +370,7 @@ impl From<i128> for Decimal {
     }
 }
 
-/// Digits with a point where that is short, else with an exponent; reads back as the same number.
+/// Digits with a point if that is short, otherwise with an exponent. Reads back as the same number.
 impl fmt::Display for Decimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.negative && self.magnitude != NotANumber {
@@ -411,14 +411,14 @@ fn digits(value: u128) -> i64 {
     value.checked_ilog10().map_or(1, |log| i64::from(log) + 1)
 }
 
-/// Neither is zero.
+/// Compares two nonzero magnitudes.
 fn order_magnitudes(left: u128, left_exponent: i32, right: u128, right_exponent: i32) -> Ordering {
     let top = |coefficient, exponent| digits(coefficient) + i64::from(exponent);
     let by_size = top(left, left_exponent).cmp(&top(right, right_exponent));
     if by_size.is_ne() {
         return by_size;
     }
-    // Of the same size, so their exponents are less than 34 apart.
+    // They have the same size, so their exponents are less than 34 apart.
     let distance = left_exponent.abs_diff(right_exponent);
     let (mut left, mut right) = (Wide::from(left), Wide::from(right));
     if left_exponent > right_exponent {
@@ -429,7 +429,7 @@ fn order_magnitudes(left: u128, left_exponent: i32, right: u128, right_exponent:
     left.cmp(&right)
 }
 
-/// A whole number of 256 bits, lowest limb first. What is done with it never needs more.
+/// A whole number of 256 bits, lowest limb first. No operation here needs more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Wide([u64; 4]);
 
@@ -455,7 +455,7 @@ impl Wide {
         }))
     }
 
-    /// Times ten to the power of `exponent`; the result must have at most 76 digits.
+    /// Multiplies by ten to the power of `exponent`; the result must have at most 76 digits.
     fn times_power(self, exponent: u32) -> Self {
         (0..exponent).fold(self, |wide, _| wide.times(10))
     }
@@ -470,7 +470,7 @@ impl Wide {
         }))
     }
 
-    /// The difference to a number that is not larger.
+    /// The difference; `other` must not be larger.
     fn minus(self, other: Self) -> Self {
         let mut borrow = false;
         let mut others = other.0.into_iter();
@@ -482,7 +482,7 @@ impl Wide {
         }))
     }
 
-    /// A tenth, and the digit that is left.
+    /// The quotient of a division by ten, and the remaining digit.
     fn tenth(self) -> (Self, u8) {
         let mut rest = 0;
         let mut limbs = self.0;

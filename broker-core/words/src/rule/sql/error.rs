@@ -1,4 +1,5 @@
-//! What can be wrong with a text, and what can go wrong when it is carried out.
+//! Errors in the text of a rule, and errors of its evaluation. The parser and the evaluation make
+//! them; rules turn them into rejections and dead letters.
 
 use std::fmt;
 
@@ -6,56 +7,56 @@ use super::operand::Kind;
 use crate::condition::Condition;
 use crate::error::{Quoted, Rejection};
 
-/// So many characters of the text are repeated in an error.
+/// Maximum number of characters of the text that an error repeats.
 const EXCERPT_CHARS_MAX: usize = 40;
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Position {
-    /// Bytes before it.
+    /// Number of bytes before the position.
     pub byte: usize,
-    /// The line, the first is 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The character in its line, the first is 1.
+    /// Number of the character in its line, from 1.
     pub column: usize,
 }
 
-/// A text that is not a filter or an action: where, and why (TOP-16).
+/// A syntax error in a filter or an action, with its position (TOP-16).
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{position}: {problem}")]
 pub struct SyntaxError {
-    /// Where the text stops making sense.
+    /// The first position at which the text cannot be parsed.
     pub position: Position,
-    /// Why.
+    /// The reason.
     pub problem: Problem,
 }
 
-/// Why a text is refused.
+/// Reason why a text is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Problem {
-    /// Something else has to stand here.
+    /// An unexpected word.
     #[error("expected {expected}, found {found}")]
     Unexpected {
-        /// What has to stand here.
+        /// The expected words.
         expected: &'static str,
-        /// What stands here.
+        /// The word in its place.
         found: Box<str>,
     },
-    /// A condition stands where a value has to.
+    /// A condition in the place of a value.
     #[error("expected a value, found a condition; join conditions with AND, OR and NOT only")]
     ConditionAsValue,
-    /// A character that begins nothing.
+    /// A character that starts no word.
     #[error("unexpected character {0:?}; write a name with other characters as [name]")]
     BadCharacter(char),
     /// A text, a name or a parameter is not finished.
     #[error("{} is not finished; end it with {end}", .what)]
     Unfinished {
-        /// What is not finished.
+        /// The kind of the word.
         what: &'static str,
-        /// How it would end.
+        /// Its end mark.
         end: &'static str,
     },
-    /// A number that is not one.
+    /// A malformed number.
     #[error("{0} is not a number")]
     BadNumber(Box<str>),
     /// A number that does not fit (SQL-13).
@@ -63,16 +64,16 @@ pub enum Problem {
     NumberRange {
         /// The number.
         number: Box<str>,
-        /// Where it would have to be.
+        /// The allowed range.
         range: &'static str,
     },
-    /// A name with nothing in it.
+    /// An empty name.
     #[error("the name is empty")]
     EmptyName,
-    /// A scope that is not one (SQL-05).
+    /// An unknown scope (SQL-05).
     #[error("unknown scope {0}; scopes are sys and user; write a name with a dot as [a.b]")]
     UnknownScope(Box<str>),
-    /// A parameter that the rule has no value for (SQL-14).
+    /// A parameter without a value in the rule (SQL-14).
     #[error("the rule has no value for parameter {0}; add one")]
     UnknownParameter(Box<str>),
     /// Too many statements (SQL-02).
@@ -81,9 +82,9 @@ pub enum Problem {
     /// Too long (SQL-02).
     #[error("the text has {characters} characters, more than the {limit} allowed; make it shorter")]
     TooLong {
-        /// How many it has.
+        /// Number of characters of the text.
         characters: usize,
-        /// How many it may have.
+        /// Maximum number of characters.
         limit: usize,
     },
     /// Nested too deeply (SQL-42).
@@ -91,21 +92,21 @@ pub enum Problem {
     TooDeep(usize),
 }
 
-/// An error of an evaluation (SQL-40, ACT-10), without the text it happened in.
+/// An error of an evaluation (SQL-40, ACT-10), without the text in which it occurred.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EvaluationError {
-    /// Where in the text the operation begins.
+    /// First byte of the operation in the text.
     pub from: u32,
-    /// Where it ends.
+    /// End of the operation in the text.
     pub to: u32,
-    /// What went wrong.
+    /// The reason.
     pub fault: Fault,
 }
 
-/// What went wrong in an evaluation.
+/// Reason why an evaluation failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
-    /// An operator on types that it is not for (SQL-36, SQL-37).
+    /// An operator on types for which it is not defined (SQL-36, SQL-37).
     #[error("`{operator}` cannot be applied to {left} and {right}")]
     Types {
         /// The operator.
@@ -115,7 +116,7 @@ pub enum Fault {
         /// Type on its right.
         right: Kind,
     },
-    /// A sign on a type that has none.
+    /// A sign on a type other than a number.
     #[error("sign `{operator}` cannot be applied to {operand}")]
     Sign {
         /// The sign.
@@ -129,10 +130,10 @@ pub enum Fault {
     /// SQL-32
     #[error("division by zero in `{0}`")]
     DivisionByZero(&'static str),
-    /// A value that is used as a condition (SQL-04).
+    /// A value used as a condition (SQL-04).
     #[error("{0} is not a condition; compare it with a value")]
     NotACondition(Kind),
-    /// More work than one evaluation may be (SQL-41).
+    /// More steps than an evaluation may take (SQL-41).
     #[error(
         "the evaluation takes more than {0} steps; make texts and patterns shorter, or use fewer \
          properties"
@@ -141,7 +142,7 @@ pub enum Fault {
     /// An operand of LIKE that is not text (SQL-29).
     #[error("`LIKE` cannot be applied to {0}")]
     LikeType(Kind),
-    /// An escape of another length than one (SQL-27).
+    /// An escape that is not exactly one character (SQL-27).
     #[error("the escape of `LIKE` has {0} characters; it must have one")]
     EscapeLength(usize),
     /// An escape at the end of a pattern (SQL-27).
@@ -169,9 +170,9 @@ pub enum Fault {
     TooManyCharacters {
         /// The property.
         property: &'static str,
-        /// How many it would have.
+        /// Number of characters that it would have.
         characters: usize,
-        /// How many it may have.
+        /// Maximum number of characters.
         limit: usize,
     },
     /// EXP-09
@@ -180,24 +181,24 @@ pub enum Fault {
     /// MSG-26
     #[error("a property would have {bytes} bytes, more than the {limit} allowed")]
     PropertySize {
-        /// How many it would have.
+        /// Number of bytes that it would have.
         bytes: usize,
-        /// How many it may have.
+        /// Maximum number of bytes.
         limit: usize,
     },
     /// SQL-41
     #[error("a text of {bytes} bytes is longer than the {limit} allowed")]
     TextSize {
-        /// How many it would have.
+        /// Number of bytes that it would have.
         bytes: usize,
-        /// How many it may have.
+        /// Maximum number of bytes.
         limit: usize,
     },
 }
 
 impl Position {
-    /// The place of a byte in `text`; one inside a character or beyond the end counts as the
-    /// nearest before it.
+    /// The position of a byte in `text`. A byte inside a character or past the end counts as the
+    /// nearest character boundary before it.
     #[must_use]
     pub fn of(text: &str, byte: usize) -> Self {
         let mut byte = byte.min(text.len());
@@ -212,7 +213,7 @@ impl Position {
 }
 
 impl SyntaxError {
-    /// What the creator of the rule is told (TOP-16, SQL-02); `what` is "filter" or "action".
+    /// The answer to the author of the rule (TOP-16, SQL-02); `part` is "filter" or "action".
     #[must_use]
     pub fn to_rejection(&self, part: &str, rule: &str) -> Rejection {
         let condition = match self.problem {
@@ -246,7 +247,7 @@ impl EvaluationError {
     }
 }
 
-/// A part of the creator's own text, made harmless and of bounded length.
+/// An excerpt of the author's text, made printable and of bounded length.
 pub(super) fn excerpt(text: &str) -> Box<str> {
     let mut characters = text.chars();
     let shown: String = characters.by_ref().take(EXCERPT_CHARS_MAX).collect();

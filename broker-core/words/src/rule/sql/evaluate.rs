@@ -1,4 +1,5 @@
-//! Carries a program out over the properties of a message (SQL-15 to SQL-41).
+//! Evaluates a program with the properties of a message (SQL-15 to SQL-41). The number of steps is
+//! bounded, and values are borrowed from the message and the rule.
 
 use std::borrow::Cow;
 
@@ -13,51 +14,51 @@ use super::program::{Index, Program, Span, Step};
 use crate::rule::properties::Properties;
 use crate::rule::system::SystemProperty;
 
-/// Hardly any expression needs more operands at once; deeper ones allocate.
+/// Hardly any expression needs more operands at the same time; deeper ones allocate.
 const INLINE_OPERANDS: usize = 6;
-/// A text that is put together may have so many bytes, as many as all properties of a message.
+/// Maximum number of bytes of a concatenated text, as many as all properties of a message may have.
 pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// So many steps one evaluation may take (SQL-41): a step is about a byte that is looked at, and several of
-/// them an operation, so that this is some ten milliseconds. Only patterns that come with the message, or
-/// dozens with `_`, over texts of tens of kilobytes need more.
+/// Maximum number of steps of an evaluation (SQL-41). A step is about a byte that is read, and an
+/// operation takes several. The maximum takes about ten milliseconds. Only patterns from the
+/// message, or dozens of patterns with `_`, over texts of tens of kilobytes need more.
 pub(in crate::rule) const STEPS_MAX: u64 = 16 << 20;
-/// Steps of one operation, beside the bytes that it looks at.
+/// Steps of an operation, in addition to the bytes that it reads.
 pub(super) const OPERATION_STEPS: u64 = 16;
 
-/// Sees what an evaluation looks at, for explanations.
+/// Receives the reads and tests of an evaluation, for explanations.
 pub trait Observer {
     /// A property was read.
     fn read(&mut self, name: &str, value: Option<&Operand<'_>>) {
         let _ = (name, value);
     }
 
-    /// A property of the broker was read.
+    /// A broker property was read.
     fn read_system(&mut self, property: SystemProperty, value: Option<&Operand<'_>>) {
         self.read(property.name(), value);
     }
 
-    /// The test that the text from byte `from` to byte `to` is gave `result`; none is Unknown.
+    /// The test in the text from byte `from` to byte `to` had this result; `None` is Unknown.
     fn tested(&mut self, from: u32, to: u32, operands: &[Operand<'_>], result: Option<bool>) {
         let _ = (from, to, operands, result);
     }
 
-    /// An evaluation is over, or failed, and took so many steps.
+    /// An evaluation finished or failed after this many steps.
     fn took(&mut self, steps: u64) {
         let _ = steps;
     }
 }
 
-/// Does not look.
+/// An observer that ignores everything.
 pub struct Unobserved;
 
 impl Observer for Unobserved {}
 
-/// Fresh random bits, for `newid()`.
+/// Source of random bits for `newid()`.
 pub type Random<'r> = dyn FnMut() -> u64 + 'r;
 
 impl Program {
-    /// The truth of a filter; none is Unknown, which selects nothing (SQL-15).
+    /// The truth of a filter; `None` is Unknown, which selects no message (SQL-15).
     ///
     /// # Errors
     /// SQL-40
@@ -98,8 +99,8 @@ impl Program {
         Ok(run.pop())
     }
 
-    /// How the steps of an evaluation grow with the sizes of what it reads, and whether it reads a pattern
-    /// that it has to understand first: an estimate, on the high side.
+    /// The factor by which the steps of an evaluation grow with the sizes of the values that it
+    /// reads. An estimate, on the high side.
     pub(in crate::rule) fn weight(&self) -> u64 {
         let mut weight = 0u64;
         let mut joins = 1u64;
@@ -109,7 +110,7 @@ impl Program {
                     let place = usize::try_from(*place).unwrap_or(usize::MAX);
                     self.patterns.get(place).map_or(1, Pattern::weight)
                 }
-                // A pattern as long as the largest property may be.
+                // For a pattern as long as the largest property may be.
                 Step::Like | Step::LikeEscape => 1 << 10,
                 Step::Compute(Arithmetic::Add) => {
                     joins += 1;
@@ -125,7 +126,7 @@ impl Program {
         self.spans.get(at).copied().unwrap_or(Span { from: 0, to: 0 })
     }
 
-    /// What the last step stands for is the whole text, unless it is a jump's end.
+    /// The span of the last step is the whole text, unless the last step is the target of a jump.
     fn whole(&self) -> Span {
         self.spans.last().copied().unwrap_or(Span { from: 0, to: 0 })
     }
@@ -153,13 +154,12 @@ struct Run<'a, 'r, 'x, P, O> {
     random: &'r mut Random<'x>,
     observer: &'r mut O,
     stack: SmallVec<[Operand<'a>; INLINE_OPERANDS]>,
-    /// What was done so far.
+    /// Number of steps taken.
     steps: u64,
 }
 
 impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
-    /// SQL-41: an operation costs so many steps, which are counted before they are taken; those that are not
-    /// taken, because they are too many, are not counted.
+    /// SQL-41: counts the steps of an operation before it runs. Refused steps are not counted.
     #[inline]
     fn spend(&mut self, steps: u64) -> Result<(), Fault> {
         let steps = self.steps.saturating_add(steps);
@@ -178,12 +178,12 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
         self.stack.push(truth.map_or(Operand::Unknown, Operand::Bool));
     }
 
-    /// The parser never lets a step take more than there is.
+    /// The parser guarantees that each step finds its operands.
     fn pop(&mut self) -> Operand<'a> {
         self.stack.pop().unwrap_or_default()
     }
 
-    /// Carries one step out; some is the step to go on with.
+    /// Runs a step. Returns the target if the step jumps.
     #[inline]
     fn step(&mut self, step: Step, at: usize) -> Result<Option<Index>, Fault> {
         match step {
@@ -371,7 +371,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
         self.push_truth(Some(found));
     }
 
-    /// SQL-25 to SQL-29 for a pattern that was not known before.
+    /// SQL-25 to SQL-29 for a pattern that is not constant.
     fn like(&mut self, escape: Option<Operand<'a>>, at: usize) -> Result<(), Fault> {
         let pattern = self.pop();
         let text = self.pop();
@@ -384,7 +384,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
         let pattern_text = like_text(&pattern)?;
         let escape = escape.as_ref().map(like_text).transpose()?;
         let text_read = like_text(&text)?;
-        // To understand a pattern means to sort what is in it.
+        // Compiling a pattern sorts its characters.
         self.spend((pattern_text.len() as u64).saturating_mul(16))?;
         let understood = Pattern::new(pattern_text, escape)?;
         self.spend(understood.steps(text_read.len()))?;
@@ -410,7 +410,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
         Ok(())
     }
 
-    /// SQL-24: on the stack are the operand and what is known of the elements so far.
+    /// SQL-24: the stack has the operand and the result of the elements so far.
     fn element(&mut self, behind: Index, at: usize) -> Result<Option<Index>, Fault> {
         let element = self.pop();
         let so_far = self.pop();
@@ -428,7 +428,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
     }
 }
 
-/// The truth of a value that is used as a condition (SQL-04); none is Unknown.
+/// The truth of a value that is used as a condition (SQL-04); `None` is Unknown.
 fn truth(operand: &Operand<'_>) -> Result<Option<bool>, Fault> {
     match operand {
         Operand::Bool(value) => Ok(Some(*value)),
@@ -488,7 +488,7 @@ fn types(operator: Arithmetic, left: &Operand<'_>, right: &Operand<'_>) -> Fault
     Fault::Types { operator: operator.sign(), left: left.kind(), right: right.kind() }
 }
 
-/// Texts with anything that has a text, and instants and time-spans (SQL-34, SQL-37).
+/// Adds texts and anything that has a text, and instants and time-spans (SQL-34, SQL-37).
 fn add<'a>(left: Operand<'a>, right: Operand<'a>) -> Result<Operand<'a>, Fault> {
     let is_text = |operand: &Operand<'_>| operand.kind() == Kind::Text;
     let is_char = |operand: &Operand<'_>| operand.kind() == Kind::Char;
@@ -519,7 +519,7 @@ fn join<'a>(left: Operand<'a>, right: &Operand<'_>) -> Result<Operand<'a>, Fault
         Some(tail) => Cow::Borrowed(tail),
         None => Cow::Owned(super::convert::invariant_text(right)),
     };
-    // Text that was put together before grows in place, so that a long sum stays linear.
+    // A concatenated text grows in place, so that a long sum takes linear time.
     let mut joined = match left {
         Operand::Text(text) => text.into_owned(),
         other => super::convert::invariant_text(&other),
@@ -562,13 +562,13 @@ fn moved(instant: &Operand<'_>, ticks: i128) -> Option<Operand<'static>> {
     }
 }
 
-/// A name with or without a scope, as text gives it (SQL-12).
+/// A name from text, with or without a scope (SQL-12).
 pub(super) enum Scoped<'n> {
     User(&'n str),
     System(&'n str),
 }
 
-/// A dot behind anything else than a scope belongs to the name.
+/// Splits off a scope. A dot after anything but a scope belongs to the name.
 pub(super) fn scoped(name: &str) -> Scoped<'_> {
     match name.split_once('.') {
         Some((scope, rest)) if scope.eq_ignore_ascii_case("sys") => Scoped::System(rest),

@@ -1,14 +1,15 @@
-//! LIKE (SQL-25 to SQL-29).
+//! LIKE patterns (SQL-25 to SQL-29). The parser compiles constant patterns, and the evaluation
+//! compiles others; both predict their steps (SQL-41).
 
 use super::error::Fault;
 use super::evaluate::OPERATION_STEPS;
 use crate::rule::ALLOCATION_BYTES;
 
-/// Characters that one word of a [`Wild`] keeps track of.
+/// Number of characters that a word of a [`Wild`] tracks.
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// A pattern, ready to be matched: what the text begins with, what comes behind in this order, each as
-/// early as it can be, and what it ends with.
+/// A compiled pattern: the start of the text, then parts that are each searched for as early as
+/// possible, and the end of the text.
 ///
 /// ```text
 ///  'a_b%cd%_e'      first a_b    middle cd    last _e
@@ -16,50 +17,50 @@ const WORD_BITS: usize = u64::BITS as usize;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Pattern {
     first: Part,
-    /// `None` for a pattern without `%`: then the text is `first`, and nothing else.
+    /// `None` for a pattern without `%`: then the text must equal `first`.
     rest: Option<Rest>,
-    /// Steps for a byte of a text, at most.
+    /// Maximum number of steps for each byte of a text.
     steps_per_byte: u64,
-    /// Steps for all parts that are looked for, at most, however short a text is.
+    /// Maximum number of steps for all searched parts, in addition, even for a short text.
     steps_once: u64,
 }
 
-/// What stands behind the first `%`.
+/// The parts after the first `%`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Rest {
     middle: Box<[Part]>,
     last: Part,
 }
 
-/// What stands between two `%`.
+/// A part between two `%`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Part {
-    /// Without `_`: searched for as a text.
+    /// Without `_`: searched as text.
     Plain(Box<str>),
     Wild(Wild),
 }
 
-/// With `_`: `None` stands for any one character.
+/// With `_`: `None` is any character.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Wild {
     characters: Box<[Option<char>]>,
-    /// The places of each character that is named; ascending.
+    /// The positions of each literal character, ascending.
     named: Box<[(char, Places)]>,
-    /// The places of `_`, one bit a place.
+    /// The positions of `_`, one bit each.
     any: Box<[u64]>,
 }
 
-/// Where a character stands in a part, in whatever needs less room.
+/// Positions of a character in a part, in the smaller form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Places {
-    /// One by one.
+    /// A list of positions.
     Few(Box<[usize]>),
-    /// One bit a place.
+    /// One bit for each position.
     Many(Box<[u64]>),
 }
 
 impl Pattern {
-    /// Understands a pattern and its escape (SQL-26, SQL-27).
+    /// Compiles a pattern and its escape (SQL-26, SQL-27).
     pub(super) fn new(pattern: &str, escape: Option<&str>) -> Result<Self, Fault> {
         let escape = escape.map(one_character).transpose()?;
         let mut parts = vec![Vec::new()];
@@ -77,7 +78,7 @@ impl Pattern {
                         characters.next();
                         put(&mut parts, Some(next));
                     }
-                    // Before anything else it is itself (SQL-26).
+                    // Before any other character, the escape is literal (SQL-26).
                     Some(_) => put(&mut parts, Some(character)),
                 }
                 continue;
@@ -92,48 +93,50 @@ impl Pattern {
         let mut parts = parts.into_iter();
         let first = Part::new(parts.next().unwrap_or_default());
         let rest = last.map(|last| Rest {
-            // Several % in a row match what one does.
+            // Several % in a row match the same texts as a single one.
             middle: parts.filter(|part| !part.is_empty()).map(Part::new).collect(),
             last: Part::new(last),
         });
         let middle: &[Part] = rest.as_ref().map_or(&[], |rest| &rest.middle);
-        // Parts are found one behind the other: it is one pass, at the pace of the slowest.
+        // Parts are searched one after the other, so the text is passed once, at the pace of the
+        // slowest part.
         let steps_per_byte = middle.iter().map(Part::steps_per_byte).max().unwrap_or(1);
         let steps_once = middle.iter().map(Part::steps_once).sum();
         Ok(Self { first, rest, steps_per_byte, steps_once })
     }
 
-    /// Whether the whole text matches. Without `_` that takes a time that grows with the sum of both
-    /// lengths; a part with `_` costs two steps for each character of the text and 64 of its own (SQL-41).
+    /// Whether the whole text matches. Without `_`, the time grows with the sum of both lengths. A
+    /// part with `_` costs two steps for each character of the text and for each 64 characters of
+    /// the part (SQL-41).
     pub(super) fn matches(&self, text: &str) -> bool {
         self.matches_counted(text, &mut |_| {})
     }
 
-    /// Says how many steps it takes, as it takes them.
+    /// Whether the text matches. Passes the steps to `count` as it takes them.
     fn matches_counted(&self, text: &str, count: &mut impl FnMut(usize)) -> bool {
         let Some(mut text) = self.first.leads(text, count) else { return false };
         let Some(Rest { middle, last }) = &self.rest else { return text.is_empty() };
         let Some(rest) = last.ends(text, count) else { return false };
         text = rest;
-        // Where a part stands first, more is left for those behind it than anywhere later.
+        // The first position of a part leaves the most text for later parts.
         middle.iter().all(|part| part.find(text, count).map(|rest| text = rest).is_some())
     }
 
-    /// What it takes in memory beside itself, about, on the high side.
+    /// Bytes of memory that the pattern owns: an estimate, on the high side.
     pub(super) fn memory_bytes(&self) -> usize {
         let rest = self.rest.iter().flat_map(|rest| rest.middle.iter().chain([&rest.last]));
         let parts = rest.chain([&self.first]);
         parts.map(|part| size_of::<Part>() + part.memory_bytes()).sum()
     }
 
-    /// Steps that [`Pattern::matches`] takes at most on a text of so many bytes.
+    /// Maximum number of steps of [`Pattern::matches`] for a text of `text_bytes` bytes.
     pub(super) const fn steps(&self, text_bytes: usize) -> u64 {
-        // What is missing behind the last byte is looked for too.
+        // The end of the text counts as a byte.
         let bytes = (text_bytes as u64).saturating_add(1);
         self.steps_per_byte.saturating_mul(bytes).saturating_add(self.steps_once)
     }
 
-    /// Times the bytes of a text and a kilobyte more, it is at least [`Pattern::steps`].
+    /// A factor: multiplied by the bytes of a text plus 1,024, it is at least [`Pattern::steps`].
     pub(super) const fn weight(&self) -> u64 {
         self.steps_per_byte + self.steps_once / 1_024
     }
@@ -154,7 +157,7 @@ impl Part {
         }
     }
 
-    /// What a text that has it has at least in bytes.
+    /// Minimum number of bytes of a text that contains the part.
     fn bytes_min(&self) -> usize {
         match self {
             Self::Plain(part) => part.len(),
@@ -162,7 +165,7 @@ impl Part {
         }
     }
 
-    /// Steps that [`Part::find`] takes at most for each byte of the text that it goes over.
+    /// Maximum number of steps of [`Part::find`] for each byte of text.
     fn steps_per_byte(&self) -> u64 {
         match self {
             Self::Plain(_) => 1,
@@ -170,12 +173,13 @@ impl Part {
         }
     }
 
-    /// Steps that [`Part::find`] takes at most before it goes over the text: it prepares all of the part.
+    /// Maximum number of steps of [`Part::find`] before it reads the text, because it prepares the
+    /// whole part.
     fn steps_once(&self) -> u64 {
         OPERATION_STEPS.saturating_add(self.bytes_min() as u64)
     }
 
-    /// What is behind it, if the text begins with it.
+    /// The text after the part, if the text begins with it.
     fn leads<'t>(&self, text: &'t str, count: &mut impl FnMut(usize)) -> Option<&'t str> {
         match self {
             Self::Plain(part) => {
@@ -193,7 +197,7 @@ impl Part {
         }
     }
 
-    /// What is before it, if the text ends with it.
+    /// The text before the part, if the text ends with it.
     fn ends<'t>(&self, text: &'t str, count: &mut impl FnMut(usize)) -> Option<&'t str> {
         match self {
             Self::Plain(part) => {
@@ -212,16 +216,16 @@ impl Part {
         }
     }
 
-    /// What is behind the first place where it stands.
+    /// The text after the first occurrence.
     fn find<'t>(&self, text: &'t str, count: &mut impl FnMut(usize)) -> Option<&'t str> {
-        // A short text is not worth preparing a long part.
+        // Preparing a long part costs more than a short text.
         if self.bytes_min() > text.len() {
             return None;
         }
         match self {
             Self::Plain(part) => {
                 let behind = text.find(&**part).map(|at| at + part.len());
-                // Beside what the search goes over, it looks at the part before (Two-Way).
+                // The search (Two-Way) also reads the part before the text.
                 count(1 + part.len() + behind.unwrap_or(text.len()));
                 text.get(behind?..)
             }
@@ -276,8 +280,8 @@ impl Wild {
         self.any.len()
     }
 
-    /// To read it, to find its places, and to look at each word with its bits or with places in it, of which
-    /// there are no more than words (SQL-41).
+    /// Steps of a character of the text: reading it, finding its positions, and updating each word
+    /// with its bits or positions, of which there are at most as many as words (SQL-41).
     fn steps_per_character(&self) -> usize {
         let comparisons = self.named.len().next_power_of_two().ilog2() as usize + 1;
         1 + comparisons + 2 * self.words()
@@ -291,8 +295,9 @@ impl Wild {
         self.named.get(at.ok()?).map(|(_, places)| places)
     }
 
-    /// What is behind the first place where it stands. A bit of `so_far` says that what was read last is
-    /// the part up to there (Shift-And): a character of the text moves 64 of them on at once.
+    /// The text after the first occurrence. A set bit of `so_far` means that the text read so far
+    /// ends with the part up to that position (Shift-And). A character of the text updates 64
+    /// positions at a time.
     fn find<'t>(&self, text: &'t str, count: &mut impl FnMut(usize)) -> Option<&'t str> {
         count(self.words());
         let mut so_far = vec![0u64; self.words()];
@@ -330,7 +335,7 @@ impl Wild {
     }
 }
 
-/// Sets the bit of a place.
+/// Sets the bit of a position.
 fn set(bits: &mut [u64], place: usize) {
     if let Some(word) = bits.get_mut(place / WORD_BITS) {
         *word |= 1 << (place % WORD_BITS);
@@ -350,7 +355,7 @@ fn one_character(escape: &str) -> Result<char, Fault> {
 mod tests {
     use super::Pattern;
 
-    /// The definition, tried out in full.
+    /// The definition, by exhaustive search.
     fn naive(pattern: &[char], text: &[char]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),
@@ -361,8 +366,8 @@ mod tests {
         }
     }
 
-    /// SQL-25, SQL-26: every pattern of up to five characters over every text of up to six, and long
-    /// parts over the border of a word.
+    /// SQL-25, SQL-26: every pattern of up to five characters over every text of up to six, and
+    /// long parts across the border of a word.
     #[test]
     fn agrees_with_the_definition() {
         let words = |letters: &[char], length_max: u32| {
@@ -397,8 +402,8 @@ mod tests {
         }
     }
 
-    /// SQL-41: what a search from every place on would take a second for takes a thousandth, and the
-    /// steps told are at least those taken.
+    /// SQL-41: a search that would take a second with restarts at every position takes a thousandth
+    /// of it, and the predicted steps are an upper bound.
     #[test]
     fn steps_do_not_grow_with_the_product_of_both_lengths() {
         let text = "a".repeat(32_000);
@@ -414,14 +419,14 @@ mod tests {
         }
     }
 
-    /// Steps that a match takes.
+    /// Number of steps of a match.
     fn taken(pattern: &Pattern, text: &str) -> u64 {
         let mut taken = 0;
         pattern.matches_counted(text, &mut |steps| taken += steps as u64);
         taken
     }
 
-    /// SQL-41: whatever pattern and text are, no more steps are taken than were told.
+    /// SQL-41: a match takes no more steps than predicted, for any pattern and text.
     #[test]
     fn no_match_takes_more_steps_than_were_told() {
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;
@@ -434,7 +439,7 @@ mod tests {
         let letters: Vec<char> = ('a'..='z').chain('α'..='ω').chain('一'..='十').take(64).collect();
         let mut matched = 0;
         for _ in 0..2_000 {
-            // With few letters a part stands nearly everywhere; with many they take long to be found.
+            // With few letters, a part occurs nearly everywhere. With many, finding one takes long.
             let letters = &letters[..[1, 2, 3, 64][random(4)]];
             let length_max = [5, 70, 140, 800][random(4)];
             let length = 1 + random(length_max);
@@ -448,7 +453,7 @@ mod tests {
                 .collect();
             let mut text = String::new();
             if random(2) == 0 {
-                // One that matches.
+                // A text that matches.
                 for wanted in &pattern {
                     let count = if *wanted == '%' { random(4) } else { 1 };
                     let is_letter = !matches!(wanted, '%' | '_');
@@ -471,17 +476,18 @@ mod tests {
         assert!((900..1_900).contains(&matched), "{matched} of them match");
     }
 
-    /// SQL-41: not many more steps are told than the worst text takes.
+    /// SQL-41: the prediction is close to the steps for the worst text.
     #[test]
     fn no_more_steps_are_told_than_the_worst_text_takes() {
         let text = "a".repeat(32_000);
         for pattern in [
             "%ab%".to_owned(),
-            // A part of one word, of few, and of many, with so many `a` that their places are one by one.
+            // A part of one word, of few words, and of many, with few enough `a` that their
+            // positions are a list.
             format!("%a{}b%", "_".repeat(62)),
             format!("%aaa{}b%", "_".repeat(3 * 64 - 4)),
             format!("%{}{}b%", "a".repeat(15), "_".repeat(15 * 64 - 16)),
-            // One more, and they are bits.
+            // One more `a`, and the positions are bits.
             format!("%{}{}b%", "a".repeat(16), "_".repeat(15 * 64 - 17)),
             format!("%{}_b%", "a".repeat(950)),
         ] {

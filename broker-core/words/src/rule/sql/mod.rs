@@ -1,4 +1,5 @@
-//! The language of SQL filters and actions (spec file 14): parsed once, when a rule is created.
+//! The language of SQL filters and actions (spec file 14). A text is parsed once, when a rule is
+//! created.
 //!
 //! ```text
 //!  text -> token -> parser -> program -> evaluate -> True, False, Unknown, or an error
@@ -6,8 +7,8 @@
 //!                            constants   Properties of the message, read in place
 //! ```
 //!
-//! A program is a list of steps for a stack of operands: nothing recurses, and an evaluation
-//! allocates only where texts are put together. Absent on purpose: what is done with the result.
+//! A program is a list of steps for a stack of operands: there is no recursion, and an evaluation
+//! allocates only to concatenate texts. Not here: the use of the result.
 
 mod compare;
 mod convert;
@@ -43,7 +44,7 @@ use crate::rule::system::SystemProperty;
 /// Typed values for the parameters of a text (SQL-14), by names without `@` that ignore case.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Parameters {
-    /// In the order in which they were given.
+    /// In the order in which they were added.
     values: Vec<(Box<str>, Value)>,
 }
 
@@ -51,16 +52,16 @@ pub struct Parameters {
 #[derive(Clone, Debug)]
 pub struct Statement {
     pub(in crate::rule) target: Target,
-    /// What to set it to; none removes it.
+    /// The new value; `None` removes the property.
     pub(in crate::rule) expression: Option<Program>,
-    /// Where the statement begins in the text.
+    /// First byte of the statement in the text.
     pub(in crate::rule) from: u32,
-    /// Where it ends.
+    /// End of the statement in the text.
     pub(in crate::rule) to: u32,
 }
 
 impl Statement {
-    /// What it takes in memory, about, on the high side.
+    /// Bytes of memory of the statement: an estimate, on the high side.
     pub(in crate::rule) fn memory_bytes(&self) -> usize {
         let name = match &self.target {
             Target::User(name) => name.len() + super::ALLOCATION_BYTES,
@@ -70,7 +71,7 @@ impl Statement {
     }
 }
 
-/// The property that a statement is about.
+/// The property that a statement changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::rule) enum Target {
     User(Box<str>),
@@ -86,7 +87,7 @@ impl Parameters {
         Self { values: Vec::new() }
     }
 
-    /// These and one more; an `@` before the name is left out.
+    /// Adds a parameter. An `@` before the name is ignored.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         let name = name.strip_prefix('@').unwrap_or(name);
@@ -101,23 +102,23 @@ impl Parameters {
         self.values.iter().find(|(known, _)| same(known)).map(|(_, value)| value)
     }
 
-    /// Names without `@` and values, in the order in which they were given.
+    /// Names without `@` and values, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.values.iter().map(|(name, value)| (name.as_ref(), value))
     }
 
-    /// Keeps no memory for more.
+    /// Frees spare capacity.
     pub(in crate::rule) fn shrink(&mut self) {
         self.values.shrink_to_fit();
     }
 
-    /// How many there are.
+    /// Number of parameters.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no parameters.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.values.is_empty()
@@ -127,15 +128,15 @@ impl Parameters {
 /// Compiles the text of a filter.
 ///
 /// # Errors
-/// With the place where the text stops making sense (TOP-16).
+/// A [`SyntaxError`] at the first position that cannot be parsed (TOP-16).
 pub fn compile_filter(text: &str, parameters: &Parameters) -> Result<Program, SyntaxError> {
     parser::filter(text, parameters)
 }
 
-/// Compiles the text of an action of at most so many statements.
+/// Compiles the text of an action of at most `statement_count_max` statements.
 ///
 /// # Errors
-/// With the place where the text stops making sense (TOP-16).
+/// A [`SyntaxError`] at the first position that cannot be parsed (TOP-16).
 pub fn compile_action(
     text: &str,
     parameters: &Parameters,
@@ -144,7 +145,8 @@ pub fn compile_action(
     parser::action(text, parameters, statement_count_max)
 }
 
-/// Refuses a text of more characters than its limit, with the first one too many (SQL-02).
+/// Refuses a text of more than `limit` characters. The error names the position of the first
+/// character over it (SQL-02).
 ///
 /// # Errors
 /// [`Problem::TooLong`]

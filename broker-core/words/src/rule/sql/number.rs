@@ -1,4 +1,5 @@
-//! Numbers: which type an operation has, and what it gives (SQL-30 to SQL-33).
+//! Arithmetic of numbers: the types of operations and their results (SQL-30 to SQL-33). Evaluation
+//! and comparisons use it.
 
 use std::cmp::Ordering;
 
@@ -22,7 +23,8 @@ pub(super) enum Width {
     U32,
     I64,
     U64,
-    /// Unsigned of 64 bits with a signed type: fits one of the two of 64 bits (SQL-31).
+    /// The common type of unsigned 64 bits and a signed type: a result fits either of the two types
+    /// of 64 bits (SQL-31).
     Either64,
 }
 
@@ -72,7 +74,7 @@ impl Number {
         })
     }
 
-    /// As the widest binary type; exact up to 53 bits, correctly rounded beyond.
+    /// The value as a 64-bit float: exact up to 53 bits, otherwise correctly rounded.
     pub(super) fn to_f64(self) -> f64 {
         match self {
             Self::Integer(value, _) => value as f64,
@@ -82,8 +84,9 @@ impl Number {
         }
     }
 
-    /// How two numbers compare; none if one is not a number (SQL-39). An integer and a float of
-    /// either width meet in 64 bits, so that what is equal here is equal in an index, too (TOP-21, decision 12).
+    /// Compares two numbers; `None` if one is NaN (SQL-39). An integer and a float of either width
+    /// are compared in 64 bits, so that numbers that are equal here are also equal in an index
+    /// (TOP-21, decision 12).
     #[inline]
     pub(super) fn order(self, other: Self) -> Option<Ordering> {
         match (self, other) {
@@ -126,7 +129,7 @@ impl Number {
         }
     }
 
-    /// `-` before a number. As in C#, the sign of an unsigned number of 32 bits gives 64.
+    /// The sign `-`. As in C#, negating an unsigned number of 32 bits gives 64 bits.
     pub(super) fn negate(self) -> Result<Operand<'static>, Fault> {
         match self {
             Self::Integer(value, width) => {
@@ -143,7 +146,7 @@ impl Number {
         }
     }
 
-    /// `+` before a number: only the widening.
+    /// The sign `+`, which only widens.
     pub(super) fn widened(self) -> Operand<'static> {
         match self {
             Self::Integer(value, width) => width.operand(value).unwrap_or_default(),
@@ -187,7 +190,7 @@ impl Width {
     }
 }
 
-/// Computed in 128 bits, where no two numbers of 64 go wrong but by multiplication.
+/// Computes in 128 bits, where only the multiplication of two 64-bit numbers can overflow.
 fn integers(
     left: i128,
     operator: Arithmetic,

@@ -1,5 +1,5 @@
-//! The values that an evaluation works with: borrowed from the message or the rule wherever they
-//! come from there.
+//! The values that an evaluation works with, borrowed from the message or the rule where possible.
+//! Filters, actions and correlation filters use them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,10 +15,10 @@ const TICKS_PER_MS: i128 = 10_000;
 /// One value, or Unknown (SQL-16).
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum Operand<'a> {
-    /// Null, or not there.
+    /// Null, or missing.
     #[default]
     Unknown,
-    /// True or false; conditions have these too.
+    /// True or false, also the result of a condition.
     Bool(bool),
     /// Signed, 8 bits.
     I8(i8),
@@ -48,22 +48,23 @@ pub enum Operand<'a> {
     Text(Cow<'a, str>),
     /// A UUID.
     Uuid(u128),
-    /// An instant in ticks since year 1. Wide, because a sender's milliseconds can be any number.
+    /// An instant in ticks since year 1. Wide, because a sender can send any number of
+    /// milliseconds.
     Timestamp(i128),
     /// Bytes.
     Binary(&'a [u8]),
     /// A URI.
     Uri(Cow<'a, str>),
-    /// An instant in ticks since year 1, of the type that has an offset.
+    /// An instant in ticks since year 1, of the type with an offset.
     DateTimeOffset(i64),
     /// A duration in ticks.
     TimeSpan(i64),
 }
 
-/// The type of an operand, as far as errors tell it.
+/// The type of an operand, in the detail of error texts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Null, or not there.
+    /// Null, or missing.
     Unknown,
     /// True or false.
     Bool,
@@ -86,7 +87,7 @@ pub enum Kind {
 }
 
 impl<'a> Operand<'a> {
-    /// Bytes that an operation has to look at, for values of any length.
+    /// Number of bytes that an operation reads, for values of any length.
     pub(in crate::rule) fn length(&self) -> u64 {
         match self {
             Self::Text(text) | Self::Uri(text) => text.len() as u64,
@@ -113,7 +114,7 @@ impl<'a> Operand<'a> {
         Self::Timestamp(i128::from(at.ticks()))
     }
 
-    /// The same operand, borrowed from this one.
+    /// The operand, borrowed from this one.
     #[must_use]
     pub fn borrow(&self) -> Operand<'_> {
         match self {
@@ -141,7 +142,7 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// The value as a property holds it; an instant of a timestamp in whole milliseconds.
+    /// The value for a property. A timestamp is rounded down to whole milliseconds.
     #[must_use]
     pub fn to_value(&self) -> Value {
         match self {
@@ -206,7 +207,7 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// The text of text, or of a character (SQL-37), which is put into `buffer`.
+    /// The text of a text or of a character (SQL-37), which is written to `buffer`.
     pub(super) fn as_text<'s>(&'s self, buffer: &'s mut [u8; 4]) -> Option<&'s str> {
         match self {
             Self::Text(text) => Some(text),
@@ -249,13 +250,13 @@ fn ticks(unix_ms: i64) -> i128 {
     i128::from(unix_ms) * TICKS_PER_MS + epoch()
 }
 
-/// Milliseconds since 1970, rounded down; saturates far outside of what an instant can be.
+/// Milliseconds since 1970, rounded down. Saturates far outside the range of instants.
 pub(super) fn unix_ms(ticks: i128) -> i64 {
     let milliseconds = (ticks - epoch()).div_euclid(TICKS_PER_MS);
     i64::try_from(milliseconds).unwrap_or(if milliseconds < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// Whether an instant can be kept as a timestamp.
+/// Whether an instant fits a timestamp.
 pub(super) fn is_timestamp(ticks: i128) -> bool {
     i64::try_from((ticks - epoch()).div_euclid(TICKS_PER_MS)).is_ok()
 }
@@ -304,7 +305,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The operand as a person writes it, for explanations; long text is cut by the reader.
+/// The operand in SQL-like notation for people, in explanations. The caller cuts long text.
 impl fmt::Display for Operand<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,6 +1,7 @@
-//! From words to steps, by recursive descent along the grammar of the specification.
+//! Compiles words to steps, by recursive descent along the grammar of the specification.
+//! [`compile_filter`](super::compile_filter) and [`compile_action`](super::compile_action) call it.
 //!
-//! Steps are written as soon as they are recognised: operands first, their operator behind them.
+//! Steps are written in postfix order: operands first, then their operator.
 
 mod steps;
 
@@ -15,10 +16,10 @@ use super::{Parameters, Statement, Target};
 use crate::message::Value;
 use crate::rule::system::SystemProperty;
 
-/// Parentheses nest no deeper than this (SQL-42), so that no text can exhaust a stack.
+/// Maximum depth of parentheses (SQL-42), so that no text can exhaust a stack.
 pub(super) const DEPTH_MAX: usize = 128;
 
-/// What a part of the text is: the grammar keeps values and conditions apart.
+/// The kind of an expression: the grammar separates values and conditions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Value,
@@ -65,9 +66,9 @@ pub(super) fn action(
 struct Parser<'t> {
     text: &'t str,
     lexer: Lexer<'t>,
-    /// The word that is looked at.
+    /// The current word.
     token: Token<'t>,
-    /// Where the word before it ends.
+    /// End of the previous word.
     last_to: usize,
     depth: usize,
     parameters: &'t Parameters,
@@ -125,7 +126,7 @@ impl<'t> Parser<'t> {
         if self.take_mark(mark)? { Ok(()) } else { Err(self.unexpected(expected)) }
     }
 
-    /// The next word if it is directly a mark, without taking anything.
+    /// Whether the next word is this mark. Takes no word.
     fn is_followed_by(&self, mark: Mark) -> bool {
         self.lexer.clone().next().is_ok_and(|token| token.word == Word::Mark(mark))
     }
@@ -153,7 +154,7 @@ impl<'t> Parser<'t> {
         Ok(Statement { target, expression, from: place(from), to: place(self.last_to) })
     }
 
-    /// The property that a statement or EXISTS is about.
+    /// The property in a statement or in EXISTS.
     fn target(&mut self, expected: &'static str) -> Parsed<Target> {
         let (scope, name) = match &self.token.word {
             Word::Regular(scope) if self.is_followed_by(Mark::Dot) => {
@@ -173,7 +174,7 @@ impl<'t> Parser<'t> {
         Ok(target)
     }
 
-    /// Takes a scope and the dot, and gives the name behind them, which is the word looked at then.
+    /// Takes a scope and the dot, and returns the name after them, which becomes the current word.
     fn behind_scope(&mut self) -> Parsed<Box<str>> {
         if let Word::Regular(scope) = self.token.word
             && !["sys", "user"].iter().any(|known| known.eq_ignore_ascii_case(scope))
@@ -190,7 +191,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    // Conditions, from loose to tight (SQL-03)
+    // Conditions, from the loosest to the tightest operator (SQL-03)
 
     fn or(&mut self, expected: &'static str) -> Parsed<Shape> {
         let from = self.token.from;
@@ -264,7 +265,7 @@ impl<'t> Parser<'t> {
         Ok(if tested { Shape::Condition } else { shape })
     }
 
-    /// What may stand behind the left operand of a test; says whether something does.
+    /// Parses a test after its left operand. Returns whether there is one.
     fn test_behind(&mut self, from: usize, first: usize) -> Parsed<bool> {
         if let Some(comparison) = comparison(&self.token.word) {
             self.advance()?;
@@ -314,7 +315,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// SQL-25 to SQL-27. A pattern that never changes is understood once.
+    /// SQL-25 to SQL-27. A constant pattern is compiled once.
     fn like(&mut self, from: usize) -> Parsed<()> {
         let first = self.program.steps.len();
         self.value("a pattern")?;
@@ -333,7 +334,8 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// The pattern if it is all constant text. A wrong one is an error of the evaluation (SQL-27).
+    /// The pattern, if all its parts are constant text. A malformed pattern is an error of the
+    /// evaluation (SQL-27).
     fn constant_pattern(&self, first: usize, escaped: bool) -> Option<Pattern> {
         let text = |at: usize| match self.program.steps.get(at)? {
             Step::Constant(place) => match self.program.constants.get(index(*place))? {
@@ -352,7 +354,7 @@ impl<'t> Parser<'t> {
 
     // Values
 
-    /// A value; a condition in its place is refused.
+    /// Parses a value, and refuses a condition.
     fn value(&mut self, expected: &'static str) -> Parsed<()> {
         let from = self.token.from;
         let shape = self.sum(expected)?;
@@ -391,7 +393,7 @@ impl<'t> Parser<'t> {
         )
     }
 
-    /// Operands of one strength, grouped to the left (SQL-03).
+    /// Operators of equal precedence, grouped to the left (SQL-03).
     fn binary(
         &mut self,
         expected: &'static str,
@@ -527,7 +529,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// The property of a name that never changes.
+    /// The property of a constant name.
     fn constant_name(&mut self, first: usize) -> Option<Step> {
         let [Step::Constant(place)] = self.program.steps.get(first..)? else {
             return None;

@@ -1,6 +1,7 @@
-//! What a text is compiled to: a list of steps for a stack of operands.
+//! A compiled text: a list of steps for a stack of operands. The parser writes it and the
+//! evaluation runs it.
 //!
-//! Every step knows which part of the text it stands for, so that errors and explanations can tell.
+//! Every step has its span of the text, for errors and explanations.
 
 use super::compare::Comparison;
 use super::like::Pattern;
@@ -9,11 +10,11 @@ use crate::message::Value;
 use crate::rule::ALLOCATION_BYTES;
 use crate::rule::system::SystemProperty;
 
-/// The steps of one filter, or of one expression of an action. Immutable.
+/// The steps of a filter, or of an expression of an action. Immutable.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     pub(super) steps: Vec<Step>,
-    /// The part of the text that each step stands for.
+    /// The span of the text for each step.
     pub(super) spans: Vec<Span>,
     pub(super) constants: Vec<Value>,
     pub(super) names: Vec<Box<str>>,
@@ -21,7 +22,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// What it takes in memory, about, on the high side.
+    /// Bytes of memory of the program: an estimate, on the high side.
     pub(in crate::rule) fn memory_bytes(&self) -> usize {
         let constants = self.constants.iter().map(Value::heap_bytes).sum::<usize>();
         let names = self.names.iter().map(|name| name.len()).sum::<usize>();
@@ -37,17 +38,17 @@ impl Program {
     }
 }
 
-/// A part of a text, in bytes.
+/// A range of a text, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Span {
     pub(super) from: u32,
     pub(super) to: u32,
 }
 
-/// Index of something in a list of its program.
+/// Index into a list of the program.
 pub(super) type Index = u32;
 
-/// One step. A jump names the step to go on with.
+/// A step. A jump has the index of its target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// Pushes a constant.
@@ -60,7 +61,7 @@ pub(super) enum Step {
     NoSuchProperty,
     /// Replaces a name by the property of that name (SQL-12).
     Named,
-    /// Pushes a fresh UUID.
+    /// Pushes a new UUID.
     NewId,
     Plus,
     Minus,
@@ -76,19 +77,19 @@ pub(super) enum Step {
     Like,
     /// Takes text, pattern and escape.
     LikeEscape,
-    /// Takes text; the pattern was understood at creation.
+    /// Takes text; the pattern was compiled with the program.
     LikePattern(Index),
-    /// Begins a list if the operand is known, else jumps behind it.
+    /// Begins a list if the operand is known, otherwise jumps past it.
     In(Index),
-    /// Takes an element; jumps behind the list if it is equal.
+    /// Takes an element; jumps past the list if it is equal.
     Element(Index),
-    /// Ends a list in which nothing was equal.
+    /// Ends a list without an equal element.
     InEnd,
     Not,
-    /// Jumps behind the right side if the left one is false.
+    /// Jumps past the right side if the left one is false.
     AndThen(Index),
     And,
-    /// Jumps behind the right side if the left one is true.
+    /// Jumps past the right side if the left one is true.
     OrElse(Index),
     Or,
 }

@@ -55,13 +55,13 @@ fn with(properties: &[(&str, Value)]) -> Message {
     message
 }
 
-/// Expects the truth of a filter on a message; none is Unknown.
+/// Checks the truth of a filter on a message; `None` is Unknown.
 fn check_on(message: &Message, text: &str, expected: Option<bool>) {
     let result = evaluate(text, &Parameters::new(), message, facts());
     assert_eq!(result, Ok(expected), "{text}");
 }
 
-/// Expects the truth of a filter that needs no message.
+/// Checks the truth of a filter that needs no message.
 fn check(text: &str, expected: Option<bool>) {
     check_on(&message(), text, expected);
 }
@@ -93,18 +93,18 @@ fn value_of(text: &str, properties: &[(&str, Value)]) -> Result<Value, Fault> {
     value.map(|value| value.to_value()).map_err(|error| error.fault)
 }
 
-/// SQL-41: work stays in proportion.
+/// SQL-41: the work is bounded.
 #[test]
 fn evaluation_is_bounded() {
     let message = with(&[("a", Value::from("a".repeat(30_000)))]);
     assert!(matches!(fails_on(&message, "a + a + a = a"), Fault::TextSize { .. }));
     check_on(&message, "a + a = a", FALSE);
-    // A pattern that makes a search with restarts at every wildcard explode.
+    // A pattern that takes exponential time in a search with restarts at every wildcard.
     let pattern = "%a".repeat(300) + "b";
     check_on(&message, &format!("a LIKE '{pattern}'"), FALSE);
 }
 
-/// SQL-40: what is dead-lettered names the operation and its place.
+/// SQL-40: the error of a dead letter names the operation and its position.
 #[test]
 fn an_error_names_its_place() {
     let text = "x = 1 OR\n  'a' < 5";
@@ -118,7 +118,7 @@ fn an_error_names_its_place() {
     );
 }
 
-/// Evaluations borrow: values of the message and of the rule are not copied.
+/// Evaluations borrow values of the message and of the rule instead of copying them.
 #[test]
 fn operands_are_small() {
     assert!(size_of::<Operand<'_>>() <= 32);

@@ -1,10 +1,10 @@
-//! From a text to words, one at a time.
+//! Splits a text into words, one at a time, for the parser.
 
 use std::borrow::Cow;
 
 use super::error::{Position, Problem, SyntaxError, excerpt};
 
-/// One word of a text, and where it stands.
+/// A word of a text, with its position.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Token<'t> {
     pub(super) word: Word<'t>,
@@ -12,7 +12,7 @@ pub(super) struct Token<'t> {
     pub(super) to: usize,
 }
 
-/// One word.
+/// A word.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Word<'t> {
     Keyword(Keyword),
@@ -48,7 +48,7 @@ pub(super) enum Keyword {
     Remove,
 }
 
-/// Everything that is not a word.
+/// Punctuation and operators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mark {
     Open,
@@ -85,7 +85,7 @@ const KEYWORDS: [(&str, Keyword); 13] = [
     ("REMOVE", Keyword::Remove),
 ];
 
-/// Longer ones go before those they begin with.
+/// A mark must come before any shorter mark that it begins with.
 const MARKS: [(&str, Mark); 17] = [
     ("<>", Mark::NotEqual),
     ("!=", Mark::NotEqual),
@@ -106,7 +106,7 @@ const MARKS: [(&str, Mark); 17] = [
     ("%", Mark::Percent),
 ];
 
-/// Reads words off the front of a text.
+/// Takes words from the front of a text.
 #[derive(Clone)]
 pub(super) struct Lexer<'t> {
     text: &'t str,
@@ -128,7 +128,7 @@ impl<'t> Lexer<'t> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// The next word.
+    /// Takes the next word.
     pub(super) fn next(&mut self) -> Read<Token<'t>> {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start().len();
@@ -195,7 +195,7 @@ impl<'t> Lexer<'t> {
         Ok(name)
     }
 
-    /// What stands between two marks, of which a doubled closing one stands for itself.
+    /// The text between two marks. A doubled closing mark stands for a single one.
     fn delimited(
         &mut self,
         open: char,
@@ -213,7 +213,7 @@ impl<'t> Lexer<'t> {
             };
             let doubled = rest.get(length + close.len_utf8()..).unwrap_or_default();
             let doubled = doubled.starts_with(close);
-            // A doubled mark belongs to what it stands behind, once.
+            // The part includes a doubled mark once.
             let part = rest.get(..length + usize::from(doubled)).unwrap_or_default();
             if joined.is_empty() {
                 joined = Cow::Borrowed(part);
@@ -228,8 +228,8 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Digits, a point and an exponent (SQL-13); a letter right behind them belongs to the number
-    /// and makes it wrong, so that `1x` is not two words.
+    /// Digits, a point and an exponent (SQL-13). A letter directly after them is part of the number
+    /// and makes it malformed, so that `1x` is not two words.
     fn number(&mut self) -> Read<Word<'t>> {
         let from = self.at;
         let rest = self.rest();
@@ -270,7 +270,7 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// How long the regular identifier is that a text begins with (SQL-06).
+/// Length in bytes of the regular identifier at the start of a text (SQL-06).
 fn identifier_length(text: &str) -> usize {
     if !text.starts_with(char::is_alphabetic) {
         return 0;
@@ -283,7 +283,7 @@ fn is_identifier_part(character: char) -> bool {
 }
 
 impl Word<'_> {
-    /// What it is, for an error.
+    /// The word as an error names it.
     pub(super) fn describe(&self, text: &str) -> Box<str> {
         match self {
             Self::End => "the end of the text".into(),

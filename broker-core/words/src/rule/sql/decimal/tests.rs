@@ -1,7 +1,7 @@
 use super::*;
 
-/// Two numbers, how they compare (`?` is not at all), sum, difference, product, quotient and rest,
-/// as another implementation of the standard has them.
+/// Two numbers, their order (`?` is none), sum, difference, product, quotient and rest, from
+/// another implementation of the standard.
 const VECTORS: &str = include_str!("vectors.tsv");
 
 fn number(text: &str) -> Decimal {
@@ -13,7 +13,7 @@ fn number(text: &str) -> Decimal {
     }
 }
 
-/// SQL-31, SQL-32: every digit and every exponent is that of IEEE 754.
+/// SQL-31, SQL-32: every digit and every exponent matches IEEE 754.
 #[test]
 fn arithmetic_is_that_of_the_standard() {
     for line in VECTORS.lines() {
@@ -56,7 +56,7 @@ fn bits_are_those_of_the_standard() {
     }
 }
 
-/// TOP-21: what is equal as decimal is equal in 64 bits, where an index compares.
+/// TOP-21: equal decimals are equal in the 64 bits of the index.
 #[test]
 fn the_nearest_binary_number_is_the_same_for_equal_numbers() {
     for value in [0, 1, -1, 10, (1 << 53) + 1, i128::from(i64::MAX), i128::from(u64::MAX)] {
@@ -76,7 +76,7 @@ fn the_nearest_binary_number_is_the_same_for_equal_numbers() {
     }
 }
 
-/// ACT-05: only numbers are numbers, and too many digits are rounded.
+/// ACT-05: only numbers are accepted, and excess digits are rounded.
 #[test]
 fn texts_are_read_as_numbers() {
     for text in ["", "-", "x", "1x", "1e", "1e5000000000", "1.2.3", "--1", "NaN", ".", "1,5"] {

@@ -1,4 +1,5 @@
-//! Writing steps: one behind the other, with jumps that land later, and constants worked out at once.
+//! Writing steps for the parser: in order, with jumps whose targets are set later, and with
+//! constants computed at once.
 
 use super::super::compare::compare;
 use super::super::evaluate::compute;
@@ -9,14 +10,14 @@ use super::Parser;
 use crate::message::Value;
 
 impl Parser<'_> {
-    /// Writes a step that stands for everything from `from` to the last word taken.
+    /// Writes a step for the span from `from` to the last word taken. Returns its index.
     pub(super) fn emit(&mut self, step: Step, from: usize) -> usize {
         self.program.steps.push(step);
         self.program.spans.push(Span { from: place(from), to: place(self.last_to) });
         self.program.steps.len() - 1
     }
 
-    /// Lets a jump go on with the next step to be written.
+    /// Makes the next step the target of a jump.
     pub(super) fn land(&mut self, jump: usize) {
         let behind = place(self.program.steps.len());
         if let Some(
@@ -43,8 +44,8 @@ impl Parser<'_> {
         place(self.program.names.len() - 1)
     }
 
-    /// Carries the operator just written out if its operands are constants and nothing goes wrong;
-    /// what goes wrong does so when the filter is evaluated, if it gets there (SQL-21).
+    /// Computes the operator just written, if its operands are constants and the result is no
+    /// error. An error occurs only if the evaluation reaches it (SQL-21).
     pub(super) fn fold(&mut self, first: usize) {
         let constant = |step: &Step| match step {
             Step::Constant(place) => Some(self.program.constant(*place)),
@@ -79,7 +80,7 @@ impl Parser<'_> {
     }
 }
 
-/// The value of a result that a constant can hold without losing anything.
+/// The result as a constant, if a constant can hold it exactly.
 fn kept(result: &Operand<'_>) -> Option<Value> {
     match result.kind() {
         Kind::Unknown | Kind::Bool | Kind::Number | Kind::Text => Some(result.to_value()),
@@ -87,7 +88,7 @@ fn kept(result: &Operand<'_>) -> Option<Value> {
     }
 }
 
-/// A place in a text or a list; texts of 4 GiB are refused before.
+/// A position in a text or a list. Texts of 4 GiB are refused earlier.
 pub(super) fn place(at: usize) -> Index {
     Index::try_from(at).unwrap_or(Index::MAX)
 }

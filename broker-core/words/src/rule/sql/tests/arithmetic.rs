@@ -1,4 +1,4 @@
-//! Numbers, texts and times that are computed with.
+//! Tests of arithmetic on numbers, texts and times.
 
 use super::*;
 
@@ -79,7 +79,7 @@ fn integers_do_not_wrap_and_floats_follow_ieee() {
     assert_eq!(value_of("-a", &[("a", Value::I32(i32::MIN))]), Err(Fault::Overflow("-")));
     let nan = value_of("a / b", &[("a", Value::F64(0.0)), ("b", Value::F64(0.0))]);
     assert!(matches!(nan, Ok(Value::F64(nan)) if nan.is_nan()));
-    // An error of constants is one of the evaluation, and only if it comes to it.
+    // An error of constants is an error of the evaluation, if the evaluation reaches it.
     assert_eq!(fails("9223372036854775807 + 1 > 0"), Fault::Overflow("+"));
     check("1 = 1 OR 1 / 0 = 1", TRUE);
 }
@@ -112,8 +112,8 @@ fn texts_and_times_add() {
     check_on(&message, "(t + s) - t = s AND t + s > t AND t - s < t", TRUE);
 }
 
-/// SQL-34, ACT-05: text takes anything that can be written behind or before it, and becomes longer by its text; bytes it
-/// does not take.
+/// SQL-34, ACT-05: text is concatenated with values of other types, before and after, through their
+/// text. Bytes are refused.
 #[test]
 fn text_is_put_together_with_values_of_other_types() {
     let (instant, span) = (Value::Timestamp, Value::TimeSpan);

@@ -1,4 +1,4 @@
-//! Which values are equal, and which is less.
+//! Tests of equality and order.
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn incompatible_types_are_unequal_and_have_no_order() {
                     &[("a", left.clone()), ("b", right.clone())],
                 );
                 let text = |kind: &str| matches!(kind, "text" | "char");
-                // SQL-34: a string is joined with values of these kinds.
+                // SQL-34: text is concatenated with values of these kinds.
                 let joins = |kind: &str| {
                     matches!(kind, "bool" | "number" | "uuid" | "instant" | "span" | "uri")
                 };

@@ -1,8 +1,8 @@
-//! Which texts are accepted, how they are read, and where they are wrong.
+//! Tests of the grammar: accepted texts, their meaning, and the positions of errors.
 
 use super::*;
 
-/// SQL-01: what follows the grammar is accepted, keywords and functions in any case.
+/// SQL-01: texts of the grammar are accepted, with keywords and functions in any case.
 #[test]
 fn texts_of_the_grammar_are_accepted() {
     for text in [
@@ -45,7 +45,7 @@ fn texts_of_the_grammar_are_accepted() {
     }
 }
 
-/// SQL-01, TOP-16: what does not is refused, at the place where it stops making sense.
+/// SQL-01, TOP-16: other texts are refused, at the first position that cannot be parsed.
 #[test]
 fn other_texts_are_refused_with_their_place() {
     for (text, column) in [
@@ -123,7 +123,7 @@ fn other_texts_are_refused_with_their_place() {
     assert!(rejection.detail().starts_with("filter of rule `big`, line 3, column 8: "));
 }
 
-/// SQL-02: the first character too many is named.
+/// SQL-02: the error names the first character over the limit.
 #[test]
 fn a_text_that_is_too_long_is_refused() {
     assert_eq!(check_length("ää", 2), Ok(()));
@@ -132,7 +132,7 @@ fn a_text_that_is_too_long_is_refused() {
     assert_eq!(error.problem, Problem::TooLong { characters: 4, limit: 3 });
 }
 
-/// SQL-42: depth is bounded, and what is below the bound works.
+/// SQL-42: depth is bounded, and texts within the bound work.
 #[test]
 fn nesting_is_bounded() {
     let nested = |depth: usize| format!("{}1 = 1{}", "(".repeat(depth), ")".repeat(depth));

@@ -1,4 +1,4 @@
-//! Logic of three values, and what makes them of other values.
+//! Tests of three-valued logic, and of values as conditions.
 
 use super::*;
 

@@ -37,7 +37,7 @@ fn names_ignore_case_and_an_exact_match_wins() {
         ("Straße", Value::I32(4)),
     ]);
     check_on(&message, "color = 1 AND Color = 2 AND COLOR = 3", TRUE);
-    // Of those that differ, the first in byte order.
+    // Among names that differ only in case, the first in byte order.
     check_on(&message, "cOLOR = 3", TRUE);
     check_on(&message, "STRAßE = 4", TRUE);
     check_on(&message, "strasse = 4", UNKNOWN);
