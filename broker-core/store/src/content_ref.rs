@@ -1,7 +1,7 @@
-//! A reference to stored content, pinned until it is dropped.
+//! References to stored content, pinned until they are dropped.
 //!
-//! Deliveries carry references, not bytes: the connection loads the content when its socket has room
-//! (DESIGN D8). What a reference points to stays readable although the message may be gone by then.
+//! Deliveries carry references, not bytes: the connection loads the content when its socket has
+//! room (DESIGN D8). The content stays readable even if the message is removed in the meantime.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,33 +11,34 @@ use bytes::Bytes;
 
 use crate::StoreError;
 
-/// Content that must be fetched before it can be used; implemented by stores that keep it on disk.
+/// Content that may have to be read first. Stores that keep contents on disk implement it.
 #[async_trait]
 pub trait StoredContent: Send + Sync {
-    /// How many bytes it has, known without reading any: who loads it has room for so many first.
+    /// Length in bytes, known without reading the content. A caller of `load` must have room for
+    /// it.
     fn length(&self) -> u64;
 
-    /// The bytes, or why they cannot be read, if that can be told without waiting for anything; a store that
-    /// cannot tell says nothing, and is asked to load them.
+    /// The bytes, or the error of reading them, if either is known without waiting. `None` if the
+    /// content must be loaded.
     fn at_hand(&self) -> Option<Result<Bytes, StoreError>> {
         None
     }
 
-    /// Loads the bytes. Called by transports, outside the broker's arbiters; may wait for the disk.
+    /// Loads the bytes. Transports call it outside the broker's arbiters; it may wait for the disk.
     async fn load(&self) -> Result<Bytes, StoreError>;
 }
 
-/// A pinned reference to the content or to an overlay of one message.
+/// A pinned reference to the content or to an overlay of a message.
 #[derive(Clone)]
 pub enum ContentRef {
-    /// The bytes are at hand.
+    /// The bytes are in memory.
     Loaded(Bytes),
     /// The bytes are in the store.
     Stored(Arc<dyn StoredContent>),
 }
 
 impl ContentRef {
-    /// How many bytes it has, at hand or not.
+    /// Length in bytes, loaded or not.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {
@@ -46,7 +47,7 @@ impl ContentRef {
         }
     }
 
-    /// The bytes, if they are at hand.
+    /// The bytes, if they are in memory.
     #[must_use]
     pub const fn loaded(&self) -> Option<&Bytes> {
         match self {
@@ -55,10 +56,10 @@ impl ContentRef {
         }
     }
 
-    /// The bytes, fetched from the store where needed.
+    /// The bytes, read from the store if necessary. May wait for the disk.
     ///
     /// # Errors
-    /// When the store cannot read them.
+    /// If the store cannot read them.
     pub async fn load(&self) -> Result<Bytes, StoreError> {
         match self {
             Self::Loaded(bytes) => Ok(bytes.clone()),

@@ -1,9 +1,16 @@
-//! The store contract: bytes, order, atomicity; no meaning (DESIGN D11). (Data path, step 4.)
+//! The store contract: bytes, order and atomicity (DESIGN D11). The broker's shells write and read
+//! through it. (Data path, step 4.)
 //!
-//! A store keeps records under byte keys, each with an optional content, and knows no meaning: of the other
-//! crates it has seen `peeklock-record` alone, which says what keys, records and batches are.
+//! A store keeps records under byte keys, each with an optional content, and does not interpret
+//! them. It depends only on `peeklock-record`, which defines keys, records and batches.
+//! [`Store::submit`] is the only way to write.
 //!
-//! Absent on purpose: a second method to write. Everything enters by [`Store::submit`].
+//! Modules in reading order:
+//!
+//! - [`content_ref`], [`shortage`](Shortage): parts of the contract
+//! - [`memory`]: the store without a disk, the simplest implementation
+//! - [`journal`]: the durable store
+//! - `testing`: a fault store, a simulated disk, and the suite that every store must pass
 
 pub mod content_ref;
 pub mod journal;
@@ -23,13 +30,14 @@ pub use memory::MemoryStore;
 pub use peeklock_record::{Batch, ContentOp, KEY_BYTES_MAX, Key, Record, Reserved, SPACE_BYTES};
 pub use shortage::Shortage;
 
-/// Why a store could not do what was asked.
+/// Errors of a store.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The write failed; nothing of the batch is stored, and the shard takes no further batch.
     #[error("store failed: {0}")]
     Failed(Arc<str>),
-    /// Whether the batch is stored is not known. The shard waits until the same id is submitted again.
+    /// It is unknown whether the batch is stored. The shard waits until the same id is submitted
+    /// again.
     #[error("outcome of the append is unknown")]
     Unknown,
     /// The writer no longer owns the shard; nothing was stored (fencing).
@@ -40,49 +48,50 @@ pub enum StoreError {
         /// The epoch of the shard.
         current: u64,
     },
-    /// Stored bytes are not what was written.
+    /// Stored bytes differ from the written ones.
     #[error("stored data is damaged: {0}")]
     Damaged(Arc<str>),
-    /// The content was dropped; only a reference that was not pinned can meet this.
+    /// The content was dropped. Only an unpinned reference can meet this.
     #[error("the content no longer exists")]
     Gone,
 }
 
-/// Names one of the independent sequences of a store. Their number is fixed when the store is created.
+/// Names an independent sequence of a store. The number of shards is fixed when the store is
+/// created.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Shard(pub u16);
 
-/// Proof of ownership of a shard; raised by every [`Store::acquire`].
+/// Proof of ownership of a shard. Every [`Store::acquire`] raises the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Fence {
     /// The shard.
     pub shard: Shard,
-    /// The epoch under which it is owned.
+    /// The epoch of the ownership.
     pub epoch: u64,
 }
 
-/// Names a batch of a shard; grows by one from batch to batch, so that a retry is recognised and
-/// nothing lands out of order.
+/// Names a batch of a shard. Ids grow by one from batch to batch, so that the store recognises a
+/// retry and stores batches in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BatchId(pub u64);
 
-/// Is called, once, when a refused reservation may succeed. Must not block.
+/// Called once when a refused reservation may succeed. Must not block.
 pub type Waker = Box<dyn FnOnce() + Send>;
 
-/// Is called exactly once with the outcome of a batch, on any thread. Must not block.
+/// Called exactly once with the outcome of a batch, on any thread. Must not block.
 pub type Completion = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-/// Is called, at most once, when a store can do its work no more. Must not block.
+/// Called at most once, when a store has failed permanently. Must not block.
 pub type Watcher = Box<dyn FnOnce(&StoreError) + Send>;
 
 /// A batch on its way into the store.
 pub struct Submission {
-    /// Its place in the shard's order.
+    /// Its position in the shard's order.
     pub id: BatchId,
-    /// Ownership of every shard it touches, the one that orders it first.
+    /// Ownership of every shard that the batch touches. The first one orders the batch.
     pub fences: Vec<Fence>,
-    /// The records; all of them are stored, or none. Shared with the submitter, who keeps them until
-    /// the outcome is known.
+    /// The records, of which all or none are stored. Shared with the submitter, which keeps them
+    /// until the outcome is known.
     pub batch: Arc<Batch>,
 }
 
@@ -92,10 +101,10 @@ impl fmt::Debug for Submission {
     }
 }
 
-/// Is shown every record of a scan: key and value. Contents are fetched by [`Store::pin`].
+/// Receives the key and value of every record of a scan. [`Store::pin`] returns contents.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
-/// Where a broker keeps what it has acknowledged.
+/// Storage of the data that a broker has acknowledged.
 ///
 /// Implementations must pass the suite of `testing::store_conformance`. All methods are called from
 /// arbiter threads and must not wait for the medium, except `acquire`, `scan` and `close`.
@@ -119,7 +128,7 @@ pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 /// store.scan(space.as_bytes(), &mut |_, value| found.push(value.to_vec()))?;
 /// assert_eq!(found, [b"kept"]);
 ///
-/// // Who takes the shard over ends what the one before would still write.
+/// // A new owner of the shard ends all writes of the previous one.
 /// store.acquire(Shard(0))?;
 /// let late = Submission { id, fences: vec![fence], batch: Arc::default() };
 /// store.submit(late, Box::new(|outcome| assert!(outcome.is_err())));
@@ -130,77 +139,80 @@ pub trait Store: Send + Sync {
     /// A name for logs and errors.
     fn name(&self) -> &'static str;
 
-    /// Whether what it keeps outlives the process.
+    /// Whether the data outlives the process.
     fn is_durable(&self) -> bool;
 
-    /// How many shards it has; at least one, fixed at creation.
+    /// Number of shards; at least one, fixed at creation.
     fn shard_count(&self) -> u16;
 
-    /// Takes over a shard: raises its epoch, so that submissions of a past owner are fenced.
+    /// Takes over a shard: raises its epoch, so that submissions of the previous owner are fenced.
     /// Returns the fence and the id of the first batch of this owner. May wait for the medium.
     ///
     /// # Errors
-    /// When the shard cannot be owned.
+    /// If the shard cannot be owned.
     fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError>;
 
-    /// Sets `bytes` aside for a later batch, or says why it cannot. What was granted is given back
-    /// by [`Batch::reserved`] when the batch completes with any outcome but an unknown one, or when
-    /// its shard is acquired anew before that; without a batch by [`Store::unreserve`]. `waker` is
-    /// asked for a waker only when the answer is a refusal.
+    /// Reserves `bytes` for a later batch, or returns the reason for a refusal. A reservation ends
+    /// when the batch with it ([`Batch::reserved`]) completes with any outcome but an unknown one,
+    /// or when its shard is acquired again before that; without a batch, by [`Store::unreserve`].
+    /// The store calls `waker` only for a refusal, to get a waker.
     fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved;
 
-    /// Gives back a reservation that no batch will carry.
+    /// Ends a reservation that no batch will carry.
     fn unreserve(&self, shard: Shard, bytes: u64);
 
-    /// Appends a batch. Atomic over all spaces and shards; batches of one shard complete in the
-    /// order of their ids, and a failed one fails all later ones. Submitting an id again repeats the
-    /// answer if the batch is stored, and stores it if not.
+    /// Appends a batch. Atomic over all spaces and shards. Batches of a shard complete in the order
+    /// of their ids, and a failed batch fails all later ones. A repeated id repeats the outcome if
+    /// the batch is stored, and otherwise stores it.
     fn submit(&self, submission: Submission, completion: Completion);
 
-    /// A reference to the content of each key, pinned: it stays readable after the record is gone.
-    /// A key without content gives `None`.
+    /// Appends to `contents` a pinned reference to the content of each key. It stays readable after
+    /// the record is removed. A key without content gives `None`.
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>);
 
-    /// The same for who has to wait before he may load them: a reference to what is on a medium holds none of it in
-    /// memory, although it may be at hand. A store that has everything in memory pins as ever.
+    /// Like [`Store::pin`], for a caller that must wait before it may load the contents. A
+    /// reference to content on a medium then holds no memory, even if the content is cached. A
+    /// store in memory pins as usual.
     fn pin_apart(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
         self.pin(keys, contents);
     }
 
-    /// Shows every record whose key begins with `prefix`, which names at least a whole space, ascending
-    /// by key, as of the last completed batch. May wait for the medium.
+    /// Passes every record whose key begins with `prefix` to `visit`, ascending by key, as of the
+    /// last completed batch. The prefix must contain a whole space. May wait for the medium.
     ///
     /// # Errors
-    /// When the records cannot be read.
+    /// If the records cannot be read.
     fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError>;
 
-    /// A store with what is completed in this one, of which each goes its own way from here on; none if that is not
-    /// to be had without copying everything. Atomic as a batch is.
+    /// A second store with the completed data of this one; later changes of either do not affect
+    /// the other. Atomic like a batch. `None` if the store would have to copy everything.
     fn fork(&self) -> Option<Arc<dyn Store>> {
         None
     }
 
-    /// How many bytes are on its medium now, if it knows: of a log all that was not given back yet. For gauges.
+    /// Number of bytes on the medium, if known. A log counts all segments that are not released.
+    /// For gauges.
     fn stored_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Why a message of so many bytes would be refused for want of room now, if it would be (QUO-05). For errors,
-    /// probes and gauges.
+    /// The reason why a message of `bytes` bytes would be refused now for lack of room (QUO-05);
+    /// `None` if it would be accepted. For errors, probes and gauges.
     fn shortage(&self, bytes: u64) -> Option<Shortage> {
         let _ = bytes;
         None
     }
 
-    /// Wants to be told if the store comes to its end, also while nobody asks anything of it; told at
-    /// once if it has. Stores that can always be owned again have no end and ignore it.
+    /// Registers a watcher for a permanent failure, which it receives even without any request to
+    /// the store, and immediately if the store has failed already. A store that cannot fail
+    /// permanently ignores it.
     fn watch(&self, watcher: Watcher) {
         drop(watcher);
     }
 
-    /// Makes everything completed so far final and ends the store. May wait for the medium.
+    /// Makes all completed batches final and closes the store. May wait for the medium.
     ///
     /// # Errors
-    /// When what is pending cannot be written.
+    /// If pending data cannot be written.
     fn close(&self) -> Result<(), StoreError>;
 }

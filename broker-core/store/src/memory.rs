@@ -1,5 +1,5 @@
-//! The memory store: everything in maps, gone with the process. Its order and answers are those of a
-//! durable store, so that a broker behaves alike on both.
+//! The memory store: maps that end with the process. Its order and answers equal those of a durable
+//! store, so that a broker behaves the same on both.
 
 mod space;
 #[cfg(test)]
@@ -19,10 +19,11 @@ use super::{
 };
 use crate::content_ref::ContentRef;
 
-/// How many records of dropped spaces one submission frees beside its own work, and twice as many as
-/// it has records of its own: spaces are freed faster than they are filled.
+/// Number of records of dropped spaces that a submission frees, in addition to twice the number of
+/// its own records. So spaces are freed faster than they are filled.
 const REAPED_PER_SUBMISSION: usize = 1_024;
-/// Wakers that are kept; who is refused beyond them is woken by others, or asks again.
+/// Maximum number of wakers. A caller refused beyond it gets no waker: later requests wake it, or
+/// it retries.
 const WAITING_MAX: usize = 1_024;
 
 /// A store without a medium.
@@ -33,9 +34,9 @@ pub struct MemoryStore {
     reserved_bytes: AtomicU64,
     stored_bytes: AtomicU64,
     waiting: Mutex<Vec<Waker>>,
-    /// How many of what was dropped are not yet freed, over all shards.
+    /// Number of dropped entries that are not freed yet, over all shards.
     dropped_count: AtomicUsize,
-    /// Whether the log has said that new messages are refused.
+    /// Whether the log reported that new messages are refused.
     is_short: AtomicBool,
 }
 
@@ -47,14 +48,15 @@ struct ShardState {
 
 #[derive(Default)]
 struct Spaces {
-    /// A space is shared with forks until one of them changes it.
+    /// A fork shares a space until one of both changes it.
     live: BTreeMap<u64, Arc<Space>>,
-    /// Dropped spaces and parts of spaces, freed in slices so that no submission waits for a million records.
+    /// Dropped spaces and parts of spaces. They are freed in slices, so that no submission waits
+    /// for a million records.
     dropped: VecDeque<Arc<Space>>,
 }
 
 impl MemoryStore {
-    /// A store that takes at most `capacity_bytes` of memory for records and contents.
+    /// A store that uses at most `capacity_bytes` of memory for records and contents.
     #[must_use]
     pub fn new(shard_count: u16, capacity_bytes: u64) -> Self {
         let count = usize::from(shard_count.max(1));
@@ -70,9 +72,9 @@ impl MemoryStore {
         }
     }
 
-    /// What [`Store::fork`] gives.
+    /// The copy for [`Store::fork`].
     pub(crate) fn forked(&self) -> Self {
-        // While all shards are held no batch is being carried out.
+        // No batch is applied while all shards are locked.
         let _shards: Vec<_> = self.shards.iter().map(lock).collect();
         let spaces = self.spaces.iter().map(|spaces| {
             let live = lock(spaces).live.clone();
@@ -140,7 +142,7 @@ impl MemoryStore {
     fn carry_out(&self, batch: &Batch) {
         let mut added = 0u64;
         let mut freed = 0u64;
-        // Records of one batch mostly share a space, so its guard is kept from record to record.
+        // Consecutive records of a batch usually share a space, so its guard is kept.
         let mut held: Option<(u64, MutexGuard<'_, Spaces>)> = None;
         for record in batch.records() {
             let (Record::Put { key, .. }
@@ -173,7 +175,7 @@ impl MemoryStore {
         self.stored_bytes.fetch_sub(freed, Ordering::Relaxed);
     }
 
-    /// Frees records of dropped spaces, wherever there are some.
+    /// Frees up to `count` records of dropped spaces, in any shard.
     fn reap(&self, mut count: usize) {
         for spaces in &self.spaces {
             if count == 0 || self.dropped_count.load(Ordering::Relaxed) == 0 {
@@ -193,12 +195,12 @@ impl MemoryStore {
 }
 
 impl Spaces {
-    /// Carries one record out and returns the bytes it added and freed.
+    /// Applies a record and returns the bytes that it added and freed.
     fn carry_out(&mut self, space: u64, record: &Record<'_>, content: Option<Bytes>) -> Changed {
         match *record {
             Record::Put { key, value, content: op } => {
                 let content = match op {
-                    // What came with it, a whole frame, is not kept with it.
+                    // A copy, so that the frame from which the content came is not kept in memory.
                     ContentOp::New(bytes) => Some(Bytes::copy_from_slice(bytes)),
                     ContentOp::None | ContentOp::Of(_) | ContentOp::Keep => content,
                 };
@@ -226,11 +228,11 @@ impl Spaces {
         }
     }
 
-    /// Frees up to `count` records and returns how many more may be freed elsewhere.
+    /// Frees up to `count` records and returns the part of `count` that is left for other shards.
     fn reap(&mut self, mut count: usize) -> usize {
         while count > 0 {
             let Some(space) = self.dropped.front_mut() else { break };
-            // What a fork has still is freed by who has it last.
+            // The last owner of a shared space frees it.
             let Some(records) = Arc::get_mut(space) else {
                 self.dropped.pop_front();
                 continue;
@@ -307,7 +309,8 @@ impl Store for MemoryStore {
             else {
                 return Err(StoreError::Failed("a batch needs the fence of its shard".into()));
             };
-            // Somebody may have acquired it since; ids of a past epoch mean nothing in this one.
+            // The shard may have been acquired again. Ids of a past epoch have no meaning in this
+            // one.
             if state.epoch != fence.epoch {
                 return Err(StoreError::Fenced { held: fence.epoch, current: state.epoch });
             }
@@ -378,7 +381,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// Locks a mutex whose data no panic can leave half changed.
+/// Locks a mutex whose data no panic can leave inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

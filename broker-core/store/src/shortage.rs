@@ -1,9 +1,9 @@
-//! The reason why a store takes no new messages.
+//! Reasons why a store accepts no new messages. Errors, probes and logs show them.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a store refuses new messages (QUO-05). Everything else goes on.
+/// Reason why a store refuses new messages (QUO-05). Everything else continues.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Shortage {
     /// The disk has too little free space.
@@ -34,11 +34,11 @@ pub enum Shortage {
 }
 
 impl Shortage {
-    /// Size of the message that stands for others where the state of a store is reported: while it would be
-    /// refused, the store counts as full.
+    /// Size of the message that probes and gauges test with: the store counts as full while it
+    /// would refuse such a message.
     pub const PROBE_BYTES: u64 = 64 << 10;
 
-    /// What makes room again.
+    /// The measures that make room again, for people.
     #[must_use]
     pub const fn remedy(&self) -> &'static str {
         match self {

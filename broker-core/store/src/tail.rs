@@ -1,20 +1,21 @@
-//! A key without its space, compared as numbers instead of bytes.
+//! Keys without their space, compared as numbers instead of bytes. The memory store and the
+//! journal's index use them as keys.
 
 use super::{KEY_BYTES_MAX, Key, SPACE_BYTES};
 
 const TAIL_BYTES: usize = KEY_BYTES_MAX - SPACE_BYTES;
 const TAIL_WORDS: usize = TAIL_BYTES / 8;
 
-/// A key without its space, as big-endian words: in the order of the bytes.
+/// A key without its space, as big-endian words, which keep the order of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Tail {
     words: [u64; TAIL_WORDS],
-    /// Tells a key from one that goes on with zeros.
+    /// Number of bytes. It distinguishes a key from one that continues with zeros.
     length: u8,
 }
 
 impl Tail {
-    /// The tail of a key; `None` for one that is too long or has no whole space.
+    /// The tail of a key; `None` if the key is too long or has no complete space.
     pub(super) fn of(key: &[u8]) -> Option<Self> {
         let tail = key.get(SPACE_BYTES..)?;
         let mut bytes = [0; TAIL_BYTES];
@@ -26,20 +27,20 @@ impl Tail {
         Some(Self { words, length: u8::try_from(tail.len()).ok()? })
     }
 
-    /// The key again.
+    /// The key with this tail in `space`.
     pub(super) fn key(&self, space: u64) -> Key {
         let key =
             self.words.iter().fold(Key::of_space(space), |key, word| key.then(&word.to_be_bytes()));
         key.cut(SPACE_BYTES + usize::from(self.length))
     }
 
-    /// Whether the tail begins with these bytes.
+    /// Whether the tail begins with `prefix`.
     pub(super) fn starts_with(&self, prefix: &[u8]) -> bool {
         self.key(0).as_bytes().get(SPACE_BYTES..).is_some_and(|tail| tail.starts_with(prefix))
     }
 }
 
-/// The space at the head of a key.
+/// The space at the start of a key.
 pub(super) fn space_of(key: &[u8]) -> u64 {
     let mut space = [0; SPACE_BYTES];
     for (to, from) in space.iter_mut().zip(key) {

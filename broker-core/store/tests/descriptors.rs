@@ -1,5 +1,5 @@
-//! A process in which somebody else has all descriptors: the store uses those it has kept, waits when even these are
-//! gone, and goes on. In a process of its own, since the limit is the process's.
+//! A process without free descriptors: the store uses its reserved ones, waits when even these are
+//! used, and continues later. It needs its own process, because the limit applies to a process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(unix)]
@@ -18,9 +18,9 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 const SEGMENT_BYTES: u64 = 256 << 10;
 const CONTENT_BYTES: usize = 100 << 10;
-/// Two of them fill a segment, so that there are far more rolls than descriptors that are kept.
+/// Two batches fill a segment, so there are far more rolls than reserved descriptors.
 const BATCHES: u64 = 60;
-/// A store that has not answered for so long waits for a descriptor.
+/// A store that has not answered for this time waits for a descriptor.
 const WAITS: Duration = Duration::from_secs(3);
 
 struct Place(PathBuf);
@@ -31,8 +31,8 @@ impl Drop for Place {
     }
 }
 
-/// DESIGN D11: a roll of the log for which there is no descriptor is no failure: what was submitted waits until there
-/// is one, and all of it is stored.
+/// DESIGN D11: a roll of the log without a free descriptor is no failure: submitted batches wait
+/// until there is one, and all of them are stored.
 #[test]
 fn the_log_rolls_on_when_descriptors_are_there_again() {
     let place = Place(std::env::temp_dir().join(format!("descriptors-{}", std::process::id())));

@@ -1,10 +1,10 @@
-//! Memory in which frames are put together. It comes back when the cache lets go of what was written
-//! from it: fresh memory for every group costs as much as filling it.
+//! Buffers for frames. The log takes them, and returns them when the cache drops the written bytes:
+//! new memory for every group costs as much as filling it.
 
-/// So much is kept for what comes next.
+/// Maximum bytes of unused memory.
 const UNUSED_BYTES_MAX: usize = 4 << 20;
 
-/// Memory that nobody uses.
+/// Unused memory.
 #[derive(Default)]
 pub(super) struct Buffers {
     unused: Vec<Vec<u8>>,
@@ -12,7 +12,7 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// An empty buffer for so many bytes, at most twice as large.
+    /// An empty buffer with a capacity of at least `bytes`, and about twice that at most.
     pub(super) fn take(&mut self, bytes: usize) -> Vec<u8> {
         let fits = |(_, buffer): &(usize, &Vec<u8>)| {
             (bytes..=bytes.saturating_mul(2)).contains(&buffer.capacity())
@@ -24,11 +24,11 @@ impl Buffers {
             self.bytes -= buffer.capacity();
             return buffer;
         }
-        // A little more, so that it fits others of about this size.
+        // Round up a little, so that the buffer fits later requests of about this size.
         Vec::with_capacity(bytes.next_multiple_of((bytes / 8).next_power_of_two()))
     }
 
-    /// Takes memory that is not needed any more. What was given first goes for it.
+    /// Returns a buffer. The oldest unused buffers make room for it.
     pub(super) fn give(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() == 0 || buffer.capacity() > UNUSED_BYTES_MAX {
             return;

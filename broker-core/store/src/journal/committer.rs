@@ -1,7 +1,7 @@
-//! The committer: takes everything that was submitted, writes it as one group, syncs once, carries it
-//! out on the index and completes everybody (DESIGN D12).
+//! The committer: writes all submitted batches as one group, syncs once, applies the group to the
+//! index and completes its batches (DESIGN D12).
 //!
-//! It owns the end of the log. One thread drives it, or a test.
+//! It owns the end of the log. One thread, or a test, drives it.
 //!
 //! ```text
 //!  moved records first │ parts of large contents │ batches in the order of their shards
@@ -9,12 +9,12 @@
 //!  index, reservations, completions
 //! ```
 //!
-//! While a large group is being written and synced, the next one is put together (see [`flight`]); a
-//! small one is not worth the way to another thread and back.
+//! While another thread writes and syncs a large group, the committer encodes the next one (see
+//! [`flight`]). For a small group, the switch to another thread and back costs too much.
 //!
-//! Moved records come first in a group because the index is exact there: whether a record is still
-//! the one of its key is judged before anything else of the group can touch the key, and when nothing
-//! is in flight.
+//! Moved records come first in a group because the index is exact at that point: the committer
+//! checks whether a record is still current while no other operation of the group can touch its
+//! key, and while no group is being written.
 //!
 //! [`flight`]: super::flight
 
@@ -37,15 +37,15 @@ use crate::{BatchId, Completion, ContentOp, Fence, Key, Record, Shard, StoreErro
 use encode::Pending;
 use large::{LargeWrite, PART_BYTES_PER_GROUP, is_large};
 
-/// A group is written when it holds this many bytes, though more is waiting.
+/// Bytes at which a group is written, even if more jobs are waiting.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
-/// A group of so many records is written by another thread while the next one is put together.
+/// Number of records from which another thread writes the group, while the next one is encoded.
 const FLIGHT_RECORDS_MIN: usize = 16;
-/// Room for so many operations is kept from group to group.
+/// Capacity for operations that is kept from group to group.
 const OPS_KEPT: usize = 16 << 10;
 
-/// Writes groups.
+/// Encodes groups and completes their batches.
 pub(super) struct Committer {
     log: Log,
     queue: Arc<Queue>,
@@ -53,17 +53,18 @@ pub(super) struct Committer {
     segments: Arc<Segments>,
     room: Arc<Room>,
     shards: Vec<ShardState>,
-    /// Large contents that are being written ahead of their batches, in turn.
+    /// Large contents that are written before their batches, in turn.
     large: VecDeque<LargeWrite>,
     group: Group,
-    /// The group that is being written, or was and is not concluded.
+    /// The group that is being written, or is written and not concluded yet.
     leaving: Group,
-    /// The group that is written when that one is.
+    /// The group that is written after `leaving`.
     waiting: Group,
-    /// How many of the two there are.
+    /// Number of groups in `leaving` and `waiting`.
     flights: usize,
     flight_records_min: usize,
-    /// What came and is not looked at yet; here, so that everybody is told whatever happens.
+    /// Jobs that are not processed yet. They are here so that a failure in the middle can answer
+    /// all of them.
     jobs: VecDeque<Job>,
     has_answered: bool,
     has_sealed: bool,
@@ -72,28 +73,28 @@ pub(super) struct Committer {
 #[derive(Default)]
 struct ShardState {
     epoch: u64,
-    /// The highest id that was taken into a group.
+    /// The highest id in a group.
     last: u64,
-    /// Submissions behind one whose large contents are being written.
+    /// Submissions after one whose large contents are being written.
     held: VecDeque<(Submission, Completion)>,
     is_writing_large: bool,
 }
 
-/// What is written together.
+/// Operations that are written together.
 #[derive(Default)]
 struct Group {
     ops: Vec<Op>,
-    /// What the operations so far make of contents; built when somebody asks.
+    /// The contents that the operations set; built at the first look-up.
     pending: Option<Pending>,
-    /// The key that was given new content last, and that, if nothing has changed it since.
+    /// The key that got new content last, and the content, unless a later operation changed it.
     recent: Option<(Key, Option<ContentAt>)>,
     done: VecDeque<Done>,
     moves: Vec<(Sender<MoveReply>, MoveReply)>,
-    /// Parts that are needed by the operations, and were held for them until now.
+    /// Parts that the operations use. Their segments are held until the group is concluded.
     held_parts: Vec<Place>,
-    /// Segments that became full, to be sealed with it.
+    /// Segments that became full, to seal with the group.
     rolled: Vec<Arc<Segment>>,
-    /// Bytes of large contents that were written ahead of their batches.
+    /// Bytes of large contents that were written before their batches.
     part_bytes: usize,
     must_sync: bool,
 }
@@ -132,20 +133,20 @@ impl Committer {
         }
     }
 
-    /// Lets a thread of its own write large groups.
+    /// Makes a thread write large groups.
     pub(super) fn hand_over(&mut self, pilot: Pilot) {
         self.log.hand_over(pilot);
     }
 
-    /// Lets groups fly that have so many records.
+    /// Sets the number of records from which groups are written in the background.
     #[cfg(feature = "testing")]
     pub(super) const fn fly_from(&mut self, records: usize) {
         self.flight_records_min = records;
     }
 
-    /// Whether there is work that waits for nothing.
+    /// Whether the committer has work without waiting for anything.
     pub(super) fn is_busy(&self) -> bool {
-        // A group that waits is taken back for more.
+        // A waiting group is taken back for more work.
         let group = if self.flights > 1 { &self.waiting } else { &self.group };
         !self.large.is_empty() && group.part_bytes < PART_BYTES_PER_GROUP
     }
@@ -155,7 +156,7 @@ impl Committer {
         !self.large.is_empty()
     }
 
-    /// Goes on with large contents when no job will come any more.
+    /// Continues with large contents after the queue was closed.
     pub(super) fn wind_up(&mut self) {
         if let Err(error) = self.commit() {
             self.poison(&error);
@@ -163,27 +164,27 @@ impl Committer {
         self.turn(VecDeque::new());
     }
 
-    /// Whether a group is on its way to the disk.
+    /// Whether a group is being written in the background.
     pub(super) const fn is_flying(&self) -> bool {
         self.flights > 0
     }
 
-    /// Whether something was written that no sync follows yet.
+    /// Whether written data is not synced yet.
     pub(super) const fn is_unsynced(&self) -> bool {
         self.flights == 0 && self.log.is_unsynced()
     }
 
-    /// Whether something was written that no mark follows yet.
+    /// Whether written data has no mark after it yet.
     pub(super) const fn is_unmarked(&self) -> bool {
         self.log.is_unmarked()
     }
 
-    /// Takes these jobs, and writes. A failure ends the journal: everybody is told, now and from now
-    /// on, and nothing is tried again.
+    /// Takes these jobs, and writes. A failure ends the journal: all waiting and later submissions
+    /// fail, and nothing is retried.
     pub(super) fn turn(&mut self, jobs: VecDeque<Job>) {
         self.jobs.extend(jobs);
         if let Some(error) = self.queue.ended() {
-            // Nothing is written behind a failure.
+            // Nothing is written after a failure.
             self.poison(&error);
             return;
         }
@@ -192,12 +193,12 @@ impl Committer {
         }
     }
 
-    /// Whether the keeper should look: it was answered, or a segment was sealed, since the last call.
+    /// Whether the keeper has news since the last call: an answer, or a sealed segment.
     pub(super) fn has_news(&mut self) -> bool {
         std::mem::take(&mut self.has_answered) | std::mem::take(&mut self.has_sealed)
     }
 
-    /// Ends the log in order.
+    /// Writes everything and closes the log.
     pub(super) fn close(&mut self) {
         if self.queue.ended().is_none()
             && let Err(error) = self.commit().and_then(|()| self.log.close())
@@ -206,7 +207,8 @@ impl Committer {
         }
     }
 
-    /// Writes a mark, if the journal goes on: a mark behind a failure would vouch for what was lost.
+    /// Writes a mark, unless the journal has failed: a mark after a failure would vouch for lost
+    /// data.
     pub(super) fn mark(&mut self) {
         if self.queue.ended().is_none()
             && let Err(error) = self.commit().and_then(|()| self.log.mark(None))
@@ -267,8 +269,8 @@ impl Committer {
         self.depart()
     }
 
-    /// Lets the group leave. Behind one in flight it waits, and more may come with it until that has
-    /// landed; a small one waits here.
+    /// Starts to write the group. A large group waits while another one is being written, and can
+    /// grow until then. A small group stays here.
     fn depart(&mut self) -> Result<(), StoreError> {
         if !self.group.must_sync || self.group.ops.len() < self.flight_records_min {
             if self.log.is_by_hand() {
@@ -278,7 +280,7 @@ impl Committer {
             return if self.flights > 0 { Ok(()) } else { self.commit() };
         }
         if self.flights > 1 {
-            // The second was not taken back, so the first has landed.
+            // The second write was not taken back, so the first one has finished.
             self.take_landings()?;
             if self.flights > 1 {
                 self.settle()?;
@@ -287,7 +289,7 @@ impl Committer {
         self.leave();
         self.flights += 1;
         if !self.log.launch()? {
-            // Everything is durable that it rests on, and so is all before it.
+            // The group has no frames, and everything before it is durable.
             self.take_landings()?;
             self.conclude();
             return Ok(());
@@ -295,7 +297,7 @@ impl Committer {
         self.take_landings()
     }
 
-    /// Takes the group that waits back, so that more is added to it.
+    /// Takes the waiting group back, to add more to it.
     fn take_back(&mut self) {
         if self.flights > 1 && self.log.take_back() {
             std::mem::swap(&mut self.group, &mut self.waiting);
@@ -303,7 +305,7 @@ impl Committer {
         }
     }
 
-    /// Concludes what has landed.
+    /// Concludes finished groups.
     fn take_landings(&mut self) -> Result<(), StoreError> {
         while self.flights > 0 && self.log.has_landed()? {
             self.conclude();
@@ -311,7 +313,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Makes the group durable, and tells everybody.
+    /// Makes the group durable, and completes its batches.
     fn commit(&mut self) -> Result<(), StoreError> {
         self.settle()?;
         self.leave();
@@ -324,7 +326,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Waits until nothing is in flight.
+    /// Waits until no group is being written.
     fn settle(&mut self) -> Result<(), StoreError> {
         if self.flights > 0 {
             self.log.settle()?;
@@ -333,14 +335,14 @@ impl Committer {
         Ok(())
     }
 
-    /// The group takes nothing more. Behind one in flight it waits.
+    /// Closes the group for further operations. It waits if another group is being written.
     fn leave(&mut self) {
         let place = if self.flights > 0 { &mut self.waiting } else { &mut self.leaving };
         std::mem::swap(&mut self.group, place);
         self.log.take_rolled(&mut place.rolled);
     }
 
-    /// Carries the group that was written out on the index, and tells everybody.
+    /// Applies the written group to the index, and completes its batches.
     fn conclude(&mut self) {
         let group = &mut self.leaving;
         group.must_sync = false;
@@ -348,7 +350,7 @@ impl Committer {
         (group.pending, group.recent) = (None, None);
         self.index.apply(&group.ops);
         group.ops.clear();
-        // A burst does not keep its memory.
+        // Memory of a burst is not kept.
         group.ops.shrink_to(OPS_KEPT);
         for segment in group.rolled.drain(..) {
             segment.seal();
@@ -363,10 +365,10 @@ impl Committer {
             answer.send(reply).ok();
             self.has_answered = true;
         }
-        // Once, also if a completion panics.
+        // Once only, even if a completion panics.
         let reserved = group.done.iter_mut().map(|done| std::mem::take(&mut done.reserved));
         self.room.give_back(reserved.sum());
-        // One by one: should a completion panic, the others are still there to be told.
+        // One by one, so that a panic in a completion leaves the others to be called.
         while let Some(Done { completion, result, .. }) = group.done.pop_front() {
             completion(result);
         }
@@ -376,7 +378,7 @@ impl Committer {
         }
     }
 
-    /// Ends the journal: a write or a sync failed, and what the disk has is not known any more.
+    /// Ends the journal: a write or a sync failed, so the content of the disk is unknown.
     pub(super) fn poison(&mut self, error: &StoreError) {
         if self.queue.ended().is_none() {
             tracing::error!(%error, "the journal stops: a failed write is not retried");
@@ -403,7 +405,7 @@ impl Committer {
                 Job::Acquire(_, answer) => {
                     answer.send(Err(error.clone())).ok();
                 }
-                // Whose answer is dropped learns of the end by that.
+                // The keeper notices the end because its answer channel is dropped.
                 Job::Mark(..) | Job::Move(..) | Job::MovePart(..) => {}
             }
         }
@@ -426,7 +428,7 @@ impl Committer {
         self.group.done.push_back(Done { completion, result, reserved });
     }
 
-    /// Takes a submission into the group, or refuses it there, so that completions keep their order.
+    /// Adds a submission to the group, or its refusal, so that completions keep their order.
     fn submit(&mut self, submission: Submission, completion: Completion) -> Result<(), StoreError> {
         let order = submission.fences.first().map(|fence| fence.shard);
         let Some((shard, state)) = order.and_then(|shard| Some((shard, self.state(shard)?))) else {
@@ -452,7 +454,7 @@ impl Committer {
         let Some(state) = self.state(shard) else { return Ok(()) };
         let id = submission.id.0;
         if id <= state.last {
-            // A repetition: what it had reserved was given back the first time.
+            // A repeated id: its reservation was returned the first time.
             self.group.done.push_back(Done { completion, result: Ok(()), reserved: 0 });
             return Ok(());
         }
@@ -492,7 +494,7 @@ impl Committer {
         self.shards.get_mut(usize::from(shard.0))
     }
 
-    /// Raises the epoch of a shard. What waits behind a large content is fenced with it.
+    /// Raises the epoch of a shard. Submissions that wait for a large content are fenced too.
     fn acquire(&mut self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
         let Some(state) = self.shards.get_mut(usize::from(shard.0)) else {
             return Err(StoreError::Failed(format!("no shard {}", shard.0).into()));
@@ -502,7 +504,7 @@ impl Committer {
         let current = state.epoch;
         let mut fenced: Vec<(Submission, Completion)> = state.held.drain(..).collect();
         if std::mem::take(&mut state.is_writing_large) {
-            // The batch itself was not written; its id is free again.
+            // The batch was not written, so its id is free again.
             state.last -= 1;
         }
         let fence = Fence { shard, epoch: current };

@@ -1,10 +1,9 @@
-//! Groups on their way to the disk, by another thread, so that the next one is put together
-//! meanwhile (decision 10).
+//! Groups that another thread writes, while the committer encodes the next one (decision 10).
 //!
-//! One is written at a time, in order, so that nothing is written before every synced group in front
-//! of it is durable. A second one may wait behind it and leaves the moment the first has landed,
-//! without a word from the committer; until then the committer may take it back and add to it.
-//! Frames that are encoded meanwhile say of both that they are not durable yet.
+//! One group is written at a time, in order, so that no write starts before all earlier synced
+//! groups are durable. A second group may wait and is written as soon as the first one has
+//! finished, without the committer. Until then the committer may take it back and add to it. The
+//! data of both counts as not durable in frames that are encoded meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,21 +13,21 @@ use super::queue::Queue;
 use super::segment::Segment;
 use crate::StoreError;
 
-/// Frames of one group, and where they go.
+/// The frames of a group, and their position.
 pub(super) struct Flight {
     pub(super) segment: Arc<Segment>,
     pub(super) at: u64,
-    /// They follow one another.
+    /// Consecutive pieces.
     pub(super) pieces: Vec<Vec<u8>>,
-    /// The lsn of its last frame.
+    /// The lsn of the last frame.
     pub(super) last_lsn: u64,
 }
 
-/// A flight that is over, and how it ended.
+/// A finished write, and its outcome.
 pub(super) type Landing = (Flight, Result<(), StoreError>);
 
 impl Flight {
-    /// Writes.
+    /// Writes the pieces.
     pub(super) fn write(&self) -> Result<(), StoreError> {
         let mut at = self.at;
         for piece in &self.pieces {
@@ -45,11 +44,11 @@ impl Flight {
     }
 }
 
-/// Who carries flights out.
+/// The executor of background writes.
 pub(super) enum Pilot {
-    /// Who asks: without threads.
+    /// The caller itself, without threads.
     Hand(Runway),
-    /// A thread, which tells the queue when it is done.
+    /// A thread, which wakes the committer after each write.
     Thread(PilotThread),
 }
 
@@ -60,12 +59,13 @@ impl Default for Pilot {
 }
 
 impl Pilot {
-    /// Takes a flight, which is carried out when the one before it has landed. There are two at most.
+    /// Adds a write, which starts after the previous one has finished. There are at most two.
     pub(super) fn depart(&mut self, flight: Flight) {
         match self {
             Self::Hand(runway) => {
                 runway.give(flight);
-                // A thread may be faster than the committer, or slower: in turn, so that both are seen.
+                // A thread may be faster or slower than the committer: alternate, so that tests see
+                // both.
                 if runway.taken.is_some() {
                     runway.is_slow = !runway.is_slow;
                     if !runway.is_slow {
@@ -78,7 +78,7 @@ impl Pilot {
         }
     }
 
-    /// Takes back a flight that still waits behind another.
+    /// Takes back a write that has not started.
     pub(super) fn take_back(&mut self) -> Option<Flight> {
         match self {
             Self::Hand(runway) => runway.waiting.pop_back(),
@@ -86,7 +86,7 @@ impl Pilot {
         }
     }
 
-    /// The next flight that is over, if there is one. One is under way.
+    /// The next finished write, if any. A write must be under way.
     pub(super) fn look(&mut self) -> Result<Option<Landing>, StoreError> {
         match self {
             Self::Hand(runway) => Ok(runway.landed.pop_front()),
@@ -94,7 +94,7 @@ impl Pilot {
         }
     }
 
-    /// Waits for the next flight that is over. One is under way.
+    /// Waits for the next finished write. A write must be under way.
     pub(super) fn wait(&mut self) -> Result<Landing, StoreError> {
         match self {
             Self::Hand(runway) => {
@@ -107,25 +107,25 @@ impl Pilot {
         }
     }
 
-    /// Whether flights are over only when somebody waits for them.
+    /// Whether writes finish only when the caller waits for them.
     pub(super) const fn is_by_hand(&self) -> bool {
         matches!(self, Self::Hand(_))
     }
 }
 
-/// Where flights are.
+/// The writes, by their progress.
 #[derive(Default)]
 pub(super) struct Runway {
-    /// What was given and is not begun.
+    /// Writes that have not started.
     waiting: VecDeque<Flight>,
-    /// Without threads, the one that is being carried out.
+    /// The current write, without threads.
     taken: Option<Flight>,
     landed: VecDeque<Landing>,
-    /// Without threads, whether the last one that was given had to wait.
+    /// Without threads, whether the last added write had to wait.
     is_slow: bool,
-    /// Nothing is to come any more.
+    /// No further write will be added.
     is_closed: bool,
-    /// Nothing is carried out any more.
+    /// No write is carried out any more.
     is_over: bool,
 }
 
@@ -144,7 +144,7 @@ impl Runway {
     fn carry_out(&mut self) {
         if let Some(flight) = self.taken.take() {
             let outcome = if self.is_over { Err(gone()) } else { flight.carry_out() };
-            // Nothing is written behind a failure.
+            // Nothing is written after a failure.
             self.is_over |= outcome.is_err();
             self.landed.push_back((flight, outcome));
         }
@@ -152,13 +152,13 @@ impl Runway {
     }
 }
 
-/// The thread.
+/// The thread, from the committer's side.
 pub(super) struct PilotThread {
     tower: Arc<Tower>,
     handle: Option<JoinHandle<()>>,
 }
 
-/// What the thread and the committer share.
+/// The state that the thread and the committer share.
 #[derive(Default)]
 struct Tower {
     runway: Mutex<Runway>,
@@ -201,7 +201,7 @@ impl PilotThread {
     }
 }
 
-/// The thread's own end. Should it panic, the committer finds out now.
+/// The thread's side. Dropping it, also in a panic, wakes a committer that waits.
 struct End {
     tower: Arc<Tower>,
     queue: Arc<Queue>,
@@ -216,7 +216,7 @@ impl End {
             let mut runway = self.tower.lock();
             runway.landed.push_back((flight, outcome));
             if is_lost {
-                // Nothing is written behind a failure.
+                // Nothing is written after a failure.
                 return;
             }
             let waiting = runway.waiting.pop_front();
@@ -268,7 +268,7 @@ mod tests {
     use super::super::format::{SegmentHeader, Version};
     use super::*;
 
-    /// A file that tells of each write and does it when it may.
+    /// A file that reports each write and waits for permission to do it.
     struct Gate {
         begun: Sender<u64>,
         may: Mutex<Receiver<io::Result<()>>>,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     struct Field {
-        /// First, so that the thread of a test that failed ends.
+        /// First, so that the thread of a failed test ends.
         may: Sender<io::Result<()>>,
         pilot: Pilot,
         segment: Arc<Segment>,

@@ -1,15 +1,17 @@
-//! The end of the log: frames are collected, written, synced; segments follow one another.
+//! The end of the log: collects frames, writes and syncs them, and continues in the next segment.
+//! Only the committer uses it.
 //!
 //! ```text
 //!  frame ──► buffer ──(flush: one write)──► active segment ──(sync)──► durable
 //!                 └───(launch: both, by another thread, while frames go on)──┘
 //!                                               │ full
 //!                                               └─► the spare becomes the active one; sealed
-//!                                                   when the index knows all that it holds
+//!                                                   when the index has all its records
 //! ```
 //!
-//! A segment is in the directory under its name only when its header is durable, and its predecessor
-//! is synced before that. So a named segment without a header is damage, never a crash.
+//! A segment gets its name in the directory only after its header is durable, and after its
+//! predecessor is synced. So a named segment without a header is damage, never the result of a
+//! crash.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,23 +30,23 @@ use super::manifest::Manifest;
 use super::segment::{Segment, Segments, name_of};
 use crate::StoreError;
 
-/// A piece of a group takes no more frames when it has so many bytes. Who holds messages of one holds
-/// all of its memory.
+/// Size from which a piece of a group takes no more frames. A message from a piece keeps the memory
+/// of the whole piece.
 const PIECE_BYTES_MAX: usize = 256 << 10;
 
-/// Where the payload of a frame is written, and at which place of the log each byte will lie.
+/// The buffer for the payload of a frame, and the position of its bytes in the log.
 pub(super) struct Payload<'a> {
     pub(super) buffer: &'a mut Vec<u8>,
     buffer_at: u64,
     segment: u32,
     pub(super) seed: u32,
-    /// Where the payload begins in the buffer.
+    /// Start of the payload in the buffer.
     start: usize,
     summed: &'a mut Vec<Summed>,
 }
 
 impl Payload<'_> {
-    /// Takes note that a content was written, behind its checksum.
+    /// Records that a content with its checksum before it was written.
     pub(super) fn note_content(&mut self, at: Place, length: usize) {
         let at = usize::try_from(u64::from(at.offset).saturating_sub(self.buffer_at)).unwrap_or(0);
         let at = at.saturating_sub(self.start) + CONTENT_HEAD;
@@ -67,7 +69,7 @@ pub(super) struct Spare {
     pub(super) bytes: u64,
 }
 
-/// Where spares are: the keeper brings them, a roll takes one. There are a few.
+/// The spares: the keeper adds them, a roll takes one. There are a few.
 pub(super) type Spares = Mutex<Vec<Spare>>;
 
 /// Takes a spare that is large enough.
@@ -77,7 +79,7 @@ fn take_spare(spares: &Spares, bytes: u64) -> Option<Spare> {
     Some(spares.remove(place))
 }
 
-/// What all segments of a journal have in common.
+/// Everything that the segments of a journal share.
 pub(super) struct LogParts {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) segments: Arc<Segments>,
@@ -95,7 +97,7 @@ pub(super) struct Log {
     parts: LogParts,
     active: Arc<Segment>,
     active_bytes: u64,
-    /// What is put together, and where it will lie: `pieces`, and `buffer` behind them.
+    /// The position of the encoded frames: `pieces`, and `buffer` after them.
     pieces: Vec<Vec<u8>>,
     buffer: Vec<u8>,
     buffer_at: u64,
@@ -103,21 +105,21 @@ pub(super) struct Log {
     next_lsn: u64,
     synced_lsn: u64,
     oldest: u32,
-    /// Whether something was written since the last mark.
+    /// Whether data was written after the last mark.
     unmarked: bool,
-    /// Full segments that hold frames of the group being put together, or of one before it.
+    /// Full segments that contain frames of the current group, or of an earlier one.
     rolled: Vec<Arc<Segment>>,
     pilot: Pilot,
-    /// Flights that the pilot has.
+    /// Number of writes in the background.
     flying: usize,
-    /// Flights that have landed, of which nobody was told.
+    /// Number of finished background writes that are not reported yet.
     landed: usize,
-    /// Contents of the frame that is being written.
+    /// Contents of the current frame.
     summed: Vec<Summed>,
 }
 
 impl Log {
-    /// Begins a new segment behind what was found: never is anything written behind a tear.
+    /// Begins a new segment after the last valid frame: the log never continues after a tear.
     pub(super) fn begin(
         mut parts: LogParts,
         number: u32,
@@ -158,27 +160,28 @@ impl Log {
         })
     }
 
-    /// Lets somebody else carry out flights from now on.
+    /// Makes `pilot` carry out background writes.
     pub(super) fn hand_over(&mut self, pilot: Pilot) {
         self.pilot = pilot;
     }
 
-    /// Bytes that wait to be written.
+    /// Number of bytes that wait to be written.
     pub(super) fn buffered(&self) -> usize {
         self.pieces.iter().map(Vec::len).sum::<usize>() + self.buffer.len()
     }
 
-    /// Whether something was written that is not durable.
+    /// Whether written data is not durable.
     pub(super) const fn is_unsynced(&self) -> bool {
         self.synced_lsn + 1 < self.next_lsn
     }
 
-    /// Whether something was written since the last mark.
+    /// Whether data was written after the last mark.
     pub(super) const fn is_unmarked(&self) -> bool {
         self.unmarked
     }
 
-    /// Adds a frame whose payload has at most `payload_max` bytes.
+    /// Adds a frame whose payload has at most `payload_max` bytes. Continues in the next segment if
+    /// it does not fit.
     pub(super) fn frame<T>(
         &mut self,
         kind: FrameKind,
@@ -192,7 +195,7 @@ impl Log {
         let span = usize::try_from(frame_span(payload_max)).unwrap_or(0);
         if self.buffer.capacity() - self.buffer.len() < span {
             self.end_piece();
-            // As large as all so far, so that many small batches make few pieces.
+            // As large as all buffered bytes, so that many small batches make few pieces.
             let bytes = span.max(self.buffered().min(PIECE_BYTES_MAX));
             self.buffer = self.buffers.take(bytes);
         }
@@ -217,7 +220,7 @@ impl Log {
         Ok(written)
     }
 
-    /// Writes what is buffered.
+    /// Writes the buffer.
     pub(super) fn flush(&mut self) -> Result<(), StoreError> {
         self.settle()?;
         let Some(flight) = self.take_pieces() else { return Ok(()) };
@@ -226,7 +229,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes what is buffered, and makes everything written durable.
+    /// Writes the buffer, and makes all written data durable.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         self.flush()?;
         if self.synced_lsn + 1 < self.next_lsn {
@@ -236,8 +239,8 @@ impl Log {
         Ok(())
     }
 
-    /// Lets what is buffered be written and made durable while more is added, when the flight before it
-    /// has landed; returns whether there is something. At most one flight is under way.
+    /// Writes and syncs the buffer in the background, after the previous background write. Returns
+    /// false if the buffer is empty; then everything is durable. One write runs at a time.
     pub(super) fn launch(&mut self) -> Result<bool, StoreError> {
         let Some(flight) = self.take_pieces() else {
             self.sync()?;
@@ -248,8 +251,8 @@ impl Log {
         Ok(true)
     }
 
-    /// Takes back what was launched last, if that still waits for the one before it; returns whether it
-    /// does. Nothing was added since.
+    /// Takes the last background write back if it has not started. Returns whether it did. The
+    /// buffer must be empty.
     pub(super) fn take_back(&mut self) -> bool {
         if self.flying < 2 || self.buffered() > 0 {
             return false;
@@ -260,13 +263,13 @@ impl Log {
         true
     }
 
-    /// Forgets what is buffered: after a failure nothing is written any more.
+    /// Discards the buffer: nothing is written after a failure.
     pub(super) fn forget(&mut self) {
         (self.pieces, self.buffer) = (Vec::new(), Vec::new());
         while self.pilot.take_back().is_some() {}
     }
 
-    /// Whether another flight is over; told once of each.
+    /// Whether a further background write has finished; returns true once for each.
     pub(super) fn has_landed(&mut self) -> Result<bool, StoreError> {
         if self.landed == 0
             && self.flying > 0
@@ -279,7 +282,7 @@ impl Log {
         Ok(has_landed)
     }
 
-    /// Waits until no flight is under way.
+    /// Waits until all background writes have finished.
     pub(super) fn settle(&mut self) -> Result<(), StoreError> {
         while self.flying > 0 {
             let landing = self.pilot.wait()?;
@@ -288,7 +291,7 @@ impl Log {
         Ok(())
     }
 
-    /// Whether flights are over only when somebody waits for them.
+    /// Whether background writes finish only when the caller waits for them.
     pub(super) const fn is_by_hand(&self) -> bool {
         self.pilot.is_by_hand()
     }
@@ -302,11 +305,11 @@ impl Log {
         Ok(())
     }
 
-    /// What follows lies in a piece of its own.
+    /// Ends the current piece, so that the next frame begins another one.
     fn end_piece(&mut self) {
         let mut piece = std::mem::take(&mut self.buffer);
         self.buffer_at += piece.len() as u64;
-        // The cache counts what it holds; little of that should be unused.
+        // The cache counts the capacity of a piece, so little of it should be unused.
         if piece.len() < piece.capacity() / 2 && !piece.is_empty() {
             let mut fitting = self.buffers.take(piece.len());
             fitting.extend_from_slice(&piece);
@@ -319,7 +322,7 @@ impl Log {
         }
     }
 
-    /// What is buffered, as it goes to the disk.
+    /// Takes the buffered pieces as a background write.
     fn take_pieces(&mut self) -> Option<Flight> {
         self.end_piece();
         if self.pieces.is_empty() {
@@ -340,7 +343,7 @@ impl Log {
             let (held, bytes) = (piece.capacity(), Bytes::from(piece));
             let gone = self.parts.cache.insert(start, Piece { bytes, held, is_written: true });
             for piece in gone {
-                // Somebody may still hold a message of it.
+                // A message from the piece may still be in use.
                 if let Ok(mut unused) = piece.bytes.try_into_mut() {
                     unused.clear();
                     self.buffers.give(Vec::from(unused));
@@ -350,9 +353,9 @@ impl Log {
         segment.set_end(at);
     }
 
-    /// Says in the log what is durable by now, so that damage to it can be told from what was never
-    /// acknowledged; and which segment is the oldest still needed, if that has changed. Everything
-    /// written was carried out on the index before.
+    /// Writes a mark, which states that everything before it is durable: opening can then
+    /// distinguish damage from data that was never acknowledged. It also states the oldest segment
+    /// in use, if that has changed. The caller must have applied all written data to the index.
     pub(super) fn mark(&mut self, oldest: Option<u32>) -> Result<(), StoreError> {
         self.sync()?;
         let oldest = oldest.unwrap_or(self.oldest).max(self.oldest);
@@ -368,14 +371,15 @@ impl Log {
         Ok(())
     }
 
-    /// The segments that became full since the last call. They are to be sealed when everything that
-    /// was framed until now was carried out on the index, no sooner: a sealed segment is judged by the
-    /// index, where its last records would look dead, be left out of its side file, or go with it.
+    /// Takes the segments that became full since the last call. The caller must seal them only
+    /// after it has applied all frames up to now to the index: the keeper judges a sealed segment
+    /// by the index. Records that the index lacks would look dead, and would be missing in the side
+    /// file or be released with the segment.
     pub(super) fn take_rolled(&mut self, rolled: &mut Vec<Arc<Segment>>) {
         rolled.append(&mut self.rolled);
     }
 
-    /// Ends the log in order: everything is durable, and the manifest tells where it ends.
+    /// Closes the log: everything is durable, and the manifest records the end.
     pub(super) fn close(&mut self) -> Result<(), StoreError> {
         self.mark(None)?;
         let (number, end) = (self.active.number(), self.buffer_at);
@@ -385,7 +389,8 @@ impl Log {
             .map_err(|error| failed("written", super::manifest::NAME, &error))
     }
 
-    /// Ends the active segment and begins the next. It is sealed later; see [`Log::take_rolled`].
+    /// Ends the active segment and begins the next one. The full one is sealed later; see
+    /// [`Log::take_rolled`].
     fn roll(&mut self, payload_max: u64) -> Result<(), StoreError> {
         self.sync()?;
         let header = SegmentHeader {
@@ -406,7 +411,7 @@ impl Log {
     }
 }
 
-/// Makes a segment file with this header: durable, under its name, and known.
+/// Makes a segment file with this header: durable, under its name, and in the list of segments.
 fn open_segment(
     parts: &mut LogParts,
     header: SegmentHeader,
@@ -417,7 +422,7 @@ fn open_segment(
     let spare = match take_spare(&parts.spares, bytes) {
         Some(spare) => spare,
         None => make_spare(&*parts.disk, &format!("spare-{:010}.log", header.number), bytes)
-            // The keeper may have taken the last room for just this.
+            // The keeper may have used the last disk space for a spare.
             .or_else(|error| take_spare(&parts.spares, bytes).ok_or(error))
             .map_err(|error| fail(&error))?,
     };
@@ -425,25 +430,25 @@ fn open_segment(
     spare.file.sync().map_err(|error| fail(&error))?;
     parts.disk.rename(&spare.name, &name).map_err(|error| fail(&error))?;
     parts.disk.sync().map_err(|error| fail(&error))?;
-    // From here on the segment may hold something acknowledged.
+    // From here on, the segment may contain acknowledged data.
     parts.manifest.tell(header.number, 0).map_err(|error| fail(&error))?;
     let segment = Arc::new(Segment::new(header, spare.file, HEADER_BYTES));
     parts.segments.insert(Arc::clone(&segment));
     Ok(segment)
 }
 
-/// Makes a file of a size, with its space taken.
+/// Makes a file with `bytes` of allocated space.
 pub(super) fn make_spare(disk: &dyn Disk, name: &str, bytes: u64) -> io::Result<Spare> {
     let file = disk.create(name)?;
     if let Err(error) = file.allocate(bytes).and_then(|()| file.sync()) {
-        // The space that it took is needed by somebody else now.
+        // Another file needs its space now.
         disk.remove(name).ok();
         return Err(error);
     }
     Ok(Spare { name: name.to_owned(), file, bytes })
 }
 
-/// Whether a file is a spare; none outlives the process that made it.
+/// Whether a file is a spare. Opening removes spares of an earlier process.
 pub(super) fn is_spare(name: &str) -> bool {
     name.strip_prefix("spare-")
         .and_then(|rest| rest.strip_suffix(".log"))

@@ -1,4 +1,5 @@
-//! The journal: a log of segments on disk, an index of it in memory (DESIGN D12).
+//! The journal: a log of segments on disk, and an index in memory (DESIGN D12). It is the durable
+//! store of a broker.
 //!
 //! ```text
 //!  submit ──► queue ──► committer ──► log (segments) ──► completion
@@ -7,12 +8,13 @@
 //!  pin, scan ◄── index ◄───┴───────── keeper ────────────────┘ spare, side files, oldest segment
 //! ```
 //!
-//! A broker needs "append, read by position, forget", and this is no more. Read in the order of the
-//! modules: how bytes look, the files, where everything is, then the three that act: `committer`
-//! writes, `keeper` cleans up behind, `opening` reads it all again.
+//! A broker needs append, read by position, and release of old data; the journal does no more. Read
+//! the modules in this order: the bytes (`format`), the files (`disk`, `segment`, `manifest`,
+//! `log`), the positions (`index`), then the three actors: `committer` writes, `keeper` reclaims
+//! space, `opening` reads everything after a start.
 //!
-//! Absent on purpose: a second attempt. A write or sync that fails ends the journal; what the disk
-//! holds then is found out by opening it again.
+//! A failed write or sync is never retried. It ends the journal, and the next opening finds out the
+//! content of the disk.
 
 mod buffers;
 mod cache;
@@ -59,20 +61,20 @@ use crate::{
     Visit, Waker, Watcher,
 };
 
-/// How a journal is kept. All sizes are in bytes.
+/// Settings of a journal. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct JournalConfig {
-    /// Size of a segment file; one that must hold a larger batch is made larger. At least 16 KiB and
-    /// at most 1 GiB.
+    /// Size of a segment file; a larger batch gets a larger segment. At least 16 KiB and at most 1
+    /// GiB.
     pub segment_bytes: u64,
-    /// Memory for contents; the others are read from disk when they are wanted.
+    /// Memory for cached contents. Others are read from disk on demand.
     pub cache_bytes: u64,
-    /// What records and contents may take; sends are refused beyond it.
+    /// Maximum bytes of records and contents. Sends over it are refused.
     pub capacity_bytes: u64,
-    /// Free space of the disk under which sends are refused (QUO-05). Settlements live on it, so it
-    /// should be no less than four segments.
+    /// Free disk space under which sends are refused (QUO-05). Settlements still use it, so it
+    /// should be at least four segments.
     pub free_bytes_min: u64,
-    /// How many shards a new journal gets. An existing one keeps its number.
+    /// Number of shards of a new journal. An existing one keeps its number.
     pub shard_count: u16,
 }
 
@@ -81,10 +83,12 @@ const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 impl JournalConfig {
-    /// Bytes of what was granted room and is not stored yet, at most, but always one send: they are in memory.
+    /// Maximum bytes that have a reservation and are not stored yet; a single larger send is always
+    /// allowed. They are in memory.
     pub const UNSTORED_BYTES_MAX: u64 = room::BUSY_BYTES;
-    /// Files that are open beside segments, at most: the directory, its lock, the manifest and what replaces it, the
-    /// descriptors that are kept, files that become segments with the one that is made, a side file for each way.
+    /// Maximum number of open files in addition to segments: the directory, its lock, the manifest
+    /// and its replacement, the reserved descriptors, the spare files with one in the making, and a
+    /// side file in each direction.
     pub const FILES_BESIDE_SEGMENTS: usize =
         4 + disk::RESERVED_DESCRIPTORS + keeper::SPARES_MAX + 1 + 2;
 }
@@ -101,7 +105,7 @@ impl Default for JournalConfig {
     }
 }
 
-/// A store in a directory, durable at acknowledgement.
+/// A store in a directory. Acknowledged batches are durable.
 pub struct Journal {
     index: Arc<Index>,
     segments: Arc<Segments>,
@@ -113,24 +117,24 @@ pub struct Journal {
     driver: Driver,
 }
 
-/// Who makes the committer and the keeper go.
+/// The driver of committer and keeper.
 enum Driver {
     Threads(Threads),
-    /// A test does.
+    /// A test calls them.
     Hand(Mutex<Option<Box<(Committer, Keeper)>>>),
 }
 
 impl Journal {
-    /// Opens the journal in a directory, or makes a new one, and starts its threads.
+    /// Opens the journal in a directory, or creates one, and starts its threads.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] names the file and the byte where acknowledged data cannot be read;
-    /// nothing is changed then. [`StoreError::Failed`] when the directory cannot be read or written,
-    /// or another process has it.
+    /// nothing is changed then. [`StoreError::Failed`] if the directory cannot be read or written,
+    /// or another process uses it.
     pub fn open(path: &Path, config: JournalConfig) -> Result<Arc<Self>, StoreError> {
         let disk = OsDisk::open(path).map_err(|error| {
             let (path, error) = (path.display().to_string(), error.to_string());
-            // Where another process has it, that names it.
+            // The error of a lock names the path already.
             let is_named = error.contains(&path);
             let text = if is_named { error } else { format!("data directory `{path}`: {error}") };
             StoreError::Failed(text.into())
@@ -141,7 +145,7 @@ impl Journal {
     /// Opens the journal on a disk, and starts its threads.
     ///
     /// # Errors
-    /// See [`Journal::open`].
+    /// As [`Journal::open`].
     pub fn open_on(disk: Arc<dyn Disk>, config: JournalConfig) -> Result<Arc<Self>, StoreError> {
         let randoms = randoms()?;
         let opened = opening::open(&*disk)?;
@@ -156,11 +160,11 @@ impl Journal {
         Ok(Arc::new(journal))
     }
 
-    /// Opens the journal on a disk, without threads: nothing happens but by [`Self::turn_committer`],
-    /// [`Self::turn_keeper`] and [`Self::mark`].
+    /// Opens the journal on a disk, without threads: only [`Self::turn_committer`],
+    /// [`Self::turn_keeper`] and [`Self::mark`] act.
     ///
     /// # Errors
-    /// See [`Journal::open`].
+    /// As [`Journal::open`].
     #[cfg(feature = "testing")]
     pub fn manual(
         disk: Arc<dyn Disk>,
@@ -244,15 +248,15 @@ impl Journal {
         Ok((journal, committer, keeper))
     }
 
-    /// Takes everything that was submitted: writes it as one group, syncs, completes. Returns whether
-    /// there was something. Without threads only.
+    /// Writes all submitted batches as one group, syncs, and completes them. Returns whether there
+    /// was any work. Only without threads.
     #[cfg(feature = "testing")]
     pub fn turn_committer(&self) -> bool {
         self.turn()
     }
 
-    /// Lets groups of so many records be written while the next one is put together: one turn later.
-    /// Without threads only.
+    /// Writes groups of at least `records` records in the background: they finish one turn later.
+    /// Only without threads.
     #[cfg(feature = "testing")]
     pub fn fly_from(&self, records: usize) {
         if let Driver::Hand(hand) = &self.driver
@@ -278,8 +282,8 @@ impl Journal {
         true
     }
 
-    /// Does one thing that the keeper has to do. Returns whether there was one that needs nobody else.
-    /// Without threads only.
+    /// Runs a step of the keeper. Returns whether it made progress without waiting for the
+    /// committer. Only without threads.
     #[cfg(feature = "testing")]
     pub fn turn_keeper(&self) -> bool {
         let Driver::Hand(hand) = &self.driver else { return false };
@@ -294,7 +298,7 @@ impl Journal {
         }
     }
 
-    /// Does what a second of quiet does. Without threads only.
+    /// Acts like a second without submissions: writes a mark. Only without threads.
     #[cfg(feature = "testing")]
     pub fn mark(&self) {
         if let Driver::Hand(hand) = &self.driver
@@ -369,7 +373,8 @@ impl Store for Journal {
         cache::let_go(&mut found);
         contents.extend(pinned.into_iter().zip(found).map(|(content, found)| {
             let content = content?;
-            // What is damaged in memory is read again, and the reader is told if that is too.
+            // Damaged cached bytes are read again from disk. The reader gets an error only if those
+            // are damaged too.
             Some(match found.map(|found| content.taken(&found)) {
                 Some(Ok(bytes)) => ContentRef::Loaded(bytes),
                 Some(Err(_)) | None => content::stored(content, &self.readers),
@@ -387,7 +392,7 @@ impl Store for Journal {
     }
 
     fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        // What a journal that has ended holds is not known.
+        // The content of a failed journal is unknown.
         self.ended()?;
         scan::scan(&self.index, &self.segments, prefix, visit)
     }
@@ -422,7 +427,7 @@ impl Drop for Journal {
     }
 }
 
-/// The name of a new journal, and seeds.
+/// The identity of a new journal, and the source of its seeds.
 type Randoms = (u128, Box<dyn FnMut() -> u32 + Send>);
 
 fn randoms() -> Result<Randoms, StoreError> {
@@ -434,7 +439,7 @@ fn randoms() -> Result<Randoms, StoreError> {
     Ok((identity, Box::new(seeds)))
 }
 
-/// Numbers nobody can guess.
+/// A source of unpredictable numbers.
 fn seeds() -> Result<impl FnMut() -> u32 + Send, StoreError> {
     let random = |error: getrandom::Error| {
         StoreError::Failed(format!("cannot get random bytes from the system: {error}").into())
@@ -451,7 +456,7 @@ fn seeds() -> Result<impl FnMut() -> u32 + Send, StoreError> {
     })
 }
 
-/// Locks a mutex whose data no panic can leave half changed.
+/// Locks a mutex whose data no panic can leave inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,5 @@
-//! What waits for the committer. Bounded by the permits and reservations of those who submit.
+//! The committer's queue of jobs. Stores and the keeper add jobs, and the committer takes all of
+//! them at a time. The permits and reservations of submitters bound it.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
@@ -11,22 +12,21 @@ use super::format::Place;
 use super::index::Entry;
 use crate::{BatchId, Completion, Fence, Key, Shard, StoreError, Submission, Watcher};
 
-/// Something for the committer to do.
+/// A job for the committer.
 pub(super) enum Job {
     /// Appends a batch.
     Submit(Submission, Completion),
     /// Raises the epoch of a shard.
     Acquire(Shard, Sender<Result<(Fence, BatchId), StoreError>>),
-    /// Writes records again.
+    /// Writes records again at the end of the log.
     Move(Move, Sender<MoveReply>),
-    /// Writes a part of a content that is to be written again. Its segment is held until a
-    /// [`Job::Move`] names it.
+    /// Writes a part of a large content again. Its segment is held until a [`Job::Move`] names it.
     MovePart(Bytes, Sender<MoveReply>),
-    /// Writes a mark, which makes everything before it durable; with the oldest segment needed.
+    /// Writes a mark, which makes everything before it durable, with the oldest segment in use.
     Mark(Option<u32>, Sender<MoveReply>),
 }
 
-/// Records to be written again.
+/// Records to write again.
 pub(super) struct Move {
     pub(super) items: Vec<MoveItem>,
 }
@@ -37,35 +37,35 @@ pub(super) struct MoveItem {
     pub(super) users: Vec<MovedRecord>,
 }
 
-/// A record to be written again, if its key still has the entry expected.
+/// A record to write again, if its key still has the expected entry.
 pub(super) struct MovedRecord {
     pub(super) key: Key,
     pub(super) expected: Entry,
     pub(super) value: Vec<u8>,
 }
 
-/// What becomes of the content of a record that is written again.
+/// The content of a record that is written again.
 pub(super) enum MoveContent {
-    /// It lies elsewhere and stays there, or there is none.
+    /// The content lies in another segment and stays there, or there is none.
     Stays,
-    /// It is written again too.
+    /// The content is written again with the record.
     New(Bytes),
-    /// Its parts are written again already.
+    /// The parts of the content were written again already.
     Parts { places: Vec<Place>, length: u32 },
 }
 
-/// What the keeper is told.
+/// The committer's answer to the keeper.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MoveReply {
     /// The records are durable.
     Moved,
-    /// The part lies here.
+    /// The part was written at this place.
     Part(Place),
     /// The mark is durable.
     Marked,
 }
 
-/// The queue.
+/// The queue. Its jobs, its end, and the watchers of its end are under one lock.
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -81,17 +81,17 @@ struct State {
     watchers: Vec<Watcher>,
 }
 
-/// What the committer's thread wakes up for.
+/// The reason why the committer wakes up.
 pub(super) enum Arrival {
     Jobs(VecDeque<Job>),
-    /// Nothing came for the time it was ready to wait.
+    /// No job arrived in time.
     Quiet,
-    /// Nothing will come any more.
+    /// The queue is closed and empty.
     Closed,
 }
 
 impl Queue {
-    /// Adds a job; gives it back if the journal has ended.
+    /// Adds a job. Returns it with the error if the journal has ended or closed.
     pub(super) fn push(&self, job: Job) -> Result<(), (Job, StoreError)> {
         let mut state = self.lock();
         if let Some(error) = &state.ended {
@@ -109,13 +109,14 @@ impl Queue {
         Ok(())
     }
 
-    /// Wakes the committer though there may be no job for it.
+    /// Wakes the committer, even without a job.
     pub(super) fn nudge(&self) {
         self.lock().nudged = true;
         self.arrived.notify_one();
     }
 
-    /// Takes everything there is, nothing after a nudge; `patience` is how long to wait for something, without end if `None`.
+    /// Takes all jobs, possibly none after a nudge. Waits at most `patience` for one, without limit
+    /// if `None`.
     pub(super) fn take(&self, patience: Option<Duration>) -> Arrival {
         let mut state = self.lock();
         loop {
@@ -142,7 +143,7 @@ impl Queue {
         }
     }
 
-    /// Ends the journal. Returns what came and will not be done.
+    /// Ends the journal. Returns the remaining jobs, which will not be done.
     pub(super) fn poison(&self, error: &StoreError) -> VecDeque<Job> {
         let mut state = self.lock();
         let why = state.ended.get_or_insert_with(|| error.clone()).clone();
@@ -155,7 +156,7 @@ impl Queue {
         jobs
     }
 
-    /// Lets somebody be told of the end.
+    /// Registers a watcher of the journal's end.
     pub(super) fn watch(&self, watcher: Watcher) {
         let mut state = self.lock();
         match state.ended.clone() {
@@ -167,12 +168,12 @@ impl Queue {
         }
     }
 
-    /// Why the journal has ended.
+    /// The reason why the journal has ended, if it has.
     pub(super) fn ended(&self) -> Option<StoreError> {
         self.lock().ended.clone()
     }
 
-    /// Takes no more jobs; those that came are done.
+    /// Accepts no further jobs. Jobs in the queue are still done.
     pub(super) fn close(&self) {
         self.lock().closing = true;
         self.arrived.notify_all();

@@ -1,8 +1,10 @@
-//! Room: what may still be accepted, and who waits for more (DESIGN D11).
+//! Room: the bytes that the journal can still accept, and the callers that wait for more (DESIGN
+//! D11).
 //!
-//! Sends ask before they are applied. They are refused as Busy while much is on its way to the disk,
-//! and as Full when the journal holds what it may, or when the disk is under its floor. What is not
-//! asked for (settlements, expiry) draws on the floor, which keeps segments free for it.
+//! Sends reserve room before they are applied. They are refused as Busy while many bytes are not
+//! stored yet, and as Full when the journal has reached its capacity or the disk its minimum of
+//! free space. Settlements and expiry reserve nothing. They use the minimum of free space, which
+//! keeps segments free for them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::index::Index;
 use crate::{Reserved, Shortage, Waker};
 
-/// Bytes that may be granted and not yet stored: more than twice the largest message, so that a large
-/// one is not for ever behind small ones.
+/// Maximum bytes that are reserved and not stored yet: more than twice the largest message, so that
+/// small messages cannot hold up a large one permanently.
 pub(super) const BUSY_BYTES: u64 = 256 << 20;
-/// Wakers that are kept; who is refused beyond them asks again.
+/// Maximum number of wakers. A caller refused beyond it must retry.
 const WAITING_MAX: usize = 1_024;
 
 /// The account of reservations.
@@ -24,7 +26,8 @@ pub(super) struct Room {
     capacity_bytes: u64,
     free_bytes_min: u64,
     reserved: AtomicU64,
-    /// Bytes the disk had when it was last asked, with what the log has taken and not used.
+    /// Free bytes of the disk at the last check, with the bytes that segments have allocated and
+    /// not used.
     free: AtomicU64,
     waiting: Mutex<Vec<Waker>>,
 }
@@ -53,7 +56,8 @@ impl Room {
         let Some(refusal) = refusal else { return Reserved::Granted };
         self.reserved.fetch_sub(bytes, Ordering::AcqRel);
         let mut waiting = self.waiting();
-        // Room may have come back before this one was on the list; then nobody would call.
+        // Room may have been freed before this caller was on the list, and then no waker would be
+        // called.
         let before = self.reserved.fetch_add(bytes, Ordering::AcqRel);
         if self.refusal(before, bytes).is_none() {
             return Reserved::Granted;
@@ -72,7 +76,7 @@ impl Room {
         {
             return Some(Reserved::Full);
         }
-        // A single one that is larger passes alone.
+        // A single larger reservation passes if there is no other.
         (before > 0 && wanted > BUSY_BYTES).then_some(Reserved::Busy)
     }
 
@@ -84,7 +88,7 @@ impl Room {
         }
     }
 
-    /// Takes note of what the disk has.
+    /// Records the free bytes of the disk.
     pub(super) fn set_free(&self, bytes: u64) {
         let before = self.free.swap(bytes, Ordering::AcqRel);
         if bytes > before {
@@ -92,7 +96,7 @@ impl Room {
         }
     }
 
-    /// Why a message of so many bytes would be refused now, if it would be.
+    /// The reason why a message of `bytes` bytes would be refused now, if it would be.
     pub(super) fn shortage(&self, bytes: u64) -> Option<Shortage> {
         let wanted = self.reserved.load(Ordering::Acquire).saturating_add(bytes);
         let (free_bytes, free_bytes_min) = (self.free.load(Ordering::Acquire), self.free_bytes_min);
@@ -113,14 +117,14 @@ impl Room {
         self.free_bytes_min
     }
 
-    /// Whether the disk is so full that garbage is worth more work than usual.
+    /// Whether space is so short that reclaiming garbage is worth more work than usual.
     pub(super) fn is_tight(&self) -> bool {
         let wanted = self.reserved.load(Ordering::Acquire);
         self.free.load(Ordering::Acquire) < self.free_bytes_min.saturating_add(wanted)
             || self.index.needed_bytes().saturating_add(wanted) > self.capacity_bytes
     }
 
-    /// Calls everybody who was refused; they ask again.
+    /// Calls all wakers; refused callers try again.
     pub(super) fn wake(&self) {
         let waiting = std::mem::take(&mut *self.waiting());
         for waker in waiting {

@@ -1,4 +1,4 @@
-//! The threads of a journal: one commits, one writes large groups for it, one keeps.
+//! The threads of a journal: one commits, one writes large groups for it, one runs the keeper.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,18 +12,18 @@ use super::keeper::{Keeper, Step};
 use super::queue::{Arrival, Queue};
 use crate::StoreError;
 
-/// After so long without work the log says what is durable.
+/// Time without work after which the committer writes a mark.
 const QUIET: Duration = Duration::from_secs(1);
-/// How often the keeper looks whether there is something to do that nobody told it.
+/// Interval at which the keeper checks for work without a signal.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 
-/// The threads.
+/// The threads, which end when the queue is closed.
 pub(super) struct Threads {
     bell: Arc<Bell>,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Wakes the keeper.
+/// The signal that wakes the keeper.
 #[derive(Default)]
 struct Bell {
     state: Mutex<BellState>,
@@ -54,7 +54,7 @@ impl Threads {
             let thread = std::thread::Builder::new().name("journal-keep".to_owned());
             thread.spawn(move || {
                 if catch_unwind(AssertUnwindSafe(|| keep(keeper, &bell))).is_err() {
-                    // Nothing is lost by that; the log grows until the next opening.
+                    // No data is lost; the log grows until the next opening.
                     tracing::error!(
                         "the keeper panicked: disk space of the log is no longer reclaimed"
                     );
@@ -64,23 +64,23 @@ impl Threads {
         Ok(Self { bell, handles: Mutex::new(vec![commit, keep]) })
     }
 
-    /// Waits until both have ended, which they do when the queue is closed.
+    /// Waits until the threads have ended, which they do when the queue is closed.
     pub(super) fn join(&self) {
-        // Held meanwhile, so that nobody who asks second returns before it is done.
+        // The lock is held meanwhile, so that a second caller does not return early.
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         for handle in handles.drain(..) {
-            // The last owner may be a completion, on the committer's own thread.
+            // The last owner may be a completion on the committer's own thread.
             let is_own = handle.thread().id() == std::thread::current().id();
             if !is_own && handle.join().is_err() {
                 tracing::error!("a thread of the journal panicked");
             }
-            // The committer ends first; then the keeper has nobody to wait for.
+            // The committer has ended, so the keeper has no answer to wait for.
             self.bell.end();
         }
     }
 }
 
-/// Drives the committer. Should it panic, the journal ends, and everybody who waits is told.
+/// Drives the committer. If it panics, the journal ends, and all waiting submissions fail.
 fn commit(queue: &Queue, mut committer: Committer, bell: &Bell) {
     let driven = catch_unwind(AssertUnwindSafe(|| drive(queue, &mut committer, bell)));
     if driven.is_err() {
@@ -104,7 +104,7 @@ fn drive(queue: &Queue, committer: &mut Committer, bell: &Bell) {
             Arrival::Closed if committer.is_writing_large() => committer.wind_up(),
             Arrival::Closed => break,
         }
-        // Changes that nobody waits for must not stay unsynced because more of them come.
+        // Unsynced changes must reach the disk even if more of them keep arriving.
         unsynced_since =
             committer.is_unsynced().then(|| unsynced_since.unwrap_or_else(Instant::now));
         if unsynced_since.is_some_and(|since| since.elapsed() >= QUIET) {

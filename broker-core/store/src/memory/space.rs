@@ -1,4 +1,5 @@
-//! The records of one space: what many share the beginning of is removed in one step, whatever its number.
+//! The records of a space in the memory store. A group of records with the same start of the key is
+//! removed in one step, for any number of records.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +8,17 @@ use bytes::Bytes;
 use crate::SPACE_BYTES;
 use crate::tail::Tail;
 
-/// What keys of a group have in common behind their space: a byte and a number.
+/// Number of bytes after the space that all keys of a group share: a byte and a number.
 const HEAD_BYTES: usize = 9;
-/// Keys that go on for so many bytes behind that, or more, are in groups: of each there may be very many, and what
-/// removes them all names what they have in common.
+/// Minimum number of bytes after the head for a key to be in a group. A group can have very many
+/// such keys, and batches remove them together by their head.
 const GROUPED_BYTES: usize = 16;
 
-/// What a record takes beside its value and its content: its place in the tree, its key, and what the
-/// allocations of both take more.
+/// Bytes of a record in addition to its value and content: its entry in the tree, its key, and the
+/// overhead of two allocations.
 const RECORD_BYTES: u64 = 128;
 
-/// What is under a key.
+/// The value and content of a key.
 #[derive(Clone)]
 pub(super) struct Entry {
     pub(super) value: Box<[u8]>,
@@ -31,19 +32,19 @@ impl Entry {
     }
 }
 
-/// Bytes that came, and bytes that went.
+/// Bytes added and bytes freed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Changed {
     pub(super) added: u64,
     pub(super) freed: u64,
 }
 
-/// A map from keys to entries, and how many bytes those are.
+/// A map from keys to entries, with their total bytes.
 #[derive(Clone, Default)]
 pub(super) struct Space {
     bytes: u64,
     single: Table,
-    /// By what their keys have in common.
+    /// Groups by the head of their keys.
     groups: BTreeMap<Tail, Table>,
 }
 
@@ -53,13 +54,13 @@ struct Table {
     entries: BTreeMap<Tail, Entry>,
 }
 
-/// What the group of a key has in common; none if it is in none.
+/// The head of a key's group; `None` if the key is in no group.
 fn head_of(key: &[u8]) -> Option<Tail> {
     let is_grouped = key.len() >= SPACE_BYTES + HEAD_BYTES + GROUPED_BYTES;
     Tail::of(key.get(..SPACE_BYTES + HEAD_BYTES).filter(|_| is_grouped)?)
 }
 
-/// As much of a prefix as the keys of a group have in common.
+/// The part of a prefix within the head.
 fn cut(prefix: &[u8]) -> &[u8] {
     prefix.get(..SPACE_BYTES + HEAD_BYTES).unwrap_or(prefix)
 }
@@ -77,7 +78,7 @@ impl Space {
         table.entries.get(&Tail::of(key)?)
     }
 
-    /// Sets the entry of a key, with the content that it has already where that is kept.
+    /// Sets the entry of a key. Keeps the old content if `keeps_content`.
     pub(super) fn put(&mut self, key: &[u8], entry: Entry, keeps_content: bool) -> Changed {
         let Some(tail) = Tail::of(key) else { return Changed::default() };
         let table = match head_of(key) {
@@ -89,7 +90,7 @@ impl Space {
         changed
     }
 
-    /// Removes a key, and tells the bytes that frees.
+    /// Removes a key and returns the freed bytes.
     pub(super) fn remove(&mut self, key: &[u8]) -> u64 {
         let Some(tail) = Tail::of(key) else { return 0 };
         let freed = match head_of(key) {
@@ -100,8 +101,8 @@ impl Space {
         freed
     }
 
-    /// Removes every key with a prefix that is more than a space, and tells the bytes that frees. Whole groups come
-    /// back, to be given up in slices.
+    /// Removes every key with a prefix longer than a space, and returns the freed bytes. Whole
+    /// groups are returned, to be freed in slices.
     pub(super) fn remove_prefix(&mut self, prefix: &[u8]) -> (u64, Option<Self>) {
         let Some(first) = Tail::of(prefix) else { return (0, None) };
         let tail = prefix.get(SPACE_BYTES..).unwrap_or_default();
@@ -125,7 +126,7 @@ impl Space {
         (freed, (!taken.groups.is_empty()).then_some(taken))
     }
 
-    /// Takes any entry away. Returns whether there was one.
+    /// Removes any entry. Returns whether there was one.
     pub(super) fn pop(&mut self) -> bool {
         while let Some(mut group) = self.groups.first_entry() {
             if group.get_mut().entries.pop_first().is_some() {
@@ -136,7 +137,7 @@ impl Space {
         self.single.entries.pop_first().is_some()
     }
 
-    /// Shows the entries under a prefix, ascending by key.
+    /// Passes the entries with a prefix to `show`, ascending by key.
     pub(super) fn visit(&self, prefix: &[u8], show: &mut dyn FnMut(&Tail, &Entry)) {
         let (Some(first), Some(head)) = (Tail::of(prefix), Tail::of(cut(prefix))) else { return };
         let tail = prefix.get(SPACE_BYTES..).unwrap_or_default();
@@ -154,14 +155,14 @@ impl Space {
         }
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         let grouped: usize = self.groups.values().map(|group| group.entries.len()).sum();
         self.single.entries.len() + grouped
     }
 
-    /// Removes something of a group, which is gone with its last entry, and tells the bytes that frees.
+    /// Removes entries of a group, and the group with its last entry. Returns the freed bytes.
     fn in_group(&mut self, head: Tail, remove: impl FnOnce(&mut Table) -> u64) -> u64 {
         let Some(group) = self.groups.get_mut(&head) else { return 0 };
         let freed = remove(group);
@@ -192,7 +193,7 @@ impl Table {
         freed
     }
 
-    /// Removes one by one what begins so, `first` being the least that can.
+    /// Removes the keys with this prefix one by one; `first` is the least possible key.
     fn remove_prefix(&mut self, first: Tail, tail: &[u8]) -> u64 {
         let mut freed = 0;
         while let Some((key, _)) = self.entries.range(first..).next()

@@ -1,10 +1,10 @@
 use super::*;
 
 const SPACE: u64 = 7;
-/// Many times what one submission frees.
+/// Many times the number of records that a submission frees.
 const COUNT: u32 = 20 * 1_024;
 
-/// A key that many have the first bytes of, as message ids have that of their bucket.
+/// A key in a group, like the message ids of a bucket.
 fn grouped(group: u8, number: u32) -> Key {
     prefix(group).then(&[0; 12]).then(&number.to_be_bytes())
 }
@@ -13,7 +13,7 @@ fn prefix(group: u8) -> Key {
     Key::of_space(SPACE).then(&[5]).then(&[0; 7]).then(&[group])
 }
 
-/// One record in front of the groups, one behind them, and so many in each of the groups.
+/// A batch with a record before the groups, a record after them, and `count` records in each group.
 fn filled(groups: &[u8], count: u32) -> Batch {
     let mut batch = Batch::default();
     batch.put(&Key::of_space(SPACE).then(&[9]), |to| to.push(1));
@@ -52,14 +52,14 @@ impl Owner {
         keys
     }
 
-    /// How many records were dropped and are in memory still.
+    /// Number of dropped records that are still in memory.
     fn dropped(&self) -> usize {
         lock(&self.store.spaces[0]).dropped.iter().map(|space| space.len()).sum()
     }
 }
 
-/// DUP-05, DESIGN D11: what many keys have in common is removed by as many steps for millions of them as for one: it
-/// is in no answer any more, has no bytes, and is freed in slices by what comes after.
+/// DUP-05, DESIGN D11: removing a group takes the same number of steps for any number of keys. It
+/// disappears from all answers, counts no bytes, and later batches free it in slices.
 #[test]
 fn a_group_is_dropped_at_once_and_freed_in_slices() {
     let mut owner = Owner::new();
@@ -88,8 +88,8 @@ fn a_group_is_dropped_at_once_and_freed_in_slices() {
     assert_eq!(owner.keys(&prefix(2)).len(), 10);
 }
 
-/// DESIGN D11: in whichever part of a space a key lies, it is shown in its place, and a prefix of any length removes
-/// what begins so.
+/// DESIGN D11: scans return keys in order, in groups or not, and a prefix of any length removes
+/// exactly the keys that begin with it.
 #[test]
 fn groups_and_single_keys_are_in_order() {
     let mut owner = Owner::new();

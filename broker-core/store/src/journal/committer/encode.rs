@@ -1,4 +1,4 @@
-//! A batch as a frame, and what it does to the index.
+//! The committer's encoding of a batch as a frame, and of its effects on the index.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use super::super::log::Payload;
 use super::{Committer, Done, Group, is_large};
 use crate::{Batch, Completion, ContentOp, Key, Record, StoreError, Submission};
 
-/// What the operations of a group make of contents, before they are carried out on the index.
+/// The contents that the operations of a group set, before they are applied to the index.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// How many operations were noted.
+    /// Number of recorded operations.
     count: u32,
-    /// The content that a key was given last, and by which operation.
+    /// The last content of a key, and the number of the operation that set it.
     contents: HashMap<Key, (u32, Option<ContentAt>)>,
-    /// The last operation that removed all keys with a prefix.
+    /// The number of the last operation that removed all keys with a prefix.
     prefixes: HashMap<Key, u32>,
-    /// How long prefixes are: of two or three lengths.
+    /// Lengths of prefixes; there are two or three different ones.
     lengths: BTreeSet<usize>,
 }
 
@@ -50,7 +50,7 @@ impl Pending {
         }
     }
 
-    /// `None` if the group says nothing about the key.
+    /// The content of a key; the outer `None` means that the group does not touch the key.
     fn content(&self, key: &Key) -> Option<Option<ContentAt>> {
         let removed = self
             .lengths
@@ -82,7 +82,8 @@ impl Group {
         self.ops.push(op);
     }
 
-    /// The content that a key has after the operations so far; `None` if they say nothing about it.
+    /// The content of a key after the operations of the group; the outer `None` means that none
+    /// touches the key.
     fn content_of(&mut self, key: &Key) -> Option<Option<ContentAt>> {
         if self.ops.is_empty() {
             return None;
@@ -94,7 +95,8 @@ impl Group {
     }
 }
 
-/// Everything that says where contents lie: what is put together, what is on its way, what is known.
+/// All sources of the content of keys, newest first: the current group, the groups being written,
+/// the index.
 struct Sight<'a> {
     group: &'a mut Group,
     waiting: &'a mut Group,
@@ -103,7 +105,7 @@ struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// The content that a key has after everything so far.
+    /// The content of a key after all operations.
     fn content_of(&mut self, key: &Key) -> Option<ContentAt> {
         let said = self.group.content_of(key).or_else(|| self.waiting.content_of(key));
         let said = said.or_else(|| self.leaving.content_of(key));
@@ -112,7 +114,7 @@ impl Sight<'_> {
 }
 
 impl Committer {
-    /// Writes a batch; the parts of its large contents are written already.
+    /// Writes a batch. The parts of its large contents must be written already.
     pub(super) fn write_batch(
         &mut self,
         submission: Submission,
@@ -121,7 +123,7 @@ impl Committer {
     ) -> Result<(), StoreError> {
         let batch = Arc::clone(&submission.batch);
         let reserved = batch.reserved();
-        // First of all, so that whoever waits is told though writing fails.
+        // First, so that the submitter gets an answer even if the write fails.
         self.group.done.push_back(Done { completion, result: Ok(()), reserved });
         self.group.must_sync |= batch.is_synced();
         if batch.is_empty() {
@@ -138,14 +140,14 @@ impl Committer {
     }
 }
 
-/// An upper bound of the bytes of a batch in its frame. Large contents are told by the places of their
-/// parts.
+/// An upper bound of the bytes of a batch in its frame. A large content counts with the places of
+/// its parts.
 fn payload_max(batch: &Batch, sight: &mut Sight<'_>) -> u64 {
     let mut bytes = 0;
-    // The largest content that may be referred to so far: what a record refers to may be stored by
-    // another one of this batch, or be referred to by one.
+    // The largest content that a record can refer to: another record of this batch may store it or
+    // refer to it.
     let mut largest = 0;
-    // Copies mostly follow what they refer to.
+    // Copies usually follow the record that they refer to.
     let mut last_new = None;
     for record in batch.records() {
         let (key, value, content) = match record {
@@ -176,7 +178,7 @@ fn payload_max(batch: &Batch, sight: &mut Sight<'_>) -> u64 {
     bytes as u64
 }
 
-/// How long the content is that a record refers to, as far as that was said before this batch.
+/// The length of a referenced content, if it was known before this batch.
 fn referred(key: &[u8], sight: &mut Sight<'_>) -> usize {
     let Some(key) = Key::from_bytes(key) else { return 0 };
     sight.content_of(&key).map_or(0, |content| content.length as usize)
@@ -230,7 +232,7 @@ pub(super) enum NewContent<'a> {
     Parts { places: Vec<Place>, length: u32 },
 }
 
-/// Writes a put with new content; returns where that lies.
+/// Writes a put with new content; returns the position of the content.
 pub(super) fn write_put(
     key: Key,
     value: &[u8],
@@ -263,7 +265,7 @@ pub(super) fn write_put(
     content
 }
 
-/// Writes a put whose content lies in the log already, or that has none.
+/// Writes a put without content, or whose content is in the log already.
 pub(super) fn write_put_known(
     key: Key,
     value: &[u8],

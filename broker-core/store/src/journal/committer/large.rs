@@ -1,4 +1,5 @@
-//! Large contents go ahead of their batches, in parts and in turn, so that nobody else waits for one.
+//! Large contents are written before their batches, in parts and in turn, so that no other
+//! submission waits for a whole one. The committer calls this for each group.
 
 use std::collections::VecDeque;
 
@@ -6,7 +7,7 @@ use super::super::format::Place;
 use super::Committer;
 use crate::{Completion, Shard, StoreError, Submission};
 
-/// So many bytes of parts go into one group, so that others do not wait for a large content.
+/// Maximum bytes of parts in a group, so that other submissions do not wait for a large content.
 pub(super) const PART_BYTES_PER_GROUP: usize = 1 << 20;
 
 /// A submission whose large contents are being written.
@@ -22,7 +23,7 @@ pub(super) struct LargeWrite {
 }
 
 impl Committer {
-    /// Writes the next parts of large contents, and the batches whose contents are complete by now.
+    /// Writes the next parts of large contents, and the batches whose contents are complete.
     pub(super) fn write_parts(&mut self) -> Result<(), StoreError> {
         while self.group.part_bytes < PART_BYTES_PER_GROUP {
             let Some(mut write) = self.large.pop_front() else { return Ok(()) };
@@ -37,7 +38,7 @@ impl Committer {
             let place = match self.write_part(&piece) {
                 Ok(place) => place,
                 Err(error) => {
-                    // So that its submitter is told with all others.
+                    // So that the submitter gets its error with all others.
                     self.large.push_front(write);
                     return Err(error);
                 }
@@ -56,7 +57,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Writes one part. Its segment is held until the batch is applied.
+    /// Writes a part. Its segment is held until the batch is applied.
     pub(super) fn write_part(&mut self, piece: &[u8]) -> Result<Place, StoreError> {
         let place = self.log.frame(
             super::super::format::FrameKind::Part,
@@ -73,7 +74,7 @@ impl Committer {
         Ok(place)
     }
 
-    /// Writes the batch whose contents are written, and what waits behind it.
+    /// Writes the batch, whose contents are complete, and the submissions that wait for it.
     fn end_large(&mut self, write: LargeWrite) -> Result<(), StoreError> {
         let LargeWrite { shard, submission, completion, mut parts, .. } = write;
         parts.pop();
@@ -94,7 +95,7 @@ impl Committer {
     }
 }
 
-/// Whether a content goes ahead of its batch.
+/// Whether a content is written before its batch.
 pub(super) fn is_large(content: &bytes::Bytes) -> bool {
     content.len() > super::super::format::PART_BYTES
 }

@@ -1,4 +1,5 @@
-//! Records written again at the end of the log, because the segment where they lie is to be given up.
+//! The committer's part in moving records: it writes them again at the end of the log, so that the
+//! keeper can release their segment.
 
 use std::sync::Arc;
 
@@ -8,13 +9,13 @@ use super::Committer;
 use super::encode::{NewContent, write_put, write_put_known};
 use crate::StoreError;
 
-/// Writes those of the records that are still the ones of their keys.
+/// Writes the records that are still current.
 pub(super) fn write(committer: &mut Committer, mut moved: Move) -> Result<(), StoreError> {
     let (group, index) = (&mut committer.group, &*committer.index);
     for item in &mut moved.items {
         item.users.retain(|user| index.get(user.key.as_bytes()) == Some(user.expected));
         if let MoveContent::Parts { places, .. } = &item.content {
-            // They were held for this; from the commit on the records need them.
+            // Their segments were held for this move. After the commit, the records hold them.
             group.held_parts.extend(places.iter().copied());
         }
     }
