@@ -1,11 +1,12 @@
-//! Pieces of the log in memory, bounded in bytes: what was written last, and what was read last.
+//! Pieces of the log in memory, bounded in bytes: the last written and the last read ones. The
+//! committer adds the written pieces, and readers the others.
 //!
-//! The log is written in order and mostly read in order, so whole pieces are kept, not contents: what
-//! the committer has written costs no copy, and one read from disk serves the contents beside it. The
-//! oldest piece goes first.
+//! The log is written in order and mostly read in order, so the cache keeps whole pieces instead of
+//! contents. Pieces from the committer need no copy, and a read from disk also serves the
+//! neighbours of a content. The oldest piece is dropped first.
 //!
-//! Contents that are asked for together share the memory of their piece where they are a good part of
-//! it; else they are copied out, so that who holds a few bytes does not hold a large piece.
+//! Contents that are looked up together share the memory of their piece if they are a large part of
+//! it. Otherwise they are copied, so that a few bytes do not keep a large piece in memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use smallvec::SmallVec;
 
 use super::format::Place;
 
-/// What a piece takes beside its bytes.
+/// Bytes of a piece in addition to its content.
 const PIECE_OVERHEAD: usize = 128;
 
 /// The cache.
@@ -24,16 +25,16 @@ pub(super) struct Cache {
     state: Mutex<State>,
 }
 
-/// The memory of a piece is shared if it has at most so many times the bytes that are asked of it.
+/// Maximum factor between the memory of a shared piece and the bytes that share it.
 const SHARED_PART: usize = 4;
 
 /// A piece of the log.
 #[derive(Clone)]
 pub(super) struct Piece {
     pub(super) bytes: Bytes,
-    /// The memory that it takes.
+    /// Bytes of memory that it occupies.
     pub(super) held: usize,
-    /// Whether it was written by this process, and never was on a disk that may have changed it.
+    /// Whether this process wrote it. Such bytes were never on a disk that may have changed them.
     pub(super) is_written: bool,
 }
 
@@ -50,7 +51,7 @@ impl Cache {
         Self { bytes_max, state: Mutex::default() }
     }
 
-    /// Keeps a piece of the log that begins at a place. Returns those that had to go for it.
+    /// Adds a piece of the log that begins at `start`. Returns the pieces that were dropped for it.
     pub(super) fn insert(&self, start: Place, piece: Piece) -> SmallVec<[Piece; 2]> {
         let mut gone = SmallVec::new();
         let held = piece.held + PIECE_OVERHEAD;
@@ -60,7 +61,7 @@ impl Cache {
         let mut state = self.lock();
         state.bytes += held;
         if let Some(old) = state.pieces.insert(start, piece) {
-            // It keeps the place in the order that it has.
+            // The new piece keeps the old one's position in the order.
             state.bytes -= old.held + PIECE_OVERHEAD;
         } else {
             state.order.push_back(start);
@@ -75,7 +76,7 @@ impl Cache {
         gone
     }
 
-    /// Looks several things up under one lock.
+    /// Locks the cache for several look-ups.
     pub(super) fn look(&self) -> Look<'_> {
         Look { state: self.lock(), last: None }
     }
@@ -85,23 +86,23 @@ impl Cache {
     }
 }
 
-/// A look into the cache, which stands still meanwhile.
+/// A locked cache.
 pub(super) struct Look<'a> {
     state: MutexGuard<'a, State>,
-    /// Where the piece begins in which something was found last: the next thing mostly lies there too.
+    /// The piece of the last hit, with its start: the next look-up usually hits it too.
     last: Option<(Place, Piece)>,
 }
 
-/// Bytes of the log that were found. They hold their piece.
+/// Bytes of the log. They keep the memory of their piece.
 pub(super) struct Found {
     pub(super) bytes: Bytes,
     pub(super) is_written: bool,
-    /// Where the piece begins, and the memory that it takes.
+    /// Start and memory of the piece.
     piece: (Place, usize),
 }
 
 impl Look<'_> {
-    /// Bytes of the log, if one piece has them all.
+    /// Bytes of the log, if a single piece contains all of them.
     pub(super) fn get(&mut self, at: Place, length: usize) -> Option<Found> {
         let is_there = |(start, piece): &(Place, Piece)| {
             start.segment == at.segment
@@ -127,14 +128,14 @@ impl Look<'_> {
 }
 
 impl Found {
-    /// The bytes in memory of their own.
+    /// A copy of the bytes with separate memory.
     pub(super) fn copied(self) -> Self {
         Self { bytes: Bytes::copy_from_slice(&self.bytes), ..self }
     }
 }
 
-/// Of contents that were asked for together, copies out those that are a small part of the piece that
-/// they would hold.
+/// Copies contents that were looked up together and are a small part of the piece whose memory they
+/// would keep.
 pub(super) fn let_go(found: &mut [Option<Found>]) {
     let piece_of = |one: &Option<Found>| one.as_ref().map(|found| found.piece);
     for run in found.chunk_by_mut(|one, next| piece_of(one) == piece_of(next)) {

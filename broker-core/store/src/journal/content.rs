@@ -1,4 +1,5 @@
-//! Contents that lie in the log: pinned, and read when somebody asks, on a small pool.
+//! Contents in the log: pinned, and read on demand by a small pool of threads. The store's `pin`
+//! makes them, and transports load them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,15 +16,15 @@ use super::segment::Segment;
 use crate::StoreError;
 use crate::content_ref::{ContentRef, StoredContent};
 
-/// Who reads, by what each takes first: so a small content waits for one large one at most, and a large one for one small
-/// one.
+/// The threads, by the size that each prefers. So a small content waits for at most one large one,
+/// and the reverse.
 const READERS: [Size; 2] = [Size::Small, Size::Large];
-/// Reads of each size that wait for a thread; who comes later waits for one of them.
+/// Maximum number of waiting reads of each size. Further callers wait until there is room.
 const READS_MAX: usize = 1_024;
-/// A read from disk takes what lies around too, up to this much.
+/// Maximum bytes of a read from disk, which includes the neighbourhood of a content.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// A content to read, who wants it, and the place in the queue that it takes.
+/// A content to read, the receiver of the result, and the slot that the read occupies.
 type Job = (
     Arc<PinnedContent>,
     oneshot::Sender<Result<Bytes, StoreError>>,
@@ -35,7 +36,7 @@ pub(super) struct Readers {
     cache: Arc<Cache>,
     small_room: Arc<Semaphore>,
     large_room: Arc<Semaphore>,
-    /// Closed without threads: who asks reads.
+    /// Closed without threads; then callers read.
     jobs: Arc<Reads<Job>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -68,7 +69,7 @@ impl Readers {
         Ok(pool)
     }
 
-    /// Ends the threads when they have read what was asked; what is asked later is read by who asks.
+    /// Ends the threads after all waiting reads. Later reads run on the caller's thread.
     pub(super) fn stop(&self) {
         self.jobs.close();
         let threads =
@@ -87,17 +88,17 @@ impl Drop for Readers {
 
 fn serve(jobs: &Reads<Job>, first: Size, cache: &Cache) {
     while let Some((content, answer, _place)) = jobs.next(first) {
-        // Who asked may have gone.
+        // The receiver may have been dropped.
         answer.send(content.read(cache)).ok();
     }
 }
 
-/// A content in the log. Its segments stay readable for as long as this lives.
+/// A content in the log. It keeps its segments readable.
 pub(super) struct PinnedContent {
     place: Place,
     length: usize,
     segment: Arc<Segment>,
-    /// The parts of a large one.
+    /// The parts of a large content.
     parts: Option<Vec<(Place, Arc<Segment>)>>,
 }
 
@@ -107,12 +108,12 @@ impl PinnedContent {
         Self { place: content.place, length: content.length as usize, segment, parts }
     }
 
-    /// Small is what is read with what lies around, in one piece.
+    /// A content is small if a single read returns it with its neighbourhood.
     const fn size(&self) -> Size {
         if self.length as u64 <= PIECE_BYTES { Size::Small } else { Size::Large }
     }
 
-    /// Reads it on this thread.
+    /// Reads the content on this thread. May wait for the disk.
     pub(super) fn read(&self, cache: &Cache) -> Result<Bytes, StoreError> {
         if let Some(parts) = &self.parts {
             let read: Result<Vec<Bytes>, StoreError> =
@@ -131,7 +132,7 @@ impl PinnedContent {
         let span = CONTENT_HEAD + self.length;
         let piece_start = start - start % PIECE_BYTES;
         let piece_end = (piece_start + PIECE_BYTES).max(start + span as u64);
-        // Behind the end nothing is written yet; it must not be remembered as it is now.
+        // Bytes after the end are not written yet and must not be cached in their current state.
         let piece_end = piece_end.min(self.segment.end().max(start + span as u64));
         let length = usize::try_from(piece_end - piece_start).unwrap_or(span);
         let piece = Bytes::from(self.segment.read(piece_start, length)?);
@@ -151,7 +152,7 @@ impl PinnedContent {
         Some(self.taken(&found.copied()))
     }
 
-    /// Where the cache has the content, if it has.
+    /// The cached content, if any.
     pub(super) fn look(&self, look: &mut Look<'_>) -> Option<Found> {
         if self.parts.is_some() {
             return None;
@@ -159,8 +160,8 @@ impl PinnedContent {
         look.get(self.place, CONTENT_HEAD + self.length)
     }
 
-    /// The content that was found. Proven, unless it never was on the disk: a piece that was read
-    /// holds others too.
+    /// The found content. Checked if it came from disk, because the read of another content may
+    /// have cached it. Bytes that this process wrote need no check.
     pub(super) fn taken(&self, found: &Found) -> Result<Bytes, StoreError> {
         if !found.is_written {
             self.segment.content_in(&found.bytes, self.place)?;
@@ -169,7 +170,7 @@ impl PinnedContent {
     }
 }
 
-/// What a reference to a content on disk holds.
+/// A reference to a content on disk.
 struct Pin {
     content: Arc<PinnedContent>,
     readers: Arc<Readers>,
@@ -181,7 +182,7 @@ impl StoredContent for Pin {
         self.content.length as u64
     }
 
-    // What lies beside it may have been read since it was pinned.
+    // A read of a neighbour may have cached it after it was pinned.
     fn at_hand(&self) -> Option<Result<Bytes, StoreError>> {
         self.content.cached(&self.readers.cache)
     }

@@ -1,4 +1,5 @@
-//! What the journal writes, version 2: segment headers, frames, records. (Bytes and back, nothing else.)
+//! The bytes of the journal, version 2: segment headers, frames, records. The log writes them, and
+//! reading, opening, repair and verification decode them. No other state is kept here.
 //!
 //! ```text
 //!  segment file   header, its copy at 2048 │ frame │ frame │ ... │ zeros, or bytes of an earlier use
@@ -8,15 +9,16 @@
 //!  record         see `record`
 //! ```
 //!
-//! Version 1 differs in its records alone. A segment has one version, told in its header.
+//! Version 1 has other records and is otherwise the same. Each segment has one version, in its
+//! header.
 //!
-//! Integers are little-endian. Every checksum of frames and records is seeded by the random number in
-//! the header of their segment, so that bytes of an earlier use of the file, or a copy of the journal
-//! inside a message, never pass for a frame. The head of a frame has a proof of its own, so that nothing
-//! is read in vain where clients wrote what looks like one.
+//! Integers are little-endian. The random number in the header of a segment seeds every checksum of
+//! its frames and records. So bytes of an earlier use of the file, or a copy of the journal inside
+//! a message, never pass for a frame. The head of a frame has a checksum of its own (proof), so
+//! that content that looks like a frame costs no further reads.
 //!
-//! To change a stored type: give the segment header the next version, write only that, and go on
-//! reading every earlier one. Golden files of each version stay in the tests for ever.
+//! To change a stored type: give the segment header the next version, write only that version, and
+//! keep reading every earlier one. Golden files of each version stay in the tests permanently.
 
 mod chain;
 mod packing;
@@ -33,17 +35,17 @@ pub(super) use record::{
     RecordReader, part_count, read_content, write_length,
 };
 
-/// How records are written.
+/// The encoding of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Version {
-    /// With fields of fixed width.
+    /// Fields of fixed width.
     V1,
-    /// Packed.
+    /// Packed fields.
     V2,
 }
 
 impl Version {
-    /// The one that is written.
+    /// The version that is written.
     pub(super) const CURRENT: Self = Self::V2;
 
     pub(super) const fn number(self) -> u32 {
@@ -61,9 +63,9 @@ impl Version {
         }
     }
 }
-/// Frames begin here; the header and its copy stand before.
+/// Start of the frames, after the header and its copy.
 pub(super) const HEADER_BYTES: u64 = 4_096;
-/// Where the copy of the header stands.
+/// Position of the header's copy.
 const HEADER_COPY_AT: usize = 2_048;
 pub(super) const HEADER_LENGTH: usize = 92;
 const SEGMENT_MAGIC: [u8; 8] = *b"PEEKLOCK";
@@ -74,64 +76,65 @@ pub(super) const FRAME_MAGIC: [u8; 4] = *b"PKf1";
 /// Frames begin at multiples of this.
 pub(super) const ALIGNMENT: u64 = 8;
 
-/// Contents above this size go ahead of their batch, in parts of at most this size (DESIGN D12).
+/// Contents above this size are written before their batch, in parts of at most this size (DESIGN
+/// D12).
 pub(super) const PART_BYTES: usize = 256 << 10;
 
-/// Where something lies: in which segment, and at which byte of its file.
+/// A position in the log: a segment and a byte of its file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(super) struct Place {
-    /// The number of the segment; 0 is none.
+    /// The number of the segment; 0 means none.
     pub(super) segment: u32,
     /// The byte.
     pub(super) offset: u32,
 }
 
-/// What is wrong with bytes that were read.
+/// Reason why bytes are not valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Flaw {
-    /// Only zeros: nothing was written here.
+    /// Only zeros: no frame was written here.
     #[error("nothing is written here")]
     Empty,
-    /// Not the beginning of what should begin here.
+    /// The magic number differs.
     #[error("no frame begins here")]
     Magic,
-    /// The bytes end before what begins in them.
+    /// The bytes end in the middle of a structure.
     #[error("it ends in the middle")]
     Short,
     /// The checksum differs.
     #[error("its checksum differs")]
     Checksum,
-    /// The number is not the one that follows the one before.
+    /// The number does not follow its predecessor.
     #[error("its number does not follow its predecessor")]
     Order,
-    /// Written by a later version.
+    /// A later version wrote it.
     #[error("it was written by a later version")]
     Version,
-    /// The checksum is right and the contents make no sense.
+    /// The checksum is right, but the fields are invalid.
     #[error("its content is invalid")]
     Form,
 }
 
-/// The head of a segment.
+/// The header of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SegmentHeader {
-    /// How its records are written.
+    /// The encoding of its records.
     pub(super) version: Version,
-    /// Names the journal; all its segments carry it.
+    /// Identity of the journal, the same in all its segments.
     pub(super) journal: u128,
-    /// Its number; one more than that of the segment before.
+    /// Its number; one more than the previous segment's.
     pub(super) number: u32,
-    /// How many shards the store has.
+    /// Number of shards of the store.
     pub(super) shard_count: u16,
-    /// Seeds every checksum of the segment.
+    /// Seed of every checksum in the segment.
     pub(super) seed: u32,
     /// The lsn of its first frame.
     pub(super) first_lsn: u64,
-    /// The highest lsn that was durable when it was made.
+    /// The highest durable lsn when the segment was made.
     pub(super) synced: u64,
-    /// The oldest segment still needed when it was made.
+    /// The oldest segment in use when the segment was made.
     pub(super) oldest: u32,
-    /// Where the segment before ends; what lies behind was never acknowledged. 0 in the first.
+    /// End of the previous segment; bytes after it were never acknowledged. 0 in the first segment.
     pub(super) previous_end: u64,
 }
 
@@ -149,7 +152,7 @@ impl SegmentHeader {
         head.extend_from_slice(&self.synced.to_le_bytes());
         head.extend_from_slice(&u64::from(self.oldest).to_le_bytes());
         head.extend_from_slice(&self.previous_end.to_le_bytes());
-        // Room for what a later version may need without moving the checksum.
+        // Reserved bytes for later versions, which must not move the checksum.
         head.resize(HEADER_LENGTH - 4, 0);
         let checksum = crc32c(&head);
         head.extend_from_slice(&checksum.to_le_bytes());
@@ -162,7 +165,7 @@ impl SegmentHeader {
         page
     }
 
-    /// Reads the header, or its copy where the header is damaged.
+    /// Reads the header, or its copy if the header is damaged.
     pub(super) fn read(page: &[u8]) -> Result<Self, Flaw> {
         let first = Self::read_at(page, 0);
         match first {
@@ -171,7 +174,7 @@ impl SegmentHeader {
         }
     }
 
-    /// Reads the header and its copy, each for itself.
+    /// Reads the header and its copy separately.
     pub(super) fn read_both(page: &[u8]) -> [(u64, Result<Self, Flaw>); 2] {
         [0, HEADER_COPY_AT].map(|at| (at as u64, Self::read_at(page, at)))
     }
@@ -201,18 +204,18 @@ impl SegmentHeader {
     }
 }
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FrameKind {
-    /// The records of one batch: all of them count, or none.
+    /// The records of a batch: all of them count, or none.
     Batch,
-    /// A piece of a large content, of which a later batch tells the places.
+    /// A part of a large content. A later batch contains the places of the parts.
     Part,
-    /// Records written again because their segment is about to be given up.
+    /// Records that were written again because their segment is about to be released.
     Moved,
-    /// Says what is durable, and which segment is the oldest still needed.
+    /// States that all frames before it are durable, and the oldest segment in use.
     Mark,
-    /// Stands where damaged frames stood that `repair` has given up.
+    /// Replaces damaged frames that `repair` has given up.
     Hole,
 }
 
@@ -245,9 +248,9 @@ pub(super) struct FrameHead {
     pub(super) kind: FrameKind,
     /// Bytes of the payload.
     pub(super) length: u32,
-    /// Counts frames; the one of its segment's first frame stands in the header.
+    /// Number of the frame. The header of the segment has that of its first frame.
     pub(super) lsn: u64,
-    /// The highest lsn that was durable when this was written.
+    /// The highest durable lsn when this frame was written.
     pub(super) synced: u64,
 }
 
@@ -257,7 +260,7 @@ impl FrameHead {
         frame_span(u64::from(self.length))
     }
 
-    /// Reads a head alone, and proves it.
+    /// Reads and checks a head without its payload.
     pub(super) fn read_alone(bytes: &[u8], seed: u32) -> Result<Self, Flaw> {
         let head = bytes.get(..FRAME_HEAD).ok_or(Flaw::Short)?;
         let mut fields = Fields(head);
@@ -274,7 +277,7 @@ impl FrameHead {
         Ok(Self { kind, length, lsn, synced })
     }
 
-    /// Reads the head and proves the payload, which follows in `bytes`.
+    /// Reads a head and checks the payload, which follows in `bytes`.
     pub(super) fn read(bytes: &[u8], seed: u32) -> Result<(Self, &[u8]), Flaw> {
         let frame = Self::read_alone(bytes, seed)?;
         let (head, rest) = bytes.split_at_checked(FRAME_HEAD).ok_or(Flaw::Short)?;
@@ -287,7 +290,7 @@ impl FrameHead {
         Ok((frame, payload))
     }
 
-    /// What a frame's head says, without proving anything.
+    /// The fields of a head, unchecked.
     pub(super) fn read_claim(bytes: &[u8]) -> Result<Self, Flaw> {
         let mut fields = Fields(bytes.get(..FRAME_HEAD).ok_or(Flaw::Short)?);
         if fields.take(4)? != FRAME_MAGIC {
@@ -303,15 +306,15 @@ impl FrameHead {
     }
 }
 
-/// The bits of the field that tell the kind; the others prove the head.
+/// The bits of the kind field with the kind; the others are the proof of the head.
 const KIND_MASK: u32 = 0xff;
 
-/// The proof of a head: bits of a checksum of everything before the kind.
+/// The proof of a head: bits of a checksum of all fields before the kind.
 fn head_proof(head: &[u8], seed: u32) -> u32 {
     crc32c_append(seed, head.get(..24).unwrap_or_default()) & !KIND_MASK
 }
 
-/// Bytes that a frame with such a payload takes in its segment.
+/// Number of bytes that a frame with this payload takes in its segment.
 pub(super) const fn frame_span(payload: u64) -> u64 {
     (FRAME_HEAD as u64 + payload).next_multiple_of(ALIGNMENT)
 }
@@ -328,8 +331,8 @@ impl FrameWriter {
         Self { start }
     }
 
-    /// Fills the head in, now that the payload is complete, and pads the frame. The parts of the
-    /// payload that have a checksum already are not read again for that.
+    /// Fills in the head after the payload, and pads the frame. Parts of the payload with a known
+    /// checksum are not read again.
     pub(super) fn finish(
         self,
         buffer: &mut Vec<u8>,
@@ -365,7 +368,7 @@ fn put(buffer: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-/// The payload of a mark: the oldest segment still needed.
+/// The payload of a mark: the oldest segment in use.
 pub(super) const fn mark_payload(oldest: u32) -> [u8; 8] {
     let [a, b, c, d] = oldest.to_le_bytes();
     [a, b, c, d, 0, 0, 0, 0]
@@ -376,19 +379,19 @@ pub(super) fn read_mark(payload: &[u8]) -> Result<u32, Flaw> {
     Fields(payload).u32()
 }
 
-/// The payload of a hole of so many bytes, at least eight.
+/// The payload of a hole of `bytes` bytes, at least eight.
 pub(super) fn hole_payload(next_lsn: u64, bytes: usize) -> Vec<u8> {
     let mut payload = next_lsn.to_le_bytes().to_vec();
     payload.resize(bytes.max(payload.len()), 0);
     payload
 }
 
-/// The payload of a hole begins with the lsn of the frame behind it.
+/// Reads the start of a hole's payload: the lsn of the frame after it.
 pub(super) fn read_hole(payload: &[u8]) -> Result<u64, Flaw> {
     Fields(payload).u64()
 }
 
-/// Reads fields off the front.
+/// Reads fields from the front of bytes.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -406,7 +409,7 @@ impl<'a> Fields<'a> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
-    /// A length in seven bits a byte; see [`write_length`].
+    /// Reads a length of seven bits per byte; see [`write_length`].
     pub(super) fn length(&mut self) -> Result<u32, Flaw> {
         let mut length = 0;
         for shift in (0..u32::BITS).step_by(7) {

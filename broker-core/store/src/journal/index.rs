@@ -1,11 +1,11 @@
-//! Which keys there are, and where in the log their values and contents lie. (All of it in memory.)
+//! The index: the keys of the journal, and the positions of their values and contents in the log.
+//! All of it is in memory. The committer applies groups to it; pins, scans and the keeper read it.
 //!
-//! A record costs [`Entry`], 24 bytes, and its share of a map. Keys that end in an 8-byte number
-//! behind one byte, as those of messages do, are kept 64 to a node; the number is not stored.
+//! A record costs an [`Entry`] of 24 bytes, and its share of a map. Keys that end in one byte and
+//! an 8-byte number, as those of messages do, are kept 64 to a node, and the number is not stored.
 //!
-//! The index also keeps the account of the log: how many records and contents of each segment are
-//! still needed, and how many bytes those are altogether. A content that several keys refer to is
-//! counted once.
+//! The index also keeps the account of the log: the number of records and contents of each segment
+//! that are in use, and the total bytes of these. A content that several keys share counts once.
 
 mod space;
 #[cfg(test)]
@@ -21,31 +21,31 @@ use crate::tail::space_of;
 use crate::{Key, SPACE_BYTES};
 use space::Space;
 
-/// Spaces are spread over so many locks.
+/// Number of locks, over which spaces are distributed.
 const LOCKS: u64 = 16;
 
-/// So many operations are carried out before others get the lock.
+/// Number of operations after which the lock is released for others.
 const OPS_PER_LOCK: usize = 1_024;
 
 const NO_CONTENT: u32 = u32::MAX;
 const LARGE: u32 = 1 << 31;
 
-/// Where the record of a key lies, and its content.
+/// The positions of a key's record and content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     /// The record.
     pub(super) record: Place,
-    /// The content, with its checksum; of a large one the payload of the first part.
+    /// The content, with its checksum. For a large content, the payload of the first part.
     pub(super) content: Place,
-    /// How long the content is; the highest bit tells a large one.
+    /// Length of the content; the highest bit marks a large one.
     content_bytes: u32,
-    /// How long the record is, without a content that it holds.
+    /// Length of the record without an embedded content.
     pub(super) record_bytes: u32,
 }
 
 const _: () = assert!(size_of::<Entry>() == 24, "every message has one");
 
-/// Where a content lies.
+/// The position of a content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ContentAt {
     pub(super) place: Place,
@@ -75,7 +75,7 @@ impl Entry {
         Some(ContentAt { place: self.content, length, is_large: self.is_large() })
     }
 
-    /// Whether the content lies in the record itself.
+    /// Whether the content is embedded in the record.
     pub(super) fn holds_content(&self) -> bool {
         let Place { segment, offset } = self.record;
         let behind = Place { segment, offset: offset.saturating_add(self.record_bytes) };
@@ -83,19 +83,19 @@ impl Entry {
     }
 }
 
-/// Something that the log says, to be carried out on the index.
+/// A change of the log, to apply to the index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Op {
-    /// The key has a new record. Its content is new, or is the one of another record.
+    /// The key has a new record. Its content is new, or that of another record.
     Put { key: Key, entry: Entry, content_is_new: bool },
-    /// The key is gone.
+    /// The key is removed.
     Delete { key: Key },
-    /// All keys with this prefix are gone.
+    /// All keys with this prefix are removed.
     DeletePrefix { prefix: Key },
 }
 
 impl Op {
-    /// Whether it says something about a key.
+    /// Whether the change affects the key.
     pub(super) fn concerns(&self, key: &Key) -> bool {
         match self {
             Self::Put { key: other, .. } | Self::Delete { key: other } => other == key,
@@ -104,15 +104,15 @@ impl Op {
     }
 }
 
-/// A content, and what must stay for it to be read.
+/// A content, with references that keep its segments.
 pub(super) struct Pinned {
     pub(super) content: ContentAt,
     pub(super) segment: Arc<Segment>,
-    /// The parts of a large one.
+    /// The parts of a large content.
     pub(super) parts: Option<Vec<(Place, Arc<Segment>)>>,
 }
 
-/// A large content: the places of its parts' payloads.
+/// The places of the part payloads of a large content.
 pub(super) type Parts = Arc<[Place]>;
 
 /// The keys of the journal.
@@ -127,16 +127,16 @@ pub(super) struct Index {
 #[derive(Default)]
 struct Spaces {
     live: BTreeMap<u64, Space>,
-    /// Dropped spaces, whose records are given up in slices.
+    /// Dropped spaces, whose records are removed in slices.
     dropped: VecDeque<(u64, Space)>,
 }
 
-/// What is not told by the entries alone.
+/// Facts about contents that entries do not have.
 #[derive(Default)]
 struct Contents {
-    /// Contents that more than one key refers to, and how many do.
+    /// Contents with more than one key, and the number of keys.
     shared: HashMap<Place, u32>,
-    /// Large contents, by the place of their first part.
+    /// Large contents by the place of their first part.
     large: HashMap<Place, Parts>,
 }
 
@@ -151,7 +151,7 @@ impl Index {
         }
     }
 
-    /// Bytes of records and contents that are still needed.
+    /// Bytes of the records and contents in use.
     pub(super) fn needed_bytes(&self) -> u64 {
         self.needed_bytes.load(Ordering::Acquire)
     }
@@ -166,8 +166,8 @@ impl Index {
         self.spaces(space_of(key)).live.get(&space_of(key))?.get(key)
     }
 
-    /// The contents of many keys, in their order, each with the segments where it lies: readable
-    /// from then on, whatever becomes of the keys.
+    /// The contents of these keys, in order, each with its segments. They stay readable even if the
+    /// keys are removed.
     pub(super) fn pin(&self, keys: &[Key], pinned: &mut Vec<Option<Pinned>>) {
         let mut segments = SegmentCache::new(&self.segments);
         let mut held: Option<(u64, MutexGuard<'_, Spaces>)> = None;
@@ -205,14 +205,15 @@ impl Index {
         lock(&self.contents).shared.contains_key(&place)
     }
 
-    /// Makes the parts of a new large content known; before the operation that refers to it.
+    /// Adds the parts of a new large content. The caller must do this before the operation that
+    /// refers to it.
     pub(super) fn add_large(&self, parts: Parts) {
         if let Some(first) = parts.first().copied() {
             lock(&self.contents).large.insert(first, parts);
         }
     }
 
-    /// Carries out what the log says, in its order.
+    /// Applies changes of the log, in order.
     pub(super) fn apply(&self, ops: &[Op]) {
         let mut account = Account::new(self);
         let mut held: Option<(u64, MutexGuard<'_, Spaces>)> = None;
@@ -261,7 +262,7 @@ impl Index {
         }
     }
 
-    /// Gives up records of dropped spaces, up to `count` of them. Returns whether there are more.
+    /// Removes up to `count` records of dropped spaces. Returns whether more are left.
     pub(super) fn reap(&self, mut count: usize) -> bool {
         if self.dropped_count.load(Ordering::Acquire) == 0 {
             return false;
@@ -283,7 +284,8 @@ impl Index {
         self.dropped_count.load(Ordering::Acquire) > 0
     }
 
-    /// Entries under a prefix, ascending by key, those behind `after`; at most `limit`.
+    /// Appends the entries with a prefix after the key `after`, ascending by key, until `page` has
+    /// `limit` entries.
     pub(super) fn page(
         &self,
         prefix: &[u8],
@@ -300,8 +302,8 @@ impl Index {
         }
     }
 
-    /// Looks at up to `limit` entries for those that need a segment. Returns where to go on, or
-    /// `None` when all entries were looked at.
+    /// Searches up to `limit` entries for those that use a segment. Returns the position to
+    /// continue from, or `None` at the end.
     pub(super) fn sweep(
         &self,
         segment: u32,
@@ -348,10 +350,10 @@ impl Index {
         parts.is_some_and(|parts| parts.iter().any(|part| part.segment == segment))
     }
 
-    /// Finds out which contents are shared, after the whole log was read into an index that took
-    /// every put for one of a new content.
+    /// Counts the users of shared contents, after the whole log was read into an index in which
+    /// every put counted as new content.
     pub(super) fn count_shared(&self) {
-        // Only contents that some record refers to without holding them can be shared.
+        // A shared content has at least one record that refers to it without embedding it.
         let mut users: HashMap<Place, u32> = HashMap::new();
         self.each(&mut |_, entry| {
             if entry.content_length().is_some() && !entry.holds_content() {
@@ -372,7 +374,7 @@ impl Index {
         lock(&self.contents).shared = users;
     }
 
-    /// Shows every entry.
+    /// Passes every entry to `visit`.
     pub(super) fn each(&self, visit: &mut dyn FnMut(Key, &Entry)) {
         for spaces in &self.locks {
             for (space, records) in &lock(spaces).live {
@@ -385,7 +387,8 @@ impl Index {
         }
     }
 
-    /// Opens the account, after the whole log was read: counts what is needed of every segment.
+    /// Counts the records and contents in use for every segment, after the whole log was read.
+    /// Returns the number of a missing segment as an error.
     pub(super) fn open_account(&self) -> Result<(), u32> {
         self.count_shared();
         let mut missing = None;
@@ -418,7 +421,7 @@ impl Index {
         missing.map_or(Ok(()), Err)
     }
 
-    /// As [`Index::apply`], while the log is read: nothing is counted.
+    /// As [`Index::apply`], without counting, while the log is read.
     pub(super) fn replay(&self, ops: &[Op]) {
         for op in ops {
             let (Op::Put { key, .. } | Op::Delete { key } | Op::DeletePrefix { prefix: key }) = op;
@@ -446,7 +449,7 @@ impl Index {
     }
 }
 
-/// Where a sweep goes on.
+/// Position of a sweep.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct SweepCursor {
     lock: usize,
@@ -454,7 +457,7 @@ pub(super) struct SweepCursor {
     after: Option<Key>,
 }
 
-/// Keeps the account while entries come and go.
+/// Keeps the account while entries change.
 struct Account<'a> {
     index: &'a Index,
     segments: SegmentCache<'a>,
@@ -467,14 +470,14 @@ impl<'a> Account<'a> {
         Self { index, segments: SegmentCache::new(&index.segments), added: 0, freed: 0 }
     }
 
-    /// A record is needed.
+    /// Counts a record as in use.
     fn record(&mut self, entry: &Entry) -> Option<()> {
         self.added += u64::from(entry.record_bytes);
         self.segments.get(entry.record.segment)?.need();
         Some(())
     }
 
-    /// A content is needed that was not.
+    /// Counts a content as in use, which was not in use before.
     fn content(&mut self, content: &ContentAt) -> Option<()> {
         self.added += CONTENT_HEAD as u64 + u64::from(content.length);
         if !content.is_large {
@@ -560,7 +563,7 @@ impl Drop for Account<'_> {
     }
 }
 
-/// Remembers the segments that were asked for last: most questions are about two of them.
+/// Remembers the last two segments: most look-ups are for one of them.
 struct SegmentCache<'a> {
     segments: &'a Segments,
     last: [Option<Arc<Segment>>; 2],
@@ -589,7 +592,7 @@ impl<'a> SegmentCache<'a> {
     }
 }
 
-/// Locks a mutex whose data no panic can leave half changed.
+/// Locks a mutex whose data no panic can leave inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

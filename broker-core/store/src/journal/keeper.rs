@@ -1,11 +1,11 @@
-//! The keeper: everything that must be done some time, beside the committer and never in its way.
+//! The keeper: all maintenance, next to the committer and without delaying it.
 //!
-//! It keeps a spare segment ready, writes side files of sealed ones, frees dropped spaces in slices,
-//! and gives the log back from its oldest end: what is still needed there is written again at the end
-//! of the log, and the segment goes when nothing is. Segments go in their order, so that a removal is
-//! never forgotten while an older segment still has what it removed (decision 7).
+//! It keeps a spare segment ready, writes side files of sealed segments, frees dropped spaces in
+//! slices, and releases the log from its oldest end: it has the records in use written again at the
+//! end of the log, and releases the segment when none is left. Segments are released in order, so
+//! that a removal is never lost while an older segment still has the removed record (decision 7).
 //!
-//! One step at a time, by a thread or a test. Only the committer writes to the log.
+//! A thread or a test drives it, one step at a time. Only the committer writes to the log.
 
 mod sweep;
 
@@ -23,42 +23,44 @@ use super::side;
 use crate::{Shortage, StoreError};
 use sweep::Sweep;
 
-/// Records of dropped spaces that one step frees.
+/// Number of records of dropped spaces that a step frees.
 const REAPED_PER_STEP: usize = 4_096;
-/// Files that are kept ready to become segments: as many as are given up together under a steady load,
-/// and the one that is ready by then, so that no new one is ever made. The first write to each block of
-/// a new file makes a sync half as long again.
+/// Maximum number of files that are ready to become segments: the number of segments released
+/// together under a steady load, and the one that is ready by then. So no new file is ever made
+/// under load. The first write to each block of a new file makes a sync half as long again.
 pub(super) const SPARES_MAX: usize = 4;
-/// Files that are kept when the log has not grown for a while.
+/// Maximum number of spares after the log has not grown for a while.
 const SPARES_IN_QUIET: usize = 2;
-/// So often must the keeper have looked around meanwhile.
+/// Number of looks without growth after which surplus spares are removed.
 const LOOKS_IN_QUIET: u32 = 10;
-/// Segments that a disk must hold next to its floor: the one that is written, the one before it, and the next.
+/// Number of segments that a disk must hold in addition to its minimum of free space: the active
+/// one, the previous one, and the next.
 const SEGMENTS_ON_A_SMALL_DISK: u64 = 3;
-/// A disk that was full has had room in so many looks before that is logged.
+/// Number of looks with enough room after which the end of a shortage is logged.
 const LOOKS_WITH_ROOM: u32 = 10;
-/// So few segments are left alone: two that are written and read, and what a restart leaves.
+/// Maximum number of segments that are never cleaned: two in use, and the one that a restart
+/// leaves.
 const SEGMENTS_MIN: u64 = 3;
 
-/// On a full disk one part in so many of the log may be garbage.
+/// Divisor for the part of the log that may be garbage on a full disk.
 const TIGHT_GARBAGE_PART: u64 = 8;
-/// On a full disk segments are written again if that frees at least this part of one.
+/// Divisor for the part of a segment that cleaning must free on a full disk.
 const WORTHWHILE_PART: u64 = 4;
-/// So many times what is needed may the segments hold.
+/// Maximum factor between the total size of the segments and the bytes in use.
 const SPARSE_FACTOR: u64 = 4;
 
-/// What a step has done.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// Nothing is to be done.
+    /// There is no work.
     Idle,
-    /// Something; there may be more.
+    /// Work was done; there may be more.
     Did,
-    /// The committer has to answer first.
+    /// The committer must answer first.
     Waiting,
 }
 
-/// What the keeper works on.
+/// The parts of the journal that the keeper works on.
 pub(super) struct KeeperParts {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) index: Arc<Index>,
@@ -75,30 +77,30 @@ pub(super) struct Keeper {
     waiting: Option<(Receiver<MoveReply>, Then)>,
     sweep: Option<Sweep>,
     spare_number: u64,
-    /// A spare could not be made; it is tried again when the keeper is idle next time.
+    /// A spare could not be made. The next idle look tries again.
     no_spare: bool,
-    /// That was said.
+    /// Whether the failure was logged.
     told_no_spare: bool,
-    /// A sweep found nothing to write, and yet the segment is needed: by a content whose batch is to
-    /// come. It is tried again when the keeper is idle next time.
+    /// A sweep found no records to write, but the segment is in use, by a content whose batch is
+    /// still to come. The next idle look tries again.
     is_resting: bool,
-    /// What cannot be given up: something of it cannot be read.
+    /// A segment that cannot be released, because a part of it cannot be read.
     stuck: Option<u32>,
-    /// The newest segment that was sealed when the keeper was idle last.
+    /// The newest sealed segment at the last idle look.
     sealed_in_quiet: u32,
-    /// How often it has looked around since.
+    /// Number of looks since then.
     looks: u32,
-    /// Whether the log has said that new messages are refused.
+    /// Whether the log reported that new messages are refused.
     is_short: bool,
-    /// Looks since then that found room.
+    /// Number of looks with room since then.
     looks_with_room: u32,
 }
 
-/// What follows when the committer has answered.
+/// The action after an answer of the committer.
 enum Then {
-    /// The sweep goes on.
+    /// The sweep continues.
     Sweep,
-    /// The segments below this one go.
+    /// The segments below this one are released.
     Retire(u32),
     /// The side file of this segment gets its name.
     Publish(Arc<Segment>),
@@ -122,7 +124,7 @@ impl Keeper {
         }
     }
 
-    /// Does one thing.
+    /// Runs one step.
     pub(super) fn step(&mut self) -> Step {
         if self.parts.queue.ended().is_some() {
             return Step::Idle;
@@ -131,7 +133,7 @@ impl Keeper {
             let reply = match answer.try_recv() {
                 Ok(reply) => reply,
                 Err(TryRecvError::Empty) => return Step::Waiting,
-                // The journal has ended.
+                // The channel closes when the journal ends.
                 Err(TryRecvError::Disconnected) => return Step::Idle,
             };
             if let Some((_, then)) = self.waiting.take() {
@@ -142,7 +144,7 @@ impl Keeper {
         if self.parts.index.reap(REAPED_PER_STEP) {
             return Step::Did;
         }
-        // What is given up may become the spare.
+        // A released segment may become the spare.
         if self.retire() || self.make_spare() || self.write_side() || self.clean() {
             return if self.waiting.is_some() { Step::Waiting } else { Step::Did };
         }
@@ -150,7 +152,7 @@ impl Keeper {
         Step::Idle
     }
 
-    /// Looks at the disk again, as often as the keeper has nothing to do.
+    /// Checks the disk and the spares. Called while the keeper is idle.
     pub(super) fn look_around(&mut self) {
         self.no_spare = false;
         self.is_resting = false;
@@ -167,7 +169,7 @@ impl Keeper {
             self.looks_with_room = self.looks_with_room.saturating_add(1);
         }
         self.report_shortage();
-        // Nobody is called for good when capacity comes back by deletions alone.
+        // Deletions restore capacity without a signal, so the wakers are called here.
         if !self.parts.room.is_tight() {
             self.parts.room.wake();
         }
@@ -200,7 +202,8 @@ impl Keeper {
         }
     }
 
-    /// Warns of a disk on which the log cannot grow, whatever is received and purged.
+    /// Warns of a disk on which the log cannot grow, even after all messages are received or
+    /// purged.
     pub(super) fn warn_of_a_small_disk(&self) {
         let (floor, segment) = (self.parts.room.free_bytes_min(), self.parts.segment_bytes);
         let needed = floor.saturating_add(SEGMENTS_ON_A_SMALL_DISK * segment);
@@ -218,7 +221,7 @@ impl Keeper {
         );
     }
 
-    /// Sizes of the files of all segments.
+    /// Sizes of all segment files.
     fn file_bytes(&self) -> impl Iterator<Item = u64> {
         self.parts
             .segments
@@ -245,15 +248,15 @@ impl Keeper {
         }
     }
 
-    /// Hands a job to the committer.
+    /// Sends a job to the committer.
     fn post(&mut self, then: Then, job: impl FnOnce(std::sync::mpsc::Sender<MoveReply>) -> Job) {
         let (answer, answered) = channel();
-        // An ended journal drops the job, and with it the other end of the channel.
+        // An ended journal drops the job, and so the other end of the channel.
         self.parts.queue.push(job(answer)).ok();
         self.waiting = Some((answered, then));
     }
 
-    /// Keeps a file ready that becomes the next segment.
+    /// Makes a spare if there is none.
     fn make_spare(&mut self) -> bool {
         if self.spare_count() > 0 || self.no_spare {
             return false;
@@ -280,12 +283,12 @@ impl Keeper {
         self.parts.spares.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Ends in order: no more files are left behind than in quiet times.
+    /// Removes surplus spares at the end.
     pub(super) fn close(&self) {
         self.give_back_spares(SPARES_IN_QUIET);
     }
 
-    /// Removes spares but for so many.
+    /// Removes all spares but `kept`.
     fn give_back_spares(&self, kept: usize) {
         let mut spares = self.parts.spares.lock().unwrap_or_else(PoisonError::into_inner);
         let surplus = spares.len().saturating_sub(kept);
@@ -304,7 +307,7 @@ impl Keeper {
         self.note_free();
     }
 
-    /// Gives up the oldest segments as long as nothing of them is needed.
+    /// Releases the oldest segments if they have nothing in use.
     fn retire(&mut self) -> bool {
         let mut oldest = None;
         for segment in self.parts.segments.all() {
@@ -314,7 +317,7 @@ impl Keeper {
             oldest = Some(segment.number() + 1);
         }
         let Some(oldest) = oldest else { return false };
-        // That they are not needed rests on what was written since; the mark makes that durable too.
+        // Later frames made them unused; the mark makes those frames durable too.
         self.post(Then::Retire(oldest), |answer| Job::Mark(Some(oldest), answer));
         true
     }
@@ -329,22 +332,22 @@ impl Keeper {
             let given_up = side::remove(&*self.parts.disk, segment.number())
                 .and_then(|()| self.recycle(segment));
             if let Err(error) = given_up {
-                // It is not needed; the next opening removes what is left of it.
+                // The segment is unused; the next opening removes it.
                 tracing::warn!(%error, "could not remove a segment");
             }
         }
         self.note_free();
     }
 
-    /// Removes the file of a segment, or makes it the spare if that is wanted: its blocks are written
+    /// Removes the file of a segment, or makes it a spare if one is wanted: its blocks are written
     /// already, which makes the first sync of each cheaper.
     fn recycle(&mut self, segment: Arc<Segment>) -> std::io::Result<()> {
         let name = segment.name();
-        // On a full disk one is enough.
+        // One spare is enough on a full disk.
         let wanted = if self.parts.room.is_tight() { 1 } else { SPARES_MAX };
         let is_wanted = self.spare_count() < wanted;
         let fits = segment.file.length()? == self.parts.segment_bytes;
-        // Somebody may still read a content of it.
+        // A reader may still use a content of the segment.
         let Some(Segment { file, .. }) = Arc::into_inner(segment).filter(|_| is_wanted && fits)
         else {
             return self.parts.disk.remove(&name);
@@ -352,16 +355,17 @@ impl Keeper {
         self.spare_number += 1;
         let spare = format!("spare-k{:09}.log", self.spare_number);
         self.parts.disk.rename(&name, &spare)?;
-        // Before its head is written over: no file may have the old name and a new head.
+        // Before the header is overwritten: no file may have the old name and a new header.
         self.parts.disk.sync()?;
         self.keep(Spare { name: spare, file, bytes: self.parts.segment_bytes });
         Ok(())
     }
 
-    /// Writes the side file of a sealed segment, and frees what the segment took and did not use.
+    /// Writes the side file of a sealed segment, and releases its unused space.
     fn write_side(&mut self) -> bool {
         let all = self.parts.segments.all();
-        // The newest mostly dies before the next is full: its side file would be written for nothing.
+        // Most records of the newest segment are removed before the next one is full, so its side
+        // file would be of little use.
         let newest = self.newest_sealed();
         let is_young = |one: &Segment| one.number() == newest && newest != self.sealed_in_quiet;
         let Some((place, segment)) = all.iter().enumerate().find(|(_, one)| {
@@ -379,7 +383,7 @@ impl Keeper {
                 self.post(Then::Publish(segment), |answer| Job::Mark(None, answer));
             }
             Err(error) => {
-                // Opening reads the segment itself then.
+                // Opening then reads the segment itself.
                 tracing::warn!(segment = segment.number(), %error, "could not create a side file");
                 segment.note_side();
             }
@@ -392,38 +396,39 @@ impl Keeper {
         all.iter().rev().find(|one| one.is_sealed()).map_or(0, |one| one.number())
     }
 
-    /// Whether the log holds more garbage than it may. Garbage is what was written and is needed no
-    /// more; that a segment has a head and ends where the next frame did not fit is not: writing again
-    /// would not free it, and would never end.
+    /// Whether the log has too much garbage. Garbage is written records that are no longer in use.
+    /// The header of a segment and its unused end do not count: writing records again would not
+    /// free them, and cleaning would never end.
     fn is_due(&self) -> bool {
         let segment_bytes = self.parts.segment_bytes;
         let (count, written) = (self.parts.segments.count() as u64, self.written());
         let needed = self.parts.index.needed_bytes();
         let garbage = written.saturating_sub(needed);
         if self.parts.room.is_tight() {
-            // Frames have heads: what was moved once must not be moved again for those.
+            // Without the heads of frames, which must not cause a second move of the same records.
             let garbage_max = (2 * segment_bytes).max(written / TIGHT_GARBAGE_PART);
             return (count > 2 && garbage > garbage_max) || self.is_worthwhile();
         }
-        // Restarts leave segments with little in them: files that are mostly not there count too.
+        // Restarts leave nearly empty segments, so the size of the files counts too.
         let is_sparse = count * segment_bytes > needed.saturating_mul(SPARSE_FACTOR);
         count > SEGMENTS_MIN && (garbage > written / 2 || is_sparse)
     }
 
-    /// Whether writing all sealed segments again, however few there are, makes the log smaller by a good part of a
-    /// segment. A small disk, on which garbage of two segments never comes together, gets its room back by that.
+    /// Whether writing all sealed segments again, however few, shrinks the log by a good part of a
+    /// segment. A small disk, which never collects garbage of two segments, regains room in this
+    /// way.
     fn is_worthwhile(&self) -> bool {
         let segments = self.parts.segments.all();
         let sealed = segments.iter().filter(|segment| segment.is_sealed());
         let written: u64 = sealed.map(|one| one.end().saturating_sub(HEADER_BYTES)).sum();
         let needed = self.parts.index.needed_bytes();
-        // Frames have heads, so that more is written again than is needed.
+        // Heads of frames are written in addition to the records in use.
         let moved = needed + needed / (TIGHT_GARBAGE_PART - 1);
         written > moved + self.parts.segment_bytes / WORTHWHILE_PART
     }
 
-    /// How much is written again at a time: the more, the longer the log is beyond what it may be. At
-    /// most as much as a group of batches, so that cleaning keeps up with any load.
+    /// Number of bytes to write again at a time: more if the log exceeds its limit further. At most
+    /// the size of a group, so that cleaning keeps up with any load.
     fn move_bytes(&self) -> usize {
         let (written, needed) = (self.written(), self.parts.index.needed_bytes());
         let beyond = written.saturating_sub(needed.saturating_mul(2)) * 8 / needed.max(1);
@@ -434,13 +439,13 @@ impl Keeper {
         }
     }
 
-    /// Bytes in all segments but for their heads.
+    /// Bytes of all segments without their headers.
     fn written(&self) -> u64 {
         let segments = self.parts.segments.all();
         segments.iter().map(|segment| segment.end().saturating_sub(HEADER_BYTES)).sum()
     }
 
-    /// Writes again what is still needed of the oldest segment, a piece at a time.
+    /// Writes the records in use of the oldest segment again, a piece at a time.
     fn clean(&mut self) -> bool {
         let oldest = self.parts.segments.oldest().filter(|segment| segment.is_sealed());
         let Some(oldest) = oldest.filter(|segment| self.stuck != Some(segment.number())) else {
@@ -456,7 +461,7 @@ impl Keeper {
         match sweep.next(&self.parts.index, &self.parts.segments, move_bytes) {
             Ok(sweep::Next::Post(job)) => self.post(Then::Sweep, job),
             Ok(sweep::Next::Looked) => {}
-            // What came meanwhile is found by another sweep, if that is still due.
+            // A later sweep finds the records that were added meanwhile, if one is still due.
             Ok(sweep::Next::End) => {
                 self.is_resting = !sweep.has_found();
                 self.end_sweep();
@@ -466,8 +471,8 @@ impl Keeper {
         true
     }
 
-    /// Something of the segment cannot be read. It stays, and with it all behind it: nothing that
-    /// was acknowledged is given up.
+    /// Stops cleaning, because a part of the segment cannot be read. The segment and all later ones
+    /// stay: acknowledged data is never released.
     fn give_in(&mut self, segment: &Segment, error: &StoreError) {
         tracing::error!(%error, "disk space of the log can no longer be reclaimed: `peeklock \
             verify` shows the damage");
@@ -475,7 +480,7 @@ impl Keeper {
         self.end_sweep();
     }
 
-    /// Ends a sweep, wherever it is. Parts that it has written for nothing are not held any more.
+    /// Ends a sweep at any point, and releases parts that it wrote for nothing.
     fn end_sweep(&mut self) {
         for place in self.sweep.take().into_iter().flat_map(Sweep::abandon) {
             if let Some(segment) = self.parts.segments.get(place.segment) {

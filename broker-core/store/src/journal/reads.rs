@@ -1,17 +1,17 @@
-//! What waits for one of the readers: small ones in one list and large ones in another, so that nothing waits for all that
-//! is of another size.
+//! The reads that wait for the reader threads, in a list for each size, so that no read waits for
+//! all reads of the other size.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How much there is to read.
+/// The size of a read.
 #[derive(Clone, Copy)]
 pub(super) enum Size {
     Small,
     Large,
 }
 
-/// Of each size the oldest first, and nothing more once it is closed.
+/// A queue for each size, oldest first. Refuses reads once it is closed.
 pub(super) struct Reads<T> {
     waiting: Mutex<Waiting<T>>,
     changed: Condvar,
@@ -41,7 +41,7 @@ impl<T> Reads<T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has this read; gives it back if it is closed.
+    /// Adds a read, or returns it if the queue is closed.
     pub(super) fn push(&self, size: Size, read: T) -> Result<(), T> {
         let mut waiting = self.lock();
         if !waiting.is_open {
@@ -55,8 +55,8 @@ impl<T> Reads<T> {
         Ok(())
     }
 
-    /// The oldest of this size, else the oldest of the other. Blocks until there is one; `None` once it is closed and all is
-    /// read.
+    /// Takes the oldest read of this size, otherwise the oldest of the other size. Blocks until
+    /// there is one. `None` once the queue is closed and empty.
     pub(super) fn next(&self, first: Size) -> Option<T> {
         let mut waiting = self.lock();
         loop {
@@ -75,7 +75,7 @@ impl<T> Reads<T> {
         }
     }
 
-    /// What waits is still read.
+    /// Accepts no further reads. Waiting ones are still read.
     pub(super) fn close(&self) {
         self.lock().is_open = false;
         self.changed.notify_all();

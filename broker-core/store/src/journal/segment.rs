@@ -1,4 +1,5 @@
-//! Segments: the files of the log, who still needs them, and reading from them.
+//! Segments: the files of the log, the counts of their records in use, and reading from them. All
+//! parts of the journal use them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,21 +24,21 @@ pub(super) fn name_of(number: u32) -> String {
     format!("{PREFIX}{number:010}{SUFFIX}")
 }
 
-/// The segment that a file name names.
+/// The number of the segment with this file name.
 pub(super) fn number_of(name: &str) -> Option<u32> {
     let number = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse().ok()?;
     (name_of(number) == name).then_some(number)
 }
 
-/// One file of the log.
+/// A file of the log.
 pub(super) struct Segment {
     pub(super) header: SegmentHeader,
     pub(super) file: Arc<dyn DiskFile>,
-    /// Up to where frames are written; what lies behind is not part of the log.
+    /// End of the frames; bytes after it are not part of the log.
     end: AtomicU64,
-    /// Whether nothing is appended any more.
+    /// Whether no more frames are appended.
     sealed: AtomicBool,
-    /// How many records and contents here are still needed.
+    /// Number of records and contents in use.
     needed: AtomicU64,
     /// Whether its side file is durable.
     has_side: AtomicBool,
@@ -79,8 +80,7 @@ impl Segment {
         self.sealed.store(true, Ordering::Release);
     }
 
-    /// Gives back the end of the file that nothing will be written to, if that is more than so many
-    /// bytes.
+    /// Truncates the unused end of the file, if it has more than `more_than` bytes.
     pub(super) fn trim(&self, more_than: u64) -> io::Result<()> {
         let (end, length) = (self.end(), self.file.length()?);
         if length.saturating_sub(end) > more_than {
@@ -97,7 +97,7 @@ impl Segment {
         self.has_side.store(true, Ordering::Release);
     }
 
-    /// How many records and contents here are still needed.
+    /// Number of records and contents in use.
     pub(super) fn needed(&self) -> u64 {
         self.needed.load(Ordering::Acquire)
     }
@@ -110,7 +110,7 @@ impl Segment {
         self.needed.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Damage at a byte of this segment, as callers are told.
+    /// The error for damage at a byte of this segment.
     pub(super) fn damaged(&self, offset: u64, flaw: Flaw) -> StoreError {
         damaged(&self.name(), offset, &flaw.to_string())
     }
@@ -120,12 +120,12 @@ impl Segment {
         StoreError::Failed(format!("`{name}` cannot be read at byte {offset}: {error}").into())
     }
 
-    /// Writes bytes at a place.
+    /// Writes bytes at a position.
     pub(super) fn write(&self, bytes: &[u8], at: u64) -> Result<(), StoreError> {
         self.file.write_at(bytes, at).map_err(|error| self.unusable("written", &error))
     }
 
-    /// Makes everything written to it durable. Never tried again.
+    /// Makes all written bytes durable. A failed sync must never be retried.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         self.file.sync().map_err(|error| self.unusable("synced", &error))
     }
@@ -134,7 +134,7 @@ impl Segment {
         StoreError::Failed(format!("`{}` cannot be {action}: {error}", self.name()).into())
     }
 
-    /// Reads exactly so many bytes.
+    /// Reads exactly `length` bytes.
     pub(super) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, StoreError> {
         let mut bytes = vec![0; length];
         let count =
@@ -145,7 +145,7 @@ impl Segment {
         Ok(bytes)
     }
 
-    /// Reads the payload of a part frame, which lies at `place`.
+    /// Reads the part frame whose payload is at `place`, and returns the payload.
     pub(super) fn read_part(&self, place: Place) -> Result<Bytes, StoreError> {
         let start = u64::from(place.offset).saturating_sub(FRAME_HEAD as u64);
         let head = self.read(start, FRAME_HEAD)?;
@@ -163,13 +163,13 @@ impl Segment {
         Ok(Bytes::from(frame).slice(FRAME_HEAD..))
     }
 
-    /// Reads and proves the value of a record.
+    /// Reads and checks the value of a record.
     pub(super) fn read_value(&self, entry: &Entry, key: &[u8]) -> Result<Vec<u8>, StoreError> {
         let bytes = self.read(u64::from(entry.record.offset), entry.record_bytes as usize)?;
         self.value_in(&bytes, entry, key)
     }
 
-    /// Proves the value of a record in bytes that begin with it.
+    /// Checks and returns the value of a record at the start of `bytes`.
     pub(super) fn value_in(
         &self,
         bytes: &[u8],
@@ -181,19 +181,19 @@ impl Segment {
             .map_err(|flaw| self.damaged(u64::from(entry.record.offset), flaw))
     }
 
-    /// What reads its records.
+    /// A reader of its records.
     pub(super) const fn reader(&self) -> RecordReader {
         RecordReader::new(self.header.version, self.header.seed)
     }
 
-    /// Reads and proves a content that is not in parts.
+    /// Reads and checks a content that is not in parts.
     pub(super) fn read_content(&self, place: Place, length: usize) -> Result<Bytes, StoreError> {
         let bytes = self.read(u64::from(place.offset), CONTENT_HEAD + length)?;
         self.content_in(&bytes, place)?;
         Ok(Bytes::from(bytes).slice(CONTENT_HEAD..))
     }
 
-    /// Proves a content in bytes that are just it and its checksum.
+    /// Checks a content in `bytes`, which are its checksum and the content.
     pub(super) fn content_in<'a>(
         &self,
         bytes: &'a [u8],
@@ -204,12 +204,12 @@ impl Segment {
     }
 }
 
-/// Damage, as callers are told: which file, and where.
+/// The error for damage, with file and position.
 pub(super) fn damaged(file: &str, offset: u64, flaw: &str) -> StoreError {
     StoreError::Damaged(format!("`{file}` at byte {offset}: {flaw}").into())
 }
 
-/// One frame that verified, and where it lies.
+/// A valid frame and its position.
 pub(super) struct FoundFrame<'a> {
     pub(super) offset: u64,
     pub(super) head: FrameHead,
@@ -217,27 +217,27 @@ pub(super) struct FoundFrame<'a> {
 }
 
 impl FoundFrame<'_> {
-    /// Whether the payload is records.
+    /// Whether the payload consists of records.
     pub(super) const fn holds_records(&self) -> bool {
         matches!(self.head.kind, FrameKind::Batch | FrameKind::Moved)
     }
 }
 
-/// Where reading frames ended, and why.
+/// The end of reading frames, and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FramesEnd {
     pub(super) offset: u64,
-    /// The lsn that should stand there.
+    /// The expected lsn at this position.
     pub(super) next_lsn: u64,
-    /// What stands there instead; `None` at the limit.
+    /// The flaw at this position; `None` at the limit.
     pub(super) flaw: Option<Flaw>,
 }
 
-/// Reads a segment piece by piece.
+/// Reads the frames of a segment through a buffer.
 pub(super) struct FrameReader<'a> {
     file: &'a dyn DiskFile,
     seed: u32,
-    /// Nothing at or behind this byte is read.
+    /// End of the readable bytes.
     limit: u64,
     buffer: Vec<u8>,
     buffer_at: u64,
@@ -252,7 +252,7 @@ impl<'a> FrameReader<'a> {
         Self { file, seed, limit, buffer: Vec::new(), buffer_at: 0 }
     }
 
-    /// The frame at a byte.
+    /// Reads the frame at a position.
     pub(super) fn frame_at(&mut self, offset: u64) -> io::Result<Result<FoundFrame<'_>, Flaw>> {
         let seed = self.seed;
         let head = self.bytes_at(offset, FRAME_HEAD)?;
@@ -267,7 +267,7 @@ impl<'a> FrameReader<'a> {
         Ok(FrameHead::read(bytes, seed).map(|(head, payload)| FoundFrame { offset, head, payload }))
     }
 
-    /// What the head of a frame at a byte claims, proven or not; `None` if no frame begins there.
+    /// The unchecked head of a frame at a position; `None` if no frame begins there.
     pub(super) fn claim_at(&mut self, offset: u64) -> io::Result<Option<FrameHead>> {
         Ok(FrameHead::read_claim(self.bytes_at(offset, FRAME_HEAD)?).ok())
     }
@@ -291,8 +291,8 @@ impl<'a> FrameReader<'a> {
         Ok(self.buffer.get(start..end).unwrap_or_default())
     }
 
-    /// Shows all frames in order from a byte on, up to the first that does not verify or does not
-    /// carry the lsn that follows.
+    /// Passes all frames from a position on to `visit`, up to the first invalid one or one with an
+    /// unexpected lsn.
     pub(super) fn each(
         &mut self,
         from: u64,
@@ -323,8 +323,8 @@ impl<'a> FrameReader<'a> {
         }
     }
 
-    /// What is buffered from a position on, at least the head of a frame; read only where nothing is, so
-    /// that looking at one place after the other reads everything once.
+    /// The buffered bytes from a position on, at least the head of a frame. Reads only if the
+    /// position is not buffered, so that a search reads every byte once.
     fn window_at(&mut self, offset: u64) -> io::Result<&[u8]> {
         let end = self.buffer_at + self.buffer.len() as u64;
         let is_here = offset >= self.buffer_at
@@ -336,7 +336,7 @@ impl<'a> FrameReader<'a> {
         Ok(self.buffer.get(start..).unwrap_or_default())
     }
 
-    /// The next frame at or behind a byte that verifies, whatever its lsn.
+    /// The next valid frame at or after a position, with any lsn.
     pub(super) fn find_from(&mut self, from: u64) -> io::Result<Option<(u64, FrameHead)>> {
         let mut offset = from.next_multiple_of(ALIGNMENT);
         while offset < self.limit {
@@ -357,7 +357,7 @@ impl<'a> FrameReader<'a> {
     }
 }
 
-/// All segments that exist, by number.
+/// All existing segments, by number.
 #[derive(Default)]
 pub(super) struct Segments {
     map: RwLock<BTreeMap<u32, Arc<Segment>>>,
@@ -377,7 +377,7 @@ impl Segments {
         self.map.write().unwrap_or_else(PoisonError::into_inner).remove(&number)
     }
 
-    /// The oldest one.
+    /// The oldest segment.
     pub(super) fn oldest(&self) -> Option<Arc<Segment>> {
         self.map
             .read()
@@ -386,7 +386,7 @@ impl Segments {
             .map(|(_, segment)| Arc::clone(segment))
     }
 
-    /// All, ascending by number.
+    /// All segments, ascending by number.
     pub(super) fn all(&self) -> Vec<Arc<Segment>> {
         self.map.read().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect()
     }
@@ -395,7 +395,7 @@ impl Segments {
         self.map.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Damage that only a lost segment explains.
+    /// The error for a lost segment.
     pub(super) fn missing(number: u32) -> StoreError {
         damaged(&name_of(number), HEADER_BYTES, "the segment is missing")
     }

@@ -1,16 +1,18 @@
-//! Side files: what a sealed segment still says, without its contents, so that opening need not read
-//! the segment itself (DESIGN D12).
+//! Side files: the live records of a sealed segment without their contents, so that opening need
+//! not read the segment itself (DESIGN D12). The keeper writes them, and opening and verification
+//! read them.
 //!
 //! ```text
 //!  header │ item │ item │ ...      item: distance from the one before │ record, as in the segment
 //! ```
 //!
-//! A side file lists, in the order of the log, the puts that were alive when it was made and all
-//! removals but those of the oldest segment, each with the bytes that it has in the segment up to where a content would follow that it
-//! holds. It has the version of the log's format. A side file that is damaged or missing is made again from its segment; nothing is lost with it.
+//! A side file lists, in the order of the log, the puts that were alive when it was made, and all
+//! removals. In the oldest segment, removals are omitted. Each item has the bytes of its record in
+//! the segment, up to an embedded content. The file has the version of the log's format. If a side
+//! file is damaged or missing, it is made again from its segment, and no data is lost.
 //!
-//! Distances are in seven bits a byte, as lengths are in the log. In version 1 there was an offset (4)
-//! before each record, and a content that a record held was told by its place.
+//! Distances have seven bits per byte, like lengths in the log. Version 1 has an offset (4 bytes)
+//! before each record, and the place of an embedded content.
 
 use std::io;
 
@@ -32,29 +34,29 @@ const MAGIC: [u8; 8] = *b"PEEKSIDE";
 const HEAD: usize = 8 + 4 + 4 + 4 + 8 + 8 + 4 + 4;
 const SUFFIX: &str = ".idx";
 
-/// The name of the side file of a segment.
+/// The name of a segment's side file.
 pub(super) fn name_of_side(number: u32) -> String {
     name_of(number).replace(".log", SUFFIX)
 }
 
-/// The name that it has while it is made.
+/// The name of an unfinished side file.
 pub(super) fn name_of_draft(number: u32) -> String {
     format!("{}.draft", name_of_side(number))
 }
 
-/// Whether a file is, or was to become, a side file; and of which segment.
+/// The segment of a side file, finished or not, from its file name.
 pub(super) fn segment_of(name: &str) -> Option<u32> {
     let name = name.strip_suffix(".draft").unwrap_or(name);
     super::segment::number_of(&name.strip_suffix(SUFFIX).map(|stem| format!("{stem}.log"))?)
 }
 
-/// Whether a file was to become a side file.
+/// Whether a file is an unfinished side file.
 pub(super) fn is_draft(name: &str) -> bool {
     name.ends_with(".draft") && segment_of(name).is_some()
 }
 
-/// Writes the draft of the side file of a sealed segment: durable, not yet under its name. What it
-/// leaves out must be durable before it gets that.
+/// Writes the side file of a sealed segment as a draft: durable, not yet under its final name.
+/// Removals of the omitted records must be durable before [`publish`].
 pub(super) fn draft(
     disk: &dyn Disk,
     segment: &Segment,
@@ -72,7 +74,7 @@ pub(super) fn draft(
                     let place = Place { segment: segment.number(), offset };
                     index.get(key).is_some_and(|entry| entry.record == place)
                 }
-                // Without older ones nothing is there that it could have removed.
+                // Without older segments, there is no record that it could have removed.
                 LogRecord::Delete { .. } | LogRecord::DeletePrefix { .. } => !is_oldest,
             };
             if is_told {
@@ -108,7 +110,7 @@ pub(super) fn draft(
         .map_err(|error| StoreError::Failed(format!("`{name}` cannot be written: {error}").into()))
 }
 
-/// Replays a side file. `Err` tells why it cannot be used.
+/// Replays a side file. `Err` has the reason why it is unusable.
 pub(super) fn replay(
     disk: &dyn Disk,
     segment: &Segment,
@@ -118,7 +120,8 @@ pub(super) fn replay(
     items(disk, segment, end, &mut |_, op| visit(op))
 }
 
-/// Shows what a side file says, each with the byte of the segment where that is said.
+/// Passes the operations of a side file to `visit`, each with the offset of its record in the
+/// segment.
 pub(super) fn items(
     disk: &dyn Disk,
     segment: &Segment,
@@ -185,8 +188,8 @@ fn read(
     Ok(())
 }
 
-/// What an item of version 1 does. In the log its record may hold the content whose place it tells here,
-/// behind it: then it tells none there.
+/// The operation of a version 1 item. In the log, its record may embed the content whose place the
+/// item has; then the record in the log has no place.
 fn op_v1(read: &Reading<'_>, record: Place) -> Option<ReplayOp> {
     let mut bytes = read.bytes();
     if let LogRecord::Put { content: RecordContent::At { place, .. }, .. } = &read.record {
@@ -199,13 +202,13 @@ fn op_v1(read: &Reading<'_>, record: Place) -> Option<ReplayOp> {
     replay::op(&read.record, record, bytes, replay::content_of)
 }
 
-/// Gives the draft its name. Everything that it left out as dead must be durably so.
+/// Gives the draft its final name. Removals of all omitted records must be durable.
 pub(super) fn publish(disk: &dyn Disk, number: u32) -> io::Result<()> {
     disk.rename(&name_of_draft(number), &name_of_side(number))?;
     disk.sync()
 }
 
-/// Removes the side file of a segment that is given up.
+/// Removes the side file of a released segment.
 pub(super) fn remove(disk: &dyn Disk, number: u32) -> io::Result<()> {
     let names = disk.list()?;
     for name in [name_of_side(number), name_of_draft(number)] {

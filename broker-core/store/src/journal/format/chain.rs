@@ -1,32 +1,35 @@
-//! The checksum of bytes of which a part has a checksum of its own: every byte is looked at once.
+//! The checksum of bytes of which a part has a known checksum, so that every byte is read only
+//! once. The writer of frames uses it.
 //!
-//! A content has a checksum, and lies in a frame that has one. CRC-32C is linear: what a difference
-//! between two checksums becomes when the same bytes follow both depends on how many follow, and not
-//! on which. So the checksum of the frame goes on behind a content from that of the content.
+//! A content has a checksum, and is in a frame that has one. CRC-32C is linear: if the same bytes
+//! follow two checksums, the new difference depends only on the old difference and on the number of
+//! bytes, not on the bytes. So the checksum of the frame can be computed past a content from the
+//! checksum of the content.
 
 use std::sync::LazyLock;
 
 use crc32c::crc32c_append;
 
-/// A shorter part is read again: that is as fast.
+/// Minimum length of a part. Reading a shorter part again is as fast.
 pub(in super::super) const SUMMED_BYTES_MIN: usize = 512;
-/// Powers of two of bytes that are skipped at once; longer parts are read again.
+/// Number of tables, one for each power of two bytes. Longer parts are read again.
 const POWERS: usize = 20;
 
-/// A part of a buffer that has a checksum, of the same seed: its four bytes lie in front of it.
+/// A part of a buffer with a known checksum of the same seed. The four bytes before it are the
+/// checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct Summed {
     pub(in super::super) at: usize,
     pub(in super::super) length: usize,
 }
 
-/// What a difference of checksums becomes behind a number of bytes, by each of its four bytes.
+/// The difference of checksums after a number of bytes, for each value of its four bytes.
 type Table = [[u32; 256]; 4];
 
 static TABLES: LazyLock<Vec<Table>> = LazyLock::new(tables);
 
-/// Goes on with a checksum over `bytes`, of which the parts have one of their own under `seed`.
-/// Parts lie in order and do not overlap.
+/// Continues a checksum over `bytes`, whose parts have checksums under `seed`. The parts must be in
+/// order and must not overlap.
 pub(super) fn append(mut checksum: u32, bytes: &[u8], parts: &[Summed], seed: u32) -> u32 {
     let mut done = 0;
     for part in parts.iter().filter(|part| part.length >= SUMMED_BYTES_MIN) {
@@ -47,7 +50,7 @@ pub(super) fn append(mut checksum: u32, bytes: &[u8], parts: &[Summed], seed: u3
     crc32c_append(checksum, bytes.get(done..).unwrap_or_default())
 }
 
-/// What a difference of checksums becomes behind so many bytes.
+/// The difference of checksums after `bytes` more bytes.
 fn skip(mut difference: u32, bytes: usize) -> u32 {
     for (power, table) in TABLES.iter().enumerate() {
         if bytes >> power & 1 == 1 {
@@ -64,7 +67,7 @@ fn behind(table: &Table, difference: u32) -> u32 {
 }
 
 fn tables() -> Vec<Table> {
-    // Linear: what one byte makes of each bit tells what it makes of all.
+    // By linearity, the effect of a byte on each bit gives the effect on all.
     let one_byte = |difference: u32| crc32c_append(difference, &[0]) ^ crc32c_append(0, &[0]);
     let mut tables = vec![table(&one_byte)];
     while let Some(last) = tables.last().filter(|_| tables.len() < POWERS) {

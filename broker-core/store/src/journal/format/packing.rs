@@ -1,19 +1,21 @@
-//! Short keys, values and places without their zeros: most bytes of a number are zeros.
+//! Packing of short keys, values and places: most bytes of a number are zeros, and are omitted.
+//! Records use it.
 //!
-//! Of every eight bytes, a byte tells by its bits which are not zero, the lowest bit the first of them;
-//! those follow. As Cap'n Proto packs its messages, without the runs, which need longer texts than these.
+//! For every eight bytes, a tag byte has a bit for each non-zero byte, the lowest bit for the first
+//! one; the non-zero bytes follow. This is the packing of Cap'n Proto without its runs, which need
+//! longer input.
 
 use super::{Fields, Flaw};
 
-/// Longer ones are not packed: they are mostly text.
+/// Maximum number of bytes to pack. Longer input is mostly text.
 pub(super) const PACKED_MAX: usize = 128;
-/// Bytes that are told by one.
+/// Number of bytes per tag.
 const WORD: usize = 8;
-/// Room for what is packed, and for a word behind it.
+/// Room for packed bytes, and for a word after them.
 const ROOM: usize = PACKED_MAX + PACKED_MAX / WORD + 2 * WORD;
 
-/// Packs the bytes of a buffer from `start` on; leaves them as they are if that is not shorter, or if
-/// there are more than [`PACKED_MAX`]. Returns whether they are packed.
+/// Packs the bytes of a buffer from `start` on, unless that makes them longer or they exceed
+/// [`PACKED_MAX`]. Returns whether they are packed.
 pub(super) fn pack(buffer: &mut Vec<u8>, start: usize) -> bool {
     let raw = buffer.get(start..).unwrap_or_default();
     if raw.len() > PACKED_MAX {
@@ -35,10 +37,11 @@ pub(super) fn pack(buffer: &mut Vec<u8>, start: usize) -> bool {
     }
 }
 
-/// Packs up to eight bytes into twice as many, and returns how many it took.
+/// Packs up to eight bytes into twice the space, and returns the packed length.
 fn pack_word(word: &[u8], packed: &mut [u8]) -> usize {
     let (mut tag, mut end) = (0, 1);
-    // Every byte is written, and counts only if it is not zero: there is nothing to be guessed.
+    // Every byte is written, and kept only if it is not zero, so that there is no branch to
+    // predict.
     for (bit, byte) in word.iter().enumerate() {
         if let Some(place) = packed.get_mut(end) {
             *place = *byte;
@@ -53,7 +56,7 @@ fn pack_word(word: &[u8], packed: &mut [u8]) -> usize {
     end
 }
 
-/// Reads as many bytes as there are in `raw`, as they were before they were packed.
+/// Unpacks into `raw`, whose length is the original one.
 pub(super) fn unpack(fields: &mut Fields<'_>, raw: &mut [u8]) -> Result<(), Flaw> {
     for word in raw.chunks_mut(WORD) {
         let tag = fields.u8()?;
@@ -111,7 +114,7 @@ mod tests {
         assert_eq!(round_trip(&[]), 0);
         assert_eq!(round_trip(&[0; PACKED_MAX]), PACKED_MAX / 8);
         assert_eq!(round_trip(&[0; PACKED_MAX + 1]), PACKED_MAX + 1);
-        // The number of an entity, a table, a number.
+        // An entity's number, a table, a number.
         let key = [0, 0, 0, 0, 0, 0, 0, 9, 0x10, 0, 0, 0, 0, 0, 1, 2, 3];
         assert_eq!(round_trip(&key), 8);
     }

@@ -1,16 +1,17 @@
-//! Records: what a batch does to one key, as it stands in the log.
+//! Records: the changes of single keys in the log.
 //!
 //! ```text
 //!  crc32c │ form │ key length │ value length │ content length │ key, value, places │ nothing, or
 //!  4        1      1            0 to 5         0 to 5                                crc32c and content
 //! ```
 //!
-//! The form tells what the record does, what it says about content, and whether key, value and places
-//! are [packed](super::packing). A removal has no value length, and only what has content has its
-//! length; both in seven bits a byte, the lowest first, the highest bit of a byte telling that another
-//! follows. The checksum is over everything behind it but the content, which has its own.
+//! The form has the kind of the record, the kind of its content, and whether key, value and places
+//! are [packed](super::packing). A removal has no value length, and only records with content have
+//! a content length. Lengths have seven bits per byte, the lowest first; the highest bit of a byte
+//! means that another one follows. The checksum covers everything after it except the content,
+//! which has its own.
 //!
-//! Version 1 had fields of fixed width:
+//! Version 1 has fields of fixed width:
 //!
 //! ```text
 //!  kind │ key length │ content kind │ 0 │ value length │ content length │ crc32c │ key │ value │ ...
@@ -22,30 +23,30 @@ use crc32c::crc32c_append;
 use super::packing::{PACKED_MAX, pack, unpack};
 use super::{Fields, Flaw, PART_BYTES, Place, Version, put};
 
-/// Bytes of a put beside its key, value, places and content, at most.
+/// Maximum bytes of a put without its key, value, places and content.
 pub(in super::super) const RECORD_HEAD_MAX: usize = REMOVAL_HEAD + 2 * LENGTH_MAX;
-/// Bytes of a removal beside its key, at most.
+/// Maximum bytes of a removal without its key.
 pub(in super::super) const REMOVAL_HEAD: usize = CHECKSUM + 2;
 const CHECKSUM: usize = 4;
-/// Bytes of a length, at most.
+/// Maximum bytes of a length.
 const LENGTH_MAX: usize = 5;
-/// Bytes of the checksum in front of a content within its record.
+/// Bytes of the checksum before a content in its record.
 pub(in super::super) const CONTENT_HEAD: usize = 4;
 /// Bytes of a place.
 pub(in super::super) const PLACE_BYTES: usize = 8;
-/// Bytes of a record of version 1 before its key, the last of them its checksum.
+/// Bytes of a version 1 record before its key. The last ones are its checksum.
 const RECORD_HEAD_V1: usize = 16;
 
-/// What a record says about content.
+/// The content of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in super::super) enum RecordContent<'a> {
-    /// There is none.
+    /// No content.
     None,
-    /// It follows in the record.
+    /// The content follows in the record.
     Here(&'a [u8]),
-    /// It lies in another record.
+    /// The content is in another record.
     At { place: Place, length: u32 },
-    /// It lies in part frames; the places are those of their payloads.
+    /// The content is in part frames; the places are those of their payloads.
     Parts { places: Vec<Place>, length: u32 },
 }
 
@@ -76,7 +77,7 @@ impl RecordContent<'_> {
     }
 }
 
-/// A record as it is written.
+/// An encoded record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in super::super) enum LogRecord<'a> {
     Put { key: &'a [u8], value: &'a [u8], content: RecordContent<'a> },
@@ -99,8 +100,8 @@ const PACKED: u8 = 1 << 4;
 const FORM_BITS: u8 = PACKED | CONTENT_PARTS << CONTENT_SHIFT | KIND_BITS;
 
 impl LogRecord<'_> {
-    /// Appends the record. Returns how long it is without a content that it holds: the distance to the
-    /// content's checksum.
+    /// Appends the record. Returns its length without an embedded content, which is the distance to
+    /// the content's checksum.
     pub(in super::super) fn write(&self, buffer: &mut Vec<u8>, seed: u32) -> u32 {
         let start = buffer.len();
         let nothing = &RecordContent::None;
@@ -143,7 +144,7 @@ impl LogRecord<'_> {
     }
 }
 
-/// Appends a length, or a distance, in seven bits a byte.
+/// Appends a length or a distance with seven bits per byte.
 pub(in super::super) fn write_length(length: u32, buffer: &mut Vec<u8>) {
     let mut left = length;
     loop {
@@ -157,50 +158,50 @@ pub(in super::super) fn write_length(length: u32, buffer: &mut Vec<u8>) {
     }
 }
 
-/// How many parts a large content of this size has.
+/// Number of parts of a large content of this length.
 pub(in super::super) const fn part_count(length: u32) -> usize {
     (length as usize).div_ceil(PART_BYTES)
 }
 
-/// A record that was read.
+/// A decoded record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in super::super) struct Reading<'a> {
     pub(in super::super) record: LogRecord<'a>,
-    /// Its bytes, without a content that it holds.
+    /// Its bytes, without an embedded content.
     pub(in super::super) known: &'a [u8],
-    /// How far it is to the next.
+    /// Distance to the next record.
     pub(in super::super) span: usize,
 }
 
 impl Reading<'_> {
-    /// How long it is without a content that it holds.
+    /// Length of the record without an embedded content.
     pub(in super::super) fn bytes(&self) -> u32 {
         u32::try_from(self.known.len()).unwrap_or(u32::MAX)
     }
 }
 
-/// Reads records of one segment, or of its side file.
+/// Decodes records of a segment, or of its side file.
 pub(in super::super) struct RecordReader {
     version: Version,
-    /// What checksums are seeded by; `None` where the bytes are proven already.
+    /// Seed of the checksums; `None` if the bytes were checked already.
     seed: Option<u32>,
-    /// Key, value and places, where they were packed.
+    /// Buffer for unpacked keys, values and places.
     unpacked: [u8; PACKED_MAX],
 }
 
 impl RecordReader {
-    /// Proves every record.
+    /// A reader that checks every record.
     pub(in super::super) const fn new(version: Version, seed: u32) -> Self {
         Self { version, seed: Some(seed), unpacked: [0; PACKED_MAX] }
     }
 
-    /// Proves none: what holds them was proven.
+    /// A reader for bytes that were checked already.
     pub(in super::super) const fn trusting(version: Version) -> Self {
         Self { version, seed: None, unpacked: [0; PACKED_MAX] }
     }
 
-    /// Reads one record off the front of `bytes`. A content that follows is not proven: its frame was,
-    /// or its reader does it.
+    /// Reads the record at the start of `bytes`. It does not check an embedded content: the
+    /// checksum of the frame covers it, or the reader of the content checks it.
     pub(in super::super) fn read<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Reading<'a>, Flaw> {
         let (head, known, mut record) = self.read_known(bytes)?;
         let mut span = known.len();
@@ -213,8 +214,7 @@ impl RecordReader {
         Ok(Reading { record, known, span })
     }
 
-    /// Reads one record that ends where the content would follow that it holds in the log. Returns how
-    /// long that is, too.
+    /// Reads a record without its embedded content, and returns the length of the content too.
     pub(in super::super) fn read_cut<'a>(
         &'a mut self,
         bytes: &'a [u8],
@@ -224,7 +224,7 @@ impl RecordReader {
         Ok((Reading { record, known, span: known.len() }, held))
     }
 
-    /// Proves the value of a record that was read alone, without a content that it holds.
+    /// Reads and checks the value of a single record, without an embedded content.
     pub(in super::super) fn read_value(
         &mut self,
         bytes: &[u8],
@@ -236,7 +236,7 @@ impl RecordReader {
         }
     }
 
-    /// Reads all but a content that the record holds.
+    /// Reads everything but an embedded content.
     fn read_known<'a>(
         &'a mut self,
         bytes: &'a [u8],
@@ -267,7 +267,7 @@ impl RecordReader {
     }
 }
 
-/// The checksum over the bytes of a record without a content that it holds.
+/// The checksum of a record without an embedded content.
 fn checksum(version: Version, known: &[u8], seed: u32) -> u32 {
     let [before, behind] = match version {
         Version::V1 => [known.get(..RECORD_HEAD_V1 - CHECKSUM), known.get(RECORD_HEAD_V1..)],
@@ -277,7 +277,7 @@ fn checksum(version: Version, known: &[u8], seed: u32) -> u32 {
     crc32c_append(before, behind.unwrap_or_default())
 }
 
-/// What comes before the key.
+/// The fields before the key.
 struct Head {
     checksum: u32,
     kind: u8,
@@ -289,7 +289,7 @@ struct Head {
 }
 
 impl Head {
-    /// Returns the head, and what is behind it.
+    /// Reads the head, and returns it with the remaining bytes.
     fn read(bytes: &[u8]) -> Result<(Self, Fields<'_>), Flaw> {
         let mut fields = Fields(bytes);
         let checksum = fields.u32()?;
@@ -324,7 +324,7 @@ impl Head {
         Ok((head, fields))
     }
 
-    /// The record of this head; a content that it holds is left empty.
+    /// The record with this head. An embedded content is left empty.
     fn record<'a>(&self, mut body: Fields<'a>, place_count: usize) -> Result<LogRecord<'a>, Flaw> {
         let (key, value) = (body.take(self.key_length)?, body.take(self.value_length)?);
         let mut place =
@@ -350,7 +350,7 @@ impl Head {
     }
 }
 
-/// Proves a content: its checksum, then its bytes.
+/// Checks a content: its checksum, then its bytes.
 pub(in super::super) fn read_content(bytes: &[u8], seed: u32) -> Result<&[u8], Flaw> {
     let (checksum, content) = bytes.split_at_checked(CONTENT_HEAD).ok_or(Flaw::Short)?;
     if crc32c_append(seed, content).to_le_bytes() == checksum {

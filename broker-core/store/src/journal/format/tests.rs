@@ -60,7 +60,7 @@ fn read(bytes: &[u8], seed: u32) -> Result<(), Flaw> {
     RecordReader::new(Version::CURRENT, seed).read(bytes).map(|_| ())
 }
 
-/// The bytes of a record are what its head says, and whoever knows the key reads the value alone.
+/// The head of a record gives its length, and the value can be read alone if the key is known.
 #[test]
 fn a_value_is_read_alone() {
     for record in records() {
@@ -74,7 +74,7 @@ fn a_value_is_read_alone() {
     }
 }
 
-/// No record takes more than its fields and a head, however little there is to be left out.
+/// No record exceeds the bound of its fields and head, even if packing saves nothing.
 #[test]
 fn a_record_has_a_bound() {
     let mut random = Random::new(4);
@@ -122,8 +122,8 @@ fn records_are_read_back() {
     assert!(rest.is_empty());
 }
 
-/// No record that lost or changed a byte passes, but for bytes of a content, which has a checksum of
-/// its own.
+/// No record with a lost or changed byte passes, except for bytes of a content, which has its own
+/// checksum.
 #[test]
 fn a_damaged_record_does_not_pass() {
     for record in records() {
@@ -171,7 +171,7 @@ fn a_frame_is_read_back_and_damage_does_not_pass() {
     assert_eq!(FrameHead::read(bytes, 6), Err(Flaw::Checksum));
 }
 
-/// Bytes that nobody wrote are refused, whatever they are.
+/// Bytes from any other source are refused.
 #[test]
 fn garbage_is_refused() {
     let mut random = Random::new(1);
@@ -180,7 +180,7 @@ fn garbage_is_refused() {
         let mut bytes: Vec<u8> = (0..length).map(|_| random.bits().to_le_bytes()[0]).collect();
         for version in [Version::V1, Version::V2] {
             assert!(RecordReader::new(version, 5).read(&bytes).is_err());
-            // Whoever trusts it goes on all the same, and never beyond it.
+            // A reader without checks continues, but never past the end.
             let mut trusting = RecordReader::trusting(version);
             if let Ok(read) = trusting.read(&bytes) {
                 assert!((REMOVAL_HEAD..=bytes.len()).contains(&read.span));

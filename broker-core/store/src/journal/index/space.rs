@@ -1,4 +1,5 @@
-//! The entries of one space.
+//! The entries of a space: numbered keys in nodes of 64, and others in tables. Only the index uses
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +7,26 @@ use super::Entry;
 use crate::tail::Tail;
 use crate::{Key, SPACE_BYTES};
 
-/// Bytes behind the space of a key that ends in a number: its table and the number.
+/// Number of bytes after the space in a numbered key: its table and the number.
 const NUMBERED_BYTES: usize = 9;
-/// Numbers of one node.
+/// Number of numbers per node.
 const NODE: u64 = 64;
 
 /// A map from keys to entries.
 #[derive(Default)]
 pub(super) struct Space {
-    /// Keys of one byte and a number, by that byte and the number's node.
+    /// Numbered keys (a byte and a number), by the byte and the number's node.
     numbered: BTreeMap<(u8, u64), Node>,
-    /// Keys of another form, by their table: so that many of one table can be taken out at once.
+    /// Other keys, by their table, so that many keys of a table can be removed at once.
     others: BTreeMap<u8, Table>,
 }
 
 type Table = BTreeMap<Tail, Entry>;
 
-/// So many keys are removed one by one; a range of more is taken out whole.
+/// Maximum number of keys that are removed one by one. A larger range is removed whole.
 const REMOVED_SINGLY_MAX: usize = 64;
 
-/// The entries of 64 successive numbers: a bit for each that is there, and those, in order.
+/// The entries of 64 consecutive numbers: a bit for each present number, and the entries in order.
 #[derive(Default)]
 struct Node {
     present: u64,
@@ -58,14 +59,14 @@ impl Node {
         let rank = self.rank(bit);
         self.present &= !bit;
         let removed = self.entries.remove(rank);
-        // A straggler does not hold the room of those that left.
+        // A few remaining entries must not keep the memory of many removed ones.
         if self.entries.len() < self.entries.capacity() / 4 {
             self.entries.shrink_to(self.entries.len() * 2);
         }
         Some(removed)
     }
 
-    /// The numbers of a node and their entries, ascending.
+    /// The present numbers and their entries, ascending.
     fn iter(&self) -> impl Iterator<Item = (u64, &Entry)> {
         let mut left = self.present;
         self.entries.iter().map(move |entry| {
@@ -76,19 +77,19 @@ impl Node {
     }
 }
 
-/// The byte and the number of a key that ends in one.
+/// The table and the number of a numbered key.
 fn numbered(key: &[u8]) -> Option<(u8, u64)> {
     let tail: &[u8; NUMBERED_BYTES] = key.get(SPACE_BYTES..)?.try_into().ok()?;
     let (table, number) = tail.split_first()?;
     Some((*table, u64::from_be_bytes(number.try_into().ok()?)))
 }
 
-/// The first byte behind the space of a key.
+/// The table of a key: the first byte after its space.
 fn table_of(key: &[u8]) -> u8 {
     key.get(SPACE_BYTES).copied().unwrap_or(0)
 }
 
-/// The least tail behind all that begin with a prefix; `None` if they are the last there can be.
+/// The least tail after all tails with this prefix; `None` if there is none.
 fn behind_prefix(prefix: &[u8]) -> Option<Tail> {
     let mut end = prefix.to_vec();
     while end.len() > SPACE_BYTES {
@@ -115,7 +116,7 @@ impl Space {
         }
     }
 
-    /// Sets the entry of a key and returns the one it had.
+    /// Sets the entry of a key and returns the old one.
     pub(super) fn insert(&mut self, key: &[u8], entry: Entry) -> Option<Entry> {
         match numbered(key) {
             Some((table, number)) => {
@@ -144,7 +145,7 @@ impl Space {
         old
     }
 
-    /// Takes any entry away, and shows it. Returns whether there was one.
+    /// Removes any entry and passes it to `gone`. Returns whether there was one.
     pub(super) fn pop(&mut self, gone: &mut dyn FnMut(Entry)) -> bool {
         while let Some(mut table) = self.others.first_entry() {
             if let Some((_, entry)) = table.get_mut().pop_first() {
@@ -164,8 +165,8 @@ impl Space {
         true
     }
 
-    /// Removes every key with a prefix, and shows what it had. Many of one table come back instead, to
-    /// be given up in slices.
+    /// Removes every key with a prefix, and passes its entries to `gone`. A large number of entries
+    /// of a table is returned instead, to be removed in slices.
     pub(super) fn remove_prefix(
         &mut self,
         prefix: &[u8],
@@ -179,7 +180,7 @@ impl Space {
             });
             let has_more = keys.len() > REMOVED_SINGLY_MAX;
             if has_more && let Some(dropped) = self.take_out(prefix) {
-                // Numbered keys with the prefix may be left.
+                // Numbered keys with the prefix may remain.
                 let more = self.remove_prefix(prefix, gone);
                 debug_assert!(more.is_none(), "a table is taken out once");
                 return Some(dropped);
@@ -195,7 +196,8 @@ impl Space {
         }
     }
 
-    /// Takes out the keys of one table with a prefix that names it, if there are some of no number.
+    /// Takes the unnumbered keys with this prefix out of their table, if there are any. The prefix
+    /// must include the table.
     fn take_out(&mut self, prefix: &[u8]) -> Option<Self> {
         let (first, tail) = (Tail::of(prefix)?, prefix.get(SPACE_BYTES..)?);
         let table = self.others.get_mut(tail.first()?)?;
@@ -210,7 +212,8 @@ impl Space {
         Some(Self { numbered: BTreeMap::new(), others })
     }
 
-    /// Shows the entries under a prefix, ascending by key, those behind `after`, until told to end.
+    /// Passes the entries with a prefix after the key `after`, ascending by key, to `show`, until
+    /// it returns false.
     pub(super) fn visit(
         &self,
         space: u64,
@@ -225,7 +228,7 @@ impl Space {
         };
         let prefix_tail = prefix.get(SPACE_BYTES..).unwrap_or_default();
         let excluded = after.map(|_| first);
-        // The least numbered key that is not below: the tail, cut or filled up with zeros.
+        // The least numbered key that is not below `lower`: its tail, cut or padded with zeros.
         let mut least = [0; NUMBERED_BYTES];
         for (to, from) in least.iter_mut().zip(tail) {
             *to = *from;

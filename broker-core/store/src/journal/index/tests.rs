@@ -8,7 +8,7 @@ use crate::testing::Random;
 
 const SEGMENTS: u32 = 4;
 
-/// A file that nobody reads in these tests.
+/// A file that these tests never read.
 struct NoFile;
 
 impl DiskFile for NoFile {
@@ -51,7 +51,7 @@ fn segments() -> Arc<Segments> {
     Arc::new(segments)
 }
 
-/// Keys of messages, and of every other form, close together.
+/// Keys like those of messages, and of every other form, close together.
 fn any_key(random: &mut Random) -> Key {
     let space = Key::of_space(random.below(3));
     let table = [u8::try_from(random.below(3)).unwrap()];
@@ -85,8 +85,8 @@ fn all(index: &Index) -> Vec<(Key, Entry)> {
     all
 }
 
-/// The index agrees with a plain map under any operations, in pages of any size; and what it counts as
-/// needed is what a count from nothing finds.
+/// The index agrees with a plain map under any operations, in pages of any size, and its account
+/// agrees with a new count.
 #[test]
 fn the_index_agrees_with_a_plain_map() {
     for seed in 0..200 {
@@ -151,7 +151,7 @@ fn the_index_agrees_with_a_plain_map() {
     }
 }
 
-/// What was counted as entries came and went is what counting all of them anew gives.
+/// The account that was kept during changes equals a new count of all entries.
 fn check_account(index: &Index, counted: &Segments, seed: u64) {
     let fresh_segments = segments();
     let fresh = Index::new(Arc::clone(&fresh_segments));
@@ -168,7 +168,8 @@ fn check_account(index: &Index, counted: &Segments, seed: u64) {
     assert_eq!(lock(&index.contents).shared, lock(&fresh.contents).shared, "seed {seed}");
 }
 
-/// A prefix of very many keys is taken out at once, and nothing else; what it held is given up later.
+/// A prefix of very many keys is removed at once, and no other key is. The entries are released
+/// later.
 #[test]
 fn many_keys_with_a_prefix_go_at_once() {
     for prefix in [&[2][..], &[2, 7], &[2, 255], &[2, 7, 255], &[255, 255]] {
@@ -181,7 +182,7 @@ fn many_keys_with_a_prefix_go_at_once() {
             let bucket = *random.pick(&[6, 7, 8, 255]).unwrap();
             let byte = *random.pick(&[0, 255]).unwrap();
             let key = Key::of_space(1).then(&[table, bucket, byte]).then(&number.to_be_bytes());
-            // Some with a number, which is nine bytes with the table.
+            // Some keys have a number, which makes nine bytes with the table.
             let key = if random.one_in(4) { key.then(&[0, 0]) } else { key };
             let entry = Entry::new(Place { segment: 1, offset: number * 100 }, 10, None);
             index.apply(&[Op::Put { key, entry, content_is_new: false }]);
@@ -198,7 +199,7 @@ fn many_keys_with_a_prefix_go_at_once() {
     }
 }
 
-/// A sweep finds every entry that needs the segment, each once, however small its steps.
+/// A sweep finds every entry that uses the segment exactly once, in steps of any size.
 #[test]
 fn a_sweep_finds_what_needs_a_segment() {
     let mut random = Random::new(5);

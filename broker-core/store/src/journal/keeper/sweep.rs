@@ -1,8 +1,9 @@
-//! A sweep finds what still needs one segment, and has it written again: first by reading the segment,
-//! then, for contents that only records elsewhere refer to, by looking through the index.
+//! A sweep finds the records and contents in use of a segment, and has them written again. It first
+//! reads the segment. Then it searches the index for contents that only records elsewhere refer to.
+//! The keeper runs it.
 //!
-//! Contents that several keys refer to are kept for the end of the sweep, when all keys are known, and
-//! are written once. Small ones are written once for each key instead.
+//! Shared contents wait until the end of the sweep, when all their keys are known, and are written
+//! once. Small shared contents are written once for each key instead.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,19 +18,19 @@ use super::super::replay::{self, ReplayOp};
 use super::super::segment::{FrameReader, Segment, Segments};
 use crate::{Key, StoreError};
 
-/// Entries that are looked at before others get their turn.
+/// Number of index entries in a step, so that the keeper can do other work in between.
 const ENTRIES_PER_LOOK: usize = 8_192;
-/// Bytes of the segment that are read before others get their turn.
+/// Number of bytes of the segment that a step reads.
 const BYTES_PER_LOOK: u64 = 1 << 20;
-/// Shared contents up to this size are not worth remembering who shares them.
+/// Minimum size of shared contents that are written only once.
 const SHARED_BYTES_MIN: u32 = 128;
 
 /// A sweep.
 pub(super) struct Sweep {
     segment: Arc<Segment>,
-    /// Up to where the segment itself was read.
+    /// End of the part of the segment that was read.
     read: u64,
-    /// Where to look on in the index; `None` when all was looked at.
+    /// Position of the index search; `None` at the end.
     cursor: Option<SweepCursor>,
     has_looked: bool,
     found: VecDeque<(Key, Entry)>,
@@ -46,19 +47,19 @@ struct LargeMove {
     users: Vec<(Key, Entry)>,
 }
 
-/// What comes next.
+/// The next action.
 pub(super) enum Next {
-    /// The committer has something to do.
+    /// A job for the committer.
     Post(Box<dyn FnOnce(Sender<MoveReply>) -> Job>),
-    /// The sweep goes on.
+    /// The sweep continues.
     Looked,
-    /// The sweep has seen everything.
+    /// The sweep is complete.
     End,
 }
 
 impl Sweep {
-    /// A sweep for a segment. Where there is less in the index than in the segment, only that is looked
-    /// through.
+    /// A sweep for a segment. If the index has fewer bytes than the segment, the segment is not
+    /// read and only the index is searched.
     pub(super) fn of(segment: Arc<Segment>, index_is_small: bool) -> Self {
         let read = if index_is_small { segment.end() } else { HEADER_BYTES };
         Self {
@@ -73,12 +74,12 @@ impl Sweep {
         }
     }
 
-    /// Whether there was anything that needs the segment.
+    /// Whether the sweep found records in use.
     pub(super) const fn has_found(&self) -> bool {
         self.has_found
     }
 
-    /// The parts that were written again and that no record refers to yet.
+    /// The parts that were written again and have no record yet.
     pub(super) fn abandon(self) -> Vec<Place> {
         self.large.map(|large| large.parts).unwrap_or_default()
     }
@@ -90,7 +91,7 @@ impl Sweep {
         }
     }
 
-    /// Goes one step on; writes about `move_bytes` again at a time.
+    /// Runs one step, which writes about `move_bytes` again.
     pub(super) fn next(
         &mut self,
         index: &Index,
@@ -109,7 +110,7 @@ impl Sweep {
         }
         if !self.has_looked {
             self.has_looked = true;
-            // What is left is needed by records that lie elsewhere; mostly there are none.
+            // Remaining uses come from records elsewhere; usually there are none.
             self.cursor = (self.segment.needed() > 0).then(SweepCursor::default);
             return Ok(Next::Looked);
         }
@@ -126,9 +127,9 @@ impl Sweep {
         Ok(Next::End)
     }
 
-    /// Reads the next records of the segment, and keeps those that are still the ones of their keys, or
-    /// hold the content of theirs. What is damaged is left to the look at the index, which finds whether
-    /// anybody needs it.
+    /// Reads the next records of the segment, and keeps those that are current or that embed a
+    /// current content. After damage, the search of the index finds the records that are still in
+    /// use.
     fn read_on(&mut self, index: &Index) {
         let (segment, end) = (Arc::clone(&self.segment), self.segment.end());
         let mut reader = FrameReader::new(&*segment.file, segment.header.seed, end);
@@ -147,7 +148,7 @@ impl Sweep {
                 };
                 let Some(entry) = index.get(key.as_bytes()) else { return };
                 let holds = entry.content_at().is_some() && entry.content_at() == told.content_at();
-                // Who shares a content is known only when the whole index was looked at.
+                // All users of a shared content are known only after the search of the index.
                 let is_shared = holds && index.is_shared(entry.content);
                 if (entry.record == told.record || holds) && !is_shared {
                     self.found.push_back((key, entry));
@@ -162,7 +163,7 @@ impl Sweep {
         self.has_found |= !self.found.is_empty();
     }
 
-    /// Whether the content itself must be written again.
+    /// Whether the content must be written again.
     fn moves_content(&self, entry: &Entry, index: &Index) -> bool {
         let Some(content) = entry.content_at() else { return false };
         if !content.is_large {
@@ -217,7 +218,7 @@ impl Sweep {
         Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
     }
 
-    /// Writes a content again with all who share it.
+    /// Writes a content again, with all records that share it.
     fn write_users(
         &mut self,
         users: Vec<(Key, Entry)>,
@@ -273,7 +274,7 @@ impl Sweep {
             match self.read_user(*key, *entry, index, segments) {
                 Ok(user) => moved.extend(user),
                 Err(error) => {
-                    // Its parts are held until somebody ends the sweep.
+                    // The end of the sweep releases its parts.
                     self.large = Some(large);
                     return Err(error);
                 }
@@ -286,7 +287,7 @@ impl Sweep {
         Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
     }
 
-    /// Reads the value of a record, unless it is gone meanwhile.
+    /// Reads the value of a record; `None` if it was removed meanwhile.
     fn read_user(
         &self,
         key: Key,
@@ -302,7 +303,7 @@ impl Sweep {
         }
     }
 
-    /// Reads something of a record, unless it is gone meanwhile.
+    /// Reads the content of a record; `None` if it was removed meanwhile.
     fn read_still(
         &self,
         user: &MovedRecord,
