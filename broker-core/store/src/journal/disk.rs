@@ -1,7 +1,7 @@
-//! What the journal asks of a file system, and the real one.
+//! The file system operations of the journal, and their real implementation.
 //!
-//! The seam is here so that a test can stand for the disk: lose what was not synced, tear it, reorder
-//! it, fail any call. Nothing above this module touches `std::fs`.
+//! The traits exist so that a test can replace the disk: lose unsynced bytes, tear or reorder them,
+//! fail any call. No module above this one uses `std::fs`.
 
 mod directory;
 mod lock;
@@ -24,19 +24,19 @@ pub trait Disk: Send + Sync {
     /// Opens a file that exists.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Makes an empty file; fails if the name is taken.
+    /// Makes an empty file; fails if the name exists.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Gives a file another name, replacing a file that has it.
+    /// Renames a file, and replaces an existing one.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes a name. Whoever has the file open can go on reading it.
+    /// Removes a name. A process with the file open can still read it.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Makes all names durable as they are now.
+    /// Makes the current names durable.
     fn sync(&self) -> io::Result<()>;
 
-    /// Bytes that can still be allocated.
+    /// Number of bytes that can still be allocated.
     fn free_bytes(&self) -> io::Result<u64>;
 
     /// The path of the directory, for logs and errors, if it has one.
@@ -56,19 +56,19 @@ pub trait DiskFile: Send + Sync {
     /// Writes all bytes.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Takes space for so many bytes, zeros where nothing was, so that writing there cannot run out
-    /// of it.
+    /// Allocates space up to `bytes` bytes, with zeros where there was no data, so that writes
+    /// there cannot fail for lack of space.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
 
-    /// Cuts the file to so many bytes.
+    /// Truncates the file to `bytes` bytes.
     fn truncate(&self, bytes: u64) -> io::Result<()>;
 
     /// Makes the bytes of the file and its length durable.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A disk whose names are never said to be durable once making them durable has failed: what was lost
-/// then is on no list of things still to be written.
+/// A disk on which every directory sync fails after the first failed one: the names lost in that
+/// failure would not be written by a later sync.
 pub(super) struct OnceFailed {
     disk: Arc<dyn Disk>,
     has_failed: AtomicBool,

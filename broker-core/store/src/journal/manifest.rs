@@ -1,7 +1,8 @@
-//! The manifest: a small file that tells which segment is the newest, and where a log that was closed
-//! in order ends. Without it a lost newest segment, or a lost end, would look like a crash.
+//! The manifest: a small file with the number of the newest segment, and the end of the log if it
+//! was closed in order. Without it, a lost newest segment or a lost end would look like a crash.
+//! The log writes it, and opening reads it.
 //!
-//! Two slots are written in turn, so that a torn write leaves the one before.
+//! Two slots are written in turn, so that a torn write leaves the previous state.
 
 use std::io;
 use std::sync::Arc;
@@ -18,24 +19,24 @@ const VERSION: u32 = 1;
 pub(super) const SLOT_BYTES: u64 = 512;
 const SLOT_LENGTH: usize = 8 + 4 + 8 + 4 + 8 + 4;
 
-/// What the manifest says.
+/// The state in the manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Told {
     generation: u64,
-    /// The newest segment that may hold something acknowledged; 0 for none.
+    /// The newest segment that may contain acknowledged data; 0 for none.
     pub(super) newest: u32,
-    /// Where the log ends in it, if it was closed in order; else 0.
+    /// End of the log in that segment, if it was closed in order; otherwise 0.
     pub(super) closed_end: u64,
 }
 
-/// The file, and what was written last.
+/// The file, and the last written state.
 pub(super) struct Manifest {
     file: Arc<dyn DiskFile>,
     last: Told,
 }
 
 impl Manifest {
-    /// Opens the manifest, or makes an empty one. Returns what it says.
+    /// Opens the manifest, or makes an empty one. Returns its state.
     pub(super) fn open(disk: &dyn Disk) -> io::Result<(Self, Told)> {
         let file = if disk.list()?.iter().any(|name| name == NAME) {
             disk.open(NAME)?
@@ -48,7 +49,7 @@ impl Manifest {
         Ok((Self { file, last: told }, told))
     }
 
-    /// Says something new, durably.
+    /// Writes a new state, durably.
     pub(super) fn tell(&mut self, newest: u32, closed_end: u64) -> io::Result<()> {
         let told = Told { generation: self.last.generation + 1, newest, closed_end };
         let mut slot = Vec::with_capacity(SLOT_LENGTH);
@@ -66,7 +67,7 @@ impl Manifest {
     }
 }
 
-/// What a manifest says; nothing, if none of its slots can be read.
+/// The state of a manifest; the default if no slot is readable.
 pub(super) fn read(file: &dyn DiskFile) -> io::Result<Told> {
     let mut newest = Told::default();
     for place in 0..2 {
@@ -80,7 +81,7 @@ pub(super) fn read(file: &dyn DiskFile) -> io::Result<Told> {
     Ok(newest)
 }
 
-/// Slots that were written and cannot be read: where each stands.
+/// Offsets of written slots that are unreadable.
 pub(super) fn damaged_slots(file: &dyn DiskFile) -> io::Result<Vec<u64>> {
     let mut damaged = Vec::new();
     for place in 0..2 {

@@ -1,10 +1,11 @@
-//! Opening: from the files to the index, or a refusal that names file and byte (DESIGN D12).
+//! Opening: reads the files into the index, or refuses with a file and byte (DESIGN D12). The
+//! journal calls it once at its start, and repair calls it too.
 //!
-//! Every segment but the newest was synced before its successor was begun, and the successor says
-//! where it ends; anything unreadable before that place is damage. In the newest, reading ends at the
-//! first frame, of lsn n, that is not as it should be. If a frame behind it verifies and says that n
-//! was durable when it was written, acknowledged data is damaged. Otherwise nothing from there on was
-//! ever acknowledged, and it is dropped: frames of one unsynced group reach the disk in any order.
+//! Every segment but the newest was synced before its successor was begun, and the successor has
+//! its end; any unreadable byte before that end is damage. In the newest segment, reading ends at
+//! the first invalid frame, of lsn n. If a later frame is valid and states that n was durable when
+//! it was written, then acknowledged data is damaged. Otherwise no data from there on was ever
+//! acknowledged, and it is dropped: frames of an unsynced group reach the disk in any order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -20,38 +21,38 @@ use super::segment::{FrameReader, Segment, Segments, damaged, number_of};
 use super::side;
 use crate::StoreError;
 
-/// What was found.
+/// The result of opening.
 pub(super) struct Opened {
     pub(super) segments: Arc<Segments>,
     pub(super) index: Arc<Index>,
     pub(super) manifest: Manifest,
     /// The header of the newest segment; `None` for a new journal.
     pub(super) newest: Option<SegmentHeader>,
-    /// Where the log ends in it.
+    /// End of the log in the newest segment.
     pub(super) end: u64,
-    /// Above every lsn that was seen.
+    /// Above every lsn in the log.
     pub(super) next_lsn: u64,
     pub(super) oldest: u32,
 }
 
-/// Where the log ends.
+/// The end of the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogEnd {
     pub(super) offset: u64,
-    /// Where that begins of which no frame says that it was durable.
+    /// Start of the frames that no later frame states to be durable.
     unproven: u64,
-    /// Above every lsn that was seen, also behind the end.
+    /// Above every lsn in the newest segment, even after the end.
     pub(super) next_lsn: u64,
-    /// The oldest segment still needed.
+    /// The oldest segment in use.
     pub(super) oldest: u32,
-    /// Bytes behind the end that are not zero, and were never acknowledged.
+    /// Whether there are non-zero bytes after the end, which were never acknowledged.
     pub(super) dropped: bool,
 }
 
-/// What is written once more is written in pieces of this size.
+/// Size of the pieces in which bytes are written again.
 const SETTLE_BYTES: usize = 256 << 10;
 
-/// Reads the log. What is not needed any more is removed.
+/// Reads the log, and removes files that are no longer used.
 pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
     let names = disk.list().map_err(|error| failed("the directory", &error))?;
     let (manifest, told) = Manifest::open(disk).map_err(|error| failed("the manifest", &error))?;
@@ -98,7 +99,7 @@ pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
         );
     }
     let header = newest.header;
-    // Nothing is written there any more; restarts, one after the other, must not fill the disk.
+    // The segment gets no more frames, and a series of restarts must not fill the disk.
     if let Err(error) = newest.trim(0) {
         tracing::debug!(%error, "could not trim the newest segment");
     }
@@ -114,7 +115,7 @@ pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
     })
 }
 
-/// Opens all files that have the name of a segment.
+/// Opens all files with the name of a segment.
 pub(super) fn segment_files(
     disk: &dyn Disk,
     names: &[String],
@@ -137,7 +138,7 @@ pub(super) fn segment_files(
     Ok(files)
 }
 
-/// Finds where the log ends in its newest segment, by the rule above.
+/// Finds the end of the log in its newest segment, by the rule at the top of this file.
 pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreError> {
     let header = newest.header;
     let length = newest.file.length().map_err(|error| failed(&newest.name(), &error))?;
@@ -177,11 +178,11 @@ pub(super) fn find_end(newest: &Segment, told: &Told) -> Result<LogEnd, StoreErr
     Ok(LogEnd { offset: end.offset, unproven, next_lsn, oldest, dropped })
 }
 
-/// Makes durable what was read, because it is built upon from now on.
+/// Makes the bytes durable that were read, because the journal builds on them from now on.
 ///
-/// A sync alone is not enough. If one has failed and ended the process before this one, what it did
-/// not write can still be read, out of the page cache, and counts as written: the next sync passes,
-/// and the power takes it. So what no frame proves to be durable is written once more.
+/// A sync is not enough. If an earlier process failed to sync and ended, its unwritten bytes can
+/// still be in the page cache and count as written: the next sync succeeds, and a power failure
+/// loses them. So all bytes that no frame proves to be durable are written again.
 fn settle(newest: &Segment, log_end: &LogEnd) -> io::Result<()> {
     let mut piece = vec![0; SETTLE_BYTES];
     let mut offset = log_end.unproven;
@@ -197,7 +198,7 @@ fn settle(newest: &Segment, log_end: &LogEnd) -> io::Result<()> {
     newest.file.sync()
 }
 
-/// Whether the segments needed are all there, and are those of one journal.
+/// Checks that all segments in use exist and belong to the same journal.
 pub(super) fn check_chain(
     files: &BTreeMap<u32, Arc<Segment>>,
     oldest: u32,
@@ -223,7 +224,7 @@ pub(super) fn check_chain(
     Ok(())
 }
 
-/// Reads what a segment says into the index: from its side file, or from itself.
+/// Reads a segment into the index, from its side file if possible.
 fn replay_segment(
     disk: &dyn Disk,
     segment: &Segment,
@@ -237,7 +238,7 @@ fn replay_segment(
         }
         index.replay(&[found.op]);
     };
-    // Everything in it is proven before the first of it is carried out.
+    // The side file is checked as a whole before its first item is applied.
     let told = side::replay(disk, segment, end, &mut |op| carry_out(op))
         .map_err(|error| failed(&name, &error))?;
     match told {
@@ -262,13 +263,13 @@ fn replay_segment(
     })?;
     match read.flaw {
         Some(flaw) => Err(segment.damaged(read.offset, flaw)),
-        // Frames never overlap the end that the next segment tells.
+        // Frames never cross the end that the next segment states.
         None if read.offset != end => Err(segment.damaged(end, Flaw::Order)),
         None => Ok(()),
     }
 }
 
-/// Removes files that nothing needs: spares, drafts, and segments below the oldest needed.
+/// Removes unused files: spares, drafts, and segments below the oldest one in use.
 pub(super) fn remove_leftovers(
     disk: &dyn Disk,
     names: &[String],

@@ -1,12 +1,13 @@
-//! Repair: what damage has taken is given up, and nothing else.
+//! Repair: gives up damaged data, and only that.
 //!
 //! ```text
-//!  copy ─► what can be saved is written behind the end ─► side files go ─► gaps become holes ─► open
-//!          (a new segment; the log before is as it was)
+//!  copy ─► readable records are written after the end ─► side files go ─► gaps become holes ─► open
+//!          (a new segment; the log before is unchanged)
 //! ```
 //!
-//! Every step leaves a journal on which repair can be run again: until the holes are made, all that
-//! was found the first time is found again, and what was saved is found behind the end.
+//! Every step leaves a journal on which repair can run again: until the holes are made, a second
+//! run has all findings of the first one, and finds the saved records after the end. The command
+//! line calls [`Plan::make`], then [`Plan::copy_to`] and [`Plan::apply`].
 
 mod copy;
 mod patch;
@@ -28,12 +29,12 @@ use super::verify::{Extent, FindingKind, Inspection, Link, Progress, Report, Sid
 use super::{Journal, JournalConfig, side};
 use crate::{Batch, BatchId, Fence, Key, Shard, Store as _, StoreError, Submission};
 
-/// What is saved is written in batches of about this size.
+/// Size of the batches of saved records, approximately.
 const BATCH_BYTES: u64 = 1 << 20;
-/// The segment that repair writes takes little room: the disk may be full.
+/// Size of the segment for saved records: small, because the disk may be full.
 const SEGMENT_BYTES: u64 = 4 << 20;
 
-/// What is damaged, what would be done about it, and what stands against that.
+/// The damage of a journal, the steps to repair it, and the obstacles to that.
 pub struct Plan {
     disk: Arc<dyn Disk>,
     inspection: Inspection,
@@ -41,22 +42,23 @@ pub struct Plan {
     obstacles: Vec<Obstacle>,
 }
 
-/// A segment that cannot be used; repair goes on without it only when told to.
+/// An unusable segment. Repair continues without it only if the user asks for that.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Obstacle {
     /// Its number.
     pub segment: u32,
     /// Its file.
     pub file: String,
-    /// Whether the log goes on without it: all its records are lost then.
+    /// Whether the log can continue without it. All its records are lost then.
     pub can_be_dropped: bool,
 }
 
 impl Plan {
-    /// Reads the journal and plans. `drop` names segments that are given up whole. Nothing is written.
+    /// Reads the journal and plans the repair. `drop` names segments to give up whole. Writes
+    /// nothing.
     ///
     /// # Errors
-    /// As [`verify`](super::verify::verify); and when a segment to be dropped can be read.
+    /// As [`verify`](super::verify::verify), and if a segment to drop is readable.
     pub fn make(
         disk: Arc<dyn Disk>,
         drop: &[u32],
@@ -92,7 +94,7 @@ impl Plan {
         Ok(Self { disk, inspection, drop, obstacles })
     }
 
-    /// What was found.
+    /// The findings.
     #[must_use]
     pub const fn report(&self) -> &Report {
         &self.inspection.report
@@ -104,7 +106,7 @@ impl Plan {
         self.inspection.value(key)
     }
 
-    /// What must be decided before anything is done.
+    /// Decisions that the user must make first.
     #[must_use]
     pub fn obstacles(&self) -> &[Obstacle] {
         &self.obstacles
@@ -116,7 +118,7 @@ impl Plan {
         &self.drop
     }
 
-    /// Whether there is anything to do.
+    /// Whether there is any repair to do.
     #[must_use]
     pub fn is_needed(&self) -> bool {
         let report = &self.inspection.report;
@@ -129,7 +131,7 @@ impl Plan {
             })
     }
 
-    /// What would be done, in order, one line each.
+    /// The steps of the repair in order, each as a line of text.
     #[must_use]
     pub fn steps(&self) -> Vec<String> {
         let mut steps = Vec::new();
@@ -162,18 +164,18 @@ impl Plan {
         steps
     }
 
-    /// How many bytes a copy of the directory may take.
+    /// Maximum number of bytes of a copy of the directory.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// If the directory cannot be read.
     pub fn copy_bytes(&self) -> Result<u64, StoreError> {
         copy::bytes(&*self.disk)
     }
 
-    /// Copies the whole directory to another, durably. Comes before [`Plan::apply`].
+    /// Copies the whole directory to another one, durably. Must be called before [`Plan::apply`].
     ///
     /// # Errors
-    /// When there is no room, or it cannot be written. Nothing is changed then.
+    /// If there is not enough room, or the copy cannot be written. The journal is unchanged then.
     pub fn copy_to(
         &self,
         copy: &dyn Disk,
@@ -182,11 +184,11 @@ impl Plan {
         copy::copy(&*self.disk, copy, progress)
     }
 
-    /// Carries the plan out, opens the journal as it is then, and closes it in order. When it ends
-    /// early, for whatever reason, planning and applying again goes on.
+    /// Carries out the plan, then opens and closes the journal. After an interruption, a new plan
+    /// continues.
     ///
     /// # Errors
-    /// When there are obstacles, something cannot be written, or the journal does not open after all.
+    /// If there are obstacles, a write fails, or the journal still does not open.
     pub fn apply(self) -> Result<(), StoreError> {
         if let Some(obstacle) = self.obstacles.first() {
             return Err(Segments::missing(obstacle.segment));
@@ -221,7 +223,7 @@ impl Plan {
         Journal::by_hand(Arc::clone(&self.disk), &config(), None)?.close()
     }
 
-    /// Whether anything is written to the log.
+    /// Whether the repair writes to the log.
     fn writes_log(&self) -> bool {
         let report = &self.inspection.report;
         !self.drop.is_empty()
@@ -229,11 +231,11 @@ impl Plan {
             || self.inspection.chain.iter().any(|link| !link.walked.gaps.is_empty())
     }
 
-    /// Writes what can be saved behind the end of the log, and deletes what cannot be read.
+    /// Writes readable records after the end of the log, and deletes unreadable ones.
     fn save(&self) -> Result<(), StoreError> {
         let inspection = &self.inspection;
         let mut verdicts = Vec::new();
-        // First all verdicts: the index changes while they are carried out.
+        // All verdicts first, because applying them changes the index.
         inspection.each_verdict(&mut |key, judged, _| {
             if judged.verdict != Verdict::Keep {
                 verdicts.push((*key, judged.verdict));
@@ -288,11 +290,11 @@ impl Plan {
         Ok(Some(join(parts?, length)))
     }
 
-    /// The journal as opening will find it, so that it can be written to before it is.
+    /// The journal as opening will find it, to write to it before the repair is complete.
     fn opened(&self) -> Result<Opened, StoreError> {
         let inspection = &self.inspection;
         let oldest = inspection.chain.first().map_or(1, |link| link.number);
-        // What a crash left is in the way of what is made now.
+        // Leftovers of a crash are in the way of new files.
         let names = self.disk.list();
         let names = names.map_err(|error| patch::failed("the directory", &error))?;
         super::opening::remove_leftovers(&*self.disk, &names, oldest)?;
@@ -320,7 +322,7 @@ impl Plan {
         self.inspection.chain.iter().map(|link| link.walked.next_lsn).max().unwrap_or(0).max(1)
     }
 
-    /// What stands for the segments that are dropped, so that the log is whole.
+    /// Replacements of the dropped segments, which make the log complete.
     fn stand_ins(&self) -> Result<Vec<StandIn>, StoreError> {
         let mut stand_ins = Vec::new();
         let Some(known) = self.last_header() else { return Ok(stand_ins) };
@@ -358,12 +360,12 @@ impl Plan {
     }
 }
 
-/// Where a segment ends, or what stands for it.
+/// End of a segment or of its replacement.
 fn end_of(link: &Link) -> u64 {
     if link.segment.is_some() { link.walked.end } else { HEADER_BYTES }
 }
 
-/// Whether the side file of a segment cannot stay.
+/// Whether the side file of a segment must be removed.
 fn loses_side(link: &Link) -> bool {
     link.segment.is_none() || link.side == Side::Bad || !link.walked.gaps.is_empty()
 }
@@ -377,7 +379,7 @@ fn config() -> JournalConfig {
     }
 }
 
-/// Writes batches, one after another.
+/// Writes batches in sequence.
 struct Writer {
     journal: Journal,
     fence: Fence,
@@ -412,7 +414,7 @@ impl Writer {
 }
 
 impl Journal {
-    /// A journal without threads over what was found, or over what opening finds.
+    /// A journal without threads over `opened`, or over the result of opening.
     fn by_hand(
         disk: Arc<dyn Disk>,
         config: &JournalConfig,

@@ -1,4 +1,5 @@
-//! From records of the log to what they do to the index.
+//! Converts records of the log to operations on the index. Opening, sweeps, side files and
+//! verification use it.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::index::{ContentAt, Entry, Op, Parts};
 use super::segment::{FoundFrame, Segment};
 use crate::{Key, StoreError};
 
-/// What a record does, and the parts of its large content.
+/// The operation of a record, and the parts of its large content.
 #[derive(PartialEq, Eq)]
 pub(super) struct ReplayOp {
     pub(super) op: Op,
@@ -17,14 +18,14 @@ pub(super) struct ReplayOp {
 }
 
 impl ReplayOp {
-    /// Whether it takes something away.
+    /// Whether it removes keys.
     pub(super) const fn is_removal(&self) -> bool {
         matches!(self.op, Op::Delete { .. } | Op::DeletePrefix { .. })
     }
 }
 
-/// Shows the records of a frame that was proven, if it holds some, each with the byte of the segment where
-/// it begins.
+/// Passes the records of a checked frame to `visit`, each with its offset in the segment. Other
+/// frames have none.
 pub(super) fn records(
     segment: &Segment,
     frame: &FoundFrame<'_>,
@@ -45,7 +46,7 @@ pub(super) fn records(
     Ok(())
 }
 
-/// What a record of the log does.
+/// The operation of a record in the log.
 pub(super) fn op_in_log(segment: &Segment, offset: u32, read: &Reading<'_>) -> Option<ReplayOp> {
     let place = Place { segment: segment.number(), offset };
     op(&read.record, place, read.bytes(), |content| match content {
@@ -56,8 +57,8 @@ pub(super) fn op_in_log(segment: &Segment, offset: u32, read: &Reading<'_>) -> O
     })
 }
 
-/// What a record does that lies at a place and has so many bytes there, without a content that it
-/// holds; `None` for one that makes no sense.
+/// The operation of a record at `place` with `record_bytes` bytes, without an embedded content.
+/// `None` if the record is invalid.
 pub(super) fn op(
     record: &LogRecord<'_>,
     place: Place,
@@ -86,13 +87,13 @@ pub(super) fn op(
     Some(ReplayOp { op, parts: told_parts })
 }
 
-/// Where a content lies that its record holds: behind so many bytes of it.
+/// The position of an embedded content: after the first `record_bytes` bytes of its record.
 pub(super) fn content_behind(record: Place, record_bytes: u32, length: u32) -> Option<ContentAt> {
     let place = Place { offset: record.offset.checked_add(record_bytes)?, ..record };
     Some(ContentAt { place, length, is_large: false })
 }
 
-/// Where a content lies that is not in its record.
+/// The position of a content that is not embedded.
 pub(super) fn content_of(content: &RecordContent<'_>) -> Option<ContentAt> {
     match content {
         RecordContent::None | RecordContent::Here(_) => None,

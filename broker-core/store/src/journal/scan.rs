@@ -1,7 +1,7 @@
-//! Showing all records under a prefix, as a tree does when it is opened.
+//! Scans: pass all records with a prefix to a visitor, for example when a tree is opened.
 //!
-//! Values lie in the log. Messages mostly lie there in the order of their keys, so pieces are read that
-//! grow as long as that holds.
+//! Values are in the log, usually in the order of their keys. So the scan reads pieces of the log,
+//! which grow while reads are sequential.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use super::index::{Entry, Index};
 use super::segment::{Segment, Segments};
 use crate::{Key, StoreError, Visit};
 
-/// Entries that are copied from the index at a time.
+/// Number of entries that are copied from the index at a time.
 const PAGE: usize = 1_024;
-/// A piece is read with so many bytes, and twice as many each time the next lies behind it.
+/// Size of the first piece. It doubles with each sequential read.
 const PIECE_BYTES_MIN: usize = 4 << 10;
 const PIECE_BYTES_MAX: usize = 512 << 10;
 
-/// Shows the records, ascending by key.
+/// Passes the records to `visit`, ascending by key.
 pub(super) fn scan(
     index: &Index,
     segments: &Segments,
@@ -37,7 +37,7 @@ pub(super) fn scan(
     }
 }
 
-/// Reads the value of a key, wherever it lies by now; `None` if it is gone meanwhile.
+/// Reads the value of a key at its current position; `None` if the key was removed meanwhile.
 fn read(
     index: &Index,
     segments: &Segments,
@@ -53,20 +53,20 @@ fn read(
         match (read, index.get(key.as_bytes())) {
             (Ok(value), _) => return Ok(Some(value)),
             (Err(error), Some(now)) if now == entry => return Err(error),
-            // It was written again elsewhere.
+            // The keeper moved the record.
             (Err(_), Some(now)) => entry = now,
             (Err(_), None) => return Ok(None),
         }
     }
 }
 
-/// What was read last.
+/// The last piece that was read.
 #[derive(Default)]
 struct Piece {
     segment: Option<Arc<Segment>>,
     start: u64,
     bytes: Vec<u8>,
-    /// How much is read next time.
+    /// Number of bytes of the next read.
     size: usize,
 }
 

@@ -1,7 +1,8 @@
-//! Scrubbing: everything the journal holds is read and proven, and nothing is written.
+//! Verification: reads and checks the whole journal, and writes nothing. The command line calls
+//! [`verify`].
 //!
-//! What is damaged is told with its consequence, as far as that can be known: which frames, which
-//! records in them, and what becomes of each. `repair` acts on the same findings.
+//! Each damage is reported with its consequences, as far as they can be determined: the frames, the
+//! records in them, and the fate of each record. `repair` acts on the same findings.
 
 mod inspect;
 mod judge;
@@ -21,13 +22,13 @@ pub(super) use self::walk::{Extent, FRAME_BYTES_MIN, Gap};
 use super::disk::Disk;
 use crate::{Key, StoreError};
 
-/// A journal that was read whole.
+/// A journal that was read completely.
 pub struct Verified {
     inspection: Inspection,
 }
 
 impl Verified {
-    /// What was found.
+    /// The findings.
     #[must_use]
     pub const fn report(&self) -> &Report {
         &self.inspection.report
@@ -40,17 +41,18 @@ impl Verified {
     }
 }
 
-/// Reads and proves everything: manifest, headers, the chain of segments, all frames and records, side
-/// files, and then the record and the content of every key. Takes memory for the keys alone.
+/// Reads and checks everything: manifest, headers, the chain of segments, all frames and records,
+/// side files, and then the record and the content of every key. Takes memory only for the keys.
+/// Blocks until all is read.
 ///
 /// # Errors
-/// When the directory cannot be read, holds no journal, or one of a later version. Damage is no
-/// error: the report tells it.
+/// If the directory cannot be read, or has no journal, or one of a later version. Damage is not an
+/// error; the report has it.
 pub fn verify(disk: &dyn Disk, progress: &mut dyn FnMut(Progress)) -> Result<Verified, StoreError> {
     Ok(Verified { inspection: Inspection::of(disk, progress)? })
 }
 
-/// Tells how far something is, once for each MiB.
+/// Reports progress, once for each MiB.
 pub(super) struct Meter<'a> {
     progress: &'a mut dyn FnMut(Progress),
     now: Progress,

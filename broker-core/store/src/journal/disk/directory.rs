@@ -1,4 +1,5 @@
-//! A directory of the operating system.
+//! A directory of the operating system. [`Journal::open`](super::super::Journal::open) and the
+//! tools for repair use it.
 
 use std::fs::{DirBuilder, File, Metadata};
 use std::io;
@@ -15,13 +16,13 @@ use super::lock::{LOCK_NAME, Lock};
 use super::reserve::{RESERVED_DESCRIPTORS, Reserve};
 use super::{Disk, DiskFile};
 
-/// Zeros are written in pieces of this size where space cannot be allocated otherwise.
+/// Zeros for file systems that cannot allocate space, in pieces of this size.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A directory of the operating system, locked to this process. Its files are reached by the directory that
-/// was opened, whatever becomes of its path, and none of them through a link.
+/// A directory of the operating system, locked to this process. It reaches its files through the
+/// open directory, even if its path changes, and follows no link.
 pub struct OsDisk {
-    /// First of all, to be dropped before the lock of the directory is, which ends with the last descriptor.
+    /// The first field, to be dropped before `directory`, whose lock ends with the last descriptor.
     _lock: Lock,
     directory: File,
     path: Arc<str>,
@@ -30,14 +31,15 @@ pub struct OsDisk {
 }
 
 impl OsDisk {
-    /// Opens a directory, which is made if there is none, for nobody but its owner, and locks it.
+    /// Opens a directory and locks it. A missing directory is created, readable for its owner only.
     ///
     /// # Errors
-    /// When it cannot be made or a process has it, which may be this one; the text says which.
+    /// If it cannot be created, or a process uses it, possibly this one. The error names the
+    /// process.
     pub fn open(path: &Path) -> io::Result<Self> {
         if !path.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-            // The new name is durable too, or a restart would find an empty place.
+            // The new name must be durable, or a restart would find no directory.
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 File::open(parent)?.sync_all()?;
             }
@@ -50,10 +52,10 @@ impl OsDisk {
         Ok(Self { _lock: lock, directory, path, is_read_only: false, reserve })
     }
 
-    /// Opens a directory that exists to look at it, and locks it: no file can be written through it.
+    /// Opens an existing directory read-only, and locks it: no file can be written through it.
     ///
     /// # Errors
-    /// When it is not there or a process has it, which may be this one; the text says which.
+    /// If it does not exist, or a process uses it, possibly this one. The error names the process.
     pub fn look_at(path: &Path) -> io::Result<Self> {
         let directory = File::open(path)?;
         let lock = Lock::take_to_look(&directory, path)?;
@@ -64,7 +66,7 @@ impl OsDisk {
 
     fn open_with(&self, name: &str, flags: OFlags) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.reserve.open(&self.directory, || open_at(&self.directory, name, flags))?;
-        // What else has this name would be written over.
+        // A write would also change the file's other name.
         if flags.contains(OFlags::RDWR) && file.metadata()?.nlink() > 1 {
             return Err(is_a_hard_link(name));
         }
@@ -143,7 +145,7 @@ impl DiskFile for OsFile {
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         match fallocate(&self.0, FallocateFlags::empty(), 0, bytes) {
             Ok(()) => Ok(()),
-            // Not every file system can; then the space is taken by writing to it.
+            // Some file systems cannot allocate; then zeros are written.
             Err(Errno::OPNOTSUPP) => {
                 let mut offset = self.length()?;
                 while offset < bytes {
@@ -167,7 +169,7 @@ impl DiskFile for OsFile {
     }
 }
 
-/// Opens a file of a directory, never through a link; one that is made is for its owner alone.
+/// Opens a file of a directory, never through a link. New files are readable for their owner only.
 pub(super) fn open_at(directory: &File, name: &str, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match openat(directory, name, flags, Mode::RUSR | Mode::WUSR) {
@@ -194,8 +196,8 @@ pub(super) fn is_a_hard_link(name: &str) -> io::Error {
     ))
 }
 
-/// Warns that another user owns the directory, or that others than the owner can read what is stored, as in a directory
-/// from before files were made for their owner only.
+/// Warns if another user owns the directory, or if other users can read it, as in directories of
+/// early versions.
 fn warn_of_others(directory: &File, path: &Path) {
     let Ok(metadata) = directory.metadata() else { return };
     let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
@@ -227,7 +229,7 @@ mod tests {
         std::fs::metadata(path).unwrap().permissions().mode() & 0o777
     }
 
-    /// What is stored is for the owner of the process alone.
+    /// Stored files are accessible only for the user of the process.
     #[test]
     fn others_can_read_neither_the_directory_nor_a_file() {
         let place = TestFolder::new("modes");
@@ -238,7 +240,7 @@ mod tests {
         assert_eq!(mode(&place.at("inner/lock")), 0o600);
     }
 
-    /// What stands behind a link belongs to somebody else: it is neither cut nor written nor read.
+    /// The target of a link belongs to another user: it is neither truncated nor written nor read.
     #[test]
     fn no_link_is_followed() {
         let place = TestFolder::new("links");
@@ -262,12 +264,12 @@ mod tests {
         let refused = disk.open("segment").err().unwrap().to_string();
         assert!(refused.contains("`segment` has a second name"), "{refused}");
         drop(disk);
-        // Whoever only looks writes to nothing.
+        // A read-only disk opens the file, because it writes to none.
         assert!(OsDisk::look_at(&data).unwrap().open("segment").is_ok());
         assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "precious");
     }
 
-    /// Who cannot open a directory is told which.
+    /// The error names the directory that cannot be opened.
     #[test]
     fn a_directory_that_cannot_be_opened_is_named() {
         use crate::journal::{Journal, JournalConfig};
@@ -283,7 +285,7 @@ mod tests {
         assert_eq!(refused.matches(place.0.to_str().unwrap()).count(), 1, "{refused}");
     }
 
-    /// A directory that is moved away while it is in use is still the one that is written to.
+    /// A directory that is moved during use is still the one that is written to.
     #[test]
     fn files_are_reached_by_the_directory_that_was_opened() {
         let place = TestFolder::new("moved");

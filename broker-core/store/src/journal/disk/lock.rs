@@ -1,4 +1,5 @@
-//! Who has a directory: one process, and one store in it.
+//! Locks of data directories: a directory is used by one process, and by one store in it. Opening a
+//! disk takes the lock.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _};
@@ -11,23 +12,26 @@ use rustix::io::Errno;
 
 use super::directory::{is_a_hard_link, open_at};
 
-/// The file that tells a second process that the directory is in use.
+/// The file whose lock shows earlier versions that the directory is in use.
 pub(super) const LOCK_NAME: &str = "lock";
-/// Who has the directory stands in so many bytes of it.
+/// Number of bytes at the start of the lock file that name the process.
 const PID_BYTES: u64 = 21;
-/// The directories that this process has. The number in a lock file does not tell: in containers each has the same.
+/// The directories that this process uses. The process number in a lock file is not enough: in
+/// containers, every process may have the same one.
 static HELD: Mutex<Vec<DirectoryId>> = Mutex::new(Vec::new());
 
-/// As long as this is there, nobody else has the directory, whose own lock is held by whoever has it open.
+/// Exclusive use of a directory while this value exists. The lock on the directory itself is held
+/// by its open descriptor.
 pub(super) struct Lock {
-    /// First of all, to be dropped before the lock is.
+    /// The first field, to be dropped before the lock.
     _held: Held,
-    /// The lock on a file in it, by which earlier versions tell; `None` where nobody can write anyway.
+    /// The lock on a file in the directory, for earlier versions; `None` if the directory is not
+    /// writable.
     _file: Option<File>,
 }
 
 impl Lock {
-    /// Locks a directory, and a file in it, which is made if there is none.
+    /// Locks a directory, and the lock file in it, which is created if necessary.
     pub(super) fn take(directory: &File, path: &Path) -> io::Result<Self> {
         lock_directory(directory, path)?;
         let file = open_at(directory, LOCK_NAME, OFlags::CREATE | OFlags::RDWR)?;
@@ -35,12 +39,12 @@ impl Lock {
         Ok(Self { _held: Held::note(directory)?, _file: Some(file) })
     }
 
-    /// The same for who only looks, and makes no file.
+    /// Locks a directory for reading, without creating a file.
     pub(super) fn take_to_look(directory: &File, path: &Path) -> io::Result<Self> {
         lock_directory(directory, path)?;
         let file = match open_at(directory, LOCK_NAME, OFlags::RDWR) {
             Ok(file) => Some(take_lock(file, directory, path)?),
-            // A copy, or a file system that nobody can write to.
+            // A copy, or a read-only file system.
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound
                 | io::ErrorKind::PermissionDenied
@@ -52,7 +56,7 @@ impl Lock {
     }
 }
 
-/// Locks a directory itself: whoever removes a file in it removes no lock.
+/// Locks the directory itself, so that removing a file removes no lock.
 fn lock_directory(directory: &File, path: &Path) -> io::Result<()> {
     match directory.try_lock() {
         Ok(()) => Ok(()),
@@ -60,7 +64,7 @@ fn lock_directory(directory: &File, path: &Path) -> io::Result<()> {
             let lock = open_at(directory, LOCK_NAME, OFlags::RDONLY).ok();
             Err(in_use(lock, directory, path))
         }
-        // A file system that locks only what is open for writing; there it is the file that tells.
+        // A file system that locks only files open for writing. There the lock file decides.
         Err(TryLockError::Error(error))
             if matches!(
                 Errno::from_io_error(&error),
@@ -89,15 +93,14 @@ fn in_use(lock: Option<File>, directory: &File, path: &Path) -> io::Error {
     )
 }
 
-/// Locks the lock file too, and writes there who has the directory: over what is there, which is cut for
-/// nobody.
+/// Locks the lock file, and writes the process number over its start without truncating it.
 fn take_lock(lock: File, directory: &File, path: &Path) -> io::Result<File> {
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(in_use(Some(lock), directory, path)),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    // What else has this name would be written over.
+    // A write would also change the file's other name.
     if lock.metadata()?.nlink() > 1 {
         return Err(is_a_hard_link(LOCK_NAME));
     }
@@ -106,7 +109,7 @@ fn take_lock(lock: File, directory: &File, path: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// A directory among all of a machine: its device, and its number there.
+/// Identity of a directory on this machine: its device, and its number there.
 type DirectoryId = (u64, u64);
 
 fn id_of(directory: &File) -> io::Result<DirectoryId> {
@@ -122,7 +125,7 @@ fn is_held(directory: &File) -> bool {
     id_of(directory).is_ok_and(|id| held().contains(&id))
 }
 
-/// As long as this is there, it is known that this process has a directory.
+/// Marks a directory as used by this process while this value exists.
 struct Held(DirectoryId);
 
 impl Held {
@@ -145,8 +148,8 @@ mod tests {
     use super::super::test_folder::TestFolder;
     use super::*;
 
-    /// A directory has one process, also when its lock file is removed or it gets another name; and
-    /// who has it is told.
+    /// A directory has one process, even if its lock file is removed or renamed. The error names
+    /// the process.
     #[test]
     fn removing_the_lock_file_frees_no_directory() {
         let place = TestFolder::new("lock");
@@ -162,7 +165,8 @@ mod tests {
         assert!(OsDisk::look_at(&place.0).is_ok());
     }
 
-    /// Another process is told by its number, also if that is the number of this one, as in containers.
+    /// The error names another process by its number, even if this process has the same one, as in
+    /// containers.
     #[test]
     fn who_has_a_directory_is_told() {
         let place = TestFolder::new("holder");

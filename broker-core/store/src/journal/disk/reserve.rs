@@ -1,4 +1,4 @@
-//! Descriptors that are kept for the store.
+//! File descriptors reserved for the store. [`OsDisk`](super::OsDisk) opens files with them.
 
 use std::fs::File;
 use std::io;
@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-/// Descriptors that are kept for files of the store. A roll opens one, the keeper a spare and a side file.
+/// Number of reserved descriptors. A roll opens one, the keeper a spare and a side file.
 pub(in super::super) const RESERVED_DESCRIPTORS: usize = 8;
-/// How long the store waits for a descriptor, when even those are gone, and how long between two looks.
+/// Maximum wait for a descriptor if even the reserved ones are used, and the pause between two
+/// attempts.
 const DESCRIPTOR_WAIT: Duration = Duration::from_mins(1);
 const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(100);
 
-/// Descriptors that are kept open so that a file can be opened when the process has no other left: clients
-/// may take all others.
+/// Open descriptors that can be closed to open a file when the process has no other left. Clients
+/// may use all others.
 pub(super) struct Reserve {
     kept: Mutex<Vec<File>>,
     count: usize,
@@ -26,8 +27,9 @@ impl Reserve {
         Ok(Self { kept: Mutex::new(kept), count })
     }
 
-    /// Opens a file. Without a descriptor it takes one of those kept; if somebody else is faster each time,
-    /// it waits until there are some: a segment that cannot be opened would end the store.
+    /// Opens a file. Without a free descriptor it releases a reserved one. If another thread takes
+    /// that one each time, it waits for one: a segment that cannot be opened would end the store.
+    /// Blocks up to a minute.
     pub(super) fn open(
         &self,
         directory: &File,
@@ -44,7 +46,7 @@ impl Reserve {
             };
             let is_short =
                 matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE));
-            // Who only looks at a directory has nothing to lose.
+            // A read-only directory has no reserved descriptors, and a failure there is harmless.
             if !is_short || self.count == 0 {
                 return Err(error);
             }
@@ -62,7 +64,7 @@ impl Reserve {
         }
     }
 
-    /// Keeps as many as before, as soon as there are others.
+    /// Reserves descriptors again if there are free ones.
     fn fill(&self, directory: &File) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         while kept.len() < self.count {
@@ -79,7 +81,7 @@ mod tests {
     use super::super::test_folder::TestFolder;
     use super::*;
 
-    /// Without a descriptor left, one that was kept is used, and others are kept when there are some.
+    /// Without a free descriptor, a reserved one is used, and the reserve is filled again later.
     #[test]
     fn a_file_is_opened_with_a_descriptor_that_was_kept() {
         let place = TestFolder::new("reserve");
@@ -90,7 +92,7 @@ mod tests {
         let attempts = Cell::new(0);
         let opened = reserve.open(&directory, || {
             attempts.set(attempts.get() + 1);
-            // Twice somebody else takes what was let go.
+            // Another thread takes the released descriptor twice.
             match attempts.get() {
                 1..=3 => Err(Errno::MFILE.into()),
                 _ => {

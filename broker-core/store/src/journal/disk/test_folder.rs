@@ -1,4 +1,4 @@
-//! A folder of its own for each test.
+//! A separate folder for each test.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A copy of the whole directory, before anything is changed in it.
+//! A copy of the whole directory, made before a repair changes the journal.
 
 use std::io;
 
@@ -7,10 +7,10 @@ use super::super::verify::{Meter, Progress, Stage, Tolerant};
 use super::patch::failed;
 use crate::StoreError;
 
-/// Read and written at a time.
+/// Number of bytes to read and write at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// How many bytes a copy takes at most.
+/// Maximum number of bytes of a copy.
 pub(super) fn bytes(disk: &dyn Disk) -> Result<u64, StoreError> {
     let sum = || -> io::Result<u64> {
         let mut bytes = 0;
@@ -22,7 +22,7 @@ pub(super) fn bytes(disk: &dyn Disk) -> Result<u64, StoreError> {
     sum().map_err(|error| failed("the directory", &error))
 }
 
-/// Copies every file, with zeros for what cannot be read, and makes the copy durable.
+/// Copies every file, with zeros in place of unreadable bytes, and makes the copy durable.
 pub(super) fn copy(
     from: &dyn Disk,
     to: &dyn Disk,
@@ -48,7 +48,7 @@ pub(super) fn copy(
 fn copy_file(from: &dyn Disk, to: &dyn Disk, name: &str, meter: &mut Meter<'_>) -> io::Result<()> {
     let (from, to) = (from.open(name)?, to.create(name)?);
     let length = from.length()?;
-    // What is not written is zeros, as most of a segment that was not filled.
+    // The rest is zeros, like most of an unfilled segment.
     to.truncate(length)?;
     let mut piece = vec![0; PIECE_BYTES];
     let mut at = 0;

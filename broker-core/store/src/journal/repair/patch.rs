@@ -1,4 +1,4 @@
-//! What is written over damaged places.
+//! Replacements of damaged parts: headers, holes, and whole segments. Only repair uses them.
 
 use std::io;
 
@@ -10,10 +10,10 @@ use super::super::segment::name_of;
 use super::super::verify::{FRAME_BYTES_MIN, Gap};
 use crate::StoreError;
 
-/// A hole is made of pieces of at most this size, so that reading it takes little memory.
+/// Maximum size of a piece of a hole, so that reading it takes little memory.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Writes one of the two copies of a header again.
+/// Writes a copy of a header again.
 pub(super) fn write_header(
     disk: &dyn Disk,
     header: &SegmentHeader,
@@ -52,7 +52,7 @@ pub(super) fn make_holes(
     write().map_err(|error| failed(&name, &error))
 }
 
-/// Writes a hole: one frame, or several that follow one another, none of which counts but the last.
+/// Writes a hole as consecutive frames. Only the lsn after the last one matters.
 fn write_hole(
     file: &dyn DiskFile,
     seed: u32,
@@ -80,7 +80,7 @@ fn write_hole(
     Ok(())
 }
 
-/// What stands for a segment that is dropped: a header, and a hole up to its end.
+/// The replacement of a dropped segment: a header, and a hole up to its end.
 pub(super) struct StandIn {
     pub(super) header: SegmentHeader,
     pub(super) end: u64,
@@ -88,10 +88,10 @@ pub(super) struct StandIn {
 }
 
 impl StandIn {
-    /// Writes it, durably, in place of what is there.
+    /// Writes the replacement durably, in place of the file.
     pub(super) fn write(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         let name = name_of(self.header.number);
-        // Opening removes it if this is as far as it gets.
+        // Opening removes the draft if the repair is interrupted here.
         let draft = format!("spare-r{:09}.log", self.header.number);
         let write = || -> io::Result<()> {
             if disk.list()?.contains(&draft) {

@@ -1,4 +1,4 @@
-//! On a disk in memory, small enough to break every byte and to fail every write.
+//! Tests on a disk in memory, small enough to damage every byte and to fail every write.
 
 mod memory_disk;
 
@@ -25,7 +25,7 @@ fn small() -> JournalConfig {
     JournalConfig { segment_bytes: 16 << 10, ..config() }
 }
 
-/// What a journal holds: keys, with their values and contents.
+/// Content of a journal: keys, with their values and contents.
 type Held = BTreeMap<Key, (Vec<u8>, Option<Bytes>)>;
 
 fn held(disk: &Arc<MemoryDisk>) -> Held {
@@ -51,7 +51,7 @@ fn held(disk: &Arc<MemoryDisk>) -> Held {
     held
 }
 
-/// A journal of messages that were sent, changed and settled, closed in order.
+/// A journal with sent, changed and settled messages, closed in order.
 fn filled(disk: &Arc<MemoryDisk>, messages: u64) {
     let journal = Journal::by_hand(Arc::clone(disk) as _, &small(), None).unwrap();
     let mut writer = Writer::new(journal).unwrap();
@@ -117,8 +117,8 @@ fn a_directory_without_a_journal_is_no_journal() {
     assert_eq!(disk.files(), Files::new());
 }
 
-/// Bit rot at every byte of a small journal that was closed in order: it is found wherever a frame or
-/// a header lies, and repair gives up nothing that can be read.
+/// Bit rot at every byte of a small closed journal is found in every frame and header, and repair
+/// gives up no readable data.
 #[test]
 fn bit_rot_at_every_byte_is_found_and_repaired() {
     let files = whole();
@@ -134,7 +134,7 @@ fn bit_rot_at_every_byte_is_found_and_repaired() {
         if is_in_header {
             assert!(report.is_sound(), "byte {at}");
         } else if report.is_sound() {
-            // Padding behind a payload is part of nothing.
+            // Padding after a payload is not checked.
             assert_eq!(*byte, 0, "byte {at}");
             assert!(report.findings.is_empty(), "byte {at}");
             continue;
@@ -147,7 +147,7 @@ fn bit_rot_at_every_byte_is_found_and_repaired() {
         assert!(report.is_sound(), "byte {at}: {report:?}");
         let after = held(&disk);
         for (key, record) in &after {
-            // What stood there before may come back, where what followed it cannot be told.
+            // An earlier value of the key may return if its successor is unreadable.
             let is_known = before.get(key) == Some(record) || record.0 == b"sent";
             assert!(is_known, "byte {at}: {key:?} is {record:?}");
         }
@@ -155,7 +155,7 @@ fn bit_rot_at_every_byte_is_found_and_repaired() {
         *fates.entry((lost, missing)).or_insert(0) += 1;
         assert!(missing <= 4, "byte {at}: {missing} messages are gone");
     }
-    // Most bytes of frames are those of contents: one message goes, and its neighbours stay.
+    // Most bytes of frames are contents: one message is lost, and its neighbours stay.
     let costs = fates.iter().filter(|((_, missing), _)| *missing > 0);
     assert_eq!(costs.max_by_key(|(_, count)| **count).unwrap().0, &(1, 1), "{fates:?}");
 }
@@ -181,7 +181,7 @@ fn a_damaged_content_costs_its_message_alone() {
     assert_eq!(held(&disk), expected);
 }
 
-/// The value of the later record goes, and what the key had before counts again.
+/// The value of the later record is lost, and the previous value of the key counts again.
 #[test]
 fn a_damaged_change_leaves_the_message_as_it_was() {
     let disk = MemoryDisk::of(&whole());
@@ -193,13 +193,15 @@ fn a_damaged_change_leaves_the_message_as_it_was() {
     assert_eq!(held(&disk)[&key(1)], (b"sent".to_vec(), Some(content(1))));
 }
 
-/// What tells that a message was settled is in a damaged frame, and can be told: it does not come back.
+/// The removal of a settled message is in a damaged frame and readable: the message does not
+/// return.
 #[test]
 fn a_removal_in_a_damaged_frame_stays_one() {
     let disk = MemoryDisk::of(&whole());
     let before = held(&disk);
     let name = name_of(1);
-    // The second record of that frame, a deletion, is whole; so is the first. Its head is not.
+    // The first two records of that frame are intact, and the second one is a deletion. The head of
+    // the frame is damaged.
     let change = find(&disk, &name, b"back");
     let bytes = disk.file(&name).unwrap().bytes.lock().unwrap()[..change].to_vec();
     let head = bytes.windows(4).rposition(|window| window == b"PKf1").unwrap();
@@ -213,14 +215,14 @@ fn a_removal_in_a_damaged_frame_stays_one() {
 #[test]
 fn a_torn_end_is_harmless() {
     let mut files = whole();
-    // As if the process had ended before it closed the journal.
+    // Like a process that ended before it closed the journal.
     files.remove("manifest");
     let disk = MemoryDisk::of(&files);
     let name = name_of(1);
     let bytes = disk.file(&name).unwrap().bytes.lock().unwrap().clone();
     let mut heads: Vec<usize> = Vec::new();
     heads.extend((0..bytes.len() - 4).filter(|at| &bytes[*at..*at + 4] == b"PKf1"));
-    // The last batch, and the mark behind it, which alone says that the batch was durable.
+    // The last batch, and the mark after it, which is the only proof that the batch was durable.
     let (batch, mark) = (heads[heads.len() - 2], heads[heads.len() - 1]);
     disk.file(&name).unwrap().bytes.lock().unwrap()[mark..].fill(0);
     flip(&disk, &name, batch + FRAME_HEAD);
@@ -246,7 +248,7 @@ fn what_the_medium_does_not_give_is_damage_with_its_error() {
     assert_eq!(look(&copy).totals.segments, 1);
 }
 
-/// Large contents lie in parts; one that is damaged costs the message that refers to it.
+/// Large contents are in parts. A damaged part loses the message that refers to it.
 #[test]
 fn a_damaged_part_costs_its_message() {
     let disk = MemoryDisk::of(&Files::new());
@@ -279,7 +281,7 @@ fn a_damaged_part_costs_its_message() {
 fn long() -> Files {
     let disk = MemoryDisk::of(&Files::new());
     filled(&disk, 400);
-    // Side files are written by the keeper; what it moves besides is not wanted here.
+    // The keeper writes side files; its other work is not part of this test.
     let journal = Journal::by_hand(Arc::clone(&disk) as _, &small(), None).unwrap();
     for _ in 0..20 {
         let step = {
@@ -319,7 +321,7 @@ fn side_files_are_proven_against_their_segments() {
     assert!(look(&disk).findings.is_empty());
 }
 
-/// A side file that leaves out a live record is whole by its checksums; opening would lose the record.
+/// A side file without a live record has valid checksums, but opening would lose the record.
 #[test]
 fn a_side_file_that_leaves_something_out_is_damage() {
     let disk = MemoryDisk::of(&long());
@@ -339,14 +341,14 @@ fn a_side_file_that_leaves_something_out_is_damage() {
     assert_eq!(held(&disk), before);
 }
 
-/// The side file of a damaged segment tells what was in it.
+/// The side file of a damaged segment has the records that were in it.
 #[test]
 fn a_side_file_helps_to_save_what_its_segment_held() {
     let files = long();
     let disk = MemoryDisk::of(&files);
     let before = held(&disk);
     let name = name_of(2);
-    // The head of the first frame: nothing in the gap can be walked through.
+    // The head of the first frame: no record in the gap can be read.
     let start = usize::try_from(HEADER_BYTES).unwrap();
     disk.file(&name).unwrap().bytes.lock().unwrap()[start..start + 8].fill(0xff);
     let report = look(&disk);
@@ -421,7 +423,7 @@ fn a_file_of_another_journal_is_told_and_taken_away() {
     assert_eq!(report.findings[0].kind, FindingKind::Foreign);
 }
 
-/// The power fails at every write of a repair; another repair brings the same result.
+/// The power fails at every write of a repair. A second repair has the same result.
 #[test]
 fn a_repair_that_ends_early_is_run_again() {
     let mut files = long();
@@ -441,7 +443,7 @@ fn a_repair_that_ends_early_is_run_again() {
         let is_done = first.apply().is_ok();
         disk.writes.left.store(u64::MAX, Ordering::Release);
         let again = Plan::make(Arc::clone(&disk) as _, &[4], &mut |_| {});
-        // The segment that was dropped may have its stand-in already.
+        // The dropped segment may have its replacement already.
         let again = again.unwrap_or_else(|_| plan(&disk, &[]));
         again.apply().unwrap();
         assert!(look(&disk).is_sound(), "after {left} writes");
@@ -453,7 +455,7 @@ fn a_repair_that_ends_early_is_run_again() {
     }
 }
 
-/// A directory of the file system is looked at without a trace, and while nobody else has it.
+/// Looking at a directory leaves no trace, and requires that no other process uses it.
 #[test]
 fn a_directory_is_looked_at_without_a_trace() {
     let path: PathBuf = std::env::temp_dir();

@@ -1,7 +1,9 @@
-//! Reading a whole journal: what is there, what is wrong with it, and two indexes of it.
+//! Reading a whole journal: its parts, their damage, and two indexes. Verification and repair use
+//! it.
 //!
-//! The *plain* index holds what opening finds once every gap is a hole. The *best* one also holds what
-//! can be told in the gaps, record by record, or from side files. Where nothing is damaged they are one.
+//! The *plain* index is the one that opening finds after every gap became a hole. The *best* one
+//! also has the records that are readable in gaps or in side files. Without damage they are the
+//! same.
 
 mod files;
 mod frames;
@@ -25,42 +27,42 @@ use crate::{Key, StoreError};
 use files::{find_segments, journal_of, read_manifest, unusable};
 use frames::{carry_out, prove_frame, replay_frames, told_records};
 
-/// A file of the log, or the place where one should be.
+/// A file of the log, or the position of a missing one.
 pub(in super::super) struct Link {
     pub(in super::super) number: u32,
-    /// `None` if it is missing, or is not what it should be.
+    /// `None` if it is missing or unusable.
     pub(in super::super) segment: Option<Arc<Segment>>,
     pub(in super::super) extent: Extent,
     pub(in super::super) walked: Walked,
-    /// Where a copy of the header is damaged.
+    /// Position of the damaged copy of the header.
     pub(in super::super) bad_header: Option<u64>,
     pub(in super::super) side: Side,
 }
 
-/// What is known of a side file.
+/// State of a side file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Side {
     Absent,
     Good,
-    /// It cannot be used, or must not be.
+    /// It is unusable, or must not be used.
     Bad,
 }
 
-/// Everything about a journal.
+/// All findings about a journal.
 pub(in super::super) struct Inspection {
     pub(in super::super) report: Report,
     pub(in super::super) told: Told,
     pub(in super::super) has_manifest: bool,
-    /// From the oldest that is needed to the newest.
+    /// From the oldest segment in use to the newest one.
     pub(in super::super) chain: Vec<Link>,
-    /// Files that are in the way of opening, and not part of the log.
+    /// Files that are not part of the log and prevent opening.
     pub(in super::super) strays: Vec<String>,
     pub(in super::super) segments: Arc<Segments>,
     pub(in super::super) plain: Arc<Index>,
     pub(in super::super) best: Arc<Index>,
 }
 
-/// What a side file says, each with the byte of the segment where that is said.
+/// The operations of a side file, each with the offset of its record in the segment.
 type SideItems = Vec<(u32, ReplayOp)>;
 
 /// A file with the name of a segment.
@@ -97,7 +99,7 @@ impl Inspection {
         let newest_own = found.iter().rfind(|(number, one)| is_own(**number, one));
         let newest_own = newest_own.map(|(number, _)| *number);
         let newest = newest_own.unwrap_or(0).max(told.newest);
-        // Without one header nothing is known, and every file counts.
+        // Without any valid header, every file counts.
         let newest = match newest_own {
             Some(_) => newest,
             None => found.keys().next_back().copied().unwrap_or(0).max(newest),
@@ -129,7 +131,7 @@ impl Inspection {
         Ok(inspection)
     }
 
-    /// Puts the segments into their order, from the oldest needed on.
+    /// Orders the segments, from the oldest one in use.
     fn link(
         &mut self,
         mut found: BTreeMap<u32, Found>,
@@ -251,7 +253,7 @@ impl Inspection {
             self.best = Arc::clone(&self.plain);
             return Ok(());
         }
-        // Where something of the log is lost, side files know what the log does not say any more.
+        // If a part of the log is lost, side files have records that the log lacks.
         self.plain = Arc::new(self.replay(disk, false)?);
         let is_one = |link: &Link| link.walked.gaps.is_empty();
         self.best = if self.chain.iter().all(is_one) {
@@ -262,7 +264,7 @@ impl Inspection {
         Ok(())
     }
 
-    /// Whether side files leave out nothing that is alive: opening would not find it.
+    /// Checks that side files have all live records. Opening would not find omitted ones.
     fn prove_sides(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
         self.plain.each(&mut |_, entry| *live.entry(entry.record.segment).or_default() += 1);
@@ -289,7 +291,7 @@ impl Inspection {
         Ok(())
     }
 
-    /// Reads what the side file of a segment says, if it has one. `Err` tells why it cannot be used.
+    /// Reads the side file of a segment, if it has one. `Err` has the reason why it is unusable.
     fn read_side(
         &self,
         disk: &dyn Disk,
@@ -299,16 +301,16 @@ impl Inspection {
         let mut items = Vec::new();
         let end = match link.extent {
             Extent::Sealed { end, .. } => end,
-            // It was made when the end was known; here it is not, and nothing can be compared.
+            // The end is unknown, so the side file cannot be compared.
             Extent::Open => return Ok((Err(Flaw::Empty), items)),
-            // It was sealed by an opening that got no further.
+            // An opening sealed the segment and ended there.
             Extent::Newest { .. } => return Ok((Err(Flaw::Empty), items)),
         };
         let told = side::items(disk, segment, end, &mut |offset, op| items.push((offset, op)))?;
         Ok((told, items))
     }
 
-    /// Tells what is wrong with the frames of a segment.
+    /// Reports the damaged frames of a segment.
     fn report_segment(&mut self, link: &Link, segment: &Segment) {
         let name = segment.name();
         if let Some((from, to)) = link.walked.unfinished {
@@ -332,7 +334,7 @@ impl Inspection {
         }
     }
 
-    /// Tells what is wrong with a side file.
+    /// Reports a damaged side file.
     fn report_side(&mut self, link: &mut Link, told: Result<(), Flaw>, compared: &Compared) {
         let name = side::name_of_side(link.number);
         match told {
@@ -342,7 +344,7 @@ impl Inspection {
                 let what = flaw.to_string();
                 self.report.find(finding(&name, 0, 0, FindingKind::SideFile, &what));
             }
-            // Against a damaged segment only what can be told in it speaks.
+            // A damaged segment contradicts its side file only through its readable records.
             Ok(()) if !link.walked.gaps.is_empty() || compared.agrees() => link.side = Side::Good,
             Ok(()) => {
                 link.side = Side::Bad;
@@ -352,7 +354,7 @@ impl Inspection {
         }
     }
 
-    /// Reads the log again as opening does; `with_gaps` with everything that can be told in its gaps.
+    /// Reads the log again like opening; `with_gaps` adds the readable records in its gaps.
     fn replay(&self, disk: &dyn Disk, with_gaps: bool) -> Result<Index, StoreError> {
         let index = Index::new(Arc::clone(&self.segments));
         for link in &self.chain {
@@ -370,7 +372,7 @@ impl Inspection {
         Ok(index)
     }
 
-    /// Counts what the next opening removes.
+    /// Counts the files that the next opening removes.
     fn look_for_leftovers(&mut self, names: &[String]) {
         let oldest = self.chain.first().map_or(0, |link| link.number);
         let is_left = |name: &&String| {
@@ -384,7 +386,7 @@ impl Inspection {
 
     /// Judges every key.
     fn judge_all(&mut self, progress: &mut dyn FnMut(Progress)) {
-        // Opening needs every segment that a key refers to; one that is missing is told already.
+        // Fails for a missing segment, which is reported already.
         self.plain.open_account().ok();
         let mut report = std::mem::take(&mut self.report);
         report.totals.live_bytes = self.plain.needed_bytes();
@@ -413,7 +415,7 @@ impl Inspection {
         self.report = report;
     }
 
-    /// Shows the verdict on every key, with the bytes that were read for it.
+    /// Passes the verdict on every key to `visit`, with the number of bytes read for it.
     pub(in super::super) fn each_verdict(
         &self,
         visit: &mut dyn FnMut(&Key, super::judge::Judged, u64) -> Result<(), StoreError>,
@@ -440,7 +442,7 @@ impl Inspection {
         result
     }
 
-    /// The gap in which a place lies.
+    /// The gap that contains a place.
     pub(in super::super) fn gap_at(&self, place: Place) -> Option<&Gap> {
         let first = self.chain.first()?.number;
         let link = self.chain.get(place.segment.checked_sub(first)? as usize)?;
@@ -448,7 +450,7 @@ impl Inspection {
         link.walked.gaps.iter().find(|gap| (gap.from..gap.to).contains(&offset))
     }
 
-    /// Says where the medium itself gives no bytes.
+    /// Adds read errors of the medium to the findings.
     fn explain(&mut self, disk: &Tolerant<'_>) {
         let unreadable = disk.unreadable();
         for finding in &mut self.report.findings {
@@ -475,7 +477,7 @@ impl Inspection {
 }
 
 impl Link {
-    /// About how many bytes are read of it.
+    /// Number of bytes to read of the segment, about.
     fn bytes(&self) -> u64 {
         let length = || self.segment.as_ref().and_then(|segment| segment.file.length().ok());
         let end = match self.extent {
@@ -487,7 +489,7 @@ impl Link {
     }
 }
 
-/// Compares a side file with its segment while that is read.
+/// Compares a side file with its segment during the read of the segment.
 struct Compared {
     items: std::iter::Peekable<std::vec::IntoIter<(u32, ReplayOp)>>,
     differs: bool,
@@ -507,8 +509,8 @@ impl Compared {
         self.differs |= told != *op;
     }
 
-    /// Items that no record answers to are left over; removals are told all, or none if nothing older
-    /// was there.
+    /// Whether every item matches a record. The side file must have all removals, or none if there
+    /// is no older segment.
     fn agrees(&self) -> bool {
         let is_used_up = self.items.len() == 0;
         let tells_removals = self.told_removals == 0 || self.told_removals == self.removals;
@@ -529,7 +531,7 @@ fn finding(file: &str, offset: u64, bytes: u64, kind: FindingKind, what: &str) -
     Finding { file, offset, bytes, kind, what, segment: None, frames: None }
 }
 
-/// What is wrong, without where.
+/// The reason in an error, without its position.
 fn reason(error: &StoreError) -> String {
     let text = match error {
         StoreError::Damaged(text) | StoreError::Failed(text) => text.to_string(),

@@ -1,5 +1,5 @@
-//! What becomes of each key: proven where it lies, saved from what surrounds it, put back to what it
-//! was before, or given up.
+//! The fate of each key: intact, saved from damaged surroundings, returned to its previous state,
+//! or given up. Reports and repair use the verdicts.
 
 use super::super::format::FRAME_HEAD;
 use super::super::format::{Flaw, Place};
@@ -8,27 +8,27 @@ use super::super::segment::{Segments, damaged, name_of};
 use super::{Fate, Inspection};
 use crate::{Key, StoreError};
 
-/// What repair does about a key.
+/// The action of a repair for a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Verdict {
-    /// Nothing.
+    /// No action.
     Keep,
-    /// What this entry says is written again; it is of the best index, or of the plain one.
+    /// The entry is written again. It is from the best index, or from the plain one.
     Write { entry: Entry, is_best: bool },
     /// The key is deleted.
     Delete,
 }
 
-/// A verdict, and what it means; `None` where nothing is wrong.
+/// A verdict and its consequence.
 pub(in super::super) struct Judged {
     pub(in super::super) verdict: Verdict,
     pub(in super::super) fate: Option<Fate>,
-    /// What cannot be read, and why.
+    /// The unreadable place, and the reason.
     pub(in super::super) flaw: Option<(Place, StoreError)>,
 }
 
 impl Inspection {
-    /// Judges a key by the best that is known of it, and by what the log says without its gaps.
+    /// Judges a key by its entries in the best and in the plain index.
     pub(in super::super) fn judge(
         &self,
         key: &Key,
@@ -66,7 +66,7 @@ impl Inspection {
         }
     }
 
-    /// Whether anything of an entry lies where repair makes a hole.
+    /// Whether a part of an entry is in a gap, where repair makes a hole.
     fn is_in_gap(&self, index: &Index, entry: &Entry) -> bool {
         if self.gap_at(entry.record).is_some() {
             return true;
@@ -87,7 +87,7 @@ impl Inspection {
 #[expect(clippy::cast_possible_truncation, reason = "32")]
 const FRAME_HEAD_BYTES: u32 = FRAME_HEAD as u32;
 
-/// Reads the record of a key and its content, and proves both.
+/// Reads and checks the record and the content of a key.
 fn prove(
     index: &Index,
     segments: &Segments,

@@ -1,67 +1,67 @@
-//! What was found, for people and programs.
+//! The report of a verification, for people and programs. The command line prints it.
 
 use std::collections::BTreeMap;
 
 use crate::Key;
 
-/// So many findings, and so many keys, are listed; the others are counted.
+/// Maximum number of listed findings, and of listed keys. Further ones are only counted.
 pub(in super::super) const LISTED_MAX: usize = 10_000;
 
-/// What is being done.
+/// The current activity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// The files of the log are read from beginning to end.
+    /// Reading the files of the log from beginning to end.
     Log,
-    /// Every live record is looked up, with its content.
+    /// Reading every live record, with its content.
     Records,
-    /// A copy is made.
+    /// Making a copy.
     Copy,
 }
 
-/// How far it is.
+/// Progress of an activity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// What is being done.
+    /// The activity.
     pub stage: Stage,
     /// Bytes done.
     pub done: u64,
-    /// Bytes altogether.
+    /// Total bytes.
     pub total: u64,
 }
 
-/// What a finding means.
+/// The consequence of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// Nothing acknowledged is touched; opening the journal takes care of it.
+    /// No acknowledged data is affected; opening the journal repairs it.
     Harmless,
-    /// Something that was acknowledged cannot be read, or the journal does not open.
+    /// Acknowledged data cannot be read, or the journal does not open.
     Damage,
 }
 
-/// What was found.
+/// The kind of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FindingKind {
-    /// What was being written when the process ended. It was never acknowledged.
+    /// The write in progress when the process ended. It was never acknowledged.
     UnfinishedWrite,
     /// One of the two copies of a segment's header.
     HeaderCopy,
-    /// A side file that cannot be used.
+    /// An unusable side file.
     SideFile,
-    /// A side file that is whole and says something else than its segment.
+    /// An intact side file that contradicts its segment.
     SideFileDiffers,
     /// The manifest, or one of its two slots.
     Manifest,
-    /// A stretch of the log in which no frame can be used.
+    /// A range of the log without a usable frame.
     Frames,
-    /// A live record or content outside of such a stretch.
+    /// A live record or content outside such a range.
     Record,
-    /// A segment whose header is lost in both copies.
+    /// A segment of which both copies of the header are lost.
     Header,
-    /// A segment that is not there.
+    /// A missing segment.
     Missing,
-    /// A file that is not what its name says, or of another journal.
+    /// A file whose name does not match its header, or of another journal.
     Foreign,
-    /// Such a file, behind the end of the log.
+    /// Such a file, after the end of the log.
     Stray,
 }
 
@@ -84,7 +84,7 @@ impl FindingKind {
         }
     }
 
-    /// What it means for the messages.
+    /// The consequence for messages.
     #[must_use]
     pub const fn severity(self) -> Severity {
         match self {
@@ -101,7 +101,7 @@ impl FindingKind {
         }
     }
 
-    /// What becomes of it.
+    /// The action of opening or repair, as text.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
@@ -122,76 +122,76 @@ impl FindingKind {
     }
 }
 
-/// Something that is not as it should be.
+/// A deviation in a journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The name of the file.
     pub file: String,
-    /// Where in it.
+    /// First byte in the file.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// What.
+    /// The kind.
     pub kind: FindingKind,
-    /// The same in words, with the reason.
+    /// The kind as text, with the reason.
     pub what: String,
-    /// The segment it is about.
+    /// The affected segment.
     pub segment: Option<u32>,
-    /// The frames that cannot be used, if it is about frames.
+    /// The unusable frames, if any.
     pub frames: Option<LostFrames>,
 }
 
 impl Finding {
-    /// What it means for the messages.
+    /// The consequence for messages.
     #[must_use]
     pub const fn severity(&self) -> Severity {
         self.kind.severity()
     }
 }
 
-/// Frames that cannot be used.
+/// A range of unusable frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LostFrames {
-    /// The lsn of the first.
+    /// The lsn of the first frame.
     pub first_lsn: u64,
-    /// The lsn of the last, if that is known.
+    /// The lsn of the last frame, if known.
     pub last_lsn: Option<u64>,
-    /// How many of their records can be told one by one.
+    /// Number of records in them that are still readable.
     pub told_records: u64,
-    /// Whether those are all.
+    /// Whether all records in them are readable.
     pub are_all_told: bool,
 }
 
-/// What becomes of a record that damage touches.
+/// The fate of a record that damage affects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Fate {
-    /// It, or its content, cannot be read, and nothing older is there.
+    /// The record or its content cannot be read, and there is no earlier one.
     Lost,
-    /// It cannot be read; what stood under its key before can, and counts again.
+    /// The record cannot be read. The previous record of its key counts again.
     Earlier,
-    /// It can be read, though what surrounds it is damaged.
+    /// The record can be read, in damaged surroundings.
     Saved,
-    /// It was removed, and what tells that is damaged; it is removed again.
+    /// The record was removed, and the removal is in a damaged place. Repair removes it again.
     Removed,
 }
 
-/// A record that damage touches.
+/// A record that damage affects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Affected {
-    /// Its key; what keys mean is known to `change::codec`.
+    /// Its key; `change::codec` has the meaning of keys.
     pub key: Key,
     /// What becomes of it.
     pub fate: Fate,
-    /// Why it cannot be read, with file and byte; empty for those that can.
+    /// The reason why it cannot be read, with file and byte. Empty if it is readable.
     pub why: String,
 }
 
-/// How much there is.
+/// Sizes and counts of a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Totals {
     /// Segments of the log.
     pub segments: u64,
-    /// Frames that verified.
+    /// Valid frames.
     pub frames: u64,
     /// Records in them.
     pub records: u64,
@@ -201,45 +201,45 @@ pub struct Totals {
     pub live_keys: u64,
     /// Bytes of their records and contents.
     pub live_bytes: u64,
-    /// Frames that stand for what an earlier repair gave up.
+    /// Frames that replace data which an earlier repair gave up.
     pub holes: u64,
     /// Files that the next opening removes.
     pub leftover_files: u64,
 }
 
 impl Totals {
-    /// Bytes of the log that nothing needs any more.
+    /// Bytes of the log that are no longer in use.
     #[must_use]
     pub const fn garbage_bytes(&self) -> u64 {
         self.log_bytes.saturating_sub(self.live_bytes)
     }
 }
 
-/// Everything that was found.
+/// The findings of a verification.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Report {
-    /// What is not as it should be, in the order of the log. At most 10,000 are listed.
+    /// Deviations in the order of the log. At most 10,000 are listed.
     pub findings: Vec<Finding>,
-    /// Findings beyond those.
+    /// Number of further findings.
     pub findings_omitted: u64,
-    /// Records that damage touches. At most 10,000 are listed.
+    /// Records that damage affects. At most 10,000 are listed.
     pub affected: Vec<Affected>,
-    /// Affected records beyond those.
+    /// Number of further affected records.
     pub affected_omitted: u64,
-    /// How much there is.
+    /// Sizes and counts.
     pub totals: Totals,
     is_damaged: bool,
     fates: BTreeMap<Fate, u64>,
 }
 
 impl Report {
-    /// Whether nothing acknowledged is damaged.
+    /// Whether no acknowledged data is damaged.
     #[must_use]
     pub const fn is_sound(&self) -> bool {
         !self.is_damaged
     }
 
-    /// How many records have a fate, listed or not.
+    /// Number of records with a fate, listed or not.
     #[must_use]
     pub fn count(&self, fate: Fate) -> u64 {
         self.fates.get(&fate).copied().unwrap_or(0)

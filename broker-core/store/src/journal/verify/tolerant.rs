@@ -1,17 +1,18 @@
-//! A disk that is read on past what the medium gives no more: zeros stand there, so that the checksums
-//! over it fail, and the places are remembered. It writes nothing.
+//! A read-only disk that continues after read errors: it returns zeros for unreadable bytes, so
+//! that checksums over them fail, and records the places. Verification and the copy of a repair
+//! read through it.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::disk::{Disk, DiskFile};
 
-/// What is read at once where a larger read failed.
+/// Size of a read after a larger one failed.
 const SECTOR_BYTES: usize = 4 << 10;
-/// So many places are remembered.
+/// Maximum number of recorded places.
 const PLACES_MAX: usize = 10_000;
 
-/// A stretch that cannot be read.
+/// An unreadable range.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Unreadable {
     pub(in super::super) file: String,
@@ -33,7 +34,7 @@ impl<'a> Tolerant<'a> {
         Self { disk, places: Places::default() }
     }
 
-    /// What could not be read so far.
+    /// The unreadable places so far.
     pub(in super::super) fn unreadable(&self) -> Vec<Unreadable> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -86,7 +87,7 @@ struct TolerantFile {
 impl TolerantFile {
     fn note(&self, offset: u64, bytes: u64, error: &io::Error) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        // The same place is read again and again.
+        // The same place may be read several times.
         let known = |one: &Unreadable| one.file == self.name && one.offset == offset;
         if places.len() < PLACES_MAX && !places.iter().any(known) {
             let (file, error) = (self.name.clone(), error.to_string());
@@ -94,7 +95,7 @@ impl TolerantFile {
         }
     }
 
-    /// Reads sector by sector, with zeros for those that cannot be.
+    /// Reads sector by sector, with zeros for unreadable ones.
     fn read_around(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let length = self.file.length()?;
         let count = usize::try_from(length.saturating_sub(offset)).unwrap_or(usize::MAX);

@@ -1,4 +1,5 @@
-//! From frame to frame through a segment, and on behind what is damaged.
+//! Walks from frame to frame through a segment, and continues after damage. Verification and repair
+//! use it.
 //!
 //! ```text
 //!  n │ n+1 │ ?????????? │ n+4 │ n+5 │ ??
@@ -11,54 +12,54 @@ use std::io;
 use super::super::format::{ALIGNMENT, FRAME_HEAD, Flaw, FrameKind, HEADER_BYTES, read_hole};
 use super::super::segment::{FoundFrame, FrameReader, Segment};
 
-/// No frame is shorter than its head and eight bytes.
+/// Minimum length of a frame: its head and eight bytes.
 pub(in super::super) const FRAME_BYTES_MIN: u64 = FRAME_HEAD as u64 + ALIGNMENT;
 
-/// What is known of the end of a segment.
+/// The known end of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Extent {
-    /// The segment behind it tells where it ends, and the lsn that follows.
+    /// The next segment has the end, and the lsn that follows.
     Sealed { end: u64, lsn: u64 },
-    /// Sealed, but the segment that tells the end cannot be read.
+    /// Sealed, but the segment with its end is unreadable.
     Open,
-    /// The newest; up to `closed_end` it was closed in order.
+    /// The newest segment, which was closed in order up to `closed_end`.
     Newest { closed_end: u64 },
 }
 
-/// A stretch of a segment in which no frame can be used.
+/// A range of a segment without a usable frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct Gap {
     pub(in super::super) from: u64,
     pub(in super::super) to: u64,
-    /// The lsn that should stand at its beginning.
+    /// The expected lsn at its start.
     pub(in super::super) first_lsn: u64,
-    /// The last lsn that was acknowledged in it, as far as that is known.
+    /// The last acknowledged lsn in it, if known.
     pub(in super::super) last_lsn: Option<u64>,
-    /// The lsn of the frame behind it.
+    /// The lsn of the frame after it.
     pub(in super::super) next_lsn: u64,
-    /// What is wrong at its beginning.
+    /// The flaw at its start.
     pub(in super::super) flaw: Flaw,
 }
 
-/// What stands next in a segment.
+/// The next part of a segment.
 pub(in super::super) enum Met<'a> {
     Frame(&'a FoundFrame<'a>),
     Gap(&'a Gap),
 }
 
-/// A whole segment.
+/// The result of walking through a segment.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Walked {
-    /// Where it ends.
+    /// End of the segment.
     pub(in super::super) end: u64,
-    /// Above every lsn that was seen, also behind the end.
+    /// Above every lsn in the segment, even after the end.
     pub(in super::super) next_lsn: u64,
     pub(in super::super) gaps: Vec<Gap>,
-    /// Bytes at the end that were being written when the process ended, and never acknowledged.
+    /// Range of the write in progress when the process ended. It was never acknowledged.
     pub(in super::super) unfinished: Option<(u64, u64)>,
 }
 
-/// Frames that verify behind a bad place.
+/// Facts from the valid frames after a damaged place.
 #[derive(Clone, Copy)]
 struct Behind {
     synced: u64,
@@ -66,7 +67,7 @@ struct Behind {
     end: u64,
 }
 
-/// Walks through a segment. A frame that `visit` refuses, because it says nonsense, is a gap too.
+/// Walks through a segment. A frame that `visit` refuses as invalid is a gap too.
 pub(in super::super) fn walk(
     segment: &Segment,
     extent: Extent,
@@ -132,7 +133,7 @@ pub(in super::super) fn walk(
                     Some((to, found)) if found <= behind.synced + 1 || to < closed_end => {
                         gap(at, to, lsn, Some(found - 1), found, flaw)
                     }
-                    // What follows the gap was never acknowledged: it goes with it.
+                    // Frames after the gap were never acknowledged and become part of it.
                     _ => {
                         let to = behind.end.max(closed_end).max(at + FRAME_BYTES_MIN);
                         let last = (at >= closed_end).then_some(behind.synced);
@@ -162,7 +163,7 @@ const fn gap(
     Gap { from, to, first_lsn, last_lsn, next_lsn, flaw }
 }
 
-/// The next frame that verifies and has a higher lsn than the one missing.
+/// The next valid frame with an lsn above `missing`.
 fn next_frame(
     reader: &mut FrameReader<'_>,
     from: u64,
@@ -178,7 +179,7 @@ fn next_frame(
     Ok(None)
 }
 
-/// What all frames that verify behind a bad place say together.
+/// Collects the facts from all valid frames after a damaged place.
 fn look_behind(reader: &mut FrameReader<'_>, from: u64) -> io::Result<Behind> {
     let mut behind = Behind { synced: 0, lsn: 0, end: 0 };
     let mut from = from;
@@ -191,7 +192,7 @@ fn look_behind(reader: &mut FrameReader<'_>, from: u64) -> io::Result<Behind> {
     Ok(behind)
 }
 
-/// Where a frame would end that was begun at a place and not finished; 0 if none was. Bytes of an
+/// The end of a frame that was started at `at` and not finished; 0 if there is none. Bytes of an
 /// earlier use of the file have other lsns.
 fn torn_end(reader: &mut FrameReader<'_>, at: u64, lsn: u64) -> io::Result<u64> {
     Ok(reader.claim_at(at)?.filter(|head| head.lsn == lsn).map_or(0, |head| at + head.span()))

@@ -1,8 +1,8 @@
-//! A disk in memory whose writes can be made to fail.
+//! A disk in memory whose writes can fail.
 
 use super::*;
 
-/// Files in memory. After so many writes every further one fails.
+/// Files in memory. Writes fail after a given number.
 #[derive(Default)]
 pub(super) struct MemoryDisk {
     files: Mutex<BTreeMap<String, Arc<MemoryFile>>>,
@@ -30,7 +30,7 @@ impl Writes {
 
 pub(super) struct MemoryFile {
     pub(super) bytes: Mutex<Vec<u8>>,
-    /// What the medium gives no more.
+    /// The range that the medium cannot read.
     pub(super) bad: Mutex<Option<std::ops::Range<u64>>>,
     writes: Arc<Writes>,
 }

@@ -1,4 +1,5 @@
-//! The files of a journal: which are there, to which journal they belong, and what the manifest says.
+//! The files of a journal: the existing ones, the journal of each, and the manifest. Only the
+//! inspection uses it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +12,7 @@ use super::super::{FindingKind, Report};
 use super::{Found, failed, finding};
 use crate::StoreError;
 
-/// Opens everything that has the name of a segment.
+/// Opens all files with the name of a segment.
 pub(super) fn find_segments(
     disk: &dyn Disk,
     names: &[String],
@@ -39,7 +40,7 @@ pub(super) fn find_segments(
     Ok(found)
 }
 
-/// The journal that most files belong to.
+/// The identity of the journal to which most files belong.
 pub(super) fn journal_of(found: &BTreeMap<u32, Found>) -> Option<u128> {
     let mut counts: BTreeMap<u128, usize> = BTreeMap::new();
     for header in found.values().filter_map(|one| one.header.ok()) {
@@ -48,7 +49,7 @@ pub(super) fn journal_of(found: &BTreeMap<u32, Found>) -> Option<u128> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(journal, _)| journal)
 }
 
-/// Why a segment cannot be used.
+/// The reason why a segment is unusable.
 pub(super) fn unusable(number: u32, found: Option<&Found>) -> (FindingKind, String) {
     match found.map(|one| one.header) {
         None => (FindingKind::Missing, "the segment is missing".to_owned()),

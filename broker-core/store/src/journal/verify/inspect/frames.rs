@@ -1,4 +1,5 @@
-//! What frames say: proved where they are whole, and told record by record where they are not.
+//! Records of frames: checked in valid frames, and read one by one in damaged ones. Only the
+//! inspection uses it.
 
 use std::io;
 
@@ -11,7 +12,7 @@ use super::super::super::replay::{self, ReplayOp};
 use super::super::super::segment::{FoundFrame, Segment};
 use super::super::walk::{Extent, Gap, Met, walk};
 
-/// Proves the records of a frame and their contents, and returns what they do.
+/// Checks the records of a frame and their contents, and returns their operations.
 pub(super) fn prove_frame(
     segment: &Segment,
     frame: &FoundFrame<'_>,
@@ -36,10 +37,10 @@ pub(super) fn prove_frame(
     }
 }
 
-/// What is shown of a record: where it begins, what it does, itself, and all its bytes.
+/// Receives a record: its offset, its operation, the record, and all its bytes.
 type VisitRecord<'v> = &'v mut dyn FnMut(u32, ReplayOp, &Reading<'_>, &[u8]) -> Result<(), Flaw>;
 
-/// Shows records until one cannot be read.
+/// Passes records to `visit` until one is unreadable.
 fn each_record(
     segment: &Segment,
     payload: &[u8],
@@ -58,7 +59,7 @@ fn each_record(
     Ok(())
 }
 
-/// Reads the frames of a segment into an index; with `with_gaps` also what can be told between them.
+/// Reads the frames of a segment into an index; `with_gaps` adds readable records in gaps.
 pub(super) fn replay_frames(
     segment: &Segment,
     extent: Extent,
@@ -80,8 +81,7 @@ pub(super) fn replay_frames(
     .map(|_| ())
 }
 
-/// Shows the records in a gap that can be told one by one. Returns how many there are, and whether
-/// those are all.
+/// Passes the readable records of a gap to `visit`. Returns their number, and whether they are all.
 pub(super) fn told_records(
     segment: &Segment,
     gap: &Gap,
@@ -108,7 +108,7 @@ pub(super) fn told_records(
     (count, are_all)
 }
 
-/// The frame that a head claims to begin, if that can be.
+/// The frame that an unchecked head describes, if it is plausible.
 fn claimed_frame(segment: &Segment, gap: &Gap, at: u64, lsn: u64) -> Option<(FrameHead, Vec<u8>)> {
     let head = FrameHead::read_claim(&segment.read(at, FRAME_HEAD).ok()?).ok()?;
     if head.lsn != lsn || at + head.span() > gap.to {
