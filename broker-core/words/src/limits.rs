@@ -15,16 +15,18 @@ mod tests;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// No delay is longer, whatever is configured (RTY-02).
+/// Upper bound of every delay, in any configuration (RTY-02).
 const RETRY_DELAY_LARGEST: TimeSpan = TimeSpan::from_days(7);
-/// A shorter span ends as it begins; a host for tests may use short ones (FND-12).
+/// Lower bound of most spans: a shorter one would end when it begins. Hosts for tests may set short
+/// ones (FND-12).
 const MILLISECOND: TimeSpan = TimeSpan::from_ms(1);
 const SECOND: TimeSpan = TimeSpan::from_seconds(1);
 const HOUR: TimeSpan = TimeSpan::from_minutes(60);
 const YEAR: TimeSpan = TimeSpan::from_days(365);
-/// Clients count deliveries in 31 bits (ENT-09).
+/// Maximum that clients can count: deliveries have 31 bits (ENT-09).
 const DELIVERIES_LARGEST: u32 = i32::MAX.unsigned_abs();
-/// No peek returns more messages, whatever is configured and asked for (PEK-08): it pays for no more beforehand.
+/// Maximum number of messages of a peek, in any configuration (PEK-08): room for them is reserved
+/// before the peek runs.
 pub const PEEK_COUNT_LARGEST: u8 = 250;
 
 /// The tier that a namespace emulates: it selects limits and, for Basic, features (ENT-01, ENT-02).
@@ -60,7 +62,7 @@ impl fmt::Display for Amount {
 /// A type in which [`Limits`] holds a limit.
 trait LimitValue: Sized {
     fn amount(self) -> Amount;
-    /// None if the amount is of the other kind, or too large for the type.
+    /// `None` if the amount is of the other kind, or too large for the type.
     fn from_amount(amount: Amount) -> Option<Self>;
 }
 
@@ -131,13 +133,13 @@ impl Limit {
         (self.range)()
     }
 
-    /// Its value.
+    /// The value in `limits`.
     #[must_use]
     pub fn of(&self, limits: &Limits) -> Amount {
         (self.get)(limits)
     }
 
-    /// Sets its value.
+    /// Sets the value in `limits`.
     ///
     /// # Errors
     /// `ArgumentOutOfRange` with the range, also for a duration where a number is expected and the reverse (QUO-02).
@@ -159,7 +161,7 @@ impl Limit {
     }
 }
 
-/// The default of a tier: the general one, or its own.
+/// The default of a tier: the general one, or a special one.
 macro_rules! by_tier {
     ($tier:ident, $default:expr) => {
         $default
@@ -172,11 +174,12 @@ macro_rules! by_tier {
     };
 }
 
-/// One row per limit: name, type, range, default, and the default of a tier that has its own. The struct, its defaults,
-/// the check of the ranges, the section `[limits]` of the configuration and the reference page follow from it.
+/// A row per limit: name, type, range, default, and special defaults of tiers. The struct, its
+/// defaults, the check of the ranges, the section `[limits]` of the configuration and the reference
+/// page follow from it.
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ty, $range:expr, $default:expr $(, $tier:ident = $own:expr)*;)+) => {
-        /// The numbers in force in one namespace.
+        /// The limits in force in a namespace.
         #[derive(Clone, PartialEq, Debug)]
         #[non_exhaustive]
         pub struct Limits {
@@ -391,7 +394,7 @@ limits! {
 }
 
 impl Tier {
-    /// The name as settings and namespace information spell it (CNT-10).
+    /// The name in settings and namespace information (CNT-10).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -417,7 +420,7 @@ impl fmt::Display for Tier {
 }
 
 impl Limits {
-    /// Refuses numbers that contradict each other, as a configuration may set them (QUO-02).
+    /// Refuses values outside their ranges, and values that contradict each other (QUO-02).
     pub fn validate(&self) -> Result<(), Rejection> {
         Self::TABLE.iter().try_for_each(|limit| limit.check(limit.of(self)))?;
         ordered(
@@ -444,30 +447,32 @@ impl Limits {
     }
 }
 
-/// What a queue, a topic or a subscription takes in memory, beside the texts of its description.
+/// Bytes of memory of a queue, a topic or a subscription, without the texts of its description.
 pub const ENTITY_BYTES: u64 = 8_192;
-/// What a policy takes, with its keys.
+/// Bytes of memory of a policy, with its keys.
 pub const POLICY_BYTES: u64 = 512;
-/// What describes a message, in its entity and in the index of the store.
+/// Bytes of memory of a message's facts, in its entity and in the index of the store.
 pub const MESSAGE_BYTES: u64 = 80;
-/// What properties take that were set on a message, beside themselves: a record of their own, and its place in the
-/// index of the store. So much is counted for them in the size of the message and of its entity (SET-41).
+/// Bytes of memory and disk of properties set on a message, in addition to the properties: a
+/// separate record and its place in the index of the store. They count in the size of the message
+/// and of its entity (SET-41).
 pub const OVERLAY_BYTES: u32 = 256;
-/// What a lock on a message takes in its entity.
+/// Bytes of memory of a lock on a message, in its entity.
 pub const LOCK_BYTES: u64 = 112;
-/// What the connection knows of it that was sent the message and has not settled it: so much over AMQP, 97 over
+/// Bytes of memory of an unsettled delivery in its connection: this many over AMQP, 97 over
 /// WebSocket.
 pub const DELIVERY_BYTES: u64 = 464;
-/// What a session takes.
+/// Bytes of memory of a session.
 pub const SESSION_BYTES: u64 = 1_024;
-/// What an id in a duplicate history takes, or a message that another broker has forwarded.
+/// Bytes of memory of an id in a duplicate history, or of a message that another broker has
+/// forwarded.
 pub const DUPLICATE_ID_BYTES: u64 = 160;
-/// What a message takes beside the others that is scheduled, deferred or Delayed.
+/// Bytes of memory that a scheduled, deferred or Delayed message takes in addition.
 pub const DELAYED_BYTES: u64 = 128;
 
 impl Limits {
-    /// Memory that may be kept beside what is under way, when there is as much of everything as there may be.
-    /// Measured, rounded up.
+    /// Bytes of memory if all counts have reached their limits, without commands and deliveries in
+    /// progress. Based on measurements, rounded up.
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
         let each_has_policies = self.entity_count_max.saturating_add(1);
@@ -475,7 +480,7 @@ impl Limits {
             (self.entity_count_max, ENTITY_BYTES),
             (self.policy_count_max.saturating_mul(each_has_policies), POLICY_BYTES),
             (self.broker_subscription_count_max, ENTITY_BYTES),
-            // A lock is on a message, and one connection has it.
+            // Every message can be locked, in a single connection.
             (self.broker_message_count_max, MESSAGE_BYTES + LOCK_BYTES + DELIVERY_BYTES),
             (self.broker_session_count_max, SESSION_BYTES),
             (self.broker_duplicate_id_count_max, DUPLICATE_ID_BYTES),
@@ -493,7 +498,7 @@ impl Default for Limits {
     }
 }
 
-/// Whether minimum, default and maximum stand in that order.
+/// Refuses bounds that are not in the order minimum, default, maximum.
 fn ordered<T: PartialOrd + fmt::Display>(bound: &str, bounds: [T; 3]) -> Result<(), Rejection> {
     if bounds.is_sorted() {
         return Ok(());

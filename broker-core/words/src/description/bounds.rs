@@ -1,4 +1,5 @@
-//! The bounds of properties (ENT-09), and those that are fixed at creation (ENT-16).
+//! The bounds of properties (ENT-09), and the properties that are fixed at creation (ENT-16). Only
+//! descriptions use them.
 
 use super::EntityKind;
 use super::field::{Description, Facts, FieldKind, FieldValue};
@@ -6,7 +7,7 @@ use crate::error::{Quoted, Rejection};
 use crate::limits::{Limits, Tier};
 use crate::time::TimeSpan;
 
-/// Bytes of the unknown properties of one entity, so that a description fits into a record.
+/// Maximum bytes of the unknown properties of an entity, so that a description fits into a record.
 const EXTENSION_BYTES_MAX: usize = 8_192;
 /// Partitions of a partitioned queue or topic in the tiers that have such entities.
 const PARTITION_COUNT: u64 = 16;
@@ -83,7 +84,7 @@ fn validate_range(
     let rejection = Rejection::out_of_range(format!(
         "{title} of {whose} is {value}; it must be {min} to {max}"
     ));
-    // Azure words these two on its own.
+    // Azure has special wording for these two.
     Err(match (title, min, max) {
         ("DuplicateDetectionHistoryTimeWindow", Span(min), Span(max)) => rejection.in_cloud_words(
             &format!("The value supplied must be between {} and {}.", clock(min), clock(max)),
@@ -138,7 +139,7 @@ pub(super) fn refuse_in_basic(
     )))
 }
 
-/// A duration as .NET writes it: `7.00:00:00`, `00:00:20`.
+/// A duration in the format of .NET: `7.00:00:00`, `00:00:20`.
 fn clock(span: TimeSpan) -> String {
     const TICKS_PER_SECOND: i64 = 10_000_000;
     let seconds = span.ticks() / TICKS_PER_SECOND;

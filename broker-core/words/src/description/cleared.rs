@@ -1,17 +1,18 @@
-//! How an entity is changed in part, and which of its properties lose their value then.
+//! Partial changes of an entity, and the properties that lose their value in one. Management makes
+//! them from requests.
 
 use crate::time::Timestamp;
 
-/// How the properties of an update are taken. What has no new value, and is not cleared, is kept.
+/// The handling of properties without a new value in an update: kept, or cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Patch {
-    /// What has no new value and loses its own.
+    /// Properties that lose their value.
     pub cleared: Cleared,
-    /// Only if the description is still of this instant (ENT-17).
+    /// The instant of the description to change. A later description is refused (ENT-17).
     pub read_at: Option<Timestamp>,
 }
 
-/// Properties of an entity that lose their value. A topic has the last of them only.
+/// Properties of an entity that lose their value. A topic has only the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cleared {
     /// ForwardTo.
@@ -23,11 +24,12 @@ pub struct Cleared {
 }
 
 impl Cleared {
-    /// Everything that can be without a value: with it, a change is an update that replaces (ENT-17).
+    /// All properties that can be without a value. A change with it equals an update that replaces
+    /// the description (ENT-17).
     pub const ALL: Self =
         Self { forward_to: true, forward_dead_lettered_messages_to: true, user_metadata: true };
 
-    /// The properties whose names fulfil a condition.
+    /// The properties for whose names `is_cleared` returns true.
     #[must_use]
     pub fn of(is_cleared: impl Fn(&str) -> bool) -> Self {
         Self {

@@ -1,4 +1,5 @@
-//! What descriptions mean beyond the table of their properties (ENT-02 to ENT-22).
+//! The meaning of descriptions beyond the table of their properties (ENT-02 to ENT-22). Management
+//! and the namespace use it.
 
 use std::borrow::Cow;
 
@@ -13,11 +14,11 @@ use crate::limits::{Limits, Tier};
 use crate::path::EntityName;
 use crate::time::TimeSpan;
 
-/// The properties that an update of a queue names.
+/// The properties in an update of a queue.
 pub type QueueUpdate = QueueProperties;
-/// The properties that an update of a topic names.
+/// The properties in an update of a topic.
 pub type TopicUpdate = TopicProperties;
-/// The properties that an update of a subscription names.
+/// The properties in an update of a subscription.
 pub type SubscriptionUpdate = SubscriptionProperties;
 
 impl QueueDescription {
@@ -65,7 +66,7 @@ impl QueueDescription {
     pub fn within(path: impl Into<Box<str>>, topic: &TopicDescription) -> Self {
         let mut queue = Self::new(path, &Limits::default());
         queue.take(topic);
-        // Duplicates are the concern of the topic (DUP-09), and its texts are shown by the topic itself.
+        // The topic detects duplicates (DUP-09), and shows its texts.
         queue.requires_duplicate_detection = false;
         queue.user_metadata = None;
         queue
@@ -138,7 +139,7 @@ impl SubscriptionDescription {
         queue.take(self);
         queue.default_message_time_to_live =
             self.default_message_time_to_live.min(topic.default_message_time_to_live);
-        // Its text is shown by the subscription itself.
+        // The subscription shows its text.
         queue.user_metadata = None;
         queue
     }
@@ -161,7 +162,8 @@ impl SubscriptionDescription {
 }
 
 impl SubscriptionUpdate {
-    /// The description after the update, even if it is not valid (ENT-17). One that forwards is never idle (TMP-12).
+    /// The description after the update, even if it is not valid (ENT-17). A subscription that
+    /// forwards is never idle (TMP-12).
     #[must_use]
     pub fn over(self, base: &SubscriptionDescription) -> SubscriptionDescription {
         let mut description = self.put_over(base);

@@ -1,4 +1,5 @@
-//! What a table of properties is made of: kinds, values, and the macro that generates an entity from its list of fields.
+//! Elements of a table of properties: kinds, values, and the macro that generates an entity from
+//! its list of fields. Only `schema.rs` calls the macro.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,7 +24,7 @@ pub enum FieldKind {
     Span,
     /// Status of an entity.
     Status,
-    /// Entity or URL to forward to, or none.
+    /// Entity or URL as a destination, or none.
     Destination,
     /// Text, or none.
     Text,
@@ -50,25 +51,25 @@ impl FieldKind {
 /// Value of a property.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FieldValue {
-    /// Of a `Flag`.
+    /// Value of a `Flag`.
     Flag(bool),
-    /// Of a `Count`.
+    /// Value of a `Count`.
     Count(u32),
-    /// Of `Megabytes` and `Kilobytes`.
+    /// Value of a `Megabytes` or `Kilobytes`.
     Size(u64),
-    /// Of a `Span`.
+    /// Value of a `Span`.
     Span(TimeSpan),
-    /// Of a `Status`.
+    /// Value of a `Status`.
     Status(EntityStatus),
-    /// Of a `Destination` and a `Text`.
+    /// Value of a `Destination` or `Text`.
     Text(Option<Box<str>>),
-    /// Of a `Retry`.
+    /// Value of a `Retry`.
     Retry(Option<RetryPolicy>),
-    /// Of an `Order`.
+    /// Value of an `Order`.
     Order(SessionRetryOrder),
 }
 
-/// Writes a value as errors show it.
+/// The value in errors.
 impl fmt::Display for FieldValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -118,7 +119,7 @@ field_types! {
     Order: SessionRetryOrder,
 }
 
-/// Facts about a property that do not depend on the entity that has it.
+/// Facts about a property, the same for all entities that have it.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Name in snake case, in configuration files and plans: `lock_duration`.
@@ -131,9 +132,9 @@ pub struct Facts {
     pub flag: &'static str,
     /// Short name of the flag, if it has one.
     pub flag_alias: Option<&'static str>,
-    /// Kind, which decides about the type.
+    /// Kind, which determines the type.
     pub kind: FieldKind,
-    /// Number in records. It is never changed and never given to another property.
+    /// Number in records. It never changes, and no other property ever gets it.
     pub tag: u8,
     /// Position among the flags and in the output of the command line.
     pub place: u8,
@@ -141,26 +142,27 @@ pub struct Facts {
     pub label: &'static str,
     /// One line of documentation, without a full stop.
     pub doc: &'static str,
-    /// Example of a value, as the command line takes it; may be empty.
+    /// Example of a value on the command line; may be empty.
     pub example: &'static str,
     /// Further names in configuration files.
     pub aliases: &'static [&'static str],
-    /// Name in Atom, where it is not `title`.
+    /// Name in Atom, if it differs from `title`.
     pub element: Option<&'static str>,
-    /// Default, which the limits of the broker may decide.
+    /// Default, which may depend on the limits.
     pub default: fn(&Limits) -> FieldValue,
-    /// Minimum and maximum; of a text, its length in characters.
+    /// Minimum and maximum; for a text, of its length in characters.
     pub range: Option<fn(&Limits) -> [FieldValue; 2]>,
     /// Whether it cannot be changed after creation (ENT-16).
     pub is_fixed: bool,
-    /// Whether Azure has no such property. JSON leaves out the default, and Atom does not have it.
+    /// Whether Azure has no such property. JSON omits the default, and Atom does not have the
+    /// property.
     pub is_own: bool,
     /// Whether the tier Basic allows only the default (ENT-02).
     pub needs_standard: bool,
 }
 
 impl Facts {
-    /// A flag that is off by default; names and kind are filled in by the list of fields.
+    /// A flag that is off by default. The list of fields fills in names and kind.
     pub(super) const fn new(tag: u8, place: u8, label: &'static str, doc: &'static str) -> Self {
         Self {
             name: "",
@@ -234,7 +236,7 @@ impl<D: Description> Field<D> {
 
 /// A kind of entity, as the list of its properties.
 pub trait Description: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
-    /// The properties that a create or update request names.
+    /// The properties in a create or update request.
     type Update: Clone + Default + PartialEq + fmt::Debug + Send + Sync + 'static;
     /// The kind.
     const KIND: EntityKind;
@@ -244,7 +246,7 @@ pub trait Description: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The whole path (ADR-01).
     fn path(&self) -> Cow<'_, str>;
 
-    /// The names of the entity, in the order in which records have them.
+    /// The names of the entity, in the order of records.
     fn names(&self) -> Vec<&str>;
 
     /// An entity with defaults and the names that `next` returns, in the order of [`Description::names`].
@@ -253,13 +255,13 @@ pub trait Description: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The error of `next`.
     fn named_by<E>(next: impl FnMut() -> Result<Box<str>, E>) -> Result<Self, E>;
 
-    /// The properties that administration clients named and this broker does not know (HTP-17).
+    /// Properties from administration clients that this broker does not know (HTP-17).
     fn extensions(&self) -> Option<&str>;
 
     /// Replaces the unknown properties.
     fn set_extensions(&mut self, extensions: Option<Box<str>>);
 
-    /// Names the unknown properties in an update.
+    /// Sets the unknown properties in an update.
     fn put_extensions(update: &mut Self::Update, extensions: Option<Box<str>>);
 
     /// The description after an update, even if it is not valid (ENT-17).
@@ -276,7 +278,8 @@ pub trait Description: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A name of a field, spelled in another way at compile time: with `_` left out, or replaced by a dash.
+/// Converts the name of a field to another spelling at compile time: without `_`, or with dashes
+/// instead.
 pub(super) const fn spelled<const N: usize>(name: &str, spelling: Spelling) -> [u8; N] {
     let (from, mut to) = (name.as_bytes(), [0; N]);
     let (mut read, mut written) = (0, 0);
@@ -318,7 +321,7 @@ pub(super) const fn text(bytes: &[u8]) -> &str {
     }
 }
 
-/// How a name is spelled.
+/// A spelling of names.
 #[derive(Clone, Copy)]
 pub(super) enum Spelling {
     /// `LockDuration`.
@@ -395,12 +398,13 @@ macro_rules! entity {
         pub struct $description {
             $($(#[$names])* pub $name: Box<str>,)+
             $($(#[$doc])* pub $field: value_of!($form),)+
-            /// Properties that administration clients named and this broker does not know, as they were written (HTP-17).
+            /// Properties from administration clients that this broker does not know, in their
+            /// original text (HTP-17).
             pub extensions: Option<Box<str>>,
         }
 
-        /// The properties that a create or update request names; `None` stands for an absent property (ENT-03, ENT-17).
-        /// An update may only repeat a property that is fixed at creation.
+        /// The properties in a create or update request; `None` is an absent property (ENT-03,
+        /// ENT-17). An update may only repeat a property that is fixed at creation.
         #[derive(Clone, PartialEq, Eq, Debug, Default)]
         pub struct $properties {
             $($(#[$doc])* pub $field: named_of!($form),)+
@@ -526,7 +530,7 @@ macro_rules! entity {
                 Ok(description)
             }
 
-            /// The values that are named, over those of `base`.
+            /// The named values, and the values of `base` for the others.
             pub(super) fn put_over(self, base: &$description) -> $description {
                 $description {
                     $($name: base.$name.clone(),)+

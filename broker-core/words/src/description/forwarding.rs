@@ -1,30 +1,34 @@
-//! Where an entity forwards to (FWD-02 to FWD-04, TMP-12).
+//! Destinations of forwarding (FWD-02 to FWD-04, TMP-12). Descriptions validate them, and the
+//! broker resolves them.
 
 use super::EntityKind;
 use crate::error::{Quoted, Rejection};
 use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue, foreign_scheme};
 
-/// Characters of a destination, so that it fits into a record and a dead-letter description.
+/// Maximum characters of a destination, so that it fits into a record and a dead-letter
+/// description.
 const DESTINATION_CHARS_MAX: usize = 2_048;
 
-/// A destination as its text says it.
+/// A parsed destination.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Destination {
     /// A queue or topic of this namespace.
     Entity(PathKey),
-    /// Something that a forwarder serves, by the scheme before `://`, in lower case.
+    /// A destination of a forwarder, by the scheme before `://`, in lower case.
     Foreign(Box<str>),
 }
 
 impl Destination {
-    /// The properties that have one: for messages, and for dead-lettered messages.
+    /// The properties with a destination: of messages, and of dead-lettered messages.
     pub const PROPERTIES: [&str; 2] = ["ForwardTo", "ForwardDeadLetteredMessagesTo"];
 
     /// Reads a destination.
+    /// Reads a destination.
     ///
     /// # Errors
-    /// `ArgumentError` for a subscription or a sub-queue, which are no destinations (FWD-02), and
-    /// `EntityNotFound` for text that can name no entity; `ArgumentOutOfRange` for one that is too long.
+    /// `ArgumentError` for a subscription or a sub-queue, which cannot be destinations (FWD-02);
+    /// `EntityNotFound` for text that can name no entity; `ArgumentOutOfRange` if the text is too
+    /// long.
     pub fn parse(text: &str) -> Result<Self, Rejection> {
         let chars = text.chars().count();
         if chars > DESTINATION_CHARS_MAX {
@@ -51,7 +55,7 @@ impl Destination {
     }
 }
 
-/// Judges the destinations of an entity by themselves (FWD-02, FWD-04). The directory knows whether they exist.
+/// Validates the destinations of an entity (FWD-02, FWD-04). The directory checks that they exist.
 pub(super) fn validate(
     kind: EntityKind,
     path: &str,

@@ -1,8 +1,9 @@
 //! Descriptions: the settable properties of entities, and the settings of their namespace (ENT).
+//! Management creates them, and machines read them.
 //!
-//! A description is a plain value with effective values; updates are values too, so that a refused
-//! one changes nothing. Absent on purpose: runtime counts, which the tree's account has, and
-//! AuthorizationRules, which come with the shared access signature authorizer.
+//! A description is a plain value with effective values. Updates are values too, so that a refused
+//! update changes nothing. Not here: runtime counts, which the tree's account has, and
+//! AuthorizationRules, which the authorizer for shared access signatures has.
 
 mod bounds;
 mod cleared;
@@ -33,52 +34,54 @@ use crate::error::Rejection;
 use crate::limits::{Limits, Tier};
 use crate::time::TimeSpan;
 
-/// The settings of a namespace that concern entities.
+/// The settings of a namespace for entities.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
     /// The name of the namespace (CNT-10).
     pub name: Box<str>,
-    /// The numbers in force, with the tier (ENT-01, QUO-02).
+    /// The limits in force, with the tier (ENT-01, QUO-02).
     pub limits: Limits,
     /// AutoDeleteOnIdle of entities created without one (TMP-02); unlimited by default (TMP-04).
     pub auto_delete_on_idle_default: TimeSpan,
     /// `locks.release_on_detach`: whether an orderly detach of a link releases the locks taken over
     /// it, as a broken connection does (SET-21).
     pub locks_release_on_detach: bool,
-    /// `locks.release_on_connection_loss`: whether the loss of a connection of AMQP releases the locks taken over it;
-    /// otherwise they last until they expire, as after an orderly detach (SET-21).
+    /// `locks.release_on_connection_loss`: whether the loss of an AMQP connection releases the
+    /// locks taken over it. Otherwise they last until they expire, as after an orderly detach
+    /// (SET-21).
     pub locks_release_on_connection_loss: bool,
-    /// `sessions.expire_whole_session`: whether one expired message of a session expires all its
-    /// active messages that are not in flight (EXP-41, EXP-47); otherwise each expires by itself.
+    /// `sessions.expire_whole_session`: whether an expired message of a session expires all its
+    /// active messages that are not in flight (EXP-41, EXP-47). Otherwise each expires separately.
     pub sessions_expire_whole: bool,
-    /// `forwarding.failure_target`: where messages go that cannot be forwarded (FWD-18).
+    /// `forwarding.failure_target`: the queue for messages that cannot be forwarded (FWD-18).
     pub forwarding_failure_target: FailureTarget,
-    /// `forwarding.on_destination_full`: what becomes of messages whose destination is full (VIA-03).
+    /// `forwarding.on_destination_full`: the handling of messages whose destination is full
+    /// (VIA-03).
     pub forwarding_on_destination_full: OnDestinationFull,
 }
 
-/// Where messages go that cannot be forwarded (FWD-18).
+/// The queue for messages that cannot be forwarded (FWD-18).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FailureTarget {
-    /// The transfer dead-letter queue of the entity that holds them.
+    /// The transfer dead-letter queue of the entity that holds the messages.
     #[default]
     TransferDeadLetter,
-    /// Its dead-letter queue, as the cloud service does since 2023.
+    /// The dead-letter queue of that entity, as in the cloud service since 2023.
     DeadLetter,
 }
 
-/// What becomes of a message whose destination is full (FWD-15, VIA-03).
+/// The handling of a message whose destination is full (FWD-15, VIA-03).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnDestinationFull {
-    /// It goes where messages go that cannot be forwarded.
+    /// The message goes to the queue for messages that cannot be forwarded.
     #[default]
     TransferDeadLetter,
-    /// It stays, with all behind it, until there is room.
+    /// The message waits until there is room, and later messages wait too.
     Hold,
 }
 
 impl Settings {
-    /// The settings of a new namespace of that tier.
+    /// The settings of a new namespace of this tier.
     #[must_use]
     pub fn new(name: impl Into<Box<str>>, tier: Tier) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Properties that are named one by one, for who creates an entity or changes it.
+//! Builder methods for single properties, for callers that create or change an entity.
 
 use super::{
     EntityStatus, QueueProperties, RetryPolicy, SessionRetryOrder, SubscriptionProperties,
@@ -6,8 +6,8 @@ use super::{
 };
 use crate::time::TimeSpan;
 
-/// Each method names one property: `=>` takes what becomes its value, `=` the value. Those of several kinds of entities
-/// stand once, for all of these.
+/// Each method sets a property: `=>` takes a value that converts into the type, `=` the type.
+/// Methods of several kinds of entities are listed once.
 macro_rules! named {
     (@ $(#[$doc:meta])* $method:ident => $field:ident: $kind:ty) => {
         $(#[$doc])*
@@ -37,52 +37,54 @@ macro_rules! named {
 
 named! {
     for QueueProperties, TopicProperties, SubscriptionProperties: {
-        /// With this DefaultMessageTimeToLive.
+        /// Sets DefaultMessageTimeToLive.
         with_time_to_live => default_message_time_to_live: TimeSpan,
-        /// With this AutoDeleteOnIdle.
+        /// Sets AutoDeleteOnIdle.
         with_auto_delete_on_idle => auto_delete_on_idle: TimeSpan,
-        /// With this Status.
+        /// Sets Status.
         with_status => status: EntityStatus,
-        /// With this UserMetadata.
+        /// Sets UserMetadata.
         with_user_metadata => user_metadata: Box<str>,
     }
     for QueueProperties, TopicProperties: {
-        /// With this MaxSizeInMegabytes.
+        /// Sets MaxSizeInMegabytes.
         with_max_size_in_megabytes = max_size_in_megabytes: u64,
-        /// With this MaxMessageSizeInKilobytes.
+        /// Sets MaxMessageSizeInKilobytes.
         with_max_message_size_in_kilobytes = max_message_size_in_kilobytes: u64,
     }
     for QueueProperties, SubscriptionProperties: {
-        /// With this LockDuration.
+        /// Sets LockDuration.
         with_lock_duration => lock_duration: TimeSpan,
-        /// With this MaxDeliveryCount.
+        /// Sets MaxDeliveryCount.
         with_max_delivery_count = max_delivery_count: u32,
-        /// With this DeadLetteringOnMessageExpiration.
+        /// Sets DeadLetteringOnMessageExpiration.
         with_dead_lettering_on_expiration = dead_lettering_on_message_expiration: bool,
-        /// With this ForwardTo.
+        /// Sets ForwardTo.
         with_forward_to => forward_to: Box<str>,
-        /// With this ForwardDeadLetteredMessagesTo.
+        /// Sets ForwardDeadLetteredMessagesTo.
         with_forward_dead_letters_to => forward_dead_lettered_messages_to: Box<str>,
-        /// With this RetryPolicy (RTY-16).
+        /// Sets RetryPolicy (RTY-16).
         with_retry_policy => retry_policy: Option<RetryPolicy>,
-        /// With this SessionRetryOrder (RTY-22).
+        /// Sets SessionRetryOrder (RTY-22).
         with_session_retry_order => session_retry_order: SessionRetryOrder,
     }
     for SubscriptionProperties: {
-        /// With this CatchAll (TOP-25).
+        /// Sets CatchAll (TOP-25).
         with_catch_all = catch_all: bool,
     }
 }
 
 impl QueueProperties {
-    /// With RequiresSession: messages belong to sessions, and are received by session. Fixed at creation.
+    /// Sets RequiresSession: messages belong to sessions, and are received by session. Fixed at
+    /// creation.
     #[must_use]
     pub const fn with_sessions(mut self) -> Self {
         self.requires_session = Some(true);
         self
     }
 
-    /// With RequiresDuplicateDetection, over this window: an id that was sent within it is dropped. Fixed at creation.
+    /// Sets RequiresDuplicateDetection with this window: a message whose id was sent within it is
+    /// dropped. Fixed at creation.
     #[must_use]
     pub fn with_duplicate_detection(mut self, window: impl Into<TimeSpan>) -> Self {
         self.requires_duplicate_detection = Some(true);
@@ -92,7 +94,8 @@ impl QueueProperties {
 }
 
 impl TopicProperties {
-    /// With RequiresDuplicateDetection, over this window: an id that was sent within it is dropped. Fixed at creation.
+    /// Sets RequiresDuplicateDetection with this window: a message whose id was sent within it is
+    /// dropped. Fixed at creation.
     #[must_use]
     pub fn with_duplicate_detection(mut self, window: impl Into<TimeSpan>) -> Self {
         self.requires_duplicate_detection = Some(true);
@@ -102,7 +105,8 @@ impl TopicProperties {
 }
 
 impl SubscriptionProperties {
-    /// With RequiresSession: messages belong to sessions, and are received by session. Fixed at creation.
+    /// Sets RequiresSession: messages belong to sessions, and are received by session. Fixed at
+    /// creation.
     #[must_use]
     pub const fn with_sessions(mut self) -> Self {
         self.requires_session = Some(true);

@@ -1,25 +1,25 @@
-//! What becomes of a failed delivery: the retry policy of a queue or subscription, and whether a session
-//! waits for its Delayed messages (RTY-16 to RTY-23).
+//! Redelivery after failures: the retry policy of a queue or subscription, and whether a session
+//! waits for its Delayed messages (RTY-16 to RTY-23). The queue's machine computes delays with it.
 
 use crate::error::Rejection;
 use crate::limits::Limits;
 use crate::time::TimeSpan;
 
-/// Jitter is kept in parts of this many, so that descriptions can be compared.
+/// Number of parts of a jitter, an integer so that descriptions can be compared.
 const JITTER_PARTS: u32 = 1_000_000;
 
-/// How the delay grows with the failed deliveries of a message (RTY-18).
+/// Growth of the delay with the failed deliveries of a message (RTY-18).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RetryKind {
-    /// Always the same.
+    /// The same delay each time.
     Fixed,
-    /// As many times the delay as the message has failed.
+    /// The delay times the number of failures.
     Linear,
-    /// Twice as long after each further failure.
+    /// The delay doubles with each failure.
     Exponential,
 }
 
-/// After which delay a message comes again whose delivery has failed (RTY-16).
+/// Delays of the redelivery of a message after failed deliveries (RTY-16).
 ///
 /// ```
 /// # use peeklock_words as peeklock;
@@ -28,7 +28,7 @@ pub enum RetryKind {
 /// use peeklock::description::{Jitter, RetryKind, RetryPolicy};
 /// use peeklock::time::TimeSpan;
 ///
-/// // After 1, 2, 4, 8 seconds and so on, at last each 5 minutes.
+/// // After 1, 2, 4, 8 seconds and so on, finally every 5 minutes.
 /// let policy = RetryPolicy::exponential(Duration::from_secs(1))
 ///     .with_delay_max(TimeSpan::from_minutes(5));
 /// assert_eq!((policy.kind, policy.delay), (RetryKind::Exponential, TimeSpan::from_seconds(1)));
@@ -37,27 +37,27 @@ pub enum RetryKind {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RetryPolicy {
-    /// How the delay grows.
+    /// Growth of the delay.
     pub kind: RetryKind,
     /// The delay after the first failure.
     pub delay: TimeSpan,
-    /// No delay is longer; `None` is the limit `retry_delay_max`.
+    /// Maximum delay; `None` is the limit `retry_delay_max`.
     pub delay_max: Option<TimeSpan>,
-    /// By which part of it a delay is shortened at random, at most.
+    /// Maximum part by which a delay is shortened at random.
     pub jitter: Jitter,
 }
 
-/// A part of a delay, from nothing to all of it.
+/// A part of a delay, from 0 to 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Jitter(u32);
 
-/// Whether messages of a session wait for one before them that is Delayed (RTY-22, RTY-23).
+/// Whether later messages of a session wait for a Delayed one (RTY-22, RTY-23).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SessionRetryOrder {
     /// They wait, so that the order is kept.
     #[default]
     Hold,
-    /// They pass it.
+    /// They overtake it.
     Pass,
 }
 
@@ -65,7 +65,7 @@ impl RetryKind {
     /// Every kind.
     pub const ALL: [Self; 3] = [Self::Fixed, Self::Linear, Self::Exponential];
 
-    /// The name as all transports and settings spell it.
+    /// The name in all transports and settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,10 +83,10 @@ impl RetryKind {
 }
 
 impl SessionRetryOrder {
-    /// Both.
+    /// All orders.
     pub const ALL: [Self; 2] = [Self::Hold, Self::Pass];
 
-    /// The name as all transports and settings spell it.
+    /// The name in all transports and settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -103,10 +103,10 @@ impl SessionRetryOrder {
 }
 
 impl Jitter {
-    /// None: delays are as the kind says.
+    /// No jitter.
     pub const NONE: Self = Self(0);
 
-    /// A part of 0 to 1, to the millionth.
+    /// A part from 0 to 1, rounded to millionths.
     ///
     /// # Errors
     /// `ArgumentOutOfRange` for any other number.
@@ -130,13 +130,13 @@ impl Jitter {
         f64::from(self.0) / f64::from(JITTER_PARTS)
     }
 
-    /// The millionths of it, as they are stored.
+    /// The part in millionths, the stored form.
     #[must_use]
     pub const fn millionths(self) -> u32 {
         self.0
     }
 
-    /// A jitter of so many millionths; `None` for more than all.
+    /// A jitter of `millionths`; `None` if that is more than 1.
     #[must_use]
     pub const fn of_millionths(millionths: u32) -> Option<Self> {
         if millionths <= JITTER_PARTS { Some(Self(millionths)) } else { None }
@@ -144,20 +144,21 @@ impl Jitter {
 }
 
 impl RetryPolicy {
-    /// After the same delay each time, of 1 ms to the limit `retry_delay_max`, 7 days, without jitter (RTY-18). What is out
-    /// of range is refused where an entity gets the policy (RTY-16).
+    /// The same delay each time, from 1 ms to the limit `retry_delay_max` (by default 7 days),
+    /// without jitter (RTY-18). A value out of range is refused when an entity gets the policy
+    /// (RTY-16).
     #[must_use]
     pub fn fixed(delay: impl Into<TimeSpan>) -> Self {
         Self::of(RetryKind::Fixed, delay.into())
     }
 
-    /// After a delay of this, twice this, three times this and so on, up to the limit; else as [`RetryPolicy::fixed`].
+    /// The delay times 1, 2, 3 and so on, up to the limit. Otherwise as [`RetryPolicy::fixed`].
     #[must_use]
     pub fn linear(delay: impl Into<TimeSpan>) -> Self {
         Self::of(RetryKind::Linear, delay.into())
     }
 
-    /// After a delay of this, twice this, four times this and so on, up to the limit; else as [`RetryPolicy::fixed`].
+    /// The delay times 1, 2, 4 and so on, up to the limit. Otherwise as [`RetryPolicy::fixed`].
     #[must_use]
     pub fn exponential(delay: impl Into<TimeSpan>) -> Self {
         Self::of(RetryKind::Exponential, delay.into())
@@ -167,14 +168,14 @@ impl RetryPolicy {
         Self { kind, delay, delay_max: None, jitter: Jitter::NONE }
     }
 
-    /// The same, with no delay longer than this, which is at least the first one.
+    /// Sets the maximum delay, which must be at least the first delay.
     #[must_use]
     pub fn with_delay_max(mut self, span: impl Into<TimeSpan>) -> Self {
         self.delay_max = Some(span.into());
         self
     }
 
-    /// The same, with delays that are shortened at random.
+    /// Shortens delays at random.
     #[must_use]
     pub const fn with_jitter(mut self, jitter: Jitter) -> Self {
         self.jitter = jitter;
@@ -188,13 +189,13 @@ impl RetryPolicy {
         let nominal = match self.kind {
             RetryKind::Fixed => delay,
             RetryKind::Linear => delay * i128::from(failures),
-            // No delay is over 2^43 ticks, so doubling ends at the longest.
+            // A delay has at most 2^43 ticks, so the doubling is bounded by the maximum delay.
             RetryKind::Exponential => delay << failures.saturating_sub(1).min(60),
         };
         let most = self.delay_max.unwrap_or(limits.retry_delay_max).min(limits.retry_delay_max);
         let nominal = nominal.min(i128::from(most.ticks()));
         let widest = nominal * i128::from(self.jitter.0) / i128::from(JITTER_PARTS);
-        // 0 to the widest, each tick as likely as any other but for a part of 2^64.
+        // From 0 to `widest`; each tick has the same probability, within 2^-64.
         let shorter = ((widest + 1) * i128::from(random)) >> 64;
         TimeSpan::from_ticks(i64::try_from(nominal - shorter).unwrap_or(i64::MAX))
     }
@@ -232,7 +233,8 @@ mod tests {
         }
     }
 
-    /// RTY-18: each kind by the count, up to the longest delay, and by any count without overflow.
+    /// RTY-18: each kind by the number of failures, up to the maximum delay, without overflow for
+    /// any number.
     #[test]
     fn a_delay_grows_as_its_kind_says() {
         let limits = Limits::default();
@@ -247,7 +249,7 @@ mod tests {
         }
         let open = RetryPolicy { delay_max: None, ..policy(RetryKind::Exponential) };
         assert_eq!(open.delay_after(40, 0, &limits), limits.retry_delay_max);
-        // A limit that was lowered since holds for policies of before.
+        // A lowered limit applies to older policies.
         let most = TimeSpan::from_seconds(15);
         let lowered = Limits { retry_delay_max: most, ..Limits::default() };
         assert_eq!(policy(RetryKind::Linear).delay_after(9, 0, &lowered), most);
@@ -266,7 +268,8 @@ mod tests {
         assert_eq!(whole.delay_after(1, u64::MAX, &limits), TimeSpan::ZERO);
     }
 
-    /// RTY-16: what no policy can have is refused and names the range; the bounds themselves are allowed.
+    /// RTY-16: values outside their range are refused, and the error names the range; the bounds
+    /// themselves are allowed.
     #[test]
     fn what_is_out_of_range_is_refused() {
         for part in [-0.01, 1.01, f64::NAN, f64::INFINITY] {

@@ -1,14 +1,15 @@
-//! The status of an entity and what it blocks (ENT-20 to ENT-29).
+//! The status of an entity and the operations that it blocks (ENT-20 to ENT-29). The machines check
+//! it.
 
 use std::fmt;
 
 use super::EntityKind;
 use crate::error::Rejection;
 
-/// The status of an entity. All messages are kept in every one of them (ENT-23).
+/// The status of an entity. No status removes messages (ENT-23).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum EntityStatus {
-    /// Everything works.
+    /// No operation is blocked.
     #[default]
     Active,
     /// Neither send nor receive (ENT-20).
@@ -17,15 +18,15 @@ pub enum EntityStatus {
     SendDisabled,
     /// Send only (ENT-20); not for topics.
     ReceiveDisabled,
-    /// Of the system (ENT-28).
+    /// A status that only the system sets (ENT-28).
     Unknown,
-    /// Of the system (ENT-28).
+    /// A status that only the system sets (ENT-28).
     Restoring,
-    /// Of the system (ENT-28).
+    /// A status that only the system sets (ENT-28).
     Creating,
-    /// Of the system (ENT-28).
+    /// A status that only the system sets (ENT-28).
     Deleting,
-    /// Of the system (ENT-28).
+    /// A status that only the system sets (ENT-28).
     Renaming,
 }
 
@@ -43,7 +44,7 @@ impl EntityStatus {
         Self::Renaming,
     ];
 
-    /// The name as descriptions spell it (ADM-37).
+    /// The name in descriptions (ADM-37).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,9 +66,9 @@ impl EntityStatus {
         Self::ALL.into_iter().find(|status| status.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether send, schedule and incoming transfers pass (ENT-24).
+    /// Whether send, schedule and incoming transfers are allowed (ENT-24).
     ///
-    /// A topic's copies into a subscription do not ask the subscription's status (ENT-22).
+    /// The status of a subscription does not affect copies from its topic (ENT-22).
     #[must_use]
     pub const fn allows_send(self) -> bool {
         match self {
@@ -82,8 +83,8 @@ impl EntityStatus {
         }
     }
 
-    /// Whether receive, session accept, receive of deferred messages, batch delete (ENT-24) and
-    /// forwarding out of the entity (ENT-27) pass, in its sub-queues too (ENT-29).
+    /// Whether these are allowed: receive, session accept, receive of deferred messages, batch
+    /// delete (ENT-24) and forwarding out of the entity (ENT-27), also in its sub-queues (ENT-29).
     #[must_use]
     pub const fn allows_receive(self) -> bool {
         match self {
@@ -98,7 +99,7 @@ impl EntityStatus {
         }
     }
 
-    /// Whether a client may set the status on an entity of that kind (ENT-20 to ENT-22, ENT-28).
+    /// Whether a client may set the status on an entity of this kind (ENT-20 to ENT-22, ENT-28).
     #[must_use]
     pub const fn is_settable(self, kind: EntityKind) -> bool {
         match self {

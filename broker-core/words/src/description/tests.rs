@@ -15,7 +15,7 @@ fn queue() -> QueueDescription {
     QueueDescription::new("orders", &limits())
 }
 
-/// Sets one property of a default queue of the tier and expects the condition, none for success.
+/// Sets a property of a default queue of the tier and checks the condition; `None` is success.
 fn check(
     tier: Tier,
     expected: Option<Condition>,
@@ -29,7 +29,7 @@ fn check(
     rejection
 }
 
-/// Expects that both bounds fit and that the values just outside them do not.
+/// Checks that both bounds are accepted and that the values just outside are refused.
 fn check_bounds<T: Copy>(
     tier: Tier,
     [below, min, max]: [T; 3],
@@ -337,8 +337,8 @@ fn an_empty_update_keeps_all_but_forwarding_and_user_metadata() {
     assert_eq!(updated, Ok(expected));
 }
 
-/// RTY-16, RTY-23: a policy and the order of sessions stay when an update does not name them, and can be
-/// taken away.
+/// RTY-16, RTY-23: an update that does not name a policy or a session order keeps them; both can be
+/// removed.
 #[test]
 fn a_retry_policy_stays_until_it_is_taken_away() {
     let with = unusual_queue();
@@ -356,7 +356,7 @@ fn a_retry_policy_stays_until_it_is_taken_away() {
     assert_eq!((gone.retry_policy, gone.session_retry_order), (None, SessionRetryOrder::Hold));
 }
 
-/// RTY-16: a policy out of range is refused where it is set, of queues and of subscriptions.
+/// RTY-16: a policy out of range is refused for queues and for subscriptions.
 #[test]
 fn a_retry_policy_out_of_range_is_refused() {
     let wrong = RetryPolicy {
@@ -373,7 +373,7 @@ fn a_retry_policy_out_of_range_is_refused() {
     assert_eq!(refused.condition(), Condition::ArgumentOutOfRange);
 }
 
-/// HTP-17: what there is no property for is kept like most, is cleared by nothing in its place, and has a bound.
+/// HTP-17: unknown properties are kept by an update that does not name them, and have a bound.
 #[test]
 fn what_has_no_property_is_kept_within_its_bound() {
     let update =
@@ -389,7 +389,7 @@ fn what_has_no_property_is_kept_within_its_bound() {
 /// ENT-17
 #[test]
 fn an_update_replaces_every_property_it_names() {
-    // It requires sessions, which excludes ForwardTo (FWD-04); that has a test of its own.
+    // It requires sessions, which excludes ForwardTo (FWD-04); another test covers ForwardTo.
     let wanted = QueueDescription { forward_to: None, ..unusual_queue() };
     let update = QueueUpdate {
         lock_duration: Some(wanted.lock_duration),
@@ -438,7 +438,8 @@ fn judged(change: impl FnOnce(&mut QueueDescription)) -> Result<(), Condition> {
     description.validate(&limits()).map_err(|rejection| rejection.condition())
 }
 
-/// FWD-02, FWD-03, FWD-04, FWD-27, FWD-30: what is no destination, whatever exists.
+/// FWD-02, FWD-03, FWD-04, FWD-27, FWD-30: invalid destinations are refused, even if the entity
+/// exists.
 #[test]
 fn impossible_destinations_are_refused() {
     let to = |text: &'static str| Some(text.into());
@@ -524,7 +525,7 @@ fn sizes_are_told_in_bytes_too() {
     assert_eq!(queue().message_bytes_max(), 1_048_576);
 }
 
-/// ENT-03: properties that are named one by one are those that are named, and no other.
+/// ENT-03: the builder methods set exactly the properties that they name.
 #[test]
 fn properties_are_named_one_by_one() {
     let minute = std::time::Duration::from_secs(60);
@@ -555,8 +556,8 @@ fn properties_are_named_one_by_one() {
     assert_eq!(named.user_metadata.as_deref(), Some("ours"));
 }
 
-/// ENT-31, DESIGN D11: each property has a tag of its own, which is the same for all entities that have it, and its value
-/// goes through its field unchanged.
+/// ENT-31, DESIGN D11: each property has a unique tag, the same for all entities, and its value
+/// passes through its field unchanged.
 #[test]
 fn fields_carry_values_and_have_tags_of_their_own() {
     fn check<D: Description>(new: &D, tags: &mut BTreeMap<u8, &'static str>) {

@@ -52,7 +52,8 @@ fn a_host_may_lower_every_minimum() {
     assert_eq!(limits.validate(), Ok(()));
 }
 
-/// QUO-02, PEK-08: a peek pays for 250 messages at most before it is carried out, so none returns more.
+/// QUO-02, PEK-08: a peek reserves room for at most 250 messages before it runs, so none returns
+/// more.
 #[test]
 fn a_peek_returns_no_more_than_it_pays_for() {
     for (count, fits) in [(0, false), (1, true), (250, true), (251, false)] {
@@ -86,7 +87,7 @@ fn a_tier_is_known_by_its_name_in_any_case() {
     assert_eq!(Tier::Premium.to_string(), "Premium");
 }
 
-/// QUO-02: a number that would be no bound, or with which nothing can be served, is refused with its range.
+/// QUO-02: a value that would be no bound, or that would allow no work, is refused with its range.
 #[test]
 fn a_limit_outside_its_range_is_refused_with_the_range() {
     let check = |name: &str, change: fn(&mut Limits)| {
