@@ -1,5 +1,5 @@
-//! The memory store: maps that end with the process. Its order and answers equal those of a durable
-//! store, so that a broker behaves the same on both.
+//! The memory store: maps that end with the process. Its order and answers are the same as in a
+//! durable store, so that a broker behaves the same on both.
 
 mod space;
 #[cfg(test)]

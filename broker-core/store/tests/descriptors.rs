@@ -32,7 +32,7 @@ impl Drop for Place {
 }
 
 /// DESIGN D11: a roll of the log without a free descriptor is no failure: submitted batches wait
-/// until there is one, and all of them are stored.
+/// until there is one, and all are stored.
 #[test]
 fn the_log_rolls_on_when_descriptors_are_there_again() {
     let place = Place(std::env::temp_dir().join(format!("descriptors-{}", std::process::id())));

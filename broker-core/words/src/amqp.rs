@@ -76,11 +76,11 @@ pub mod descriptor {
     pub const PROPERTIES: u8 = 0x73;
     /// The application properties.
     pub const APPLICATION_PROPERTIES: u8 = 0x74;
-    /// A body of bytes, or a part of it.
+    /// A body of bytes, or a part.
     pub const DATA: u8 = 0x75;
-    /// A body of a list, or a part of it.
+    /// A body of a list, or a part.
     pub const SEQUENCE: u8 = 0x76;
-    /// A body of one value.
+    /// A body of a single value.
     pub const VALUE: u8 = 0x77;
     /// The footer.
     pub const FOOTER: u8 = 0x78;

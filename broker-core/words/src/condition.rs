@@ -1,7 +1,7 @@
 //! The catalogue of errors: every condition, once, with its form on each transport (spec file 19).
 //!
 //! Transports read a row of the table below and never the text of an error. A released name keeps
-//! its meaning (ERR-07). Not here: the details of one failure, which are in a `Rejection`.
+//! its meaning (ERR-07). Not here: the details of a failure, which are in a `Rejection`.
 
 use std::fmt;
 

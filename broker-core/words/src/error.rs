@@ -175,7 +175,8 @@ impl Rejection {
         self.condition.retryable()
     }
 
-    /// A message without session id for an entity that requires sessions. The condition differs for clients and transfers.
+    /// A message without session id for an entity that requires sessions. The condition differs for
+    /// clients and transfers.
     #[must_use]
     pub fn session_id_not_set(condition: Condition, path: &str) -> Self {
         let detail = format!("`{path}` requires sessions; set the session id of the message");
@@ -200,7 +201,8 @@ impl Rejection {
         Self::new(Condition::InvalidOperation, detail)
     }
 
-    /// A known operation or property that this version does not support; `feature` is a noun phrase.
+    /// A known operation or property that this version does not support; `feature` is a noun
+    /// phrase.
     #[must_use]
     pub fn not_implemented(feature: &str) -> Self {
         Self::new(Condition::NotImplemented, format!("{feature} is not supported in this version"))
@@ -314,7 +316,8 @@ impl Rejection {
         ))
     }
 
-    /// `subject`, such as "message" or "batch", has more bytes than its limit (SND-22, SND-23, SND-30).
+    /// `subject`, such as "message" or "batch", has more bytes than its limit (SND-22, SND-23,
+    /// SND-30).
     #[must_use]
     pub fn message_size_exceeded(subject: &str, bytes: u64, bytes_max: u64) -> Self {
         Self::new(

@@ -1,8 +1,8 @@
 //! The limits of the broker (spec file 20): one table with type, range and defaults of the tiers.
 //!
-//! An operator or an embedding host may change each limit (QUO-02, FND-12). Sizes are in bytes unless the name
-//! contains another unit, lengths in characters, durations are [`TimeSpan`]. The operation that reaches a limit checks
-//! it in its own module.
+//! An operator or an embedding host may change each limit (QUO-02, FND-12). Sizes are in bytes
+//! unless the name contains another unit, lengths in characters, durations are [`TimeSpan`]. The
+//! operation that reaches a limit checks it in its own module.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -142,7 +142,8 @@ impl Limit {
     /// Sets the value in `limits`.
     ///
     /// # Errors
-    /// `ArgumentOutOfRange` with the range, also for a duration where a number is expected and the reverse (QUO-02).
+    /// `ArgumentOutOfRange` with the range, also for a duration where a number is expected and the
+    /// reverse (QUO-02).
     pub fn set(&self, limits: &mut Limits, value: Amount) -> Result<(), Rejection> {
         self.check(value)?;
         if (self.set)(limits, value) { Ok(()) } else { Err(self.out_of_range(value)) }
@@ -229,7 +230,8 @@ limits! {
     rule_sql_count_max: usize, 0..=1_000_000, 2_000, Basic = 0;
     /// Correlation rules of a topic; then `QuotaExceeded` (QUO-01).
     rule_correlation_count_max: usize, 0..=1_000_000, 100_000, Basic = 0;
-    /// Policies of the namespace, and of each queue and topic; then `QuotaExceeded` (SEC-03, QUO-01).
+    /// Policies of the namespace, and of each queue and topic; then `QuotaExceeded` (SEC-03,
+    /// QUO-01).
     policy_count_max: usize, 1..=100, 12;
     /// Entities or rules in a list answer; ask for the next page (ADM-23).
     list_count_max: usize, 1..=10_000, 100;
@@ -244,8 +246,8 @@ limits! {
     entity_megabytes_min: u64, 1..=1 << 30, 1;
     /// Default MaxSizeInMegabytes (ENT-03).
     entity_megabytes_default: u64, 1..=1 << 30, KIB;
-    /// Highest MaxSizeInMegabytes, 16 times as high for partitioned entities below Premium; a full entity answers
-    /// `QuotaExceeded` (ENT-10, QUO-01).
+    /// Highest MaxSizeInMegabytes, 16 times as high for partitioned entities below Premium; a full
+    /// entity answers `QuotaExceeded` (ENT-10, QUO-01).
     entity_megabytes_max: u64, 1..=1 << 30, 5 * KIB, Premium = 80 * KIB;
     /// Lowest DuplicateDetectionHistoryTimeWindow (DUP-04, FND-12).
     duplicate_window_min: TimeSpan, MILLISECOND..=YEAR, TimeSpan::from_seconds(20);
@@ -292,12 +294,14 @@ limits! {
     dead_letter_reason_chars_max: usize, 1..=65_536, 4_096;
     /// Characters of a dead-letter description; then `ArgumentOutOfRange` (SET-11).
     dead_letter_description_chars_max: usize, 1..=65_536, 4_096;
-    /// Forwarding hops; then the transfer dead-letter queue (`MaxTransferHopCountExceeded`) (QUO-02, FWD-12).
+    /// Forwarding hops; then the transfer dead-letter queue (`MaxTransferHopCountExceeded`)
+    /// (QUO-02, FWD-12).
     hop_count_max: u8, 1..=16, 4;
-    /// Copies of a message over all hops; then the transfer dead-letter queue, or `QuotaExceeded` for a send (QUO-02,
-    /// FWD-33).
+    /// Copies of a message over all hops; then the transfer dead-letter queue, or `QuotaExceeded`
+    /// for a send (QUO-02, FWD-33).
     message_copy_count_max: u16, 1..=u16::MAX, 10_000;
-    /// Number of times that abandon and defer can set properties on a message; then `MessageSizeExceeded` (SET-41).
+    /// Number of times that abandon and defer can set properties on a message; then
+    /// `MessageSizeExceeded` (SET-41).
     message_overlay_count_max: usize, 1..=10_000, 100;
 
     /// Characters of a filter; then `ArgumentOutOfRange` (SQL-02).
@@ -325,8 +329,8 @@ limits! {
     transaction_open_count_max: usize, 0..=1_000_000, 1_000;
     /// Operations of a transaction; then `QuotaExceeded`.
     transaction_operation_count_max: usize, 0..=100_000, 4_000;
-    /// Settled messages of a transaction, counted again for each overlay; then the commit gets `QuotaExceeded`
-    /// (QUO-11).
+    /// Settled messages of a transaction, counted again for each overlay; then the commit gets
+    /// `QuotaExceeded` (QUO-11).
     transaction_step_count_max: usize, 1..=100_000, 10_000;
     /// Open transactions of a connection; then `QuotaExceeded`.
     transaction_open_bytes_max: u64, 0..=1 << 40, 64 * MIB;
@@ -341,7 +345,8 @@ limits! {
     peek_count_max: usize, 1..=PEEK_COUNT_LARGEST as usize, 250;
     /// Bytes of a peek, but at least one message; the answer is shorter (PEK-08).
     peek_bytes_max: u64, 1..=1 << 30, MIB;
-    /// Bytes of a receive by sequence numbers, but at least one message; then `QuotaExceeded` (DEF-11).
+    /// Bytes of a receive by sequence numbers, but at least one message; then `QuotaExceeded`
+    /// (DEF-11).
     deferred_bytes_max: u64, 1..=1 << 30, 4 * MIB;
 
     /// Simultaneous receivers of an entity; then `QuotaExceeded` (RCV-22).
@@ -379,11 +384,13 @@ limits! {
     broker_session_count_max: usize, 0..=1_000_000_000, 1_000_000;
     /// Remembered message ids, and messages forwarded by other brokers; 160 bytes each.
     broker_duplicate_id_count_max: usize, 0..=1_000_000_000, 8_000_000;
-    /// Scheduled, deferred and delayed messages; 128 bytes each. Retry policies then add no delay (RTY-01).
+    /// Scheduled, deferred and delayed messages; 128 bytes each. Retry policies then add no delay
+    /// (RTY-01).
     broker_delayed_count_max: usize, 0..=1_000_000_000, 8_000_000;
     /// Copies that rules have made and that are not stored; then `ServerBusy`.
     broker_judged_bytes_max: u64, MIB..=1 << 40, 256 * MIB;
-    /// Contents loaded for forwarding and due schedules; further ones wait. Forwarders have at most half.
+    /// Contents loaded for forwarding and due schedules; further ones wait. Forwarders have at most
+    /// half.
     broker_loaded_bytes_max: u64, MIB..=1 << 40, 128 * MIB;
     /// Wait of a send for room or its turn; then `ServerBusy`.
     send_wait_max: TimeSpan, MILLISECOND..=HOUR, TimeSpan::from_seconds(5);

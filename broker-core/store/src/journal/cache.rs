@@ -102,7 +102,7 @@ pub(super) struct Found {
 }
 
 impl Look<'_> {
-    /// Bytes of the log, if a single piece contains all of them.
+    /// Bytes of the log, if a single piece has the whole range.
     pub(super) fn get(&mut self, at: Place, length: usize) -> Option<Found> {
         let is_there = |(start, piece): &(Place, Piece)| {
             start.segment == at.segment

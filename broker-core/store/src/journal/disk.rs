@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use self::directory::OsDisk;
 pub(super) use self::reserve::RESERVED_DESCRIPTORS;
 
-/// A flat directory of files. Names are durable after [`Disk::sync`], bytes after [`DiskFile::sync`].
+/// A flat directory of files. Names are durable after [`Disk::sync`], bytes after
+/// [`DiskFile::sync`].
 pub trait Disk: Send + Sync {
     /// The names of all files, in any order.
     fn list(&self) -> io::Result<Vec<String>>;

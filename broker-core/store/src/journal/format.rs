@@ -207,7 +207,7 @@ impl SegmentHeader {
 /// The content of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FrameKind {
-    /// The records of a batch: all of them count, or none.
+    /// The records of a batch: all or none count.
     Batch,
     /// A part of a large content. A later batch contains the places of the parts.
     Part,
@@ -248,7 +248,7 @@ pub(super) struct FrameHead {
     pub(super) kind: FrameKind,
     /// Bytes of the payload.
     pub(super) length: u32,
-    /// Number of the frame. The header of the segment has that of its first frame.
+    /// Number of the frame. The header of the segment has the number of its first frame.
     pub(super) lsn: u64,
     /// The highest durable lsn when this frame was written.
     pub(super) synced: u64,

@@ -1,8 +1,9 @@
 //! The index: the keys of the journal, and the positions of their values and contents in the log.
-//! All of it is in memory. The committer applies groups to it; pins, scans and the keeper read it.
+//! The whole index is in memory. The committer applies groups to it; pins, scans and the keeper
+//! read it.
 //!
 //! A record costs an [`Entry`] of 24 bytes, and its share of a map. Keys that end in one byte and
-//! an 8-byte number, as those of messages do, are kept 64 to a node, and the number is not stored.
+//! an 8-byte number, as keys of messages do, are kept 64 to a node, and the number is not stored.
 //!
 //! The index also keeps the account of the log: the number of records and contents of each segment
 //! that are in use, and the total bytes of these. A content that several keys share counts once.
@@ -86,7 +87,7 @@ impl Entry {
 /// A change of the log, to apply to the index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Op {
-    /// The key has a new record. Its content is new, or that of another record.
+    /// The key has a new record. Its content is new, or belongs to another record.
     Put { key: Key, entry: Entry, content_is_new: bool },
     /// The key is removed.
     Delete { key: Key },
@@ -302,7 +303,7 @@ impl Index {
         }
     }
 
-    /// Searches up to `limit` entries for those that use a segment. Returns the position to
+    /// Searches up to `limit` entries for users of a segment. Returns the position to
     /// continue from, or `None` at the end.
     pub(super) fn sweep(
         &self,
@@ -563,7 +564,7 @@ impl Drop for Account<'_> {
     }
 }
 
-/// Remembers the last two segments: most look-ups are for one of them.
+/// Remembers the last two segments: most look-ups are for these two.
 struct SegmentCache<'a> {
     segments: &'a Segments,
     last: [Option<Arc<Segment>>; 2],

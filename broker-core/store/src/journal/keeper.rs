@@ -26,8 +26,8 @@ use sweep::Sweep;
 /// Number of records of dropped spaces that a step frees.
 const REAPED_PER_STEP: usize = 4_096;
 /// Maximum number of files that are ready to become segments: the number of segments released
-/// together under a steady load, and the one that is ready by then. So no new file is ever made
-/// under load. The first write to each block of a new file makes a sync half as long again.
+/// together under a steady load, and a further one that is ready by then. So no new file is ever
+/// made under load. The first write to each block of a new file makes a sync half as long again.
 pub(super) const SPARES_MAX: usize = 4;
 /// Maximum number of spares after the log has not grown for a while.
 const SPARES_IN_QUIET: usize = 2;
@@ -38,7 +38,7 @@ const LOOKS_IN_QUIET: u32 = 10;
 const SEGMENTS_ON_A_SMALL_DISK: u64 = 3;
 /// Number of looks with enough room after which the end of a shortage is logged.
 const LOOKS_WITH_ROOM: u32 = 10;
-/// Maximum number of segments that are never cleaned: two in use, and the one that a restart
+/// Maximum number of segments that are never cleaned: two in use, and another that a restart
 /// leaves.
 const SEGMENTS_MIN: u64 = 3;
 
@@ -84,7 +84,7 @@ pub(super) struct Keeper {
     /// A sweep found no records to write, but the segment is in use, by a content whose batch is
     /// still to come. The next idle look tries again.
     is_resting: bool,
-    /// A segment that cannot be released, because a part of it cannot be read.
+    /// A segment that cannot be released, because a part cannot be read.
     stuck: Option<u32>,
     /// The newest sealed segment at the last idle look.
     sealed_in_quiet: u32,

@@ -309,7 +309,7 @@ impl Log {
     fn end_piece(&mut self) {
         let mut piece = std::mem::take(&mut self.buffer);
         self.buffer_at += piece.len() as u64;
-        // The cache counts the capacity of a piece, so little of it should be unused.
+        // The cache counts the capacity of a piece, so most should be used.
         if piece.len() < piece.capacity() / 2 && !piece.is_empty() {
             let mut fitting = self.buffers.take(piece.len());
             fitting.extend_from_slice(&piece);

@@ -1,5 +1,5 @@
-//! The committer's queue of jobs. Stores and the keeper add jobs, and the committer takes all of
-//! them at a time. The permits and reservations of submitters bound it.
+//! The committer's queue of jobs. Stores and the keeper add jobs, and the committer takes all at
+//! a time. The permits and reservations of submitters bound it.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;

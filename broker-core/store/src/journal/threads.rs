@@ -104,7 +104,7 @@ fn drive(queue: &Queue, committer: &mut Committer, bell: &Bell) {
             Arrival::Closed if committer.is_writing_large() => committer.wind_up(),
             Arrival::Closed => break,
         }
-        // Unsynced changes must reach the disk even if more of them keep arriving.
+        // Unsynced changes must reach the disk even if more keep arriving.
         unsynced_since =
             committer.is_unsynced().then(|| unsynced_since.unwrap_or_else(Instant::now));
         if unsynced_since.is_some_and(|since| since.elapsed() >= QUIET) {

@@ -13,7 +13,7 @@ const COUNT_MAX: usize = 65_536;
 /// limit.
 const STORED_COUNT_MAX: usize = 1_000_000;
 
-/// Remaining numbers of items that the values of one message may have.
+/// Remaining numbers of items that the values of a message may have.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemBounds {
     /// Maximum in each list, map and array.

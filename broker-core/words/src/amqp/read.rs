@@ -242,7 +242,7 @@ impl<'a> Reader<'a> {
         utf8(self.take(length)?)
     }
 
-    /// The count of a list's fields, and a reader of them.
+    /// The count of a list's fields, and a reader for the fields.
     #[inline]
     pub fn list(&mut self) -> Result<(usize, Self)> {
         match self.byte()? {
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The count of a map's keys and values, which is even, and a reader of them in turn.
+    /// The count of a map's keys and values, which is even, and a reader for these in turn.
     #[inline]
     pub fn map(&mut self) -> Result<(usize, Self)> {
         let (count, entries) = match self.byte()? {
@@ -267,7 +267,7 @@ impl<'a> Reader<'a> {
         Ok((count, entries))
     }
 
-    /// The count and the items after a constructor with sizes of one byte.
+    /// The count and the items after a constructor with one-byte sizes.
     #[inline]
     pub fn compound8(&mut self) -> Result<(usize, Self)> {
         let size = usize::from(self.byte()?);
@@ -284,7 +284,7 @@ impl<'a> Reader<'a> {
         Ok((count, items))
     }
 
-    /// Takes the descriptor of the section that begins here. The next value is that of the section.
+    /// Takes the descriptor of the section that begins here. The section value is next.
     #[inline]
     pub fn section(&mut self) -> Result<u8> {
         if let Some(([code::DESCRIBED, code::SMALL_ULONG, section], rest)) =
@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
 pub enum Width {
     /// A fixed number of bytes.
     Fixed(usize),
-    /// A length of one byte precedes it.
+    /// A one-byte length precedes it.
     Length8,
     /// A length of four bytes precedes it.
     Length32,

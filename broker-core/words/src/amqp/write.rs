@@ -21,7 +21,7 @@ pub trait Sink {
 /// Counts bytes instead of storing them.
 #[derive(Debug, Default)]
 pub struct Measure {
-    /// Number of bytes so far.
+    /// Number of bytes counted.
     pub bytes: usize,
 }
 

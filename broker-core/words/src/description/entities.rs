@@ -34,8 +34,9 @@ impl QueueDescription {
         self.max_message_size_in_kilobytes.saturating_mul(1 << 10)
     }
 
-    /// Refuses features that the tier lacks (ENT-02), impossible destinations (FWD-03, FWD-04), a status of the system
-    /// (ENT-28), and values outside their bounds (ENT-09). The path is validated elsewhere.
+    /// Refuses features that the tier lacks (ENT-02), impossible destinations (FWD-03, FWD-04), a
+    /// status of the system (ENT-28), and values outside their bounds (ENT-09). The path is
+    /// validated elsewhere.
     pub fn validate(&self, limits: &Limits) -> Result<(), Rejection> {
         if limits.tier == Tier::Basic {
             let lacking = Self::FIELDS
@@ -61,7 +62,8 @@ impl QueueDescription {
         validate_fields(self, limits)
     }
 
-    /// A queue inside `topic`, with the properties that it shares with the topic, and otherwise with defaults.
+    /// A queue inside `topic`, with the properties that it shares with the topic, and otherwise
+    /// with defaults.
     #[must_use]
     pub fn within(path: impl Into<Box<str>>, topic: &TopicDescription) -> Self {
         let mut queue = Self::new(path, &Limits::default());
@@ -98,8 +100,8 @@ impl TopicDescription {
         self.max_message_size_in_kilobytes.saturating_mul(1 << 10)
     }
 
-    /// Refuses a topic in a tier that has none (ENT-02), a status that topics lack (ENT-21, ENT-28), and values outside
-    /// their bounds (ENT-09). The path is validated elsewhere.
+    /// Refuses a topic in a tier that has none (ENT-02), a status that topics lack (ENT-21,
+    /// ENT-28), and values outside their bounds (ENT-09). The path is validated elsewhere.
     pub fn validate(&self, limits: &Limits) -> Result<(), Rejection> {
         refuse_in_basic(EntityKind::Topic, &self.path, limits)?;
         self.status.validate(EntityKind::Topic)?;
@@ -131,8 +133,8 @@ impl SubscriptionDescription {
         Cow::Owned(name.path().into_owned())
     }
 
-    /// The subscription as the queue that holds its messages: properties that only the topic has are the topic's, and the
-    /// lower time to live counts (EXP-06, TOP-10).
+    /// The subscription as the queue that holds its messages: properties that only the topic has
+    /// are the topic's, and the lower time to live counts (EXP-06, TOP-10).
     #[must_use]
     pub fn as_queue(&self, topic: &TopicDescription) -> QueueDescription {
         let mut queue = QueueDescription::within(self.path(), topic);
@@ -144,8 +146,9 @@ impl SubscriptionDescription {
         queue
     }
 
-    /// Refuses a subscription in a tier that has none (ENT-02), a status that subscriptions lack (ENT-22, ENT-28), and
-    /// values outside their bounds (ENT-09). The names are validated elsewhere.
+    /// Refuses a subscription in a tier that has none (ENT-02), a status that subscriptions lack
+    /// (ENT-22, ENT-28), and values outside their bounds (ENT-09). The names are validated
+    /// elsewhere.
     pub fn validate(&self, limits: &Limits) -> Result<(), Rejection> {
         let path = self.full_path();
         refuse_in_basic(EntityKind::Subscription, &path, limits)?;

@@ -193,7 +193,7 @@ impl Facts {
     }
 }
 
-/// A property of one kind of entity: its facts, and access to its value.
+/// A property of a kind of entity: its facts, and access to its value.
 pub struct Field<D: Description> {
     pub(super) facts: Facts,
     pub(super) get: fn(&D) -> FieldValue,
@@ -249,7 +249,8 @@ pub trait Description: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The names of the entity, in the order of records.
     fn names(&self) -> Vec<&str>;
 
-    /// An entity with defaults and the names that `next` returns, in the order of [`Description::names`].
+    /// An entity with defaults and the names that `next` returns, in the order of
+    /// [`Description::names`].
     ///
     /// # Errors
     /// The error of `next`.
@@ -361,7 +362,8 @@ macro_rules! value_of {
     (Order) => { SessionRetryOrder };
 }
 
-/// The type of a property in an update: a text that is absent is removed, and any other value stays (ENT-17).
+/// The type of a property in an update: a text that is absent is removed, and any other value stays
+/// (ENT-17).
 #[rustfmt::skip]
 macro_rules! named_of {
     (Destination) => { Option<Box<str>> };
@@ -369,7 +371,8 @@ macro_rules! named_of {
     ($kind:ident) => { Option<value_of!($kind)> };
 }
 
-/// Code that depends on the kind of a property: its merge, its value in an update, and the length of its text.
+/// Code that depends on the kind of a property: its merge, its value in an update, and the length
+/// of its text.
 #[rustfmt::skip]
 macro_rules! by_kind {
     (over Destination $named:expr, $base:expr) => { $named };
@@ -386,7 +389,8 @@ macro_rules! by_kind {
     (bytes $kind:ident $value:expr) => { 0 };
 }
 
-/// Generates a description, its update and their fields from a list of properties: `name: Kind = facts`.
+/// Generates a description, its update and their fields from a list of properties: `name: Kind =
+/// facts`.
 macro_rules! entity {
     (
         $(#[$about:meta])*
@@ -505,7 +509,8 @@ macro_rules! entity {
                 Self::default()
             }
 
-            /// The description of a new entity: absent properties take the defaults of the namespace.
+            /// The description of a new entity: absent properties take the defaults of the
+            /// namespace.
             pub fn create(
                 self,
                 $($name: impl Into<Box<str>>,)+
@@ -516,9 +521,9 @@ macro_rules! entity {
                 Ok(description)
             }
 
-            /// The description that replaces `current`: absent ForwardTo, ForwardDeadLetteredMessagesTo and UserMetadata
-            /// mean none, other absent properties keep their value (ENT-17), and those fixed at creation cannot change
-            /// (ENT-16).
+            /// The description that replaces `current`: absent ForwardTo,
+            /// ForwardDeadLetteredMessagesTo and UserMetadata mean none, other absent properties
+            /// keep their value (ENT-17), and those fixed at creation cannot change (ENT-16).
             pub fn apply_to(
                 self,
                 current: &$description,

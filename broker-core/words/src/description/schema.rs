@@ -1,5 +1,6 @@
-//! The table of all properties of queues, topics and subscriptions. A property is one constant with its facts, and one line
-//! in the list of each entity that has it. All interfaces read this table (CONTRIBUTING.md, "Add a property").
+//! The table of all properties of queues, topics and subscriptions. A property is one constant with
+//! its facts, and one line in the list of each entity that has it. All interfaces read this table
+//! (CONTRIBUTING.md, "Add a property").
 
 use std::borrow::Cow;
 
@@ -193,7 +194,8 @@ entity! {
         /// The path in the case given at creation (ADR-06), valid by `path::validate_entity_path`.
         path,
     }
-    /// Lock duration of a received message (ENT-06); applies to locks taken or renewed from now on (ENT-18).
+    /// Lock duration of a received message (ENT-06); applies to locks taken or renewed from now on
+    /// (ENT-18).
     lock_duration: Span = LOCK_DURATION,
     /// Quota of the queue in MiB (ENT-10).
     max_size_in_megabytes: Megabytes = MAX_SIZE,
@@ -279,16 +281,19 @@ entity! {
         /// The name in the case given at creation (ADR-06).
         name,
     }
-    /// Lock duration of a received message (ENT-06); applies to locks taken or renewed from now on (ENT-18).
+    /// Lock duration of a received message (ENT-06); applies to locks taken or renewed from now on
+    /// (ENT-18).
     lock_duration: Span = LOCK_DURATION,
     /// Whether messages belong to sessions; fixed at creation (ENT-16).
     requires_session: Flag = Facts { label: "sessions", ..SESSION },
-    /// Time to live of messages without their own, and maximum for the others, in addition to the topic's (EXP-06, EXP-07).
+    /// Time to live of messages without their own, and maximum for the others, in addition to the
+    /// topic's (EXP-06, EXP-07).
     default_message_time_to_live: Span = TIME_TO_LIVE,
     /// Whether expired messages are dead-lettered instead of removed (ENT-05).
     dead_lettering_on_message_expiration: Flag = DEAD_LETTER_EXPIRED,
-    /// Whether a message is dead-lettered if a rule fails on it (DLQ-23, DLQ-24). Not for production if the rules do not
-    /// suit every message of the topic: their dead letters pile up (DLQ-26).
+    /// Whether a message is dead-lettered if a rule fails on it (DLQ-23, DLQ-24). Not for
+    /// production if the rules do not suit every message of the topic: their dead letters pile up
+    /// (DLQ-26).
     enable_dead_lettering_on_filter_evaluation_exceptions: Flag = DEAD_LETTER_RULE_FAILURES,
     /// Failed deliveries after which a message is dead-lettered (ENT-04, ENT-19).
     max_delivery_count: Count = DELIVERY_COUNT,

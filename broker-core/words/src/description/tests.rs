@@ -102,7 +102,8 @@ fn the_lock_duration_is_5_seconds_to_5_minutes() {
     }
 }
 
-/// ENT-09, ENT-10, ADM-68: in every tier, 16 partitions of the largest size add up to the largest size in Premium.
+/// ENT-09, ENT-10, ADM-68: in every tier, 16 partitions of the largest size add up to the largest
+/// size in Premium.
 #[test]
 fn any_whole_size_within_the_bounds_is_accepted() {
     let set = |queue: &mut QueueDescription, size| queue.max_size_in_megabytes = size;

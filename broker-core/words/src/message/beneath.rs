@@ -29,7 +29,7 @@ fn identity<'a>(entry: &codec::PropertyEntry<'a>) -> Option<Identity<'a>> {
 }
 
 impl Overlay {
-    /// Indexes this overlay, to put others on top of it.
+    /// Indexes this overlay, for overlays on top.
     #[must_use]
     pub fn beneath(&self) -> Beneath<'_> {
         let mut entries = Vec::new();

@@ -23,7 +23,7 @@ pub(super) struct ChangesByKey<'a> {
     places: BTreeMap<&'a str, usize>,
 }
 
-/// The merged changes of one key.
+/// The merged changes of a key.
 pub(super) struct Change<'a> {
     pub(super) key: &'a str,
     /// Whether all properties with this key are removed.

@@ -15,7 +15,7 @@ use crate::time::{TimeSpan, Timestamp};
 /// Maximum number of keys that are compared pairwise.
 const FEW_KEYS: usize = 16;
 
-/// The facts of one message that admission and its slot need. They are computed once, when a
+/// The facts of a message that admission and its slot need. They are computed once, when a
 /// transport takes the message in.
 #[derive(Clone, Debug)]
 pub struct Envelope {
@@ -52,9 +52,9 @@ pub enum Defect {
 pub struct PropertyLimits {
     /// Characters of an id or a partition key.
     pub identifier_characters_max: usize,
-    /// Encoded bytes of one application property, key plus value.
+    /// Encoded bytes of an application property, key plus value.
     pub property_bytes_max: u32,
-    /// Bytes of all properties of one message.
+    /// Bytes of all properties of a message.
     pub header_bytes_max: u32,
 }
 

@@ -11,7 +11,7 @@ use super::overlay::{id_of, text_of};
 use super::settable::set_broker;
 use super::{Content, Message, Overlay};
 
-/// The measurements that all header sizes of one message share.
+/// The measurements that all header sizes of a message share.
 #[derive(Debug)]
 pub struct HeaderSizes {
     /// The message without body and application properties.
@@ -25,7 +25,7 @@ pub struct HeaderSizes {
 /// The size of the application properties with one key.
 #[derive(Debug)]
 struct PropertyBytes {
-    /// Bytes of the first property's value, which is the one that a change replaces.
+    /// Bytes of the first property's value, which a change replaces.
     first_value: usize,
     sum: Sum,
 }

@@ -170,7 +170,7 @@ impl Overlay {
     /// Refuses properties that a message may not have.
     ///
     /// # Errors
-    /// `MessageSizeExceeded` if one of them, or all together, exceed the limits (MSG-26).
+    /// `MessageSizeExceeded` if a property, or all together, exceed the limits (MSG-26).
     pub fn check(&self, limits: &PropertyLimits) -> Result<(), Rejection> {
         for entry in codec::entries(&self.map) {
             check_property_size(entry, limits)?;

@@ -68,7 +68,7 @@ impl SettableProperty {
     }
 }
 
-/// Sets a broker property of a message or of a view of one. Their fields have the same names and
+/// Sets a broker property of a message or its view. Their fields have the same names and
 /// differ in the types of texts: `$id` converts a text to an id, `$text` to any other field. A
 /// value of the wrong type unsets the property; no action makes one.
 macro_rules! set_broker {

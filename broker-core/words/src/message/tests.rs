@@ -22,7 +22,7 @@ fn envelope_of_bytes(bytes: &[u8]) -> Envelope {
     parse(bytes).envelope(&PropertyLimits::default(), &KEY)
 }
 
-/// A content of one map section of application properties, sizes of four bytes.
+/// A content with a map section of application properties, sizes of four bytes.
 fn with_application_map(count: u32, items: &[u8]) -> Vec<u8> {
     let size = (items.len() as u32 + 4).to_be_bytes();
     [&b"\x00\x53\x74\xd1"[..], &size, &count.to_be_bytes(), items].concat()
@@ -224,7 +224,7 @@ fn size_counts_properties_and_body() {
     }
 }
 
-/// MSG-25: size is the length of the encoding, header size all of it but the body sections.
+/// MSG-25: size is the length of the encoding, header size the same without the body sections.
 #[test]
 fn sizes_are_lengths_of_the_encoding() {
     let message = Message::new(vec![1; 300]).with_message_id("m").with_application_property("k", 1);

@@ -17,7 +17,7 @@ mod tests;
 /// Maximum number of application properties that need no allocation.
 const INLINE_PROPERTIES: usize = 16;
 
-/// The properties of one message. Texts and bytes are borrowed from the content. An id that is not
+/// The properties of a message. Texts and bytes are borrowed from the content. An id that is not
 /// text has its text form here (AMQ-21).
 #[derive(Clone, Debug)]
 pub struct PropertyView<'a> {
@@ -45,7 +45,7 @@ struct Entry<'a> {
     value: Encoded<'a>,
 }
 
-/// A value, decoded on demand, because filters read few of them.
+/// A value, decoded on demand, because filters read few.
 #[derive(Clone, Copy, Debug)]
 enum Encoded<'a> {
     Bytes(&'a [u8]),
@@ -110,8 +110,8 @@ impl<'a> PropertyView<'a> {
         self.entries.len()
     }
 
-    /// The application property that `name` refers to in a rule: the one with exactly this key,
-    /// otherwise the first in byte order among those that differ only in case (SQL-07).
+    /// The application property that `name` refers to in a rule: the property with exactly this
+    /// key, otherwise the first in byte order among keys that differ only in case (SQL-07).
     #[must_use]
     pub fn resolve(&self, name: &str) -> Option<(&'a str, ValueRef<'a>)> {
         let is_ascii = name.is_ascii();

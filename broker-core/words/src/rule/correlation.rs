@@ -14,10 +14,10 @@ use super::system::SystemProperty;
 use crate::error::{Quoted, Rejection};
 use crate::message::{SettableProperty, Value, ValueRef};
 
-/// Steps of one condition, without the look-up of its property.
+/// Steps of a condition, without the look-up of its property.
 const CONDITION_STEPS: u64 = 32;
 
-/// Values that a message must have, all of them (TOP-19).
+/// Values that a message must all have (TOP-19).
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct CorrelationFilter {
     /// CorrelationId.

@@ -150,13 +150,13 @@ impl Default for Judging {
 }
 
 impl Judging {
-    /// Steps taken so far.
+    /// Number of steps taken.
     #[must_use]
     pub const fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Bytes of the changes by rules so far.
+    /// Bytes of the changes that rules have made.
     #[must_use]
     pub const fn changed_bytes(&self) -> u64 {
         self.changed_bytes

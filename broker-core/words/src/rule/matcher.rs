@@ -41,7 +41,7 @@ impl SubscriptionSettings {
     }
 }
 
-/// The rules of all subscriptions of one topic.
+/// The rules of all subscriptions of a topic.
 #[derive(Debug, Default)]
 pub struct Matcher {
     subscriptions: BTreeMap<EntityId, Subscription>,

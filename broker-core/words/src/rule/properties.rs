@@ -7,7 +7,7 @@ use crate::ids::SequenceNumber;
 use crate::message::{PropertyView, SettableProperty};
 use crate::time::{TimeSpan, Timestamp};
 
-/// The properties of one message, as filters and actions read them.
+/// The properties of a message, as filters and actions read them.
 pub trait Properties {
     /// A broker property; Unknown if it is not set (SQL-09).
     fn system(&self, property: SystemProperty) -> Operand<'_>;

@@ -1,4 +1,4 @@
-//! The result of judging a published message: its copies, and the reasons why some of them go
+//! The result of judging a published message: its copies, and the reasons why some copies go
 //! straight into a dead-letter queue.
 
 use super::action::Changed;
@@ -27,7 +27,7 @@ pub struct Selection {
     pub excess: Option<Excess>,
 }
 
-/// A bound on what one message may cause.
+/// A bound on the effects of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Excess {
     /// More copies than `publish_copy_count_max`.

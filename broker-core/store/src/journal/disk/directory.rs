@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(refused.matches(place.0.to_str().unwrap()).count(), 1, "{refused}");
     }
 
-    /// A directory that is moved during use is still the one that is written to.
+    /// A directory that is moved during use is still written to.
     #[test]
     fn files_are_reached_by_the_directory_that_was_opened() {
         let place = TestFolder::new("moved");

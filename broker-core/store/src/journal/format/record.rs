@@ -46,7 +46,7 @@ pub(in super::super) enum RecordContent<'a> {
     Here(&'a [u8]),
     /// The content is in another record.
     At { place: Place, length: u32 },
-    /// The content is in part frames; the places are those of their payloads.
+    /// The content is in part frames; the places point to their payloads.
     Parts { places: Vec<Place>, length: u32 },
 }
 

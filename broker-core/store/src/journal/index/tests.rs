@@ -51,7 +51,7 @@ fn segments() -> Arc<Segments> {
     Arc::new(segments)
 }
 
-/// Keys like those of messages, and of every other form, close together.
+/// Keys like the keys of messages, and of every other form, close together.
 fn any_key(random: &mut Random) -> Key {
     let space = Key::of_space(random.below(3));
     let table = [u8::try_from(random.below(3)).unwrap()];

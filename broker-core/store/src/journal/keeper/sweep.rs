@@ -127,7 +127,7 @@ impl Sweep {
         Ok(Next::End)
     }
 
-    /// Reads the next records of the segment, and keeps those that are current or that embed a
+    /// Reads the next records of the segment, and keeps records that are current or that embed a
     /// current content. After damage, the search of the index finds the records that are still in
     /// use.
     fn read_on(&mut self, index: &Index) {

@@ -1,7 +1,7 @@
 //! Reading a whole journal: its parts, their damage, and two indexes. Verification and repair use
 //! it.
 //!
-//! The *plain* index is the one that opening finds after every gap became a hole. The *best* one
+//! The *plain* index is the index that opening finds after every gap became a hole. The *best* one
 //! also has the records that are readable in gaps or in side files. Without damage they are the
 //! same.
 

@@ -180,7 +180,7 @@ pub enum Fate {
 pub struct Affected {
     /// Its key; `change::codec` has the meaning of keys.
     pub key: Key,
-    /// What becomes of it.
+    /// The action of opening or repair, as text.
     pub fate: Fate,
     /// The reason why it cannot be read, with file and byte. Empty if it is readable.
     pub why: String,

@@ -34,7 +34,7 @@ impl<'a> Tolerant<'a> {
         Self { disk, places: Places::default() }
     }
 
-    /// The unreadable places so far.
+    /// The unreadable places that reads have met.
     pub(in super::super) fn unreadable(&self) -> Vec<Unreadable> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -133,7 +133,7 @@ pub(in super::super) fn walk(
                     Some((to, found)) if found <= behind.synced + 1 || to < closed_end => {
                         gap(at, to, lsn, Some(found - 1), found, flaw)
                     }
-                    // Frames after the gap were never acknowledged and become part of it.
+                    // Frames after the gap were never acknowledged and are part of the gap.
                     _ => {
                         let to = behind.end.max(closed_end).max(at + FRAME_BYTES_MIN);
                         let last = (at >= closed_end).then_some(behind.synced);

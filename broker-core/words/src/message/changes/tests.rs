@@ -149,7 +149,7 @@ fn header_sizes_are_those_of_the_changed_messages() {
     }
 }
 
-/// SET-08: an indexed overlay gives the same bytes as `on_top_of`, for each overlay on top of it.
+/// SET-08: an indexed overlay gives the same bytes as `on_top_of`, for each overlay on top.
 #[test]
 fn overlays_on_top_of_one_are_the_same_whether_it_was_looked_up_once() {
     for (_, before, later) in cases() {

@@ -38,7 +38,7 @@ impl Layout {
     }
 }
 
-/// Finds the sections of untrusted bytes and checks all of them (AMQP 3.2).
+/// Finds and checks all sections of untrusted bytes (AMQP 3.2).
 pub(crate) fn layout(bytes: &[u8], mut bounds: ItemBounds) -> Result<Layout> {
     if bytes.is_empty() {
         return Err(ContentError::Empty);
@@ -94,8 +94,8 @@ pub(crate) fn layout(bytes: &[u8], mut bounds: ItemBounds) -> Result<Layout> {
     Ok(Layout::new(delivery, annotations, properties, application, body))
 }
 
-/// The sections of `bytes` in the order of the standard. Sections of one rank keep their order, so
-/// that the body stays the same and [`layout`] finds repeated sections.
+/// The sections of `bytes` in the order of the standard. Sections of equal rank keep their order,
+/// so that the body stays the same and [`layout`] finds repeated sections.
 pub(crate) fn in_order(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut ordered = Vec::with_capacity(bytes.len());
     for wanted in descriptor::HEADER..=descriptor::FOOTER {

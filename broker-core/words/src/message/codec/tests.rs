@@ -212,7 +212,7 @@ fn sections_are_known_by_number_and_by_name() {
     assert_eq!(content.header_size() as usize, 3 + 20 + 6);
 }
 
-/// AMQP 3.2: only data and sequence sections repeat, and a body is of one kind.
+/// AMQP 3.2: only data and sequence sections repeat, and a body has a single kind.
 #[test]
 fn repeated_sections_are_refused() {
     let (header, properties) = (b"\x00\x53\x70\x45", b"\x00\x53\x73\x45");

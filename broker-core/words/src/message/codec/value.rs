@@ -41,7 +41,7 @@ impl<'a> PropertyEntry<'a> {
         self.key
     }
 
-    /// Number of bytes that count against the limit of one property (MSG-26).
+    /// Number of bytes that count against the limit of a property (MSG-26).
     pub(crate) const fn size_bytes(&self) -> usize {
         self.key.len() + self.value.len()
     }

@@ -94,7 +94,7 @@ fn a_view_with_an_overlay_shows_the_changed_message() {
     }
 }
 
-/// SET-08, ACT-02: a broker property and an application property of one name are different
+/// SET-08, ACT-02: a broker property and an application property of the same name are different
 /// properties.
 #[test]
 fn overlays_on_top_of_each_other_do_what_both_do() {

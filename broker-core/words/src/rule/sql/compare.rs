@@ -87,8 +87,8 @@ pub(super) fn compare(
     }))
 }
 
-/// Whether the value of a correlation filter equals that of the message: like `=`, and never an
-/// error (TOP-21).
+/// Whether the value of a correlation filter equals the value in the message: like `=`, and never
+/// an error (TOP-21).
 #[must_use]
 pub fn equal(left: &Operand<'_>, right: &Operand<'_>) -> bool {
     matches!(compare(Comparison::Equal, left, right), Ok(Some(true)))

@@ -198,8 +198,8 @@ impl Decimal {
         if left_exponent < right_exponent {
             return other.plus(self);
         }
-        // The left number has the larger exponent and is scaled to that of the right one. If the
-        // distance is too large for that, the right number is less than any kept digit.
+        // The left number has the larger exponent and is scaled to the exponent of the right one.
+        // If the distance is too large for that, the right number is less than any kept digit.
         let distance = i64::from(left_exponent) - i64::from(right_exponent);
         let scale_max = WIDE_DIGITS - digits(left);
         let (right, right_exponent, sticky) = if left != 0 && distance > scale_max {

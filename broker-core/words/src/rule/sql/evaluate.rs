@@ -410,7 +410,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
         Ok(())
     }
 
-    /// SQL-24: the stack has the operand and the result of the elements so far.
+    /// SQL-24: the stack has the operand and the result of the previous elements.
     fn element(&mut self, behind: Index, at: usize) -> Result<Option<Index>, Fault> {
         let element = self.pop();
         let so_far = self.pop();
@@ -512,7 +512,8 @@ fn add<'a>(left: Operand<'a>, right: Operand<'a>) -> Result<Operand<'a>, Fault> 
     }
 }
 
-/// Concatenates the texts of two operands; an operand of another type is converted to its invariant text (ACT-05).
+/// Concatenates the texts of two operands; an operand of another type is converted to its invariant
+/// text (ACT-05).
 fn join<'a>(left: Operand<'a>, right: &Operand<'_>) -> Result<Operand<'a>, Fault> {
     let mut buffer = [0; 4];
     let tail = match right.as_text(&mut buffer) {

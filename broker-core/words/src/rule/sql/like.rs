@@ -402,8 +402,8 @@ mod tests {
         }
     }
 
-    /// SQL-41: a search that would take a second with restarts at every position takes a thousandth
-    /// of it, and the predicted steps are an upper bound.
+    /// SQL-41: a search that would take a second with restarts at every position takes a
+    /// thousandth, and the predicted steps are an upper bound.
     #[test]
     fn steps_do_not_grow_with_the_product_of_both_lengths() {
         let text = "a".repeat(32_000);
@@ -482,7 +482,7 @@ mod tests {
         let text = "a".repeat(32_000);
         for pattern in [
             "%ab%".to_owned(),
-            // A part of one word, of few words, and of many, with few enough `a` that their
+            // A part of a single word, of few words, and of many, with few enough `a` that their
             // positions are a list.
             format!("%a{}b%", "_".repeat(62)),
             format!("%aaa{}b%", "_".repeat(3 * 64 - 4)),

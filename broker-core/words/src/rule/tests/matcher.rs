@@ -495,7 +495,7 @@ fn the_mark_can_be_changed() {
     assert_eq!(publish(&matcher, &message), Selection::default());
 }
 
-/// TOP-05, TOP-25: slices of one step have the same result.
+/// TOP-05, TOP-25: slices of a step have the same result.
 #[test]
 fn a_catch_all_is_found_in_slices_too() {
     let caught =

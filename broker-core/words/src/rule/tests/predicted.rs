@@ -1,4 +1,4 @@
-//! The predicted steps are an upper bound: random rules over random messages, many of them as
+//! The predicted steps are an upper bound: random rules over random messages, many as
 //! expensive as possible.
 
 use super::*;
@@ -77,7 +77,8 @@ impl Random {
 }
 
 /// QUO-09, SQL-41: no message takes more steps than predicted from its rules and the bytes of its
-/// properties. The prediction is not too loose: some messages take over 40 % of it.
+/// properties. The prediction is not too loose: some messages take over 40 % of the predicted
+/// steps.
 #[test]
 fn no_message_takes_more_steps_than_were_said() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
