@@ -34,7 +34,7 @@ impl Drop for Place {
 /// DESIGN D11: a roll of the log without a free descriptor is no failure: submitted batches wait
 /// until there is one, and all are stored.
 #[test]
-fn the_log_rolls_on_when_descriptors_are_there_again() {
+fn log_rolls_after_descriptors_are_free_again() {
     let place = Place(std::env::temp_dir().join(format!("descriptors-{}", std::process::id())));
     let config = JournalConfig {
         segment_bytes: SEGMENT_BYTES,

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_back_where_it_fits() {
+    fn take_returns_given_memory_of_a_fitting_size() {
         let mut buffers = Buffers::default();
         let first = buffers.take(100_000);
         let capacity = first.capacity();
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn not_more_is_kept_than_may_be() {
+    fn unused_buffers_are_bounded() {
         let mut buffers = Buffers::default();
         for _ in 0..10 {
             buffers.give(Vec::with_capacity(1 << 20));

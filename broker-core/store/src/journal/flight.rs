@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_begins_when_the_first_has_landed_and_nobody_looked() {
+    fn second_write_starts_after_the_first_without_a_poll() {
         let mut field = Field::new();
         field.depart(0);
         field.depart(8);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_is_taken_back() {
+    fn waiting_write_is_taken_back() {
         let mut field = Field::new();
         field.depart(0);
         assert_eq!(field.begun.recv(), Ok(0));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_behind_a_failure() {
+    fn no_write_starts_after_a_failure() {
         let mut field = Field::new();
         field.depart(0);
         field.depart(8);

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_all_that_is_of_another_size() {
+    fn reads_do_not_wait_for_all_reads_of_the_other_size() {
         let reads = filled();
         assert_eq!(reads.next(Size::Small), Some("first small"));
         assert_eq!(reads.next(Size::Large), Some("first large"));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn both_readers_read_what_there_is() {
+    fn both_readers_take_reads_of_either_size() {
         let reads = filled();
         let read = [(); 4].map(|()| reads.next(Size::Small).unwrap());
         assert_eq!(read, ["first small", "second small", "first large", "second large"]);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_read_before_the_end_and_nothing_more_is_taken() {
+    fn closed_queue_drains_and_refuses_further_reads() {
         let reads = filled();
         reads.close();
         assert_eq!(reads.push(Size::Small, "too late"), Err("too late"));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_waits_for_what_is_asked_and_for_the_end() {
+    fn reader_blocks_until_a_read_or_the_end() {
         let reads = Reads::open();
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| std::iter::from_fn(|| reads.next(Size::Large)).count());

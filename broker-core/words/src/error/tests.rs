@@ -22,7 +22,7 @@ fn the_text_ends_with_tracking_id_entity_and_timestamp() {
 
 /// ERR-09
 #[test]
-fn the_text_of_a_busy_server_asks_to_wait_ten_seconds() {
+fn server_busy_text_requests_ten_seconds_wait() {
     let error = stamped(Rejection::server_busy("the disk has 10 of 100 bytes free"));
     assert_eq!(
         error.to_string(),
@@ -103,7 +103,7 @@ fn every_detail_names_the_thing_in_lower_case_and_without_full_stop() {
 
 /// ERR-10: the cloud's sentences precede the name of the condition and the broker's own detail.
 #[test]
-fn the_words_that_programs_look_for_come_first() {
+fn cloud_sentences_come_first() {
     let error = stamped(Rejection::message_lock_lost(LockToken::new(SequenceNumber(1), 2)));
     let lost = "The lock supplied is invalid. Either the lock expired, or the message has already been removed \
                 from the queue. ";

@@ -93,7 +93,7 @@ fn value_and_sequence_bodies_keep_their_kind() {
 
 /// MSG-03: a body that is not the section it claims to be is refused before it is stored.
 #[test]
-fn a_value_body_that_is_not_amqp_is_a_defect() {
+fn malformed_value_body_is_a_defect() {
     let bad: [&'static [u8]; 5] = [
         b"junk",
         b"\x00\x53\x77",
@@ -240,7 +240,7 @@ fn sizes_are_lengths_of_the_encoding() {
 /// MSG-25: sections from a sender are kept unchanged and count with their own length, even if the
 /// broker's encoding would be shorter.
 #[test]
-fn what_comes_in_sections_has_the_size_that_it_was_sent_with() {
+fn sections_keep_their_original_size() {
     let short = b"\x00\x53\x75\xa0\x01b";
     let long = b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x75\xb0\x00\x00\x00\x01b";
     let (short, long) = (parse(short), parse(long));
@@ -324,7 +324,7 @@ fn long_times_to_live_are_a_distance() {
 
 /// AMQ-19: without creation-time, or with a smaller ttl, absolute-expiry-time is ignored.
 #[test]
-fn expiry_alone_is_ignored() {
+fn expiry_without_creation_time_is_ignored() {
     let content = |ttl: u32, created: &[u8]| {
         let ttl = [&b"\x00\x53\x70\xc0\x08\x03\x40\x40\x70"[..], &ttl.to_be_bytes()].concat();
         let mut fields = [&[0x40; 8][..], b"\x83\x00\x00\x00\x00\x00\x00\x03\xe8"].concat();
@@ -468,7 +468,7 @@ fn an_overlay_adds_or_overwrites_and_keeps_the_rest() {
 
 /// SET-08: settlements in sequence.
 #[test]
-fn an_overlay_on_top_of_another_does_what_both_do() {
+fn overlay_on_top_of_another_combines_both() {
     let earlier = Overlay::encode(&pairs(&[("a", 1), ("b", 1)])).unwrap();
     let later = Overlay::encode(&pairs(&[("c", 2), ("b", 2)])).unwrap();
     let (mut once, mut twice) = (Message::new(""), Message::new(""));
@@ -484,7 +484,7 @@ fn an_overlay_on_top_of_another_does_what_both_do() {
 /// SET-08: after many settlements, each property has the value of the last one that names it, and
 /// occurs once.
 #[test]
-fn many_overlays_together_do_what_each_does_in_its_turn() {
+fn together_combines_many_overlays_in_order() {
     assert_eq!(Overlay::together(&[]), None);
     let set = |pairs_of: &[(&str, i32)]| Overlay::encode(&pairs(pairs_of)).unwrap();
     let removal = Overlay::of_changes([PropertyChange::Remove("a")]);
@@ -528,7 +528,7 @@ fn overlays_are_checked_like_properties() {
 
 /// DLQ-14, DLQ-19
 #[test]
-fn a_dead_letter_overlay_has_what_was_given() {
+fn dead_letter_overlay_has_the_given_properties() {
     let applied = |reason, description, further: &[(String, Value)]| {
         let mut message = Message::new("");
         message.apply_overlay(&Overlay::dead_letter(reason, description, further).unwrap());
@@ -561,7 +561,7 @@ fn content_is_small_and_shared() {
 
 /// MSG-20: a property is read in the expected type, in any width that its sender used.
 #[test]
-fn a_value_is_read_as_what_is_expected() {
+fn value_accessors_convert_between_widths() {
     assert_eq!(Value::from("eu").as_str(), Some("eu"));
     assert_eq!(Value::Uri("urn:a".into()).as_str(), Some("urn:a"));
     assert_eq!(Value::from(true).as_bool(), Some(true));

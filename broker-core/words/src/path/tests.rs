@@ -148,7 +148,7 @@ fn only_the_path_of_an_absolute_address_counts() {
 }
 
 #[test]
-fn text_that_can_name_no_entity_is_not_found() {
+fn impossible_entity_paths_are_not_found() {
     for address in [
         "",
         "/",
@@ -242,7 +242,7 @@ fn names_have_letters_digits_dots_hyphens_and_underscores() {
 
 /// ADR-16: clients resolve these segments before they send a request.
 #[test]
-fn a_name_that_a_url_cannot_have_is_refused() {
+fn dot_segments_in_names_are_refused() {
     for path in [".", "..", "a/../b", "a/.", "./a"] {
         check_malformed(validate_entity_path(path, &limits()).map(drop), path);
     }
@@ -268,7 +268,7 @@ fn names_of_the_system_are_kept_free() {
 }
 
 #[test]
-fn every_path_that_may_be_created_can_be_addressed() {
+fn every_valid_path_can_be_addressed() {
     for path in ["a", "rules", "a/rules/b", "transfer/deadletterqueue", "management"] {
         let created = validate_entity_path(path, &limits()).unwrap();
         assert_eq!(EntityAddress::parse(path).unwrap(), EntityAddress::of(created));

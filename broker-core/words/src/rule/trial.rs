@@ -60,7 +60,7 @@ mod tests {
 
     /// SQL-15, TOP-14
     #[test]
-    fn each_rule_says_what_it_makes_of_the_message() {
+    fn try_rules_returns_a_verdict_for_each_rule() {
         let rules =
             vec![sql("dear", "price > 5"), sql("cheap", "price < 5"), sql("eu", "region=1")];
         let verdicts = tried(rules).unwrap();

@@ -271,7 +271,7 @@ mod tests {
 
     /// The error names the directory that cannot be opened.
     #[test]
-    fn a_directory_that_cannot_be_opened_is_named() {
+    fn opening_error_names_the_directory() {
         use crate::journal::{Journal, JournalConfig};
         let place = TestFolder::new("named");
         std::fs::create_dir_all(&place.0).unwrap();
@@ -287,7 +287,7 @@ mod tests {
 
     /// A directory that is moved during use is still written to.
     #[test]
-    fn files_are_reached_by_the_directory_that_was_opened() {
+    fn files_stay_reachable_after_the_directory_was_moved() {
         let place = TestFolder::new("moved");
         let disk = OsDisk::open(&place.at("before")).unwrap();
         std::fs::rename(place.at("before"), place.at("after")).unwrap();

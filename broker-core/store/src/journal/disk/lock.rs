@@ -168,7 +168,7 @@ mod tests {
     /// The error names another process by its number, even if this process has the same one, as in
     /// containers.
     #[test]
-    fn who_has_a_directory_is_told() {
+    fn opening_error_names_the_process_that_uses_the_directory() {
         let place = TestFolder::new("holder");
         drop(OsDisk::open(&place.0).unwrap());
         let theirs = File::open(&place.0).unwrap();

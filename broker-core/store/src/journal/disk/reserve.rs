@@ -83,7 +83,7 @@ mod tests {
 
     /// Without a free descriptor, a reserved one is used, and the reserve is filled again later.
     #[test]
-    fn a_file_is_opened_with_a_descriptor_that_was_kept() {
+    fn open_uses_a_reserved_descriptor_without_a_free_one() {
         let place = TestFolder::new("reserve");
         std::fs::create_dir_all(&place.0).unwrap();
         let directory = File::open(&place.0).unwrap();

@@ -93,7 +93,7 @@ mod tests {
     use crate::testing::Random;
 
     #[test]
-    fn a_checksum_of_parts_is_the_one_of_the_whole() {
+    fn checksum_of_parts_equals_checksum_of_the_whole() {
         let mut random = Random::new(5);
         for _ in 0..200 {
             let seed = u32::try_from(random.below(1 << 32)).unwrap();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_cannot_be_are_read() {
+    fn impossible_parts_are_read_again() {
         let bytes = vec![3; 2_000];
         let whole = crc32c_append(7, &bytes);
         for (at, length) in [(0, 1_000), (3, 600), (1_500, 600), (4, 1 << 21)] {

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_be_shorter_is_not_packed() {
+    fn bytes_are_not_packed_without_gain() {
         assert_eq!(round_trip(&[1; PACKED_MAX]), PACKED_MAX);
         assert_eq!(round_trip(&[]), 0);
         assert_eq!(round_trip(&[0; PACKED_MAX]), PACKED_MAX / 8);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_packed_is_refused() {
+    fn malformed_packed_bytes_are_refused() {
         let read = |packed: &[u8], length| unpack(&mut Fields(packed), &mut [7; 8][..length]);
         assert_eq!(read(&[0b11, 1], 8), Err(Flaw::Short));
         assert_eq!(read(&[], 1), Err(Flaw::Short));

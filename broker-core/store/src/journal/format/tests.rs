@@ -62,7 +62,7 @@ fn read(bytes: &[u8], seed: u32) -> Result<(), Flaw> {
 
 /// The head of a record gives its length, and the value can be read alone if the key is known.
 #[test]
-fn a_value_is_read_alone() {
+fn value_is_read_without_its_content() {
     for record in records() {
         let mut buffer = Vec::new();
         let bytes = record.write(&mut buffer, 5) as usize;

@@ -171,7 +171,7 @@ fn check_account(index: &Index, counted: &Segments, seed: u64) {
 /// A prefix of very many keys is removed at once, and no other key is. The entries are released
 /// later.
 #[test]
-fn many_keys_with_a_prefix_go_at_once() {
+fn many_keys_with_a_prefix_are_removed_at_once() {
     for prefix in [&[2][..], &[2, 7], &[2, 255], &[2, 7, 255], &[255, 255]] {
         let segments = segments();
         let index = Index::new(Arc::clone(&segments));
@@ -201,7 +201,7 @@ fn many_keys_with_a_prefix_go_at_once() {
 
 /// A sweep finds every entry that uses the segment exactly once, in steps of any size.
 #[test]
-fn a_sweep_finds_what_needs_a_segment() {
+fn sweep_finds_every_entry_of_a_segment() {
     let mut random = Random::new(5);
     let index = Index::new(segments());
     let mut places = 0;

@@ -94,7 +94,7 @@ fn find(disk: &MemoryDisk, name: &str, wanted: &[u8]) -> usize {
 }
 
 #[test]
-fn a_sound_journal_is_sound_and_nothing_is_written() {
+fn plan_for_a_sound_journal_writes_nothing() {
     let files = whole();
     let disk = MemoryDisk::of(&files);
     let mut stages = Vec::new();
@@ -161,7 +161,7 @@ fn bit_rot_at_every_byte_is_found_and_repaired() {
 }
 
 #[test]
-fn a_damaged_content_costs_its_message_alone() {
+fn damaged_content_loses_only_its_message() {
     let disk = MemoryDisk::of(&whole());
     let before = held(&disk);
     let name = name_of(1);
@@ -183,7 +183,7 @@ fn a_damaged_content_costs_its_message_alone() {
 
 /// The value of the later record is lost, and the previous value of the key counts again.
 #[test]
-fn a_damaged_change_leaves_the_message_as_it_was() {
+fn damaged_change_restores_the_previous_value() {
     let disk = MemoryDisk::of(&whole());
     let name = name_of(1);
     flip(&disk, &name, find(&disk, &name, b"back"));
@@ -196,7 +196,7 @@ fn a_damaged_change_leaves_the_message_as_it_was() {
 /// The removal of a settled message is in a damaged frame and readable: the message does not
 /// return.
 #[test]
-fn a_removal_in_a_damaged_frame_stays_one() {
+fn removal_in_a_damaged_frame_stays_in_effect() {
     let disk = MemoryDisk::of(&whole());
     let before = held(&disk);
     let name = name_of(1);
@@ -235,7 +235,7 @@ fn a_torn_end_is_harmless() {
 }
 
 #[test]
-fn what_the_medium_does_not_give_is_damage_with_its_error() {
+fn read_error_is_reported_as_damage() {
     let disk = MemoryDisk::of(&whole());
     let name = name_of(1);
     let at = find(&disk, &name, b"content of 5 ") as u64;
@@ -323,7 +323,7 @@ fn side_files_are_proven_against_their_segments() {
 
 /// A side file without a live record has valid checksums, but opening would lose the record.
 #[test]
-fn a_side_file_that_leaves_something_out_is_damage() {
+fn incomplete_side_file_is_damage() {
     let disk = MemoryDisk::of(&long());
     let before = held(&disk);
     let opened = super::super::opening::open(&*MemoryDisk::of(&disk.files())).unwrap();
@@ -343,7 +343,7 @@ fn a_side_file_that_leaves_something_out_is_damage() {
 
 /// The side file of a damaged segment has the records that were in it.
 #[test]
-fn a_side_file_helps_to_save_what_its_segment_held() {
+fn side_file_saves_records_of_a_damaged_segment() {
     let files = long();
     let disk = MemoryDisk::of(&files);
     let before = held(&disk);
@@ -360,7 +360,7 @@ fn a_side_file_helps_to_save_what_its_segment_held() {
 }
 
 #[test]
-fn a_missing_segment_is_given_up_only_when_told_so() {
+fn missing_segment_is_dropped_only_on_request() {
     let files = long();
     let newest = files.keys().filter(|name| name.starts_with("segment-"));
     let newest = newest.filter(|name| name.ends_with(".log")).count();
@@ -387,7 +387,7 @@ fn a_missing_segment_is_given_up_only_when_told_so() {
 }
 
 #[test]
-fn a_lost_header_is_given_up_only_when_told_so() {
+fn segment_without_header_is_dropped_only_on_request() {
     let disk = MemoryDisk::of(&long());
     let name = name_of(2);
     flip(&disk, &name, 20);
@@ -409,7 +409,7 @@ fn a_lost_header_is_given_up_only_when_told_so() {
 }
 
 #[test]
-fn a_file_of_another_journal_is_told_and_taken_away() {
+fn file_of_another_journal_is_reported_and_removed() {
     let mut files = long();
     let foreign = whole()[&name_of(1)].clone();
     files.insert(name_of(99), foreign.clone());
@@ -425,7 +425,7 @@ fn a_file_of_another_journal_is_told_and_taken_away() {
 
 /// The power fails at every write of a repair. A second repair has the same result.
 #[test]
-fn a_repair_that_ends_early_is_run_again() {
+fn interrupted_repair_can_run_again() {
     let mut files = long();
     files.remove(&name_of(4)).unwrap();
     let broken = MemoryDisk::of(&files);

@@ -122,7 +122,7 @@ fn cases() -> impl Iterator<Item = (Message, Overlay, Overlay)> {
 /// SET-08, ACT-02: all changes at once have the same result as one after another, including the
 /// order of the properties, for keys with one or several properties.
 #[test]
-fn all_changes_at_once_do_what_they_do_one_after_another() {
+fn changes_by_key_match_sequential_changes() {
     for (message, overlay, _) in cases() {
         let (mut at_once, mut expected) = (message.clone(), message.clone());
         at_once.apply_overlay(&overlay);
@@ -136,7 +136,7 @@ fn all_changes_at_once_do_what_they_do_one_after_another() {
 /// DLQ-20: the sizes computed without encoding equal the sizes of the encoded messages, and an
 /// earlier overlay counts too.
 #[test]
-fn header_sizes_are_those_of_the_changed_messages() {
+fn header_sizes_match_the_changed_messages() {
     for (message, before, later) in cases() {
         let content = message.encode();
         let mut changed = message;
@@ -151,7 +151,7 @@ fn header_sizes_are_those_of_the_changed_messages() {
 
 /// SET-08: an indexed overlay gives the same bytes as `on_top_of`, for each overlay on top.
 #[test]
-fn overlays_on_top_of_one_are_the_same_whether_it_was_looked_up_once() {
+fn indexed_overlay_matches_on_top_of() {
     for (_, before, later) in cases() {
         for (before, later) in [(&before, &later), (&later, &before)] {
             assert_eq!(before.beneath().with(later), later.on_top_of(before));

@@ -290,7 +290,7 @@ fn sections_are_put_in_order() {
 /// AMQP-44: a partition key may be binary and an instant a number, because the SDK for Python
 /// re-sends received values like this.
 #[test]
-fn annotations_of_a_message_that_is_sent_again_are_read() {
+fn annotations_of_a_resent_message_are_read() {
     let annotated = |key: &str, value: &[u8]| {
         let mut items = Vec::new();
         write::symbol(&mut items, key);
@@ -431,7 +431,7 @@ fn an_empty_array_needs_no_constructor() {
 /// AMQP 3.2.1, 3.2.4: fields that the broker passes on unread must have the types of the standard.
 /// Otherwise the sender gets an error. Stored content with other types stays readable.
 #[test]
-fn a_sender_is_held_to_the_types_of_fields_that_nobody_reads() {
+fn unread_fields_of_a_sender_must_have_standard_types() {
     let body = b"\x00\x53\x75\xa0\x01b";
     let list = |section: u8, fields: &[&[u8]]| {
         let items = fields.concat();
@@ -674,7 +674,7 @@ fn no_mutation_panics() {
 
 /// MSG-02: all properties, body and every type of value survive encoding and decoding.
 #[test]
-fn a_full_message_comes_back_as_it_was() {
+fn full_message_survives_encoding_and_decoding() {
     let message = full_message();
     let content = message.encode();
     assert_eq!(content.decode(), Ok(message));

@@ -97,7 +97,7 @@ fn a_view_with_an_overlay_shows_the_changed_message() {
 /// SET-08, ACT-02: a broker property and an application property of the same name are different
 /// properties.
 #[test]
-fn overlays_on_top_of_each_other_do_what_both_do() {
+fn overlays_of_broker_and_application_properties_combine() {
     let to = |text| {
         Overlay::of_changes([
             PropertyChange::SetBroker(SettableProperty::To, ValueRef::String(text)),
@@ -129,7 +129,7 @@ fn overlays_on_top_of_each_other_do_what_both_do() {
 
 /// DLQ-20: the size is exact, to the byte, for every change that an overlay can make.
 #[test]
-fn the_header_size_with_an_overlay_is_that_of_the_changed_message() {
+fn header_size_with_an_overlay_matches_the_changed_message() {
     for message in [full(), Message::new("b")] {
         for overlay in [everything(), nothing(), Overlay::of_changes([])] {
             let mut changed = message.clone();

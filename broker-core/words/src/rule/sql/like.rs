@@ -428,7 +428,7 @@ mod tests {
 
     /// SQL-41: a match takes no more steps than predicted, for any pattern and text.
     #[test]
-    fn no_match_takes_more_steps_than_were_told() {
+    fn match_never_exceeds_predicted_steps() {
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;
         let mut random = move |below: usize| {
             seed ^= seed << 13;
@@ -478,7 +478,7 @@ mod tests {
 
     /// SQL-41: the prediction is close to the steps for the worst text.
     #[test]
-    fn no_more_steps_are_told_than_the_worst_text_takes() {
+    fn predicted_steps_are_close_to_the_worst_text() {
         let text = "a".repeat(32_000);
         for pattern in [
             "%ab%".to_owned(),

@@ -33,7 +33,7 @@ fn fails(message: &Message, action: &str, part: &str) {
 
 /// ACT-02, ACT-03
 #[test]
-fn statements_run_in_order_and_see_what_was_done() {
+fn statements_run_in_order_and_see_earlier_changes() {
     let before = [("quantity", Value::I32(5)), ("priority", Value::I32(1))];
     let copied = run(
         &with(&before),
@@ -53,7 +53,7 @@ fn statements_run_in_order_and_see_what_was_done() {
 /// ACT-02, SQL-34: text is joined with a new id, and later statements see the expiry of a changed
 /// time to live.
 #[test]
-fn later_statements_see_what_follows_from_earlier_ones() {
+fn statements_see_consequences_of_earlier_ones() {
     let before = with(&[("x", "order-".into())]);
     let copied = run(&before, "SET sys.SessionId = user.x + newid()").unwrap();
     let session = copied.session_id.unwrap();
@@ -93,7 +93,7 @@ fn absent_application_properties_are_no_error_and_absent_system_properties_are()
 
 /// ACT-05
 #[test]
-fn a_value_is_converted_to_the_type_that_the_property_has() {
+fn value_is_converted_to_the_type_of_the_property() {
     let uuid = "00112233-4455-6677-8899-aabbccddeeff";
     let uuid_value = Value::Uuid(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
     let decimal = |text: &str| Value::Decimal128(sql::Decimal::parse(text).unwrap().to_bits());
@@ -256,7 +256,7 @@ fn an_action_cannot_grow_a_property_without_end() {
 
 /// ACT-09: a copy reports the session and the time to live that the subscription needs.
 #[test]
-fn session_and_time_to_live_of_the_copy_are_told() {
+fn copy_reports_its_session_and_time_to_live() {
     let told = |message: &Message, action: &str| {
         let matcher = topic(vec![sql("r", "1 = 1").with_action(action)]);
         let selection = publish(&matcher, message);

@@ -56,7 +56,7 @@ fn every_property_given_must_be_equal() {
 
 /// TOP-18
 #[test]
-fn a_filter_that_asks_for_nothing_is_refused() {
+fn empty_correlation_filter_is_refused() {
     let refused = |filter| {
         let rule = Rule::create(correlated("r", filter), &limits());
         assert_eq!(rule.unwrap_err().condition(), Condition::ArgumentError);
@@ -68,7 +68,7 @@ fn a_filter_that_asks_for_nothing_is_refused() {
 
 /// TOP-18, TOP-21: a null is accepted, and equals no value.
 #[test]
-fn a_filter_with_a_null_matches_nothing() {
+fn filter_with_a_null_matches_no_message() {
     let filter = CorrelationFilter::property("a", Value::Null);
     assert!(Rule::create(correlated("r", filter.clone()), &limits()).is_ok());
     for message in [with(&[]), with(&[("a", Value::Null)]), with(&[("a", 1.into())])] {
@@ -151,7 +151,7 @@ fn samples() -> Vec<Value> {
 /// TOP-21, TOP-22: for every pair of values, the index finds exactly the ones that SQL treats as
 /// equal. Only SQL has an error, for a character and a number (SQL-37).
 #[test]
-fn the_index_finds_what_sql_calls_equal() {
+fn index_agrees_with_sql_equality() {
     let samples = samples();
     let mut equal_count = 0;
     for wanted in &samples {
@@ -258,7 +258,7 @@ fn numbered(count: usize) -> Message {
 /// TOP-18, QUO-01, QUO-09: the number of properties and the total size are checked before every
 /// check whose cost grows with them. A rule exactly at the bounds is accepted.
 #[test]
-fn what_is_too_much_for_a_rule_is_refused_before_it_is_looked_at() {
+fn rule_over_its_bounds_is_refused_before_other_checks() {
     let limits = Limits { rule_property_count_max: 3, ..limits() };
     let refused = |rule: RuleDescription, limit: &str| {
         let refused = Rule::create(rule, &limits).unwrap_err();
@@ -328,7 +328,7 @@ fn one_rule_of_many_properties_is_judged_in_slices() {
 
 /// TOP-23: the result does not depend on the ends of slices, and no rule is evaluated twice.
 #[test]
-fn look_ups_in_slices_come_to_the_same() {
+fn look_ups_in_slices_have_the_same_result() {
     let mut matcher = Matcher::new();
     let mut filters = vec![
         numbered_filter(1),

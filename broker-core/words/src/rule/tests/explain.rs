@@ -20,7 +20,7 @@ fn explained(rule: RuleDescription, message: &Message) -> Explanation {
 
 /// The text for people about a rule that matches or does not.
 #[test]
-fn an_explanation_shows_each_test_and_what_it_saw() {
+fn explanation_shows_each_test_with_its_operands() {
     let message = with(&[("color", "red".into()), ("size", 5.into())]).with_subject("x");
     let rule = sql("r", "Color = 'red' AND (size > 7 OR sys.Label LIKE 'y%') AND absent = 1");
     let explanation = explained(rule, &message);

@@ -41,7 +41,7 @@ fn three_rules_without_action_and_two_with_make_three_copies() {
 
 /// TOP-06, SND-27
 #[test]
-fn a_subscription_without_a_matching_rule_gets_nothing() {
+fn subscription_without_a_matching_rule_gets_no_copy() {
     let mut matcher = topic(vec![]);
     matcher.remove_rule(SUBSCRIPTION, "$default").unwrap();
     assert_eq!(publish(&matcher, &message()), Selection::default());
@@ -100,7 +100,7 @@ fn the_texts_of_true_and_false_act_alike() {
 
 /// TOP-16, TOP-17, ADM-43
 #[test]
-fn a_malformed_rule_creates_nothing() {
+fn malformed_rule_changes_no_state() {
     let mut matcher = Matcher::new();
     let rules = vec![sql("good", "1 = 1"), sql("bad", "color = = 'red'")];
     let rejection = create(&mut matcher, SUBSCRIPTION, rules).unwrap_err();
@@ -183,7 +183,7 @@ fn rules_of_a_topic_are_counted_by_kind() {
 
 /// TOP-09, TOP-24
 #[test]
-fn an_update_replaces_filter_and_action_or_changes_nothing() {
+fn rule_update_replaces_filter_and_action_or_fails() {
     let mut matcher = topic(vec![sql("Rule", "a = 1").with_action("SET x = 1")]);
     let (one, two) = (with(&[("a", Value::I32(1))]), with(&[("a", Value::I32(2))]));
     assert_eq!(told(&publish(&matcher, &one)), ["Rule"]);
@@ -284,7 +284,7 @@ fn without_the_switch_a_failing_rule_does_not_match() {
 
 /// DLQ-21, ACT-09
 #[test]
-fn a_copy_without_session_is_dead_lettered_where_one_is_required() {
+fn copy_without_required_session_is_dead_lettered() {
     let on = SubscriptionSettings {
         dead_lettering_on_filter_errors: false,
         requires_session: true,
@@ -383,7 +383,7 @@ fn of(id: u64, told: &str) -> (u64, String) {
 
 /// TOP-25, TOP-26: the rules of a catch-all apply to messages that no other subscription selects.
 #[test]
-fn a_catch_all_gets_what_no_other_selects() {
+fn catch_all_gets_otherwise_unselected_messages() {
     let caught = vec![
         RuleDescription::new("$Default", Filter::True, NOW),
         sql("marked", "a > 5").with_action("SET b = 1"),
@@ -400,7 +400,7 @@ fn a_catch_all_gets_what_no_other_selects() {
 
 /// TOP-06, TOP-26: a message that no rule selects is dropped, as if there were no catch-all.
 #[test]
-fn what_no_rule_of_a_catch_all_selects_is_dropped() {
+fn message_unselected_by_the_catch_all_is_dropped() {
     let matcher = with_catch_all(vec![sql("r", "a = 1")], vec![sql("c", "a = 2")]);
     assert_eq!(placed(&publish(&matcher, &with(&[("a", Value::I64(2))]))), [of(0, "-")]);
     assert_eq!(placed(&publish(&matcher, &with(&[("a", Value::I64(3))]))), []);
@@ -408,7 +408,7 @@ fn what_no_rule_of_a_catch_all_selects_is_dropped() {
 
 /// TOP-25: no rule of a catch-all is evaluated for a message that another subscription selects.
 #[test]
-fn a_catch_all_is_not_asked_in_vain() {
+fn catch_all_is_not_evaluated_for_selected_messages() {
     let caught = vec![sql("s", "a = 1"), correlated("c", CorrelationFilter::property("a", 1))];
     let matcher = with_catch_all(vec![sql("r", "a = 1")], caught);
     let asked = |value| publish(&matcher, &with(&[("a", Value::I64(value))])).counted;
@@ -431,7 +431,7 @@ fn catch_alls_do_not_count_for_each_other() {
 
 /// TOP-28, DLQ-20, DLQ-21: a refused copy counts as selected.
 #[test]
-fn a_copy_that_is_refused_counts_as_selected() {
+fn refused_copy_counts_as_selected() {
     let mut matcher = with_catch_all(vec![sql("r", "a = 1")], vec![]);
     let settings = matcher.settings(SUBSCRIPTION).unwrap();
     let in_sessions = SubscriptionSettings { requires_session: true, ..settings };
@@ -448,7 +448,7 @@ fn a_copy_that_is_refused_counts_as_selected() {
 /// TOP-28, DLQ-23, DLQ-24, ACT-10: a rule that fails selects no message, even if its message is
 /// dead-lettered. Copies stay in the order of subscriptions.
 #[test]
-fn a_rule_that_fails_does_not_keep_a_message_from_a_catch_all() {
+fn failed_rule_does_not_select_for_the_catch_all() {
     let failing = [sql("f", "a > 'x'"), sql("f", "1 = 1").with_action("SET b = 1 / 0")];
     for (rule, reason) in failing.into_iter().zip(["!FilterException", "!RuleActionException"]) {
         let mut matcher = with_catch_all(vec![rule.clone()], vec![]);

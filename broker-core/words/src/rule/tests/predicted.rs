@@ -80,7 +80,7 @@ impl Random {
 /// properties. The prediction is not too loose: some messages take over 40 % of the predicted
 /// steps.
 #[test]
-fn no_message_takes_more_steps_than_were_said() {
+fn publish_never_exceeds_predicted_steps() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let (mut nearest, mut dear) = (0.0_f64, 0);
     for round in 0..400 {
@@ -111,7 +111,7 @@ fn no_message_takes_more_steps_than_were_said() {
 /// QUO-09, SQL-41: refused steps are not taken, and the steps before them are within the
 /// prediction.
 #[test]
-fn steps_that_are_refused_are_not_counted() {
+fn refused_steps_are_not_counted() {
     let pattern = format!("%{}%", "a_".repeat(30_000));
     let read_at_least = 16 * pattern.len() as u64;
     let matcher = topic(vec![sql("r", "p LIKE p")]);

@@ -15,7 +15,7 @@ fn number(text: &str) -> Decimal {
 
 /// SQL-31, SQL-32: every digit and every exponent matches IEEE 754.
 #[test]
-fn arithmetic_is_that_of_the_standard() {
+fn arithmetic_matches_the_standard() {
     for line in VECTORS.lines() {
         let columns: Vec<&str> = line.split('\t').collect();
         let [left, right, order, results @ ..] = columns.as_slice() else { panic!("{line}") };
@@ -41,7 +41,7 @@ fn arithmetic_is_that_of_the_standard() {
 
 /// The binary integer encoding: 1 is a coefficient of 1 with the exponent 0, biased by 6176.
 #[test]
-fn bits_are_those_of_the_standard() {
+fn bits_match_the_standard() {
     let bits = |number: Decimal| u128::from_be_bytes(number.to_bits());
     assert_eq!(bits(Decimal::from(1)), 0x3040_0000_0000_0000_0000_0000_0000_0001);
     assert_eq!(bits(number("-0.5")), 0xb03e_0000_0000_0000_0000_0000_0000_0005);

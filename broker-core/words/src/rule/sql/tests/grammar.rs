@@ -125,7 +125,7 @@ fn other_texts_are_refused_with_their_place() {
 
 /// SQL-02: the error names the first character over the limit.
 #[test]
-fn a_text_that_is_too_long_is_refused() {
+fn text_over_the_length_limit_is_refused() {
     assert_eq!(check_length("ää", 2), Ok(()));
     let error = check_length("ä\näx", 3).unwrap_err();
     assert_eq!(error.position, Position { byte: 5, line: 2, column: 2 });
@@ -148,7 +148,7 @@ fn nesting_is_bounded() {
 
 /// SQL-03
 #[test]
-fn operators_bind_as_the_table_says() {
+fn operators_have_the_precedence_of_the_table() {
     check("2 + 3 * 4 = 14", TRUE);
     check("(2 + 3) * 4 = 20", TRUE);
     check("10 - 4 - 3 = 3", TRUE);

@@ -45,7 +45,7 @@ fn names_ignore_case_and_an_exact_match_wins() {
 
 /// SQL-08, SQL-09
 #[test]
-fn system_properties_are_those_of_the_message_as_accepted() {
+fn system_properties_match_the_accepted_message() {
     let mut message = message();
     check_on(&message, "sys.MessageId IS NULL AND sys.SessionId IS NULL", TRUE);
     message = Message::new("body")
