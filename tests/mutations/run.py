@@ -305,7 +305,7 @@ CATCH_ALL = [
     ("the rules of a catch-all decide", "TOP-26", "words/src/rule/judging.rs",
      "                Ok(Some(false) | None) => None,\n", "                Ok(Some(false) | None) => (judging.round == Round::CatchAll).then_some(None),\n"),
     ("catch-alls do not count for each other", "TOP-27", "words/src/rule/judging.rs",
-     "            let steps = close(open, message, &mut judging.copies, &mut sizes);\n", "            if judging.round != Round::Ordinary && !judging.copies.is_empty() {\n                continue;\n            }\n            let steps = close(open, message, &mut judging.copies, &mut sizes);\n"),
+     "            let steps = make_copies(open, message, &mut judging.copies, &mut sizes);\n", "            if judging.round != Round::Ordinary && !judging.copies.is_empty() {\n                continue;\n            }\n            let steps = make_copies(open, message, &mut judging.copies, &mut sizes);\n"),
     ("a rule that fails selects nothing", "TOP-28", "words/src/rule/judging.rs",
      "            if judging.round == Round::Ordinary && open.selects() {", "            if judging.round == Round::Ordinary {"),
     ("copies are in the order of subscriptions", "TOP-05", "words/src/rule/judging.rs",

@@ -259,7 +259,7 @@ impl Rejection {
             Condition::EntityAlreadyExists,
             format!("an entity with the path {} already exists", Quoted(path)),
         )
-        .in_cloud_words(&format!("The messaging entity '{}' already exists.", tamed(path)))
+        .in_cloud_words(&format!("The messaging entity '{}' already exists.", sanitized(path)))
     }
 
     /// The entity's status blocks the operation (ENT-24).
@@ -351,7 +351,7 @@ impl Rejection {
         )
         .in_cloud_words(&format!(
             "The requested session '{}' cannot be accepted. It may be locked by another receiver.",
-            tamed(session)
+            sanitized(session)
         ))
     }
 
@@ -469,7 +469,7 @@ impl fmt::Display for BrokerError {
         if rejection.condition == Condition::ServerBusy {
             write!(f, "Please wait {BUSY_WAIT_SECONDS} seconds and try again. ")?;
         }
-        let entity = tamed(entity);
+        let entity = sanitized(entity);
         write!(f, "TrackingId:{tracking_id}, Entity:{entity}, Timestamp:{at}")
     }
 }
@@ -498,7 +498,7 @@ pub struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", tamed(self.0))
+        write!(f, "`{}`", sanitized(self.0))
     }
 }
 
@@ -516,7 +516,7 @@ pub const fn is_unprintable(character: char) -> bool {
 }
 
 /// Replaces unprintable characters and bounds the length: an address may be as long as a frame.
-fn tamed(text: &str) -> Cow<'_, str> {
+fn sanitized(text: &str) -> Cow<'_, str> {
     if text.len() <= QUOTED_CHARS_MAX && !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
     }

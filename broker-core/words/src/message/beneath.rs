@@ -64,12 +64,12 @@ impl Beneath<'_> {
         replaced.sort_unstable();
         replaced.dedup();
         let mut items = Vec::with_capacity(self.items.len() + later.as_bytes().len());
-        let mut behind = 0;
+        let mut copied_to = 0;
         for (from, to) in &replaced {
-            items.extend_from_slice(self.items.get(behind..*from).unwrap_or_default());
-            behind = *to;
+            items.extend_from_slice(self.items.get(copied_to..*from).unwrap_or_default());
+            copied_to = *to;
         }
-        items.extend_from_slice(self.items.get(behind..).unwrap_or_default());
+        items.extend_from_slice(self.items.get(copied_to..).unwrap_or_default());
         for entry in codec::entries(later.as_bytes()) {
             items.extend_from_slice(entry.key_bytes());
             items.extend_from_slice(entry.value);

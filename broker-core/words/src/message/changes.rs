@@ -13,13 +13,13 @@ mod tests;
 
 /// Maximum number of keys that are compared one by one, enough for nearly every overlay. More keys
 /// get an index: both lists come from clients and may have thousands of entries.
-const FEW: usize = 8;
+const LINEAR_KEYS_MAX: usize = 8;
 
 /// The changes of an overlay to application properties. Changes to the same key are merged.
 #[derive(Default)]
 pub(super) struct ChangesByKey<'a> {
-    changes: SmallVec<[Change<'a>; FEW]>,
-    /// Position of each key in `changes`; empty for up to `FEW` keys.
+    changes: SmallVec<[Change<'a>; LINEAR_KEYS_MAX]>,
+    /// Position of each key in `changes`; empty for up to `LINEAR_KEYS_MAX` keys.
     places: BTreeMap<&'a str, usize>,
 }
 
@@ -34,11 +34,11 @@ pub(super) struct Change<'a> {
 
 /// The effect on one property.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Becomes<'a> {
+pub(super) enum PropertyEdit<'a> {
     /// The property is unchanged.
-    Kept,
+    Keep,
     /// The property is removed.
-    Removed,
+    Remove,
     /// The property gets this value and keeps its position.
     Set(ValueRef<'a>),
 }
@@ -83,10 +83,10 @@ impl<'a> ChangesByKey<'a> {
     fn add(&mut self, key: &'a str) -> usize {
         let place = self.changes.len();
         self.changes.push(Change { key, removes: false, set: None });
-        if place == FEW {
+        if place == LINEAR_KEYS_MAX {
             let keys = self.changes.iter().map(|change| change.key);
             self.places = keys.zip(0..).collect();
-        } else if place > FEW {
+        } else if place > LINEAR_KEYS_MAX {
             self.places.insert(key, place);
         }
         place
@@ -101,14 +101,14 @@ impl<'a> ChangesByKey<'a> {
 
     /// The effect on the next property of the message, which has this key. The first property with
     /// a key gets the new value.
-    pub(super) fn next(&mut self, key: &str) -> Becomes<'a> {
+    pub(super) fn next(&mut self, key: &str) -> PropertyEdit<'a> {
         let Some(change) = self.place(key).and_then(|place| self.changes.get_mut(place)) else {
-            return Becomes::Kept;
+            return PropertyEdit::Keep;
         };
         if change.removes {
-            return Becomes::Removed;
+            return PropertyEdit::Remove;
         }
-        change.set.take().map_or(Becomes::Kept, |(_, value)| Becomes::Set(value))
+        change.set.take().map_or(PropertyEdit::Keep, |(_, value)| PropertyEdit::Set(value))
     }
 
     /// The properties to append, in their order, after all properties of a message were passed to

@@ -267,8 +267,7 @@ impl Content {
             fields.extend_from_slice(old.rest());
             count = old_count;
         }
-        let [before, after] =
-            [self.between(0, self.layout.properties_at), self.behind_properties()];
+        let [before, after] = [self.between(0, self.layout.properties_at), self.after_properties()];
         let properties_bytes = 3 + codec::compound_bytes(Compound::List, fields.len(), count);
         let mut bytes = Vec::with_capacity(before.len() + properties_bytes + after.len());
         bytes.extend_from_slice(before);
@@ -305,7 +304,7 @@ impl Content {
         is_assigned.then(|| length(section.len().saturating_sub(without)))
     }
 
-    fn behind_properties(&self) -> &[u8] {
+    fn after_properties(&self) -> &[u8] {
         self.bytes.get(place(self.layout.application_at)..).unwrap_or_default()
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::changes::{Becomes, ChangesByKey};
+use super::changes::{ChangesByKey, PropertyEdit};
 use super::codec::{self, Compound};
 use super::envelope::{check_property_size, doubled_key, empty_key};
 use super::settable::set_broker;
@@ -297,9 +297,9 @@ impl Overlay {
         });
         let properties = &mut message.application_properties;
         properties.retain_mut(|(key, old)| match changes.next(key) {
-            Becomes::Kept => true,
-            Becomes::Removed => false,
-            Becomes::Set(value) => {
+            PropertyEdit::Keep => true,
+            PropertyEdit::Remove => false,
+            PropertyEdit::Set(value) => {
                 *old = value.to_value();
                 true
             }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::changes::{Becomes, ChangesByKey};
+use super::changes::{ChangesByKey, PropertyEdit};
 use super::codec::{self, IdRef};
 use super::content::View;
 use super::settable::set_broker;
@@ -87,9 +87,9 @@ impl<'a> PropertyView<'a> {
             set_broker!(self, property, value, id_of, std::convert::identity);
         });
         self.entries.retain(|entry| match changes.next(entry.key) {
-            Becomes::Kept => true,
-            Becomes::Removed => false,
-            Becomes::Set(value) => {
+            PropertyEdit::Keep => true,
+            PropertyEdit::Remove => false,
+            PropertyEdit::Set(value) => {
                 entry.value = Encoded::Read(value);
                 true
             }

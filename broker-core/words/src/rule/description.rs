@@ -120,8 +120,8 @@ impl RuleDescription {
             Filter::Correlation(filter) => filter.bytes(),
             Filter::Sql(sql) => sql.bytes(),
         };
-        let beside = self.name.len() + self.extensions.as_deref().map_or(0, str::len);
-        filter + self.action.as_ref().map_or(0, SqlText::bytes) + beside as u64
+        let other_bytes = self.name.len() + self.extensions.as_deref().map_or(0, str::len);
+        filter + self.action.as_ref().map_or(0, SqlText::bytes) + other_bytes as u64
     }
 
     /// Frees spare capacity.

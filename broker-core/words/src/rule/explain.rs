@@ -16,7 +16,7 @@ use crate::message::PropertyChange;
 /// Maximum number of characters of a value; the rest is cut.
 const VALUE_CHARS_MAX: usize = 200;
 /// Maximum number of recorded reads, and of recorded tests.
-const SEEN_MAX: usize = 1_000;
+const RECORDED_MAX: usize = 1_000;
 
 /// The result of a rule for one message, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,19 +95,19 @@ impl Rule {
             Filter::Sql(sql) => sql.text.as_ref(),
             Filter::True | Filter::False | Filter::Correlation(_) => "",
         };
-        let mut seen = Seen { text, reads: Vec::new(), tests: Vec::new(), steps: 0 };
+        let mut recorder = Recorder { text, reads: Vec::new(), tests: Vec::new(), steps: 0 };
         if let Filter::Correlation(filter) = &self.description.filter
             && refuse_too_many_steps(filter.len(), published).is_ok()
         {
             // These steps come on top of the test below, which looks the properties up again.
-            seen.took(condition_steps(published).saturating_mul(filter.len() as u64));
-            for condition in filter.ordered_conditions().into_iter().take(SEEN_MAX) {
+            recorder.took(condition_steps(published).saturating_mul(filter.len() as u64));
+            for condition in filter.ordered_conditions().into_iter().take(RECORDED_MAX) {
                 let property = condition.property();
                 let value = property.of(published);
                 let wanted = condition.wanted();
                 let known = (value != Operand::Unknown).then_some(&value);
-                seen.read(&property.to_string(), known);
-                seen.tests.push(Tested {
+                recorder.read(&property.to_string(), known);
+                recorder.tests.push(Tested {
                     text: format!("{property} = {}", shown(&wanted)),
                     operands: vec![shown(&value), shown(&wanted)],
                     result: known.map(|_| condition.holds(published)),
@@ -115,7 +115,7 @@ impl Rule {
             }
         }
         let mut changes = Vec::new();
-        let verdict = match self.test(published, random, &mut seen) {
+        let verdict = match self.test(published, random, &mut recorder) {
             Ok(Some(true)) => match self.explain_action(published, limits, random) {
                 Ok(changed) => {
                     changes = changed.iter().flat_map(describe_changes).collect();
@@ -127,7 +127,7 @@ impl Rule {
             Ok(None) => Verdict::Unknown,
             Err(error) => Verdict::FilterFailed(self.describe(Cause::Filter, &error)),
         };
-        let Seen { reads, tests, steps, .. } = seen;
+        let Recorder { reads, tests, steps, .. } = recorder;
         (Explanation { rule: self.name().to_owned(), verdict, reads, tests, changes }, steps)
     }
 
@@ -157,16 +157,16 @@ impl Rule {
     }
 }
 
-struct Seen<'t> {
+struct Recorder<'t> {
     text: &'t str,
     reads: Vec<Read>,
     tests: Vec<Tested>,
     steps: u64,
 }
 
-impl Observer for Seen<'_> {
+impl Observer for Recorder<'_> {
     fn read(&mut self, name: &str, value: Option<&Operand<'_>>) {
-        if self.reads.len() < SEEN_MAX && self.reads.iter().all(|read| read.name != name) {
+        if self.reads.len() < RECORDED_MAX && self.reads.iter().all(|read| read.name != name) {
             self.reads.push(Read { name: name.to_owned(), value: value.map(shown) });
         }
     }
@@ -182,7 +182,7 @@ impl Observer for Seen<'_> {
 
     fn tested(&mut self, from: u32, to: u32, operands: &[Operand<'_>], result: Option<bool>) {
         let place = |at| usize::try_from(at).unwrap_or(usize::MAX);
-        if self.tests.len() < SEEN_MAX {
+        if self.tests.len() < RECORDED_MAX {
             self.tests.push(Tested {
                 text: self.text.get(place(from)..place(to)).unwrap_or_default().to_owned(),
                 operands: operands.iter().map(shown).collect(),

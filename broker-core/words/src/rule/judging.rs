@@ -25,7 +25,7 @@ use super::matcher::{
 use super::properties::Published;
 use super::selection::{Cause, Copy, Counted, Excess, Refusal, Selection};
 use super::sql::{EvaluationError, Observer, Operand, Random, Statement};
-use super::{Compiled, Rule};
+use super::{CompiledFilter, Rule};
 use crate::error::Quoted;
 use crate::ids::EntityId;
 use crate::limits::Limits;
@@ -48,7 +48,7 @@ pub struct Judging {
     /// Bytes that the changes of the copies need in the store.
     changed_bytes: u64,
     /// The subscription whose hits are being evaluated.
-    open: Option<Open>,
+    open: Option<OpenSubscription>,
     steps: u64,
     excess: Option<Excess>,
 }
@@ -56,7 +56,7 @@ pub struct Judging {
 /// The next step.
 enum Stage {
     Always,
-    Correlation(LookedUp),
+    Correlation(LookupProgress),
     /// SQL filters after this rule.
     Sql(Option<(EntityId, RulePlace)>),
     /// Copies from this hit on.
@@ -67,25 +67,25 @@ enum Stage {
 /// Position in the look-ups of correlation filters. A slice may end between any two properties, and
 /// between any two conditions of a rule.
 #[derive(Default)]
-struct LookedUp {
+struct LookupProgress {
     /// The current group, or the last finished one.
     group: Option<Box<[Property]>>,
-    within: Within,
+    progress: GroupProgress,
 }
 
 /// Position in the look-ups of a group.
 #[derive(Default)]
-enum Within {
+enum GroupProgress {
     /// `found` properties are present, and their values have this hash.
     Values { found: usize, hash: ValuesHash },
-    /// The rules for values of this hash are compared up to `behind`, and `held` conditions of the
+    /// The rules for values of this hash are compared up to `after`, and `held` conditions of the
     /// next one hold.
-    Rules { hash: u64, behind: Option<RulePlace>, held: usize },
-    /// All rules of the group fail, because they take too many steps. The rules up to `behind` are
+    Rules { hash: u64, after: Option<RulePlace>, held: usize },
+    /// All rules of the group fail, because they take too many steps. The rules up to `after` are
     /// recorded.
-    Failing { behind: Option<(u64, RulePlace)>, error: EvaluationError },
+    Failing { after: Option<(u64, RulePlace)>, error: EvaluationError },
     #[default]
-    Over,
+    Done,
 }
 
 /// A rule that selects the message, or whose filter fails.
@@ -96,7 +96,7 @@ struct Hit {
 }
 
 /// The effects of the rules of a subscription on the message.
-struct Open {
+struct OpenSubscription {
     subscription: EntityId,
     settings: SubscriptionSettings,
     /// Position after its last hit.
@@ -106,7 +106,7 @@ struct Open {
     failed: Option<Refusal>,
 }
 
-impl Open {
+impl OpenSubscription {
     /// Whether a rule selects the message.
     fn selects(&self) -> bool {
         self.plain || !self.changed.is_empty()
@@ -180,12 +180,12 @@ impl Rule {
     /// estimate, on the high side.
     pub(super) fn weight(&self) -> u64 {
         let filter = match &self.filter {
-            Compiled::Always | Compiled::Never => 1,
+            CompiledFilter::Always | CompiledFilter::Never => 1,
             // Each property is looked up and then compared.
-            Compiled::Correlation => {
+            CompiledFilter::Correlation => {
                 2 * self.correlation().map_or(0, CorrelationFilter::len) as u64
             }
-            Compiled::Sql(program) => program.weight(),
+            CompiledFilter::Sql(program) => program.weight(),
         };
         let statements = self.action.as_deref().unwrap_or_default();
         filter.saturating_add(action_weight(statements))
@@ -238,7 +238,7 @@ impl Matcher {
                         .always()
                         .map(|(subscription, place)| Hit { subscription, place, failure: None });
                     judging.hits.extend(always);
-                    judging.stage = Stage::Correlation(LookedUp::default());
+                    judging.stage = Stage::Correlation(LookupProgress::default());
                 }
                 Stage::Correlation(_) => self.correlate(judging, message.published, until),
                 Stage::Sql(_) => self.evaluate(judging, message.published, until, random),
@@ -259,27 +259,27 @@ impl Matcher {
 
     /// TOP-23: one look-up for each set of properties that filters constrain.
     fn correlate(&self, judging: &mut Judging, published: &Published<'_>, until: u64) {
-        let Stage::Correlation(looked_up) = &mut judging.stage else { return };
-        let LookedUp { group, mut within } = std::mem::take(looked_up);
-        let from = match (&group, &within) {
+        let Stage::Correlation(lookup) = &mut judging.stage else { return };
+        let LookupProgress { group, mut progress } = std::mem::take(lookup);
+        let from = match (&group, &progress) {
             (None, _) => Bound::Unbounded,
-            (Some(group), Within::Over) => Bound::Excluded(group),
+            (Some(group), GroupProgress::Done) => Bound::Excluded(group),
             (Some(group), _) => Bound::Included(group),
         };
         let groups = self.index(judging.round).correlation();
         for (properties, group) in
             groups.range::<Box<[Property]>, _>((from, Bound::<&Box<[Property]>>::Unbounded))
         {
-            if matches!(within, Within::Over) {
-                within = match refuse_too_many_steps(properties.len(), published) {
-                    Ok(()) => Within::Values { found: 0, hash: ValuesHash::new() },
-                    Err(error) => Within::Failing { behind: None, error },
+            if matches!(progress, GroupProgress::Done) {
+                progress = match refuse_too_many_steps(properties.len(), published) {
+                    Ok(()) => GroupProgress::Values { found: 0, hash: ValuesHash::new() },
+                    Err(error) => GroupProgress::Failing { after: None, error },
                 };
             }
-            within = self.look_up(judging, within, (properties, group), published, until);
+            progress = self.look_up(judging, progress, (properties, group), published, until);
             if judging.steps >= until {
                 let group = Some(properties.clone());
-                judging.stage = Stage::Correlation(LookedUp { group, within });
+                judging.stage = Stage::Correlation(LookupProgress { group, progress });
                 return;
             }
         }
@@ -290,52 +290,52 @@ impl Matcher {
     fn look_up(
         &self,
         judging: &mut Judging,
-        mut within: Within,
+        mut progress: GroupProgress,
         (properties, group): (&[Property], &Group),
         published: &Published<'_>,
         until: u64,
-    ) -> Within {
+    ) -> GroupProgress {
         let each = condition_steps(published);
-        if let Within::Values { mut found, mut hash } = within {
+        if let GroupProgress::Values { mut found, mut hash } = progress {
             while let Some(property) = properties.get(found) {
                 if judging.steps >= until {
-                    return Within::Values { found, hash };
+                    return GroupProgress::Values { found, hash };
                 }
                 judging.steps = judging.steps.saturating_add(each);
                 let value = property.of(published);
                 // An absent property never matches (TOP-21).
                 if value == Operand::Unknown {
-                    return Within::Over;
+                    return GroupProgress::Done;
                 }
                 judging.steps = judging.steps.saturating_add(value.length());
                 hash.add(&value);
                 found += 1;
             }
             judging.counted.lookups += 1;
-            within = Within::Rules { hash: hash.finish(), behind: None, held: 0 };
+            progress = GroupProgress::Rules { hash: hash.finish(), after: None, held: 0 };
         }
-        match within {
-            Within::Rules { hash, behind, held } => {
-                self.compare(judging, group.places(hash, behind), held, published, until).map_or(
-                    Within::Over,
-                    |(last, held)| Within::Rules { hash, behind: last.or(behind), held },
+        match progress {
+            GroupProgress::Rules { hash, after, held } => {
+                self.compare(judging, group.places(hash, after), held, published, until).map_or(
+                    GroupProgress::Done,
+                    |(last, held)| GroupProgress::Rules { hash, after: last.or(after), held },
                 )
             }
-            Within::Failing { mut behind, error } => {
-                for (hash, place) in group.all(behind) {
+            GroupProgress::Failing { mut after, error } => {
+                for (hash, place) in group.all(after) {
                     if judging.steps >= until {
-                        return Within::Failing { behind, error };
+                        return GroupProgress::Failing { after, error };
                     }
                     judging.steps = judging.steps.saturating_add(MATCH_STEPS);
                     if let Some(PlacedRule { subscription, .. }) = self.entry(place) {
                         let subscription = *subscription;
                         judging.hits.push(Hit { subscription, place, failure: Some(error) });
                     }
-                    behind = Some((hash, place));
+                    after = Some((hash, place));
                 }
-                Within::Over
+                GroupProgress::Done
             }
-            Within::Values { .. } | Within::Over => within,
+            GroupProgress::Values { .. } | GroupProgress::Done => progress,
         }
     }
 
@@ -385,8 +385,8 @@ impl Matcher {
         until: u64,
         random: &mut Random<'_>,
     ) {
-        let Stage::Sql(behind) = &judging.stage else { return };
-        let from = behind.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(*key));
+        let Stage::Sql(after) = &judging.stage else { return };
+        let from = after.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(*key));
         for (subscription, place) in self.index(judging.round).sql_from(from) {
             let Some(entry) = self.entry(place) else { continue };
             judging.counted.evaluations += 1;
@@ -430,7 +430,7 @@ impl Matcher {
             };
             while at < open.end && judging.steps < until {
                 if let Some(hit) = judging.hits.get(at) {
-                    let (changed, steps) = self.look_at(hit, &mut open, message, random);
+                    let (changed, steps) = self.evaluate_hit(hit, &mut open, message, random);
                     judging.steps = judging.steps.saturating_add(steps);
                     judging.changed_bytes = judging.changed_bytes.saturating_add(changed);
                 }
@@ -449,7 +449,7 @@ impl Matcher {
             if judging.round == Round::Ordinary && open.selects() {
                 judging.selected_by.get_or_insert(open.subscription);
             }
-            let steps = close(open, message, &mut judging.copies, &mut sizes);
+            let steps = make_copies(open, message, &mut judging.copies, &mut sizes);
             judging.steps = judging.steps.saturating_add(steps);
             if judging.copies.len() > message.limits.publish_copy_count_max {
                 judging.exceed(Excess::Copies);
@@ -481,7 +481,7 @@ impl Matcher {
     }
 
     /// Starts with the hits of the subscription to which the hit at `from` belongs.
-    fn open(&self, hits: &mut [Hit], from: usize) -> Option<Open> {
+    fn open(&self, hits: &mut [Hit], from: usize) -> Option<OpenSubscription> {
         let id = hits.get(from)?.subscription;
         let Subscription { settings, .. } = self.subscription(id)?;
         let hits = hits.get_mut(from..)?;
@@ -491,7 +491,7 @@ impl Matcher {
                 self.entry(hit.place).map(|entry| entry.rule.description().key())
             });
         }
-        Some(Open {
+        Some(OpenSubscription {
             subscription: id,
             settings: *settings,
             end: from + count,
@@ -502,10 +502,10 @@ impl Matcher {
     }
 
     /// Evaluates a hit. Returns the bytes of its changes, and the steps that it took.
-    fn look_at(
+    fn evaluate_hit(
         &self,
         hit: &Hit,
-        open: &mut Open,
+        open: &mut OpenSubscription,
         message: &Judged<'_, '_>,
         random: &mut Random<'_>,
     ) -> (u64, u64) {
@@ -549,16 +549,21 @@ type Sizes = Option<Option<HeaderSizes>>;
 
 /// Makes the copies of a subscription after all its hits were evaluated. Returns the steps that it
 /// took.
-fn close(open: Open, message: &Judged<'_, '_>, copies: &mut Vec<Copy>, sizes: &mut Sizes) -> u64 {
-    let Open { subscription, settings, plain, changed, failed, .. } = open;
+fn make_copies(
+    open: OpenSubscription,
+    message: &Judged<'_, '_>,
+    copies: &mut Vec<Copy>,
+    sizes: &mut Sizes,
+) -> u64 {
+    let OpenSubscription { subscription, settings, plain, changed, failed, .. } = open;
     let mut steps = 0u64;
     if plain {
         let refusal = session_refusal(settings, message.published.view().session_id());
         copies.push(Copy { subscription, changed: None, refusal });
     }
     for changed in changed {
-        let (refusal, taken) = header_refusal(message, &changed, sizes);
-        steps = steps.saturating_add(taken);
+        let (refusal, steps_taken) = header_refusal(message, &changed, sizes);
+        steps = steps.saturating_add(steps_taken);
         let refusal = refusal.or_else(|| session_refusal(settings, changed.session_id.as_deref()));
         copies.push(Copy { subscription, changed: Some(Box::new(changed)), refusal });
     }

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use super::correlation::{CorrelationFilter, Property, hash_wanted};
-use super::{Compiled, Rule, RuleDescription};
+use super::{CompiledFilter, Rule, RuleDescription};
 use crate::condition::Condition;
 use crate::error::{Quoted, Rejection};
 use crate::ids::EntityId;
@@ -125,10 +125,10 @@ impl Index {
     fn add(&mut self, subscription: EntityId, place: RulePlace, rule: &Rule) {
         let key = (subscription, place);
         match &rule.filter {
-            Compiled::Always => drop(self.always.insert(key)),
-            Compiled::Never => {}
-            Compiled::Sql(_) => drop(self.sql.insert(key)),
-            Compiled::Correlation => {
+            CompiledFilter::Always => drop(self.always.insert(key)),
+            CompiledFilter::Never => {}
+            CompiledFilter::Sql(_) => drop(self.sql.insert(key)),
+            CompiledFilter::Correlation => {
                 let (properties, hash) = index_key(rule);
                 let group = self.correlation.entry(properties).or_default();
                 group.by_hash.insert((hash, place));
@@ -139,10 +139,10 @@ impl Index {
     fn remove(&mut self, subscription: EntityId, place: RulePlace, rule: &Rule) {
         let key = (subscription, place);
         match &rule.filter {
-            Compiled::Always => drop(self.always.remove(&key)),
-            Compiled::Never => {}
-            Compiled::Sql(_) => drop(self.sql.remove(&key)),
-            Compiled::Correlation => self.remove_from_group(rule, place),
+            CompiledFilter::Always => drop(self.always.remove(&key)),
+            CompiledFilter::Never => {}
+            CompiledFilter::Sql(_) => drop(self.sql.remove(&key)),
+            CompiledFilter::Correlation => self.remove_from_group(rule, place),
         }
     }
 
@@ -157,24 +157,24 @@ impl Index {
 }
 
 impl Group {
-    /// The rules that require values of this hash, after `behind`.
+    /// The rules that require values of this hash, after `after`.
     pub(super) fn places(
         &self,
         hash: u64,
-        behind: Option<RulePlace>,
+        after: Option<RulePlace>,
     ) -> impl Iterator<Item = RulePlace> {
-        let from = behind
-            .map_or(Bound::Included((hash, RulePlace::MIN)), |it| Bound::Excluded((hash, it)));
+        let from =
+            after.map_or(Bound::Included((hash, RulePlace::MIN)), |it| Bound::Excluded((hash, it)));
         let to = Bound::Included((hash, RulePlace::MAX));
         self.by_hash.range((from, to)).map(|(_, place)| *place)
     }
 
-    /// All rules with their hashes, after `behind`.
+    /// All rules with their hashes, after `after`.
     pub(super) fn all(
         &self,
-        behind: Option<(u64, RulePlace)>,
+        after: Option<(u64, RulePlace)>,
     ) -> impl Iterator<Item = (u64, RulePlace)> {
-        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.by_hash.range((from, Bound::Unbounded)).copied()
     }
 }
@@ -197,14 +197,14 @@ impl Matcher {
         limits: &Limits,
     ) -> Result<Vec<Rule>, Rejection> {
         let mut judged = BTreeMap::new();
-        let mut taken = Taken::of(self);
+        let mut counts = RuleCounts::of(self);
         for rule in rules {
             let key = rule.description().key();
             if judged.contains_key(&key) {
                 return Err(exists(&rule));
             }
-            taken.check(&rule, limits)?;
-            taken.add(&rule);
+            counts.check(&rule, limits)?;
+            counts.add(&rule);
             judged.insert(key, rule);
         }
         Ok(judged.into_values().collect())
@@ -282,7 +282,7 @@ impl Matcher {
         if self.place(subscription, rule.name()).is_some() {
             return Err(exists(&rule));
         }
-        Taken::of(self).check(&rule, limits)?;
+        RuleCounts::of(self).check(&rule, limits)?;
         Ok(rule)
     }
 
@@ -303,9 +303,9 @@ impl Matcher {
         description.name = current.description().name.clone();
         description.created_at = current.description().created_at;
         let rule = Rule::create(description, limits)?;
-        let mut taken = Taken::of(self);
-        taken.remove(current);
-        taken.check(&rule, limits)?;
+        let mut counts = RuleCounts::of(self);
+        counts.remove(current);
+        counts.check(&rule, limits)?;
         Ok(rule)
     }
 
@@ -487,12 +487,12 @@ impl Matcher {
 }
 
 /// Number of rules of a topic by kind, over all subscriptions.
-struct Taken {
+struct RuleCounts {
     sql: usize,
     plain: usize,
 }
 
-impl Taken {
+impl RuleCounts {
     fn of(matcher: &Matcher) -> Self {
         Self { sql: matcher.sql_rule_count(), plain: matcher.plain_count }
     }

@@ -50,14 +50,14 @@ use crate::limits::Limits;
 #[derive(Clone, Debug)]
 pub struct Rule {
     description: RuleDescription,
-    filter: Compiled,
+    filter: CompiledFilter,
     action: Option<Vec<Statement>>,
     memory_bytes: u64,
 }
 
 /// A compiled filter.
 #[derive(Clone, Debug)]
-enum Compiled {
+enum CompiledFilter {
     Always,
     Never,
     /// The description has the conditions.
@@ -96,7 +96,7 @@ impl Rule {
 
     fn of(
         mut description: RuleDescription,
-        filter: Compiled,
+        filter: CompiledFilter,
         action: Option<Vec<Statement>>,
     ) -> Self {
         description.shrink();
@@ -116,9 +116,9 @@ impl Rule {
         /// The entry in the list, with its spare capacity; the name and the entries in three trees.
         const FIXED_BYTES: usize = 2 * size_of::<Rule>() + 256;
         let filter = match (&self.filter, self.correlation()) {
-            (Compiled::Sql(program), _) => program.memory_bytes(),
-            (Compiled::Correlation, Some(filter)) => filter.index_bytes(),
-            (Compiled::Always | Compiled::Never | Compiled::Correlation, _) => 0,
+            (CompiledFilter::Sql(program), _) => program.memory_bytes(),
+            (CompiledFilter::Correlation, Some(filter)) => filter.index_bytes(),
+            (CompiledFilter::Always | CompiledFilter::Never | CompiledFilter::Correlation, _) => 0,
         };
         let statements = self.action.as_deref().unwrap_or_default();
         let action = statements.iter().map(Statement::memory_bytes).sum::<usize>();
@@ -139,12 +139,12 @@ impl Rule {
 
     /// Whether the filter is an SQL text. SQL rules have a separate limit (QUO-01).
     const fn is_sql(&self) -> bool {
-        matches!(self.filter, Compiled::Sql(_))
+        matches!(self.filter, CompiledFilter::Sql(_))
     }
 
     /// Whether the filter is a correlation filter.
     const fn is_correlation(&self) -> bool {
-        matches!(self.filter, Compiled::Correlation)
+        matches!(self.filter, CompiledFilter::Correlation)
     }
 
     /// Whether the rule has an action.
@@ -172,15 +172,15 @@ impl Rule {
         observer: &mut impl Observer,
     ) -> Result<Option<bool>, EvaluationError> {
         match &self.filter {
-            Compiled::Always => Ok(Some(true)),
-            Compiled::Never => Ok(Some(false)),
-            Compiled::Correlation => {
+            CompiledFilter::Always => Ok(Some(true)),
+            CompiledFilter::Never => Ok(Some(false)),
+            CompiledFilter::Correlation => {
                 let Some(filter) = self.correlation() else { return Ok(Some(false)) };
                 refuse_too_many_steps(filter.len(), properties)?;
                 observer.took(condition_steps(properties).saturating_mul(filter.len() as u64));
                 Ok(Some(filter.conditions().all(|condition| condition.holds(properties))))
             }
-            Compiled::Sql(program) => program.test(properties, random, observer),
+            CompiledFilter::Sql(program) => program.test(properties, random, observer),
         }
     }
 }
@@ -189,13 +189,13 @@ impl Rule {
 fn compile(
     description: &RuleDescription,
     statement_count_max: usize,
-) -> Result<(Compiled, Option<Vec<Statement>>), Malformed> {
+) -> Result<(CompiledFilter, Option<Vec<Statement>>), Malformed> {
     let filter = match &description.filter {
-        Filter::True => Compiled::Always,
-        Filter::False => Compiled::Never,
-        Filter::Correlation(_) => Compiled::Correlation,
+        Filter::True => CompiledFilter::Always,
+        Filter::False => CompiledFilter::Never,
+        Filter::Correlation(_) => CompiledFilter::Correlation,
         Filter::Sql(sql) => sql::compile_filter(&sql.text, &sql.parameters)
-            .map(Compiled::Sql)
+            .map(CompiledFilter::Sql)
             .map_err(|error| (error, "filter"))?,
     };
     let action = description

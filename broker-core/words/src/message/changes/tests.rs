@@ -74,7 +74,7 @@ fn borrowed(value: &Value) -> ValueRef<'_> {
 }
 
 /// The reference: one change after another.
-fn naively(overlay: &Overlay, message: &mut Message) {
+fn apply_one_by_one(overlay: &Overlay, message: &mut Message) {
     for change in overlay.changes() {
         let properties = &mut message.application_properties;
         match change {
@@ -112,7 +112,7 @@ fn cases() -> impl Iterator<Item = (Message, Overlay, Overlay)> {
     let mut draw = Draw(1);
     (0..600).map(move |case| {
         let keys = [1, 4, 12, 60][case % 4];
-        let count = [0, 1, FEW, FEW + 1, 40][case % 5];
+        let count = [0, 1, LINEAR_KEYS_MAX, LINEAR_KEYS_MAX + 1, 40][case % 5];
         let property_count = draw.below(30);
         let message = draw.message(property_count, keys);
         (message, draw.overlay(count, keys), draw.overlay(5, keys))
@@ -126,7 +126,7 @@ fn changes_by_key_match_sequential_changes() {
     for (message, overlay, _) in cases() {
         let (mut at_once, mut expected) = (message.clone(), message.clone());
         at_once.apply_overlay(&overlay);
-        naively(&overlay, &mut expected);
+        apply_one_by_one(&overlay, &mut expected);
         assert_eq!(at_once, expected, "{message:?} {overlay:?}");
         let content = message.encode();
         assert_eq!(shown(&content, Some(&overlay)), shown(&expected.encode(), None));
@@ -140,11 +140,11 @@ fn header_sizes_match_the_changed_messages() {
     for (message, before, later) in cases() {
         let content = message.encode();
         let mut changed = message;
-        naively(&before, &mut changed);
+        apply_one_by_one(&before, &mut changed);
         assert_eq!(content.header_size_with(&before), changed.encode().header_size());
         let sizes = content.header_sizes(Some(&before)).unwrap();
         assert_eq!(sizes.plain(), changed.encode().header_size());
-        naively(&later, &mut changed);
+        apply_one_by_one(&later, &mut changed);
         assert_eq!(sizes.with(&later), changed.encode().header_size(), "{before:?} {later:?}");
     }
 }
@@ -166,12 +166,12 @@ fn indexed_overlay_matches_on_top_of() {
 /// DESIGN D6: the number of comparisons grows with both lists, not with their product.
 #[test]
 fn an_index_is_made_of_more_than_a_few_keys() {
-    let keys: Vec<_> = (0..=FEW).map(|key| format!("k{key}")).collect();
-    for count in [FEW, FEW + 1] {
+    let keys: Vec<_> = (0..=LINEAR_KEYS_MAX).map(|key| format!("k{key}")).collect();
+    for count in [LINEAR_KEYS_MAX, LINEAR_KEYS_MAX + 1] {
         let changes = keys.iter().take(count).map(|key| PropertyChange::Set(key, ValueRef::Null));
         let overlay = Overlay::of_changes(changes);
         let changes = ChangesByKey::of(&overlay, |_, _| ());
-        assert_eq!(changes.places.is_empty(), count == FEW, "{count}");
+        assert_eq!(changes.places.is_empty(), count == LINEAR_KEYS_MAX, "{count}");
         assert!((0..count).all(|key| changes.place(&format!("k{key}")) == Some(key)));
     }
 }

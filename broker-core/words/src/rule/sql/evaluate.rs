@@ -220,14 +220,14 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
                 self.like(Some(escape), at)?;
             }
             Step::LikePattern(place) => self.like_pattern(place, at)?,
-            Step::In(behind) => {
+            Step::In(end) => {
                 if self.stack.last() == Some(&Operand::Unknown) {
                     self.tested(at, &[Operand::Unknown], None);
-                    return Ok(Some(behind));
+                    return Ok(Some(end));
                 }
                 self.push_truth(Some(false));
             }
-            Step::Element(behind) => return self.element(behind, at),
+            Step::Element(end) => return self.element(end, at),
             Step::InEnd => {
                 let found = self.pop();
                 let operand = self.pop();
@@ -238,20 +238,20 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
                 let operand = self.condition(at)?;
                 self.push_truth(operand.map(|value| !value));
             }
-            Step::AndThen(behind) => {
+            Step::AndThen(end) => {
                 let left = self.condition(at)?;
                 self.push_truth(left);
-                return Ok((left == Some(false)).then_some(behind));
+                return Ok((left == Some(false)).then_some(end));
             }
             Step::And => {
                 let right = self.condition(at)?;
                 let left = truth(&self.pop())?;
                 self.push_truth(and(left, right));
             }
-            Step::OrElse(behind) => {
+            Step::OrElse(end) => {
                 let left = self.condition(at)?;
                 self.push_truth(left);
-                return Ok((left == Some(true)).then_some(behind));
+                return Ok((left == Some(true)).then_some(end));
             }
             Step::Or => {
                 let right = self.condition(at)?;
@@ -296,11 +296,11 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
             return Err(Fault::NameType(operand.kind()));
         };
         match scoped(name) {
-            Scoped::User(name) => {
+            ScopedName::User(name) => {
                 self.spend(self.properties.lookup_steps())?;
                 self.user(name);
             }
-            Scoped::System(name) => {
+            ScopedName::System(name) => {
                 self.system(SystemProperty::parse(name).ok_or(Fault::NoSuchProperty)?);
             }
         }
@@ -386,9 +386,9 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
         let text_read = like_text(&text)?;
         // Compiling a pattern sorts its characters.
         self.spend((pattern_text.len() as u64).saturating_mul(16))?;
-        let understood = Pattern::new(pattern_text, escape)?;
-        self.spend(understood.steps(text_read.len()))?;
-        let result = Some(understood.matches(text_read));
+        let compiled = Pattern::new(pattern_text, escape)?;
+        self.spend(compiled.steps(text_read.len()))?;
+        let result = Some(compiled.matches(text_read));
         self.tested(at, &[text, pattern], result);
         self.push_truth(result);
         Ok(())
@@ -411,7 +411,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
     }
 
     /// SQL-24: the stack has the operand and the result of the previous elements.
-    fn element(&mut self, behind: Index, at: usize) -> Result<Option<Index>, Fault> {
+    fn element(&mut self, end: Index, at: usize) -> Result<Option<Index>, Fault> {
         let element = self.pop();
         let so_far = self.pop();
         let operand = self.pop();
@@ -420,7 +420,7 @@ impl<'a, P: Properties, O: Observer> Run<'a, '_, '_, P, O> {
         if equal == Some(true) {
             self.tested(at, &[operand, element], Some(true));
             self.push_truth(Some(true));
-            return Ok(Some(behind));
+            return Ok(Some(end));
         }
         self.push(operand);
         self.push(if equal.is_none() { Operand::Unknown } else { so_far });
@@ -564,16 +564,16 @@ fn moved(instant: &Operand<'_>, ticks: i128) -> Option<Operand<'static>> {
 }
 
 /// A name from text, with or without a scope (SQL-12).
-pub(super) enum Scoped<'n> {
+pub(super) enum ScopedName<'n> {
     User(&'n str),
     System(&'n str),
 }
 
 /// Splits off a scope. A dot after anything but a scope belongs to the name.
-pub(super) fn scoped(name: &str) -> Scoped<'_> {
+pub(super) fn scoped(name: &str) -> ScopedName<'_> {
     match name.split_once('.') {
-        Some((scope, rest)) if scope.eq_ignore_ascii_case("sys") => Scoped::System(rest),
-        Some((scope, rest)) if scope.eq_ignore_ascii_case("user") => Scoped::User(rest),
-        _ => Scoped::User(name),
+        Some((scope, rest)) if scope.eq_ignore_ascii_case("sys") => ScopedName::System(rest),
+        Some((scope, rest)) if scope.eq_ignore_ascii_case("user") => ScopedName::User(rest),
+        _ => ScopedName::User(name),
     }
 }

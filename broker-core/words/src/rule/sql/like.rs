@@ -45,18 +45,18 @@ enum Part {
 struct Wild {
     characters: Box<[Option<char>]>,
     /// The positions of each literal character, ascending.
-    named: Box<[(char, Places)]>,
+    named: Box<[(char, Positions)]>,
     /// The positions of `_`, one bit each.
     any: Box<[u64]>,
 }
 
 /// Positions of a character in a part, in the smaller form.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Places {
+enum Positions {
     /// A list of positions.
-    Few(Box<[usize]>),
+    List(Box<[usize]>),
     /// One bit for each position.
-    Many(Box<[u64]>),
+    Bits(Box<[u64]>),
 }
 
 impl Pattern {
@@ -224,10 +224,10 @@ impl Part {
         }
         match self {
             Self::Plain(part) => {
-                let behind = text.find(&**part).map(|at| at + part.len());
+                let rest_from = text.find(&**part).map(|at| at + part.len());
                 // The search (Two-Way) also reads the part before the text.
-                count(1 + part.len() + behind.unwrap_or(text.len()));
-                text.get(behind?..)
+                count(1 + part.len() + rest_from.unwrap_or(text.len()));
+                text.get(rest_from?..)
             }
             Self::Wild(wild) => wild.find(text, count),
         }
@@ -252,8 +252,8 @@ impl Wild {
         let named = named.filter_map(|same| {
             let mut places = same.iter().map(|(_, place)| *place);
             let places = match same.len() > words {
-                true => Places::Many(bits(&mut places)),
-                false => Places::Few(places.collect()),
+                true => Positions::Bits(bits(&mut places)),
+                false => Positions::List(places.collect()),
             };
             Some((same.first()?.0, places))
         });
@@ -267,10 +267,10 @@ impl Wild {
     fn memory_bytes(&self) -> usize {
         let named = self.named.iter().map(|(_, places)| {
             let places = match places {
-                Places::Few(few) => size_of_val(&**few),
-                Places::Many(many) => size_of_val(&**many),
+                Positions::List(few) => size_of_val(&**few),
+                Positions::Bits(many) => size_of_val(&**many),
             };
-            size_of::<(char, Places)>() + ALLOCATION_BYTES + places
+            size_of::<(char, Positions)>() + ALLOCATION_BYTES + places
         });
         let own = size_of_val(&*self.characters) + size_of_val(&*self.any);
         3 * ALLOCATION_BYTES + own + named.sum::<usize>()
@@ -287,7 +287,7 @@ impl Wild {
         1 + comparisons + 2 * self.words()
     }
 
-    fn places(&self, character: char, count: &mut impl FnMut(usize)) -> Option<&Places> {
+    fn places(&self, character: char, count: &mut impl FnMut(usize)) -> Option<&Positions> {
         let at = self.named.binary_search_by(|(named, _)| {
             count(1);
             named.cmp(&character)
@@ -306,8 +306,8 @@ impl Wild {
         while let Some(character) = rest.next() {
             count(1);
             let (few, many): (&[usize], &[u64]) = match self.places(character, count) {
-                Some(Places::Few(few)) => (few, &[]),
-                Some(Places::Many(many)) => (&[], many),
+                Some(Positions::List(few)) => (few, &[]),
+                Some(Positions::Bits(many)) => (&[], many),
                 None => (&[], &[]),
             };
             let mut few = few.iter().copied().peekable();
@@ -360,8 +360,8 @@ mod tests {
         match pattern.split_first() {
             None => text.is_empty(),
             Some(('%', rest)) => (0..=text.len()).any(|at| naive(rest, &text[at..])),
-            Some((wanted, rest)) => text.split_first().is_some_and(|(found, behind)| {
-                (*wanted == '_' || wanted == found) && naive(rest, behind)
+            Some((wanted, rest)) => text.split_first().is_some_and(|(found, tail)| {
+                (*wanted == '_' || wanted == found) && naive(rest, tail)
             }),
         }
     }
@@ -386,11 +386,11 @@ mod tests {
         };
         let texts = words(&['a', 'ß'], 6);
         for pattern in words(&['a', 'ß', '_', '%'], 5) {
-            let understood = Pattern::new(&pattern.iter().collect::<String>(), None).unwrap();
+            let compiled = Pattern::new(&pattern.iter().collect::<String>(), None).unwrap();
             for text in &texts {
                 let whole: String = text.iter().collect();
                 let expected = naive(&pattern, text);
-                assert_eq!(understood.matches(&whole), expected, "{pattern:?} {text:?}");
+                assert_eq!(compiled.matches(&whole), expected, "{pattern:?} {text:?}");
             }
         }
         for length in [1, 62, 63, 64, 65, 127, 128, 129, 200] {
@@ -412,10 +412,13 @@ mod tests {
             (format!("%{}_b%", "a".repeat(950)), 32_000 * 34),
             (format!("%{}b", "%a".repeat(400)), 40_000),
         ] {
-            let understood = Pattern::new(&pattern, None).unwrap();
-            assert!(!understood.matches(&text));
-            let told = understood.steps(text.len());
-            assert!(taken(&understood, &text) <= told && told <= steps_max, "{told} steps");
+            let compiled = Pattern::new(&pattern, None).unwrap();
+            assert!(!compiled.matches(&text));
+            let predicted = compiled.steps(text.len());
+            assert!(
+                taken(&compiled, &text) <= predicted && predicted <= steps_max,
+                "{predicted} steps"
+            );
         }
     }
 
@@ -466,12 +469,18 @@ mod tests {
                 text.extend((0..count).map(|_| letters[random(letters.len())]));
             }
             let pattern: String = pattern.iter().collect();
-            let understood = Pattern::new(&pattern, None).unwrap();
-            let (taken, told) = (taken(&understood, &text), understood.steps(text.len()));
-            assert!(taken <= told, "{taken} steps, {told} were told: {pattern:?} on {text:?}");
-            let foreseen = understood.weight() * (text.len() as u64 + 1_024);
-            assert!(told <= foreseen, "{told} steps, {foreseen} were foreseen: {pattern:?}");
-            matched += usize::from(understood.matches(&text));
+            let compiled = Pattern::new(&pattern, None).unwrap();
+            let (taken, predicted) = (taken(&compiled, &text), compiled.steps(text.len()));
+            assert!(
+                taken <= predicted,
+                "{taken} steps, {predicted} were predicted: {pattern:?} on {text:?}"
+            );
+            let foreseen = compiled.weight() * (text.len() as u64 + 1_024);
+            assert!(
+                predicted <= foreseen,
+                "{predicted} steps, {foreseen} were foreseen: {pattern:?}"
+            );
+            matched += usize::from(compiled.matches(&text));
         }
         assert!((900..1_900).contains(&matched), "{matched} of them match");
     }
@@ -491,10 +500,13 @@ mod tests {
             format!("%{}{}b%", "a".repeat(16), "_".repeat(15 * 64 - 17)),
             format!("%{}_b%", "a".repeat(950)),
         ] {
-            let understood = Pattern::new(&pattern, None).unwrap();
-            let (taken, told) = (taken(&understood, &text), understood.steps(text.len()));
-            assert!(taken <= told, "{taken} steps, {told} were told: {pattern}");
-            assert!(taken > told - told / 100, "{taken} steps, {told} were told: {pattern}");
+            let compiled = Pattern::new(&pattern, None).unwrap();
+            let (taken, predicted) = (taken(&compiled, &text), compiled.steps(text.len()));
+            assert!(taken <= predicted, "{taken} steps, {predicted} were predicted: {pattern}");
+            assert!(
+                taken > predicted - predicted / 100,
+                "{taken} steps, {predicted} were predicted: {pattern}"
+            );
         }
     }
 }

@@ -7,7 +7,7 @@ mod steps;
 
 use super::compare::Comparison;
 use super::error::{Problem, SyntaxError};
-use super::evaluate::{Scoped, scoped};
+use super::evaluate::{ScopedName, scoped};
 use super::like::Pattern;
 use super::number::Arithmetic;
 use super::program::{Program, Step};
@@ -158,7 +158,7 @@ impl<'t> Parser<'t> {
     fn target(&mut self, expected: &'static str) -> Parsed<Target> {
         let (scope, name) = match &self.token.word {
             Word::Regular(scope) if self.is_followed_by(Mark::Dot) => {
-                (Some(*scope), self.behind_scope()?)
+                (Some(*scope), self.name_after_scope()?)
             }
             Word::Regular(name) => (None, Box::from(*name)),
             Word::Delimited(name) => (None, Box::from(name.as_ref())),
@@ -175,7 +175,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Takes a scope and the dot, and returns the name after them, which becomes the current word.
-    fn behind_scope(&mut self) -> Parsed<Box<str>> {
+    fn name_after_scope(&mut self) -> Parsed<Box<str>> {
         if let Word::Regular(scope) = self.token.word
             && !["sys", "user"].iter().any(|known| known.eq_ignore_ascii_case(scope))
         {
@@ -201,7 +201,7 @@ impl<'t> Parser<'t> {
             self.advance()?;
             self.and("a condition")?;
             self.emit(Step::Or, from);
-            self.land(jump);
+            self.set_target(jump);
             shape = Shape::Condition;
         }
         Ok(shape)
@@ -215,7 +215,7 @@ impl<'t> Parser<'t> {
             self.advance()?;
             self.not("a condition")?;
             self.emit(Step::And, from);
-            self.land(jump);
+            self.set_target(jump);
             shape = Shape::Condition;
         }
         Ok(shape)
@@ -251,14 +251,16 @@ impl<'t> Parser<'t> {
         }
         let first = self.program.steps.len();
         let shape = self.sum(expected)?;
-        let behind = self.token.from;
-        let tested = self.test_behind(from, first)?;
+        let test_from = self.token.from;
+        let tested = self.test_after_operand(from, first)?;
         if tested && shape == Shape::Condition {
             return Err(self.lexer.error(
-                behind,
+                test_from,
                 Problem::Unexpected {
                     expected: "AND, OR or the end of the condition",
-                    found: super::error::excerpt(self.text.get(behind..self.last_to).unwrap_or("")),
+                    found: super::error::excerpt(
+                        self.text.get(test_from..self.last_to).unwrap_or(""),
+                    ),
                 },
             ));
         }
@@ -266,7 +268,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses a test after its left operand. Returns whether there is one.
-    fn test_behind(&mut self, from: usize, first: usize) -> Parsed<bool> {
+    fn test_after_operand(&mut self, from: usize, first: usize) -> Parsed<bool> {
         if let Some(comparison) = comparison(&self.token.word) {
             self.advance()?;
             self.value("a value to compare with")?;
@@ -311,7 +313,7 @@ impl<'t> Parser<'t> {
         }
         self.expect_mark(Mark::Close, "`,` or `)`")?;
         self.emit(Step::InEnd, from);
-        jumps.into_iter().for_each(|jump| self.land(jump));
+        jumps.into_iter().for_each(|jump| self.set_target(jump));
         Ok(())
     }
 
@@ -538,10 +540,10 @@ impl<'t> Parser<'t> {
             return None;
         };
         Some(match scoped(name) {
-            Scoped::System(name) => {
+            ScopedName::System(name) => {
                 SystemProperty::parse(name).map_or(Step::NoSuchProperty, Step::System)
             }
-            Scoped::User(name) => {
+            ScopedName::User(name) => {
                 let name = Box::from(name);
                 Step::User(self.add_name(name))
             }

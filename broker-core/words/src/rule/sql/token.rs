@@ -248,8 +248,8 @@ impl<'t> Lexer<'t> {
                 length += 1 + (exponent.len() - unsigned.len()) + digits(unsigned);
             }
         }
-        let behind = rest.get(length..).unwrap_or_default();
-        let foreign = behind.find(|c: char| !is_identifier_part(c)).unwrap_or(behind.len());
+        let suffix = rest.get(length..).unwrap_or_default();
+        let foreign = suffix.find(|c: char| !is_identifier_part(c)).unwrap_or(suffix.len());
         let number = self.take(length + foreign);
         if foreign > 0 {
             return Err(self.error(from, Problem::BadNumber(excerpt(number))));

@@ -257,7 +257,7 @@ fn an_action_cannot_grow_a_property_without_end() {
 /// ACT-09: a copy reports the session and the time to live that the subscription needs.
 #[test]
 fn copy_reports_its_session_and_time_to_live() {
-    let told = |message: &Message, action: &str| {
+    let session_and_ttl = |message: &Message, action: &str| {
         let matcher = topic(vec![sql("r", "1 = 1").with_action(action)]);
         let selection = publish(&matcher, message);
         let changed = selection.copies[0].changed.clone().unwrap();
@@ -265,11 +265,11 @@ fn copy_reports_its_session_and_time_to_live() {
     };
     let minute = TimeSpan::from_minutes(1);
     let sent = message().with_session_id("s").with_time_to_live(minute);
-    assert_eq!(told(&sent, "SET a = 1"), (Some("s".into()), Some(minute)));
-    assert_eq!(told(&sent, "REMOVE sys.SessionId; REMOVE sys.TimeToLive"), (None, None));
+    assert_eq!(session_and_ttl(&sent, "SET a = 1"), (Some("s".into()), Some(minute)));
+    assert_eq!(session_and_ttl(&sent, "REMOVE sys.SessionId; REMOVE sys.TimeToLive"), (None, None));
     let second = Some(TimeSpan::from_seconds(1));
     assert_eq!(
-        told(&sent, "SET sys.SessionId = 5 SET sys.TimeToLive = 'PT1S'"),
+        session_and_ttl(&sent, "SET sys.SessionId = 5 SET sys.TimeToLive = 'PT1S'"),
         (Some("5".into()), second)
     );
 }

@@ -288,9 +288,9 @@ fn rule_over_its_bounds_is_refused_before_other_checks() {
     };
     assert!(Rule::create(large(16 << 10), &limits).is_ok());
     refused(large((16 << 10) + 1), "`rule_bytes_max` of 16384");
-    let mut beside = sql("r", "1 = 1");
-    beside.extensions = Some("x".repeat(16 << 10).into());
-    refused(beside, "`rule_bytes_max`");
+    let mut with_extensions = sql("r", "1 = 1");
+    with_extensions.extensions = Some("x".repeat(16 << 10).into());
+    refused(with_extensions, "`rule_bytes_max`");
 }
 
 /// Judges a message in slices of `steps`. Returns the selection, the number of slices, and the
@@ -366,10 +366,10 @@ fn a_filter_of_too_many_look_ups_fails() {
     assert!(error.contains("more than 16777216 steps"), "{error}");
     matcher.restore_rule(SUBSCRIPTION, rule);
     let (selection, _, _) = in_slices(&matcher, &message, u64::MAX);
-    let told: Vec<_> = selection.copies.iter().map(|copy| copy.refusal.as_deref()).collect();
+    let refusals: Vec<_> = selection.copies.iter().map(|copy| copy.refusal.as_deref()).collect();
     assert!(
-        matches!(told.as_slice(), [None, Some(Refusal { cause: Cause::Filter, .. })]),
-        "{told:?}"
+        matches!(refusals.as_slice(), [None, Some(Refusal { cause: Cause::Filter, .. })]),
+        "{refusals:?}"
     );
     let (by_slices, slices, most) = in_slices(&matcher, &message, 1_000);
     assert_eq!(by_slices, selection);

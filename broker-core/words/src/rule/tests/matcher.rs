@@ -3,17 +3,17 @@
 use super::*;
 
 /// The rules that made the copies; `-` is the copy without changes, `!` a dead letter.
-fn told(selection: &Selection) -> Vec<String> {
-    let told = |copy: &Copy| match (&copy.changed, &copy.refusal) {
+fn labels(selection: &Selection) -> Vec<String> {
+    let labels = |copy: &Copy| match (&copy.changed, &copy.refusal) {
         (None, None) => "-".to_owned(),
         (Some(changed), None) => changed.rule.to_string(),
         (_, Some(refusal)) => format!("!{}", refusal.reason()),
     };
-    selection.copies.iter().map(told).collect()
+    selection.copies.iter().map(labels).collect()
 }
 
 fn check(rules: Vec<RuleDescription>, message: &Message, expected: &[&str]) {
-    assert_eq!(told(&publish(&topic(rules), message)), expected);
+    assert_eq!(labels(&publish(&topic(rules), message)), expected);
 }
 
 /// TOP-01, TOP-02, TOP-03, TOP-04, TOP-05
@@ -30,7 +30,7 @@ fn three_rules_without_action_and_two_with_make_three_copies() {
         sql("alpha", "1 = 1").with_action("SET a = 2"),
     ];
     let selection = publish(&topic(rules), &message());
-    assert_eq!(told(&selection), ["-", "alpha", "Zulu"]);
+    assert_eq!(labels(&selection), ["-", "alpha", "Zulu"]);
     let names: Vec<_> = selection
         .copies
         .iter()
@@ -59,7 +59,7 @@ fn a_subscription_has_the_default_rule_or_the_one_given() {
     assert_eq!(names(&matcher), ["$Default"]);
     let default = matcher.rule(SUBSCRIPTION, "$DEFAULT").unwrap();
     assert_eq!(default.description(), &RuleDescription::default_rule(NOW));
-    assert_eq!(told(&publish(&matcher, &message())), ["-"]);
+    assert_eq!(labels(&publish(&matcher, &message())), ["-"]);
     assert_eq!(names(&topic(vec![sql("mine", "1 = 2")])), ["mine"]);
 }
 
@@ -186,15 +186,15 @@ fn rules_of_a_topic_are_counted_by_kind() {
 fn rule_update_replaces_filter_and_action_or_fails() {
     let mut matcher = topic(vec![sql("Rule", "a = 1").with_action("SET x = 1")]);
     let (one, two) = (with(&[("a", Value::I32(1))]), with(&[("a", Value::I32(2))]));
-    assert_eq!(told(&publish(&matcher, &one)), ["Rule"]);
+    assert_eq!(labels(&publish(&matcher, &one)), ["Rule"]);
     let bad = matcher.update_rule(SUBSCRIPTION, sql("rule", "a ="), &limits());
     assert_eq!(bad.unwrap_err().condition(), Condition::ArgumentError);
-    assert_eq!(told(&publish(&matcher, &one)), ["Rule"]);
+    assert_eq!(labels(&publish(&matcher, &one)), ["Rule"]);
     let mut replacement = sql("RULE", "a = 2");
     replacement.created_at = Timestamp::from_unix_ms(5);
     matcher.update_rule(SUBSCRIPTION, replacement, &limits()).unwrap();
-    assert_eq!(told(&publish(&matcher, &one)), [""; 0]);
-    assert_eq!(told(&publish(&matcher, &two)), ["-"]);
+    assert_eq!(labels(&publish(&matcher, &one)), [""; 0]);
+    assert_eq!(labels(&publish(&matcher, &two)), ["-"]);
     let description = matcher.rule(SUBSCRIPTION, "rule").unwrap().description();
     assert_eq!((&*description.name, description.created_at), ("Rule", NOW));
 }
@@ -232,7 +232,7 @@ fn the_first_failing_rule_makes_one_dead_letter() {
     ];
     let message = with(&[("a", Value::I32(1))]);
     let selection = publish(&topic(rules), &message);
-    assert_eq!(told(&selection), ["-", "f", "!FilterException"]);
+    assert_eq!(labels(&selection), ["-", "f", "!FilterException"]);
     let copy = selection.copies.last().unwrap();
     let refusal = copy.refusal.as_deref().unwrap();
     assert_eq!(refusal.cause, Cause::Filter);
@@ -255,7 +255,7 @@ fn the_first_failing_rule_makes_one_dead_letter() {
 fn a_failing_action_dead_letters_the_unmodified_message() {
     let rules = vec![sql("r", "1 = 1").with_action("SET a = 2; SET b = 1 / 0")];
     let selection = publish(&topic(rules), &with(&[("a", Value::I32(1))]));
-    assert_eq!(told(&selection), ["!RuleActionException"]);
+    assert_eq!(labels(&selection), ["!RuleActionException"]);
     let [copy] = selection.copies.as_slice() else { panic!("one copy") };
     assert_eq!(copy.changed, None);
     assert_eq!(
@@ -276,10 +276,10 @@ fn without_the_switch_a_failing_rule_does_not_match() {
     };
     matcher.restore_subscription(SUBSCRIPTION, off);
     let selection = publish(&matcher, &with(&[("a", Value::I32(1))]));
-    assert_eq!(told(&selection), ["-", "!FilterException"]);
+    assert_eq!(labels(&selection), ["-", "!FilterException"]);
     assert_eq!(selection.copies[1].subscription, EntityId(2));
     matcher.restore_subscription(EntityId(2), off);
-    assert_eq!(told(&publish(&matcher, &with(&[("a", Value::I32(1))]))), ["-"]);
+    assert_eq!(labels(&publish(&matcher, &with(&[("a", Value::I32(1))]))), ["-"]);
 }
 
 /// DLQ-21, ACT-09
@@ -299,11 +299,11 @@ fn copy_without_required_session_is_dead_lettered() {
     matcher.restore_subscription(SUBSCRIPTION, on);
     let none = "!Session ID is null.";
     // The empty id is a session like any other (SES-03).
-    assert_eq!(told(&publish(&matcher, &message())), [none, none, "set", "void"]);
+    assert_eq!(labels(&publish(&matcher, &message())), [none, none, "set", "void"]);
     let empty = message().with_session_id("");
-    assert_eq!(told(&publish(&matcher, &empty)), ["-", none, "set", "void"]);
+    assert_eq!(labels(&publish(&matcher, &empty)), ["-", none, "set", "void"]);
     let selection = publish(&matcher, &message().with_session_id("s"));
-    assert_eq!(told(&selection), ["-", none, "set", "void"]);
+    assert_eq!(labels(&selection), ["-", none, "set", "void"]);
     let changed = selection.copies[2].changed.as_ref().unwrap();
     assert_eq!(changed.session_id.as_deref(), Some("other"));
     assert_eq!(selection.copies[1].refusal.as_ref().unwrap().cause, Cause::NoSession);
@@ -322,7 +322,7 @@ fn a_copy_with_too_large_a_header_is_dead_lettered_whole() {
         let mut copied = copy_of(message, &selection.copies[0]);
         assert_eq!(copied.application_properties.len(), 4);
         copied.body = crate::message::Body::default();
-        (copied.encode().header_size(), told(&selection))
+        (copied.encode().header_size(), labels(&selection))
     };
     let (size, _) = header(&of_length(5_000));
     let fits = 5_000 + (65_536 - size) as usize;
@@ -374,11 +374,11 @@ fn mark(matcher: &mut Matcher, subscription: EntityId, catch_all: bool) {
 /// The copies with their subscriptions.
 fn placed(selection: &Selection) -> Vec<(u64, String)> {
     let ids = selection.copies.iter().map(|copy| copy.subscription.0);
-    ids.zip(told(selection)).collect()
+    ids.zip(labels(selection)).collect()
 }
 
-fn of(id: u64, told: &str) -> (u64, String) {
-    (id, told.to_owned())
+fn of(id: u64, labels: &str) -> (u64, String) {
+    (id, labels.to_owned())
 }
 
 /// TOP-25, TOP-26: the rules of a catch-all apply to messages that no other subscription selects.

@@ -82,7 +82,7 @@ fn texts_are_read_as_numbers() {
     for text in ["", "-", "x", "1x", "1e", "1e5000000000", "1.2.3", "--1", "NaN", ".", "1,5"] {
         assert_eq!(Decimal::parse(text), None, "{text}");
     }
-    for (text, told) in [
+    for (text, expected) in [
         ("+1", "1"),
         (".5", "0.5"),
         ("5.", "5"),
@@ -96,6 +96,6 @@ fn texts_are_read_as_numbers() {
         ("1E-7000", "0E-6176"),
         ("0.0000001", "1E-7"),
     ] {
-        assert_eq!(number(text).to_string(), told, "{text}");
+        assert_eq!(number(text).to_string(), expected, "{text}");
     }
 }

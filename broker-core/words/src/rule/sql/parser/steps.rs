@@ -18,13 +18,13 @@ impl Parser<'_> {
     }
 
     /// Makes the next step the target of a jump.
-    pub(super) fn land(&mut self, jump: usize) {
-        let behind = place(self.program.steps.len());
+    pub(super) fn set_target(&mut self, jump: usize) {
+        let next = place(self.program.steps.len());
         if let Some(
             Step::AndThen(target) | Step::OrElse(target) | Step::In(target) | Step::Element(target),
         ) = self.program.steps.get_mut(jump)
         {
-            *target = behind;
+            *target = next;
         }
     }
 
@@ -71,7 +71,7 @@ impl Parser<'_> {
             }
             _ => return,
         };
-        let Some(value) = result.ok().and_then(|result| kept(&result)) else {
+        let Some(value) = result.ok().and_then(|result| as_constant(&result)) else {
             return;
         };
         let from = self.program.spans.get(first).map_or(0, |span| span.from);
@@ -81,7 +81,7 @@ impl Parser<'_> {
 }
 
 /// The result as a constant, if a constant can hold it exactly.
-fn kept(result: &Operand<'_>) -> Option<Value> {
+fn as_constant(result: &Operand<'_>) -> Option<Value> {
     match result.kind() {
         Kind::Unknown | Kind::Bool | Kind::Number | Kind::Text => Some(result.to_value()),
         _ => None,
